@@ -1,0 +1,60 @@
+//! Aggregate calls and the partial states that processors exchange.
+
+use serde::{Deserialize, Serialize};
+
+use crate::expr::{Expr, OnOverflow};
+use crate::types::DataType;
+
+/// An aggregate function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AggregateFunction {
+    /// Rows (no argument) or non-NULL values.
+    Count,
+    /// Total of non-NULL values; NULL for none.
+    Sum,
+    /// Mean of non-NULL values; NULL for none.
+    Avg,
+    /// Smallest; NULL for none.
+    Min,
+    /// Largest; NULL for none.
+    Max,
+}
+
+/// One aggregate of an [`crate::Sink::Aggregate`].
+///
+/// Partial states, which any number of workers may produce and merge in any order:
+/// `Count`: one `u64`. `Sum` of integers and decimals: an exact 128-bit total and whether a
+/// value was seen; of floats: an `f64` total and whether a value was seen. `Avg`: the state
+/// of `Sum` and a count. `Min`, `Max`: the value and whether one was seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AggregateCall {
+    /// Name of the result column.
+    pub name: String,
+    /// Function.
+    pub function: AggregateFunction,
+    /// Argument; `None` only for `count(*)`.
+    pub argument: Option<Expr>,
+    /// `FILTER (WHERE ..)`: rows for which this is not true are left out, and the argument is
+    /// not evaluated for them.
+    pub filter: Option<Expr>,
+    /// `DISTINCT`.
+    pub distinct: bool,
+    /// Result type. Sums of integers are Int64 or UInt64; sums of decimals a wider decimal;
+    /// `Avg` is Float64, or a decimal whose scale may be larger than the argument's.
+    pub result: DataType,
+    /// What happens if the exact result does not fit `result`.
+    pub on_overflow: OnOverflow,
+}
+
+impl AggregateFunction {
+    /// The SQL name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Sum => "sum",
+            Self::Avg => "avg",
+            Self::Min => "min",
+            Self::Max => "max",
+        }
+    }
+}

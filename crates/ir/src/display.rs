@@ -1,0 +1,251 @@
+//! How expressions, steps and programs read in EXPLAIN: one line a step, SQL spelling.
+
+use std::fmt;
+
+use crate::aggregate::AggregateCall;
+use crate::expr::{ArithmeticOp, CompareOp, Expr};
+use crate::pipeline::{NamedExpr, Probe, ProbeKind, Program, Sink, Step};
+use crate::scalar::{Scalar, Value};
+use crate::types::DataType;
+
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decimal128 { precision, scale } => write!(f, "decimal({precision},{scale})"),
+            Self::FixedBinary(bytes) => write!(f, "binary({bytes})"),
+            Self::Timestamp { unit, timezone: Some(zone) } => {
+                write!(f, "timestamp({unit:?}, {zone})")
+            }
+            Self::Timestamp { unit, timezone: None } => write!(f, "timestamp({unit:?})"),
+            Self::Time64(unit) => write!(f, "time({unit:?})"),
+            other => write!(f, "{}", format!("{other:?}").to_lowercase()),
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.value, &self.data_type) {
+            (Value::Null, _) => f.write_str("NULL"),
+            (Value::Bool(b), _) => write!(f, "{b}"),
+            (Value::Int(unscaled), DataType::Decimal128 { scale, .. }) => {
+                write_decimal(f, *unscaled, *scale)
+            }
+            (Value::Int(days), DataType::Date32) => write!(f, "date {days}"),
+            (Value::Int(i), _) => write!(f, "{i}"),
+            (Value::Float(x), _) => write!(f, "{x:?}"),
+            (Value::Utf8(text), _) => write!(f, "'{}'", text.replace('\'', "''")),
+            (Value::Binary(bytes), _) => {
+                f.write_str("x'")?;
+                bytes.iter().try_for_each(|b| write!(f, "{b:02x}"))?;
+                f.write_str("'")
+            }
+        }
+    }
+}
+
+fn write_decimal(f: &mut fmt::Formatter<'_>, unscaled: i128, scale: i8) -> fmt::Result {
+    if scale <= 0 {
+        return write!(f, "{unscaled}{}", "0".repeat(usize::from(scale.unsigned_abs())));
+    }
+    let scale = scale as usize;
+    let digits = format!("{:0>width$}", unscaled.unsigned_abs(), width = scale + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - scale);
+    let sign = if unscaled < 0 { "-" } else { "" };
+    write!(f, "{sign}{whole}.{fraction}")
+}
+
+impl fmt::Display for ArithmeticOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Modulo => "%",
+        })
+    }
+}
+
+impl fmt::Display for CompareOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Eq => "=",
+            Self::Ne => "<>",
+            Self::Lt => "<",
+            Self::Le => "<=",
+            Self::Gt => ">",
+            Self::Ge => ">=",
+        })
+    }
+}
+
+/// Operands that are themselves operators stand in parentheses.
+struct Operand<'a>(&'a Expr);
+
+impl fmt::Display for Operand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Expr::Register { .. } | Expr::Literal(_) | Expr::Cast { .. } | Expr::Case { .. } => {
+                write!(f, "{}", self.0)
+            }
+            other => write!(f, "({other})"),
+        }
+    }
+}
+
+fn write_list<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    items: impl IntoIterator<Item = T>,
+    separator: &str,
+) -> fmt::Result {
+    for (i, item) in items.into_iter().enumerate() {
+        if i > 0 {
+            f.write_str(separator)?;
+        }
+        write!(f, "{item}")?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let not = |negated: &bool| if *negated { "NOT " } else { "" };
+        match self {
+            Self::Register { name, .. } => f.write_str(name),
+            Self::Literal(scalar) => write!(f, "{scalar}"),
+            Self::Arithmetic { op, left, right, .. } => {
+                write!(f, "{} {op} {}", Operand(left), Operand(right))
+            }
+            Self::Negate { value, .. } => write!(f, "-{}", Operand(value)),
+            Self::Compare { op, left, right } => {
+                write!(f, "{} {op} {}", Operand(left), Operand(right))
+            }
+            Self::And(operands) if operands.is_empty() => f.write_str("true"),
+            Self::Or(operands) if operands.is_empty() => f.write_str("false"),
+            Self::And(operands) => write_list(f, operands.iter().map(Operand), " AND "),
+            Self::Or(operands) => write_list(f, operands.iter().map(Operand), " OR "),
+            Self::Not(value) => write!(f, "NOT {}", Operand(value)),
+            Self::IsNull(value) => write!(f, "{} IS NULL", Operand(value)),
+            Self::InList { value, list, negated } => {
+                write!(f, "{} {}IN (", Operand(value), not(negated))?;
+                write_list(f, list, ", ")?;
+                f.write_str(")")
+            }
+            Self::Like { value, pattern, negated, case_insensitive, .. } => {
+                let like = if *case_insensitive { "ILIKE" } else { "LIKE" };
+                let pattern = pattern.replace('\'', "''");
+                write!(f, "{} {}{like} '{pattern}'", Operand(value), not(negated))
+            }
+            Self::Case { branches, otherwise, .. } => {
+                f.write_str("CASE")?;
+                for (condition, value) in branches {
+                    write!(f, " WHEN {condition} THEN {value}")?;
+                }
+                if let Some(value) = otherwise {
+                    write!(f, " ELSE {value}")?;
+                }
+                f.write_str(" END")
+            }
+            Self::Cast { value, to, .. } => write!(f, "cast({value} as {to})"),
+        }
+    }
+}
+
+impl fmt::Display for NamedExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let expr = self.expr.to_string();
+        if expr == self.name { f.write_str(&expr) } else { write!(f, "{} = {expr}", self.name) }
+    }
+}
+
+impl fmt::Display for AggregateCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let distinct = if self.distinct { "distinct " } else { "" };
+        match &self.argument {
+            Some(argument) => write!(f, "{}({distinct}{argument})", self.function.name())?,
+            None => write!(f, "{}(*)", self.function.name())?,
+        }
+        match &self.filter {
+            Some(filter) => write!(f, " filter (where {filter})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for ProbeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inner => "inner",
+            Self::Left => "left",
+            Self::Right => "right",
+            Self::Full => "full",
+            Self::Semi => "semi",
+            Self::Anti => "anti",
+            Self::NullAwareAnti => "null-aware anti",
+            Self::Mark => "mark",
+        })
+    }
+}
+
+impl Program {
+    /// One step as EXPLAIN prints it.
+    pub fn step_line(&self, step: &Step) -> String {
+        match step {
+            Step::Filter(expr) => format!("filter {expr}"),
+            Step::Compute(named) => format!("compute {named}"),
+            Step::Probe(probe) => self.probe_line(probe),
+        }
+    }
+
+    fn probe_line(&self, probe: &Probe) -> String {
+        let (name, keys, payload) = match self.builds.get(probe.build) {
+            Some(build) => (
+                build.name.as_str(),
+                build.keys.iter().map(|k| k.name.as_str()).collect::<Vec<_>>().join(", "),
+                probe
+                    .payload
+                    .iter()
+                    .filter_map(|&p| build.payload.get(p))
+                    .map(|p| p.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            ),
+            None => ("?", String::new(), String::new()),
+        };
+        let on = probe.keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let mut line = format!("probe {name} {} on {on} = {keys}", probe.kind);
+        if let Some(residual) = &probe.residual {
+            line += &format!(" and {residual}");
+        }
+        if !payload.is_empty() {
+            line += &format!(" -> {payload}");
+        }
+        line
+    }
+
+    /// The sink as EXPLAIN prints it.
+    pub fn sink_line(sink: &Sink) -> String {
+        let names = |exprs: &[NamedExpr]| {
+            exprs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        match sink {
+            Sink::Aggregate { keys, calls } => {
+                let calls = calls.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                if keys.is_empty() {
+                    format!("aggregate {calls}")
+                } else {
+                    format!("aggregate {calls} by {}", names(keys))
+                }
+            }
+            Sink::Rows { columns, limit: None } => format!("rows {}", names(columns)),
+            Sink::Rows { columns, limit: Some(limit) } => {
+                format!("rows {} limit {limit}", names(columns))
+            }
+            Sink::TopK { columns, limit, .. } => format!("top {limit} of {}", names(columns)),
+            Sink::Build { keys, payload } => {
+                format!("build on {} payload {}", names(keys), names(payload))
+            }
+        }
+    }
+}

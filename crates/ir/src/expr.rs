@@ -1,0 +1,288 @@
+//! Typed expressions over registers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::scalar::Scalar;
+use crate::types::DataType;
+
+/// Index of a pipeline register (see the crate documentation).
+pub type Register = usize;
+
+/// What integer and decimal arithmetic does when a result does not fit its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum OnOverflow {
+    /// The query fails.
+    Error,
+    /// The result wraps (two's complement).
+    Wrap,
+}
+
+/// What a cast does with a value that the target type cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CastFailure {
+    /// The query fails.
+    Error,
+    /// The result is NULL.
+    Null,
+}
+
+/// Binary arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ArithmeticOp {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`: integers truncate towards zero; division by zero fails for integers and decimals.
+    Divide,
+    /// `%`: the sign is the dividend's; modulo by zero fails.
+    Modulo,
+}
+
+/// Comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CompareOp {
+    /// `=`
+    Eq,
+    /// `<>`
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}
+
+impl CompareOp {
+    /// The operator that means the same with its operands exchanged.
+    pub fn swapped(self) -> Self {
+        match self {
+            Self::Eq | Self::Ne => self,
+            Self::Lt => Self::Gt,
+            Self::Le => Self::Ge,
+            Self::Gt => Self::Lt,
+            Self::Ge => Self::Le,
+        }
+    }
+}
+
+/// A typed expression.
+///
+/// Operands of arithmetic and comparison already have equal types; whoever plans inserts the
+/// casts. The one exception is decimals: `Add` and `Subtract` rescale both operands to the
+/// scale of the result (whose scale is the larger of the two), `Multiply` has the sum of the
+/// operands' scales, and comparison rescales to the larger scale without overflow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Expr {
+    /// The value of a register.
+    Register {
+        /// Which.
+        index: Register,
+        /// Its type.
+        data_type: DataType,
+        /// Whether it may be NULL.
+        nullable: bool,
+        /// Name for EXPLAIN.
+        name: String,
+    },
+    /// A constant.
+    Literal(Scalar),
+    /// Arithmetic; NULL if an operand is NULL.
+    Arithmetic {
+        /// Operator.
+        op: ArithmeticOp,
+        /// Left operand.
+        left: Box<Expr>,
+        /// Right operand.
+        right: Box<Expr>,
+        /// Result type.
+        data_type: DataType,
+        /// Overflow of integers and decimals. A decimal overflows when it has more digits
+        /// than its precision.
+        on_overflow: OnOverflow,
+    },
+    /// Unary minus.
+    Negate {
+        /// Operand.
+        value: Box<Expr>,
+        /// Overflow of the most negative integer.
+        on_overflow: OnOverflow,
+    },
+    /// Comparison; NULL if an operand is NULL.
+    Compare {
+        /// Operator.
+        op: CompareOp,
+        /// Left operand.
+        left: Box<Expr>,
+        /// Right operand.
+        right: Box<Expr>,
+    },
+    /// Three-valued conjunction, decided from left to right; empty is true.
+    And(Vec<Expr>),
+    /// Three-valued disjunction, decided from left to right; empty is false.
+    Or(Vec<Expr>),
+    /// Three-valued negation.
+    Not(Box<Expr>),
+    /// Whether the operand is NULL; never NULL itself.
+    IsNull(Box<Expr>),
+    /// `value [NOT] IN (list)` with constants of the value's type; a NULL in the list has its
+    /// SQL meaning.
+    InList {
+        /// Tested value.
+        value: Box<Expr>,
+        /// Constants.
+        list: Vec<Scalar>,
+        /// `NOT IN`.
+        negated: bool,
+    },
+    /// `value [NOT] [I]LIKE pattern` with a constant pattern.
+    Like {
+        /// Tested text.
+        value: Box<Expr>,
+        /// Pattern with `%` and `_`.
+        pattern: String,
+        /// Escape character; `None` is backslash.
+        escape: Option<char>,
+        /// `NOT LIKE`.
+        negated: bool,
+        /// `ILIKE`.
+        case_insensitive: bool,
+    },
+    /// Searched CASE: the value of the first branch whose condition is true.
+    Case {
+        /// `(condition, value)` in order.
+        branches: Vec<(Expr, Expr)>,
+        /// Value if no condition is true; `None` is NULL.
+        otherwise: Option<Box<Expr>>,
+        /// Type of every branch.
+        data_type: DataType,
+    },
+    /// Conversion.
+    Cast {
+        /// Operand.
+        value: Box<Expr>,
+        /// Target type.
+        to: DataType,
+        /// What happens to values that do not fit.
+        on_failure: CastFailure,
+    },
+}
+
+impl Expr {
+    /// Type of the result.
+    pub fn data_type(&self) -> DataType {
+        match self {
+            Self::Register { data_type, .. }
+            | Self::Arithmetic { data_type, .. }
+            | Self::Case { data_type, .. } => data_type.clone(),
+            Self::Literal(scalar) => scalar.data_type.clone(),
+            Self::Negate { value, .. } => value.data_type(),
+            Self::Cast { to, .. } => to.clone(),
+            Self::Compare { .. }
+            | Self::And(_)
+            | Self::Or(_)
+            | Self::Not(_)
+            | Self::IsNull(_)
+            | Self::InList { .. }
+            | Self::Like { .. } => DataType::Bool,
+        }
+    }
+
+    /// Whether the result may be NULL.
+    pub fn nullable(&self) -> bool {
+        match self {
+            Self::Register { nullable, .. } => *nullable,
+            Self::Literal(scalar) => scalar.is_null(),
+            Self::IsNull(_) => false,
+            Self::Case { branches, otherwise, .. } => {
+                otherwise.as_ref().is_none_or(|e| e.nullable())
+                    || branches.iter().any(|(_, value)| value.nullable())
+            }
+            Self::Cast { value, on_failure, .. } => {
+                *on_failure == CastFailure::Null || value.nullable()
+            }
+            Self::InList { value, list, .. } => {
+                value.nullable() || list.iter().any(Scalar::is_null)
+            }
+            _ => self.children().into_iter().any(Expr::nullable),
+        }
+    }
+
+    /// Operands, in order of evaluation.
+    pub fn children(&self) -> Vec<&Expr> {
+        match self {
+            Self::Register { .. } | Self::Literal(_) => vec![],
+            Self::Arithmetic { left, right, .. } | Self::Compare { left, right, .. } => {
+                vec![left, right]
+            }
+            Self::Negate { value, .. }
+            | Self::Not(value)
+            | Self::IsNull(value)
+            | Self::InList { value, .. }
+            | Self::Like { value, .. }
+            | Self::Cast { value, .. } => vec![value],
+            Self::And(operands) | Self::Or(operands) => operands.iter().collect(),
+            Self::Case { branches, otherwise, .. } => branches
+                .iter()
+                .flat_map(|(condition, value)| [condition, value])
+                .chain(otherwise.as_deref())
+                .collect(),
+        }
+    }
+
+    /// Registers that the expression reads, each once, ascending.
+    pub fn registers(&self) -> Vec<Register> {
+        let mut found = Vec::new();
+        self.visit(&mut |e| {
+            if let Self::Register { index, .. } = e {
+                found.push(*index);
+            }
+        });
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Whether evaluation can fail for some row (overflow, division by zero, cast).
+    pub fn can_fail(&self) -> bool {
+        let mut fails = false;
+        self.visit(&mut |e| fails |= e.node_can_fail());
+        fails
+    }
+
+    fn node_can_fail(&self) -> bool {
+        match self {
+            Self::Arithmetic { op, data_type, on_overflow, .. } => {
+                !data_type.is_float()
+                    && (*on_overflow == OnOverflow::Error
+                        || matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo))
+            }
+            Self::Negate { value, on_overflow } => {
+                !value.data_type().is_float() && *on_overflow == OnOverflow::Error
+            }
+            Self::Cast { on_failure, .. } => *on_failure == CastFailure::Error,
+            _ => false,
+        }
+    }
+
+    /// Calls `f` on this expression and everything below it.
+    pub fn visit(&self, f: &mut impl FnMut(&Expr)) {
+        f(self);
+        for child in self.children() {
+            child.visit(f);
+        }
+    }
+
+    /// Conjuncts of a (nested) `And`, flattened; any other expression is its own conjunct.
+    pub fn conjuncts(self) -> Vec<Expr> {
+        match self {
+            Self::And(operands) => operands.into_iter().flat_map(Expr::conjuncts).collect(),
+            other => vec![other],
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! How the columns of a chunk lie in files and memory.
+//!
+//! A *segment* is a row range of one record batch of one file: for each needed column, the
+//! byte ranges of its buffers. A *chunk* is what one slot of the race holds: one large
+//! segment, or several small ones. A row range begins at a multiple of [`ROW_ALIGNMENT`], so
+//! validity bitmaps and bit-packed booleans begin at a byte.
+//!
+//! ```text
+//! chunk
+//!  └ segment 0: file 0, rows 0..1048576
+//!     ├ column 0: values [off, len]
+//!     └ column 1: codes  [off, len]  validity [off, len]  remap table 3
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::DataType;
+
+/// Row ranges begin at a multiple of this many rows of their record batch.
+pub const ROW_ALIGNMENT: u64 = 64;
+
+/// A byte range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Extent {
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// How the values of a column lie.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Encoding {
+    /// Fixed-width little-endian values.
+    Plain,
+    /// Booleans, one bit each, least significant first.
+    Bits,
+    /// Signed integer codes into the file's dictionary, of this many bytes (1, 2, 4 or 8).
+    Dictionary {
+        /// Bytes a code.
+        code_bytes: u8,
+    },
+    /// `rows + 1` offsets of this many bytes (4 or 8) into a buffer of bytes.
+    Offsets {
+        /// Bytes an offset.
+        offset_bytes: u8,
+    },
+}
+
+/// Where the buffers of one column of a segment lie. A buffer of no bytes is `None`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnExtents {
+    /// How the values lie.
+    pub encoding: Encoding,
+    /// Values, codes, bits, or the bytes that offsets point into.
+    pub values: Extent,
+    /// Offsets, for [`Encoding::Offsets`]. The first offset need not be 0.
+    pub offsets: Option<Extent>,
+    /// Validity bitmap, 1 = not NULL, least significant bit first; `None`: no NULLs.
+    pub validity: Option<Extent>,
+    /// Index of the table that turns the file's dictionary codes into table-wide codes;
+    /// `None` if they are the same. A table entry of -1 is NULL.
+    pub remap: Option<u32>,
+}
+
+/// A row range of one record batch of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Index of the file among the table's files.
+    pub file: u32,
+    /// Index of the record batch in the file.
+    pub batch: u32,
+    /// First row within the record batch.
+    pub first_row: u64,
+    /// Number of rows; fits 31 bits.
+    pub rows: u32,
+    /// The needed columns, in register order.
+    pub columns: Vec<ColumnExtents>,
+}
+
+/// What one slot of the race holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// Its segments, at least one.
+    pub segments: Vec<Segment>,
+}
+
+impl Segment {
+    /// Extents in the order in which every processor expects its buffers: for each column
+    /// values, then offsets, then validity, absent ones left out.
+    pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.columns
+            .iter()
+            .flat_map(|c| std::iter::once(c.values).chain(c.offsets).chain(c.validity))
+    }
+}
+
+impl Chunk {
+    /// Rows of all segments.
+    pub fn rows(&self) -> u64 {
+        self.segments.iter().map(|s| u64::from(s.rows)).sum()
+    }
+
+    /// Bytes of all extents.
+    pub fn bytes(&self) -> u64 {
+        self.segments.iter().flat_map(Segment::extents).map(|e| e.bytes).sum()
+    }
+}
+
+impl Encoding {
+    /// Bytes that `rows` values of a type take, without validity; `None` for offsets.
+    pub fn values_bytes(&self, data_type: &DataType, rows: u64) -> Option<u64> {
+        match self {
+            Self::Plain => Some(rows * data_type.plain_width_bytes()? as u64),
+            Self::Bits => Some(rows.div_ceil(8)),
+            Self::Dictionary { code_bytes } => Some(rows * u64::from(*code_bytes)),
+            Self::Offsets { .. } => None,
+        }
+    }
+}
+
+/// Bounds of a column whose values are integers of at most 64 bits signed (dates, times and
+/// dictionary codes included). Always true bounds, not always tight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ValueRange {
+    /// No value is smaller.
+    pub min: i64,
+    /// No value is larger.
+    pub max: i64,
+}

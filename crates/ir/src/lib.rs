@@ -1,0 +1,58 @@
+//! The words of Headrace: types, expressions, pipeline steps and sinks, and how the
+//! columns of a chunk lie in memory.
+//!
+//! This crate does no work. It is the contract between whoever plans (DataFusion, later
+//! PostgreSQL) and whoever executes (a CPU core, a CUDA kernel, later a remote process):
+//! everything here is plain data, serialisable, and says exactly what it means, so that
+//! two processors cannot disagree about it.
+//!
+//! # What a pipeline is
+//!
+//! A [`Pipeline`] is what happens to each chunk of one streamed table with no stop in
+//! between:
+//!
+//! ```text
+//! source -> Filter | Compute | Probe ... -> sink
+//! ```
+//!
+//! Rows are described by *registers*. Registers `0..n` are the `n` columns of the source;
+//! each `Compute` appends one, each `Probe` appends one per payload column (and one for a
+//! mark). A register is assigned once and never changes, so an expression means the same
+//! wherever it stands after the registers that it reads exist.
+//!
+//! # Evaluation rules that every processor keeps
+//!
+//! - SQL three-valued logic; a `Filter` keeps a row only when its expression is true.
+//! - Integer and decimal arithmetic carries what happens on overflow ([`OnOverflow`]).
+//! - An expression that can fail ([`Expr::can_fail`]) is never evaluated for a row that an
+//!   earlier step removed, nor in a `CASE` branch that was not taken, nor to the right of an
+//!   `AND` / `OR` operand that already decided, however steps are reordered for speed.
+//! - Floats compare in the total order of Arrow and PostgreSQL: `-0 = 0`, NaN equals NaN
+//!   and is greater than every other value.
+//! - `sum` of integers and decimals is exact: it fails if and only if the exact total does
+//!   not fit its result type, whatever the order of the rows.
+//!
+//! # What this crate must never know
+//!
+//! Any other crate; files, devices, threads, DataFusion, PostgreSQL, CUDA.
+
+pub mod aggregate;
+pub mod expr;
+pub mod layout;
+pub mod pipeline;
+pub mod scalar;
+pub mod types;
+
+mod display;
+mod validate;
+
+pub use aggregate::{AggregateCall, AggregateFunction};
+pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register};
+pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
+pub use pipeline::{
+    BuildPlan, BuildSource, NamedExpr, Pipeline, Probe, ProbeKind, Program, Sink, SortKey, Source,
+    SourceKind, Step,
+};
+pub use scalar::{Scalar, Value};
+pub use types::{DataType, Field, Schema, TimeUnit};
+pub use validate::IrError;

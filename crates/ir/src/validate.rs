@@ -1,0 +1,384 @@
+//! Structural checks: every processor may assume them.
+
+use crate::aggregate::{AggregateCall, AggregateFunction};
+use crate::expr::{ArithmeticOp, Expr};
+use crate::pipeline::{BuildPlan, BuildSource, Pipeline, Probe, ProbeKind, Program, Sink, Step};
+use crate::types::{DataType, Field};
+
+/// A program that does not mean anything.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid pipeline program: {place}: {cause}")]
+pub struct IrError {
+    /// Which part.
+    pub place: String,
+    /// What is wrong with it.
+    pub cause: String,
+}
+
+type Result<T> = std::result::Result<T, IrError>;
+
+fn fail<T>(place: &str, cause: impl Into<String>) -> Result<T> {
+    Err(IrError { place: place.to_string(), cause: cause.into() })
+}
+
+impl Program {
+    /// Checks registers, types, build order and payload indices of everything.
+    pub fn validate(&self) -> Result<()> {
+        for (index, build) in self.builds.iter().enumerate() {
+            if let BuildSource::Pipeline(pipeline) = &build.source {
+                let place = format!("build {}", build.name);
+                pipeline.registers_checked(&self.builds[..index], &place)?;
+                check_build_sink(build, pipeline, &place)?;
+            }
+        }
+        self.pipeline.registers_checked(&self.builds, "pipeline")?;
+        Ok(())
+    }
+}
+
+fn check_build_sink(build: &BuildPlan, pipeline: &Pipeline, place: &str) -> Result<()> {
+    let Sink::Build { keys, payload } = &pipeline.sink else {
+        return fail(place, "its pipeline does not end in a build sink");
+    };
+    let produced = keys.iter().chain(payload);
+    let declared = build.keys.iter().chain(&build.payload);
+    if keys.len() != build.keys.len() || payload.len() != build.payload.len() {
+        return fail(place, "declared columns differ in number from those its sink produces");
+    }
+    for (named, field) in produced.zip(declared) {
+        if named.expr.data_type() != field.data_type {
+            return fail(place, format!("column {} is not a {}", field.name, field.data_type));
+        }
+    }
+    Ok(())
+}
+
+impl Pipeline {
+    /// All registers after the last step, given the builds that may be probed.
+    pub fn registers(&self, builds: &[BuildPlan]) -> Result<Vec<Field>> {
+        self.registers_checked(builds, "pipeline")
+    }
+
+    fn registers_checked(&self, builds: &[BuildPlan], place: &str) -> Result<Vec<Field>> {
+        let mut registers = self.source.columns.clone();
+        for step in &self.steps {
+            match step {
+                Step::Filter(expr) => {
+                    check_bool(expr, &registers, place)?;
+                }
+                Step::Compute(named) => {
+                    check_expr(&named.expr, &registers, place)?;
+                    registers.push(Field::new(
+                        named.name.clone(),
+                        named.expr.data_type(),
+                        named.expr.nullable(),
+                    ));
+                }
+                Step::Probe(probe) => check_probe(probe, builds, &mut registers, place)?,
+            }
+        }
+        check_sink(&self.sink, &registers, place)?;
+        Ok(registers)
+    }
+}
+
+fn check_probe(
+    probe: &Probe,
+    builds: &[BuildPlan],
+    registers: &mut Vec<Field>,
+    place: &str,
+) -> Result<()> {
+    let Some(build) = builds.get(probe.build) else {
+        return fail(place, format!("probe of build {} of {}", probe.build, builds.len()));
+    };
+    if probe.keys.len() != build.keys.len() {
+        return fail(place, format!("probe of {} has another number of keys", build.name));
+    }
+    for (key, field) in probe.keys.iter().zip(&build.keys) {
+        check_expr(key, registers, place)?;
+        if key.data_type() != field.data_type {
+            return fail(
+                place,
+                format!("key {key} is {}, {} is {}", key.data_type(), field.name, field.data_type),
+            );
+        }
+    }
+    let outer = matches!(probe.kind, ProbeKind::Left | ProbeKind::Full);
+    for &index in &probe.payload {
+        let Some(field) = build.payload.get(index) else {
+            return fail(place, format!("payload {index} of build {}", build.name));
+        };
+        let mut field = field.clone();
+        field.nullable |= outer;
+        registers.push(field);
+    }
+    if let Some(residual) = &probe.residual {
+        check_bool(residual, registers, place)?;
+    }
+    if probe.kind == ProbeKind::Mark {
+        registers.push(Field::new(format!("{}_mark", build.name), DataType::Bool, true));
+    }
+    Ok(())
+}
+
+fn check_sink(sink: &Sink, registers: &[Field], place: &str) -> Result<()> {
+    match sink {
+        Sink::Aggregate { keys, calls } => {
+            keys.iter().try_for_each(|k| check_expr(&k.expr, registers, place))?;
+            calls.iter().try_for_each(|c| check_call(c, registers, place))
+        }
+        Sink::Rows { columns, .. } => {
+            columns.iter().try_for_each(|c| check_expr(&c.expr, registers, place))
+        }
+        Sink::TopK { columns, order, .. } => {
+            if let Some(key) = order.iter().find(|k| k.column >= columns.len()) {
+                return fail(place, format!("sort key on output column {}", key.column));
+            }
+            columns.iter().try_for_each(|c| check_expr(&c.expr, registers, place))
+        }
+        Sink::Build { keys, payload } => {
+            keys.iter().chain(payload).try_for_each(|c| check_expr(&c.expr, registers, place))
+        }
+    }
+}
+
+fn check_call(call: &AggregateCall, registers: &[Field], place: &str) -> Result<()> {
+    match (&call.argument, call.function) {
+        (None, AggregateFunction::Count) => {}
+        (None, _) => return fail(place, format!("{} without argument", call.name)),
+        (Some(argument), function) => {
+            check_expr(argument, registers, place)?;
+            let numeric = argument.data_type().is_numeric();
+            if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg) && !numeric {
+                return fail(place, format!("{call} of {}", argument.data_type()));
+            }
+        }
+    }
+    call.filter.as_ref().map_or(Ok(()), |filter| check_bool(filter, registers, place))
+}
+
+fn check_bool(expr: &Expr, registers: &[Field], place: &str) -> Result<()> {
+    if expr.data_type() != DataType::Bool {
+        return fail(place, format!("condition {expr} is {}, not bool", expr.data_type()));
+    }
+    check_expr(expr, registers, place)
+}
+
+fn check_expr(expr: &Expr, registers: &[Field], place: &str) -> Result<()> {
+    let mut first_error = None;
+    expr.visit(&mut |e| {
+        if first_error.is_none() {
+            first_error = node_error(e, registers);
+        }
+    });
+    match first_error {
+        Some(cause) => fail(place, cause),
+        None => Ok(()),
+    }
+}
+
+fn node_error(expr: &Expr, registers: &[Field]) -> Option<String> {
+    match expr {
+        Expr::Register { index, data_type, name, .. } => match registers.get(*index) {
+            None => Some(format!("register {index} ({name}) of {}", registers.len())),
+            Some(field) if field.data_type != *data_type => Some(format!(
+                "register {index} ({name}) is {}, read as {data_type}",
+                field.data_type
+            )),
+            Some(_) => None,
+        },
+        Expr::Arithmetic { op, left, right, data_type, .. } => {
+            arithmetic_error(*op, &left.data_type(), &right.data_type(), data_type)
+                .map(|cause| format!("{expr}: {cause}"))
+        }
+        Expr::Compare { left, right, .. } => {
+            let (l, r) = (left.data_type(), right.data_type());
+            (!same_or_both_decimal(&l, &r)).then(|| format!("{expr} compares {l} with {r}"))
+        }
+        Expr::InList { value, list, .. } => list
+            .iter()
+            .find(|s| s.data_type != value.data_type())
+            .map(|s| format!("{expr}: {s} is {}", s.data_type)),
+        Expr::And(operands) | Expr::Or(operands) => operands
+            .iter()
+            .find(|e| e.data_type() != DataType::Bool)
+            .map(|e| format!("operand {e} is {}", e.data_type())),
+        Expr::Not(value) if value.data_type() != DataType::Bool => {
+            Some(format!("{expr}: operand is {}", value.data_type()))
+        }
+        Expr::Like { value, .. } if value.data_type() != DataType::Utf8 => {
+            Some(format!("{expr}: operand is {}", value.data_type()))
+        }
+        Expr::Case { branches, otherwise, data_type } => branches
+            .iter()
+            .map(|(_, value)| value)
+            .chain(otherwise.as_deref())
+            .find(|value| value.data_type() != *data_type)
+            .map(|value| format!("{expr}: branch {value} is {}", value.data_type())),
+        _ => None,
+    }
+}
+
+fn same_or_both_decimal(left: &DataType, right: &DataType) -> bool {
+    let decimal = |t: &DataType| matches!(t, DataType::Decimal128 { .. });
+    left == right || (decimal(left) && decimal(right))
+}
+
+fn arithmetic_error(
+    op: ArithmeticOp,
+    left: &DataType,
+    right: &DataType,
+    result: &DataType,
+) -> Option<String> {
+    use DataType::Decimal128;
+    match (left, right, result) {
+        (Decimal128 { scale: l, .. }, Decimal128 { scale: r, .. }, Decimal128 { scale, .. }) => {
+            let wanted = match op {
+                ArithmeticOp::Add | ArithmeticOp::Subtract => *l.max(r),
+                ArithmeticOp::Multiply => l + r,
+                ArithmeticOp::Divide | ArithmeticOp::Modulo => *scale,
+            };
+            (*scale != wanted).then(|| format!("scale {scale} of the result should be {wanted}"))
+        }
+        (l, r, result) if l == r && l == result && l.is_numeric() => None,
+        (l, r, result) => Some(format!("{l} {op} {r} is no {result}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::expr::{CompareOp, OnOverflow};
+    use crate::pipeline::{NamedExpr, Source, SourceKind};
+    use crate::scalar::Scalar;
+
+    fn reg(index: usize, data_type: DataType) -> Expr {
+        Expr::Register { index, data_type, nullable: false, name: format!("r{index}") }
+    }
+
+    fn program() -> Program {
+        let year = Field::new("d_year", DataType::Int32, false);
+        let key = Field::new("d_datekey", DataType::Int32, false);
+        let filter = Expr::Compare {
+            op: CompareOp::Eq,
+            left: Box::new(reg(1, DataType::Int32)),
+            right: Box::new(Expr::Literal(Scalar::int(DataType::Int32, 1993))),
+        };
+        let build = Pipeline {
+            source: Source {
+                kind: SourceKind::Extents,
+                table: "date".into(),
+                columns: vec![key.clone(), year.clone()],
+            },
+            steps: vec![Step::Filter(filter)],
+            sink: Sink::Build {
+                keys: vec![NamedExpr { name: "d_datekey".into(), expr: reg(0, DataType::Int32) }],
+                payload: vec![NamedExpr { name: "d_year".into(), expr: reg(1, DataType::Int32) }],
+            },
+        };
+        let revenue = Expr::Arithmetic {
+            op: ArithmeticOp::Multiply,
+            left: Box::new(reg(0, DataType::Int32)),
+            right: Box::new(reg(0, DataType::Int32)),
+            data_type: DataType::Int32,
+            on_overflow: OnOverflow::Error,
+        };
+        Program {
+            builds: vec![BuildPlan {
+                name: "date".into(),
+                source: BuildSource::Pipeline(Box::new(build)),
+                keys: vec![key],
+                payload: vec![year],
+            }],
+            pipeline: Pipeline {
+                source: Source {
+                    kind: SourceKind::Extents,
+                    table: "lineorder".into(),
+                    columns: vec![Field::new("lo_orderdate", DataType::Int32, false)],
+                },
+                steps: vec![Step::Probe(Probe {
+                    build: 0,
+                    keys: vec![reg(0, DataType::Int32)],
+                    kind: ProbeKind::Inner,
+                    null_equal: false,
+                    residual: None,
+                    payload: vec![0],
+                })],
+                sink: Sink::Aggregate {
+                    keys: vec![NamedExpr { name: "d_year".into(), expr: reg(1, DataType::Int32) }],
+                    calls: vec![AggregateCall {
+                        name: "revenue".into(),
+                        function: AggregateFunction::Sum,
+                        argument: Some(revenue),
+                        filter: None,
+                        distinct: false,
+                        result: DataType::Int64,
+                        on_overflow: OnOverflow::Error,
+                    }],
+                },
+            },
+        }
+    }
+
+    #[test]
+    fn a_star_join_is_valid_and_reads_like_sql() {
+        let program = program();
+        program.validate().unwrap();
+        let registers = program.pipeline.registers(&program.builds).unwrap();
+        assert_eq!(registers[1].name, "d_year");
+        assert_eq!(
+            program.step_line(&program.pipeline.steps[0]),
+            "probe date inner on r0 = d_datekey -> d_year"
+        );
+        assert_eq!(
+            Program::sink_line(&program.pipeline.sink),
+            "aggregate sum(r0 * r0) by d_year = r1"
+        );
+    }
+
+    #[test]
+    fn a_register_that_does_not_exist_yet_is_refused() {
+        let mut program = program();
+        program
+            .pipeline
+            .steps
+            .insert(0, Step::Filter(Expr::IsNull(Box::new(reg(1, DataType::Int32)))));
+        let error = program.validate().unwrap_err();
+        assert!(error.cause.contains("register 1"), "{error}");
+    }
+
+    #[test]
+    fn mixed_types_are_refused() {
+        let mut program = program();
+        let mixed = Expr::Compare {
+            op: CompareOp::Eq,
+            left: Box::new(reg(0, DataType::Int32)),
+            right: Box::new(Expr::Literal(Scalar::int(DataType::Int64, 1))),
+        };
+        program.pipeline.steps.push(Step::Filter(mixed));
+        assert!(program.validate().is_err());
+    }
+
+    #[test]
+    fn a_build_cannot_probe_itself() {
+        let mut program = program();
+        let BuildSource::Pipeline(pipeline) = &mut program.builds[0].source else { panic!() };
+        pipeline.steps.push(Step::Probe(Probe {
+            build: 0,
+            keys: vec![reg(0, DataType::Int32)],
+            kind: ProbeKind::Semi,
+            null_equal: false,
+            residual: None,
+            payload: vec![],
+        }));
+        assert!(program.validate().is_err());
+    }
+
+    #[test]
+    fn programs_travel_as_json() {
+        let program = program();
+        let text = serde_json::to_string(&program).unwrap();
+        assert_eq!(serde_json::from_str::<Program>(&text).unwrap(), program);
+    }
+}
