@@ -1,0 +1,162 @@
+//! Points in a stream's work that can be waited for and timed.
+
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUevent_flags_enum as RawFlags};
+
+use crate::api;
+use crate::device::Device;
+use crate::driver::check_in_drop;
+use crate::error::{GpuError, Result};
+use crate::stream::Stream;
+
+/// How an event is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EventFlags {
+    /// Whether the event keeps the time at which the device passed it. Without it an
+    /// event is cheaper to record and to wait for.
+    pub timing: bool,
+    /// Whether a host thread that waits for the event sleeps. Otherwise it spins, which
+    /// wakes up some tens of microseconds sooner and takes a whole core meanwhile.
+    pub blocking_wait: bool,
+}
+
+impl EventFlags {
+    /// Orders streams; a host thread that waits for it spins.
+    pub const ORDER: Self = Self { timing: false, blocking_wait: false };
+    /// Orders streams; a host thread that waits for it sleeps.
+    pub const ORDER_BLOCKING: Self = Self { timing: false, blocking_wait: true };
+    /// Measures time on the device.
+    pub const TIMING: Self = Self { timing: true, blocking_wait: false };
+
+    fn raw(self) -> u32 {
+        let mut raw = 0;
+        if !self.timing {
+            raw |= RawFlags::CU_EVENT_DISABLE_TIMING as u32;
+        }
+        if self.blocking_wait {
+            raw |= RawFlags::CU_EVENT_BLOCKING_SYNC as u32;
+        }
+        raw
+    }
+}
+
+/// A point in a stream's work. Recording again moves it; an event that was never
+/// recorded counts as passed.
+pub struct Event {
+    device: Arc<Device>,
+    raw: sys::CUevent,
+    flags: EventFlags,
+}
+
+// SAFETY: event handles may be used from any thread; the driver locks inside.
+unsafe impl Send for Event {}
+// SAFETY: as above; no method writes to the handle.
+unsafe impl Sync for Event {}
+
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Event")
+            .field("device", &self.device.ordinal())
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Event {
+    pub(crate) fn new(device: &Arc<Device>, flags: EventFlags) -> Result<Self> {
+        device.bind()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: the context is current and the out-pointer is live.
+        let code = unsafe { api::cuEventCreate(&mut raw, flags.raw()) };
+        device.check("cuEventCreate", code)?;
+        Ok(Self { device: Arc::clone(device), raw, flags })
+    }
+
+    /// How the event was made.
+    pub fn flags(&self) -> EventFlags {
+        self.flags
+    }
+
+    /// Puts the event behind all work that `stream` holds now.
+    ///
+    /// # Errors
+    /// [`GpuError::InvalidArgument`] when stream and event are of different devices,
+    /// [`GpuError::Driver`] when the driver refuses.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        if stream.device().ordinal() != self.device.ordinal() {
+            return Err(GpuError::invalid(
+                "Event::record",
+                format!(
+                    "an event of device {} cannot be recorded in a stream of device {}",
+                    self.device.ordinal(),
+                    stream.device().ordinal()
+                ),
+            ));
+        }
+        self.device.bind()?;
+        // SAFETY: both handles are alive and of the current context.
+        let code = unsafe { api::cuEventRecord(self.raw, stream.raw()) };
+        self.device.check("cuEventRecord", code)
+    }
+
+    /// Whether the device has passed the event.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] with the fault of earlier asynchronous work.
+    pub fn is_complete(&self) -> Result<bool> {
+        self.device.bind()?;
+        // SAFETY: the handle is alive and the context is current.
+        match unsafe { api::cuEventQuery(self.raw) } {
+            api::NOT_READY => Ok(false),
+            code => self.device.check("cuEventQuery", code).map(|()| true),
+        }
+    }
+
+    /// Waits on the host until the device has passed the event.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] with the fault of earlier asynchronous work.
+    pub fn synchronize(&self) -> Result<()> {
+        self.device.bind()?;
+        // SAFETY: the handle is alive and the context is current.
+        let code = unsafe { api::cuEventSynchronize(self.raw) };
+        self.device.check("cuEventSynchronize", code)
+    }
+
+    /// Milliseconds on the device from this event to `later`. Both must have been
+    /// recorded and passed: wait for `later` first.
+    ///
+    /// # Errors
+    /// [`GpuError::InvalidArgument`] when either event keeps no time,
+    /// [`GpuError::Driver`] when one was not recorded or not passed yet.
+    pub fn elapsed_ms(&self, later: &Event) -> Result<f32> {
+        if !(self.flags.timing && later.flags.timing) {
+            return Err(GpuError::invalid(
+                "Event::elapsed_ms",
+                "both events must be made with timing on",
+            ));
+        }
+        self.device.bind()?;
+        let mut elapsed_ms = 0.0;
+        // SAFETY: both handles are alive and the out-pointer is live.
+        let code = unsafe { api::cuEventElapsedTime_v2(&mut elapsed_ms, self.raw, later.raw) };
+        self.device.check("cuEventElapsedTime", code)?;
+        Ok(elapsed_ms)
+    }
+
+    pub(crate) fn raw(&self) -> sys::CUevent {
+        self.raw
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.device.bind().is_ok() {
+            // SAFETY: the handle is alive and dropped once. The driver keeps what it
+            // needs of an event that is still ahead of the device.
+            check_in_drop("cuEventDestroy", unsafe { api::cuEventDestroy_v2(self.raw) });
+        }
+    }
+}

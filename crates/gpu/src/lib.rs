@@ -1,0 +1,73 @@
+//! The CUDA side of Headrace: devices, streams, events, device and pinned host
+//! memory, run-time compilation with an on-disk cubin cache, and one launch seam.
+//!
+//! # What flows through it
+//!
+//! ```text
+//! source text ─► Compiler (NVRTC) ─► Cubin ─► Module ─► Function ─┐
+//!                     ▲                                           ▼
+//!                CubinCache (disk)                    launch(function, grid, stream, args)
+//!                                                                 ▲
+//! PinnedBuffer / RegisteredHost ──Stream copies──► DeviceBuffer ──┘
+//!                                                  (from a DevicePool with a budget)
+//! ```
+//!
+//! # What it must never know
+//!
+//! SQL, tables, columns, file formats. It moves bytes and runs kernels by name.
+//!
+//! # Rules that hold throughout
+//!
+//! * This crate is the only user of `cudarc`, and it uses only its raw bindings. One
+//!   binary runs with and without CUDA: the driver and NVRTC are opened at run time,
+//!   and their absence is a value ([`GpuProbe::reason`]), never a panic.
+//! * A CUDA context is current per thread. Every public call makes its device's
+//!   primary context current first, so any thread may call anything.
+//! * Device memory is plain `cuMemAlloc` memory: never managed memory, and never the
+//!   stream-ordered allocator, whose blocks could not be exported to other processes.
+//! * Pinned host memory is ordinary memory that was registered afterwards. It is not
+//!   write-combined: the CPU reads it at full speed.
+//! * Asynchronous copies and launches are `unsafe`: the borrow checker cannot see when
+//!   the device is done with a pointer. Each such function says what must outlive what.
+//! * The primary context and all memory in it belong to the process that opened them:
+//!   nothing here may be used in a child after `fork`.
+//!
+//! # What it reads from the environment
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `HEADRACE_NVRTC` | the NVRTC library file, or its folder; when set, no other is tried |
+//! | `HEADRACE_CACHE` | the folder of compiled kernels; else `$XDG_CACHE_HOME/headrace`, else `~/.cache/headrace` |
+
+mod api;
+mod cache;
+mod compile_log;
+mod compiler;
+mod device;
+mod driver;
+mod error;
+mod event;
+mod host_pages;
+mod launch;
+mod link_speed;
+mod module;
+mod nvrtc;
+mod pinned;
+mod pool;
+mod probe;
+mod size_class;
+mod stream;
+
+pub use cache::{CacheOutcome, CacheStats, CubinCache};
+pub use compiler::{Compiler, Cubin, Source};
+pub use device::{Device, DeviceInfo};
+pub use error::{GpuError, Result};
+pub use event::{Event, EventFlags};
+pub use host_pages::{HostPages, page_bytes};
+pub use launch::{Grid, LaunchArgs, LaunchHook, LaunchRecord, LaunchTiming, launch, launch_timed};
+pub use link_speed::measure_h2d_gb_per_s;
+pub use module::{Function, FunctionInfo, Module};
+pub use pinned::{HostAccess, PinnedBuffer, RegisteredHost};
+pub use pool::{DEVICE_ALIGNMENT_BYTES, DeviceBuffer, DevicePool, PoolStats};
+pub use probe::{GpuProbe, NvrtcInfo, probe};
+pub use stream::Stream;

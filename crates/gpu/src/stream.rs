@@ -1,0 +1,338 @@
+//! Streams: queues of device work, with the copies that go through them.
+
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUstream_flags_enum as RawFlags};
+
+use crate::api;
+use crate::device::Device;
+use crate::driver::check_in_drop;
+use crate::error::{GpuError, Result};
+use crate::event::Event;
+use crate::pool::DeviceBuffer;
+
+/// A queue of work that the device does in order; different streams overlap. Never
+/// synchronises with the default stream.
+///
+/// Dropping a stream does not wait for its work.
+///
+/// # Asynchronous copies
+/// A copy call returns once the copy is queued. From pageable memory the driver first
+/// stages the bytes, which blocks the caller and runs at a fraction of the link's speed:
+/// use [`PinnedBuffer`](crate::PinnedBuffer) or [`RegisteredHost`](crate::RegisteredHost)
+/// memory where speed or overlap matters. The copies are `unsafe` because host and
+/// device memory must stay as promised until the *stream* is done, which no borrow shows.
+pub struct Stream {
+    device: Arc<Device>,
+    raw: sys::CUstream,
+}
+
+// SAFETY: stream handles may be used from any thread; the driver locks inside.
+unsafe impl Send for Stream {}
+// SAFETY: as above; no method writes to the handle.
+unsafe impl Sync for Stream {}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream")
+            .field("device", &self.device.ordinal())
+            .field("handle", &self.raw)
+            .finish()
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(device: &Arc<Device>) -> Result<Self> {
+        device.bind()?;
+        let mut raw = ptr::null_mut();
+        let flags = RawFlags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the context is current and the out-pointer is live.
+        let code = unsafe { api::cuStreamCreate(&mut raw, flags) };
+        device.check("cuStreamCreate", code)?;
+        Ok(Self { device: Arc::clone(device), raw })
+    }
+
+    /// The device the stream belongs to.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Waits on the host until all work queued so far is done.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] with the fault of any of that work.
+    pub fn synchronize(&self) -> Result<()> {
+        self.device.bind()?;
+        // SAFETY: the handle is alive and the context is current.
+        let code = unsafe { api::cuStreamSynchronize(self.raw) };
+        self.device.check("cuStreamSynchronize", code)
+    }
+
+    /// Whether all work queued so far is done.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] with the fault of any of that work.
+    pub fn is_idle(&self) -> Result<bool> {
+        self.device.bind()?;
+        // SAFETY: the handle is alive and the context is current.
+        match unsafe { api::cuStreamQuery(self.raw) } {
+            api::NOT_READY => Ok(false),
+            code => self.device.check("cuStreamQuery", code).map(|()| true),
+        }
+    }
+
+    /// Lets no work queued here after this call begin before the device has passed
+    /// `event`, as recorded now. The host does not wait. The event may be of another
+    /// device.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] when the driver refuses.
+    pub fn wait_event(&self, event: &Event) -> Result<()> {
+        self.device.bind()?;
+        // SAFETY: both handles are alive; 0 is the default flag.
+        let code = unsafe { api::cuStreamWaitEvent(self.raw, event.raw(), 0) };
+        self.device.check("cuStreamWaitEvent", code)
+    }
+
+    /// Queues a copy of `src` into `dst` from byte `dst_offset` on.
+    ///
+    /// # Errors
+    /// [`GpuError::InvalidArgument`] when the range is outside `dst` or the buffer is of
+    /// another device, [`GpuError::Driver`] when the driver refuses.
+    ///
+    /// # Safety
+    /// Until the stream has done the copy, `src` must stay allocated (and registered, if
+    /// it is) and unwritten, `dst` must not be dropped, and no other stream may touch
+    /// that range of `dst` unordered.
+    pub unsafe fn copy_h2d_async(
+        &self,
+        dst: &DeviceBuffer,
+        dst_offset: usize,
+        src: &[u8],
+    ) -> Result<()> {
+        let address = self.device_address("copy_h2d_async", dst, dst_offset, src.len())?;
+        // SAFETY: the range was checked; the rest is this function's own contract.
+        unsafe { self.copy_h2d_raw(address, src.as_ptr(), src.len()) }
+    }
+
+    /// Queues a copy of `src_offset..src_offset + dst.len()` of `src` into `dst`.
+    ///
+    /// # Errors
+    /// As [`Stream::copy_h2d_async`].
+    ///
+    /// # Safety
+    /// Until the stream has done the copy, `dst` must stay allocated and must be neither
+    /// read nor written, through any pointer; `src` must not be dropped, nor written
+    /// unordered.
+    pub unsafe fn copy_d2h_async(
+        &self,
+        src: &DeviceBuffer,
+        src_offset: usize,
+        dst: &mut [u8],
+    ) -> Result<()> {
+        let address = self.device_address("copy_d2h_async", src, src_offset, dst.len())?;
+        // SAFETY: the range was checked; the rest is this function's own contract.
+        unsafe { self.copy_d2h_raw(dst.as_mut_ptr(), address, dst.len()) }
+    }
+
+    /// Queues a copy of `bytes` bytes within the device's memory. The ranges must not
+    /// overlap.
+    ///
+    /// # Errors
+    /// As [`Stream::copy_h2d_async`]; overlapping ranges are refused.
+    ///
+    /// # Safety
+    /// Neither buffer may be dropped, and the ranges not be touched unordered, until the
+    /// stream has done the copy.
+    pub unsafe fn copy_d2d_async(
+        &self,
+        dst: &DeviceBuffer,
+        dst_offset: usize,
+        src: &DeviceBuffer,
+        src_offset: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let to = self.device_address("copy_d2d_async", dst, dst_offset, bytes)?;
+        let from = self.device_address("copy_d2d_async", src, src_offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        if to.abs_diff(from) < bytes as u64 {
+            return Err(GpuError::invalid(
+                "copy_d2d_async",
+                format!("{bytes} bytes at offset {src_offset} and {dst_offset} overlap"),
+            ));
+        }
+        self.device.bind()?;
+        // SAFETY: both ranges lie inside live device buffers of this context.
+        let code = unsafe { api::cuMemcpyDtoDAsync_v2(to, from, bytes, self.raw) };
+        self.device.check("cuMemcpyDtoDAsync", code)
+    }
+
+    /// Queues the setting of `bytes` bytes of `dst` from `dst_offset` on to `value`.
+    ///
+    /// # Errors
+    /// As [`Stream::copy_h2d_async`].
+    ///
+    /// # Safety
+    /// `dst` must not be dropped, and the range not be touched unordered, until the
+    /// stream has done the work.
+    pub unsafe fn fill_async(
+        &self,
+        dst: &DeviceBuffer,
+        dst_offset: usize,
+        bytes: usize,
+        value: u8,
+    ) -> Result<()> {
+        let address = self.device_address("fill_async", dst, dst_offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: the range lies inside a live device buffer of this context.
+        let code = unsafe { api::cuMemsetD8Async(address, value, bytes, self.raw) };
+        self.device.check("cuMemsetD8Async", code)
+    }
+
+    /// As [`Stream::fill_async`], with a 32-bit value: `words` of 4 bytes are set. The
+    /// offset must be a multiple of 4.
+    ///
+    /// # Errors
+    /// As [`Stream::copy_h2d_async`].
+    ///
+    /// # Safety
+    /// As [`Stream::fill_async`].
+    pub unsafe fn fill_u32_async(
+        &self,
+        dst: &DeviceBuffer,
+        dst_offset: usize,
+        words: usize,
+        value: u32,
+    ) -> Result<()> {
+        const OPERATION: &str = "fill_u32_async";
+        if !dst_offset.is_multiple_of(4) {
+            return Err(GpuError::invalid(
+                OPERATION,
+                format!("offset {dst_offset} is not a multiple of 4"),
+            ));
+        }
+        let bytes = words
+            .checked_mul(4)
+            .ok_or_else(|| GpuError::invalid(OPERATION, format!("{words} words are too many")))?;
+        let address = self.device_address(OPERATION, dst, dst_offset, bytes)?;
+        if words == 0 {
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: the range lies inside a live device buffer of this context, and its
+        // address is a multiple of 4 (buffers are 256-byte aligned).
+        let code = unsafe { api::cuMemsetD32Async(address, value, words, self.raw) };
+        self.device.check("cuMemsetD32Async", code)
+    }
+
+    /// Copies `src` into `dst` and waits for it: safe, and not fast.
+    ///
+    /// # Errors
+    /// As [`Stream::copy_h2d_async`], and with the fault of earlier work of the stream.
+    pub fn upload(&self, dst: &DeviceBuffer, dst_offset: usize, src: &[u8]) -> Result<()> {
+        // SAFETY: both borrows outlive the wait below, which happens even when the copy
+        // could not be queued.
+        let queued = unsafe { self.copy_h2d_async(dst, dst_offset, src) };
+        queued.and(self.synchronize())
+    }
+
+    /// Copies from `src` into `dst` and waits for it: safe, and not fast.
+    ///
+    /// # Errors
+    /// As [`Stream::copy_h2d_async`], and with the fault of earlier work of the stream.
+    pub fn download(&self, src: &DeviceBuffer, src_offset: usize, dst: &mut [u8]) -> Result<()> {
+        // SAFETY: as in `upload`; the exclusive borrow keeps others off `dst`.
+        let queued = unsafe { self.copy_d2h_async(src, src_offset, dst) };
+        queued.and(self.synchronize())
+    }
+
+    /// Queues a copy of `bytes` host bytes at `src` to the device address `dst`, unchecked.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] when the driver refuses.
+    ///
+    /// # Safety
+    /// `dst..dst + bytes` must be device memory of this stream's device, `src` readable
+    /// for `bytes`, and both must stay so and unwritten by others until the stream has
+    /// done the copy.
+    pub unsafe fn copy_h2d_raw(&self, dst: u64, src: *const u8, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: this function's contract; the context is current.
+        let code = unsafe { api::cuMemcpyHtoDAsync_v2(dst, src.cast(), bytes, self.raw) };
+        self.device.check("cuMemcpyHtoDAsync", code)
+    }
+
+    /// Queues a copy of `bytes` bytes at the device address `src` to host memory at
+    /// `dst`, unchecked.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] when the driver refuses.
+    ///
+    /// # Safety
+    /// `src..src + bytes` must be device memory of this stream's device, `dst` writable
+    /// for `bytes`, and both must stay so and untouched by others until the stream has
+    /// done the copy.
+    pub unsafe fn copy_d2h_raw(&self, dst: *mut u8, src: u64, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: this function's contract; the context is current.
+        let code = unsafe { api::cuMemcpyDtoHAsync_v2(dst.cast(), src, bytes, self.raw) };
+        self.device.check("cuMemcpyDtoHAsync", code)
+    }
+
+    /// The device address of `offset..offset + bytes` of `buffer`, if it is inside the
+    /// buffer and on this stream's device.
+    fn device_address(
+        &self,
+        operation: &'static str,
+        buffer: &DeviceBuffer,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<u64> {
+        if buffer.device().ordinal() != self.device.ordinal() {
+            return Err(GpuError::invalid(
+                operation,
+                format!(
+                    "a buffer of device {} was given to a stream of device {}",
+                    buffer.device().ordinal(),
+                    self.device.ordinal()
+                ),
+            ));
+        }
+        match offset.checked_add(bytes) {
+            Some(end) if end <= buffer.bytes() => Ok(buffer.ptr() + offset as u64),
+            _ => Err(GpuError::invalid(
+                operation,
+                format!(
+                    "{bytes} bytes at offset {offset} lie outside a buffer of {} bytes",
+                    buffer.bytes()
+                ),
+            )),
+        }
+    }
+
+    pub(crate) fn raw(&self) -> sys::CUstream {
+        self.raw
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.device.bind().is_ok() {
+            // SAFETY: the handle is alive and dropped once; the driver keeps the stream
+            // until its queued work is done.
+            check_in_drop("cuStreamDestroy", unsafe { api::cuStreamDestroy_v2(self.raw) });
+        }
+    }
+}
