@@ -1,0 +1,378 @@
+//! The host chunk cache: extents that were read past the page cache, kept for the next race.
+//!
+//! A cold extent is read straight into memory of the cache and consumed there, so that admission
+//! costs no copy. The budget holds for all memory of the cache, also for what is being filled or
+//! still used after its eviction.
+//!
+//! Eviction is by use, and resists scans: an entry that was used in the race that asks for room
+//! is not evicted for it. A table larger than the budget therefore keeps the part that was
+//! admitted first, instead of losing every extent shortly before it is needed again; another
+//! table displaces it at its first race.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use headrace_io::{AlignedBuffer, FileIdentity, Placement, Window};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+/// Which bytes of which version of which file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct CacheKey {
+    pub identity: FileIdentity,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// What a [`HostCache`] did since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct HostCacheStats {
+    /// Memory that the cache may hold.
+    pub budget_bytes: u64,
+    /// Memory that it holds.
+    pub held_bytes: u64,
+    /// Extents that can be hit.
+    pub entries: u64,
+    /// Extents that were found.
+    pub hits: u64,
+    /// Extents that were not found.
+    pub misses: u64,
+    /// Extents that had to leave.
+    pub evictions: u64,
+    /// Extents that were not admitted because nothing could leave for them.
+    pub refusals: u64,
+}
+
+/// Extents in memory under a budget, shared by races.
+#[derive(Debug)]
+pub struct HostCache {
+    budget_bytes: u64,
+    held_bytes: Arc<AtomicU64>,
+    inner: Mutex<Inner>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    evictions: AtomicU64,
+    refusals: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    race: u64,
+    tick: u64,
+    entries: HashMap<CacheKey, Entry>,
+    /// Least recently used first.
+    by_use: BTreeMap<Use, CacheKey>,
+    /// Buffers of evicted entries, kept because fresh memory must be zeroed by the kernel.
+    spare: Vec<Counted>,
+}
+
+/// When an entry was used: in which race, and when in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Use {
+    race: u64,
+    tick: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    range: Arc<CachedRange>,
+    last_use: Use,
+}
+
+/// A buffer that counts against the budget as long as it lives.
+#[derive(Debug)]
+struct Counted {
+    buffer: AlignedBuffer,
+    held_bytes: Arc<AtomicU64>,
+}
+
+impl Counted {
+    fn allocate(bytes: usize, held_bytes: &Arc<AtomicU64>) -> Option<Counted> {
+        let buffer = AlignedBuffer::allocate(bytes).ok()?;
+        held_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Some(Counted { buffer, held_bytes: held_bytes.clone() })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.held_bytes.fetch_sub(self.buffer.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// An extent in memory of the cache.
+#[derive(Debug)]
+pub(crate) struct CachedRange {
+    memory: Counted,
+    head_bytes: usize,
+    bytes: usize,
+}
+
+impl CachedRange {
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory.buffer.as_slice()[self.head_bytes..self.head_bytes + self.bytes]
+    }
+}
+
+impl HostCache {
+    /// A cache that holds at most `budget_bytes`; nothing is allocated yet.
+    pub fn new(budget_bytes: u64) -> Arc<HostCache> {
+        Arc::new(HostCache {
+            budget_bytes,
+            held_bytes: Arc::new(AtomicU64::new(0)),
+            inner: Mutex::new(Inner::default()),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
+        })
+    }
+
+    /// What the cache did and holds.
+    pub fn stats(&self) -> HostCacheStats {
+        HostCacheStats {
+            budget_bytes: self.budget_bytes,
+            held_bytes: self.held_bytes.load(Ordering::Relaxed),
+            entries: self.inner.lock().entries.len() as u64,
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+            refusals: self.refusals.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Forgets everything; what is in use is freed when its use ends.
+    pub fn clear(&self) {
+        let mut inner = self.inner.lock();
+        inner.entries.clear();
+        inner.by_use.clear();
+        inner.spare.clear();
+    }
+
+    /// The number of a race that begins now, for [`get`](Self::get) and
+    /// [`reserve`](Self::reserve).
+    pub(crate) fn begin_race(&self) -> u64 {
+        let mut inner = self.inner.lock();
+        inner.race += 1;
+        inner.race
+    }
+
+    pub(crate) fn get(&self, key: &CacheKey, race: u64) -> Option<Arc<CachedRange>> {
+        let mut inner = self.inner.lock();
+        let used = inner.next_use(race);
+        let Some(entry) = inner.entries.get_mut(key) else {
+            self.misses.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        let before = std::mem::replace(&mut entry.last_use, used);
+        let range = entry.range.clone();
+        inner.by_use.remove(&before);
+        inner.by_use.insert(used, *key);
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(range)
+    }
+
+    /// Memory to read an extent into, if the budget allows.
+    pub(crate) fn reserve(self: &Arc<Self>, key: CacheKey, race: u64) -> Option<Reservation> {
+        let placement = Placement::of(key.offset, key.bytes);
+        let memory = self.find_memory(placement.window_bytes, race);
+        if memory.is_none() {
+            self.refusals.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(Reservation {
+            cache: self.clone(),
+            key,
+            race,
+            head_bytes: placement.head_bytes,
+            memory: Some(memory?),
+        })
+    }
+
+    fn find_memory(&self, bytes: usize, race: u64) -> Option<Counted> {
+        if bytes as u64 > self.budget_bytes {
+            return None;
+        }
+        let mut inner = self.inner.lock();
+        loop {
+            if let Some(spare) = inner.take_spare(bytes) {
+                return Some(spare);
+            }
+            let held = self.held_bytes.load(Ordering::Relaxed);
+            if held + bytes as u64 <= self.budget_bytes {
+                return Counted::allocate(bytes, &self.held_bytes);
+            }
+            // A spare of the wrong size makes room before anything useful does.
+            if inner.spare.pop().is_none() {
+                let evicted = inner.evict(race)?;
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+                inner.spare.push(evicted);
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn next_use(&mut self, race: u64) -> Use {
+        self.tick += 1;
+        Use { race, tick: self.tick }
+    }
+
+    /// A spare buffer that fits without wasting more than an eighth of it.
+    fn take_spare(&mut self, bytes: usize) -> Option<Counted> {
+        let fits = |spare: &Counted| {
+            let len = spare.buffer.len();
+            len >= bytes && len - bytes <= len / 8
+        };
+        let index = self.spare.iter().position(fits)?;
+        Some(self.spare.swap_remove(index))
+    }
+
+    /// The memory of the least recently used entry that nobody uses and that this race did not.
+    fn evict(&mut self, race: u64) -> Option<Counted> {
+        let (last_use, key) = self
+            .by_use
+            .range(..Use { race, tick: 0 })
+            .find(|(_, key)| {
+                self.entries.get(*key).is_some_and(|entry| Arc::strong_count(&entry.range) == 1)
+            })
+            .map(|(last_use, key)| (*last_use, *key))?;
+        self.by_use.remove(&last_use);
+        let entry = self.entries.remove(&key)?;
+        // Clones are made only under the lock that we hold, so the count is still 1.
+        Arc::try_unwrap(entry.range).ok().map(|range| range.memory)
+    }
+}
+
+/// Memory of the cache that is being filled. Dropped without a commit, it goes back.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    cache: Arc<HostCache>,
+    key: CacheKey,
+    race: u64,
+    head_bytes: usize,
+    /// `None` only after the commit.
+    memory: Option<Counted>,
+}
+
+impl Reservation {
+    /// Where to read to.
+    pub fn window(&self) -> Window {
+        let buffer = self.memory.as_ref().map(|memory| &memory.buffer);
+        buffer.map_or(Window::new(std::ptr::null_mut(), 0), |buffer| {
+            Window::new(buffer.as_ptr(), buffer.len())
+        })
+    }
+
+    /// The extent was read: it can be used, and hit from now on.
+    pub fn commit(mut self) -> Arc<CachedRange> {
+        let memory = self.memory.take().expect("a reservation is committed once");
+        let range = Arc::new(CachedRange {
+            memory,
+            head_bytes: self.head_bytes,
+            bytes: self.key.bytes as usize,
+        });
+        let mut inner = self.cache.inner.lock();
+        let last_use = inner.next_use(self.race);
+        // Another race may have been faster; both copies are right, the newer one stays.
+        let entry = Entry { range: range.clone(), last_use };
+        if let Some(replaced) = inner.entries.insert(self.key, entry) {
+            inner.by_use.remove(&replaced.last_use);
+        }
+        inner.by_use.insert(last_use, self.key);
+        drop(inner);
+        range
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.cache.inner.lock().spare.push(memory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    fn key(number: u64) -> CacheKey {
+        let identity =
+            FileIdentity { device: 1, inode: 1, size_bytes: 1 << 30, mtime_ns: 0, ctime_ns: 0 };
+        CacheKey { identity, offset: number * PAGE, bytes: PAGE }
+    }
+
+    /// Looks for an extent and admits it if it is not there; whether it was there.
+    fn touch(cache: &Arc<HostCache>, number: u64, race: u64) -> bool {
+        if cache.get(&key(number), race).is_some() {
+            return true;
+        }
+        if let Some(reservation) = cache.reserve(key(number), race) {
+            reservation.commit();
+        }
+        false
+    }
+
+    #[test]
+    fn the_budget_holds_and_the_oldest_leaves() {
+        let cache = HostCache::new(3 * PAGE);
+        for number in 0..3 {
+            let race = cache.begin_race();
+            assert!(!touch(&cache, number, race));
+        }
+        let race = cache.begin_race();
+        assert!(touch(&cache, 0, race));
+        assert!(!touch(&cache, 3, race));
+        let stats = cache.stats();
+        assert_eq!((stats.held_bytes, stats.entries, stats.evictions), (3 * PAGE, 3, 1));
+        let race = cache.begin_race();
+        assert!(touch(&cache, 0, race) && touch(&cache, 2, race) && touch(&cache, 3, race));
+        assert!(cache.get(&key(1), race).is_none());
+    }
+
+    #[test]
+    fn a_scan_larger_than_the_budget_keeps_hitting_its_first_part() {
+        let cache = HostCache::new(4 * PAGE);
+        for repetition in 0..3 {
+            let race = cache.begin_race();
+            let hits = (0..10).filter(|number| touch(&cache, *number, race)).count();
+            assert_eq!(hits, if repetition == 0 { 0 } else { 4 });
+        }
+        // Another table takes its place at once.
+        let race = cache.begin_race();
+        for number in 20..24 {
+            touch(&cache, number, race);
+        }
+        let race = cache.begin_race();
+        assert!((20..24).all(|number| touch(&cache, number, race)));
+        assert!(cache.stats().held_bytes <= 4 * PAGE);
+    }
+
+    #[test]
+    fn what_is_in_use_stays_and_counts() {
+        let cache = HostCache::new(2 * PAGE);
+        let first = cache.reserve(key(0), cache.begin_race()).unwrap().commit();
+        let second = cache.reserve(key(1), cache.begin_race()).unwrap();
+        assert!(cache.reserve(key(2), cache.begin_race()).is_none(), "both are in use");
+        drop(second);
+        assert!(cache.reserve(key(2), cache.begin_race()).is_some(), "a dropped reservation");
+        cache.clear();
+        assert_eq!(cache.stats().held_bytes, PAGE, "one extent is still in use");
+        assert_eq!(first.bytes().len() as u64, PAGE);
+        drop(first);
+        assert_eq!(cache.stats().held_bytes, 0);
+    }
+
+    #[test]
+    fn too_large_for_the_budget_is_refused() {
+        let cache = HostCache::new(PAGE);
+        let mut large = key(0);
+        large.bytes = 2 * PAGE;
+        assert!(cache.reserve(large, cache.begin_race()).is_none());
+        assert_eq!(cache.stats().refusals, 1);
+    }
+}

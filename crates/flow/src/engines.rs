@@ -1,0 +1,208 @@
+//! The readers of a race: started when the first extent needs them.
+
+use std::sync::Arc;
+
+use headrace_io::{
+    Completion, CompletionSink, PreadPool, ReadDone, ReadEngine, ReadMode, ReadRequest,
+    UringEngine, UringOptions, Window,
+};
+
+use crate::report::{Latencies, RaceReport, Reasons, Stopwatch};
+use crate::{AccessPath, DirectEngine, RaceError, RaceOptions};
+
+/// Registering pins the memory, which costs about as much as copying it: worth it only if each
+/// slot is used at least this often.
+const REGISTER_USES_MIN: u64 = 32;
+
+/// The engines, and what they did.
+pub(crate) struct Engines<'a> {
+    options: &'a RaceOptions,
+    sink: CompletionSink,
+    /// The slots, if they are worth registering.
+    register: Vec<Window>,
+    pool: Option<PreadPool>,
+    uring: Option<Result<UringEngine, String>>,
+    in_flight: usize,
+    busy: Stopwatch,
+    waiting: Stopwatch,
+    latencies: Latencies,
+    totals: ReadDone,
+    read_bytes: u64,
+    host_copied_bytes: u64,
+    used: Vec<String>,
+}
+
+impl<'a> Engines<'a> {
+    /// # Safety
+    /// The slots must outlive the value.
+    pub unsafe fn new(
+        options: &'a RaceOptions,
+        slots: &[Window],
+        total_bytes: u64,
+        sink: CompletionSink,
+    ) -> Self {
+        let slots_bytes: u64 = slots.iter().map(|slot| slot.bytes() as u64).sum();
+        let used_often = slots_bytes > 0 && total_bytes / slots_bytes >= REGISTER_USES_MIN;
+        // With a cache, cold extents are read into its memory.
+        let into_slots = options.access != AccessPath::Auto || options.cache.is_none();
+        let worth_it = used_often && into_slots;
+        Engines {
+            options,
+            sink,
+            register: if worth_it { slots.to_vec() } else { Vec::new() },
+            pool: None,
+            uring: None,
+            in_flight: 0,
+            busy: Stopwatch::default(),
+            waiting: Stopwatch::default(),
+            latencies: Latencies::default(),
+            totals: ReadDone::default(),
+            read_bytes: 0,
+            host_copied_bytes: 0,
+            used: Vec::new(),
+        }
+    }
+
+    /// Begins a read.
+    ///
+    /// # Safety
+    /// As [`ReadEngine::submit`], where this value takes the engine's place.
+    pub unsafe fn submit(
+        &mut self,
+        request: ReadRequest,
+        reasons: &mut Reasons,
+    ) -> Result<(), RaceError> {
+        let engine = self.engine(&request, reasons)?;
+        // SAFETY: the caller's promise.
+        unsafe { engine.submit(request) };
+        self.in_flight += 1;
+        self.busy.set(true);
+        self.waiting.set(false);
+        Ok(())
+    }
+
+    /// Takes note of a completion. Must be called for each one. What was copied from memory is
+    /// part of the stage's time, not of what files delivered.
+    pub fn completed(&mut self, completion: &Completion, wanted_bytes: u64, from_memory: bool) {
+        self.in_flight -= 1;
+        self.busy.set(self.in_flight > 0);
+        if from_memory {
+            self.host_copied_bytes += wanted_bytes;
+            return;
+        }
+        self.latencies.add(completion.latency_ns);
+        if let Ok(done) = &completion.result {
+            self.totals.direct_bytes += done.direct_bytes;
+            self.totals.buffered_bytes += done.buffered_bytes;
+            self.totals.direct_refused_bytes += done.direct_refused_bytes;
+            self.totals.short_reads += done.short_reads;
+            self.read_bytes += wanted_bytes;
+        }
+    }
+
+    /// Says whether there is something to read for which there is no slot.
+    pub fn starved(&mut self, starved: bool) {
+        self.waiting.set(starved && self.in_flight == 0);
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub fn cancel_queued(&self) {
+        if let Some(pool) = &self.pool {
+            pool.cancel_queued();
+        }
+        if let Some(Ok(uring)) = &self.uring {
+            uring.cancel_queued();
+        }
+    }
+
+    pub fn fill_report(&self, report: &mut RaceReport) {
+        report.transferred_bytes = self.totals.direct_bytes + self.totals.buffered_bytes;
+        report.read_bytes = self.read_bytes;
+        report.host_copied_bytes = self.host_copied_bytes;
+        report.read_busy_ns = self.busy.total_ns();
+        report.read_wait_ns = self.waiting.total_ns();
+        report.read_latency = self.latencies.summary();
+        report.short_reads = self.totals.short_reads;
+        report.direct_refused_bytes = self.totals.direct_refused_bytes;
+        report.engines = self.used.clone();
+    }
+
+    fn engine(
+        &mut self,
+        request: &ReadRequest,
+        reasons: &mut Reasons,
+    ) -> Result<&dyn ReadEngine, RaceError> {
+        let wants_uring =
+            request.mode == ReadMode::Direct && self.options.direct_engine != DirectEngine::Threads;
+        if wants_uring {
+            if self.uring.is_none() {
+                self.start_uring(reasons);
+            }
+            if let (Some(Err(reason)), DirectEngine::Uring) =
+                (&self.uring, self.options.direct_engine)
+            {
+                return Err(RaceError::PathUnavailable {
+                    access: AccessPath::Direct,
+                    file: request.file.path().display().to_string(),
+                    reason: reason.clone(),
+                });
+            }
+        }
+        match &self.uring {
+            Some(Ok(uring)) if wants_uring => Ok(uring),
+            _ => Ok(start_pool(&mut self.pool, self.options, &self.sink, &mut self.used)?),
+        }
+    }
+
+    fn start_uring(&mut self, reasons: &mut Reasons) {
+        let options = UringOptions {
+            depth: self.options.queue_depth,
+            segment_bytes: self.options.segment_bytes,
+            inject: self.options.inject_uring,
+        };
+        // SAFETY: the promise made to `new`: the slots outlive this value, and so the engine.
+        let started = unsafe { UringEngine::start(&options, &self.register, self.sink.clone()) };
+        match &started {
+            Ok(engine) => {
+                self.used.push(engine.describe());
+                if let (Err(reason), false) = (engine.registered(), self.register.is_empty()) {
+                    reasons.add(reason.to_string());
+                }
+            }
+            Err(refusal) => reasons.add(format!("{refusal}; O_DIRECT reads go through threads")),
+        }
+        self.uring = Some(started.map_err(|refusal| refusal.to_string()));
+    }
+}
+
+fn start_pool<'p>(
+    pool: &'p mut Option<PreadPool>,
+    options: &RaceOptions,
+    sink: &CompletionSink,
+    used: &mut Vec<String>,
+) -> Result<&'p PreadPool, RaceError> {
+    match pool {
+        Some(pool) => Ok(pool),
+        None => {
+            let started = PreadPool::start(options.readers, options.segment_bytes, sink.clone())
+                .map_err(RaceError::StartUp)?;
+            used.push(started.describe());
+            Ok(pool.insert(started))
+        }
+    }
+}
+
+/// A sink that turns completions into events of a race.
+pub(crate) fn sink_into<E: Send + 'static>(
+    events: crossbeam_channel::Sender<E>,
+    event: fn(Completion) -> E,
+) -> CompletionSink {
+    Arc::new(move |completion| {
+        // Nobody listens any more only if the race is being unwound; the engines are then
+        // dropped, which waits for the reads all the same.
+        let _ = events.send(event(completion));
+    })
+}

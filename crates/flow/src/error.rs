@@ -1,0 +1,92 @@
+//! Why a race ended without an answer.
+
+use headrace_io::IoError;
+
+use crate::AccessPath;
+
+/// An error of a consumer or of a device: any error that can be sent between threads.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The first error of a race.
+#[derive(Debug, thiserror::Error)]
+pub enum RaceError {
+    /// A chunk could not be read; the cause names file and offset.
+    #[error("chunk {chunk} could not be read: {source}")]
+    Read {
+        /// The chunk.
+        chunk: usize,
+        /// File, offset and cause.
+        source: IoError,
+    },
+    /// A file is not the one that was opened any more; nothing that was computed counts.
+    #[error(transparent)]
+    Changed(IoError),
+    /// Memory or threads could not be had at start-up.
+    #[error(transparent)]
+    StartUp(IoError),
+    /// A chunk names a file that the race does not have, or an extent outside of it.
+    #[error("chunk {chunk}, buffer {buffer}: {what}")]
+    BadChunk {
+        /// The chunk.
+        chunk: usize,
+        /// Index of the read in the chunk.
+        buffer: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A chunk does not fit a slot.
+    #[error(
+        "chunk {chunk} needs a slot of {needed_bytes} bytes, slots have {slot_bytes}; \
+         choose smaller chunks or larger slots"
+    )]
+    ChunkTooLarge {
+        /// The chunk.
+        chunk: usize,
+        /// Bytes needed.
+        needed_bytes: usize,
+        /// Bytes there are.
+        slot_bytes: usize,
+    },
+    /// A path was forced that a file, or the kernel, does not offer.
+    #[error("access path {access:?} was forced and cannot be had for {file}: {reason}")]
+    PathUnavailable {
+        /// The path.
+        access: AccessPath,
+        /// The file.
+        file: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A consumer failed.
+    #[error("chunk {chunk}: {source}")]
+    Consumer {
+        /// The chunk it was given.
+        chunk: usize,
+        /// What it said.
+        source: BoxError,
+    },
+    /// A consumer or a device lane panicked.
+    #[error("panic while working on {}: {message}", chunk.map_or_else(|| "the race".to_string(), |c| format!("chunk {c}")))]
+    Panic {
+        /// The chunk, if it is known.
+        chunk: Option<usize>,
+        /// The panic's message.
+        message: String,
+    },
+    /// The device failed.
+    #[error("{stage}{}: {source}", chunk.map_or_else(String::new, |c| format!(" of chunk {c}")))]
+    Device {
+        /// The chunk, if it concerns one.
+        chunk: Option<usize>,
+        /// What was being done ("copy to the device", "launch").
+        stage: &'static str,
+        /// What the lane said.
+        source: BoxError,
+    },
+    /// The race was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// There is nobody to consume the chunks.
+    #[error("a race needs at least one consumer")]
+    NoConsumer,
+}

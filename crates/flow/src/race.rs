@@ -1,0 +1,114 @@
+//! A race: files, chunks, options.
+
+use std::sync::Arc;
+
+use headrace_io::ReadAt;
+
+use crate::{
+    AccessPath, CancelToken, ChunkSpec, DeviceLane, HostConsumer, RaceError, RaceOptions,
+    RaceReport, device, host, slots,
+};
+
+/// Chunks of files on their way to a processor. A race can be run more than once.
+#[derive(Debug)]
+pub struct Race {
+    pub(crate) files: Vec<Arc<dyn ReadAt>>,
+    pub(crate) chunks: Vec<ChunkSpec>,
+    pub(crate) options: RaceOptions,
+    pub(crate) token: CancelToken,
+}
+
+impl Race {
+    /// A race over `chunks` of `files`. Nothing is read yet.
+    ///
+    /// # Errors
+    /// [`RaceError::BadChunk`] if an extent names no file or lies outside of it;
+    /// [`RaceError::ChunkTooLarge`] if a chunk does not fit `options.slot_bytes`.
+    pub fn new(
+        files: Vec<Arc<dyn ReadAt>>,
+        chunks: Vec<ChunkSpec>,
+        options: RaceOptions,
+        token: CancelToken,
+    ) -> Result<Race, RaceError> {
+        for (chunk, spec) in chunks.iter().enumerate() {
+            check_chunk(&files, chunk, spec)?;
+        }
+        // What is mapped needs no slot.
+        if let (Some(slot_bytes), true) = (options.slot_bytes, options.access != AccessPath::Mapped)
+        {
+            slots::check_chunks_fit(&chunks, slot_bytes)?;
+        }
+        Ok(Race { files, chunks, options, token })
+    }
+
+    /// The chunks.
+    pub fn chunks(&self) -> &[ChunkSpec] {
+        &self.chunks
+    }
+
+    /// Wanted bytes of all chunks.
+    pub fn bytes(&self) -> u64 {
+        self.chunks.iter().map(ChunkSpec::bytes).sum()
+    }
+
+    /// Hands every chunk to one of the consumers, each on a thread of its own, and gives the
+    /// consumers back. The calling thread drives the reads.
+    ///
+    /// # Errors
+    /// The first error; see [`RaceError`]. Whatever the consumers computed then counts for
+    /// nothing.
+    pub fn run_host<C: HostConsumer>(
+        &self,
+        consumers: Vec<C>,
+    ) -> Result<(Vec<C>, RaceReport), RaceError> {
+        host::run(self, consumers)
+    }
+
+    /// Streams every chunk through the slots of a device lane. The calling thread drives reads,
+    /// copies and launches.
+    ///
+    /// # Errors
+    /// The first error; see [`RaceError`]. The lane is synchronised in any case.
+    pub fn run_device<L: DeviceLane + ?Sized>(
+        &self,
+        lane: &mut L,
+    ) -> Result<RaceReport, RaceError> {
+        device::run(self, lane)
+    }
+
+    /// Whatever went wrong, a file that changed is the better explanation: its bytes may have
+    /// been a mixture of two versions.
+    pub(crate) fn verify_files(&self, error: Option<RaceError>) -> Result<(), RaceError> {
+        if matches!(error, Some(RaceError::Cancelled)) {
+            return Err(RaceError::Cancelled);
+        }
+        for file in &self.files {
+            file.check_unchanged().map_err(RaceError::Changed)?;
+        }
+        error.map_or(Ok(()), Err)
+    }
+}
+
+fn check_chunk(files: &[Arc<dyn ReadAt>], chunk: usize, spec: &ChunkSpec) -> Result<(), RaceError> {
+    let bad = |buffer, what| RaceError::BadChunk { chunk, buffer, what };
+    for (buffer, read) in spec.reads.iter().enumerate() {
+        let Some(file) = files.get(read.file) else {
+            return Err(bad(buffer, format!("file {} of {}", read.file, files.len())));
+        };
+        let inside =
+            read.offset.checked_add(read.bytes).is_some_and(|end| end <= file.size_bytes());
+        if !inside {
+            return Err(bad(
+                buffer,
+                format!(
+                    "{} bytes at offset {} do not lie inside {} of {} bytes",
+                    read.bytes,
+                    read.offset,
+                    file.path().display(),
+                    file.size_bytes()
+                ),
+            ));
+        }
+    }
+    Ok(())
+}

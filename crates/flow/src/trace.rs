@@ -1,0 +1,182 @@
+//! A bounded recorder of what happened when, written in the Chrome trace event format, which
+//! Perfetto and `chrome://tracing` show.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+/// A stretch of work on a track.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// Track, such as "read slot 3" or "execute 0". Spans of one track should not overlap.
+    pub track: String,
+    /// What was done.
+    pub name: &'static str,
+    /// Begin, nanoseconds since the trace was made.
+    pub start_ns: u64,
+    /// Duration.
+    pub duration_ns: u64,
+    /// The chunk concerned.
+    pub chunk: usize,
+    /// The slot, if one was used.
+    pub slot: Option<usize>,
+    /// Bytes that were worked on.
+    pub bytes: u64,
+}
+
+/// A recorder that races write to; clones share it. Not recording costs one branch a chunk.
+#[derive(Debug, Clone)]
+pub struct Trace {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    process: String,
+    start: Instant,
+    /// Wall-clock time of `start`, so that traces of several processes lie on one time axis.
+    start_unix_us: f64,
+    spans_max: usize,
+    recorded: Mutex<Recorded>,
+}
+
+#[derive(Debug, Default)]
+struct Recorded {
+    spans: Vec<Span>,
+    dropped: u64,
+}
+
+impl Trace {
+    /// A recorder of at most `spans_max` spans, shown under the name `process`.
+    pub fn new(process: impl Into<String>, spans_max: usize) -> Trace {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Trace {
+            inner: Arc::new(Inner {
+                process: process.into(),
+                start: Instant::now(),
+                start_unix_us: since_epoch.as_nanos() as f64 / 1e3,
+                spans_max,
+                recorded: Mutex::new(Recorded::default()),
+            }),
+        }
+    }
+
+    /// Records a span that began at `start` and ends now.
+    pub fn record(
+        &self,
+        track: String,
+        name: &'static str,
+        start: Instant,
+        chunk: usize,
+        slot: Option<usize>,
+        bytes: u64,
+    ) {
+        let span = Span {
+            track,
+            name,
+            start_ns: start.saturating_duration_since(self.inner.start).as_nanos() as u64,
+            duration_ns: start.elapsed().as_nanos() as u64,
+            chunk,
+            slot,
+            bytes,
+        };
+        let mut recorded = self.inner.recorded.lock();
+        if recorded.spans.len() < self.inner.spans_max {
+            recorded.spans.push(span);
+        } else {
+            recorded.dropped += 1;
+        }
+    }
+
+    /// What was recorded so far.
+    pub fn spans(&self) -> Vec<Span> {
+        self.inner.recorded.lock().spans.clone()
+    }
+
+    /// Spans that did not fit.
+    pub fn dropped(&self) -> u64 {
+        self.inner.recorded.lock().dropped
+    }
+
+    /// Writes this trace as one JSON object with `traceEvents`.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_json(&self, out: impl Write) -> std::io::Result<()> {
+        Self::write_merged(std::slice::from_ref(self), out)
+    }
+
+    /// Writes several traces into one picture, each as a process of its own.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_merged(traces: &[Trace], mut out: impl Write) -> std::io::Result<()> {
+        let events: Vec<Value> =
+            traces.iter().enumerate().flat_map(|(index, trace)| trace.events(index + 1)).collect();
+        let dropped: u64 = traces.iter().map(Trace::dropped).sum();
+        let document = json!({
+            "traceEvents": events,
+            "displayTimeUnit": "ms",
+            "otherData": { "dropped_spans": dropped },
+        });
+        serde_json::to_writer(&mut out, &document)?;
+        out.flush()
+    }
+
+    fn events(&self, process_id: usize) -> Vec<Value> {
+        let spans = self.spans();
+        let mut tracks: Vec<&str> = spans.iter().map(|span| span.track.as_str()).collect();
+        tracks.sort_unstable();
+        tracks.dedup();
+        let name = |kind: &str, thread: usize, name: &str| {
+            json!({
+                "ph": "M", "name": kind, "pid": process_id, "tid": thread,
+                "args": { "name": name },
+            })
+        };
+        let mut events = vec![name("process_name", 0, &self.inner.process)];
+        events.extend(
+            tracks.iter().enumerate().map(|(index, track)| name("thread_name", index + 1, track)),
+        );
+        events.extend(spans.iter().map(|span| {
+            let thread = tracks.binary_search(&span.track.as_str()).unwrap_or(0) + 1;
+            json!({
+                "ph": "X", "cat": "race", "name": span.name, "pid": process_id, "tid": thread,
+                "ts": self.inner.start_unix_us + span.start_ns as f64 / 1e3,
+                "dur": span.duration_ns as f64 / 1e3,
+                "args": { "chunk": span.chunk, "slot": span.slot, "bytes": span.bytes },
+            })
+        }));
+        events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn traces_are_bounded_and_merge_into_one_document() {
+        let trace = Trace::new("one", 2);
+        let other = Trace::new("two", 10);
+        for chunk in 0..3 {
+            trace.record("read slot 0".to_string(), "read", Instant::now(), chunk, Some(0), 7);
+        }
+        other.record("execute 0".to_string(), "execute", Instant::now(), 0, None, 9);
+        assert_eq!((trace.spans().len(), trace.dropped()), (2, 1));
+        let mut out = Vec::new();
+        Trace::write_merged(&[trace, other], &mut out).unwrap();
+        let document: Value = serde_json::from_slice(&out).unwrap();
+        let events = document["traceEvents"].as_array().unwrap();
+        let of = |phase: &str| events.iter().filter(|e| e["ph"] == phase).count();
+        assert_eq!((of("M"), of("X")), (4, 3));
+        assert_eq!(document["otherData"]["dropped_spans"], 1);
+        let span = events.iter().find(|e| e["ph"] == "X").unwrap();
+        assert_eq!((&span["args"]["bytes"], &span["args"]["slot"]), (&json!(7), &json!(0)));
+        assert!(span["ts"].as_f64().unwrap() > 1.6e15);
+    }
+}

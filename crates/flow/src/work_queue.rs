@@ -1,0 +1,74 @@
+//! The queue between the reader and the consumers.
+
+use std::collections::VecDeque;
+
+use parking_lot::{Condvar, Mutex};
+
+/// Two lanes: what occupies a slot is taken first, so that the storage is never idle while
+/// consumers work on chunks that need no reading.
+#[derive(Debug)]
+pub(crate) struct WorkQueue<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    urgent: VecDeque<T>,
+    patient: VecDeque<T>,
+    closed: bool,
+}
+
+impl<T> WorkQueue<T> {
+    pub fn with_capacity(urgent: usize, patient: usize) -> Self {
+        WorkQueue {
+            state: Mutex::new(State {
+                urgent: VecDeque::with_capacity(urgent),
+                patient: VecDeque::with_capacity(patient),
+                closed: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub fn push_urgent(&self, item: T) {
+        self.state.lock().urgent.push_back(item);
+        self.changed.notify_one();
+    }
+
+    pub fn push_patient(&self, item: T) {
+        self.state.lock().patient.push_back(item);
+        self.changed.notify_one();
+    }
+
+    /// The next item; waits for one. `None` once the queue is closed and empty.
+    pub fn pop(&self) -> Option<T> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(item) = state.urgent.pop_front() {
+                return Some(item);
+            }
+            if let Some(item) = state.patient.pop_front() {
+                return Some(item);
+            }
+            if state.closed {
+                return None;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Closes the queue when it is dropped, also by a panic: consumers must not wait for ever.
+    pub fn close_on_drop(&self) -> CloseOnDrop<'_, T> {
+        CloseOnDrop(self)
+    }
+}
+
+pub(crate) struct CloseOnDrop<'q, T>(&'q WorkQueue<T>);
+
+impl<T> Drop for CloseOnDrop<'_, T> {
+    fn drop(&mut self) {
+        self.0.state.lock().closed = true;
+        self.0.changed.notify_all();
+    }
+}

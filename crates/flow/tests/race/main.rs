@@ -1,0 +1,12 @@
+//! The race under every path and every fault: right bytes exactly once, or the right error, and
+//! nothing left behind.
+
+#![allow(clippy::unwrap_used)]
+
+mod cancel;
+mod device;
+mod faults;
+mod host;
+mod lane;
+mod paths;
+mod support;

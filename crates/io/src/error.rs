@@ -1,0 +1,171 @@
+//! What can go wrong: each error names the file, the place in it and the cause.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::FileIdentity;
+
+/// An error of a reader. The path is in every variant that concerns a file.
+#[derive(Debug, thiserror::Error)]
+pub enum IoError {
+    /// The file could not be opened, examined or mapped.
+    #[error("{}: cannot {action}: {cause}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What was tried, as a verb phrase ("open the file", "map 4096 bytes").
+        action: String,
+        /// The error of the operating system.
+        #[source]
+        cause: io::Error,
+    },
+    /// The path names something that is not a regular file.
+    #[error("{}: not a regular file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A read failed.
+    #[error("{}: reading {bytes} bytes at offset {offset} failed: {cause}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Offset of the part that failed.
+        offset: u64,
+        /// Bytes that were still wanted there.
+        bytes: u64,
+        /// The error of the operating system.
+        #[source]
+        cause: io::Error,
+    },
+    /// The file ended before the wanted bytes: it is shorter than it was when it was opened.
+    #[error(
+        "{}: the file ends at offset {offset}, {missing_bytes} bytes before the end of the wanted \
+         extent: it was truncated after it was opened",
+        path.display()
+    )]
+    UnexpectedEnd {
+        /// The file.
+        path: PathBuf,
+        /// Where the data ended.
+        offset: u64,
+        /// How many wanted bytes were not there.
+        missing_bytes: u64,
+    },
+    /// The extent does not lie inside the file as it was when it was opened.
+    #[error(
+        "{}: extent of {bytes} bytes at offset {offset} does not lie inside the file of {size_bytes} bytes",
+        path.display()
+    )]
+    OutOfRange {
+        /// The file.
+        path: PathBuf,
+        /// Start of the extent.
+        offset: u64,
+        /// Length of the extent.
+        bytes: u64,
+        /// Size of the file when it was opened.
+        size_bytes: u64,
+    },
+    /// The file is not the one that was opened any more: replaced, written, truncated or removed.
+    #[error("{}: the file changed while it was being read ({what}); run the query again", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What differs, in words.
+        what: String,
+    },
+    /// A mapped page could not be delivered (truncated file or failing device); what was read
+    /// from the mapping since is not the file's data.
+    #[error(
+        "{}: the page at offset {offset} could not be read through the mapping: {cause}",
+        path.display()
+    )]
+    Poisoned {
+        /// The file.
+        path: PathBuf,
+        /// Offset of the page whose access failed first.
+        offset: u64,
+        /// What the fault says about the cause.
+        cause: &'static str,
+    },
+    /// Memory for buffers could not be had.
+    #[error(
+        "cannot allocate {bytes} bytes of host buffer memory: {cause}; use fewer or smaller slots"
+    )]
+    Memory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// The error of the operating system.
+        #[source]
+        cause: io::Error,
+    },
+    /// The destination given for an extent is too small or not aligned.
+    #[error("{}: destination of {window_bytes} bytes cannot take the extent of {bytes} bytes at offset {offset}: {what}", path.display())]
+    Window {
+        /// The file.
+        path: PathBuf,
+        /// Start of the extent.
+        offset: u64,
+        /// Length of the extent.
+        bytes: u64,
+        /// Length of the destination.
+        window_bytes: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// Threads of a reader could not be started.
+    #[error("cannot start a reader thread: {cause}")]
+    Thread {
+        /// The error of the operating system.
+        #[source]
+        cause: io::Error,
+    },
+    /// The read was still queued when it was cancelled; no byte of it was read.
+    #[error("{}: the read at offset {offset} was cancelled", path.display())]
+    Cancelled {
+        /// The file.
+        path: PathBuf,
+        /// Start of the part that was not read.
+        offset: u64,
+    },
+}
+
+impl IoError {
+    pub(crate) fn open(path: &Path, action: impl Into<String>, cause: io::Error) -> Self {
+        IoError::Open { path: path.to_path_buf(), action: action.into(), cause }
+    }
+
+    /// The file concerned, if the error concerns one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            IoError::Open { path, .. }
+            | IoError::NotAFile { path }
+            | IoError::Read { path, .. }
+            | IoError::UnexpectedEnd { path, .. }
+            | IoError::OutOfRange { path, .. }
+            | IoError::Changed { path, .. }
+            | IoError::Poisoned { path, .. }
+            | IoError::Window { path, .. }
+            | IoError::Cancelled { path, .. } => Some(path),
+            IoError::Memory { .. } | IoError::Thread { .. } => None,
+        }
+    }
+
+    /// The offset in the file at which it went wrong, if the error has one.
+    pub fn offset(&self) -> Option<u64> {
+        match self {
+            IoError::Read { offset, .. }
+            | IoError::UnexpectedEnd { offset, .. }
+            | IoError::OutOfRange { offset, .. }
+            | IoError::Poisoned { offset, .. }
+            | IoError::Window { offset, .. }
+            | IoError::Cancelled { offset, .. } => Some(*offset),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn changed(path: &Path, before: &FileIdentity, after: &FileIdentity) -> Self {
+        IoError::Changed { path: path.to_path_buf(), what: before.difference(after) }
+    }
+}

@@ -1,0 +1,242 @@
+//! The fault-injecting twin of a file: the same bytes, delivered as badly as asked for.
+//!
+//! What goes wrong is a function of the plan, its seed and the place in the file, not of the
+//! clock, so that a failure seen once can be seen again.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::residency::page_bytes;
+use crate::{IoError, ReadAt, ReadMode, Result, SourceFile};
+
+/// Size of the blocks that are torn in two.
+const TORN_BLOCK_BYTES: u64 = 4096;
+
+/// What shall go wrong. The default is: nothing.
+#[derive(Debug, Clone, Default)]
+pub struct FaultPlan {
+    /// Seed of everything that happens "per mille".
+    pub seed: u64,
+    /// Reads that bring only a part of what was asked for.
+    pub short_reads_permille: u16,
+    /// Reads that are interrupted by a signal (EINTR).
+    pub interrupted_permille: u16,
+    /// Every read that touches this byte fails with EIO.
+    pub io_error_at: Option<u64>,
+    /// How often `io_error_at` strikes before the device recovers; `None`: always. Mappings
+    /// always see it.
+    pub io_error_times: Option<u64>,
+    /// The file ends here, although it was longer when it was opened.
+    pub truncated_at: Option<u64>,
+    /// Blocks of 4096 bytes whose second half is not what was written (each byte inverted).
+    pub torn_blocks_permille: u16,
+    /// Every read takes at least this long.
+    pub latency: Duration,
+    /// O_DIRECT reads fail with EINVAL, although the file was opened with O_DIRECT.
+    pub direct_refused: bool,
+    /// The file counts as changed when it is checked.
+    pub changed: bool,
+}
+
+/// A file with faults. Stands in for a [`SourceFile`] under every reader.
+#[derive(Debug)]
+pub struct FaultyFile {
+    inner: Arc<SourceFile>,
+    plan: FaultPlan,
+    reads: AtomicU64,
+    io_errors: AtomicU64,
+}
+
+impl FaultyFile {
+    /// The twin of `inner`.
+    pub fn new(inner: Arc<SourceFile>, plan: FaultPlan) -> Arc<FaultyFile> {
+        Arc::new(FaultyFile { inner, plan, reads: AtomicU64::new(0), io_errors: AtomicU64::new(0) })
+    }
+
+    /// Reads attempted so far, whatever their outcome (mappings not included).
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    /// What a reader must get for the file's true bytes `content` at `offset`: the same, torn.
+    pub fn tear(&self, offset: u64, content: &mut [u8]) {
+        if self.plan.torn_blocks_permille == 0 {
+            return;
+        }
+        for (position, byte) in (offset..).zip(content) {
+            let second_half = position % TORN_BLOCK_BYTES >= TORN_BLOCK_BYTES / 2;
+            if second_half && self.is_torn(position / TORN_BLOCK_BYTES) {
+                *byte = !*byte;
+            }
+        }
+    }
+
+    fn is_torn(&self, block: u64) -> bool {
+        mix(self.plan.seed, block, 1) % 1000 < u64::from(self.plan.torn_blocks_permille)
+    }
+
+    fn io_error_strikes(&self, offset: u64, bytes: usize) -> bool {
+        let touched = |at| at >= offset && at - offset < bytes as u64;
+        if !self.plan.io_error_at.is_some_and(touched) {
+            return false;
+        }
+        let strikes = self.io_errors.fetch_add(1, Ordering::Relaxed);
+        self.plan.io_error_times.is_none_or(|times| strikes < times)
+    }
+
+    /// How many of `count` bytes at `offset` a reader gets.
+    fn delivered(&self, offset: u64, count: usize) -> usize {
+        let left = self.plan.truncated_at.map_or(u64::MAX, |end| end.saturating_sub(offset));
+        let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let dice = mix(self.plan.seed, offset, count as u64);
+        if count < 2 || dice % 1000 >= u64::from(self.plan.short_reads_permille) {
+            return count;
+        }
+        1 + (mix(dice, offset, 2) % (count as u64 - 1)) as usize
+    }
+
+    /// # Safety
+    /// As [`ReadAt::prepare_mapping`].
+    unsafe fn break_pages(&self, base: *mut u8, bytes: usize) -> io::Result<()> {
+        let page = page_bytes() as usize;
+        let mut broken = Vec::new();
+        if let Some(end) = self.plan.truncated_at.map(|end| end as usize)
+            && end < bytes
+        {
+            let whole = end.next_multiple_of(page);
+            // SAFETY: the range lies inside the mapping (its last page is mapped whole).
+            unsafe { alter(base, end..whole.min(bytes), |_, part| part.fill(0)) }?;
+            broken.push(whole..bytes);
+        }
+        if let Some(at) = self.plan.io_error_at.map(|at| at as usize)
+            && at < bytes
+        {
+            let start = at / page * page;
+            broken.push(start..(start + page).min(bytes));
+        }
+        for range in broken.into_iter().filter(|range| !range.is_empty()) {
+            let empty = empty_file()?;
+            // SAFETY: the range lies inside the mapping, which the caller lets us change. Pages of
+            // an empty file behave as those of a truncated one: touching them raises SIGBUS.
+            let address = unsafe {
+                libc::mmap(
+                    base.add(range.start).cast(),
+                    range.len(),
+                    libc::PROT_READ,
+                    libc::MAP_PRIVATE | libc::MAP_FIXED,
+                    empty.as_raw_fd(),
+                    0,
+                )
+            };
+            if address == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ReadAt for FaultyFile {
+    fn source(&self) -> &SourceFile {
+        &self.inner
+    }
+
+    fn intercept(
+        &self,
+        mode: ReadMode,
+        offset: u64,
+        into: &mut [u8],
+        outcome: io::Result<usize>,
+    ) -> io::Result<usize> {
+        let read = self.reads.fetch_add(1, Ordering::Relaxed);
+        if !self.plan.latency.is_zero() {
+            std::thread::sleep(self.plan.latency);
+        }
+        let errno = |errno| Err(io::Error::from_raw_os_error(errno));
+        if mode == ReadMode::Direct && self.plan.direct_refused {
+            return errno(libc::EINVAL);
+        }
+        // By number, not by place: the same read must succeed when it is repeated.
+        if mix(self.plan.seed, read, 3) % 1000 < u64::from(self.plan.interrupted_permille) {
+            return errno(libc::EINTR);
+        }
+        if self.io_error_strikes(offset, into.len()) {
+            return errno(libc::EIO);
+        }
+        let count = self.delivered(offset, outcome?);
+        self.tear(offset, &mut into[..count]);
+        Ok(count)
+    }
+
+    unsafe fn prepare_mapping(&self, base: *mut u8, bytes: usize) -> io::Result<()> {
+        if self.plan.torn_blocks_permille > 0 {
+            // SAFETY: the whole of a mapping that the caller lets us change.
+            unsafe { alter(base, 0..bytes, |offset, part| self.tear(offset, part)) }?;
+        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.break_pages(base, bytes) }
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        if self.plan.changed {
+            return Err(IoError::Changed {
+                path: self.path().to_path_buf(),
+                what: "by order of the fault plan".to_string(),
+            });
+        }
+        self.inner.check_unchanged()
+    }
+}
+
+/// Changes a range of a private mapping in place.
+///
+/// # Safety
+/// The range must lie inside a private file mapping at `base` that nobody else uses.
+unsafe fn alter(
+    base: *mut u8,
+    range: std::ops::Range<usize>,
+    change: impl FnOnce(u64, &mut [u8]),
+) -> io::Result<()> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    let page_start = range.start / page_bytes() as usize * page_bytes() as usize;
+    let protect = |protection| -> io::Result<()> {
+        // SAFETY: whole pages of the mapping, which belongs to the caller.
+        let rc = unsafe {
+            libc::mprotect(base.add(page_start).cast(), range.end - page_start, protection)
+        };
+        if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    protect(libc::PROT_READ | libc::PROT_WRITE)?;
+    // SAFETY: inside the mapping, writable now, and used by nobody else.
+    let part = unsafe { std::slice::from_raw_parts_mut(base.add(range.start), range.len()) };
+    change(range.start as u64, part);
+    protect(libc::PROT_READ)
+}
+
+fn empty_file() -> io::Result<OwnedFd> {
+    // SAFETY: a plain call with a constant name.
+    let fd = unsafe { libc::memfd_create(c"headrace-fault".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A well-mixed number from a seed and two others (the finaliser of SplitMix64, Steele et al.
+/// 2014, applied to each in turn).
+fn mix(seed: u64, a: u64, b: u64) -> u64 {
+    [a, b].into_iter().fold(finalise(seed), |state, word| finalise(state ^ word))
+}
+
+fn finalise(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}

@@ -1,0 +1,216 @@
+//! An opened file, and the trait that every reader reads through.
+
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::probe;
+use crate::segment::{self, EXTENT_ALIGN_BYTES};
+use crate::{AlignedBuffer, FileIdentity, IoError, Result};
+
+/// Through the page cache or past it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReadMode {
+    /// Through the page cache.
+    Buffered,
+    /// O_DIRECT: storage writes straight into the destination.
+    Direct,
+}
+
+/// A file that can be read at any offset: the seam under which [`FaultyFile`](crate::FaultyFile)
+/// takes the place of a [`SourceFile`].
+///
+/// An engine reads either by [`read_at`](ReadAt::read_at) or by handing the descriptor of
+/// [`source`](ReadAt::source) to the kernel and passing the outcome through
+/// [`intercept`](ReadAt::intercept); mappings are made from the descriptor and passed through
+/// [`prepare_mapping`](ReadAt::prepare_mapping).
+pub trait ReadAt: Send + Sync + Debug {
+    /// The file itself: path, identity, descriptors.
+    fn source(&self) -> &SourceFile;
+
+    /// One attempt to read: may return fewer bytes than asked for, 0 at the end of the file.
+    ///
+    /// In [`ReadMode::Direct`] offset, length and address must be aligned to
+    /// [`EXTENT_ALIGN_BYTES`].
+    fn read_at(&self, mode: ReadMode, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let outcome = self.source().read_once(mode, offset, into);
+        self.intercept(mode, offset, into, outcome)
+    }
+
+    /// What an engine that reads by descriptor must take as the outcome of a read of `into` at
+    /// `offset`.
+    fn intercept(
+        &self,
+        _mode: ReadMode,
+        _offset: u64,
+        _into: &mut [u8],
+        outcome: io::Result<usize>,
+    ) -> io::Result<usize> {
+        outcome
+    }
+
+    /// Called once for each mapping of the file, before anything is read from it.
+    ///
+    /// # Safety
+    /// `base` must be the start of a private mapping of `bytes` bytes of this file from offset 0
+    /// that nobody else uses yet. The pages may be replaced, never unmapped.
+    unsafe fn prepare_mapping(&self, _base: *mut u8, _bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Error if the path does not name exactly the file that was opened any more.
+    fn check_unchanged(&self) -> Result<()> {
+        let source = self.source();
+        source.identity.check_unchanged(&source.path)
+    }
+
+    /// Path under which the file was opened.
+    fn path(&self) -> &Path {
+        &self.source().path
+    }
+
+    /// Identity at the time of opening.
+    fn identity(&self) -> FileIdentity {
+        self.source().identity
+    }
+
+    /// Size at the time of opening.
+    fn size_bytes(&self) -> u64 {
+        self.source().identity.size_bytes
+    }
+
+    /// Fills `into` from `offset` on through the page cache; interrupted and short reads are
+    /// resumed.
+    ///
+    /// # Errors
+    /// [`IoError::OutOfRange`] if the extent does not lie inside the file,
+    /// [`IoError::UnexpectedEnd`] if the file became shorter, [`IoError::Read`] otherwise.
+    fn read_exact_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        segment::read_exact(self, offset, into)
+    }
+}
+
+/// What O_DIRECT needs on a file for which a probing read succeeded.
+#[derive(Debug)]
+pub struct DirectIo {
+    file: File,
+    /// Alignment of memory that the kernel asks for.
+    pub memory_align_bytes: usize,
+    /// Alignment of offsets and lengths that the kernel asks for.
+    pub offset_align_bytes: usize,
+}
+
+/// An opened regular file.
+#[derive(Debug)]
+pub struct SourceFile {
+    path: PathBuf,
+    identity: FileIdentity,
+    buffered: File,
+    direct: OnceLock<std::result::Result<DirectIo, String>>,
+    memory_backed: OnceLock<bool>,
+}
+
+impl SourceFile {
+    /// Opens a regular file for reading.
+    ///
+    /// # Errors
+    /// [`IoError::NotAFile`] for folders, pipes and devices; [`IoError::Open`] otherwise.
+    pub fn open(path: impl AsRef<Path>) -> Result<Arc<SourceFile>> {
+        let path = path.as_ref().to_path_buf();
+        // Examined before it is opened: opening a pipe would block.
+        let metadata = std::fs::metadata(&path)
+            .map_err(|cause| IoError::open(&path, "examine the file", cause))?;
+        if !metadata.is_file() {
+            return Err(IoError::NotAFile { path });
+        }
+        let buffered =
+            File::open(&path).map_err(|cause| IoError::open(&path, "open the file", cause))?;
+        let identity = FileIdentity::of_file(&buffered, &path)?;
+        Ok(Arc::new(SourceFile {
+            path,
+            identity,
+            buffered,
+            direct: OnceLock::new(),
+            memory_backed: OnceLock::new(),
+        }))
+    }
+
+    /// O_DIRECT access, opened and tried with a real read at the first call; the reason if it
+    /// cannot be had. Some filesystems open a file with O_DIRECT and then refuse to read it.
+    pub fn direct(&self) -> std::result::Result<&DirectIo, &str> {
+        self.direct.get_or_init(|| self.open_direct()).as_ref().map_err(String::as_str)
+    }
+
+    /// Whether the file lies in memory (tmpfs, ramfs): a mapping of it is never cold.
+    pub fn is_memory_backed(&self) -> bool {
+        *self.memory_backed.get_or_init(|| probe::is_memory_backed(&self.buffered))
+    }
+
+    /// The descriptor for a mode.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason where O_DIRECT cannot be had.
+    pub fn raw_fd(&self, mode: ReadMode) -> io::Result<RawFd> {
+        Ok(self.file(mode)?.as_raw_fd())
+    }
+
+    /// One system call's worth of reading.
+    fn read_once(&self, mode: ReadMode, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.file(mode)?.read_at(into, offset)
+    }
+
+    fn file(&self, mode: ReadMode) -> io::Result<&File> {
+        match mode {
+            ReadMode::Buffered => Ok(&self.buffered),
+            ReadMode::Direct => match self.direct() {
+                Ok(direct) => Ok(&direct.file),
+                Err(reason) => Err(io::Error::new(io::ErrorKind::Unsupported, reason)),
+            },
+        }
+    }
+
+    fn open_direct(&self) -> std::result::Result<DirectIo, String> {
+        if self.identity.size_bytes == 0 {
+            return Err("an empty file has nothing to read with O_DIRECT".to_string());
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECT)
+            .open(&self.path)
+            .map_err(|cause| format!("opening with O_DIRECT failed: {cause}"))?;
+        let reopened = FileIdentity::of_file(&file, &self.path).map_err(|e| e.to_string())?;
+        if (reopened.device, reopened.inode) != (self.identity.device, self.identity.inode) {
+            return Err("the path names another file now".to_string());
+        }
+        let (memory_align_bytes, offset_align_bytes) = probe::direct_alignment(&file)
+            .unwrap_or(Ok((EXTENT_ALIGN_BYTES, EXTENT_ALIGN_BYTES)))?;
+        let fits = |align: usize| align != 0 && EXTENT_ALIGN_BYTES.is_multiple_of(align);
+        if !fits(memory_align_bytes) || !fits(offset_align_bytes) {
+            return Err(format!(
+                "O_DIRECT needs an alignment of {memory_align_bytes} bytes in memory and \
+                 {offset_align_bytes} in the file; extents are aligned to {EXTENT_ALIGN_BYTES}"
+            ));
+        }
+        let mut block =
+            AlignedBuffer::allocate(EXTENT_ALIGN_BYTES).map_err(|error| error.to_string())?;
+        loop {
+            match file.read_at(block.as_mut_slice(), 0) {
+                Ok(0) => return Err("the probing O_DIRECT read returned no data".to_string()),
+                Ok(_) => break,
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
+                Err(cause) => return Err(format!("the probing O_DIRECT read failed: {cause}")),
+            }
+        }
+        Ok(DirectIo { file, memory_align_bytes, offset_align_bytes })
+    }
+}
+
+impl ReadAt for SourceFile {
+    fn source(&self) -> &SourceFile {
+        self
+    }
+}

@@ -1,0 +1,131 @@
+//! Which file it is, and whether it is still the same.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::{IoError, Result};
+
+/// Identity and version of a file: any write, truncation or replacement changes at least one
+/// member (the change time cannot be set by programs).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileIdentity {
+    /// Device number of the filesystem.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Size.
+    pub size_bytes: u64,
+    /// Time of last modification, nanoseconds since 1970.
+    pub mtime_ns: i64,
+    /// Time of last status change, nanoseconds since 1970.
+    pub ctime_ns: i64,
+}
+
+impl FileIdentity {
+    /// Identity of an open file.
+    pub fn of_file(file: &File, path: &Path) -> Result<Self> {
+        let metadata =
+            file.metadata().map_err(|cause| IoError::open(path, "examine the open file", cause))?;
+        Ok(Self::of_metadata(&metadata))
+    }
+
+    /// Identity of the file that the path names now (symbolic links are followed).
+    pub fn of_path(path: &Path) -> Result<Self> {
+        let metadata = std::fs::metadata(path)
+            .map_err(|cause| IoError::open(path, "examine the file", cause))?;
+        Ok(Self::of_metadata(&metadata))
+    }
+
+    /// Identity from metadata that is already at hand.
+    pub fn of_metadata(metadata: &Metadata) -> Self {
+        FileIdentity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size_bytes: metadata.size(),
+            mtime_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            ctime_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Error naming the file and what differs unless `path` still names exactly this file.
+    ///
+    /// A file that was removed is an error too: nobody can say any more whether it changed.
+    pub fn check_unchanged(&self, path: &Path) -> Result<()> {
+        // Opened, not only examined: on NFS it is the opening that asks the server again. Without
+        // waiting, in case a pipe lies there now.
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let now = match opened.and_then(|file| file.metadata()) {
+            Ok(metadata) => Self::of_metadata(&metadata),
+            Err(cause) => {
+                return Err(IoError::Changed {
+                    path: path.to_path_buf(),
+                    what: format!("it cannot be examined any more: {cause}"),
+                });
+            }
+        };
+        if now == *self {
+            return Ok(());
+        }
+        Err(IoError::changed(path, self, &now))
+    }
+
+    pub(crate) fn difference(&self, after: &Self) -> String {
+        if (self.device, self.inode) != (after.device, after.inode) {
+            return format!(
+                "it was replaced: inode {} on device {}, now inode {} on device {}",
+                self.inode, self.device, after.inode, after.device
+            );
+        }
+        if self.size_bytes != after.size_bytes {
+            return format!(
+                "its size was {} bytes and is now {} bytes",
+                self.size_bytes, after.size_bytes
+            );
+        }
+        if self.mtime_ns != after.mtime_ns {
+            return "its modification time differs".to_string();
+        }
+        "its status change time differs".to_string()
+    }
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_written_replaced_or_removed_file_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.bin");
+        std::fs::write(&path, b"one").unwrap();
+        let identity = FileIdentity::of_path(&path).unwrap();
+        assert_eq!(identity, FileIdentity::of_file(&File::open(&path).unwrap(), &path).unwrap());
+        identity.check_unchanged(&path).unwrap();
+
+        let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"two").unwrap();
+        let error = identity.check_unchanged(&path).unwrap_err().to_string();
+        assert!(error.contains("a.bin") && error.contains("3 bytes and is now 6"), "{error}");
+
+        let other = dir.path().join("b.bin");
+        std::fs::write(&other, b"one").unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        let error = identity.check_unchanged(&path).unwrap_err().to_string();
+        assert!(error.contains("replaced"), "{error}");
+
+        std::fs::remove_file(&path).unwrap();
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: a plain call with a terminated name.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        assert!(matches!(identity.check_unchanged(&path), Err(IoError::Changed { .. })));
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(identity.check_unchanged(&path), Err(IoError::Changed { .. })));
+    }
+}

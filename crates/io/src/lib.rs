@@ -1,0 +1,56 @@
+//! Host readers: how bytes of a file reach host memory, and what can go wrong on the way.
+//!
+//! ```text
+//!             SourceFile ──┐                       ┌── PreadPool   (threads, buffered or O_DIRECT)
+//!   path ──►               ├── dyn ReadAt ──► bytes├── UringEngine (io_uring, O_DIRECT, fixed buffers)
+//!             FaultyFile ──┘   (the seam)          ├── MappedFile  (mmap, survives truncation)
+//!             (seeded faults)                      └── read_exact_at (a plain call, for metadata)
+//! ```
+//!
+//! * A [`SourceFile`] is an opened file with its [`FileIdentity`]; every reader works on the
+//!   [`ReadAt`] trait, so that [`FaultyFile`], the seeded fault-injecting twin, stands in for the
+//!   file under *every* reader.
+//! * The engines ([`PreadPool`], [`UringEngine`]) share one interface, [`ReadEngine`]: an extent
+//!   goes in, a [`Completion`] comes out through a callback. Extents are widened to
+//!   [`EXTENT_ALIGN_BYTES`]; [`Placement`] says where the wanted bytes then lie.
+//! * What a path can do ([`PathProbe`], [`residency`], [`SourceFile::direct`]) is asked of the
+//!   kernel, tried with a real read where the answer cannot be trusted, and returned as data with
+//!   a reason: this crate never chooses another path in silence. The caller chooses.
+//!
+//! This crate must never know: Arrow, SQL, CUDA. It works on Linux only.
+//!
+//! Units: offsets and lengths are bytes, times nanoseconds; GB = 10^9 bytes.
+
+#![warn(missing_docs)]
+
+mod engine;
+mod error;
+mod faulty;
+mod file;
+mod identity;
+mod mapped;
+mod memory;
+mod pool;
+mod probe;
+mod residency;
+mod segment;
+mod sigbus;
+mod uring;
+
+pub use engine::{
+    Completion, CompletionSink, ReadDone, ReadEngine, ReadRequest, Window, block_signals,
+};
+pub use error::IoError;
+pub use faulty::{FaultPlan, FaultyFile};
+pub use file::{DirectIo, ReadAt, ReadMode, SourceFile};
+pub use identity::FileIdentity;
+pub use mapped::MappedFile;
+pub use memory::AlignedBuffer;
+pub use pool::PreadPool;
+pub use probe::PathProbe;
+pub use residency::{Residency, ResidencyMethod, drop_cache, residency, residency_sampled};
+pub use segment::{EXTENT_ALIGN_BYTES, Placement};
+pub use uring::{SetupFault, UringEngine, UringOptions, UringUnavailable};
+
+/// The result of everything in this crate that touches a file.
+pub type Result<T> = std::result::Result<T, IoError>;

@@ -1,0 +1,177 @@
+//! A file mapped into memory, read in place.
+
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::residency::page_bytes;
+use crate::sigbus::Guarded;
+use crate::{IoError, ReadAt, ReadMode, Result};
+
+/// A read-only mapping of a whole file.
+///
+/// What is read from it is the file's data only if [`check`](MappedFile::check) succeeds
+/// *afterwards*: pages that could not be delivered (the file was truncated, its storage failed)
+/// read as zeros. Whether the file was written meanwhile is for
+/// [`ReadAt::check_unchanged`] to say.
+#[derive(Debug)]
+pub struct MappedFile {
+    file: Arc<dyn ReadAt>,
+    start: NonNull<u8>,
+    bytes: usize,
+    /// `None` only for an empty file and while the mapping is being dropped.
+    guarded: Option<Guarded>,
+}
+
+// SAFETY: the mapping is read-only memory that lives as long as the value.
+unsafe impl Send for MappedFile {}
+// SAFETY: as above; all methods take `&self` and only read or give advice.
+unsafe impl Sync for MappedFile {}
+
+impl MappedFile {
+    /// Maps the file, as long as it was when it was opened.
+    ///
+    /// # Errors
+    /// [`IoError::Open`] with the reason: no address space, or too many mapped files.
+    pub fn map(file: Arc<dyn ReadAt>) -> Result<MappedFile> {
+        let size_bytes = file.size_bytes();
+        let action = || format!("map {size_bytes} bytes");
+        if size_bytes == 0 {
+            return Ok(MappedFile { file, start: NonNull::dangling(), bytes: 0, guarded: None });
+        }
+        let start_of = || -> io::Result<(NonNull<u8>, usize)> {
+            let bytes = usize::try_from(size_bytes)
+                .map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+            let fd = file.source().raw_fd(ReadMode::Buffered)?;
+            // SAFETY: a new mapping at an address of the kernel's choice.
+            let address = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    bytes,
+                    libc::PROT_READ,
+                    libc::MAP_PRIVATE | libc::MAP_NORESERVE,
+                    fd,
+                    0,
+                )
+            };
+            if address == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let start = NonNull::new(address.cast::<u8>())
+                .ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
+            Ok((start, bytes))
+        };
+        let (start, bytes) =
+            start_of().map_err(|cause| IoError::open(file.path(), action(), cause))?;
+        let mut mapped = MappedFile { file, start, bytes, guarded: None };
+        // SAFETY: the mapping was just made, is private, and nobody else knows it.
+        let prepared = unsafe { mapped.file.prepare_mapping(start.as_ptr(), bytes) };
+        // SAFETY: the mapping belongs to `mapped`, which drops the guard before it unmaps.
+        let guarded = prepared.and_then(|()| unsafe { Guarded::enter(start.as_ptr(), bytes) });
+        match guarded {
+            Ok(guarded) => mapped.guarded = Some(guarded),
+            Err(cause) => return Err(IoError::open(mapped.file.path(), action(), cause)),
+        }
+        Ok(mapped)
+    }
+
+    /// The file that is mapped.
+    pub fn file(&self) -> &Arc<dyn ReadAt> {
+        &self.file
+    }
+
+    /// Length of the mapping.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the file was empty.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// An extent of the file, in place.
+    ///
+    /// # Errors
+    /// [`IoError::OutOfRange`] if it does not lie inside the file.
+    pub fn bytes(&self, offset: u64, bytes: u64) -> Result<&[u8]> {
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes as u64);
+        if !inside {
+            return Err(IoError::OutOfRange {
+                path: self.file.path().to_path_buf(),
+                offset,
+                bytes,
+                size_bytes: self.bytes as u64,
+            });
+        }
+        // SAFETY: the range lies inside the mapping, which lives as long as `self` and is never
+        // written by us. Another process may write to the file: the bytes are then unspecified
+        // (and the query fails when the identity is checked), but every access is a plain load of
+        // mapped memory, because the SIGBUS handler replaces pages that have gone.
+        Ok(unsafe {
+            std::slice::from_raw_parts(self.start.as_ptr().add(offset as usize), bytes as usize)
+        })
+    }
+
+    /// Error if a page that was read from the mapping could not be delivered.
+    pub fn check(&self) -> Result<()> {
+        let Some(at) = self.guarded.as_ref().and_then(Guarded::poisoned_at) else {
+            return Ok(());
+        };
+        Err(IoError::Poisoned {
+            path: self.file.path().to_path_buf(),
+            offset: at as u64,
+            cause: "the file was truncated, or its storage could not be read",
+        })
+    }
+
+    /// Gives the pages that lie wholly in the range back, so that the process stays small; they
+    /// remain in the page cache. Reading them again is allowed and faults them in again.
+    pub fn release(&self, range: Range<u64>) {
+        let page = page_bytes();
+        let start = range.start.next_multiple_of(page);
+        // The file's last page may be partial; it is wholly in the range if the range reaches
+        // the end.
+        let end = if range.end >= self.bytes as u64 { range.end } else { range.end / page * page };
+        self.advise(start..end, libc::MADV_DONTNEED);
+    }
+
+    /// Announces that the range will be read soon: the kernel starts reading ahead.
+    pub fn will_need(&self, range: Range<u64>) {
+        self.advise(range, libc::MADV_WILLNEED);
+    }
+
+    /// Maps the pages of the range at once, reading what is not in memory (Linux 5.14; elsewhere
+    /// without effect). Cheaper than a fault a page.
+    pub fn populate(&self, range: Range<u64>) {
+        self.advise(range, libc::MADV_POPULATE_READ);
+    }
+
+    /// Hints may fail without harm: the data is the same, only later.
+    fn advise(&self, range: Range<u64>, advice: i32) {
+        let start = range.start / page_bytes() * page_bytes();
+        let end = range.end.min(self.bytes as u64);
+        if start >= end {
+            return;
+        }
+        // SAFETY: the range lies inside our mapping. None of the advices used changes what is
+        // read from a file mapping: DONTNEED drops clean pages, which come back from the file.
+        unsafe {
+            let address = self.start.as_ptr().add(start as usize);
+            libc::madvise(address.cast(), (end - start) as usize, advice);
+        }
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        // First out of the handler's table, then unmapped: the handler must never replace pages
+        // at an address that the kernel may have given to somebody else.
+        self.guarded = None;
+        if self.bytes > 0 {
+            // SAFETY: exactly the mapping made in `map`; borrows of it have ended.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Page-aligned anonymous memory for buffers.
+
+use std::io;
+use std::ptr::NonNull;
+
+use crate::{IoError, Result};
+
+/// Huge page size of the architectures we run on; only a hint, never needed for correctness.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Anonymous, zeroed, page-aligned memory outside the heap, with the advice to use huge pages.
+///
+/// Pages are taken from the system when they are first touched, so that a buffer which is never
+/// used costs nothing. Buffers of 2 MiB and more start on a huge page boundary. The address is
+/// stable for the buffer's life: it can be registered with io_uring and with a GPU driver.
+#[derive(Debug)]
+pub struct AlignedBuffer {
+    /// Start of what was mapped; at or before `start`.
+    mapping: NonNull<u8>,
+    mapping_bytes: usize,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the buffer owns its memory exclusively, like a Vec<u8>; shared access is read-only.
+unsafe impl Send for AlignedBuffer {}
+// SAFETY: as above; `&AlignedBuffer` gives only `&[u8]` and a raw pointer.
+unsafe impl Sync for AlignedBuffer {}
+
+impl AlignedBuffer {
+    /// Maps `bytes` bytes (0 is allowed) without touching them.
+    ///
+    /// # Errors
+    /// [`IoError::Memory`] where the system refuses.
+    pub fn allocate(bytes: usize) -> Result<AlignedBuffer> {
+        if bytes == 0 {
+            return Ok(AlignedBuffer {
+                mapping: NonNull::dangling(),
+                mapping_bytes: 0,
+                start: NonNull::dangling(),
+                bytes: 0,
+            });
+        }
+        let fail = |cause| IoError::Memory { bytes, cause };
+        let slack = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 0 };
+        let mapping_bytes = bytes
+            .checked_add(slack)
+            .ok_or_else(|| fail(io::Error::from_raw_os_error(libc::ENOMEM)))?;
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
+        // memory that exists.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapping_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(fail(io::Error::last_os_error()));
+        }
+        let mapping = NonNull::new(address.cast::<u8>())
+            .ok_or_else(|| fail(io::Error::from_raw_os_error(libc::EFAULT)))?;
+        let offset = if slack == 0 { 0 } else { mapping.align_offset(HUGE_PAGE_BYTES) };
+        // SAFETY: the offset is below one huge page, and the mapping is one huge page longer
+        // than `bytes`.
+        let start = unsafe { mapping.add(offset) };
+        if slack > 0 {
+            // SAFETY: advice about our own mapping; failure is harmless and ignored.
+            unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        }
+        Ok(AlignedBuffer { mapping, mapping_bytes, start, bytes })
+    }
+
+    /// Length.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the length is 0.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// First byte, aligned to a page.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// The whole buffer.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: `bytes` bytes from `start` on are mapped, initialised (zero pages) and owned;
+        // whoever writes through `as_ptr` must not do so while this borrow lives.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+
+    /// The whole buffer, to be written.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as for `as_slice`, and `&mut self` makes it the only access.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+
+    /// Touches every page from up to `threads` threads, so that the pages are there before a
+    /// driver pins them. Contents stay as they are.
+    pub fn touch(&mut self, threads: usize) {
+        let threads = threads.max(1);
+        // A multiple of the huge page size, so that no two threads fault on the same one.
+        let part = self.bytes.div_ceil(threads).max(1).next_multiple_of(HUGE_PAGE_BYTES);
+        std::thread::scope(|scope| {
+            for part in self.as_mut_slice().chunks_mut(part) {
+                scope.spawn(move || {
+                    for byte in part.iter_mut().step_by(4096) {
+                        let at: *mut u8 = byte;
+                        // SAFETY: `at` is a valid exclusive pointer; volatile so that a write of
+                        // the value that is already there is not removed.
+                        unsafe { at.write_volatile(at.read_volatile()) };
+                    }
+                });
+            }
+        });
+    }
+}
+
+impl Drop for AlignedBuffer {
+    fn drop(&mut self) {
+        if self.mapping_bytes == 0 {
+            return;
+        }
+        // SAFETY: this is exactly the mapping made in `allocate`, and nobody can borrow from it
+        // any more.
+        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn sizes_alignment_and_touching() {
+        for bytes in [0usize, 1, 4095, 4096, HUGE_PAGE_BYTES - 1, HUGE_PAGE_BYTES * 3 + 17] {
+            let mut buffer = AlignedBuffer::allocate(bytes).unwrap();
+            assert_eq!(buffer.len(), bytes);
+            assert_eq!(buffer.is_empty(), bytes == 0);
+            if bytes >= HUGE_PAGE_BYTES {
+                assert_eq!(buffer.as_ptr() as usize % HUGE_PAGE_BYTES, 0);
+            } else if bytes > 0 {
+                assert_eq!(buffer.as_ptr() as usize % 4096, 0);
+            }
+            buffer.as_mut_slice().fill(7);
+            buffer.touch(3);
+            assert!(buffer.as_slice().iter().all(|b| *b == 7));
+        }
+    }
+
+    #[test]
+    fn an_impossible_size_is_an_error() {
+        let error = AlignedBuffer::allocate(usize::MAX - 4096).unwrap_err();
+        assert!(matches!(error, IoError::Memory { .. }), "{error}");
+    }
+}

@@ -1,0 +1,8 @@
+//! Every reader under every fault: the same bytes, or an error that names file, offset and cause.
+
+#![allow(clippy::unwrap_used)]
+
+mod engines;
+mod mapping;
+mod support;
+mod uring_setup;
