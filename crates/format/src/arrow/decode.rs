@@ -1,0 +1,211 @@
+//! Arrow arrays from the buffers of a batch: any type, any compression, checked in full.
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use arrow_buffer::Buffer;
+use arrow_data::{ArrayData, BufferSpec, layout};
+use arrow_schema::DataType;
+use headrace_ir::Extent;
+
+use super::fields::{FileField, Footprint};
+use super::message::{BatchMessage, Compression, Node};
+use crate::error::{FormatError, Result};
+
+/// What was wrong: in the data, or with reading them.
+pub(crate) enum DecodeError {
+    Data(String),
+    Source(FormatError),
+}
+
+impl From<String> for DecodeError {
+    fn from(cause: String) -> Self {
+        Self::Data(cause)
+    }
+}
+
+/// Walks through the nodes and buffers of a batch, field by field.
+pub(crate) struct Decoder<'a> {
+    message: &'a BatchMessage,
+    /// Bytes of a range of the file.
+    source: &'a dyn Fn(Extent) -> Result<Buffer>,
+    /// Values by dictionary id. A dictionary that a file leaves out is empty: all codes of its
+    /// column are NULL.
+    dictionaries: &'a HashMap<i64, ArrayData>,
+    unions_have_validity: bool,
+    next: Footprint,
+}
+
+impl<'a> Decoder<'a> {
+    /// Starts at the field whose entries begin at `first`.
+    pub fn new(
+        message: &'a BatchMessage,
+        source: &'a dyn Fn(Extent) -> Result<Buffer>,
+        dictionaries: &'a HashMap<i64, ArrayData>,
+        unions_have_validity: bool,
+        first: Footprint,
+    ) -> Self {
+        Self { message, source, dictionaries, unions_have_validity, next: first }
+    }
+
+    /// The next field's values. Everything about them is checked: buffer lengths, offsets,
+    /// UTF-8, codes.
+    pub fn array(&mut self, field: &FileField) -> std::result::Result<ArrayData, DecodeError> {
+        let node = self.node()?;
+        let data_type = field.data_type();
+        let rows = usize::try_from(node.rows).map_err(|e| e.to_string())?;
+        check_width(data_type, rows)?;
+        let mut builder = ArrayData::builder(data_type.clone()).len(rows);
+        if self.has_validity(data_type)
+            && let Some(validity) = self.validity(node)?
+        {
+            builder = builder.null_bit_buffer(Some(validity));
+        }
+        for (i, spec) in layout(data_type).buffers.iter().enumerate() {
+            let offsets = i == 0 && has_closing_offset(data_type);
+            builder = builder.add_buffer(trim(self.buffer()?, spec, rows, offsets));
+        }
+        if matches!(data_type, DataType::Utf8View | DataType::BinaryView) {
+            let count = self.message.variadics.get(self.next.variadics).copied();
+            self.next.variadics += 1;
+            for _ in 0..count.ok_or_else(|| "no variadic buffer count".to_string())? {
+                builder = builder.add_buffer(self.buffer()?);
+            }
+        }
+        match field.dictionary {
+            Some(id) => builder = builder.add_child_data(self.dictionary(id, field)?),
+            None => {
+                for child in &field.children {
+                    builder = builder.add_child_data(self.array(child)?);
+                }
+            }
+        }
+        builder.align_buffers(true).build().map_err(|e| DecodeError::Data(e.to_string()))
+    }
+
+    fn has_validity(&self, data_type: &DataType) -> bool {
+        match data_type {
+            DataType::Null | DataType::RunEndEncoded(_, _) => false,
+            DataType::Union(_, _) => self.unions_have_validity,
+            _ => true,
+        }
+    }
+
+    /// The validity bitmap; `None`: no NULLs.
+    fn validity(&mut self, node: Node) -> std::result::Result<Option<Buffer>, DecodeError> {
+        let buffer = self.buffer()?;
+        if node.nulls == Some(0) || (node.nulls.is_none() && buffer.is_empty()) {
+            return Ok(None);
+        }
+        // Unions of metadata version 4 have a bitmap that means nothing.
+        let bytes = node.rows.div_ceil(8);
+        if (buffer.len() as u64) < bytes {
+            let cause = format!("validity of {} bytes for {} rows", buffer.len(), node.rows);
+            return Err(cause.into());
+        }
+        Ok(Some(buffer))
+    }
+
+    fn dictionary(
+        &self,
+        id: i64,
+        field: &FileField,
+    ) -> std::result::Result<ArrayData, DecodeError> {
+        if let Some(values) = self.dictionaries.get(&id) {
+            return Ok(values.clone());
+        }
+        match field.data_type() {
+            DataType::Dictionary(_, value) => Ok(ArrayData::new_empty(value)),
+            other => Err(format!("{other} with a dictionary").into()),
+        }
+    }
+
+    fn node(&mut self) -> std::result::Result<Node, DecodeError> {
+        let node = self.message.nodes.get(self.next.nodes).copied();
+        self.next.nodes += 1;
+        Ok(node.ok_or_else(|| "too few fields in the batch".to_string())?)
+    }
+
+    fn buffer(&mut self) -> std::result::Result<Buffer, DecodeError> {
+        let extent = self.message.buffers.get(self.next.buffers).copied();
+        self.next.buffers += 1;
+        let extent = extent.ok_or_else(|| "too few buffers in the batch".to_string())?;
+        if extent.bytes == 0 {
+            return Ok(Buffer::from([]));
+        }
+        let buffer = (self.source)(extent).map_err(DecodeError::Source)?;
+        match self.message.compression {
+            None => Ok(buffer),
+            Some(codec) => Ok(decompress(codec, &buffer)?),
+        }
+    }
+}
+
+/// Whether the first buffer has an offset for the end of the last row.
+fn has_closing_offset(data_type: &DataType) -> bool {
+    use DataType::*;
+    matches!(
+        data_type,
+        Utf8 | LargeUtf8 | Binary | LargeBinary | List(_) | LargeList(_) | Map(_, _)
+    )
+}
+
+/// Cuts what lies behind the last value: the Arrow library panics on a buffer whose length is no
+/// multiple of its elements' size. A buffer that is too short stays so, and is refused later.
+fn trim(buffer: Buffer, spec: &BufferSpec, rows: usize, offsets: bool) -> Buffer {
+    let BufferSpec::FixedWidth { byte_width, .. } = spec else { return buffer };
+    let count = if offsets { rows.saturating_add(1) } else { rows };
+    let bytes = count.saturating_mul(*byte_width);
+    if rows == 0 && buffer.len() < bytes {
+        return Buffer::from([]);
+    }
+    if buffer.len() > bytes { buffer.slice_with_length(0, bytes) } else { buffer }
+}
+
+/// Error for a row count whose bytes cannot be counted.
+fn check_width(data_type: &DataType, rows: usize) -> std::result::Result<(), String> {
+    let width = match data_type {
+        DataType::FixedSizeBinary(width) | DataType::FixedSizeList(_, width) => *width,
+        _ => return Ok(()),
+    };
+    let width = usize::try_from(width).map_err(|_| format!("width {width}"))?;
+    match rows.checked_mul(width) {
+        Some(total) if isize::try_from(total).is_ok() => Ok(()),
+        _ => Err(format!("{rows} rows of width {width}")),
+    }
+}
+
+/// Decodes one buffer: 8 bytes of decoded length (-1: not compressed), then the data.
+///
+/// Memory grows with what the data really expand to, never with what their length claims.
+pub(crate) fn decompress(
+    codec: Compression,
+    buffer: &Buffer,
+) -> std::result::Result<Buffer, String> {
+    const LENGTH_BYTES: usize = 8;
+    let Some((prefix, data)) = buffer.split_first_chunk::<LENGTH_BYTES>() else {
+        return Err(format!("compressed buffer of {} bytes", buffer.len()));
+    };
+    let claimed = i64::from_le_bytes(*prefix);
+    if claimed == -1 {
+        return Ok(buffer.slice(LENGTH_BYTES));
+    }
+    let length = u64::try_from(claimed).map_err(|_| format!("decoded length {claimed}"))?;
+    let mut decoded = Vec::new();
+    let outcome = match codec {
+        Compression::Lz4Frame => {
+            lz4_flex::frame::FrameDecoder::new(data).take(length + 1).read_to_end(&mut decoded)
+        }
+        Compression::Zstd => zstd::stream::read::Decoder::with_buffer(data)
+            .and_then(|decoder| decoder.take(length + 1).read_to_end(&mut decoded)),
+    };
+    outcome.map_err(|e| format!("{codec} data cannot be decoded: {e}"))?;
+    if decoded.len() as u64 != length {
+        return Err(format!(
+            "{codec} data decode to {} bytes{}, {length} were announced",
+            decoded.len(),
+            if decoded.len() as u64 > length { " or more" } else { "" }
+        ));
+    }
+    Ok(Buffer::from_vec(decoded))
+}

@@ -1,0 +1,165 @@
+//! Dictionaries of the files of a table made one.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, StringArray};
+use arrow_schema::DataType;
+
+use super::growing::code_capacity;
+
+/// The dictionary of a text column over all files of a table.
+#[derive(Clone, Debug)]
+pub struct TableDictionary {
+    /// Distinct values, sorted by bytes, none NULL: codes compare as their texts do.
+    pub values: Arc<StringArray>,
+    /// By file: how codes of the file become codes of `values`; `None` if they are the same.
+    /// An entry of -1 is NULL.
+    pub remaps: Vec<Option<Arc<[i32]>>>,
+}
+
+/// Unifies the dictionaries of a column, one per file.
+///
+/// # Errors
+/// The reason why there cannot be one dictionary: more values than `i32` codes, or more than
+/// 2 GiB of text.
+pub(crate) fn unify(files: &[ArrayRef]) -> Result<TableDictionary, String> {
+    let (sources, source_of_file) = distinct(files)?;
+    let sorted = match sources.as_slice() {
+        [single] if is_sorted_set(single) => single.clone(),
+        _ => Arc::new(sorted_set(&sources)?),
+    };
+    if i32::try_from(sorted.len()).is_err() {
+        return Err(format!("{} distinct values", sorted.len()));
+    }
+    let remaps: Vec<Option<Arc<[i32]>>> = sources.iter().map(|s| remap(s, &sorted)).collect();
+    Ok(TableDictionary {
+        values: sorted,
+        remaps: source_of_file.into_iter().map(|source| remaps[source].clone()).collect(),
+    })
+}
+
+/// Different dictionaries, and which one each file has: writers of logs give every file the same.
+fn distinct(files: &[ArrayRef]) -> Result<(Vec<Arc<StringArray>>, Vec<usize>), String> {
+    let mut sources: Vec<Arc<StringArray>> = Vec::new();
+    let mut by_hash: HashMap<u64, Vec<usize>> = HashMap::new();
+    let mut source_of_file = Vec::with_capacity(files.len());
+    for values in files {
+        let values = plain_text(values)?;
+        let mut hasher = DefaultHasher::new();
+        values.iter().for_each(|value| value.hash(&mut hasher));
+        let candidates = by_hash.entry(hasher.finish()).or_default();
+        let known = candidates.iter().copied().find(|i| sources[*i] == values);
+        source_of_file.push(known.unwrap_or_else(|| {
+            candidates.push(sources.len());
+            sources.push(values);
+            sources.len() - 1
+        }));
+    }
+    Ok((sources, source_of_file))
+}
+
+fn plain_text(values: &ArrayRef) -> Result<Arc<StringArray>, String> {
+    let values = match values.data_type() {
+        DataType::Utf8 => values.clone(),
+        _ => arrow_cast::cast(values, &DataType::Utf8).map_err(|e| e.to_string())?,
+    };
+    Ok(Arc::new(values.as_string::<i32>().clone()))
+}
+
+fn is_sorted_set(values: &StringArray) -> bool {
+    values.null_count() == 0
+        && (1..values.len()).all(|i| values.value(i - 1).as_bytes() < values.value(i).as_bytes())
+}
+
+fn sorted_set(sources: &[Arc<StringArray>]) -> Result<StringArray, String> {
+    let mut all: Vec<&str> = sources.iter().flat_map(|s| s.iter().flatten()).collect();
+    all.sort_unstable();
+    all.dedup();
+    let bytes: usize = all.iter().map(|value| value.len()).sum();
+    if i32::try_from(bytes).is_err() {
+        return Err(format!("{bytes} bytes of distinct text"));
+    }
+    Ok(StringArray::from_iter_values(all))
+}
+
+fn remap(source: &StringArray, sorted: &StringArray) -> Option<Arc<[i32]>> {
+    let codes: HashMap<&str, i32> = sorted.iter().flatten().zip(0..).collect();
+    let remap: Arc<[i32]> = source
+        .iter()
+        .map(|value| value.and_then(|value| codes.get(value).copied()).unwrap_or(-1))
+        .collect();
+    let identity = remap.iter().zip(0..).all(|(code, i)| *code == i);
+    (!identity).then_some(remap)
+}
+
+/// Code type of a table whose files have codes of the given types and which has `values`
+/// distinct values: signed, as wide as the widest of them and wide enough.
+pub(crate) fn table_code_type<'a>(
+    files: impl Iterator<Item = &'a DataType>,
+    values: usize,
+) -> DataType {
+    let widest = files.filter_map(DataType::primitive_width).max().unwrap_or(1);
+    [DataType::Int8, DataType::Int16, DataType::Int32]
+        .into_iter()
+        .find(|key| {
+            let wide = key.primitive_width().is_some_and(|width| width >= widest);
+            wide && code_capacity(key).is_some_and(|capacity| values as u64 <= capacity)
+        })
+        .unwrap_or(DataType::Int64)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use arrow_array::{LargeStringArray, StringViewArray};
+
+    use super::*;
+
+    fn text(values: &[Option<&str>]) -> ArrayRef {
+        Arc::new(StringArray::from(values.to_vec()))
+    }
+
+    #[test]
+    fn orders_gaps_and_nulls_are_mapped() {
+        let files = [
+            text(&[Some("b"), Some("a")]),
+            text(&[Some("a"), Some("b"), Some("c")]),
+            text(&[None, Some("c"), Some("c")]),
+            text(&[]),
+            text(&[Some("b"), Some("a")]),
+        ];
+        let unified = unify(&files).unwrap();
+        let values: Vec<_> = unified.values.iter().flatten().collect();
+        assert_eq!(values, ["a", "b", "c"]);
+        let remaps: Vec<_> = unified.remaps.iter().map(|r| r.as_deref()).collect();
+        assert_eq!(remaps[0], Some([1, 0].as_slice()));
+        assert_eq!(remaps[1], None);
+        assert_eq!(remaps[2], Some([-1, 2, 2].as_slice()));
+        assert_eq!(remaps[3], None);
+        let (first, last) = (unified.remaps[0].as_ref(), unified.remaps[4].as_ref());
+        assert!(Arc::ptr_eq(first.unwrap(), last.unwrap()));
+    }
+
+    #[test]
+    fn a_sorted_dictionary_is_taken_as_it_is_whatever_its_layout() {
+        let large: ArrayRef = Arc::new(LargeStringArray::from(vec!["", "Z", "a", "é"]));
+        let view: ArrayRef = Arc::new(StringViewArray::from(vec!["", "Z", "a", "é"]));
+        let unified = unify(&[large, view]).unwrap();
+        assert!(unified.remaps.iter().all(Option::is_none));
+        assert_eq!(unified.values.value(3), "é");
+        assert_eq!(unify(&[]).unwrap().values.len(), 0);
+    }
+
+    #[test]
+    fn code_types_are_wide_enough() {
+        use DataType::*;
+        assert_eq!(table_code_type([Int8, Int16].iter(), 5), Int16);
+        assert_eq!(table_code_type([Int8].iter(), 128), Int8);
+        assert_eq!(table_code_type([Int8].iter(), 129), Int16);
+        assert_eq!(table_code_type([UInt32].iter(), 1), Int32);
+        assert_eq!(table_code_type([UInt64].iter(), 1), Int64);
+    }
+}

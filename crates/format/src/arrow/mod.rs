@@ -1,0 +1,38 @@
+//! Arrow IPC files ("Feather version 2"), single or many to a table.
+//!
+//! ```text
+//! ARROW1 + padding
+//! schema message
+//! dictionary batches, record batches   each: continuation, length, flatbuffer, body of buffers
+//! end-of-stream marker
+//! footer: schema again, position of every dictionary batch and record batch
+//! footer length, ARROW1
+//! ```
+//!
+//! Specification: <https://arrow.apache.org/docs/format/Columnar.html>.
+
+mod chunks;
+mod decode;
+mod dictionary;
+mod fields;
+mod file;
+mod growing;
+mod message;
+mod parallel;
+mod read;
+mod scan;
+mod statistics;
+mod table;
+mod types;
+mod writer;
+
+#[cfg(test)]
+mod faults;
+
+pub use chunks::{ChunkOptions, ChunkPlan, ColumnBound};
+pub use file::{ArrowFile, BatchReads};
+pub use growing::{encode_text, encoded_schema};
+pub use statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY, has_statistics};
+pub use table::{ArrowTable, ColumnStats, SkippedFile};
+pub use types::{arrow_type, ir_type};
+pub use writer::{ArrowWriter, WriterOptions, WriterSummary};

@@ -1,0 +1,69 @@
+//! Many small reads at once: metadata of cold files cost a latency each.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Threads at most. Storage that answers eight reads in the time of one is common; more gain
+/// little for metadata.
+const THREADS_MAX: usize = 8;
+
+/// Applies `f` to every index below `count`, in order of the results; the error of the lowest
+/// index that fails. Each thread has at least `items_per_thread_min` items to do.
+pub(crate) fn try_map<T: Send, E: Send>(
+    count: usize,
+    items_per_thread_min: usize,
+    f: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let threads = (count / items_per_thread_min.max(1)).clamp(1, THREADS_MAX);
+    if threads == 1 {
+        return (0..count).map(f).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            if i >= count {
+                return done;
+            }
+            let result = f(i);
+            let failed = result.is_err();
+            done.push((i, result));
+            if failed {
+                // Lower indices are taken already; higher ones need not be.
+                next.store(count, Ordering::Relaxed);
+            }
+        }
+    };
+    let mut done = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |worker: std::thread::ScopedJoinHandle<'_, _>| match worker.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        workers.into_iter().flat_map(join).collect::<Vec<_>>()
+    });
+    done.sort_unstable_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn results_keep_their_order() {
+        for count in [0, 1, 7, 1000] {
+            let squares = try_map(count, 4, |i| Ok::<_, ()>(i * i)).unwrap();
+            assert_eq!(squares, (0..count).map(|i| i * i).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_first_error_is_returned() {
+        for _ in 0..50 {
+            let outcome = try_map(1000, 1, |i| if i % 300 == 299 { Err(i) } else { Ok(i) });
+            assert_eq!(outcome, Err(299));
+        }
+    }
+}

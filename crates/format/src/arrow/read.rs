@@ -1,0 +1,253 @@
+//! Record batches as Arrow arrays: any type, any compression, in place where that is possible.
+
+use std::ops::Range;
+use std::panic::AssertUnwindSafe;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow_array::builder::PrimitiveBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowDictionaryKeyType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchOptions, make_array};
+use arrow_buffer::{ArrowNativeType, Buffer};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use headrace_io::MappedFile;
+use headrace_ir::Extent;
+
+use super::decode::{DecodeError, Decoder};
+use super::fields::FileField;
+use super::file::{ArrowFile, read_copy};
+use super::growing::with_key_type;
+use super::table::ArrowTable;
+use crate::error::{FormatError, Result};
+
+impl ArrowTable {
+    /// A record batch of a file in the table's types: dictionary codes are the table's, columns
+    /// in the order of `projection` (all, if `None`).
+    ///
+    /// Buffers that are aligned and not compressed are not copied but lie in a mapping of the
+    /// file; [`ArrowTable::check_unchanged`] after the last use of the batch says whether what
+    /// was seen there was the file. Offsets, UTF-8 and codes are checked here. Where a file
+    /// cannot be mapped it is read, which [`ArrowFile::reads`] counts.
+    ///
+    /// # Errors
+    /// [`FormatError::Argument`] for what does not exist, [`FormatError::Corrupt`] for values
+    /// that contradict their type, [`FormatError::Io`] if the file changed or cannot be read.
+    pub fn read_batch(
+        &self,
+        file: usize,
+        batch: usize,
+        projection: Option<&[usize]>,
+    ) -> Result<RecordBatch> {
+        let all: Vec<usize>;
+        let columns = match projection {
+            Some(columns) => columns,
+            None => {
+                all = (0..self.schema().fields().len()).collect();
+                &all
+            }
+        };
+        let schema = self.projected_schema(columns)?;
+        let (Some(source), Some(rows)) = (
+            self.files().get(file),
+            self.files().get(file).and_then(|f| f.batches.get(batch)).map(|b| b.rows),
+        ) else {
+            return Err(FormatError::Argument(format!("record batch {batch} of file {file}")));
+        };
+        let arrays = columns
+            .iter()
+            .map(|column| self.read_column(source, file, batch, *column))
+            .collect::<Result<Vec<_>>>()?;
+        if let Ok(mapping) = source.mapping()? {
+            mapping.check()?;
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows as usize));
+        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|cause| {
+            let place = format!("record batch {batch}");
+            FormatError::corrupt(source.path(), 0, place, cause.to_string())
+        })
+    }
+
+    /// Rows of a record batch, as [`read_batch`](Self::read_batch) does. To take a batch in
+    /// parts, read it once and slice it: the checks are of the whole batch.
+    pub fn read_rows(
+        &self,
+        file: usize,
+        batch: usize,
+        rows: Range<usize>,
+        projection: Option<&[usize]>,
+    ) -> Result<RecordBatch> {
+        let whole = self.read_batch(file, batch, projection)?;
+        if rows.start > rows.end || rows.end > whole.num_rows() {
+            let cause = format!("rows {rows:?} of a batch of {}", whole.num_rows());
+            return Err(FormatError::Argument(cause));
+        }
+        Ok(whole.slice(rows.start, rows.len()))
+    }
+
+    /// The table's columns in the order of a projection.
+    ///
+    /// # Errors
+    /// [`FormatError::Argument`] for a column that does not exist.
+    pub fn projected_schema(&self, columns: &[usize]) -> Result<SchemaRef> {
+        let all = self.schema().fields();
+        let fields = columns
+            .iter()
+            .map(|i| {
+                all.get(*i)
+                    .cloned()
+                    .ok_or_else(|| FormatError::Argument(format!("column {i} of {}", all.len())))
+            })
+            .collect::<Result<Vec<Arc<Field>>>>()?;
+        Ok(Arc::new(Schema::new_with_metadata(fields, self.schema().metadata().clone())))
+    }
+
+    fn read_column(
+        &self,
+        source: &ArrowFile,
+        file: usize,
+        batch: usize,
+        column: usize,
+    ) -> Result<ArrayRef> {
+        let index = self.fields[file][column];
+        let field = &source.fields[index];
+        match (self.table_dictionary(column), field.dictionary_codes()) {
+            (Some(dictionary), Some(codes)) => {
+                let codes = source.decode(batch, index, &codes)?;
+                let DataType::Dictionary(key, _) = self.schema().field(column).data_type() else {
+                    return Err(FormatError::column(field.name(), "not a dictionary"));
+                };
+                let remap = dictionary.remaps[file].as_deref();
+                let values: ArrayRef = dictionary.values.clone();
+                table_codes(&codes, remap, key, values).map_err(|cause| {
+                    let place = format!("record batch {batch}, column {}", field.name());
+                    FormatError::corrupt(source.path(), 0, place, cause)
+                })
+            }
+            _ => source.decode(batch, index, field),
+        }
+    }
+}
+
+impl ArrowFile {
+    /// The entries of field `index` in a batch, decoded as `field`.
+    fn decode(&self, batch: usize, index: usize, field: &FileField) -> Result<ArrayRef> {
+        let message = &self.batches[batch];
+        let start = self.start(message, index);
+        let bytes = |extent: Extent| self.bytes(extent);
+        let mut decoder =
+            Decoder::new(message, &bytes, &self.dictionaries, self.unions_have_validity, start);
+        match decoder.array(field) {
+            Ok(data) => Ok(make_array(data)),
+            Err(DecodeError::Source(error)) => Err(error),
+            Err(DecodeError::Data(cause)) => {
+                let offset = message.buffers.get(start.buffers).map_or(0, |b| b.offset);
+                let place = format!("record batch {batch}, column {}", self.fields[index].name());
+                Err(FormatError::corrupt(self.path(), offset, place, cause))
+            }
+        }
+    }
+
+    /// Bytes of a range of the file, in place if it can be mapped.
+    fn bytes(&self, extent: Extent) -> Result<Buffer> {
+        match self.mapping()? {
+            Ok(mapping) => {
+                self.mapped_bytes.fetch_add(extent.bytes, Ordering::Relaxed);
+                mapped_buffer(mapping, extent)
+            }
+            Err(_) => {
+                self.copied_bytes.fetch_add(extent.bytes, Ordering::Relaxed);
+                read_copy(self.open_source()?.as_ref(), extent)
+            }
+        }
+    }
+}
+
+fn mapped_buffer(mapping: &Arc<MappedFile>, extent: Extent) -> Result<Buffer> {
+    let bytes = mapping.bytes(extent.offset, extent.bytes)?;
+    let start = NonNull::from(bytes).cast::<u8>();
+    // A mapping cannot be left in a broken state by a panic: it is only read.
+    let owner = Arc::new(AssertUnwindSafe(mapping.clone()));
+    // SAFETY: the bytes are initialised memory of a read-only mapping that lives as long as the
+    // owner, which the buffer keeps.
+    Ok(unsafe { Buffer::from_custom_allocation(start, bytes.len(), owner) })
+}
+
+/// Codes of a file as a dictionary array of the table. Codes outside the dictionary are errors.
+fn table_codes(
+    codes: &ArrayRef,
+    remap: Option<&[i32]>,
+    key: &DataType,
+    values: ArrayRef,
+) -> std::result::Result<ArrayRef, String> {
+    with_key_type!(codes.data_type(), F => {
+        with_signed_key!(key, T => convert::<F, T>(codes, remap, values),
+            else Err(format!("codes of type {key}")))
+    }, else Err(format!("codes of type {}", codes.data_type())))
+}
+
+/// Runs `$body` with `$key` standing for a signed key type: those that tables have.
+macro_rules! with_signed_key {
+    ($data_type:expr, $key:ident => $body:expr, else $other:expr) => {
+        match $data_type {
+            DataType::Int8 => {
+                type $key = Int8Type;
+                $body
+            }
+            DataType::Int16 => {
+                type $key = Int16Type;
+                $body
+            }
+            DataType::Int32 => {
+                type $key = Int32Type;
+                $body
+            }
+            DataType::Int64 => {
+                type $key = Int64Type;
+                $body
+            }
+            _ => $other,
+        }
+    };
+}
+use with_signed_key;
+
+fn convert<F: ArrowDictionaryKeyType, T: ArrowDictionaryKeyType>(
+    codes: &ArrayRef,
+    remap: Option<&[i32]>,
+    values: ArrayRef,
+) -> std::result::Result<ArrayRef, String> {
+    let array = |keys| DictionaryArray::<T>::try_new(keys, values).map_err(|e| e.to_string());
+    if remap.is_none() && F::DATA_TYPE == T::DATA_TYPE {
+        return Ok(Arc::new(array(codes.as_primitive::<T>().clone())?));
+    }
+    let codes = codes.as_primitive::<F>();
+    let outside = |code: F::Native| format!("code {code:?} is outside the dictionary");
+    let mut keys = PrimitiveBuilder::<T>::with_capacity(codes.len());
+    for code in codes.iter() {
+        let Some(code) = code else {
+            keys.append_null();
+            continue;
+        };
+        let table_code = match (code.to_usize(), remap) {
+            (None, _) => return Err(outside(code)),
+            (Some(code), None) => Some(code),
+            (Some(i), Some(remap)) => match remap.get(i) {
+                None => return Err(outside(code)),
+                Some(code) => usize::try_from(*code).ok(),
+            },
+        };
+        match table_code {
+            None => keys.append_null(),
+            Some(code) => keys.append_value(
+                T::Native::from_usize(code)
+                    .ok_or_else(|| format!("code {code} does not fit {}", T::DATA_TYPE))?,
+            ),
+        }
+    }
+    Ok(Arc::new(array(keys.finish())?))
+}

@@ -1,0 +1,190 @@
+//! Smallest and largest value of each record batch, kept as text in field metadata.
+//!
+//! The keys and the notation are those of pg2arrow, so that files travel both ways: the field
+//! metadata `min_values` and `max_values` hold one entry per record batch, separated by commas;
+//! an entry is the raw integer (days of a date, ticks of a timestamp, the unscaled value of a
+//! decimal), or `null` where a batch has no value.
+//!
+//! Statistics of a file stand only in the schema that its footer repeats: the schema message at
+//! the start was written before anybody knew them. That tells computed statistics from inherited
+//! ones: a program that reads a file, changes rows and writes the result with the old field
+//! metadata puts the same text in both places, and it is then worth nothing.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal128Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
+    Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, PrimitiveArray};
+use arrow_schema::{DataType, TimeUnit};
+
+/// Metadata key of the smallest values.
+pub const MIN_VALUES_KEY: &str = "min_values";
+/// Metadata key of the largest values.
+pub const MAX_VALUES_KEY: &str = "max_values";
+
+const NO_VALUE: &str = "null";
+
+/// Smallest and largest value of one column of one batch; `None`: all NULL.
+pub(crate) type Extremes = Option<(i128, i128)>;
+
+/// Whether statistics are kept for columns of this type.
+pub fn has_statistics(data_type: &DataType) -> bool {
+    use DataType::*;
+    data_type.is_integer()
+        || matches!(
+            data_type,
+            Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(_, _) | Decimal128(_, _)
+        )
+}
+
+/// Extremes of an array of a type for which [`has_statistics`] holds.
+pub(crate) fn extremes(array: &ArrayRef) -> Extremes {
+    use DataType::*;
+    match array.data_type() {
+        Int8 => of::<Int8Type>(array),
+        Int16 => of::<Int16Type>(array),
+        Int32 => of::<Int32Type>(array),
+        Int64 => of::<Int64Type>(array),
+        UInt8 => of::<UInt8Type>(array),
+        UInt16 => of::<UInt16Type>(array),
+        UInt32 => of::<UInt32Type>(array),
+        UInt64 => of::<UInt64Type>(array),
+        Date32 => of::<Date32Type>(array),
+        Date64 => of::<Date64Type>(array),
+        Time32(TimeUnit::Second) => of::<Time32SecondType>(array),
+        Time32(_) => of::<Time32MillisecondType>(array),
+        Time64(TimeUnit::Nanosecond) => of::<Time64NanosecondType>(array),
+        Time64(_) => of::<Time64MicrosecondType>(array),
+        Timestamp(TimeUnit::Second, _) => of::<TimestampSecondType>(array),
+        Timestamp(TimeUnit::Millisecond, _) => of::<TimestampMillisecondType>(array),
+        Timestamp(TimeUnit::Microsecond, _) => of::<TimestampMicrosecondType>(array),
+        Timestamp(TimeUnit::Nanosecond, _) => of::<TimestampNanosecondType>(array),
+        Decimal128(_, _) => of::<Decimal128Type>(array),
+        _ => None,
+    }
+}
+
+fn of<T: ArrowPrimitiveType>(array: &ArrayRef) -> Extremes
+where
+    T::Native: Into<i128> + Ord,
+{
+    let array: &PrimitiveArray<T> = array.as_primitive();
+    let fold =
+        |(min, max): (T::Native, T::Native), value: T::Native| (min.min(value), max.max(value));
+    let (min, max) = if array.null_count() == 0 {
+        let (first, rest) = array.values().split_first()?;
+        // Plain loops over plain values: the compiler vectorises each.
+        let min = rest.iter().fold(*first, |a, b| a.min(*b));
+        let max = rest.iter().fold(*first, |a, b| a.max(*b));
+        (min, max)
+    } else {
+        let mut valid = array.iter().flatten();
+        let first = valid.next()?;
+        valid.fold((first, first), fold)
+    };
+    Some((min.into(), max.into()))
+}
+
+/// The text of one metadata entry: `pick` chooses the smallest or the largest value.
+pub(crate) fn to_text(batches: &[Extremes], pick: fn((i128, i128)) -> i128) -> String {
+    let mut text = String::with_capacity(batches.len() * 8);
+    for (i, extremes) in batches.iter().enumerate() {
+        if i > 0 {
+            text.push(',');
+        }
+        match extremes {
+            Some(pair) => text += &pick(*pair).to_string(),
+            None => text += NO_VALUE,
+        }
+    }
+    text
+}
+
+/// Reads back both metadata entries for a file of `batches` record batches.
+///
+/// # Errors
+/// The reason for which the statistics are not worth anything: another number of entries,
+/// something that is no integer, a smallest value above the largest, NULL on one side only.
+pub(crate) fn from_text(min: &str, max: &str, batches: usize) -> Result<Vec<Extremes>, String> {
+    let (min, max) = (entries(min, batches)?, entries(max, batches)?);
+    min.into_iter()
+        .zip(max)
+        .enumerate()
+        .map(|(batch, pair)| match pair {
+            (Some(min), Some(max)) if min <= max => Ok(Some((min, max))),
+            (None, None) => Ok(None),
+            (min, max) => Err(format!("batch {batch} has smallest {min:?} and largest {max:?}")),
+        })
+        .collect()
+}
+
+fn entries(text: &str, batches: usize) -> Result<Vec<Option<i128>>, String> {
+    if batches == 0 && text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    // Counted before anything is collected: the text comes from a file.
+    let count = text.split(',').count();
+    if count != batches {
+        return Err(format!("{count} entries for {batches} record batches"));
+    }
+    text.split(',')
+        .map(|entry| match entry.trim() {
+            none if none.eq_ignore_ascii_case(NO_VALUE) => Ok(None),
+            value => value.parse().map(Some).map_err(|_| {
+                format!("{:?} is no integer", value.chars().take(40).collect::<String>())
+            }),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use arrow_array::{Decimal128Array, Int32Array, UInt64Array};
+
+    use super::*;
+
+    #[test]
+    fn extremes_leave_nulls_out() {
+        let array: ArrayRef = Arc::new(Int32Array::from(vec![None, Some(-3), Some(7), None]));
+        assert_eq!(extremes(&array), Some((-3, 7)));
+        let array: ArrayRef = Arc::new(Int32Array::from(vec![None, None]));
+        assert_eq!(extremes(&array), None);
+        let array: ArrayRef = Arc::new(Int32Array::from(Vec::<i32>::new()));
+        assert_eq!(extremes(&array), None);
+        let array: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX, 1]));
+        assert_eq!(extremes(&array), Some((1, u64::MAX.into())));
+        let array: ArrayRef = Arc::new(Decimal128Array::from(vec![i128::MIN, 5, i128::MAX]));
+        assert_eq!(extremes(&array), Some((i128::MIN, i128::MAX)));
+    }
+
+    #[test]
+    fn text_round_trips() {
+        let batches = vec![Some((-5, 7)), None, Some((i128::MIN, i128::MAX))];
+        let (min, max) = (to_text(&batches, |p| p.0), to_text(&batches, |p| p.1));
+        assert_eq!(min, format!("-5,null,{}", i128::MIN));
+        assert_eq!(from_text(&min, &max, 3).unwrap(), batches);
+        assert_eq!(from_text("", "", 0).unwrap(), vec![]);
+        assert_eq!(from_text(" 1 , NULL", "2,null", 2).unwrap(), vec![Some((1, 2)), None]);
+    }
+
+    #[test]
+    fn statistics_that_cannot_be_true_are_refused() {
+        for (min, max, batches) in [
+            ("1,2", "3,4", 3),
+            ("1,2", "3", 2),
+            ("5", "4", 1),
+            ("NULL", "4", 1),
+            ("one", "4", 1),
+            ("", "", 1),
+            ("1.5", "4", 1),
+        ] {
+            assert!(from_text(min, max, batches).is_err(), "{min} {max} {batches}");
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! A table: one file or many, with one set of columns.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, StringArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use headrace_ir::DataType as IrType;
+
+use super::dictionary::{self, TableDictionary};
+use super::fields::FileField;
+use super::file::{ArrowFile, Bounds, Opened, encoding};
+use super::growing::code_capacity;
+use super::parallel::try_map;
+use super::statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY};
+use super::types::{ir_type, is_text};
+use crate::error::{FormatError, Result};
+
+/// File name extensions that a folder's files are recognised by.
+const EXTENSIONS: [&str; 3] = ["arrow", "feather", "ipc"];
+
+/// Files that one thread opens, at least.
+const FILES_PER_THREAD_MIN: usize = 4;
+
+/// A table of Arrow files.
+///
+/// All files have the same columns, by name and type; their order may differ. Columns of
+/// dictionary-encoded text may have codes of different width and dictionaries of different
+/// values in each file: the table's type is a dictionary of `Utf8` with signed codes as wide as
+/// the widest (wider, if all values together ask for it), and [`dictionary`](Self::dictionary)
+/// is sorted, so that codes compare as their texts do. A column may have NULLs in the table if
+/// it may in one of the files, or does although the file's schema denies it.
+#[derive(Debug)]
+pub struct ArrowTable {
+    schema: SchemaRef,
+    files: Vec<ArrowFile>,
+    /// By file, then by table column: the field of the file.
+    pub(super) fields: Vec<Vec<usize>>,
+    skipped: Vec<SkippedFile>,
+    rows: u64,
+    columns: Vec<TableColumn>,
+}
+
+/// A file that is not part of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Why: empty, still being written, or the same file under another name.
+    pub reason: String,
+}
+
+/// What is known of a column without reading it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColumnStats {
+    /// Smallest value as an integer (days, ticks, unscaled decimal); `None`: unknown, no value
+    /// at all, or outside 64 bits. A true bound, though not always tight.
+    pub min: Option<i64>,
+    /// Largest value, likewise.
+    pub max: Option<i64>,
+    /// Number of NULLs, if known.
+    pub null_count: Option<u64>,
+    /// Bytes of the column's buffers in all files, dictionaries aside.
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+struct TableColumn {
+    support: std::result::Result<(), String>,
+    dictionary: Option<TableDictionary>,
+    stats: ColumnStats,
+}
+
+impl ArrowTable {
+    /// Opens files and folders (their files ending in `.arrow`, `.feather` or `.ipc` that are
+    /// not hidden; folders in folders are not entered). Files are sorted by path.
+    ///
+    /// # Errors
+    /// Whatever is wrong with a path, a file, or between files. [`FormatError::NoFiles`] if no
+    /// file is complete, so that the columns are not known.
+    pub fn open(paths: &[PathBuf]) -> Result<ArrowTable> {
+        Self::open_with(paths, None)
+    }
+
+    /// As [`open`](Self::open), with columns that are known otherwise: there may be no complete
+    /// file yet, and the files must have exactly these columns.
+    pub fn open_as(paths: &[PathBuf], schema: &Schema) -> Result<ArrowTable> {
+        Self::open_with(paths, Some(schema))
+    }
+
+    fn open_with(paths: &[PathBuf], expected: Option<&Schema>) -> Result<ArrowTable> {
+        let mut files = Vec::new();
+        let mut skipped = Vec::new();
+        let mut seen: HashMap<(u64, u64), PathBuf> = HashMap::new();
+        let listed = list(paths)?;
+        let opened = try_map(listed.len(), FILES_PER_THREAD_MIN, |i| ArrowFile::open(&listed[i]))?;
+        for (path, opened) in listed.into_iter().zip(opened) {
+            match opened {
+                Opened::Skipped(reason) => skipped.push(SkippedFile { path, reason }),
+                Opened::File(file) => {
+                    let identity = (file.identity().device, file.identity().inode);
+                    if let Some(other) = seen.insert(identity, path.clone()) {
+                        let reason = format!("it is the same file as {}", other.display());
+                        seen.insert(identity, other);
+                        skipped.push(SkippedFile { path, reason });
+                        continue;
+                    }
+                    files.push(*file);
+                }
+            }
+        }
+        let names = match (expected, files.first()) {
+            (Some(schema), _) => schema.fields().iter().map(|f| f.name().clone()).collect(),
+            (None, Some(first)) => first.fields.iter().map(|f| f.name().to_string()).collect(),
+            (None, None) => return Err(no_files(paths, &skipped)),
+        };
+        Self::unite(names, expected, files, skipped)
+    }
+
+    fn unite(
+        names: Vec<String>,
+        expected: Option<&Schema>,
+        files: Vec<ArrowFile>,
+        skipped: Vec<SkippedFile>,
+    ) -> Result<ArrowTable> {
+        let fields =
+            files.iter().map(|file| match_columns(&names, file)).collect::<Result<Vec<_>>>()?;
+        let mut table_fields = Vec::with_capacity(names.len());
+        let mut columns = Vec::with_capacity(names.len());
+        for (i, name) in names.iter().enumerate() {
+            let parts: Vec<ColumnPart<'_>> = files
+                .iter()
+                .zip(&fields)
+                .map(|(file, map)| ColumnPart { file, field: map[i] })
+                .collect();
+            let (field, column) = unite_column(name, expected.map(|s| s.field(i)), &parts)?;
+            table_fields.push(field);
+            columns.push(column);
+        }
+        let metadata = match (expected, files.first()) {
+            (Some(schema), _) => schema.metadata().clone(),
+            (None, Some(first)) => first.metadata.clone(),
+            (None, None) => HashMap::new(),
+        };
+        Ok(ArrowTable {
+            schema: Arc::new(Schema::new_with_metadata(table_fields, metadata)),
+            rows: files.iter().map(ArrowFile::rows).sum(),
+            files,
+            fields,
+            skipped,
+            columns,
+        })
+    }
+
+    /// The columns. Statistics are not in their metadata: see [`column_stats`](Self::column_stats).
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Rows of all files.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The files, sorted by path. [`headrace_ir::Segment::file`] counts these.
+    pub fn files(&self) -> &[ArrowFile] {
+        &self.files
+    }
+
+    /// Files that are not part of the table, and why.
+    pub fn skipped(&self) -> &[SkippedFile] {
+        &self.skipped
+    }
+
+    /// What is known of a column; of one that does not exist, nothing.
+    pub fn column_stats(&self, column: usize) -> ColumnStats {
+        self.columns.get(column).map(|c| c.stats).unwrap_or_default()
+    }
+
+    /// The IR's type of a column's values, if it has one.
+    pub fn column_type(&self, column: usize) -> Option<IrType> {
+        ir_type(self.schema.fields().get(column)?.data_type())
+    }
+
+    /// Whether [`plan_chunks`](Self::plan_chunks) can name a column's values; the reason if not.
+    pub fn column_support(&self, column: usize) -> std::result::Result<(), String> {
+        match self.columns.get(column) {
+            Some(column) => column.support.clone(),
+            None => Err(format!("there is no column {column}")),
+        }
+    }
+
+    /// Distinct values of a dictionary-encoded text column over all files, sorted by bytes,
+    /// none NULL; `None` for other columns.
+    pub fn dictionary(&self, column: usize) -> Option<&Arc<StringArray>> {
+        self.table_dictionary(column).map(|d| &d.values)
+    }
+
+    pub(super) fn table_dictionary(&self, column: usize) -> Option<&TableDictionary> {
+        self.columns.get(column)?.dictionary.as_ref()
+    }
+
+    /// Error if a file changed since the table was opened, see
+    /// [`ArrowFile::check_unchanged`].
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.files.iter().try_for_each(ArrowFile::check_unchanged)
+    }
+}
+
+fn no_files(paths: &[PathBuf], skipped: &[SkippedFile]) -> FormatError {
+    let join = |texts: Vec<String>| texts.join(", ");
+    let searched = match paths {
+        [] => "no paths".to_string(),
+        paths => join(paths.iter().map(|p| p.display().to_string()).collect()),
+    };
+    let skipped = match skipped {
+        [] => String::new(),
+        some => {
+            let texts = some.iter().map(|s| format!("{} ({})", s.path.display(), s.reason));
+            format!("; skipped: {}", join(texts.collect()))
+        }
+    };
+    FormatError::NoFiles { searched, skipped }
+}
+
+/// Files of the paths, folders replaced by their files, sorted, none twice.
+fn list(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let fail = |cause| FormatError::List { path: path.clone(), cause };
+        for entry in std::fs::read_dir(path).map_err(fail)? {
+            let entry = entry.map_err(fail)?.path();
+            if is_table_file(&entry) {
+                files.push(entry);
+            }
+        }
+    }
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+fn is_table_file(path: &Path) -> bool {
+    let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
+    !hidden && EXTENSIONS.iter().any(|e| e.eq_ignore_ascii_case(extension)) && !path.is_dir()
+}
+
+/// The field of the file for each column of the table.
+fn match_columns(names: &[String], file: &ArrowFile) -> Result<Vec<usize>> {
+    let own: Vec<&str> = file.fields.iter().map(FileField::name).collect();
+    if own.len() == names.len() && own.iter().zip(names).all(|(a, b)| a == b) {
+        return Ok((0..own.len()).collect());
+    }
+    let mismatch = |column: &str, cause: &str| FormatError::SchemaMismatch {
+        path: file.path().to_path_buf(),
+        column: column.to_string(),
+        cause: cause.to_string(),
+    };
+    let mut by_name = HashMap::new();
+    for (i, name) in own.iter().enumerate() {
+        if by_name.insert(*name, i).is_some() {
+            return Err(mismatch(name, "this file has it twice, and not as the other files do"));
+        }
+    }
+    let known: HashSet<&str> = names.iter().map(String::as_str).collect();
+    if let Some(extra) = own.iter().find(|name| !known.contains(**name)) {
+        return Err(mismatch(extra, "the other files of the table do not have it"));
+    }
+    names
+        .iter()
+        .map(|name| match by_name.get(name.as_str()) {
+            Some(i) => Ok(*i),
+            None => Err(mismatch(name, "this file does not have it, the others do")),
+        })
+        .collect()
+}
+
+/// A column in one file.
+struct ColumnPart<'a> {
+    file: &'a ArrowFile,
+    field: usize,
+}
+
+impl ColumnPart<'_> {
+    fn field(&self) -> &FileField {
+        &self.file.fields[self.field]
+    }
+
+    /// Whether NULLs may occur whatever the schema says: not every writer keeps to it.
+    fn has_nulls(&self) -> bool {
+        let batches = 0..self.file.batches();
+        let without = |batch| self.file.nulls(batch, self.field) == Some(0);
+        *self.field().data_type() != DataType::Null && !batches.into_iter().all(without)
+    }
+
+    fn dictionary_values(&self) -> Option<ArrayRef> {
+        let DataType::Dictionary(_, value) = self.field().data_type() else { return None };
+        let id = self.field().dictionary?;
+        Some(match self.file.dictionaries.get(&id) {
+            Some(values) => arrow_array::make_array(values.clone()),
+            None => arrow_array::new_empty_array(value),
+        })
+    }
+}
+
+fn text_codes(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::Dictionary(key, values) if is_text(values) => Some(key),
+        _ => None,
+    }
+}
+
+fn unite_column(
+    name: &str,
+    expected: Option<&Field>,
+    parts: &[ColumnPart<'_>],
+) -> Result<(Field, TableColumn)> {
+    let first_type = match (expected, parts.first()) {
+        (Some(field), _) => field.data_type().clone(),
+        (None, Some(part)) => part.field().data_type().clone(),
+        (None, None) => return Err(FormatError::column(name, "no file has it")),
+    };
+    for part in parts {
+        let own = part.field().data_type();
+        let alike = *own == first_type || (text_codes(own).and(text_codes(&first_type))).is_some();
+        if !alike {
+            return Err(FormatError::SchemaMismatch {
+                path: part.file.path().to_path_buf(),
+                column: name.to_string(),
+                cause: format!("its type is {own}, and {first_type} in the rest of the table"),
+            });
+        }
+    }
+    let dictionary = unite_dictionaries(name, &first_type, parts)?;
+    let null_values = dictionary
+        .as_ref()
+        .is_some_and(|d| d.remaps.iter().flatten().any(|remap| remap.contains(&-1)));
+    let data_type = match &dictionary {
+        None => first_type,
+        Some(d) => {
+            let own = parts.iter().map(|p| p.field().data_type()).chain([&first_type]);
+            let key = dictionary::table_code_type(own.filter_map(text_codes), d.values.len());
+            DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8))
+        }
+    };
+    let nullable = null_values
+        || expected.is_some_and(Field::is_nullable)
+        || parts.iter().any(|p| p.field().field.is_nullable() || p.has_nulls());
+    let metadata = column_metadata(expected, parts);
+    let field = Field::new(name, data_type, nullable).with_metadata(metadata);
+    let column = TableColumn {
+        support: support(field.data_type(), parts),
+        stats: stats(parts, null_values),
+        dictionary,
+    };
+    Ok((field, column))
+}
+
+/// The united dictionary of a column of dictionary-encoded text; `None` for other types.
+fn unite_dictionaries(
+    name: &str,
+    data_type: &DataType,
+    parts: &[ColumnPart<'_>],
+) -> Result<Option<TableDictionary>> {
+    if text_codes(data_type).is_none() {
+        return Ok(None);
+    }
+    let values: Vec<ArrayRef> = parts.iter().filter_map(ColumnPart::dictionary_values).collect();
+    dictionary::unify(&values).map(Some).map_err(|cause| {
+        FormatError::column(name, format!("its dictionaries cannot be united: {cause}"))
+    })
+}
+
+/// Metadata of the first file's field, statistics left out: they are of that file alone.
+fn column_metadata(expected: Option<&Field>, parts: &[ColumnPart<'_>]) -> HashMap<String, String> {
+    let mut metadata = match (expected, parts.first()) {
+        (Some(field), _) => field.metadata().clone(),
+        (None, Some(part)) => part.field().field.metadata().clone(),
+        (None, None) => HashMap::new(),
+    };
+    metadata.remove(MIN_VALUES_KEY);
+    metadata.remove(MAX_VALUES_KEY);
+    metadata
+}
+
+fn support(data_type: &DataType, parts: &[ColumnPart<'_>]) -> std::result::Result<(), String> {
+    if ir_type(data_type).is_none() {
+        return Err(format!("pipelines do not know type {data_type}"));
+    }
+    if encoding(data_type).is_none() {
+        return Err(format!("values of type {data_type} lie as views"));
+    }
+    for part in parts {
+        let file = part.file.path().display();
+        let compressed = |batch: &super::message::BatchMessage| batch.compression;
+        if let Some((batch, codec)) = part
+            .file
+            .batches
+            .iter()
+            .enumerate()
+            .find_map(|(i, batch)| Some((i, compressed(batch)?)))
+        {
+            return Err(format!("record batch {batch} of {file} is compressed ({codec})"));
+        }
+        let (Some(key), Some(values)) =
+            (text_codes(part.field().data_type()), part.dictionary_values())
+        else {
+            continue;
+        };
+        // Codes are read as signed integers of the same width.
+        let signed_max = code_capacity(key).map_or(0, |capacity| match key {
+            DataType::UInt8 | DataType::UInt16 | DataType::UInt32 => capacity / 2,
+            DataType::UInt64 => 1 << 63,
+            _ => capacity,
+        });
+        if values.len() as u64 > signed_max {
+            return Err(format!(
+                "{} codes of type {key} in {file} do not fit signed codes of that width",
+                values.len()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn stats(parts: &[ColumnPart<'_>], null_values: bool) -> ColumnStats {
+    let batches =
+        || parts.iter().flat_map(|part| (0..part.file.batches()).map(move |batch| (part, batch)));
+    let bytes = batches().map(|(p, batch)| p.file.stored_bytes(batch, p.field)).sum();
+    let nulls = batches().map(|(p, batch)| p.file.nulls(batch, p.field)).sum::<Option<u64>>();
+    let mut range: Option<(i128, i128)> = None;
+    let mut known = true;
+    for (part, batch) in batches() {
+        match part.file.bounds(batch, part.field) {
+            Bounds::Unknown => known = false,
+            Bounds::NoValues => {}
+            Bounds::Range(min, max) => {
+                range = Some(range.map_or((min, max), |(a, b)| (a.min(min), b.max(max))));
+            }
+        }
+    }
+    let bound = |value: i128| if known { i64::try_from(value).ok() } else { None };
+    ColumnStats {
+        min: range.and_then(|(min, _)| bound(min)),
+        max: range.and_then(|(_, max)| bound(max)),
+        null_count: if null_values { None } else { nulls },
+        bytes,
+    }
+}

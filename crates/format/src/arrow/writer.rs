@@ -1,0 +1,490 @@
+//! Writes Arrow IPC files that read fast: large record batches, aligned buffers, one dictionary
+//! a column, statistics of every batch.
+
+use std::collections::{HashSet, VecDeque};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::IpcSchemaEncoder;
+use arrow_ipc::writer::{DictionaryHandling, DictionaryTracker, IpcWriteOptions, StreamEncoder};
+use arrow_ipc::{Block, FooterBuilder, MessageHeader, MetadataVersion};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use flatbuffers::FlatBufferBuilder;
+
+use super::growing::GrowingDictionary;
+use super::message::MAGIC;
+use super::scan::{MessageScanner, ScannedMessage};
+use super::statistics::{self, Extremes, MAX_VALUES_KEY, MIN_VALUES_KEY};
+use crate::error::{FormatError, Result};
+
+/// Alignment of every buffer within the file, in bytes: a cache line, and enough for any vector
+/// load of a mapped file.
+const BUFFER_ALIGN_BYTES: usize = 64;
+
+/// How a file is written.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    /// Rows of every record batch but the last. 2^20 rows are 4 MiB of a 4-byte column: large
+    /// enough that reading one column of one batch is a long sequential read.
+    pub rows_per_batch: usize,
+    /// Whether the smallest and largest value of every batch are kept, see
+    /// [`has_statistics`](super::has_statistics).
+    pub statistics: bool,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        Self { rows_per_batch: 1 << 20, statistics: true }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriterSummary {
+    /// Rows.
+    pub rows: u64,
+    /// Record batches.
+    pub batches: u64,
+    /// Size of the file in bytes.
+    pub bytes: u64,
+}
+
+/// Writes one Arrow IPC file.
+///
+/// Rows go to a hidden temporary file beside the target, which takes the target's name when
+/// [`finish`](ArrowWriter::finish) has made it durable: the target is whole or untouched.
+/// Dropping a writer that was not finished removes the temporary file.
+///
+/// Batches may come in any size and are cut to [`WriterOptions::rows_per_batch`]. A dictionary
+/// column may bring another dictionary with each batch: text and binary dictionaries are unified
+/// and written before the first record batch; values that appear later follow as a delta
+/// dictionary in front of the batch that needs them.
+pub struct ArrowWriter {
+    target: PathBuf,
+    temporary: PathBuf,
+    /// `None` once finished or failed.
+    file: Option<BufWriter<File>>,
+    offset: u64,
+    schema: SchemaRef,
+    options: WriterOptions,
+    /// `None` once finished.
+    encoder: Option<StreamEncoder>,
+    messages: MessageScanner,
+    /// Rows that do not fill a batch yet; dictionary columns as codes of `dictionaries`.
+    pending: VecDeque<Vec<ArrayRef>>,
+    pending_rows: usize,
+    pending_lens: VecDeque<usize>,
+    dictionaries: Vec<Option<GrowingDictionary>>,
+    statistics: Vec<Option<Vec<Extremes>>>,
+    dictionary_ids: HashSet<i64>,
+    dictionary_blocks: Vec<Block>,
+    record_blocks: Vec<Block>,
+    rows: u64,
+}
+
+impl ArrowWriter {
+    /// Starts a file.
+    ///
+    /// Statistics that the schema's field metadata may carry from another file are left out.
+    ///
+    /// # Errors
+    /// [`FormatError::Column`] for a column whose type cannot be written, [`FormatError::Write`]
+    /// if the temporary file cannot be created.
+    pub fn create(
+        path: impl AsRef<Path>,
+        schema: &Schema,
+        options: WriterOptions,
+    ) -> Result<ArrowWriter> {
+        let target = path.as_ref().to_path_buf();
+        if options.rows_per_batch == 0 {
+            return Err(FormatError::Argument("record batches of 0 rows".into()));
+        }
+        let schema = without_statistics(schema);
+        schema.fields().iter().try_for_each(|field| check_type(field.name(), field.data_type()))?;
+        let ipc = IpcWriteOptions::try_new(BUFFER_ALIGN_BYTES, false, MetadataVersion::V5)
+            .map_err(|e| FormatError::arrow("choosing write options", e))?
+            .with_dictionary_handling(DictionaryHandling::Delta);
+        let encoder = StreamEncoder::try_new_with_options(&schema, ipc)
+            .map_err(|e| FormatError::arrow("starting the file", e))?;
+        let (temporary, file) = create_temporary(&target)?;
+        let mut writer = ArrowWriter {
+            temporary,
+            file: Some(BufWriter::with_capacity(64 << 10, file)),
+            offset: 0,
+            encoder: Some(encoder),
+            messages: MessageScanner::default(),
+            pending: VecDeque::new(),
+            pending_rows: 0,
+            pending_lens: VecDeque::new(),
+            dictionaries: schema.fields().iter().map(|f| growing_dictionary(f)).collect(),
+            statistics: schema
+                .fields()
+                .iter()
+                .map(|f| {
+                    (options.statistics && statistics::has_statistics(f.data_type())).then(Vec::new)
+                })
+                .collect(),
+            dictionary_ids: HashSet::new(),
+            dictionary_blocks: Vec::new(),
+            record_blocks: Vec::new(),
+            rows: 0,
+            target,
+            schema: Arc::new(schema),
+            options,
+        };
+        let mut head = [0; BUFFER_ALIGN_BYTES];
+        head[..MAGIC.len()].copy_from_slice(MAGIC);
+        writer.write_bytes(&head)?;
+        Ok(writer)
+    }
+
+    /// The schema of the file, without statistics.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Rows taken so far, the buffered ones included.
+    pub fn rows(&self) -> u64 {
+        self.rows + self.pending_rows as u64
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.offset
+    }
+
+    /// Takes rows. Columns are matched by position; names of the batch do not matter.
+    ///
+    /// # Errors
+    /// [`FormatError::Column`] if a column has another type than the file's, has NULLs where
+    /// the schema promises none, or brings more distinct dictionary values than its codes can
+    /// tell apart; [`FormatError::Write`] if the disk refuses. The writer is of no use after
+    /// an error; drop it.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.check_batch(batch)?;
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let columns = batch
+            .columns()
+            .iter()
+            .zip(&mut self.dictionaries)
+            .map(|(column, dictionary)| match dictionary {
+                Some(dictionary) => dictionary.translate(column),
+                None => Ok(column.clone()),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        self.pending.push_back(columns);
+        self.pending_lens.push_back(batch.num_rows());
+        self.pending_rows += batch.num_rows();
+        while self.pending_rows >= self.options.rows_per_batch {
+            self.flush_rows(self.options.rows_per_batch)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is buffered and the footer, makes the file durable and gives it its name.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn finish(mut self) -> Result<WriterSummary> {
+        if self.pending_rows > 0 {
+            self.flush_rows(self.pending_rows)?;
+        }
+        self.write_tail()?;
+        let fail = |path: &Path, action, cause| FormatError::Write {
+            path: path.to_path_buf(),
+            action,
+            cause,
+        };
+        let Some(buffered) = self.file.take() else {
+            return Err(failed_before());
+        };
+        let file = buffered
+            .into_inner()
+            .map_err(|e| fail(&self.temporary, "write the file", e.into_error()))?;
+        file.sync_all().map_err(|e| fail(&self.temporary, "make the file durable", e))?;
+        drop(file);
+        std::fs::rename(&self.temporary, &self.target)
+            .map_err(|e| fail(&self.target, "give the finished file its name", e))?;
+        // The name itself is durable once the folder is. The data are there either way, so a
+        // filesystem that cannot sync folders does no harm.
+        if let Ok(folder) = File::open(folder_of(&self.target)) {
+            let _ = folder.sync_all();
+        }
+        Ok(WriterSummary {
+            rows: self.rows,
+            batches: self.record_blocks.len() as u64,
+            bytes: self.offset,
+        })
+    }
+
+    fn check_batch(&self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_columns() != self.schema.fields().len() {
+            return Err(FormatError::Argument(format!(
+                "a batch of {} columns for a file of {}",
+                batch.num_columns(),
+                self.schema.fields().len()
+            )));
+        }
+        for (column, field) in batch.columns().iter().zip(self.schema.fields()) {
+            if column.data_type() != field.data_type() {
+                let cause = format!("{} given, {} expected", column.data_type(), field.data_type());
+                return Err(FormatError::column(field.name(), cause));
+            }
+            // Logical: a NULL in a dictionary counts as well as a NULL code.
+            if !field.is_nullable() && column.logical_null_count() > 0 {
+                let cause = "NULL given, but the column is declared NOT NULL";
+                return Err(FormatError::column(field.name(), cause));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the first `rows` buffered rows as one record batch.
+    fn flush_rows(&mut self, rows: usize) -> Result<()> {
+        let columns = self.take_rows(rows)?;
+        for (column, extremes) in columns.iter().zip(&mut self.statistics) {
+            if let Some(extremes) = extremes {
+                extremes.push(statistics::extremes(column));
+            }
+        }
+        let columns = columns
+            .iter()
+            .zip(&mut self.dictionaries)
+            .map(|(column, dictionary)| match dictionary {
+                Some(dictionary) => dictionary.attach(column),
+                None => Ok(column.clone()),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(|e| FormatError::arrow("assembling a record batch", e))?;
+        let Some(encoder) = &mut self.encoder else { return Err(failed_before()) };
+        let buffers =
+            encoder.encode(&batch).map_err(|e| FormatError::arrow("encoding a record batch", e))?;
+        self.write_messages(&buffers)?;
+        self.rows += rows as u64;
+        Ok(())
+    }
+
+    /// Removes the first `rows` buffered rows and joins them, column by column.
+    fn take_rows(&mut self, rows: usize) -> Result<Vec<ArrayRef>> {
+        let mut parts: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.schema.fields().len()];
+        let mut missing = rows;
+        while missing > 0 {
+            let (Some(columns), Some(len)) =
+                (self.pending.pop_front(), self.pending_lens.pop_front())
+            else {
+                return Err(FormatError::Argument("more rows asked for than buffered".into()));
+            };
+            let taken = len.min(missing);
+            for (part, column) in parts.iter_mut().zip(&columns) {
+                part.push(if taken == len { column.clone() } else { column.slice(0, taken) });
+            }
+            if taken < len {
+                let rest = columns.iter().map(|c| c.slice(taken, len - taken)).collect();
+                self.pending.push_front(rest);
+                self.pending_lens.push_front(len - taken);
+            }
+            missing -= taken;
+        }
+        self.pending_rows -= rows;
+        parts.iter().zip(self.schema.fields()).map(|(part, field)| join(part, field)).collect()
+    }
+
+    fn write_tail(&mut self) -> Result<()> {
+        let Some(encoder) = self.encoder.take() else { return Err(failed_before()) };
+        let buffers = encoder.finish().map_err(|e| FormatError::arrow("ending the stream", e))?;
+        self.write_messages(&buffers)?;
+        let footer = self.footer()?;
+        let footer_bytes = i32::try_from(footer.len()).map_err(|_| {
+            FormatError::Argument("the footer is larger than 2 GiB; use larger batches".into())
+        })?;
+        self.write_bytes(&footer)?;
+        self.write_bytes(&footer_bytes.to_le_bytes())?;
+        self.write_bytes(MAGIC)
+    }
+
+    /// The footer's schema differs from that at the start of the file by the statistics.
+    fn footer(&self) -> Result<Vec<u8>> {
+        let schema = self.schema_with_statistics();
+        let mut builder = FlatBufferBuilder::new();
+        let dictionaries = builder.create_vector(&self.dictionary_blocks);
+        let records = builder.create_vector(&self.record_blocks);
+        // A fresh tracker numbers the dictionaries as the first one did: in schema order.
+        let mut tracker = DictionaryTracker::new(true);
+        let schema = IpcSchemaEncoder::new()
+            .with_dictionary_tracker(&mut tracker)
+            .schema_to_fb_offset(&mut builder, &schema);
+        let mut footer = FooterBuilder::new(&mut builder);
+        footer.add_version(MetadataVersion::V5);
+        footer.add_schema(schema);
+        footer.add_dictionaries(dictionaries);
+        footer.add_recordBatches(records);
+        let root = footer.finish();
+        builder.finish(root, None);
+        Ok(builder.finished_data().to_vec())
+    }
+
+    fn schema_with_statistics(&self) -> Schema {
+        let with = |field: &Arc<Field>, extremes: &Option<Vec<Extremes>>| {
+            let mut field = field.as_ref().clone();
+            if let Some(extremes) = extremes {
+                let metadata = field.metadata_mut();
+                metadata.insert(MIN_VALUES_KEY.into(), statistics::to_text(extremes, |p| p.0));
+                metadata.insert(MAX_VALUES_KEY.into(), statistics::to_text(extremes, |p| p.1));
+            }
+            field
+        };
+        let fields: Vec<Field> =
+            self.schema.fields().iter().zip(&self.statistics).map(|(f, e)| with(f, e)).collect();
+        Schema::new_with_metadata(fields, self.schema.metadata().clone())
+    }
+
+    /// Writes encoded messages and notes where those lie that the footer lists.
+    fn write_messages(&mut self, buffers: &[Buffer]) -> Result<()> {
+        for buffer in buffers {
+            let found = self
+                .messages
+                .scan(buffer, self.offset)
+                .map_err(|cause| FormatError::Argument(format!("encoded messages: {cause}")))?;
+            for message in found {
+                match message.header {
+                    MessageHeader::RecordBatch => self.record_blocks.push(message.block),
+                    MessageHeader::DictionaryBatch => {
+                        self.note_dictionary(&message)?;
+                        self.dictionary_blocks.push(message.block);
+                    }
+                    _ => {}
+                }
+            }
+            self.write_bytes(buffer)?;
+        }
+        Ok(())
+    }
+
+    /// A file has one dictionary per column, which may only grow. Top-level columns see to that;
+    /// a dictionary inside a nested column that is replaced is an error.
+    fn note_dictionary(&mut self, message: &ScannedMessage) -> Result<()> {
+        let Some((id, is_delta)) = message.dictionary else { return Ok(()) };
+        if self.dictionary_ids.insert(id) || is_delta {
+            return Ok(());
+        }
+        Err(FormatError::Argument(format!(
+            "batches bring different dictionaries inside a nested column (dictionary {id}); give \
+             every batch the same one, or plain values"
+        )))
+    }
+
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Err(cause) = open_file(&mut self.file)?.write_all(bytes) {
+            self.file = None;
+            let path = self.temporary.clone();
+            return Err(FormatError::Write { path, action: "write the file", cause });
+        }
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+impl Drop for ArrowWriter {
+    fn drop(&mut self) {
+        // After `finish` the name is gone and this fails, which is fine.
+        self.file = None;
+        let _ = std::fs::remove_file(&self.temporary);
+    }
+}
+
+fn open_file(file: &mut Option<BufWriter<File>>) -> Result<&mut BufWriter<File>> {
+    file.as_mut().ok_or_else(failed_before)
+}
+
+fn failed_before() -> FormatError {
+    FormatError::Argument("the writer has failed before".into())
+}
+
+fn join(parts: &[ArrayRef], field: &Field) -> Result<ArrayRef> {
+    if let [single] = parts {
+        return Ok(single.clone());
+    }
+    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+    arrow_select::concat::concat(&parts)
+        .map_err(|e| FormatError::arrow(format!("joining rows of column {}", field.name()), e))
+}
+
+fn growing_dictionary(field: &Field) -> Option<GrowingDictionary> {
+    match field.data_type() {
+        DataType::Dictionary(key, value) => Some(GrowingDictionary::new(field.name(), key, value)),
+        _ => None,
+    }
+}
+
+fn without_statistics(schema: &Schema) -> Schema {
+    let strip = |field: &Arc<Field>| {
+        let mut field = field.as_ref().clone();
+        field.metadata_mut().remove(MIN_VALUES_KEY);
+        field.metadata_mut().remove(MAX_VALUES_KEY);
+        field
+    };
+    let fields: Vec<Field> = schema.fields().iter().map(strip).collect();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
+}
+
+/// Error for types that an IPC schema cannot express.
+fn check_type(column: &str, data_type: &DataType) -> Result<()> {
+    match data_type {
+        DataType::Dictionary(_, value) if matches!(**value, DataType::Dictionary(_, _)) => {
+            Err(FormatError::column(column, "a dictionary of dictionaries cannot be written"))
+        }
+        DataType::Dictionary(_, value) => check_type(column, value),
+        DataType::List(f)
+        | DataType::LargeList(f)
+        | DataType::ListView(f)
+        | DataType::LargeListView(f)
+        | DataType::FixedSizeList(f, _)
+        | DataType::Map(f, _)
+        | DataType::RunEndEncoded(_, f) => check_type(column, f.data_type()),
+        DataType::Struct(fields) => {
+            fields.iter().try_for_each(|f| check_type(column, f.data_type()))
+        }
+        DataType::Union(fields, _) => {
+            fields.iter().try_for_each(|(_, f)| check_type(column, f.data_type()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Creates a hidden file beside `target` that no reader of the folder takes for a table.
+fn create_temporary(target: &Path) -> Result<(PathBuf, File)> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let Some(name) = target.file_name() else {
+        return Err(FormatError::Argument(format!("{} names no file", target.display())));
+    };
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}-{number}.tmp", std::process::id()));
+        let path = folder_of(target).join(hidden);
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(cause) => {
+                return Err(FormatError::Write { path, action: "create the file", cause });
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! How a table's bytes lie in files, and how such files are written.
+//!
+//! # The data that flows through
+//!
+//! ```text
+//! files, folders ──open──► ArrowTable: columns, statistics, dictionaries, identities
+//!                              │
+//!        needed columns ───────┼─plan_chunks──► ir::Chunk: byte ranges and how they lie
+//!        bounds to prune by ───┘                    (whoever executes reads them)
+//!                              └─read_batch───► arrow RecordBatch (any type, any compression)
+//!
+//! arrow RecordBatch ──ArrowWriter──► a file, whole or not at all
+//! ```
+//!
+//! A format answers one question: *which byte ranges of which files hold the rows and columns
+//! that are needed, and how do the values lie in them?* Metadata is read when a table is opened;
+//! the values are read later, by others, from the extents that [`arrow::ArrowTable::plan_chunks`]
+//! names. Whatever a pipeline cannot take in place (nested types, compressed buffers) is said
+//! column by column ([`arrow::ArrowTable::column_support`]) and can still be read as Arrow arrays.
+//!
+//! # What this crate must never know
+//!
+//! Who executes: processors, slots, devices, SQL. It knows the layouts of `ir` and reads bytes
+//! through `io`.
+//!
+//! # Trust
+//!
+//! Files come from anywhere. Everything that a plan relies on is checked when the table is
+//! opened: flatbuffers by their verifier, block and buffer ranges against the file's size, buffer
+//! lengths against row counts. Malformed input is a [`FormatError`] that names the file, the
+//! offset and the part; it never panics and never allocates more than the file's own size for
+//! a claim that the file makes (compressed buffers: no more than they really expand to). Values
+//! (offsets of text, dictionary codes) are checked by whoever reads them.
+//!
+//! Units: offsets and lengths are bytes; GB = 10^9 bytes.
+
+pub mod arrow;
+
+mod error;
+
+pub use error::{FormatError, Result};

@@ -1,0 +1,204 @@
+use std::sync::Arc;
+
+use arrow_array::*;
+use headrace_format::arrow::{ArrowTable, ChunkOptions, ChunkPlan, ColumnBound};
+use headrace_ir::DataType;
+
+use crate::support::{dictionary, ints, open, read_all, read_plan, write};
+
+fn options(rows: u64, bytes: u64) -> ChunkOptions {
+    ChunkOptions { chunk_rows_max: rows, chunk_bytes_max: bytes, chunk_segments_max: 1000 }
+}
+
+fn plan(table: &ArrowTable, columns: &[usize], rows: u64, bytes: u64) -> ChunkPlan {
+    table.plan_chunks(columns, &[], options(rows, bytes)).unwrap()
+}
+
+fn mixed(dir: &std::path::Path, rows: usize, rows_per_batch: usize) {
+    let texts = ["north", "south", "", "östlich"];
+    let values: Vec<Option<&str>> = texts.iter().copied().map(Some).collect();
+    let keys: Vec<Option<i8>> = (0..rows).map(|i| (i % 6 > 0).then_some((i % 4) as i8)).collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("i", ints((0..rows as i32).map(Some))),
+        ("n", ints((0..rows as i32).map(|i| (i % 3 > 0).then_some(-i)))),
+        (
+            "b",
+            Arc::new(BooleanArray::from_iter((0..rows).map(|i| (i % 5 > 0).then_some(i % 2 == 0)))),
+        ),
+        (
+            "s",
+            Arc::new(StringArray::from_iter(
+                (0..rows).map(|i| (i % 7 > 0).then(|| "x".repeat(i % 9))),
+            )),
+        ),
+        ("k", dictionary(&values, &keys)),
+        ("l", Arc::new(LargeStringArray::from_iter_values((0..rows).map(|i| i.to_string())))),
+    ];
+    write(&dir.join("t.arrow"), rows_per_batch, columns);
+}
+
+#[test]
+fn every_plan_reads_the_same_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    mixed(dir.path(), 1000, 300);
+    let table = open(&[dir.path()]);
+    assert_eq!(table.rows(), 1000);
+    let expected = read_all(&table);
+    let all: Vec<usize> = (0..6).collect();
+    for rows in [1, 64, 65, 100, 128, 299, 300, 301, 600, 5000] {
+        for bytes in [1, 500, 5_000, 20_000, 1 << 30] {
+            let plan = plan(&table, &all, rows, bytes);
+            assert_eq!(plan.rows, 1000);
+            assert_eq!(read_plan(&table, &all, &plan), expected, "{rows} rows, {bytes} bytes");
+            assert_eq!(plan.bytes, plan.chunks.iter().map(|c| c.bytes()).sum::<u64>());
+            for chunk in &plan.chunks {
+                assert!(chunk.rows() <= rows.max(64), "{} of {rows}", chunk.rows());
+                assert!(chunk.bytes() <= plan.bytes_max);
+            }
+        }
+    }
+}
+
+#[test]
+fn limits_hold_for_fixed_width_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    mixed(dir.path(), 1000, 300);
+    let table = open(&[dir.path()]);
+    let columns = [4, 0, 1, 2];
+    let expected: Vec<_> = columns.iter().map(|c| read_all(&table)[*c].clone()).collect();
+    for bytes in [700, 1000, 2000, 3000, 8000, 12_000] {
+        let plan = plan(&table, &columns, 1 << 20, bytes);
+        assert!(plan.bytes_max <= bytes, "{} of {bytes}", plan.bytes_max);
+        assert_eq!(read_plan(&table, &columns, &plan), expected);
+    }
+}
+
+#[test]
+fn small_batches_share_chunks_and_large_ones_are_split_evenly() {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("small.arrow"), 10, vec![("i", ints((0..1000).map(Some)))]);
+    let table = open(&[dir.path()]);
+    assert_eq!(table.files()[0].batches(), 100);
+    let shared = plan(&table, &[0], 1 << 20, 400);
+    assert_eq!(shared.chunks.len(), 10);
+    assert!(shared.chunks.iter().all(|c| c.segments.len() == 10));
+    let few = ChunkOptions { chunk_segments_max: 4, ..options(1 << 20, 400) };
+    assert_eq!(table.plan_chunks(&[0], &[], few).unwrap().chunks.len(), 25);
+
+    let large = dir.path().join("large.arrow");
+    write(&large, 1 << 20, vec![("i", ints((0..1000).map(Some)))]);
+    let table = open(&[&large]);
+    let split = plan(&table, &[0], 1 << 20, 3000);
+    let rows: Vec<u64> = split.chunks.iter().map(|c| c.rows()).collect();
+    assert_eq!(rows, [512, 488]);
+}
+
+#[test]
+fn no_columns_count_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    mixed(dir.path(), 1000, 300);
+    let table = open(&[dir.path()]);
+    let plan = plan(&table, &[], 1 << 20, 1 << 20);
+    assert_eq!((plan.rows, plan.bytes, plan.chunks.len()), (1000, 0, 1));
+    assert!(plan.chunks[0].segments.iter().all(|s| s.columns.is_empty()));
+}
+
+#[test]
+fn batches_that_cannot_match_are_pruned() {
+    let dir = tempfile::tempdir().unwrap();
+    // Batches of 10: 0..10, 10..20 (half NULL), all NULL, 30..40.
+    let values = (0..40).map(|i| match i {
+        20..30 => None,
+        i if (10..20).contains(&i) && i % 2 == 1 => None,
+        i => Some(i),
+    });
+    let columns = vec![("i", ints(values)), ("j", ints((0..40).map(|i| Some(-i))))];
+    write(&dir.path().join("t.arrow"), 10, columns);
+    let table = open(&[dir.path()]);
+    let batches = |conditions: &[(usize, Option<i64>, Option<i64>)]| {
+        let conditions: Vec<ColumnBound> =
+            conditions.iter().map(|&(column, min, max)| ColumnBound { column, min, max }).collect();
+        let plan = table.plan_chunks(&[1], &conditions, ChunkOptions::default()).unwrap();
+        let kept: Vec<u32> =
+            plan.chunks.iter().flat_map(|c| &c.segments).map(|s| s.batch).collect();
+        assert_eq!(plan.pruned_batches, 4 - kept.len() as u64);
+        assert_eq!(plan.pruned_rows, 40 - plan.rows);
+        kept
+    };
+    assert_eq!(batches(&[]), [0, 1, 2, 3]);
+    assert_eq!(batches(&[(0, None, None)]), [0, 1, 2, 3]);
+    assert_eq!(batches(&[(0, Some(0), None)]), [0, 1, 3]);
+    assert_eq!(batches(&[(0, Some(9), Some(10))]), [0, 1]);
+    // 19 is NULL, 18 is the largest value of batch 1.
+    assert_eq!(batches(&[(0, Some(19), Some(29))]), [0; 0]);
+    assert_eq!(batches(&[(0, None, Some(-1))]), [0; 0]);
+    assert_eq!(batches(&[(0, Some(5), None), (1, Some(-15), None)]), [0, 1]);
+    assert_eq!(batches(&[(0, Some(i64::MIN), Some(i64::MAX))]), [0, 1, 3]);
+
+    let stats = table.column_stats(0);
+    assert_eq!((stats.min, stats.max, stats.null_count), (Some(0), Some(39), Some(15)));
+    assert_eq!(table.column_stats(1).min, Some(-39));
+    assert_eq!(table.column_stats(9).bytes, 0);
+}
+
+#[test]
+fn columns_that_cannot_be_planned_say_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("v", Arc::new(StringViewArray::from(vec!["a", "a value that is not inlined"]))),
+        ("z", Arc::new(NullArray::new(2))),
+        ("i", ints([Some(1), None])),
+    ];
+    write(&dir.path().join("t.arrow"), 10, columns);
+    let table = open(&[dir.path()]);
+    assert!(table.column_support(0).unwrap_err().contains("views"));
+    assert!(table.column_support(1).unwrap_err().contains("Null"));
+    assert_eq!(table.column_support(2), Ok(()));
+    assert!(table.column_support(3).is_err());
+    assert_eq!(table.column_type(2), Some(DataType::Int32));
+    let error = table.plan_chunks(&[2, 0], &[], ChunkOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("column v"), "{error}");
+    assert!(table.plan_chunks(&[7], &[], ChunkOptions::default()).is_err());
+    assert!(table.plan_chunks(&[2], &[], options(0, 1)).is_err());
+    assert_eq!(read_all(&table)[0][1].as_deref(), Some("a value that is not inlined"));
+    let part = table.read_rows(0, 0, 1..2, Some(&[2, 0])).unwrap();
+    assert_eq!((part.num_rows(), part.num_columns()), (1, 2));
+    assert!(table.read_rows(0, 0, 1..3, None).is_err());
+    assert!(table.read_batch(0, 1, None).is_err());
+    assert!(table.read_batch(0, 0, Some(&[3])).is_err());
+}
+
+#[test]
+fn statistics_are_raw_integers_of_every_integer_like_type() {
+    let dir = tempfile::tempdir().unwrap();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("date", Arc::new(Date32Array::from(vec![-5, 19_000]))),
+        ("time", Arc::new(TimestampNanosecondArray::from(vec![i64::MIN, i64::MAX]))),
+        (
+            "price",
+            Arc::new(Decimal128Array::from(vec![-150, 99]).with_precision_and_scale(9, 2).unwrap()),
+        ),
+        ("wide", Arc::new(Decimal128Array::from(vec![1 << 70, 5]))),
+        ("unsigned", Arc::new(UInt64Array::from(vec![u64::MAX, 3]))),
+        ("float", Arc::new(Float64Array::from(vec![1.0, 2.0]))),
+    ];
+    write(&dir.path().join("t.arrow"), 10, columns);
+    let table = open(&[dir.path()]);
+    let stats = |i| (table.column_stats(i).min, table.column_stats(i).max);
+    assert_eq!(stats(0), (Some(-5), Some(19_000)));
+    assert_eq!(stats(1), (Some(i64::MIN), Some(i64::MAX)));
+    assert_eq!(stats(2), (Some(-150), Some(99)));
+    assert_eq!(stats(3), (Some(5), None));
+    assert_eq!(stats(4), (Some(3), None));
+    assert_eq!(stats(5), (None, None));
+    // Bounds beyond 64 bits prune all the same.
+    let rows = |column, min, max| {
+        let condition = ColumnBound { column, min, max };
+        table.plan_chunks(&[0], &[condition], ChunkOptions::default()).unwrap().rows
+    };
+    assert_eq!(rows(4, Some(i64::MAX), None), 2);
+    assert_eq!(rows(4, None, Some(2)), 0);
+    assert_eq!(rows(3, None, Some(4)), 0);
+    assert_eq!(rows(5, Some(100), None), 2);
+    assert_eq!(rows(2, Some(100), None), 0);
+}

@@ -1,0 +1,10 @@
+//! Arrow files written, read, planned and damaged.
+#![allow(clippy::unwrap_used)]
+
+mod chunks;
+mod damage;
+mod dictionaries;
+mod files;
+mod foreign;
+mod support;
+mod writer;
