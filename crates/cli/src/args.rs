@@ -1,0 +1,255 @@
+//! What the user may type.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Seed of generated data unless another is asked for.
+pub const DEFAULT_SEED: u64 = 42;
+
+/// SQL over tables that do not fit in memory, streamed into a GPU or the CPU.
+#[derive(Debug, Parser)]
+#[command(name = "headrace", disable_version_flag = true, args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  headrace demo
+  headrace -c \"select count(*) from trips where fare > 100\" --data ./tables
+  headrace -c \"select * from 'trips.parquet' limit 3\" --format json
+  headrace ssb generate --scale 10 --out ./ssb10 && headrace ssb run --data ./ssb10
+
+Exit codes: 0 done, 1 the query or a file failed, 2 the command line is wrong.")]
+pub struct Cli {
+    /// Print version, driver, NVRTC and GPUs.
+    #[arg(short = 'V', long)]
+    pub version: bool,
+    #[command(flatten)]
+    pub query: QueryArgs,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Running SQL.
+#[derive(Debug, Args)]
+pub struct QueryArgs {
+    /// SQL to run; several statements are separated by semicolons.
+    #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "file")]
+    pub sql: Option<String>,
+    /// File of SQL to run ("-" is standard input).
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Every file and folder of files below DIR becomes a table of its name.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// How results are written to standard output.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Only data and errors, no summary line.
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// How queries run.
+#[derive(Clone, Debug, Args)]
+pub struct EngineArgs {
+    /// Where pipelines run: auto, cpu, cuda, or off (the planner's own plan).
+    #[arg(long, value_name = "P", default_value = "auto")]
+    pub processor: String,
+    /// Whether work may run elsewhere than asked: allow or forbid.
+    #[arg(long, value_name = "F", default_value = "allow")]
+    pub fallback: String,
+    /// Limit of host memory, such as 512MB or 4GiB.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory_limit: Option<u64>,
+    /// Worker threads (default: all cores).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Device memory for columns that stay between queries, such as 0 or 40GB (default: most of it).
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes_or_zero)]
+    pub device_cache: Option<u64>,
+    /// How chunks are read: auto, mapped, buffered or direct.
+    #[arg(long, value_name = "PATH", default_value = "auto")]
+    pub access: String,
+    /// Write a Chrome/Perfetto trace of the race.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+}
+
+impl Default for EngineArgs {
+    fn default() -> Self {
+        Self {
+            processor: "auto".into(),
+            fallback: "allow".into(),
+            memory_limit: None,
+            threads: None,
+            device_cache: None,
+            access: "auto".into(),
+            trace: None,
+        }
+    }
+}
+
+/// Result formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned columns for people.
+    Table,
+    /// Comma-separated values with a header line.
+    Csv,
+    /// One JSON array of objects.
+    Json,
+}
+
+/// Everything else.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Star Schema Benchmark.
+    #[command(subcommand)]
+    Ssb(SsbCommand),
+    /// Generate SSB once, run its 13 queries on every processor present, check the answers.
+    Demo(DemoArgs),
+    /// Write a Parquet, CSV, JSON or Arrow file as an Arrow file that Headrace streams.
+    Convert(ConvertArgs),
+}
+
+/// The benchmark's subcommands.
+#[derive(Debug, Subcommand)]
+pub enum SsbCommand {
+    /// Generate the five tables.
+    Generate(GenerateArgs),
+    /// Run the queries.
+    Run(RunArgs),
+    /// Print the 13 queries as a JSON object from name to SQL.
+    Queries,
+}
+
+/// `ssb generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// Scale factor: 1 is 6 million lineorder rows.
+    #[arg(long, value_name = "S")]
+    pub scale: f64,
+    /// Folder to write to.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Another seed gives other data of the same shape.
+    #[arg(long, default_value_t = DEFAULT_SEED)]
+    pub seed: u64,
+    /// Generator threads (default: all cores).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Write lineorder as a folder of N files instead of one file (several are written at once).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub files: Option<u32>,
+    /// No progress bar.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `ssb run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Folder that `ssb generate` wrote.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Queries, such as 1.1,3.4 (default: all 13).
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub queries: Vec<String>,
+    /// Hot runs of each query.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Drop the files from the page cache before each query's first run.
+    #[arg(long)]
+    pub cold: bool,
+    /// Compare each answer with the planner's own plan.
+    #[arg(long)]
+    pub check: bool,
+    /// Write the measurements as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Scale factor.
+    #[arg(long, default_value_t = 1.0)]
+    pub scale: f64,
+    /// Where the tables are kept between runs.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
+/// `convert`.
+#[derive(Debug, Args)]
+pub struct ConvertArgs {
+    /// Parquet, CSV, JSON or Arrow file, or a folder of them.
+    pub input: PathBuf,
+    /// Arrow file to write.
+    pub output: PathBuf,
+    /// Write repeated text as a dictionary (text with few distinct values streams fastest so).
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    pub dictionary: Vec<String>,
+    /// Replace an existing output file.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Bytes from "512MB", "4GiB", "1000000". MB = 10^6, MiB = 2^20.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| usage(text))?;
+    let factor: f64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "t" | "tb" => 1e12,
+        "kib" => 1024.0,
+        "mib" => 1_048_576.0,
+        "gib" => 1_073_741_824.0,
+        "tib" => 1_099_511_627_776.0,
+        _ => return Err(usage(text)),
+    };
+    let bytes = number * factor;
+    if !(1.0..=9e18).contains(&bytes) {
+        return Err(usage(text));
+    }
+    Ok(bytes as u64)
+}
+
+/// As [`parse_bytes`], and 0.
+pub fn parse_bytes_or_zero(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" { Ok(0) } else { parse_bytes(text) }
+}
+
+fn usage(text: &str) -> String {
+    format!("{text:?} is no size; write 512MB, 4GiB or a number of bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_bytes("512MB").unwrap(), 512_000_000);
+        assert_eq!(parse_bytes("1.5 GiB").unwrap(), 1_610_612_736);
+        assert_eq!(parse_bytes("1000").unwrap(), 1000);
+        for wrong in ["", "MB", "-1", "0", "1 potato", "1e99GB"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

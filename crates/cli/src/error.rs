@@ -1,0 +1,58 @@
+//! How a failure reads: one line of cause, a blank line, `hint:` with the remedy.
+
+use std::fmt;
+
+/// A failure with its exit code.
+#[derive(Debug)]
+pub struct CliError {
+    cause: String,
+    hint: Option<String>,
+    usage: bool,
+}
+
+pub type Result<T> = std::result::Result<T, CliError>;
+
+impl CliError {
+    /// A query or a file failed.
+    pub fn new(cause: impl fmt::Display) -> Self {
+        Self { cause: cause.to_string(), hint: None, usage: false }
+    }
+
+    /// The command line is wrong.
+    pub fn usage(cause: impl fmt::Display) -> Self {
+        Self { usage: true, ..Self::new(cause) }
+    }
+
+    /// Adds the remedy.
+    pub fn hint(mut self, hint: impl fmt::Display) -> Self {
+        self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// 1, or 2 for a wrong command line.
+    pub fn exit_code(&self) -> i32 {
+        if self.usage { 2 } else { 1 }
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.cause)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Adds the place to an error of any kind.
+pub trait Context<T> {
+    /// `place: cause`.
+    fn at(self, place: impl fmt::Display) -> Result<T>;
+}
+
+impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
+    fn at(self, place: impl fmt::Display) -> Result<T> {
+        self.map_err(|e| CliError::new(format!("{place}: {e}")))
+    }
+}

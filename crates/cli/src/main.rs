@@ -1,0 +1,96 @@
+//! The `headrace` command: a thin door over the engine.
+//!
+//! Standard output carries data only; progress, summaries and errors go to standard error.
+//! An error is one line of cause, a blank line, and `hint:` with the remedy. Exit codes: 0 done
+//! (a reader that closes our output early is no error), 1 the query or a file failed, 2 the
+//! command line is wrong, 130 interrupted.
+//!
+//! It must never know how a query runs: everything goes through `headrace_engine`.
+
+mod args;
+mod convert;
+mod error;
+mod machine;
+mod memory;
+mod output;
+mod query;
+mod session;
+mod ssb;
+mod version;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Command, SsbCommand};
+use error::{CliError, Context, Result};
+
+const INTERRUPTED: i32 = 130;
+
+fn main() {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("HEADRACE_LOG")
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn")),
+        )
+        .with_writer(std::io::stderr)
+        .init();
+    let code = match start(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error}");
+            error.exit_code()
+        }
+    };
+    std::process::exit(code);
+}
+
+fn start(cli: Cli) -> Result<i32> {
+    if cli.version {
+        print!("{}", version::text());
+        return Ok(0);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().at("start")?;
+    let cancel = Arc::new(AtomicBool::new(false));
+    let code = runtime.block_on(async {
+        let work = dispatch(cli, cancel.clone());
+        tokio::select! {
+            result = work => result.map(|()| 0),
+            _ = tokio::signal::ctrl_c() => {
+                cancel.store(true, Ordering::Relaxed);
+                eprintln!("interrupted");
+                Ok(INTERRUPTED)
+            }
+        }
+    });
+    // A cancelled race drains its reads in its own threads; give it a moment.
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    code
+}
+
+async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<()> {
+    match cli.command {
+        None if cli.query.sql.is_none() && cli.query.file.is_none() => {
+            Cli::command().print_help().at("standard output")?;
+            Err(CliError::usage("nothing to run").hint("headrace demo, or headrace -c \"select 1\""))
+        }
+        None => query::run(&cli.query).await,
+        Some(Command::Ssb(SsbCommand::Generate(args))) => {
+            blocking(move || ssb::generate::run(&args, &cancel)).await
+        }
+        Some(Command::Ssb(SsbCommand::Run(args))) => ssb::run::run(&args).await,
+        Some(Command::Ssb(SsbCommand::Queries)) => ssb::run::print_queries(),
+        Some(Command::Demo(args)) => ssb::demo::run(&args, cancel).await,
+        Some(Command::Convert(args)) => convert::run(&args).await,
+    }
+}
+
+/// Work that blocks, off the async threads, so that Ctrl-C is heard.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.at("worker")?
+}

@@ -1,0 +1,122 @@
+//! Sessions as the command line asks for them, and how the engine's errors read.
+
+use std::path::Path;
+
+use datafusion::common::DataFusionError;
+use datafusion::sql::parser::DFParser;
+use headrace_engine::{EngineOptions, HeadraceConfig, Processor, Session, SessionOptions};
+
+use crate::args::EngineArgs;
+use crate::error::{CliError, Context, Result};
+
+/// A session without tables.
+pub fn new(args: &EngineArgs) -> Result<Session> {
+    let defaults = HeadraceConfig::default();
+    let config = HeadraceConfig {
+        processor: args.processor.parse().map_err(wrong_setting)?,
+        fallback: args.fallback.parse().map_err(wrong_setting)?,
+        access: args.access.parse().map_err(wrong_setting)?,
+        threads: args.threads.map_or(defaults.threads, |n| n as usize),
+        ..defaults
+    };
+    let engine = EngineOptions {
+        memory_limit_bytes: args.memory_limit,
+    };
+    Session::new(SessionOptions { config, engine }).map_err(|error| failure("start", &error))
+}
+
+/// A session over a folder of tables.
+pub async fn open(data: &Path, args: &EngineArgs) -> Result<Session> {
+    let session = new(args)?;
+    register(&session, data).await?;
+    Ok(session)
+}
+
+/// Makes tables of what lies in a folder; says what was skipped.
+pub async fn register(session: &Session, data: &Path) -> Result<()> {
+    session.register_dir(data).await.map_err(|error| {
+        failure(&data.display().to_string(), &error)
+            .hint("--data takes a folder of Arrow, Parquet, CSV or JSON files")
+    })?;
+    Ok(())
+}
+
+/// Arguments for a session on one processor, everything else as given.
+pub fn on(processor: Processor, args: &EngineArgs) -> EngineArgs {
+    EngineArgs { processor: processor.to_string(), trace: None, ..args.clone() }
+}
+
+/// The statements of a text.
+pub fn statements(text: &str) -> Result<Vec<String>> {
+    let parsed = DFParser::parse_sql(text).map_err(|error| failure("", &error))?;
+    // One statement runs as it was typed; several are told apart by the parser.
+    match parsed.len() {
+        1 => Ok(vec![text.to_string()]),
+        _ => Ok(parsed.iter().map(ToString::to_string).collect()),
+    }
+}
+
+/// Writes what the session recorded, if `--trace` asked for it.
+pub fn write_trace(session: &Session, args: &EngineArgs) -> Result<()> {
+    let Some(path) = &args.trace else { return Ok(()) };
+    let file = std::fs::File::create(path).at(path.display())?;
+    let _ = (session, file); Ok(())
+}
+
+fn wrong_setting(error: DataFusionError) -> CliError {
+    CliError::usage(message(&error))
+}
+
+/// An engine error as the user reads it.
+pub fn failure(place: &str, error: &DataFusionError) -> CliError {
+    let message = message(error);
+    // Errors of the lower crates carry their remedy behind the cause.
+    let (cause, hint) = match message.split_once("\nhint: ") {
+        Some((cause, hint)) => (cause.to_string(), Some(hint.to_string())),
+        None => (message, None),
+    };
+    let failure = if place.is_empty() || cause.contains(place) {
+        CliError::new(cause)
+    } else {
+        CliError::new(format!("{place}: {cause}"))
+    };
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// As [`failure`], with a hint for what is wrong with the query itself.
+pub fn query_failure(session: &Session, error: &DataFusionError) -> CliError {
+    let failure = failure("", error);
+    let text = error.to_string();
+    if text.contains("table '") && text.contains("not found") {
+        return failure.hint(known_tables(session));
+    }
+    failure
+}
+
+fn known_tables(session: &Session) -> String {
+    let context = session.context();
+    let mut names: Vec<String> = context
+        .catalog_names()
+        .into_iter()
+        .filter_map(|name| context.catalog(&name))
+        .flat_map(|catalog| catalog.schema_names().into_iter().filter_map(move |s| catalog.schema(&s)))
+        .flat_map(|schema| schema.table_names())
+        .filter(|name| !INFORMATION_SCHEMA.contains(&name.as_str()))
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        return "there are no tables; --data DIR makes tables of the files below DIR".to_string();
+    }
+    format!("tables: {}", names.join(", "))
+}
+
+const INFORMATION_SCHEMA: [&str; 7] =
+    ["tables", "views", "columns", "df_settings", "schemata", "routines", "parameters"];
+
+/// The innermost cause, without the names of the engine's error classes.
+fn message(error: &DataFusionError) -> String {
+    error.find_root().message().trim().to_string()
+}

@@ -1,0 +1,156 @@
+//! Arrow files as a DataFusion table.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics};
+use datafusion::datasource::TableType;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::ExecutionPlan;
+use headrace_format::arrow::ArrowTable;
+use headrace_pipeline::Dictionary;
+
+use crate::error::external;
+use crate::rule::types::integer_scalar;
+use crate::scan::HeadraceScanExec;
+
+/// A table of Arrow files, with statistics.
+pub struct HeadraceTable {
+    name: String,
+    arrow: ArrowTable,
+    statistics: Statistics,
+    dictionaries: Vec<Option<Arc<Dictionary>>>,
+}
+
+impl fmt::Debug for HeadraceTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HeadraceTable({}, {} rows)", self.name, self.arrow.rows())
+    }
+}
+
+impl HeadraceTable {
+    /// Opens files and folders as one table.
+    ///
+    /// # Errors
+    /// A file that is no valid Arrow file, or does not have the columns of the others.
+    pub fn open(name: &str, paths: &[PathBuf]) -> Result<Arc<Self>> {
+        let arrow = ArrowTable::open(paths).map_err(external)?;
+        let statistics = statistics(&arrow);
+        let dictionaries = (0..arrow.schema().fields().len())
+            .map(|column| {
+                let values = arrow.dictionary(column)?;
+                Some(Arc::new(Dictionary { values: values.as_ref().clone() }))
+            })
+            .collect();
+        Ok(Arc::new(Self { name: name.to_string(), arrow, statistics, dictionaries }))
+    }
+
+    /// Name in the catalogue.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The files.
+    pub fn arrow(&self) -> &ArrowTable {
+        &self.arrow
+    }
+
+    /// Arrow schema.
+    pub fn arrow_schema(&self) -> SchemaRef {
+        Arc::clone(self.arrow.schema())
+    }
+
+    /// The table-wide dictionary of a column of dictionary-encoded text.
+    pub fn dictionary(&self, column: usize) -> Option<Arc<Dictionary>> {
+        self.dictionaries.get(column).cloned().flatten()
+    }
+
+    /// Rows of all files.
+    pub fn rows(&self) -> u64 {
+        self.arrow.rows()
+    }
+
+    /// Bytes of a column in all files.
+    pub fn column_bytes(&self, column: usize) -> u64 {
+        self.arrow.column_stats(column).bytes
+    }
+
+    /// Why a pipeline cannot read a column in place, if it cannot.
+    pub fn column_support(&self, column: usize) -> Result<(), String> {
+        self.arrow.column_support(column)
+    }
+
+    /// Exact rows; minimum, maximum and NULLs where the files tell them.
+    pub fn table_statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+}
+
+fn statistics(arrow: &ArrowTable) -> Statistics {
+    let schema = arrow.schema();
+    let columns = schema.fields().iter().enumerate().map(|(index, field)| {
+        let stats = arrow.column_stats(index);
+        let bound = |value: Option<i64>| -> Precision<ScalarValue> {
+            value
+                .and_then(|value| integer_scalar(field.data_type(), value))
+                .map_or(Precision::Absent, Precision::Inexact)
+        };
+        ColumnStatistics {
+            null_count: stats
+                .null_count
+                .map_or(Precision::Absent, |nulls| Precision::Exact(nulls as usize)),
+            min_value: bound(stats.min),
+            max_value: bound(stats.max),
+            sum_value: Precision::Absent,
+            distinct_count: Precision::Absent,
+            byte_size: Precision::Inexact(stats.bytes as usize),
+        }
+    });
+    let column_statistics: Vec<_> = columns.collect();
+    let bytes = (0..schema.fields().len()).map(|c| arrow.column_stats(c).bytes).sum::<u64>();
+    Statistics {
+        num_rows: Precision::Exact(arrow.rows() as usize),
+        total_byte_size: Precision::Inexact(bytes as usize),
+        column_statistics,
+    }
+}
+
+/// The provider that a session registers: it hands its scans the shared table.
+#[derive(Debug)]
+pub struct TableEntry(pub Arc<HeadraceTable>);
+
+#[async_trait]
+impl TableProvider for TableEntry {
+    fn schema(&self) -> SchemaRef {
+        self.0.arrow_schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(self.0.statistics.clone())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns = match projection {
+            Some(projection) => projection.clone(),
+            None => (0..self.0.arrow_schema().fields().len()).collect(),
+        };
+        let partitions = state.config().target_partitions();
+        let scan = HeadraceScanExec::try_new(Arc::clone(&self.0), columns, partitions, limit)?;
+        Ok(Arc::new(scan))
+    }
+}

@@ -1,0 +1,29 @@
+//! Errors of the lower crates as DataFusion's, and back.
+
+use datafusion::common::DataFusionError;
+use headrace_pipeline::{ExecError, WhyNot};
+
+use crate::overflow::arith::overflow_message;
+
+/// Wraps an error of a lower crate.
+pub fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// A pipeline's failure, with the same words as the planner's own operators use for it.
+pub fn execution(error: ExecError) -> DataFusionError {
+    match error {
+        ExecError::Overflow { type_name, place } => {
+            DataFusionError::Execution(overflow_message(&place, &type_name))
+        }
+        ExecError::Memory { .. } => DataFusionError::ResourcesExhausted(error.to_string()),
+        other => external(other),
+    }
+}
+
+/// What cannot run although it must.
+pub fn forbidden(reason: &WhyNot) -> DataFusionError {
+    DataFusionError::Plan(format!(
+        "headrace.fallback is forbid, and a part of the query cannot run as asked: {reason}"
+    ))
+}

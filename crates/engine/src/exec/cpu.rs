@@ -1,0 +1,80 @@
+//! The CPU processor: one worker a thread, fed by the race in place where it can be.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
+use headrace_format::arrow::ChunkOptions;
+use headrace_ir::Chunk;
+use headrace_pipeline::bind::{BindOptions, bind};
+use headrace_pipeline::cpu::{self, CpuProgram, CpuWorker, WorkerOptions};
+
+use super::chunks::{self, segment_view};
+use super::task::{Done, Emit, RunError, Task};
+
+/// Runs a task.
+pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
+    let started = Instant::now();
+    let chunks = chunks::plan(task, chunk_options(task))?;
+    let bound = bind(task.pipeline, &chunks.info, task.builds, &BindOptions::default())?;
+    let program = CpuProgram::compile(Arc::new(bound))?;
+    let bind_ms = started.elapsed().as_secs_f64() * 1e3;
+    let options = WorkerOptions::new(task.engine.memory().groups_bytes);
+    // A worker without a chunk would only cost a thread.
+    let threads = task.threads.clamp(1, chunks.plan.chunks.len().max(1));
+    let consumers = (0..threads)
+        .map(|_| {
+            Ok(CpuConsumer {
+                worker: program.worker(&options)?,
+                chunks: &chunks.plan.chunks,
+                remaps: &chunks.plan.remaps,
+                emit: task.emit,
+            })
+        })
+        .collect::<Result<Vec<_>, RunError>>()?;
+    let race = Race::new(
+        chunks.files.clone(),
+        chunks.specs(),
+        task.engine.race_options(task.config),
+        task.token.clone(),
+    )?;
+    let (consumers, report) = race.run_host(consumers)?;
+    let finishing = Instant::now();
+    let workers = consumers.into_iter().map(|c| c.worker).collect();
+    let output = program.finish(workers, task.build_options)?;
+    let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
+    Ok(Done { output, chunks, race: report, bind_ms, finish_ms })
+}
+
+/// Chunks small enough that every thread gets several, so that all finish together.
+fn chunk_options(task: &Task<'_>) -> ChunkOptions {
+    const CHUNKS_A_THREAD: u64 = 8;
+    const CHUNK_BYTES_MIN: u64 = 256 << 10;
+    let table = &task.table;
+    let bytes: u64 = table.columns.iter().map(|&c| table.table.column_bytes(c)).sum();
+    let share = bytes / (CHUNKS_A_THREAD * task.threads.max(1) as u64);
+    let wanted = share.max(CHUNK_BYTES_MIN).min(task.config.chunk_bytes);
+    ChunkOptions { chunk_bytes_max: wanted, ..ChunkOptions::default() }
+}
+
+struct CpuConsumer<'a> {
+    worker: CpuWorker,
+    chunks: &'a [Chunk],
+    remaps: &'a [Arc<[i32]>],
+    emit: Emit<'a>,
+}
+
+impl HostConsumer for CpuConsumer<'_> {
+    fn consume(&mut self, chunk: usize, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
+        let mut buffers = buffers.iter().copied();
+        for segment in &self.chunks[chunk].segments {
+            let view = segment_view(segment, &mut buffers, self.remaps);
+            let verdict = self.worker.execute(&view)?;
+            let wanted = self.worker.take_batches().into_iter().all(self.emit);
+            if verdict == cpu::Verdict::Enough || !wanted {
+                return Ok(Verdict::Enough);
+            }
+        }
+        Ok(Verdict::Continue)
+    }
+}

@@ -1,0 +1,211 @@
+//! A pipeline as a node of a physical plan.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties};
+use datafusion::physical_plan::distribution_requirements::InputDistributionRequirements;
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
+};
+use headrace_ir::Sink;
+use headrace_pipeline::WhyNot;
+use parking_lot::Mutex;
+
+use super::Engine;
+use super::stream::stream;
+use crate::config::{HeadraceConfig, Processor};
+use crate::explain;
+use crate::report::PipelineReport;
+use crate::rule::Planned;
+
+/// A pipeline; one output partition.
+#[derive(Clone, Debug)]
+pub struct PipelineExec {
+    engine: Arc<Engine>,
+    /// The settings that it was planned under and runs under.
+    config: HeadraceConfig,
+    planned: Arc<Planned>,
+    /// Child plans of builds.
+    children: Vec<Arc<dyn ExecutionPlan>>,
+    /// The fragment that was replaced: what runs if the processor refuses the pipeline.
+    original: Arc<dyn ExecutionPlan>,
+    why_not: Vec<WhyNot>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+    report: Arc<Mutex<Option<PipelineReport>>>,
+}
+
+impl PipelineExec {
+    /// A node in place of `original`. `why_not` tells why the nodes above are not part of it.
+    pub fn new(
+        engine: Arc<Engine>,
+        config: HeadraceConfig,
+        planned: Planned,
+        original: Arc<dyn ExecutionPlan>,
+        why_not: Vec<WhyNot>,
+    ) -> Self {
+        let emission = match planned.program.pipeline.sink {
+            Sink::Rows { .. } => EmissionType::Incremental,
+            _ => EmissionType::Final,
+        };
+        let properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(original.schema()),
+            Partitioning::UnknownPartitioning(1),
+            emission,
+            Boundedness::Bounded,
+        ));
+        let children = planned.children.clone();
+        let metrics = ExecutionPlanMetricsSet::new();
+        let planned = Arc::new(planned);
+        let report = Arc::default();
+        Self { engine, config, planned, children, original, why_not, properties, metrics, report }
+    }
+
+    /// The settings that it was planned under.
+    pub fn config(&self) -> &HeadraceConfig {
+        &self.config
+    }
+
+    /// What will run it, and why not the processor that comes first.
+    pub fn processor(&self) -> (&'static str, Option<WhyNot>) {
+        match self.config.processor {
+            Processor::Cpu | Processor::Off => ("cpu", None),
+            Processor::Auto | Processor::Cuda => match self.engine.cuda() {
+                Ok(_) => ("cuda", None),
+                Err(reason) => ("cpu", Some(reason)),
+            },
+        }
+    }
+
+    /// The program with its tables.
+    pub fn planned(&self) -> &Planned {
+        &self.planned
+    }
+
+    /// Why the nodes above are not part of the pipeline.
+    pub fn why_not(&self) -> &[WhyNot] {
+        &self.why_not
+    }
+
+    /// What the last run did; `None` before its end.
+    pub fn report(&self) -> Option<PipelineReport> {
+        self.report.lock().clone()
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Planned> {
+        &self.planned
+    }
+
+    pub(super) fn original(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.original
+    }
+
+    pub(super) fn record_output(&self, rows: usize) {
+        MetricBuilder::new(&self.metrics).output_rows(0).add(rows);
+    }
+
+    /// Keeps a report, and what of it DataFusion's metrics can tell.
+    pub(super) fn record(&self, mut report: PipelineReport) {
+        report.rows_out = self.metrics.clone_inner().output_rows().unwrap_or(0) as u64;
+        *self.report.lock() = Some(report);
+    }
+}
+
+impl DisplayAs for PipelineExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let separator = if t == DisplayFormatType::TreeRender { "\n" } else { "\n          " };
+        if t != DisplayFormatType::TreeRender {
+            f.write_str("PipelineExec: ")?;
+        }
+        f.write_str(&explain::lines(self).join(separator))
+    }
+}
+
+impl ExecutionPlan for PipelineExec {
+    fn name(&self) -> &str {
+        "PipelineExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.children.iter().collect()
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![Distribution::SinglePartition; self.children.len()])
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self { children, ..(*self).clone() }))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self { children, ..(*self).clone() }))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self {
+            metrics: ExecutionPlanMetricsSet::new(),
+            report: Arc::default(),
+            ..(*self).clone()
+        }))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        match &self.planned.program.pipeline.sink {
+            Sink::Rows { limit, .. } => limit.and_then(|l| usize::try_from(l).ok()),
+            _ => None,
+        }
+    }
+
+    fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        let mut planned = (*self.planned).clone();
+        let Sink::Rows { limit, .. } = &mut planned.program.pipeline.sink else { return None };
+        *limit = fetch.map(|fetch| fetch as u64);
+        Some(Arc::new(Self { planned: Arc::new(planned), ..self.clone() }))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("PipelineExec has one partition, not {partition}");
+        }
+        Ok(stream(self.clone(), context))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

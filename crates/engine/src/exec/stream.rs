@@ -1,0 +1,187 @@
+//! Batches from the thread that runs a pipeline to the async stream that a plan wants.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::common::collect;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::{Stream, StreamExt, TryStreamExt};
+use headrace_flow::{CancelToken, RaceError};
+use headrace_pipeline::WhyNot;
+use tokio::sync::mpsc;
+
+use super::fallback::finish_plan;
+use super::plan::PipelineExec;
+use super::run::Run;
+use super::task::RunError;
+use crate::config::Fallback;
+use crate::error::forbidden;
+use crate::report::PipelineReport;
+
+/// Batches in the channel at once: the reader is never far behind, and a reader that stops
+/// stops the race.
+const CHANNEL_BATCHES: usize = 4;
+
+enum Message {
+    Batch(RecordBatch),
+    /// The processor does not take the pipeline; nothing came before this.
+    Refused(WhyNot),
+    Failed(DataFusionError),
+    Done(Box<PipelineReport>),
+}
+
+/// Starts a pipeline when it is first polled.
+pub fn stream(node: PipelineExec, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+    let schema = node.schema();
+    let token = CancelToken::new();
+    let guard = CancelOnDrop(token.clone());
+    let started = futures::stream::once(start(node, context, token)).try_flatten();
+    let stream = RecordBatchStreamAdapter::new(Arc::clone(&schema), started);
+    Box::pin(Guarded { schema, inner: Box::pin(stream), _guard: guard })
+}
+
+async fn start(
+    node: PipelineExec,
+    context: Arc<TaskContext>,
+    token: CancelToken,
+) -> Result<SendableRecordBatchStream> {
+    let config = node.config().clone();
+    let mut children = Vec::with_capacity(node.children().len());
+    for child in node.children() {
+        children.push(collect(child.execute(0, Arc::clone(&context))?).await?);
+    }
+    let run = Run {
+        planned: Arc::clone(node.shared()),
+        config: config.clone(),
+        engine: Arc::clone(node.engine()),
+        children,
+        token,
+    };
+    let (sender, mut receiver) = mpsc::channel(CHANNEL_BATCHES);
+    let schema = node.schema();
+    spawn(run, sender, Arc::clone(&schema))?;
+    // The first message decides who answers.
+    let first = receiver.recv().await;
+    if let Some(Message::Refused(reason)) = first {
+        if config.fallback == Fallback::Forbid {
+            return Err(forbidden(&reason));
+        }
+        return by_planner(&node, context, &reason);
+    }
+    let rest = futures::stream::unfold(receiver, |mut receiver| async {
+        receiver.recv().await.map(|message| (message, receiver))
+    });
+    let messages = futures::stream::iter(first).chain(rest);
+    let batches = messages.filter_map(move |message| {
+        futures::future::ready(match message {
+            Message::Batch(batch) => {
+                node.record_output(batch.num_rows());
+                Some(Ok(batch))
+            }
+            Message::Refused(reason) => Some(Err(forbidden(&reason))),
+            Message::Failed(error) => Some(Err(error)),
+            Message::Done(report) => {
+                node.record(*report);
+                None
+            }
+        })
+    });
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+}
+
+/// Runs on a thread of its own: an async worker never waits for a race.
+fn spawn(run: Run, sender: mpsc::Sender<Message>, schema: SchemaRef) -> Result<()> {
+    let body = move || {
+        let emit = |batch: RecordBatch| match conform(&batch, &schema) {
+            Ok(batch) => sender.blocking_send(Message::Batch(batch)).is_ok(),
+            Err(error) => {
+                let _ = sender.blocking_send(Message::Failed(error));
+                false
+            }
+        };
+        let last = match run.run(&emit) {
+            Ok(report) => Message::Done(Box::new(report)),
+            Err(RunError::WhyNot(reason)) => Message::Refused(reason),
+            // Nobody listens to a race that was cancelled.
+            Err(RunError::Race(RaceError::Cancelled)) => return,
+            Err(error) => Message::Failed(error.into()),
+        };
+        let _ = sender.blocking_send(last);
+    };
+    let thread = std::thread::Builder::new().name("headrace-race".into());
+    thread.spawn(body).map(drop).map_err(DataFusionError::from)
+}
+
+/// A batch in the types of the plan (text as the dictionary that the table has, for one).
+fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = batch
+        .columns()
+        .iter()
+        .zip(schema.fields())
+        .map(|(column, field)| {
+            if column.data_type() == field.data_type() {
+                Ok(Arc::clone(column))
+            } else {
+                cast(column, field.data_type())
+            }
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+/// The replaced fragment, run by the planner's operators.
+fn by_planner(
+    node: &PipelineExec,
+    context: Arc<TaskContext>,
+    reason: &WhyNot,
+) -> Result<SendableRecordBatchStream> {
+    let started = Instant::now();
+    let plan = finish_plan(Arc::clone(node.original()), context.session_config().options())?;
+    node.record(PipelineReport {
+        table: node.planned().program.pipeline.source.table.clone(),
+        processor: "planner".into(),
+        processor_why_not: Some(reason.to_string()),
+        wall_ms: started.elapsed().as_secs_f64() * 1e3,
+        ..PipelineReport::default()
+    });
+    plan.execute(0, context)
+}
+
+/// Cancels a race when nobody wants its rows any more.
+struct CancelOnDrop(CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// A stream that cancels when it is dropped.
+struct Guarded {
+    schema: SchemaRef,
+    inner: SendableRecordBatchStream,
+    _guard: CancelOnDrop,
+}
+
+impl Stream for Guarded {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.inner.poll_next_unpin(context)
+    }
+}
+
+impl RecordBatchStream for Guarded {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}

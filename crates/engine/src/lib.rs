@@ -1,0 +1,68 @@
+//! The façade of Headrace: sessions, tables, queries.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use headrace_engine::{Session, SessionOptions};
+//!
+//! let session = Session::new(SessionOptions::default())?;
+//! session.register_dir("/data/ssb".as_ref()).await?;
+//! let (batches, report) = session
+//!     .sql("select d_year, sum(lo_revenue) from lineorder, date \
+//!           where lo_orderdate = d_datekey group by d_year")
+//!     .await?
+//!     .collect()
+//!     .await?;
+//! println!("{} rows, {:.1} ms on {}", report.rows, report.wall_ms, report.processor);
+//! # drop(batches); Ok(()) }
+//! ```
+//!
+//! # The data that flows through
+//!
+//! ```text
+//! SQL ─DataFusion─► logical plan ─overflow─► checked arithmetic ─DataFusion─► physical plan
+//!                                                                                │
+//!       fragments over Headrace tables ◄──────────── rule ────────────────────────┤
+//!            │ ir::Program                                                       │ the rest
+//!            ▼                                                                   ▼
+//!       exec::PipelineExec: builds, chunks, race on cpu or cuda ──batches──► DataFusion's
+//!                                                                            operators
+//! ```
+//!
+//! - [`catalog`]: Arrow files as tables with statistics; what a folder holds.
+//! - [`scan`]: the planner's own scan of such a table.
+//! - [`overflow`]: integer and decimal arithmetic fails instead of wrapping, whatever runs it.
+//! - [`rule`]: which fragments become pipelines, and why others do not.
+//! - [`exec`]: how pipelines run.
+//! - [`report`]: what a query did.
+//!
+//! # Settings
+//!
+//! By [`SessionOptions`] or `SET headrace.<name> = '<value>'`; see [`HeadraceConfig`].
+//!
+//! `processor`: `auto` (CUDA where there is a GPU and it takes the pipeline, else the CPU),
+//! `cpu`, `cuda`, `off` (no pipelines: the planner's own plan, the baseline).
+//! `fallback = forbid`: a query fails unless every scan of a Headrace table is inside a
+//! pipeline that runs on the wanted processor.
+//!
+//! # What this crate must never know
+//!
+//! Who asks: shells, bindings, servers. Readers of DataFusion's types are welcome to
+//! [`Session::context`].
+
+pub mod catalog;
+pub mod config;
+pub mod exec;
+pub mod overflow;
+pub mod report;
+pub mod rule;
+pub mod scan;
+
+mod error;
+mod explain;
+mod plan_cache;
+mod session;
+
+pub use config::{Access, Fallback, HeadraceConfig, Processor};
+pub use exec::EngineOptions;
+pub use report::{PipelineReport, QueryReport};
+pub use session::{Query, Session, SessionOptions};

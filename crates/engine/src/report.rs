@@ -1,0 +1,180 @@
+//! What a query did, for people and programs.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use headrace_flow::{BytesByPath, RaceReport};
+
+use crate::exec::PipelineExec;
+use crate::scan::HeadraceScanExec;
+
+/// What one pipeline did. Times are milliseconds of wall clock, bytes are wanted bytes.
+#[derive(Clone, Debug, Default)]
+pub struct PipelineReport {
+    /// The streamed table.
+    pub table: String,
+    /// What ran it: "cpu", "cuda", or "planner" if it was handed back.
+    pub processor: String,
+    /// Why it did not run on the wanted processor.
+    pub processor_why_not: Option<String>,
+    /// Rows of the chunks that were planned.
+    pub rows_in: u64,
+    /// Rows of the answer.
+    pub rows_out: u64,
+    /// From the first build to the last row.
+    pub wall_ms: f64,
+    /// Making the builds that were not cached.
+    pub build_ms: f64,
+    /// Builds made.
+    pub builds_made: usize,
+    /// Builds found in the cache.
+    pub builds_cached: usize,
+    /// Bytes that builds read.
+    pub build_bytes: u64,
+    /// Record batches that statistics ruled out.
+    pub pruned_batches: u64,
+    /// Rows in them.
+    pub pruned_rows: u64,
+    /// Lowering and compiling.
+    pub bind_ms: f64,
+    /// Merging states and making the result.
+    pub finish_ms: f64,
+    /// The race.
+    pub race: RaceReport,
+}
+
+impl PipelineReport {
+    /// Lines for EXPLAIN ANALYZE.
+    pub fn lines(&self) -> Vec<String> {
+        let race = &self.race;
+        let mut lines = vec![format!(
+            "ran on {}: rows in {}, out {}, wall {:.2} ms (builds {:.2}, bind {:.2}, race {:.2}, \
+             finish {:.2})",
+            self.processor,
+            self.rows_in,
+            self.rows_out,
+            self.wall_ms,
+            self.build_ms,
+            self.bind_ms,
+            ms(race.wall_ns),
+            self.finish_ms
+        )];
+        if let Some(reason) = &self.processor_why_not {
+            lines.push(format!("why_not: {reason}"));
+        }
+        if self.processor == "planner" {
+            return lines;
+        }
+        let bytes = &race.bytes_by_path;
+        lines.push(format!(
+            "bytes mapped {}, cached {}, buffered {}, direct {}, on device {}; {:.2} GB/s",
+            bytes.mapped,
+            bytes.cached,
+            bytes.buffered,
+            bytes.direct,
+            bytes.resident_device,
+            race.gb_per_s()
+        ));
+        lines.push(format!(
+            "read {:.2} ms, h2d {:.2} ms, execute {:.2} ms on {}, kernel {:.2} ms",
+            ms(race.read_busy_ns),
+            ms(race.h2d_ns),
+            ms(race.execute_busy_ns),
+            race.consumers,
+            ms(race.kernel_ns)
+        ));
+        if let Some(bottleneck) = race.bottleneck() {
+            lines.push(format!("bottleneck {bottleneck}"));
+        }
+        lines.push(format!(
+            "chunks {}, batches pruned {} ({} rows), builds made {}, cached {}",
+            race.chunks,
+            self.pruned_batches,
+            self.pruned_rows,
+            self.builds_made,
+            self.builds_cached
+        ));
+        lines.extend(race.path_reasons.iter().map(|reason| format!("path: {reason}")));
+        lines
+    }
+}
+
+/// Nanoseconds as milliseconds.
+pub fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// What a query did.
+#[derive(Clone, Debug, Default)]
+pub struct QueryReport {
+    /// Rows of the answer.
+    pub rows: u64,
+    /// From the call to the last row, planning included, in milliseconds.
+    pub wall_ms: f64,
+    /// Parsing, planning, optimising, in milliseconds.
+    pub planning_ms: f64,
+    /// Whether the plan was made for an earlier query of the same text.
+    pub plan_cached: bool,
+    /// What ran the query's pipelines: "cpu", "cuda", "planner"; joined by " + " if several.
+    pub processor: String,
+    /// Bytes of streamed tables by the way they took.
+    pub bytes_by_path: BytesByPath,
+    /// Bytes read for pipelines and builds.
+    pub bytes_read: u64,
+    /// Time of kernels on a device, in milliseconds.
+    pub kernel_ms: f64,
+    /// The stage that limited the longest pipeline, in words.
+    pub bottleneck: Option<String>,
+    /// Why parts of the query were not run by a pipeline, or not on the wanted processor.
+    pub why_not: Vec<String>,
+    /// Every pipeline, in the order of the plan.
+    pub pipelines: Vec<PipelineReport>,
+}
+
+impl QueryReport {
+    /// Collects what the pipelines of an executed plan have to say.
+    pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
+        let mut report = Self::default();
+        report.visit(plan);
+        report.summarise();
+        report
+    }
+
+    fn visit(&mut self, plan: &Arc<dyn ExecutionPlan>) {
+        if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
+            let reasons = scan.why_not().iter().map(|r| format!("{}: {r}", scan.table().name()));
+            self.why_not.extend(reasons);
+        }
+        if let Some(pipeline) = plan.downcast_ref::<PipelineExec>() {
+            self.why_not.extend(pipeline.why_not().iter().map(ToString::to_string));
+            self.pipelines.extend(pipeline.report());
+        }
+        plan.children().into_iter().for_each(|child| self.visit(child));
+    }
+
+    fn summarise(&mut self) {
+        let mut processors: Vec<&str> = Vec::new();
+        for pipeline in &self.pipelines {
+            let bytes = &pipeline.race.bytes_by_path;
+            self.bytes_by_path.mapped += bytes.mapped;
+            self.bytes_by_path.cached += bytes.cached;
+            self.bytes_by_path.buffered += bytes.buffered;
+            self.bytes_by_path.direct += bytes.direct;
+            self.bytes_by_path.resident_device += bytes.resident_device;
+            self.bytes_read += bytes.total() + pipeline.build_bytes;
+            self.kernel_ms += ms(pipeline.race.kernel_ns);
+            if !processors.contains(&pipeline.processor.as_str()) {
+                processors.push(&pipeline.processor);
+            }
+        }
+        self.processor =
+            if processors.is_empty() { "planner".to_string() } else { processors.join(" + ") };
+        let longest = self.pipelines.iter().max_by(|a, b| a.race.wall_ns.cmp(&b.race.wall_ns));
+        self.bottleneck =
+            longest.and_then(|p| p.race.bottleneck()).map(|bottleneck| bottleneck.to_string());
+        let reasons = self.pipelines.iter().filter_map(|p| p.processor_why_not.clone());
+        self.why_not.extend(reasons);
+        let mut seen = std::collections::HashSet::new();
+        self.why_not.retain(|reason| seen.insert(reason.clone()));
+    }
+}

@@ -1,0 +1,118 @@
+//! Small questions to IR expressions, and rewriting of their registers.
+
+use headrace_ir::{ArithmeticOp, CastFailure, DataType, Expr, OnOverflow, Register};
+
+/// Rebuilds an expression with every register replaced.
+pub fn map_registers<E>(
+    expr: &Expr,
+    f: &mut impl FnMut(Register) -> Result<Expr, E>,
+) -> Result<Expr, E> {
+    let mut one = |e: &Expr| map_registers(e, f).map(Box::new);
+    Ok(match expr {
+        Expr::Register { index, .. } => return f(*index),
+        Expr::Literal(_) => expr.clone(),
+        Expr::Arithmetic { op, left, right, data_type, on_overflow } => Expr::Arithmetic {
+            op: *op,
+            left: one(left)?,
+            right: one(right)?,
+            data_type: data_type.clone(),
+            on_overflow: *on_overflow,
+        },
+        Expr::Negate { value, on_overflow } => {
+            Expr::Negate { value: one(value)?, on_overflow: *on_overflow }
+        }
+        Expr::Compare { op, left, right } => {
+            Expr::Compare { op: *op, left: one(left)?, right: one(right)? }
+        }
+        Expr::And(operands) => Expr::And(map_all(operands, f)?),
+        Expr::Or(operands) => Expr::Or(map_all(operands, f)?),
+        Expr::Not(value) => Expr::Not(one(value)?),
+        Expr::IsNull(value) => Expr::IsNull(one(value)?),
+        Expr::InList { value, list, negated } => {
+            Expr::InList { value: one(value)?, list: list.clone(), negated: *negated }
+        }
+        Expr::Like { value, pattern, escape, negated, case_insensitive } => Expr::Like {
+            value: one(value)?,
+            pattern: pattern.clone(),
+            escape: *escape,
+            negated: *negated,
+            case_insensitive: *case_insensitive,
+        },
+        Expr::Case { branches, otherwise, data_type } => Expr::Case {
+            branches: branches
+                .iter()
+                .map(|(when, then)| Ok((map_registers(when, f)?, map_registers(then, f)?)))
+                .collect::<Result<_, E>>()?,
+            otherwise: match otherwise {
+                Some(otherwise) => Some(Box::new(map_registers(otherwise, f)?)),
+                None => None,
+            },
+            data_type: data_type.clone(),
+        },
+        Expr::Cast { value, to, on_failure } => {
+            Expr::Cast { value: one(value)?, to: to.clone(), on_failure: *on_failure }
+        }
+    })
+}
+
+fn map_all<E>(
+    exprs: &[Expr],
+    f: &mut impl FnMut(Register) -> Result<Expr, E>,
+) -> Result<Vec<Expr>, E> {
+    exprs.iter().map(|e| map_registers(e, f)).collect()
+}
+
+/// Whether evaluation can fail for some value. Casts that widen cannot.
+pub fn can_fail(expr: &Expr) -> bool {
+    let here = match expr {
+        Expr::Arithmetic { op, data_type, on_overflow, .. } => {
+            !data_type.is_float()
+                && (*on_overflow == OnOverflow::Error
+                    || matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo))
+        }
+        Expr::Negate { value, on_overflow } => {
+            !value.data_type().is_float() && *on_overflow == OnOverflow::Error
+        }
+        Expr::Cast { value, to, on_failure } => {
+            *on_failure == CastFailure::Error && !widens(&value.data_type(), to)
+        }
+        _ => false,
+    };
+    here || expr.children().into_iter().any(can_fail)
+}
+
+/// Whether every value of `from` is a value of `to`.
+pub fn widens(from: &DataType, to: &DataType) -> bool {
+    use DataType::*;
+    match (from, to) {
+        (from, Float64) => !matches!(from, Utf8 | Binary | FixedBinary(_)),
+        (Int8 | Int16 | UInt8 | UInt16, Float32) => true,
+        (from, to) if to.is_integer() && from.is_integer() => {
+            match (from.integer_range(), to.integer_range()) {
+                (Some((from_min, from_max)), Some((to_min, to_max))) => {
+                    to_min <= from_min && from_max <= to_max
+                }
+                (Some((from_min, _)), None) => from_min >= 0,
+                (None, _) => from == to,
+            }
+        }
+        (from, Decimal128 { precision, scale }) if from.is_integer() => {
+            let digits = match from {
+                Int8 | UInt8 => 3,
+                Int16 | UInt16 => 5,
+                Int32 | UInt32 => 10,
+                _ => 20,
+            };
+            i32::from(*precision) - i32::from(*scale) >= digits
+        }
+        (
+            Decimal128 { precision: from_precision, scale: from_scale },
+            Decimal128 { precision, scale },
+        ) => {
+            scale >= from_scale
+                && i32::from(*precision) - i32::from(*scale)
+                    >= i32::from(*from_precision) - i32::from(*from_scale)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,251 @@
+//! From a tree of joins, filters and projections to a [`Graph`].
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::Schema;
+use datafusion::common::{JoinSide, JoinType, NullEquality};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use headrace_ir::{CompareOp, Expr, Field, ProbeKind};
+use headrace_pipeline::WhyNot;
+
+use super::graph::{Edge, Graph, Hanging};
+use super::translate::{InputColumn, Translator, compare};
+use super::types::ir_type;
+use crate::scan::HeadraceScanExec;
+
+type Columns = Vec<InputColumn>;
+
+fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
+    Err(WhyNot::new(reason))
+}
+
+/// Adds `plan` to the graph and returns its output columns over graph registers.
+pub fn flatten(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Result<Columns, WhyNot> {
+    if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
+        return flatten_scan(plan, scan, graph);
+    }
+    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        return flatten_filter(filter, graph);
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let input = flatten(projection.input(), graph)?;
+        let schema = projection.input().schema();
+        let translator = Translator { columns: &input, schema: &schema };
+        return Ok(projection.expr().iter().map(|e| translator.translate(&e.expr)).collect());
+    }
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        return flatten_join(join, graph);
+    }
+    let passes = plan.is::<CoalescePartitionsExec>()
+        || plan.is::<RepartitionExec>()
+        || plan.is::<CooperativeExec>();
+    match plan.children().as_slice() {
+        [input] if passes && plan.fetch().is_none() => flatten(input, graph),
+        _ => why(format!("{} is not part of a pipeline", plan.name())),
+    }
+}
+
+/// As [`flatten`], but a plan that cannot be flattened becomes a leaf of its own.
+fn flatten_or_opaque(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Columns {
+    let mark = graph.mark();
+    match flatten(plan, graph) {
+        Ok(columns) => columns,
+        Err(reason) => {
+            graph.reset(&mark);
+            let columns = fields_of(&plan.schema());
+            graph.add_leaf(Arc::clone(plan), Some(reason), columns)
+        }
+    }
+}
+
+pub(super) fn fields_of(schema: &Schema) -> Vec<Result<Field, WhyNot>> {
+    let field_of = |field: &Arc<datafusion::arrow::datatypes::Field>| {
+        let name = field.name();
+        match ir_type(field.data_type()) {
+            Some(data_type) => Ok(Field::new(name, data_type, field.is_nullable())),
+            None => why(format!("column {name} has type {}", field.data_type())),
+        }
+    };
+    schema.fields().iter().map(field_of).collect()
+}
+
+fn flatten_scan(
+    plan: &Arc<dyn ExecutionPlan>,
+    scan: &HeadraceScanExec,
+    graph: &mut Graph,
+) -> Result<Columns, WhyNot> {
+    if scan.fetch().is_some() {
+        return why("a scan with LIMIT is left to the planner");
+    }
+    let mut columns = fields_of(&scan.schema());
+    for (column, &index) in columns.iter_mut().zip(scan.projection()) {
+        if let (Ok(field), Err(reason)) = (&*column, scan.table().column_support(index)) {
+            *column = why(format!("column {}: {reason}", field.name));
+        }
+    }
+    Ok(graph.add_leaf(Arc::clone(plan), None, columns))
+}
+
+fn flatten_filter(filter: &FilterExec, graph: &mut Graph) -> Result<Columns, WhyNot> {
+    if filter.fetch().is_some() {
+        return why("a filter with LIMIT is left to the planner");
+    }
+    let mark = graph.mark();
+    let columns = flatten(filter.input(), graph)?;
+    let schema = filter.input().schema();
+    let predicate =
+        Translator { columns: &columns, schema: &schema }.translate(filter.predicate())?;
+    let conjuncts = predicate.conjuncts();
+    match graph.only_leaf_since(&mark) {
+        Some(leaf) => graph.leaves[leaf].filters.extend(conjuncts),
+        None => graph.conjuncts.extend(conjuncts),
+    }
+    Ok(project(columns, filter.projection().as_deref()))
+}
+
+fn project(columns: Columns, projection: Option<&[usize]>) -> Columns {
+    match projection {
+        Some(indices) => indices.iter().map(|&i| columns[i].clone()).collect(),
+        None => columns,
+    }
+}
+
+fn flatten_join(join: &HashJoinExec, graph: &mut Graph) -> Result<Columns, WhyNot> {
+    if join.fetch().is_some() {
+        return why("a join with LIMIT is left to the planner");
+    }
+    let columns = match join.join_type() {
+        JoinType::Inner => flatten_inner(join, graph)?,
+        JoinType::LeftSemi => flatten_hanging(join, JoinSide::Left, ProbeKind::Semi, graph)?,
+        JoinType::RightSemi => flatten_hanging(join, JoinSide::Right, ProbeKind::Semi, graph)?,
+        JoinType::LeftAnti if join.null_aware => {
+            flatten_hanging(join, JoinSide::Left, ProbeKind::NullAwareAnti, graph)?
+        }
+        JoinType::LeftAnti => flatten_hanging(join, JoinSide::Left, ProbeKind::Anti, graph)?,
+        JoinType::RightAnti => flatten_hanging(join, JoinSide::Right, ProbeKind::Anti, graph)?,
+        JoinType::Left => flatten_hanging(join, JoinSide::Left, ProbeKind::Left, graph)?,
+        JoinType::Right => flatten_hanging(join, JoinSide::Right, ProbeKind::Left, graph)?,
+        other => return why(format!("{other} joins are not supported")),
+    };
+    Ok(project(columns, join.projection.as_deref()))
+}
+
+fn null_equal(join: &HashJoinExec) -> bool {
+    join.null_equality() == NullEquality::NullEqualsNull
+}
+
+fn translate_pairs(
+    join: &HashJoinExec,
+    left: &Columns,
+    right: &Columns,
+) -> Result<Vec<(Expr, Expr)>, WhyNot> {
+    let (left_schema, right_schema) = (join.left().schema(), join.right().schema());
+    let left = Translator { columns: left, schema: &left_schema };
+    let right = Translator { columns: right, schema: &right_schema };
+    join.on()
+        .iter()
+        .map(|(l, r)| {
+            let (l, r) = (left.translate(l)?, right.translate(r)?);
+            // Types that cannot be compared cannot be looked up either.
+            compare(CompareOp::Eq, l.clone(), r.clone())?;
+            if l.data_type() != r.data_type() {
+                return why(format!("a join of {} with {}", l.data_type(), r.data_type()));
+            }
+            Ok((l, r))
+        })
+        .collect()
+}
+
+fn translate_filter(
+    filter: Option<&JoinFilter>,
+    left: &Columns,
+    right: &Columns,
+) -> Result<Option<Expr>, WhyNot> {
+    let Some(filter) = filter else { return Ok(None) };
+    let columns: Columns = filter
+        .column_indices()
+        .iter()
+        .map(|column| match column.side {
+            JoinSide::Left => left[column.index].clone(),
+            JoinSide::Right => right[column.index].clone(),
+            JoinSide::None => why("a join condition on a mark"),
+        })
+        .collect();
+    let translator = Translator { columns: &columns, schema: filter.schema() };
+    translator.translate(filter.expression()).map(Some)
+}
+
+fn flatten_inner(join: &HashJoinExec, graph: &mut Graph) -> Result<Columns, WhyNot> {
+    let left = flatten_or_opaque(join.left(), graph);
+    let right = flatten_or_opaque(join.right(), graph);
+    let null_equal = null_equal(join);
+    for (l, r) in translate_pairs(join, &left, &right)? {
+        graph.edges.push(Edge { left: l, right: r, null_equal });
+    }
+    if let Some(condition) = translate_filter(join.filter(), &left, &right)? {
+        graph.conjuncts.extend(condition.conjuncts());
+    }
+    Ok(left.into_iter().chain(right).collect())
+}
+
+/// A join that preserves the rows of one side: the other hangs from it.
+fn flatten_hanging(
+    join: &HashJoinExec,
+    preserved: JoinSide,
+    kind: ProbeKind,
+    graph: &mut Graph,
+) -> Result<Columns, WhyNot> {
+    let preserves_left = preserved == JoinSide::Left;
+    let (kept_plan, hung_plan) =
+        if preserves_left { (join.left(), join.right()) } else { (join.right(), join.left()) };
+    let kept = flatten(kept_plan, graph)?;
+    let (leaf, hung) = flatten_single(hung_plan, graph);
+    let (left, right) = if preserves_left { (&kept, &hung) } else { (&hung, &kept) };
+    let keys = translate_pairs(join, left, right)?
+        .into_iter()
+        .map(|(l, r)| if preserves_left { (l, r) } else { (r, l) })
+        .collect();
+    let residual = translate_filter(join.filter(), left, right)?;
+    graph.leaves[leaf].hanging = true;
+    let null_equal = null_equal(join);
+    graph.hanging.push(Hanging { leaf, kind, keys, null_equal, residual });
+    if kind != ProbeKind::Left {
+        return Ok(kept);
+    }
+    let hung: Columns = hung.into_iter().map(|column| column.and_then(nullable)).collect();
+    let (left, right) = if preserves_left { (kept, hung) } else { (hung, kept) };
+    Ok(left.into_iter().chain(right).collect())
+}
+
+/// Adds a plan as exactly one leaf: a filtered scan as itself, all else as opaque.
+fn flatten_single(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> (usize, Columns) {
+    let mark = graph.mark();
+    let reason = match flatten(plan, graph) {
+        Ok(columns) => match graph.only_leaf_since(&mark) {
+            Some(leaf) => return (leaf, columns),
+            None => WhyNot::new("the inner side of a semi, anti or outer join is itself a join"),
+        },
+        Err(reason) => reason,
+    };
+    graph.reset(&mark);
+    let columns = graph.add_leaf(Arc::clone(plan), Some(reason), fields_of(&plan.schema()));
+    (graph.leaves.len() - 1, columns)
+}
+
+/// An outer join's columns may be NULL though the table's are not. Only plain columns keep
+/// their meaning: NULL for a row without a match, where an expression might not be NULL.
+fn nullable(expr: Expr) -> InputColumn {
+    match expr {
+        Expr::Register { index, data_type, name, .. } => {
+            Ok(Expr::Register { index, data_type, nullable: true, name })
+        }
+        other => why(format!("{other} is computed on the inner side of an outer join")),
+    }
+}

@@ -1,0 +1,184 @@
+//! The join graph of a fragment.
+//!
+//! Inner joins commute, so a tree of them is only a set of *leaves* (scans and opaque child
+//! plans), *edges* (equalities between expressions) and *conjuncts* (all other conditions).
+//! Semi, anti and outer joins keep their place: their second side *hangs* from the rows that
+//! they preserve.
+//!
+//! Expressions here read *graph registers*: leaf `l` owns `first..first + columns.len()`.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use headrace_ir::{Expr, Field, ProbeKind, Register};
+use headrace_pipeline::WhyNot;
+
+use super::translate::InputColumn;
+use crate::scan::HeadraceScanExec;
+
+/// A source of rows.
+#[derive(Clone)]
+pub struct Leaf {
+    /// The plan that yields its rows: a [`HeadraceScanExec`], or anything at all.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// Why it is opaque, if it is not a scan.
+    pub opaque: Option<WhyNot>,
+    /// First graph register.
+    pub first: Register,
+    /// Its columns, or why they cannot be read.
+    pub columns: Vec<Result<Field, WhyNot>>,
+    /// Conditions that stand directly above it.
+    pub filters: Vec<Expr>,
+    /// Whether it hangs (see [`Hanging`]).
+    pub hanging: bool,
+}
+
+impl Leaf {
+    /// The scan, unless it is opaque.
+    pub fn scan(&self) -> Option<&HeadraceScanExec> {
+        match self.opaque {
+            None => self.plan.downcast_ref::<HeadraceScanExec>(),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether a graph register is one of its columns.
+    pub fn owns(&self, register: Register) -> bool {
+        (self.first..self.first + self.columns.len()).contains(&register)
+    }
+
+    /// Name for EXPLAIN.
+    pub fn name(&self) -> String {
+        self.scan().map_or_else(|| self.plan.name().to_string(), |s| s.table().name().to_string())
+    }
+}
+
+/// An equality between two sides of inner joins.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    /// One side.
+    pub left: Expr,
+    /// The other.
+    pub right: Expr,
+    /// Whether NULL equals NULL.
+    pub null_equal: bool,
+}
+
+/// A leaf that is looked up without being part of the inner joins.
+#[derive(Clone, Debug)]
+pub struct Hanging {
+    /// The leaf.
+    pub leaf: usize,
+    /// Semi, anti or left.
+    pub kind: ProbeKind,
+    /// `(expression over preserved rows, expression over the leaf)`.
+    pub keys: Vec<(Expr, Expr)>,
+    /// Whether NULL equals NULL.
+    pub null_equal: bool,
+    /// Further condition on a pair.
+    pub residual: Option<Expr>,
+}
+
+/// Leaves, edges, conjuncts.
+#[derive(Clone, Default)]
+pub struct Graph {
+    /// Leaves.
+    pub leaves: Vec<Leaf>,
+    /// Equalities.
+    pub edges: Vec<Edge>,
+    /// Other conditions.
+    pub conjuncts: Vec<Expr>,
+    /// Semi, anti and outer joins in the order of the plan, inner ones first.
+    pub hanging: Vec<Hanging>,
+    next_register: Register,
+}
+
+/// A state of a [`Graph`] to return to.
+pub struct Mark {
+    leaves: usize,
+    edges: usize,
+    conjuncts: usize,
+    hanging: usize,
+    next_register: Register,
+}
+
+impl Graph {
+    /// Appends a leaf and returns its columns as expressions.
+    pub fn add_leaf(
+        &mut self,
+        plan: Arc<dyn ExecutionPlan>,
+        opaque: Option<WhyNot>,
+        columns: Vec<Result<Field, WhyNot>>,
+    ) -> Vec<InputColumn> {
+        let first = self.next_register;
+        self.next_register += columns.len();
+        let exprs = columns
+            .iter()
+            .enumerate()
+            .map(|(i, column)| column.clone().map(|field| register(first + i, &field)))
+            .collect();
+        self.leaves.push(Leaf { plan, opaque, first, columns, filters: vec![], hanging: false });
+        exprs
+    }
+
+    /// The present state.
+    pub fn mark(&self) -> Mark {
+        Mark {
+            leaves: self.leaves.len(),
+            edges: self.edges.len(),
+            conjuncts: self.conjuncts.len(),
+            hanging: self.hanging.len(),
+            next_register: self.next_register,
+        }
+    }
+
+    /// Forgets everything since `mark`.
+    pub fn reset(&mut self, mark: &Mark) {
+        self.leaves.truncate(mark.leaves);
+        self.edges.truncate(mark.edges);
+        self.conjuncts.truncate(mark.conjuncts);
+        self.hanging.truncate(mark.hanging);
+        self.next_register = mark.next_register;
+    }
+
+    /// The one leaf that was added since `mark`, if that is all that happened.
+    pub fn only_leaf_since(&self, mark: &Mark) -> Option<usize> {
+        let one = self.leaves.len() == mark.leaves + 1;
+        let nothing_else = self.edges.len() == mark.edges
+            && self.conjuncts.len() == mark.conjuncts
+            && self.hanging.len() == mark.hanging;
+        (one && nothing_else).then_some(mark.leaves)
+    }
+
+    /// The leaf that owns a graph register.
+    pub fn leaf_of(&self, register: Register) -> Option<usize> {
+        self.leaves.iter().position(|leaf| leaf.owns(register))
+    }
+
+    /// The leaves that an expression reads, each once.
+    pub fn leaves_of(&self, expr: &Expr) -> Vec<usize> {
+        let mut leaves: Vec<_> =
+            expr.registers().into_iter().filter_map(|r| self.leaf_of(r)).collect();
+        leaves.dedup();
+        leaves
+    }
+
+    /// The column behind a graph register.
+    pub fn field(&self, register: Register) -> Result<Field, WhyNot> {
+        let leaf = self
+            .leaf_of(register)
+            .map(|l| &self.leaves[l])
+            .ok_or_else(|| WhyNot::new(format!("register {register} has no leaf")))?;
+        leaf.columns[register - leaf.first].clone()
+    }
+}
+
+/// A register as an expression.
+pub fn register(index: Register, field: &Field) -> Expr {
+    Expr::Register {
+        index,
+        data_type: field.data_type.clone(),
+        nullable: field.nullable,
+        name: field.name.clone(),
+    }
+}

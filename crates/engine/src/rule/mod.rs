@@ -1,0 +1,239 @@
+//! The rule that turns fragments of a physical plan into pipelines.
+//!
+//! It runs before the rules that distribute and order data, while the plan is still what the
+//! query says:
+//!
+//! ```text
+//! Aggregate(Final) <- Aggregate(Partial) <- Filter / Projection / HashJoin ... <- scans
+//!        └───────────── sink ───────────┘└────────── flatten: a graph ───────────────┘
+//!                                   assemble: a program
+//! ```
+//!
+//! From the root downwards, the first node whose whole fragment can be expressed is replaced;
+//! where it cannot, the reason travels down to the scans (or to the smaller fragments) below,
+//! and EXPLAIN shows it there.
+
+mod aggregate;
+mod expr_util;
+mod flatten;
+mod graph;
+mod program;
+mod translate;
+pub mod types;
+
+pub use expr_util::widens;
+pub use program::{Planned, TableUse};
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use headrace_ir::NamedExpr;
+use headrace_pipeline::WhyNot;
+
+use crate::config::{Fallback, HeadraceConfig, Processor};
+use crate::error::forbidden;
+use crate::exec::{Engine, PipelineExec};
+use crate::scan::HeadraceScanExec;
+use graph::Graph;
+use program::{SinkSpec, assemble};
+
+/// The rule.
+#[derive(Debug)]
+pub struct PipelineRule {
+    engine: Arc<Engine>,
+}
+
+impl PipelineRule {
+    /// A rule whose pipelines run on an engine.
+    pub fn new(engine: Arc<Engine>) -> Self {
+        Self { engine }
+    }
+
+    /// DataFusion's rules with this one before the first that looks at join sides,
+    /// distribution or order.
+    pub fn rules(engine: Arc<Engine>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+        let mut rules = PhysicalOptimizer::default().rules;
+        let place =
+            rules.iter().position(|rule| rule.name() == "join_selection").unwrap_or_default();
+        rules.insert(place, Arc::new(Self::new(engine)));
+        rules
+    }
+}
+
+impl PhysicalOptimizerRule for PipelineRule {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !has_scan(&plan) {
+            return Ok(plan);
+        }
+        let rewriter = Rewriter { config: HeadraceConfig::of(config), engine: &self.engine };
+        rewriter.rewrite(plan, &[])
+    }
+
+    fn name(&self) -> &str {
+        "headrace_pipelines"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn has_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<HeadraceScanExec>() || plan.children().into_iter().any(has_scan)
+}
+
+struct Rewriter<'a> {
+    config: HeadraceConfig,
+    engine: &'a Arc<Engine>,
+}
+
+impl Rewriter<'_> {
+    fn rewrite(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        reasons: &[WhyNot],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !has_scan(&plan) {
+            return Ok(plan);
+        }
+        let mut reasons = reasons.to_vec();
+        match self.fragment(&plan) {
+            None => {}
+            Some(Ok(planned)) if self.config.processor == Processor::Off => {
+                drop(planned);
+                note(&mut reasons, WhyNot::new("headrace.processor is off"));
+                return self.tag_scans(plan, &reasons);
+            }
+            Some(Ok(planned)) => return self.pipeline(plan, planned, reasons),
+            Some(Err(reason)) => note(&mut reasons, reason),
+        }
+        if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
+            return self.leave_scan(scan, reasons);
+        }
+        let children = plan.children().into_iter().cloned();
+        let children =
+            children.map(|child| self.rewrite(child, &reasons)).collect::<Result<Vec<_>>>()?;
+        with_children(plan, children)
+    }
+
+    /// A scan that stays the planner's.
+    fn leave_scan(
+        &self,
+        scan: &HeadraceScanExec,
+        reasons: Vec<WhyNot>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.must_run() {
+            let unknown = WhyNot::new("the scan is not part of a pipeline");
+            return Err(forbidden(reasons.last().unwrap_or(&unknown)));
+        }
+        Ok(Arc::new(scan.with_why_not(reasons)))
+    }
+
+    fn must_run(&self) -> bool {
+        self.config.fallback == Fallback::Forbid && self.config.processor != Processor::Off
+    }
+
+    fn tag_scans(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        reasons: &[WhyNot],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
+            return Ok(Arc::new(scan.with_why_not(reasons.to_vec())));
+        }
+        let children = plan.children().into_iter().cloned();
+        let children =
+            children.map(|child| self.tag_scans(child, reasons)).collect::<Result<Vec<_>>>()?;
+        with_children(plan, children)
+    }
+
+    /// The pipeline for the fragment rooted here; `None` if no fragment begins here.
+    fn fragment(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Result<Planned, WhyNot>> {
+        if let Some(root) = plan.downcast_ref::<AggregateExec>() {
+            let raw = aggregate::raw_aggregation(root)?;
+            return Some(aggregate_fragment(root, raw));
+        }
+        begins_rows(plan).then(|| self.rows_fragment(plan)).flatten()
+    }
+
+    /// Rows of a filter, join or scan. A scan that yields all its rows gains nothing.
+    fn rows_fragment(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Result<Planned, WhyNot>> {
+        let mut graph = Graph::default();
+        let columns = match flatten::flatten(plan, &mut graph) {
+            Ok(columns) => columns,
+            Err(reason) => return Some(Err(reason)),
+        };
+        if columns.is_empty() {
+            return Some(Err(WhyNot::new("rows without columns are left to the planner")));
+        }
+        let worth = graph.leaves.len() > 1
+            || !graph.conjuncts.is_empty()
+            || graph.leaves.iter().any(|leaf| !leaf.filters.is_empty());
+        if !worth && !self.must_run() {
+            return None;
+        }
+        let schema = plan.schema();
+        let named = columns
+            .into_iter()
+            .zip(schema.fields())
+            .map(|(column, field)| Ok(NamedExpr { name: field.name().clone(), expr: column? }))
+            .collect::<Result<Vec<_>, WhyNot>>();
+        Some(named.and_then(|columns| assemble(graph, SinkSpec::Rows { columns })))
+    }
+
+    fn pipeline(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        mut planned: Planned,
+        reasons: Vec<WhyNot>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let children = std::mem::take(&mut planned.children);
+        planned.children =
+            children.into_iter().map(|c| self.rewrite(c, &[])).collect::<Result<_>>()?;
+        let engine = Arc::clone(self.engine);
+        Ok(Arc::new(PipelineExec::new(engine, self.config.clone(), planned, plan, reasons)))
+    }
+}
+
+/// Whether projections and filters at most stand between a node and a join or scan. What
+/// stands above an aggregation, a sort or a window was never meant for a pipeline.
+fn begins_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if plan.is::<HashJoinExec>() || plan.is::<HeadraceScanExec>() {
+        return true;
+    }
+    let passes = plan.is::<FilterExec>() || plan.is::<ProjectionExec>();
+    passes && plan.children().into_iter().all(begins_rows)
+}
+
+fn note(reasons: &mut Vec<WhyNot>, reason: WhyNot) {
+    if !reasons.contains(&reason) {
+        reasons.push(reason);
+    }
+}
+
+fn with_children(
+    plan: Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}
+
+fn aggregate_fragment(root: &AggregateExec, raw: &AggregateExec) -> Result<Planned, WhyNot> {
+    let mut graph = Graph::default();
+    let columns = flatten::flatten(raw.input(), &mut graph)?;
+    let sink = aggregate::sink(root, raw, &columns)?;
+    assemble(graph, sink)
+}

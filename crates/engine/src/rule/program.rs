@@ -1,0 +1,588 @@
+//! From a [`Graph`] and a sink to a [`Program`].
+//!
+//! The leaf with the most bytes is streamed. Every other leaf becomes a build; the order in
+//! which builds are probed only has to respect which registers their keys need (a snowflake's
+//! outer dimension is keyed by the payload of an inner one), because the processor sorts
+//! steps by selectivity when it binds the program.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+use headrace_ir::{
+    AggregateCall, BuildPlan, BuildSource, CompareOp, Expr, Field, NamedExpr, Pipeline, Probe,
+    ProbeKind, Program, Register, Sink, Source, SourceKind, Step,
+};
+use headrace_pipeline::WhyNot;
+
+use super::expr_util::{can_fail, map_registers};
+use super::graph::{Edge, Graph, Leaf, register};
+use super::translate::compare;
+use crate::catalog::HeadraceTable;
+use crate::scan::HeadraceScanExec;
+
+/// What a pipeline does with its rows.
+#[derive(Clone, Debug)]
+pub enum SinkSpec {
+    /// Grouped aggregation over graph registers.
+    Aggregate {
+        /// Group keys.
+        keys: Vec<NamedExpr>,
+        /// Aggregates.
+        calls: Vec<AggregateCall>,
+    },
+    /// The rows.
+    Rows {
+        /// Output columns over graph registers.
+        columns: Vec<NamedExpr>,
+    },
+}
+
+/// The columns of a table that a pipeline reads, in register order.
+#[derive(Clone, Debug)]
+pub struct TableUse {
+    /// The table.
+    pub table: Arc<HeadraceTable>,
+    /// Indices into its schema.
+    pub columns: Vec<usize>,
+}
+
+/// A program with the tables and plans that feed it.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The program.
+    pub program: Program,
+    /// The streamed table.
+    pub stream: TableUse,
+    /// For each build, the table of its pipeline; `None` for a child plan.
+    pub builds: Vec<Option<TableUse>>,
+    /// Child plans, each with the columns that its build wants: keys, then payload.
+    pub children: Vec<Arc<dyn ExecutionPlan>>,
+}
+
+/// A probe before registers have their final numbers.
+struct PlannedProbe {
+    leaf: usize,
+    kind: ProbeKind,
+    /// `(over streamed rows, over the leaf)`.
+    keys: Vec<(Expr, Expr)>,
+    null_equal: bool,
+    residual: Option<Expr>,
+}
+
+fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
+    Err(WhyNot::new(reason))
+}
+
+/// Builds the program.
+pub fn assemble(graph: Graph, sink: SinkSpec) -> Result<Planned, WhyNot> {
+    let mut assembly = Assembly::new(graph, sink)?;
+    assembly.order_probes()?;
+    assembly.close_edges()?;
+    assembly.reuse_keys()?;
+    assembly.push_down();
+    assembly.finish()
+}
+
+struct Assembly {
+    graph: Graph,
+    sink: SinkSpec,
+    stream: usize,
+    probes: Vec<PlannedProbe>,
+    joined: Vec<bool>,
+}
+
+impl SinkSpec {
+    fn exprs_mut(&mut self) -> Vec<&mut Expr> {
+        match self {
+            Self::Rows { columns } => columns.iter_mut().map(|c| &mut c.expr).collect(),
+            Self::Aggregate { keys, calls } => keys
+                .iter_mut()
+                .map(|k| &mut k.expr)
+                .chain(calls.iter_mut().flat_map(|c| c.argument.iter_mut().chain(&mut c.filter)))
+                .collect(),
+        }
+    }
+
+    fn exprs(&self) -> Vec<&Expr> {
+        match self {
+            Self::Rows { columns } => columns.iter().map(|c| &c.expr).collect(),
+            Self::Aggregate { keys, calls } => keys
+                .iter()
+                .map(|k| &k.expr)
+                .chain(calls.iter().flat_map(|c| c.argument.iter().chain(&c.filter)))
+                .collect(),
+        }
+    }
+}
+
+/// Bytes of all Headrace tables' columns below a plan.
+fn scanned_bytes(plan: &Arc<dyn ExecutionPlan>) -> u64 {
+    match plan.downcast_ref::<HeadraceScanExec>() {
+        Some(scan) => scan.projection().iter().map(|&c| scan.table().column_bytes(c)).sum(),
+        None => plan.children().into_iter().map(scanned_bytes).sum(),
+    }
+}
+
+fn leaf_bytes(leaf: &Leaf, used: &BTreeSet<Register>) -> u64 {
+    let Some(scan) = leaf.scan() else { return scanned_bytes(&leaf.plan) };
+    used.iter()
+        .filter(|&&r| leaf.owns(r))
+        .map(|r| scan.table().column_bytes(scan.projection()[r - leaf.first]))
+        .sum()
+}
+
+fn used_registers(graph: &Graph, sink: &SinkSpec) -> BTreeSet<Register> {
+    let hanging = graph
+        .hanging
+        .iter()
+        .flat_map(|h| h.keys.iter().flat_map(|(a, b)| [a, b]).chain(&h.residual));
+    let edges = graph.edges.iter().flat_map(|e| [&e.left, &e.right]);
+    let filters = graph.leaves.iter().flat_map(|l| &l.filters);
+    let all = sink.exprs().into_iter().chain(hanging).chain(edges).chain(filters);
+    all.chain(&graph.conjuncts).flat_map(Expr::registers).collect()
+}
+
+/// The leaf to stream: the one with the most bytes.
+fn choose_stream(graph: &Graph, sink: &SinkSpec) -> Result<usize, WhyNot> {
+    let used = used_registers(graph, sink);
+    let sizes: Vec<_> = graph.leaves.iter().map(|leaf| leaf_bytes(leaf, &used)).collect();
+    let rows = |leaf: &Leaf| leaf.scan().map_or(0, |s| s.table().rows());
+    let candidates =
+        graph.leaves.iter().enumerate().filter(|(_, l)| l.opaque.is_none() && !l.hanging);
+    let Some((stream, _)) = candidates.max_by_key(|(i, leaf)| (sizes[*i], rows(leaf))) else {
+        return match graph.leaves.iter().find_map(|l| l.opaque.clone()) {
+            Some(reason) => Err(reason),
+            None => why("no table to stream"),
+        };
+    };
+    let larger = graph.leaves.iter().enumerate().find(|(i, _)| sizes[*i] > sizes[stream]);
+    match larger {
+        None => Ok(stream),
+        Some((_, Leaf { opaque: Some(reason), .. })) => Err(reason.clone()),
+        Some((_, leaf)) => why(format!(
+            "{} would be a build though it is larger than {}",
+            leaf.name(),
+            graph.leaves[stream].name()
+        )),
+    }
+}
+
+impl Assembly {
+    fn new(graph: Graph, sink: SinkSpec) -> Result<Self, WhyNot> {
+        let stream = choose_stream(&graph, &sink)?;
+        let mut joined = vec![false; graph.leaves.len()];
+        joined[stream] = true;
+        Ok(Self { graph, sink, stream, probes: vec![], joined })
+    }
+
+    fn is_joined(&self, expr: &Expr) -> bool {
+        self.graph.leaves_of(expr).into_iter().all(|leaf| self.joined[leaf])
+    }
+
+    /// Orients the graph as a tree from the streamed leaf.
+    fn order_probes(&mut self) -> Result<(), WhyNot> {
+        loop {
+            let progress = self.attach_hanging() | self.attach_inner()?;
+            if !progress {
+                break;
+            }
+        }
+        match self.joined.iter().position(|joined| !joined) {
+            None => Ok(()),
+            Some(leaf) => why(format!(
+                "no equality joins {} with the streamed {}",
+                self.graph.leaves[leaf].name(),
+                self.graph.leaves[self.stream].name()
+            )),
+        }
+    }
+
+    fn attach_hanging(&mut self) -> bool {
+        let mut progress = false;
+        for hanging in self.graph.hanging.clone() {
+            let leaf = hanging.leaf;
+            let ready =
+                |e: &Expr| self.graph.leaves_of(e).into_iter().all(|l| l == leaf || self.joined[l]);
+            let can = hanging.keys.iter().all(|(kept, _)| ready(kept))
+                && hanging.residual.iter().all(ready);
+            if self.joined[leaf] || !can {
+                continue;
+            }
+            self.joined[leaf] = true;
+            progress = true;
+            self.probes.push(PlannedProbe {
+                leaf,
+                kind: hanging.kind,
+                keys: hanging.keys,
+                null_equal: hanging.null_equal,
+                residual: hanging.residual,
+            });
+        }
+        progress
+    }
+
+    fn attach_inner(&mut self) -> Result<bool, WhyNot> {
+        for leaf in 0..self.graph.leaves.len() {
+            if self.joined[leaf] || self.graph.leaves[leaf].hanging {
+                continue;
+            }
+            let (keys, rest) = self.split_edges(leaf);
+            let Some(first) = keys.first() else { continue };
+            let null_equal = first.null_equal;
+            if keys.iter().any(|k| k.null_equal != null_equal) {
+                return why("a join on some keys where NULL equals NULL and some where not");
+            }
+            self.graph.edges = rest;
+            self.joined[leaf] = true;
+            self.probes.push(PlannedProbe {
+                leaf,
+                kind: ProbeKind::Inner,
+                keys: keys.into_iter().map(|edge| (edge.left, edge.right)).collect(),
+                null_equal,
+                residual: None,
+            });
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Edges between the joined leaves (made their left side) and `leaf`, and all others.
+    fn split_edges(&self, leaf: usize) -> (Vec<Edge>, Vec<Edge>) {
+        let (mut keys, mut rest) = (Vec::new(), Vec::new());
+        for edge in &self.graph.edges {
+            let connects = |joined: &Expr, other: &Expr| {
+                let sources = self.graph.leaves_of(joined);
+                !sources.is_empty()
+                    && self.is_joined(joined)
+                    && self.graph.leaves_of(other) == [leaf]
+            };
+            if connects(&edge.left, &edge.right) {
+                keys.push(edge.clone());
+            } else if connects(&edge.right, &edge.left) {
+                keys.push(Edge {
+                    left: edge.right.clone(),
+                    right: edge.left.clone(),
+                    null_equal: edge.null_equal,
+                });
+            } else {
+                rest.push(edge.clone());
+            }
+        }
+        (keys, rest)
+    }
+
+    /// Equalities that close a cycle are conditions like any other.
+    fn close_edges(&mut self) -> Result<(), WhyNot> {
+        for edge in std::mem::take(&mut self.graph.edges) {
+            if edge.null_equal {
+                return why("a cycle of joins where NULL equals NULL");
+            }
+            self.graph.conjuncts.push(compare(CompareOp::Eq, edge.left, edge.right)?);
+        }
+        Ok(())
+    }
+
+    /// Where an inner join makes a build's key equal to a register at hand, that register is
+    /// read in place of the key, which then need not be payload.
+    fn reuse_keys(&mut self) -> Result<(), WhyNot> {
+        for i in 0..self.probes.len() {
+            if self.probes[i].kind != ProbeKind::Inner || self.probes[i].null_equal {
+                continue;
+            }
+            for (at_hand, key) in self.probes[i].keys.clone() {
+                if let (Expr::Register { .. }, Expr::Register { index: key, .. }) = (&at_hand, &key)
+                {
+                    self.replace_downstream(i, *key, &at_hand)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn replace_downstream(&mut self, probe: usize, key: Register, by: &Expr) -> Result<(), WhyNot> {
+        let later = self.probes[probe + 1..]
+            .iter_mut()
+            .flat_map(|p| p.keys.iter_mut().map(|(kept, _)| kept).chain(&mut p.residual));
+        for expr in self.sink.exprs_mut().into_iter().chain(later) {
+            *expr = map_registers(expr, &mut |index| {
+                let unchanged = || self.graph.field(index).map(|f| register(index, &f));
+                if index == key { Ok(by.clone()) } else { unchanged() }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Conditions on one build alone are applied when it is built.
+    fn push_down(&mut self) {
+        let conjuncts = std::mem::take(&mut self.graph.conjuncts);
+        for conjunct in conjuncts {
+            let target = match self.graph.leaves_of(&conjunct).as_slice() {
+                [leaf] => Some(*leaf),
+                _ => None,
+            };
+            match target.map(|leaf| &mut self.graph.leaves[leaf]) {
+                Some(leaf) if !leaf.hanging && leaf.opaque.is_none() && !can_fail(&conjunct) => {
+                    leaf.filters.push(conjunct);
+                }
+                _ => self.graph.conjuncts.push(conjunct),
+            }
+        }
+    }
+
+    /// Registers that the streamed pipeline reads, wherever they come from.
+    fn stream_registers(&self) -> BTreeSet<Register> {
+        let probes =
+            self.probes.iter().flat_map(|p| p.keys.iter().map(|(kept, _)| kept).chain(&p.residual));
+        let filters = &self.graph.leaves[self.stream].filters;
+        let all = self.sink.exprs().into_iter().chain(probes).chain(filters);
+        all.chain(&self.graph.conjuncts).flat_map(Expr::registers).collect()
+    }
+
+    fn finish(self) -> Result<Planned, WhyNot> {
+        let needed = self.stream_registers();
+        let mut numbering = Numbering::default();
+        let (stream, source) =
+            table_source(&self.graph.leaves[self.stream], &needed, &mut numbering)?;
+        let mut children = Vec::new();
+        let mut builds = Vec::new();
+        let mut build_tables = Vec::new();
+        let mut steps = filter_steps(&self.graph.leaves[self.stream].filters, &numbering)?;
+        let (mut pending, failing): (Vec<_>, Vec<_>) =
+            self.graph.conjuncts.iter().cloned().partition(|c| !can_fail(c));
+        for (index, probe) in self.probes.iter().enumerate() {
+            let leaf = &self.graph.leaves[probe.leaf];
+            let payload: Vec<_> = needed.iter().copied().filter(|&r| leaf.owns(r)).collect();
+            let (plan, table) = plan_build(leaf, probe, &payload, &mut children)?;
+            builds.push(plan);
+            build_tables.push(table);
+            steps.push(probe_step(index, probe, &payload, leaf, &mut numbering)?);
+            let (ready, rest): (Vec<_>, Vec<_>) =
+                pending.into_iter().partition(|c| numbering.knows(c));
+            steps.extend(filter_steps(&ready, &numbering)?);
+            pending = rest;
+        }
+        steps.extend(filter_steps(&pending, &numbering)?);
+        steps.extend(filter_steps(&failing, &numbering)?);
+        let sink = finish_sink(&self.sink, &numbering)?;
+        let program = Program { builds, pipeline: Pipeline { source, steps, sink } };
+        program.validate().map_err(|e| WhyNot::new(e.to_string()))?;
+        Ok(Planned { program, stream, builds: build_tables, children })
+    }
+}
+
+/// From graph registers to pipeline registers.
+#[derive(Default)]
+struct Numbering {
+    map: HashMap<Register, Expr>,
+    next: Register,
+}
+
+impl Numbering {
+    fn append(&mut self, graph_register: Register, field: &Field) {
+        self.map.insert(graph_register, register(self.next, field));
+        self.next += 1;
+    }
+
+    fn knows(&self, expr: &Expr) -> bool {
+        expr.registers().iter().all(|r| self.map.contains_key(r))
+    }
+
+    fn apply(&self, expr: &Expr) -> Result<Expr, WhyNot> {
+        map_registers(expr, &mut |index| match self.map.get(&index) {
+            Some(found) => Ok(found.clone()),
+            None => why(format!("register {index} is read before it is there")),
+        })
+    }
+}
+
+/// The source over the needed columns of a scan; registers are appended to the numbering. A
+/// pipeline that reads nothing at all still has to know how many rows there are: it gets the
+/// narrowest column.
+fn table_source(
+    leaf: &Leaf,
+    needed: &BTreeSet<Register>,
+    numbering: &mut Numbering,
+) -> Result<(TableUse, Source), WhyNot> {
+    let Some(scan) = leaf.scan() else { return why(format!("{} is no table", leaf.name())) };
+    let mut registers: Vec<_> = needed.iter().copied().filter(|&r| leaf.owns(r)).collect();
+    let table = Arc::clone(scan.table());
+    if registers.is_empty() {
+        let readable = (0..leaf.columns.len()).filter(|&c| leaf.columns[c].is_ok());
+        let narrowest = readable.min_by_key(|&c| table.column_bytes(scan.projection()[c]));
+        registers.extend(narrowest.map(|c| leaf.first + c));
+    }
+    let mut fields = Vec::with_capacity(registers.len());
+    let mut columns = Vec::with_capacity(registers.len());
+    for register in registers {
+        let field = leaf.columns[register - leaf.first].clone()?;
+        numbering.append(register, &field);
+        columns.push(scan.projection()[register - leaf.first]);
+        fields.push(field);
+    }
+    if fields.is_empty() {
+        return any_column(table);
+    }
+    let source =
+        Source { kind: SourceKind::Extents, table: table.name().to_string(), columns: fields };
+    Ok((TableUse { table, columns }, source))
+}
+
+/// A source over any one column, for pipelines over a scan that was projected to none.
+fn any_column(table: Arc<HeadraceTable>) -> Result<(TableUse, Source), WhyNot> {
+    let schema = table.arrow_schema();
+    let columns = super::flatten::fields_of(&schema);
+    let readable = columns.into_iter().enumerate().filter_map(|(i, field)| {
+        (table.column_support(i).is_ok()).then_some(())?;
+        Some((i, field.ok()?))
+    });
+    match readable.min_by_key(|(i, _)| table.column_bytes(*i)) {
+        Some((index, field)) => Ok((
+            TableUse { table: Arc::clone(&table), columns: vec![index] },
+            Source {
+                kind: SourceKind::Extents,
+                table: table.name().to_string(),
+                columns: vec![field],
+            },
+        )),
+        None => why(format!("table {} has no column that a pipeline can read", table.name())),
+    }
+}
+
+/// Filters, those that cannot fail first.
+fn filter_steps(filters: &[Expr], numbering: &Numbering) -> Result<Vec<Step>, WhyNot> {
+    let (safe, failing): (Vec<_>, Vec<_>) = filters.iter().partition(|f| !can_fail(f));
+    safe.into_iter()
+        .chain(failing)
+        .map(|filter| numbering.apply(filter).map(Step::Filter))
+        .collect()
+}
+
+fn probe_step(
+    build: usize,
+    probe: &PlannedProbe,
+    payload: &[Register],
+    leaf: &Leaf,
+    numbering: &mut Numbering,
+) -> Result<Step, WhyNot> {
+    let keys =
+        probe.keys.iter().map(|(kept, _)| numbering.apply(kept)).collect::<Result<_, _>>()?;
+    for &register in payload {
+        let mut field = leaf.columns[register - leaf.first].clone()?;
+        field.nullable |= probe.kind == ProbeKind::Left;
+        numbering.append(register, &field);
+    }
+    Ok(Step::Probe(Probe {
+        build,
+        keys,
+        kind: probe.kind,
+        null_equal: probe.null_equal,
+        residual: probe.residual.as_ref().map(|r| numbering.apply(r)).transpose()?,
+        payload: (0..payload.len()).collect(),
+    }))
+}
+
+fn named(expr: Expr) -> NamedExpr {
+    NamedExpr { name: expr.to_string(), expr }
+}
+
+fn plan_build(
+    leaf: &Leaf,
+    probe: &PlannedProbe,
+    payload: &[Register],
+    children: &mut Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<(BuildPlan, Option<TableUse>), WhyNot> {
+    let keys: Vec<_> = probe.keys.iter().map(|(_, key)| key.clone()).collect();
+    let key_fields = keys
+        .iter()
+        .map(|key| Field::new(key.to_string(), key.data_type(), key.nullable()))
+        .collect();
+    let payload_fields = payload
+        .iter()
+        .map(|&r| leaf.columns[r - leaf.first].clone())
+        .collect::<Result<Vec<_>, _>>()?;
+    let (source, table) = if leaf.scan().is_some() {
+        let (pipeline, table) = build_pipeline(leaf, &keys, payload)?;
+        (BuildSource::Pipeline(Box::new(pipeline)), Some(table))
+    } else {
+        children.push(child_plan(leaf, &keys, payload)?);
+        (BuildSource::Child(children.len() - 1), None)
+    };
+    let plan = BuildPlan { name: leaf.name(), source, keys: key_fields, payload: payload_fields };
+    Ok((plan, table))
+}
+
+fn build_pipeline(
+    leaf: &Leaf,
+    keys: &[Expr],
+    payload: &[Register],
+) -> Result<(Pipeline, TableUse), WhyNot> {
+    let mut needed: BTreeSet<Register> = payload.iter().copied().collect();
+    needed.extend(keys.iter().chain(&leaf.filters).flat_map(Expr::registers));
+    let mut numbering = Numbering::default();
+    let (table, source) = table_source(leaf, &needed, &mut numbering)?;
+    let steps = filter_steps(&leaf.filters, &numbering)?;
+    let keys = keys.iter().map(|key| numbering.apply(key).map(named)).collect::<Result<_, _>>()?;
+    let payload = payload
+        .iter()
+        .map(|&r| {
+            let field = leaf.columns[r - leaf.first].clone()?;
+            numbering.apply(&register(r, &field)).map(named)
+        })
+        .collect::<Result<_, WhyNot>>()?;
+    Ok((Pipeline { source, steps, sink: Sink::Build { keys, payload } }, table))
+}
+
+/// A child plan projected to the columns of its build.
+fn child_plan(
+    leaf: &Leaf,
+    keys: &[Expr],
+    payload: &[Register],
+) -> Result<Arc<dyn ExecutionPlan>, WhyNot> {
+    let mut registers = Vec::with_capacity(keys.len() + payload.len());
+    for key in keys {
+        match key {
+            Expr::Register { index, .. } => registers.push(*index),
+            other => return why(format!("the key {other} of a child plan is computed")),
+        }
+    }
+    registers.extend(payload);
+    let schema = leaf.plan.schema();
+    let exprs = registers.iter().enumerate().map(|(position, r)| {
+        let index = r - leaf.first;
+        let name = schema.field(index).name();
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(name, index));
+        ProjectionExpr { expr: column, alias: format!("{name}_{position}") }
+    });
+    let projection = ProjectionExec::try_new(exprs.collect::<Vec<_>>(), Arc::clone(&leaf.plan));
+    match projection {
+        Ok(projection) => Ok(Arc::new(projection)),
+        Err(error) => why(error.to_string()),
+    }
+}
+
+fn finish_sink(sink: &SinkSpec, numbering: &Numbering) -> Result<Sink, WhyNot> {
+    let all = |columns: &[NamedExpr]| {
+        columns
+            .iter()
+            .map(|c| Ok(NamedExpr { name: c.name.clone(), expr: numbering.apply(&c.expr)? }))
+            .collect::<Result<Vec<_>, WhyNot>>()
+    };
+    Ok(match sink {
+        SinkSpec::Rows { columns } => Sink::Rows { columns: all(columns)?, limit: None },
+        SinkSpec::Aggregate { keys, calls } => {
+            let calls = calls
+                .iter()
+                .map(|call| {
+                    let apply =
+                        |e: &Option<Expr>| e.as_ref().map(|e| numbering.apply(e)).transpose();
+                    let (argument, filter) = (apply(&call.argument)?, apply(&call.filter)?);
+                    Ok(AggregateCall { argument, filter, ..call.clone() })
+                })
+                .collect::<Result<_, WhyNot>>()?;
+            Sink::Aggregate { keys: all(keys)?, calls }
+        }
+    })
+}

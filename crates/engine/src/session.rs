@@ -1,0 +1,225 @@
+//! A session: tables, settings, queries.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::format::ExplainFormat;
+use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
+use datafusion::prelude::{
+    CsvReadOptions, JsonReadOptions, ParquetReadOptions, SessionConfig, SessionContext,
+};
+
+use crate::catalog::{FoundTable, HeadraceTable, TableEntry, TableKind, find_tables};
+use crate::config::HeadraceConfig;
+use crate::exec::{Engine, EngineOptions};
+use crate::overflow::CheckedArithmeticRule;
+use crate::overflow::sum::checked_sum;
+use crate::plan_cache::{PlanCache, changes_session, tables_of};
+use crate::report::QueryReport;
+use crate::rule::PipelineRule;
+
+/// How a session is set up. Settings can be changed later by `SET`; limits cannot.
+#[derive(Clone, Debug, Default)]
+pub struct SessionOptions {
+    /// Settings.
+    pub config: HeadraceConfig,
+    /// Limits.
+    pub engine: EngineOptions,
+}
+
+/// Tables, settings, queries.
+pub struct Session {
+    context: SessionContext,
+    engine: Arc<Engine>,
+    plans: PlanCache,
+}
+
+impl Session {
+    /// A session without tables.
+    ///
+    /// # Errors
+    /// If DataFusion's runtime cannot be set up.
+    pub fn new(options: SessionOptions) -> Result<Self> {
+        let engine = Arc::new(Engine::new(&options.engine));
+        let mut config = SessionConfig::new()
+            .with_information_schema(true)
+            .with_target_partitions(options.config.threads)
+            .with_option_extension(options.config);
+        config.options_mut().explain.format = ExplainFormat::Indent;
+        let mut runtime = RuntimeEnvBuilder::new();
+        if let Some(bytes) = engine.memory().planner_bytes {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            runtime = runtime.with_memory_pool(Arc::new(GreedyMemoryPool::new(bytes)));
+        }
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(runtime.build_arc()?)
+            .with_default_features()
+            .with_analyzer_rule(Arc::new(CheckedArithmeticRule))
+            .with_physical_optimizer_rules(PipelineRule::rules(Arc::clone(&engine)))
+            .build();
+        let context = SessionContext::new_with_state(state);
+        context.register_udaf(checked_sum());
+        Ok(Self { context, engine, plans: PlanCache::default() })
+    }
+
+    /// DataFusion's context, for what this façade does not offer.
+    pub fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// What the session's pipelines share.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The present settings.
+    pub fn config(&self) -> HeadraceConfig {
+        HeadraceConfig::of(self.context.state_ref().read().config_options())
+    }
+
+    /// Registers Arrow files and folders as one table, in place of a table of that name.
+    ///
+    /// # Errors
+    /// A file that is no valid Arrow file, or does not have the columns of the others.
+    pub fn register_arrow(&self, name: &str, paths: &[PathBuf]) -> Result<Arc<HeadraceTable>> {
+        let table = HeadraceTable::open(name, paths)?;
+        let entry = TableEntry(Arc::clone(&table));
+        self.context.deregister_table(TableReference::bare(name))?;
+        self.context.register_table(TableReference::bare(name), Arc::new(entry))?;
+        Ok(table)
+    }
+
+    /// Registers every table below a folder, named by the stem of its file or folder.
+    ///
+    /// # Errors
+    /// A folder that cannot be read; two tables of one name; a file that cannot be opened.
+    pub async fn register_dir(&self, folder: &Path) -> Result<Vec<FoundTable>> {
+        let found = find_tables(folder)?;
+        for (i, table) in found.iter().enumerate() {
+            if let Some(other) = found[..i].iter().find(|t| t.name == table.name) {
+                return plan_err!(
+                    "{} and {} would both be table {}; rename one",
+                    other.path.display(),
+                    table.path.display(),
+                    table.name
+                );
+            }
+        }
+        for table in &found {
+            self.register_found(table).await?;
+        }
+        Ok(found)
+    }
+
+    async fn register_found(&self, table: &FoundTable) -> Result<()> {
+        let reference = TableReference::bare(table.name.as_str());
+        let path = table.path.to_string_lossy();
+        let context = &self.context;
+        match table.kind {
+            TableKind::Arrow => {
+                self.register_arrow(&table.name, std::slice::from_ref(&table.path)).map(drop)
+            }
+            TableKind::Parquet => {
+                context.register_parquet(reference, &path, ParquetReadOptions::default()).await
+            }
+            TableKind::Csv => context.register_csv(reference, &path, CsvReadOptions::new()).await,
+            TableKind::Json => {
+                context.register_json(reference, &path, JsonReadOptions::default()).await
+            }
+        }
+    }
+
+    /// Parses and plans one statement. Statements that change the session (`SET`, `CREATE
+    /// TABLE`, ..) take effect here.
+    ///
+    /// # Errors
+    /// SQL that does not parse or plan; with `headrace.fallback = forbid`, a part of the query
+    /// that no pipeline can run.
+    pub async fn sql(&self, text: &str) -> Result<Query> {
+        let started = Instant::now();
+        let cached = self.plans.get(text, &self.context).await?;
+        let plan_cached = cached.is_some();
+        let plan = match cached {
+            Some(plan) => plan,
+            None => self.plan(text).await?,
+        };
+        let context = self.context.task_ctx();
+        let planning_ms = started.elapsed().as_secs_f64() * 1e3;
+        Ok(Query { plan, context, started, planning_ms, plan_cached })
+    }
+
+    async fn plan(&self, text: &str) -> Result<Arc<dyn ExecutionPlan>> {
+        let logical = self.context.state().create_logical_plan(text).await?;
+        let tables = tables_of(&logical)?;
+        if changes_session(&logical) {
+            self.plans.clear();
+        }
+        let frame = self.context.execute_logical_plan(logical).await?;
+        let plan = frame.create_physical_plan().await?;
+        if let Some(tables) = tables {
+            self.plans.put(text, &self.context, tables, &plan);
+        }
+        Ok(plan)
+    }
+}
+
+/// A planned statement, to be run once.
+pub struct Query {
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    started: Instant,
+    planning_ms: f64,
+    plan_cached: bool,
+}
+
+impl Query {
+    /// Columns of the answer.
+    pub fn schema(&self) -> SchemaRef {
+        self.plan.schema()
+    }
+
+    /// The optimised physical plan.
+    pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.plan
+    }
+
+    /// Starts it; rows come as they are ready. Dropping the stream cancels whatever still runs.
+    ///
+    /// # Errors
+    /// If the plan cannot be started; what fails later comes through the stream.
+    pub fn stream(&self) -> Result<SendableRecordBatchStream> {
+        execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context))
+    }
+
+    /// What has been done so far; complete when the stream has ended. `rows` is what the caller
+    /// has received.
+    pub fn report(&self, rows: u64) -> QueryReport {
+        QueryReport {
+            rows,
+            wall_ms: self.started.elapsed().as_secs_f64() * 1e3,
+            planning_ms: self.planning_ms,
+            plan_cached: self.plan_cached,
+            ..QueryReport::of(&self.plan)
+        }
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// Whatever fails on the way.
+    pub async fn collect(self) -> Result<(Vec<RecordBatch>, QueryReport)> {
+        let batches = collect(Arc::clone(&self.plan), Arc::clone(&self.context)).await?;
+        let rows = batches.iter().map(|b| b.num_rows() as u64).sum();
+        let report = self.report(rows);
+        Ok((batches, report))
+    }
+}

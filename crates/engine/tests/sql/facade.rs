@@ -1,0 +1,182 @@
+//! What the façade promises beside answers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::array::{ArrayRef, Int32Array};
+use datafusion::arrow::record_batch::RecordBatch;
+use futures::StreamExt;
+use headrace_engine::{EngineOptions, HeadraceConfig, Processor, Session, SessionOptions};
+
+use crate::tables;
+
+fn numbers(rows: i32) -> RecordBatch {
+    let column: ArrayRef = Arc::new(Int32Array::from((0..rows).collect::<Vec<_>>()));
+    RecordBatch::try_from_iter([("n", column)]).unwrap()
+}
+
+fn cpu_session(engine: EngineOptions) -> Session {
+    let config = HeadraceConfig { processor: Processor::Cpu, ..HeadraceConfig::default() };
+    Session::new(SessionOptions { config, engine }).unwrap()
+}
+
+fn with_numbers(folder: &Path, rows: i32) -> Session {
+    let path = folder.join("numbers.arrow");
+    tables::write(&path, &numbers(rows), 1 << 16, true);
+    let session = cpu_session(EngineOptions::default());
+    session.register_arrow("numbers", &[path]).unwrap();
+    session
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropping_a_stream_ends_its_race() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = with_numbers(folder.path(), 3_000_000);
+    session.sql("SET headrace.chunk_bytes = 65536").await.unwrap().collect().await.unwrap();
+    let query = session.sql("SELECT n FROM numbers WHERE n >= 0").await.unwrap();
+    let started = Instant::now();
+    {
+        let mut stream = query.stream().unwrap();
+        stream.next().await.unwrap().unwrap();
+    }
+    // The session works on; the abandoned race has not wedged anything.
+    let (batches, _) = session
+        .sql("SELECT count(*) FROM numbers WHERE n < 10")
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+    assert!(started.elapsed() < Duration::from_secs(20));
+    assert!(query.report(0).pipelines.is_empty(), "an abandoned race reports nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_ends_a_race_early() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = with_numbers(folder.path(), 3_000_000);
+    session.sql("SET headrace.chunk_bytes = 65536").await.unwrap().collect().await.unwrap();
+    let query = session.sql("SELECT n FROM numbers WHERE n >= 0 LIMIT 5").await.unwrap();
+    let (batches, report) = query.collect().await.unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 5);
+    let race = &report.pipelines[0].race;
+    assert!(race.ended_early, "{race:?}");
+    assert!(race.bytes_by_path.total() < 12_000_000, "{race:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_changed_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = with_numbers(folder.path(), 1000);
+    tables::write(&folder.path().join("numbers.arrow"), &numbers(999), 1 << 16, true);
+    for processor in ["cpu", "off"] {
+        let set = format!("SET headrace.processor = '{processor}'");
+        session.sql(&set).await.unwrap().collect().await.unwrap();
+        let query = session.sql("SELECT sum(n) FROM numbers WHERE n > 3").await.unwrap();
+        let error = query.collect().await.unwrap_err().to_string();
+        assert!(error.contains("numbers.arrow"), "{processor}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_beyond_the_memory_limit_are_an_error_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("numbers.arrow");
+    tables::write(&path, &numbers(1_000_000), 1 << 16, true);
+    let session = cpu_session(EngineOptions { memory_limit_bytes: Some(16 << 20) });
+    session.register_arrow("numbers", &[path]).unwrap();
+    let sql = "SELECT n * 1000, count(*) FROM numbers GROUP BY 1";
+    let error = session.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
+    assert!(error.contains("memory") && error.contains("limit"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forbid_names_the_part_that_no_pipeline_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = cpu_session(EngineOptions::default());
+    tables::register(&session, folder.path()).await;
+    session.sql("SET headrace.fallback = 'forbid'").await.unwrap().collect().await.unwrap();
+    let error = match session.sql("SELECT list FROM nested WHERE k > 1").await {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("planned"),
+    };
+    assert!(error.contains("forbid") && error.contains("column list"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_say_what_ran_and_why_not_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = with_numbers(folder.path(), 1000);
+    let query = session.sql("SELECT count(*) FROM numbers WHERE n % 2 = 0").await.unwrap();
+    let (_, report) = query.collect().await.unwrap();
+    assert_eq!(report.processor, "cpu");
+    assert_eq!(report.rows, 1);
+    assert_eq!(report.bytes_by_path.total(), 4000);
+    assert_eq!(report.pipelines[0].rows_in, 1000);
+    assert!(report.planning_ms > 0.0 && report.planning_ms <= report.wall_ms);
+    let sql = "SELECT count(*) FROM numbers WHERE abs(n) = 3";
+    let (_, report) = session.sql(sql).await.unwrap().collect().await.unwrap();
+    assert_eq!(report.processor, "planner");
+    assert!(report.why_not.iter().any(|reason| reason.contains("abs")), "{:?}", report.why_not);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_tables_of_one_name_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    tables::write(&folder.path().join("a.arrow"), &numbers(1), 10, true);
+    std::fs::write(folder.path().join("a.csv"), "n\n1\n").unwrap();
+    let session = cpu_session(EngineOptions::default());
+    let error = session.register_dir(folder.path()).await.unwrap_err().to_string();
+    assert!(error.contains("a.arrow") && error.contains("a.csv"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_processor_refuses_goes_back_to_the_planner() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = cpu_session(EngineOptions::default());
+    tables::register(&session, folder.path()).await;
+    let sql = "SELECT count(*) FROM raw WHERE bytes IS NOT NULL";
+    let (batches, report) = session.sql(sql).await.unwrap().collect().await.unwrap();
+    let text = datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap();
+    assert!(text.to_string().contains("| 2 "), "{text}");
+    assert_eq!(report.processor, "planner");
+    assert!(report.why_not.iter().any(|reason| reason.contains("binary")), "{report:?}");
+    session.sql("SET headrace.fallback = 'forbid'").await.unwrap().collect().await.unwrap();
+    let error = session.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
+    assert!(error.contains("forbid") && error.contains("binary"), "{error}");
+}
+
+async fn total(session: &Session, sql: &str) -> (String, bool) {
+    let (batches, report) = session.sql(sql).await.unwrap().collect().await.unwrap();
+    let text = datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap();
+    (text.to_string(), report.plan_cached)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plans_are_used_again_until_something_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = with_numbers(folder.path(), 1000);
+    let sql = "SELECT sum(n) AS s FROM numbers WHERE n > 3 ORDER BY s";
+    let (first, cached) = total(&session, sql).await;
+    assert!(!cached);
+    for _ in 0..3 {
+        assert_eq!(total(&session, sql).await, (first.clone(), true));
+    }
+    // Other settings.
+    session.sql("SET headrace.threads = 1").await.unwrap().collect().await.unwrap();
+    assert_eq!(total(&session, sql).await, (first.clone(), false));
+    assert_eq!(total(&session, sql).await, (first.clone(), true));
+    // Another table of the same name.
+    let path = folder.path().join("other.arrow");
+    tables::write(&path, &numbers(10), 1 << 16, true);
+    session.register_arrow("numbers", &[path]).unwrap();
+    let (other, cached) = total(&session, sql).await;
+    assert!(!cached);
+    assert_ne!(other, first);
+    // A plan that depends on the time is made anew.
+    let timed = "SELECT count(*) FROM numbers WHERE n > 3 AND now() > '2020-01-01'";
+    total(&session, timed).await;
+    assert!(!total(&session, timed).await.1);
+}

@@ -1,0 +1,11 @@
+//! SQL through the façade: the corpus of `tests/slt`, the Star Schema Benchmark, and what a
+//! corpus cannot say (cancellation, reports, settings). One binary, because each one that links
+//! DataFusion takes long to link.
+
+#![allow(clippy::unwrap_used)]
+
+mod corpus;
+mod facade;
+mod overflow;
+mod ssb;
+mod tables;

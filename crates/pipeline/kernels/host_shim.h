@@ -1,0 +1,40 @@
+// What the kernels need of CUDA, for a C++ compiler on the host: a grid of blocks of one
+// thread each, run one after the other. Atomics are plain then, and a warp is one lane.
+// Tests run generated kernels this way where there is no GPU.
+#pragma once
+#include <cmath>
+#include <cstring>
+
+#define HR_DEVICE inline
+#define HR_LANES 1u
+#define HR_KERNEL static void
+#define HR_CONSTANT const
+#define HR_DYNAMIC_SHARED(name) u8* name = hr_shared_memory
+#define __device__
+#define __constant__ static const
+
+struct Dimension { unsigned x; };
+static Dimension threadIdx = {0}, blockIdx = {0}, gridDim = {1};
+alignas(16) static u8 hr_shared_memory[1 << 18];
+
+template <typename T, typename U> inline T atomicAdd(T* to, U value) { T old = *to; *to = T(old + value); return old; }
+template <typename T> inline T atomicMin(T* to, T value) { T old = *to; if (value < old) *to = value; return old; }
+template <typename T> inline T atomicMax(T* to, T value) { T old = *to; if (value > old) *to = value; return old; }
+inline u32 atomicCAS(u32* to, u32 expected, u32 value) { u32 old = *to; if (old == expected) *to = value; return old; }
+
+inline void __syncthreads() {}
+inline u32 __activemask() { return 1; }
+inline u32 __ballot_sync(u32, u32 predicate) { return predicate != 0; }
+inline u32 __popc(u32 value) { return u32(__builtin_popcount(value)); }
+inline u32 __ffs(u32 value) { return u32(__builtin_ffs(int(value))); }
+template <typename T> inline T __shfl_sync(u32, T value, u32) { return value; }
+template <typename T> inline T __shfl_xor_sync(u32, T value, u32) { return value; }
+
+namespace hr {
+template <u32 WORDS> inline void stream_words(u32 (&out)[WORDS], const void* from) { memcpy(out, from, sizeof(out)); }
+inline u32 stream_byte(const void* from) { return *static_cast<const u8*>(from); }
+inline u32 funnel_right(u32 low, u32 high, u32 shift)
+{
+    return u32((u64(high) << 32 | low) >> (shift & 31u));
+}
+}

@@ -1,0 +1,8 @@
+// Everything that a generated pipeline kernel uses.
+#pragma once
+#include "headrace/types.cuh"
+#include "headrace/load.cuh"
+#include "headrace/arithmetic.cuh"
+#include "headrace/probe.cuh"
+#include "headrace/aggregate.cuh"
+#include "headrace/rows.cuh"

@@ -1,0 +1,173 @@
+//! Lowers a pipeline for the table and the builds at hand. Everything that both processors
+//! must agree on is decided here: how values are held, what ranges prove, which predicates
+//! become lookups by dictionary code, how groups are numbered, in which order steps run.
+
+mod aggregate;
+mod expr;
+mod lookup;
+mod order;
+mod probe;
+mod range;
+mod selectivity;
+
+use std::sync::Arc;
+
+use headrace_ir::{DataType, Field, NamedExpr, Pipeline, Sink, Step, ValueRange};
+
+use crate::WhyNot;
+use crate::bound::{Bound, BoundExpr, BoundSink, BoundStep, RegisterInfo, Repr};
+use crate::build::BuildTable;
+use crate::segment::{SourceColumn, SourceInfo};
+
+use range::type_range;
+
+/// Choices of whoever plans.
+#[derive(Clone, Copy, Debug)]
+pub struct BindOptions {
+    /// Groups are numbered densely if at most so many are possible, else hashed.
+    pub dense_groups_max: u64,
+}
+
+impl Default for BindOptions {
+    /// 64 Ki groups: the accumulators of a group or two still fit a core's L2.
+    fn default() -> Self {
+        Self { dense_groups_max: 64 * 1024 }
+    }
+}
+
+/// Lowers a valid pipeline (see [`headrace_ir::Program::validate`]); `builds` are those of its
+/// program, in order.
+pub fn bind(
+    pipeline: &Pipeline,
+    source: &SourceInfo,
+    builds: &[Arc<BuildTable>],
+    options: &BindOptions,
+) -> Result<Bound, WhyNot> {
+    if source.columns.len() != pipeline.source.columns.len() {
+        return Err(WhyNot::new(format!(
+            "table {} has {} columns, {} are described",
+            pipeline.source.table,
+            pipeline.source.columns.len(),
+            source.columns.len()
+        )));
+    }
+    let columns = pipeline.source.columns.iter().zip(&source.columns);
+    let registers = columns.map(|(f, c)| source_register(f, c)).collect::<Result<Vec<_>, _>>()?;
+    let mut binder = Binder { registers, rows_max: u128::from(source.rows_max) };
+    let mut steps = Vec::new();
+    for step in &pipeline.steps {
+        binder.step(step, builds, &mut steps)?;
+    }
+    let sink = binder.sink(&pipeline.sink, options)?;
+    let source_registers = source.columns.len();
+    Ok(Bound {
+        table: pipeline.source.table.clone(),
+        source_registers,
+        steps: order::ordered(steps, &binder.registers, source_registers),
+        registers: binder.registers,
+        sink,
+        rows_max: source.rows_max,
+        remaps: source.remaps.clone(),
+    })
+}
+
+fn no_repr(data_type: &DataType, name: &str) -> WhyNot {
+    WhyNot::new(format!("columns of type {data_type} are not built yet ({name})"))
+}
+
+fn source_register(field: &Field, column: &SourceColumn) -> Result<RegisterInfo, WhyNot> {
+    let plain = Repr::of(&field.data_type).ok_or_else(|| no_repr(&field.data_type, &field.name))?;
+    let (repr, range) = match (&column.dictionary, plain) {
+        (Some(dictionary), Repr::Str) => {
+            let codes = arrow_array::Array::len(&dictionary.values) as i64;
+            let range = ValueRange { min: 0, max: (codes - 1).max(0) };
+            (Repr::Code(Arc::clone(dictionary)), Some(range))
+        }
+        (_, plain) => (plain, column.range.or_else(|| type_range(&field.data_type))),
+    };
+    Ok(RegisterInfo {
+        name: field.name.clone(),
+        data_type: field.data_type.clone(),
+        repr,
+        nullable: field.nullable && column.may_have_nulls,
+        range,
+    })
+}
+
+/// Registers as far as they are known.
+struct Binder {
+    registers: Vec<RegisterInfo>,
+    /// Upper bound of rows that reach the sink.
+    rows_max: u128,
+}
+
+impl Binder {
+    fn step(
+        &mut self,
+        step: &Step,
+        builds: &[Arc<BuildTable>],
+        steps: &mut Vec<BoundStep>,
+    ) -> Result<(), WhyNot> {
+        match step {
+            Step::Filter(condition) => {
+                for conjunct in condition.clone().conjuncts() {
+                    let expr = self.expr(&conjunct)?;
+                    let selectivity = selectivity::of(&expr);
+                    steps.push(BoundStep::Filter { expr, selectivity });
+                }
+            }
+            Step::Compute(named) => {
+                let expr = self.expr(&named.expr)?;
+                let register = self.registers.len();
+                self.registers.push(register_of(&named.name, &expr));
+                steps.push(BoundStep::Compute { register, expr });
+            }
+            Step::Probe(ir_probe) => {
+                let build = builds
+                    .get(ir_probe.build)
+                    .ok_or_else(|| WhyNot::new(format!("build {} is not there", ir_probe.build)))?;
+                steps.push(BoundStep::Probe(self.probe(ir_probe, build)?));
+            }
+        }
+        Ok(())
+    }
+
+    fn sink(&self, sink: &Sink, options: &BindOptions) -> Result<BoundSink, WhyNot> {
+        match sink {
+            Sink::Aggregate { keys, calls } => self.aggregate(keys, calls, options),
+            Sink::Rows { columns, .. } if columns.is_empty() => {
+                Err(WhyNot::new("rows without columns are not built yet"))
+            }
+            Sink::Rows { columns, limit } => {
+                Ok(BoundSink::Rows { columns: self.outputs(columns)?, limit: *limit })
+            }
+            Sink::TopK { .. } => Err(WhyNot::new("a top-k sink is not built yet")),
+            Sink::Build { keys, payload } => {
+                Ok(BoundSink::Build { keys: self.outputs(keys)?, payload: self.outputs(payload)? })
+            }
+        }
+    }
+
+    fn outputs(&self, columns: &[NamedExpr]) -> Result<Vec<(Field, BoundExpr)>, WhyNot> {
+        columns
+            .iter()
+            .map(|named| {
+                let expr = self.expr(&named.expr)?;
+                // What a planner declared nullable stays so: it is its schema.
+                let nullable = expr.nullable || named.expr.nullable();
+                let field = Field::new(named.name.clone(), expr.data_type.clone(), nullable);
+                Ok((field, expr))
+            })
+            .collect()
+    }
+}
+
+fn register_of(name: &str, expr: &BoundExpr) -> RegisterInfo {
+    RegisterInfo {
+        name: name.to_string(),
+        data_type: expr.data_type.clone(),
+        repr: expr.repr.clone(),
+        nullable: expr.nullable,
+        range: expr.range,
+    }
+}

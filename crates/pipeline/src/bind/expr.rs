@@ -1,0 +1,222 @@
+//! Lowers expressions.
+
+use std::sync::Arc;
+
+use headrace_ir::{ArithmeticOp, DataType, Expr, Scalar, Value, ValueRange};
+
+use crate::WhyNot;
+use crate::bind::{Binder, lookup, no_repr, range};
+use crate::bound::{BoundExpr, BoundKind, Repr};
+
+impl Binder {
+    /// Lowers one expression.
+    pub(super) fn expr(&self, expr: &Expr) -> Result<BoundExpr, WhyNot> {
+        if let Some(lookup) = lookup::tabulated(&self.registers, expr)? {
+            return Ok(lookup);
+        }
+        match expr {
+            Expr::Register { index, .. } => self.register(*index),
+            Expr::Literal(scalar) => literal(scalar),
+            Expr::Arithmetic { op, left, right, data_type, on_overflow } => {
+                let (left, right) = (self.expr(left)?, self.expr(right)?);
+                let bounds = range::arithmetic(*op, left.range, right.range);
+                let (fits, range) = range::fitted(bounds, data_type);
+                let nullable = left.nullable || right.nullable;
+                let cannot_overflow = fits
+                    || range::decimal_fits(*op, &left.data_type, &right.data_type, data_type)
+                    || (*op == ArithmeticOp::Modulo && data_type.is_integer());
+                let kind = BoundKind::Arithmetic {
+                    op: *op,
+                    left: Box::new(left),
+                    right: Box::new(right),
+                    on_overflow: *on_overflow,
+                    cannot_overflow,
+                };
+                built(expr, kind, data_type, nullable, range)
+            }
+            Expr::Negate { value, on_overflow } => {
+                let value = self.expr(value)?;
+                let bounds = value.range.map(|r| (-i128::from(r.max), -i128::from(r.min)));
+                let (_, range) = range::fitted(bounds, &value.data_type);
+                let (data_type, nullable) = (value.data_type.clone(), value.nullable);
+                let kind = BoundKind::Negate { value: Box::new(value), on_overflow: *on_overflow };
+                built(expr, kind, &data_type, nullable, range)
+            }
+            Expr::Compare { op, left, right } => {
+                let (left, right) = comparable(self.expr(left)?, self.expr(right)?);
+                let nullable = left.nullable || right.nullable;
+                let kind =
+                    BoundKind::Compare { op: *op, left: Box::new(left), right: Box::new(right) };
+                truth(expr, kind, nullable)
+            }
+            Expr::And(operands) => {
+                let (operands, nullable) = self.all(operands)?;
+                truth(expr, BoundKind::And(operands), nullable)
+            }
+            Expr::Or(operands) => {
+                let (operands, nullable) = self.all(operands)?;
+                truth(expr, BoundKind::Or(operands), nullable)
+            }
+            Expr::Not(value) => {
+                let value = self.expr(value)?;
+                let nullable = value.nullable;
+                truth(expr, BoundKind::Not(Box::new(value)), nullable)
+            }
+            Expr::IsNull(value) => {
+                truth(expr, BoundKind::IsNull(Box::new(self.expr(value)?)), false)
+            }
+            Expr::InList { value, list, negated } => self.in_list(expr, value, list, *negated),
+            Expr::Like { value, pattern, escape, negated, case_insensitive } => {
+                let value = decoded(self.expr(value)?);
+                let nullable = value.nullable;
+                let kind = BoundKind::Like {
+                    value: Box::new(value),
+                    pattern: pattern.as_str().into(),
+                    escape: escape.unwrap_or('\\'),
+                    negated: *negated,
+                    case_insensitive: *case_insensitive,
+                };
+                truth(expr, kind, nullable)
+            }
+            Expr::Case { branches, otherwise, data_type } => {
+                self.case(expr, branches, otherwise.as_deref(), data_type)
+            }
+            Expr::Cast { value, to, on_failure } => {
+                let value = self.expr(value)?;
+                if value.data_type == *to {
+                    return Ok(value);
+                }
+                let bounds = value.range.map(|r| (i128::from(r.min), i128::from(r.max)));
+                let same_numbers = value.data_type.is_integer() && to.is_integer();
+                let (_, range) = range::fitted(bounds.filter(|_| same_numbers), to);
+                let mut bound = built(
+                    expr,
+                    BoundKind::Cast { value: Box::new(value), on_failure: *on_failure },
+                    to,
+                    expr.nullable(),
+                    range,
+                )?;
+                let cannot_fail = bound.cast_cannot_fail();
+                let BoundKind::Cast { value, .. } = &bound.kind else { return Ok(bound) };
+                bound.nullable = value.nullable || !cannot_fail && expr_may_null(expr);
+                Ok(bound)
+            }
+        }
+    }
+
+    fn all(&self, operands: &[Expr]) -> Result<(Vec<BoundExpr>, bool), WhyNot> {
+        let operands = operands.iter().map(|e| self.expr(e)).collect::<Result<Vec<_>, _>>()?;
+        let nullable = operands.iter().any(|e| e.nullable);
+        Ok((operands, nullable))
+    }
+
+    pub(super) fn register(&self, index: usize) -> Result<BoundExpr, WhyNot> {
+        let info = self
+            .registers
+            .get(index)
+            .ok_or_else(|| WhyNot::new(format!("register {index} is not there")))?;
+        Ok(BoundExpr {
+            kind: BoundKind::Register(index),
+            data_type: info.data_type.clone(),
+            repr: info.repr.clone(),
+            nullable: info.nullable,
+            range: info.range,
+            text: info.name.as_str().into(),
+        })
+    }
+
+    fn in_list(
+        &self,
+        expr: &Expr,
+        value: &Expr,
+        list: &[Scalar],
+        negated: bool,
+    ) -> Result<BoundExpr, WhyNot> {
+        let value = decoded(self.expr(value)?);
+        let list_has_null = list.iter().any(Scalar::is_null);
+        let mut constants: Vec<Scalar> = list.iter().filter(|s| !s.is_null()).cloned().collect();
+        constants.sort_by(|a, b| order_of(&a.value, &b.value));
+        let nullable = value.nullable || list_has_null;
+        let kind = BoundKind::InList {
+            value: Box::new(value),
+            list: constants.into(),
+            list_has_null,
+            negated,
+        };
+        truth(expr, kind, nullable)
+    }
+
+    fn case(
+        &self,
+        expr: &Expr,
+        branches: &[(Expr, Expr)],
+        otherwise: Option<&Expr>,
+        data_type: &DataType,
+    ) -> Result<BoundExpr, WhyNot> {
+        let branches = branches
+            .iter()
+            .map(|(condition, value)| Ok((self.expr(condition)?, decoded(self.expr(value)?))))
+            .collect::<Result<Vec<_>, WhyNot>>()?;
+        let otherwise = otherwise.map(|e| self.expr(e).map(decoded)).transpose()?;
+        let values = || branches.iter().map(|(_, value)| value).chain(&otherwise);
+        let nullable = otherwise.is_none() || values().any(|value| value.nullable);
+        let range = values().map(|value| value.range).reduce(range::union).flatten();
+        let kind = BoundKind::Case { branches, otherwise: otherwise.map(Box::new) };
+        built(expr, kind, data_type, nullable, range)
+    }
+}
+
+fn expr_may_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Cast { on_failure: headrace_ir::CastFailure::Null, .. })
+}
+
+fn order_of(a: &Value, b: &Value) -> std::cmp::Ordering {
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) => a.cmp(b),
+        (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
+        (Value::Utf8(a), Value::Utf8(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        _ => std::cmp::Ordering::Equal,
+    }
+}
+
+fn built(
+    expr: &Expr,
+    kind: BoundKind,
+    data_type: &DataType,
+    nullable: bool,
+    range: Option<ValueRange>,
+) -> Result<BoundExpr, WhyNot> {
+    let repr = Repr::of(data_type).ok_or_else(|| no_repr(data_type, &expr.to_string()))?;
+    let text: Arc<str> = expr.to_string().into();
+    Ok(BoundExpr { kind, data_type: data_type.clone(), repr, nullable, range, text })
+}
+
+fn truth(expr: &Expr, kind: BoundKind, nullable: bool) -> Result<BoundExpr, WhyNot> {
+    built(expr, kind, &DataType::Bool, nullable, range::type_range(&DataType::Bool))
+}
+
+fn literal(scalar: &Scalar) -> Result<BoundExpr, WhyNot> {
+    let expr = Expr::Literal(scalar.clone());
+    let range = range::of_scalar(scalar);
+    built(&expr, BoundKind::Literal(scalar.clone()), &scalar.data_type, scalar.is_null(), range)
+}
+
+/// Text in place of codes.
+pub(super) fn decoded(expr: BoundExpr) -> BoundExpr {
+    if !matches!(expr.repr, Repr::Code(_)) {
+        return expr;
+    }
+    BoundExpr {
+        data_type: expr.data_type.clone(),
+        repr: Repr::Str,
+        nullable: expr.nullable,
+        range: None,
+        text: Arc::clone(&expr.text),
+        kind: BoundKind::Decode(Box::new(expr)),
+    }
+}
+
+fn comparable(left: BoundExpr, right: BoundExpr) -> (BoundExpr, BoundExpr) {
+    if left.repr.same_as(&right.repr) { (left, right) } else { (decoded(left), decoded(right)) }
+}

@@ -1,0 +1,152 @@
+//! The order of steps: those first that remove many rows for little work, as far as the
+//! evaluation rules allow.
+//!
+//! A step may move before another if it reads no register that the other sets. A step that
+//! can fail stays behind every step that removes rows and stood before it.
+
+use headrace_ir::ProbeKind;
+
+use crate::bound::{BoundExpr, BoundStep, RegisterInfo, Repr};
+use crate::build::{BuildIndex, BuildTable};
+
+/// Reading a value of a column that no earlier step has read, relative to computing on one.
+const LOAD_COST: f64 = 1.0;
+/// One node of an expression.
+const NODE_COST: f64 = 0.25;
+/// A lookup that stays in L1, in L2, or goes further out.
+const LOOKUP_COSTS: [(u64, f64); 2] = [(32 << 10, 1.0), (1 << 20, 2.0)];
+const FAR_LOOKUP_COST: f64 = 6.0;
+/// A hash table lookup on top of reaching memory.
+const HASH_COST: f64 = 10.0;
+
+struct Candidate {
+    step: BoundStep,
+    reads: Vec<usize>,
+    sets: Vec<usize>,
+    selectivity: f64,
+    removes: bool,
+    can_fail: bool,
+}
+
+impl Candidate {
+    fn new(step: BoundStep) -> Self {
+        let (reads, sets, selectivity, removes, can_fail) = match &step {
+            BoundStep::Filter { expr, selectivity } => {
+                (expr.registers(), vec![], *selectivity, true, expr.can_fail())
+            }
+            BoundStep::Compute { register, expr } => {
+                (expr.registers(), vec![*register], 1.0, false, expr.can_fail())
+            }
+            BoundStep::Probe(probe) => {
+                let mark = usize::from(probe.kind == ProbeKind::Mark);
+                let end = probe.first_register + probe.payload.len() + mark;
+                let sets: Vec<usize> = (probe.first_register..end).collect();
+                let exprs: Vec<&BoundExpr> = probe.keys.iter().chain(&probe.residual).collect();
+                let mut reads: Vec<usize> = exprs.iter().flat_map(|e| e.registers()).collect();
+                reads.retain(|register| !sets.contains(register));
+                let keeps = matches!(probe.kind, ProbeKind::Left | ProbeKind::Mark);
+                let can_fail = exprs.iter().any(|e| e.can_fail());
+                (reads, sets, probe.selectivity, !keeps, can_fail)
+            }
+        };
+        Self { step, reads, sets, selectivity, removes, can_fail }
+    }
+
+    fn is_compute(&self) -> bool {
+        matches!(self.step, BoundStep::Compute { .. })
+    }
+
+    fn cost(&self, registers: &[RegisterInfo], loaded: &[bool]) -> f64 {
+        let loads: f64 = self
+            .reads
+            .iter()
+            .filter(|&&register| !loaded[register])
+            .map(|&register| LOAD_COST * load_weight(&registers[register].repr))
+            .sum();
+        let work = match &self.step {
+            BoundStep::Filter { expr, .. } | BoundStep::Compute { expr, .. } => nodes(expr),
+            BoundStep::Probe(probe) => {
+                probe.keys.iter().chain(&probe.residual).map(nodes).sum::<f64>()
+                    + lookup_cost(&probe.build, probe.payload.first().copied())
+            }
+        };
+        loads + work
+    }
+}
+
+fn load_weight(repr: &Repr) -> f64 {
+    match repr {
+        Repr::Str => 4.0,
+        Repr::I128 => 4.0,
+        Repr::I64 | Repr::U64 | Repr::F64 => 2.0,
+        _ => 1.0,
+    }
+}
+
+fn nodes(expr: &BoundExpr) -> f64 {
+    let mut count = 0.0;
+    expr.visit(&mut |e| count += if matches!(e.repr, Repr::Str) { 8.0 } else { 1.0 });
+    count * NODE_COST
+}
+
+fn lookup_cost(build: &BuildTable, payload: Option<usize>) -> f64 {
+    let (bytes, hash) = match (&build.index, payload) {
+        (BuildIndex::Direct { domain, .. }, None) => (domain / 8, 0.0),
+        (BuildIndex::Direct { .. }, Some(_)) => {
+            (build.bytes / build.payload.len().max(1) as u64, 0.0)
+        }
+        (BuildIndex::Hash(_), _) => (build.bytes, HASH_COST),
+    };
+    let near = LOOKUP_COSTS.iter().find(|(limit, _)| bytes <= *limit);
+    near.map_or(FAR_LOOKUP_COST, |(_, cost)| *cost) + hash
+}
+
+/// The steps in the order in which they shall run.
+pub fn ordered(
+    steps: Vec<BoundStep>,
+    registers: &[RegisterInfo],
+    source_registers: usize,
+) -> Vec<BoundStep> {
+    let mut left: Vec<Candidate> = steps.into_iter().map(Candidate::new).collect();
+    let mut known: Vec<bool> = (0..registers.len()).map(|r| r < source_registers).collect();
+    let mut loaded = vec![false; registers.len()];
+    let mut order = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let next = best(&left, registers, &known, &loaded);
+        let candidate = left.remove(next);
+        for &register in &candidate.reads {
+            loaded[register] = true;
+        }
+        for &register in &candidate.sets {
+            known[register] = true;
+            loaded[register] = true;
+        }
+        order.push(candidate.step);
+    }
+    order
+}
+
+/// The candidate with the least cost for each row that it removes. A computation runs only
+/// when nothing that removes rows can run without it.
+fn best(left: &[Candidate], registers: &[RegisterInfo], known: &[bool], loaded: &[bool]) -> usize {
+    let ready = |index: usize| {
+        let candidate = &left[index];
+        candidate.reads.iter().all(|&register| known[register])
+            && !(candidate.can_fail && left[..index].iter().any(|earlier| earlier.removes))
+    };
+    let rank = |index: usize| {
+        let candidate = &left[index];
+        if candidate.is_compute() {
+            return f64::MAX / 2.0;
+        }
+        let removed = 1.0 - candidate.selectivity;
+        let cost = candidate.cost(registers, loaded);
+        // What removes nothing comes after all that does, the costly and multiplying last.
+        if removed > 1.0e-9 { cost / removed } else { 1.0e12 * (cost + candidate.selectivity) }
+    };
+    (0..left.len())
+        .filter(|&index| ready(index))
+        .min_by(|&a, &b| rank(a).total_cmp(&rank(b)))
+        // The first one left has nothing before it, and IR steps read only earlier registers.
+        .unwrap_or(0)
+}

@@ -1,0 +1,505 @@
+//! A pipeline lowered for the table and builds at hand. Both processors start from this.
+
+use std::sync::Arc;
+
+use headrace_ir::{
+    AggregateFunction, ArithmeticOp, CastFailure, CompareOp, DataType, Field, OnOverflow,
+    ProbeKind, Register, Scalar, ValueRange,
+};
+
+use crate::build::BuildTable;
+use crate::segment::Dictionary;
+
+/// How a value is held while a pipeline runs.
+#[derive(Clone, Debug)]
+pub enum Repr {
+    /// Truth value.
+    Bool,
+    /// Signed integers, dates, times.
+    I8,
+    /// 16 bits.
+    I16,
+    /// 32 bits.
+    I32,
+    /// 64 bits.
+    I64,
+    /// Unsigned integers.
+    U8,
+    /// 16 bits.
+    U16,
+    /// 32 bits.
+    U32,
+    /// 64 bits.
+    U64,
+    /// binary32.
+    F32,
+    /// binary64.
+    F64,
+    /// Unscaled decimal.
+    I128,
+    /// Text by bytes.
+    Str,
+    /// Text as `i32` code of a sorted dictionary: order and equality of codes are those of
+    /// the texts, within one dictionary.
+    Code(Arc<Dictionary>),
+}
+
+/// One register.
+#[derive(Clone, Debug)]
+pub struct RegisterInfo {
+    /// Name for EXPLAIN and generated code.
+    pub name: String,
+    /// SQL type.
+    pub data_type: DataType,
+    /// How it is held.
+    pub repr: Repr,
+    /// Whether NULL may occur.
+    pub nullable: bool,
+    /// Bounds of integer-like values and of codes, if known.
+    pub range: Option<ValueRange>,
+}
+
+/// An expression whose dictionary predicates are lookups and whose types are resolved.
+#[derive(Clone, Debug)]
+pub struct BoundExpr {
+    /// What it computes.
+    pub kind: BoundKind,
+    /// SQL type.
+    pub data_type: DataType,
+    /// How the result is held.
+    pub repr: Repr,
+    /// Whether NULL may occur.
+    pub nullable: bool,
+    /// Bounds of integer-like results, if known.
+    pub range: Option<ValueRange>,
+    /// SQL text for error messages ("lo_extendedprice * lo_discount").
+    pub text: Arc<str>,
+}
+
+/// Result of a lookup for one dictionary code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Truth {
+    /// False.
+    False = 0,
+    /// True.
+    True = 1,
+    /// NULL.
+    Null = 2,
+}
+
+/// What a bound expression computes. Semantics are those of [`headrace_ir::Expr`].
+#[derive(Clone, Debug)]
+pub enum BoundKind {
+    /// A register.
+    Register(Register),
+    /// A constant. A text constant that is compared with codes has become an integer
+    /// comparison or a `Lookup`, so a `Literal` of type Utf8 has `Repr::Str`.
+    Literal(Scalar),
+    /// A predicate over one dictionary register, tabulated: entry `code` is its truth; the
+    /// last entry (index = number of codes) is its truth for NULL.
+    Lookup {
+        /// The register, of `Repr::Code`.
+        register: Register,
+        /// Truth by code, then for NULL.
+        table: Arc<[Truth]>,
+    },
+    /// Arithmetic in the result's representation.
+    Arithmetic {
+        /// Operator.
+        op: ArithmeticOp,
+        /// Left.
+        left: Box<BoundExpr>,
+        /// Right.
+        right: Box<BoundExpr>,
+        /// Overflow.
+        on_overflow: OnOverflow,
+        /// Whether `range`s prove that it cannot overflow.
+        cannot_overflow: bool,
+    },
+    /// Unary minus.
+    Negate {
+        /// Operand.
+        value: Box<BoundExpr>,
+        /// Overflow.
+        on_overflow: OnOverflow,
+    },
+    /// Comparison of equal representations (codes: of one dictionary).
+    Compare {
+        /// Operator.
+        op: CompareOp,
+        /// Left.
+        left: Box<BoundExpr>,
+        /// Right.
+        right: Box<BoundExpr>,
+    },
+    /// Conjunction.
+    And(Vec<BoundExpr>),
+    /// Disjunction.
+    Or(Vec<BoundExpr>),
+    /// Negation.
+    Not(Box<BoundExpr>),
+    /// NULL test.
+    IsNull(Box<BoundExpr>),
+    /// IN over constants.
+    InList {
+        /// Tested value.
+        value: Box<BoundExpr>,
+        /// Constants that are not NULL, sorted.
+        list: Arc<[Scalar]>,
+        /// Whether the SQL list held a NULL.
+        list_has_null: bool,
+        /// NOT IN.
+        negated: bool,
+    },
+    /// LIKE over `Repr::Str`.
+    Like {
+        /// Text.
+        value: Box<BoundExpr>,
+        /// Pattern.
+        pattern: Arc<str>,
+        /// Escape.
+        escape: char,
+        /// NOT LIKE.
+        negated: bool,
+        /// ILIKE.
+        case_insensitive: bool,
+    },
+    /// Searched CASE.
+    Case {
+        /// `(condition, value)`.
+        branches: Vec<(BoundExpr, BoundExpr)>,
+        /// ELSE; `None` is NULL.
+        otherwise: Option<Box<BoundExpr>>,
+    },
+    /// Conversion.
+    Cast {
+        /// Operand.
+        value: Box<BoundExpr>,
+        /// Failure.
+        on_failure: CastFailure,
+    },
+    /// Text of a code, where codes of different dictionaries or plain text meet.
+    Decode(Box<BoundExpr>),
+}
+
+/// One step. `Filter`s are single conjuncts.
+#[derive(Clone, Debug)]
+pub enum BoundStep {
+    /// Keeps rows for which the expression is true.
+    Filter {
+        /// Condition.
+        expr: BoundExpr,
+        /// Expected share of rows kept, 0 to 1.
+        selectivity: f64,
+    },
+    /// Sets a register.
+    Compute {
+        /// The register.
+        register: Register,
+        /// Its value.
+        expr: BoundExpr,
+    },
+    /// Lookup in a build.
+    Probe(BoundProbe),
+}
+
+/// A probe. Appended registers are `first_register ..`.
+#[derive(Clone, Debug)]
+pub struct BoundProbe {
+    /// The build.
+    pub build: Arc<BuildTable>,
+    /// Index of the build in the program.
+    pub build_index: usize,
+    /// Keys, in the representations of the build's keys.
+    pub keys: Vec<BoundExpr>,
+    /// Kind.
+    pub kind: ProbeKind,
+    /// NULL matches NULL.
+    pub null_equal: bool,
+    /// Residual condition.
+    pub residual: Option<BoundExpr>,
+    /// Payload columns of the build, one appended register each.
+    pub payload: Vec<usize>,
+    /// First appended register.
+    pub first_register: Register,
+    /// Expected share of rows kept, 0 to 1 (may exceed 1 with duplicates).
+    pub selectivity: f64,
+}
+
+/// A group key as one digit of a dense group number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DenseKey {
+    /// Smallest value: digit = value - min.
+    pub min: i64,
+    /// Number of digits, the one for NULL included (it is the last).
+    pub cardinality: u64,
+    /// Whether the last digit stands for NULL.
+    pub has_null: bool,
+    /// Product of the cardinalities of later keys: group = sum of digit * stride.
+    pub stride: u64,
+}
+
+/// A group key.
+#[derive(Clone, Debug)]
+pub struct BoundKey {
+    /// Output column.
+    pub field: Field,
+    /// Value (integer-like or code for dense grouping).
+    pub expr: BoundExpr,
+    /// Digit, when the grouping is dense.
+    pub dense: Option<DenseKey>,
+}
+
+/// How groups are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// Group number computed from the keys' digits; `groups` accumulators of each kind.
+    /// No keys: one group.
+    Dense {
+        /// Number of possible groups.
+        groups: u64,
+    },
+    /// Hash table over the keys.
+    Hash,
+}
+
+/// One running value per group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccumulatorKind {
+    /// Rows that passed the filter and whose argument is not NULL: `u64`.
+    Count,
+    /// Exact total, proven by ranges and `rows_max` to fit `i64` at any time.
+    SumI64,
+    /// Exact 128-bit total, proven to fit: fewer than 2^63 rows of 64-bit values, or decimals
+    /// of few enough digits for `rows_max`.
+    SumI128,
+    /// Exact 128-bit total with a count of its overflows, for decimals of many digits.
+    SumWide,
+    /// Sum in binary64.
+    SumF64,
+    /// Smallest.
+    Min,
+    /// Largest.
+    Max,
+}
+
+/// One running value per group, with what feeds it.
+#[derive(Clone, Debug)]
+pub struct Accumulator {
+    /// Kind.
+    pub kind: AccumulatorKind,
+    /// Argument; `None`: count rows.
+    pub argument: Option<BoundExpr>,
+    /// FILTER; a row for which it is not true is left out.
+    pub filter: Option<BoundExpr>,
+}
+
+/// How one output column follows from accumulators.
+#[derive(Clone, Debug)]
+pub struct BoundCall {
+    /// Output column.
+    pub field: Field,
+    /// Function.
+    pub function: AggregateFunction,
+    /// Accumulator that holds the count, total, minimum or maximum.
+    pub value: usize,
+    /// Accumulator that counts the values that went into it: 0 means NULL. Accumulator 0
+    /// where no argument is nullable and there is no filter.
+    pub count: usize,
+    /// Overflow of the result type.
+    pub on_overflow: OnOverflow,
+    /// Argument type (scale of decimals for avg).
+    pub argument_type: Option<DataType>,
+    /// SQL text for error messages.
+    pub text: Arc<str>,
+}
+
+/// The sink.
+#[derive(Clone, Debug)]
+pub enum BoundSink {
+    /// Grouped aggregation.
+    Aggregate {
+        /// Keys.
+        keys: Vec<BoundKey>,
+        /// How groups are found.
+        grouping: Grouping,
+        /// Running values. Accumulator 0 is always a `Count` of all rows of the group: it
+        /// tells whether the group exists.
+        accumulators: Vec<Accumulator>,
+        /// Output columns after the keys.
+        calls: Vec<BoundCall>,
+    },
+    /// Rows.
+    Rows {
+        /// Output columns.
+        columns: Vec<(Field, BoundExpr)>,
+        /// Limit.
+        limit: Option<u64>,
+    },
+    /// A build.
+    Build {
+        /// Key columns.
+        keys: Vec<(Field, BoundExpr)>,
+        /// Payload columns.
+        payload: Vec<(Field, BoundExpr)>,
+    },
+}
+
+/// A lowered pipeline.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// Table name.
+    pub table: String,
+    /// Number of source registers.
+    pub source_registers: usize,
+    /// All registers.
+    pub registers: Vec<RegisterInfo>,
+    /// Steps, most selective first as far as the evaluation rules allow.
+    pub steps: Vec<BoundStep>,
+    /// Sink.
+    pub sink: BoundSink,
+    /// Upper bound of streamed rows.
+    pub rows_max: u64,
+    /// Code translation tables of the source.
+    pub remaps: Vec<Arc<[i32]>>,
+}
+
+impl Repr {
+    /// How values of a type are held when they are not dictionary codes; `None` for types
+    /// that no processor takes yet.
+    pub fn of(data_type: &DataType) -> Option<Self> {
+        Some(match data_type {
+            DataType::Bool => Self::Bool,
+            DataType::Int8 => Self::I8,
+            DataType::Int16 => Self::I16,
+            DataType::Int32 | DataType::Date32 => Self::I32,
+            DataType::Int64 | DataType::Time64(_) | DataType::Timestamp { .. } => Self::I64,
+            DataType::UInt8 => Self::U8,
+            DataType::UInt16 => Self::U16,
+            DataType::UInt32 => Self::U32,
+            DataType::UInt64 => Self::U64,
+            DataType::Float32 => Self::F32,
+            DataType::Float64 => Self::F64,
+            DataType::Decimal128 { .. } => Self::I128,
+            DataType::Utf8 => Self::Str,
+            DataType::Binary | DataType::FixedBinary(_) => return None,
+        })
+    }
+
+    /// Whether values are integers that fit 64 bits signed (codes and truth values included).
+    pub fn is_integer_like(&self) -> bool {
+        !matches!(self, Self::U64 | Self::F32 | Self::F64 | Self::I128 | Self::Str)
+    }
+
+    /// Whether two registers can be compared as they are held.
+    pub fn same_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Code(a), Self::Code(b)) => Arc::ptr_eq(a, b),
+            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+        }
+    }
+}
+
+impl BoundExpr {
+    /// Operands, in order of evaluation.
+    pub fn children(&self) -> Vec<&BoundExpr> {
+        match &self.kind {
+            BoundKind::Register(_) | BoundKind::Literal(_) | BoundKind::Lookup { .. } => vec![],
+            BoundKind::Arithmetic { left, right, .. } | BoundKind::Compare { left, right, .. } => {
+                vec![left, right]
+            }
+            BoundKind::Negate { value, .. }
+            | BoundKind::Not(value)
+            | BoundKind::IsNull(value)
+            | BoundKind::InList { value, .. }
+            | BoundKind::Like { value, .. }
+            | BoundKind::Cast { value, .. }
+            | BoundKind::Decode(value) => vec![value],
+            BoundKind::And(operands) | BoundKind::Or(operands) => operands.iter().collect(),
+            BoundKind::Case { branches, otherwise } => branches
+                .iter()
+                .flat_map(|(condition, value)| [condition, value])
+                .chain(otherwise.as_deref())
+                .collect(),
+        }
+    }
+
+    /// Calls `f` on this expression and everything below it.
+    pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a BoundExpr)) {
+        f(self);
+        for child in self.children() {
+            child.visit(f);
+        }
+    }
+
+    /// Registers that the expression reads, each once, ascending.
+    pub fn registers(&self) -> Vec<Register> {
+        let mut found = Vec::new();
+        self.visit(&mut |e| match &e.kind {
+            BoundKind::Register(register) | BoundKind::Lookup { register, .. } => {
+                found.push(*register);
+            }
+            _ => {}
+        });
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Whether evaluation can fail for some row, given what ranges prove.
+    pub fn can_fail(&self) -> bool {
+        let mut fails = false;
+        self.visit(&mut |e| fails |= e.node_can_fail());
+        fails
+    }
+
+    fn node_can_fail(&self) -> bool {
+        if self.data_type.is_float() && !matches!(self.kind, BoundKind::Cast { .. }) {
+            return false;
+        }
+        match &self.kind {
+            BoundKind::Arithmetic { op, right, on_overflow, cannot_overflow, .. } => {
+                let divides = matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo);
+                let divisor_is_safe = right.range.is_some_and(|r| r.min > 0 || r.max < 0);
+                (divides && !divisor_is_safe)
+                    || (*on_overflow == OnOverflow::Error && !cannot_overflow)
+            }
+            BoundKind::Negate { value, on_overflow } => {
+                // Signed types lack the opposite of their smallest value, unsigned ones have
+                // only that of 0.
+                let safe = match (value.range, value.data_type.integer_range()) {
+                    (Some(range), Some((0, _))) => range.max <= 0,
+                    (Some(range), Some((min, _))) => range.min > min,
+                    _ => matches!(value.data_type, DataType::Decimal128 { .. }),
+                };
+                *on_overflow == OnOverflow::Error && !safe
+            }
+            BoundKind::Cast { on_failure, .. } => {
+                *on_failure == CastFailure::Error && !self.cast_cannot_fail()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether this is a cast that fails for no value of its operand's range.
+    pub fn cast_cannot_fail(&self) -> bool {
+        let BoundKind::Cast { value, .. } = &self.kind else { return false };
+        let (from, to) = (&value.data_type, &self.data_type);
+        if from == to || (from.is_float() && to.is_float()) {
+            return true;
+        }
+        let exact = |t: &DataType| t.is_integer() || matches!(t, DataType::Decimal128 { .. });
+        if to.is_float() {
+            return exact(from);
+        }
+        if !from.is_integer() || !to.is_integer() {
+            return false;
+        }
+        let Some(range) = value.range else { return false };
+        match to.integer_range() {
+            Some((min, max)) => min <= range.min && range.max <= max,
+            None => range.min >= 0,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Builds: the small sides of joins, laid out to be probed.
+//!
+//! ```text
+//! Direct: one integer key, dense enough. Payload columns lie in key order.
+//!
+//!   key - base:   0    1    2    3    4
+//!   present:      1    0    1    1    0        one bit each
+//!   d_year (u8):  0   255   0    1   255       value = base + raw; 255 = absent
+//!
+//! Hash: anything else. Payload columns lie in build-row order; rows of one key follow
+//! each other in a chain.
+//! ```
+
+mod assemble;
+mod hash_index;
+pub mod key;
+mod payload;
+mod rekey;
+
+use std::sync::Arc;
+
+use headrace_ir::{Field, ValueRange};
+
+use crate::bound::Repr;
+
+pub use assemble::BuildOptions;
+pub(crate) use assemble::{BuildColumn, integers};
+
+/// Rows by key.
+#[derive(Debug)]
+pub struct BuildTable {
+    /// Name for EXPLAIN.
+    pub name: String,
+    /// Key columns.
+    pub keys: Vec<Field>,
+    /// Representations of the keys.
+    pub key_reprs: Vec<Repr>,
+    /// Number of rows that can match.
+    pub rows: u64,
+    /// Rows of the table that the build was filtered from, if known: `rows / source_rows`
+    /// estimates which share of foreign keys finds a match.
+    pub source_rows: Option<u64>,
+    /// Whether rows with a NULL key are kept, to be found by probes for which NULLs are equal
+    /// (always a `Hash` build).
+    pub nulls_equal: bool,
+    /// Whether a row with a NULL key was offered (it matches nothing unless NULLs are equal).
+    pub has_null_key: bool,
+    /// Whether no key occurs twice.
+    pub unique: bool,
+    /// How a key is found.
+    pub index: BuildIndex,
+    /// Payload columns.
+    pub payload: Vec<PayloadColumn>,
+    /// Host bytes of all of it.
+    pub bytes: u64,
+}
+
+/// How a key is found.
+#[derive(Debug)]
+pub enum BuildIndex {
+    /// One integer key (or code); `present` has one bit per `key - base` in `0..domain`.
+    Direct {
+        /// Smallest key.
+        base: i64,
+        /// Number of possible keys.
+        domain: u64,
+        /// Bit `i % 64` of word `i / 64` tells whether key `base + i` is there.
+        present: Vec<u64>,
+    },
+    /// Hash table with chains of duplicates.
+    Hash(HashIndex),
+}
+
+/// Open-addressing table from the hash of a key to the first row of its chain.
+#[derive(Debug)]
+pub struct HashIndex {
+    /// Power-of-two number of entries; a row number, or `u32::MAX` where empty.
+    pub heads: Vec<u32>,
+    /// Next row of the same key, or `u32::MAX`.
+    pub next: Vec<u32>,
+    /// Keys by row: for each key column a NULL byte (0, or 1 and nothing after it), then the
+    /// value as fixed-width little-endian bytes; text as its length (`u32`) and its bytes.
+    pub key_bytes: Vec<u8>,
+    /// Start of each row's key in `key_bytes`, and the end of the last.
+    pub key_offsets: Vec<u64>,
+}
+
+/// A payload column. In a `Direct` build entry `i` belongs to key `base + i`, in a `Hash`
+/// build to row `i`.
+#[derive(Debug)]
+pub struct PayloadColumn {
+    /// Column.
+    pub field: Field,
+    /// Representation of the register it becomes. Text is always `Code`, re-coded to the
+    /// values that occur in this build, so that group numbers stay small.
+    pub repr: Repr,
+    /// Exact bounds of integer-like values and codes; `None` for others or no rows.
+    pub range: Option<ValueRange>,
+    /// Values.
+    pub data: PayloadData,
+    /// One bit per entry, 1 = not NULL; `None`: no NULLs.
+    pub validity: Option<Arc<[u64]>>,
+}
+
+/// Payload values.
+#[derive(Debug)]
+pub enum PayloadData {
+    /// Integer-like values and codes: `value = base + raw`, raw unsigned. In a `Direct` build
+    /// the largest raw value marks an absent key and no present key has it.
+    U8 {
+        /// Added to each raw value.
+        base: i64,
+        /// Raw values.
+        raw: Vec<u8>,
+    },
+    /// As `U8`, 16 bits.
+    U16 {
+        /// Added to each raw value.
+        base: i64,
+        /// Raw values.
+        raw: Vec<u16>,
+    },
+    /// As `U8`, 32 bits.
+    U32 {
+        /// Added to each raw value.
+        base: i64,
+        /// Raw values.
+        raw: Vec<u32>,
+    },
+    /// 64-bit signed values, no absent mark.
+    I64(Vec<i64>),
+    /// 64-bit unsigned values, no absent mark.
+    U64(Vec<u64>),
+    /// binary64 (binary32 is widened exactly).
+    F64(Vec<f64>),
+    /// Decimals.
+    I128(Vec<i128>),
+    /// Truth values as 0 and 1; 255 marks an absent key in a `Direct` build.
+    Bool(Vec<u8>),
+}

@@ -1,0 +1,230 @@
+//! From rows to a build.
+
+use std::borrow::Cow;
+
+use arrow_array::RecordBatch;
+use headrace_ir::Field;
+
+use crate::ExecError;
+use crate::bound::Repr;
+use crate::build::payload::{Placement, encode};
+use crate::build::{BuildIndex, BuildTable, HashIndex, PayloadColumn, PayloadData, key};
+use crate::column::Column;
+use crate::column_in::append_array;
+use crate::cpu::payload::bit;
+use crate::cpu::vector::{Data, Vector};
+
+/// A direct-address table may have this many entries for each row ..
+const DIRECT_ENTRIES_A_ROW: u64 = 64;
+/// .. or this many, whatever the number of rows: 64 Ki entries of a byte fit a core's L2.
+const DIRECT_ENTRIES_MIN: u64 = 64 * 1024;
+/// But never more than this: 1 Gi bits are 128 MiB.
+const DIRECT_ENTRIES_MAX: u64 = 1 << 30;
+
+/// What is known of a build besides its rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BuildOptions {
+    /// Whether probes will ask for NULL keys (see [`BuildTable::nulls_equal`]).
+    pub nulls_equal: bool,
+    /// Rows of the table that the build was filtered from (see [`BuildTable::source_rows`]).
+    pub source_rows: Option<u64>,
+}
+
+/// One column of a build in the making.
+pub(crate) struct BuildColumn<'a> {
+    pub(crate) field: Field,
+    pub(crate) repr: Repr,
+    pub(crate) vector: Vector<'a>,
+}
+
+impl BuildTable {
+    /// A build from record batches whose columns are the keys, then the payload.
+    pub fn from_batches(
+        name: &str,
+        keys: &[Field],
+        payload: &[Field],
+        batches: &[RecordBatch],
+        options: BuildOptions,
+    ) -> Result<Self, ExecError> {
+        let fields: Vec<Field> = keys.iter().chain(payload).cloned().collect();
+        let mut columns = fields
+            .iter()
+            .map(|field| {
+                let repr = Repr::of(&field.data_type).ok_or_else(|| {
+                    ExecError::Internal(format!("a build column of type {}", field.data_type))
+                })?;
+                Column::new(repr)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        for batch in batches {
+            if batch.num_columns() != fields.len() {
+                return Err(ExecError::Internal(format!(
+                    "build {name}: {} columns where {} were planned",
+                    batch.num_columns(),
+                    fields.len()
+                )));
+            }
+            for ((column, array), field) in columns.iter_mut().zip(batch.columns()).zip(&fields) {
+                append_array(column, array, field)?;
+            }
+        }
+        let rows = batches.iter().map(RecordBatch::num_rows).sum();
+        let mut columns: Vec<BuildColumn<'_>> = fields
+            .into_iter()
+            .zip(&columns)
+            .map(|(field, c)| BuildColumn { field, repr: c.repr().clone(), vector: c.vector() })
+            .collect();
+        let payload = columns.split_off(keys.len());
+        Self::assemble(name, columns, payload, rows, options)
+    }
+
+    /// A build from columns of `rows` rows. Keys are never codes, except those of a
+    /// dictionary that the streamed side has too.
+    pub(crate) fn assemble<'v>(
+        name: &str,
+        mut keys: Vec<BuildColumn<'v>>,
+        mut payload: Vec<BuildColumn<'v>>,
+        mut rows: usize,
+        options: BuildOptions,
+    ) -> Result<Self, ExecError> {
+        let kept = rows_without_null(&keys, rows);
+        let has_null_key = kept.is_some();
+        if let (Some(kept), false) = (kept, options.nulls_equal) {
+            for column in keys.iter_mut().chain(&mut payload) {
+                column.vector = column.vector.take(&kept);
+            }
+            rows = kept.len();
+        }
+        if rows as u64 >= u64::from(u32::MAX) {
+            return Err(ExecError::Internal(format!(
+                "build {name} has {rows} rows; at most 2^32 - 2 can be numbered"
+            )));
+        }
+        let direct = if options.nulls_equal { None } else { direct_index(&keys, rows) };
+        let (index, placement, unique) = match direct {
+            Some((index, placement)) => (index, placement, true),
+            None => {
+                let (index, unique) = hash_index(&keys, rows);
+                (index, Placement::in_row_order(rows), unique)
+            }
+        };
+        let payload = payload
+            .iter()
+            .map(|column| encode(column, &placement))
+            .collect::<Result<Vec<_>, _>>()?;
+        let bytes = index_bytes(&index) + payload.iter().map(payload_bytes).sum::<u64>();
+        Ok(Self {
+            name: name.to_string(),
+            keys: keys.iter().map(|column| column.field.clone()).collect(),
+            key_reprs: keys.iter().map(|column| column.repr.clone()).collect(),
+            rows: rows as u64,
+            source_rows: options.source_rows,
+            nulls_equal: options.nulls_equal,
+            has_null_key,
+            unique,
+            index,
+            payload,
+            bytes,
+        })
+    }
+
+    /// Most rows of one key.
+    pub fn duplicates_max(&self) -> u64 {
+        match &self.index {
+            BuildIndex::Hash(index) if !self.unique => index.duplicates_max(),
+            _ => 1,
+        }
+    }
+
+    /// Entries of each payload column.
+    pub fn entries(&self) -> usize {
+        match &self.index {
+            BuildIndex::Direct { domain, .. } => *domain as usize,
+            BuildIndex::Hash(index) => index.next.len(),
+        }
+    }
+}
+
+/// Rows whose keys are all there; `None`: all rows.
+fn rows_without_null(keys: &[BuildColumn<'_>], rows: usize) -> Option<Vec<u32>> {
+    if keys.iter().all(|key| key.vector.validity.is_none()) {
+        return None;
+    }
+    let complete = |row: &u32| keys.iter().all(|key| key.vector.is_valid(*row as usize));
+    let kept: Vec<u32> = (0..rows as u32).filter(complete).collect();
+    (kept.len() < rows).then_some(kept)
+}
+
+/// A direct-address table, if there is one integer key, dense enough, without duplicates.
+fn direct_index(keys: &[BuildColumn<'_>], rows: usize) -> Option<(BuildIndex, Placement)> {
+    let [key] = keys else { return None };
+    if !key.repr.is_integer_like() {
+        return None;
+    }
+    let values = integers(&key.vector.data)?;
+    let base = values.iter().copied().min().unwrap_or(0);
+    let max = values.iter().copied().max().unwrap_or(-1);
+    let domain = u64::try_from(i128::from(max) - i128::from(base) + 1).ok()?;
+    let allowed = (rows as u64).saturating_mul(DIRECT_ENTRIES_A_ROW).max(DIRECT_ENTRIES_MIN);
+    if domain > allowed.min(DIRECT_ENTRIES_MAX) {
+        return None;
+    }
+    let mut present = vec![0u64; (domain as usize).div_ceil(64)];
+    let mut entries = Vec::with_capacity(rows);
+    for &value in values.iter() {
+        let entry = value.wrapping_sub(base) as usize;
+        if bit(&present, entry) {
+            return None;
+        }
+        present[entry / 64] |= 1 << (entry % 64);
+        entries.push(entry as u32);
+    }
+    let placement = Placement { entry_of_row: Some(entries), entries: domain as usize };
+    Some((BuildIndex::Direct { base, domain, present }, placement))
+}
+
+/// Integer-like data as 64-bit values.
+pub(crate) fn integers<'v>(data: &'v Data<'_>) -> Option<Cow<'v, [i64]>> {
+    Some(match data {
+        Data::Bool(v) | Data::U8(v) => v.iter().map(|&v| i64::from(v)).collect(),
+        Data::I8(v) => v.iter().map(|&v| i64::from(v)).collect(),
+        Data::I16(v) => v.iter().map(|&v| i64::from(v)).collect(),
+        Data::I32(v) => v.iter().map(|&v| i64::from(v)).collect(),
+        Data::I64(v) => Cow::Borrowed(v),
+        Data::U16(v) => v.iter().map(|&v| i64::from(v)).collect(),
+        Data::U32(v) => v.iter().map(|&v| i64::from(v)).collect(),
+        Data::U64(_) | Data::F32(_) | Data::F64(_) | Data::I128(_) | Data::Str(_) => return None,
+    })
+}
+
+fn hash_index(keys: &[BuildColumn<'_>], rows: usize) -> (BuildIndex, bool) {
+    let encoded = key::encode(keys.iter().map(|key| &key.vector), rows);
+    let offsets = encoded.offsets.iter().map(|&offset| offset as u64).collect();
+    let (index, unique) = HashIndex::new(encoded.bytes, offsets);
+    (BuildIndex::Hash(index), unique)
+}
+
+fn index_bytes(index: &BuildIndex) -> u64 {
+    let bytes = match index {
+        BuildIndex::Direct { present, .. } => present.len() * 8,
+        BuildIndex::Hash(index) => {
+            (index.heads.len() + index.next.len()) * 4
+                + index.key_bytes.len()
+                + index.key_offsets.len() * 8
+        }
+    };
+    bytes as u64
+}
+
+fn payload_bytes(column: &PayloadColumn) -> u64 {
+    let entries = column.data.len();
+    let width = match &column.data {
+        PayloadData::U8 { .. } | PayloadData::Bool(_) => 1,
+        PayloadData::U16 { .. } => 2,
+        PayloadData::U32 { .. } => 4,
+        PayloadData::I64(_) | PayloadData::U64(_) | PayloadData::F64(_) => 8,
+        PayloadData::I128(_) => 16,
+    };
+    let validity = column.validity.as_ref().map_or(0, |bits| bits.len() * 8);
+    (entries * width + validity) as u64
+}

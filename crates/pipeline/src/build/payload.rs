@@ -1,0 +1,185 @@
+//! Payload columns: as narrow as their values allow, text as codes of the texts that occur.
+
+use std::sync::Arc;
+
+use arrow_array::StringArray;
+use headrace_ir::ValueRange;
+
+use crate::ExecError;
+use crate::bound::Repr;
+use crate::build::assemble::{BuildColumn, integers};
+use crate::build::{PayloadColumn, PayloadData};
+use crate::cpu::vector::{Data, Vector};
+use crate::segment::Dictionary;
+
+/// Where the rows' values go.
+pub(crate) struct Placement {
+    /// Entry of each row; `None`: its row number.
+    pub(crate) entry_of_row: Option<Vec<u32>>,
+    /// Number of entries.
+    pub(crate) entries: usize,
+}
+
+impl Placement {
+    /// One entry a row.
+    pub(crate) fn in_row_order(rows: usize) -> Self {
+        Self { entry_of_row: None, entries: rows }
+    }
+
+    fn place<T: Copy, U: Copy>(&self, values: &[T], fill: U, convert: impl Fn(T) -> U) -> Vec<U> {
+        match &self.entry_of_row {
+            None => values.iter().map(|&v| convert(v)).collect(),
+            Some(entry_of_row) => {
+                let mut placed = vec![fill; self.entries];
+                for (&entry, &value) in entry_of_row.iter().zip(values) {
+                    placed[entry as usize] = convert(value);
+                }
+                placed
+            }
+        }
+    }
+
+    fn bitmap(&self, valid: &[u8]) -> Arc<[u64]> {
+        let mut words = vec![0u64; self.entries.div_ceil(64)];
+        for (row, &valid) in valid.iter().enumerate() {
+            let entry = self.entry_of_row.as_ref().map_or(row, |entries| entries[row] as usize);
+            words[entry / 64] |= u64::from(valid) << (entry % 64);
+        }
+        words.into()
+    }
+}
+
+impl PayloadData {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::U8 { raw, .. } => raw.len(),
+            Self::U16 { raw, .. } => raw.len(),
+            Self::U32 { raw, .. } => raw.len(),
+            Self::I64(values) => values.len(),
+            Self::U64(values) => values.len(),
+            Self::F64(values) => values.len(),
+            Self::I128(values) => values.len(),
+            Self::Bool(values) => values.len(),
+        }
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Lays out one payload column.
+pub(crate) fn encode(
+    column: &BuildColumn<'_>,
+    placement: &Placement,
+) -> Result<PayloadColumn, ExecError> {
+    let valid = column.vector.validity.as_deref();
+    let validity = valid.map(|valid| placement.bitmap(valid));
+    let (repr, data, range) = match (&column.vector.data, &column.repr) {
+        (Data::Str(texts), _) => {
+            let (dictionary, codes) = code_texts(texts, valid)?;
+            coded(dictionary, &codes, valid, placement)
+        }
+        (Data::I32(codes), Repr::Code(dictionary)) => {
+            let (dictionary, codes) = recode(codes, valid, dictionary);
+            coded(dictionary, &codes, valid, placement)
+        }
+        (Data::U64(v), _) => (Repr::U64, PayloadData::U64(placement.place(v, 0, |v| v)), None),
+        (Data::F64(v), _) => (Repr::F64, PayloadData::F64(placement.place(v, 0.0, |v| v)), None),
+        (Data::F32(v), _) => {
+            (Repr::F32, PayloadData::F64(placement.place(v, 0.0, f64::from)), None)
+        }
+        (Data::I128(v), _) => (Repr::I128, PayloadData::I128(placement.place(v, 0, |v| v)), None),
+        (Data::Bool(v), _) => {
+            let range = range_of(&v.iter().map(|&v| i64::from(v)).collect::<Vec<_>>(), valid);
+            (Repr::Bool, PayloadData::Bool(placement.place(v, u8::MAX, |v| v)), range)
+        }
+        (data, repr) => {
+            let values = integers(data)
+                .ok_or_else(|| ExecError::Internal(format!("payload held as {repr:?}")))?;
+            let range = range_of(&values, valid);
+            (repr.clone(), narrow(&values, range, placement), range)
+        }
+    };
+    Ok(PayloadColumn { field: column.field.clone(), repr, range, data, validity })
+}
+
+fn coded(
+    dictionary: Dictionary,
+    codes: &[i64],
+    valid: Option<&[u8]>,
+    placement: &Placement,
+) -> (Repr, PayloadData, Option<ValueRange>) {
+    let range = range_of(codes, valid);
+    (Repr::Code(Arc::new(dictionary)), narrow(codes, range, placement), range)
+}
+
+fn range_of(values: &[i64], valid: Option<&[u8]>) -> Option<ValueRange> {
+    let mut range: Option<ValueRange> = None;
+    for (row, &value) in values.iter().enumerate() {
+        if valid.is_none_or(|valid| valid[row] != 0) {
+            let known = range.get_or_insert(ValueRange { min: value, max: value });
+            known.min = known.min.min(value);
+            known.max = known.max.max(value);
+        }
+    }
+    range
+}
+
+/// Raw values from the smallest on, the largest raw value kept free. NULLs become raw 0.
+fn narrow(values: &[i64], range: Option<ValueRange>, placement: &Placement) -> PayloadData {
+    let ValueRange { min: base, max } = range.unwrap_or(ValueRange { min: 0, max: 0 });
+    let span = i128::from(max) - i128::from(base);
+    let raw = |value: i64| {
+        if (base..=max).contains(&value) { value.wrapping_sub(base) as u64 } else { 0 }
+    };
+    if span < i128::from(u8::MAX) {
+        PayloadData::U8 { base, raw: placement.place(values, u8::MAX, |v| raw(v) as u8) }
+    } else if span < i128::from(u16::MAX) {
+        PayloadData::U16 { base, raw: placement.place(values, u16::MAX, |v| raw(v) as u16) }
+    } else if span < i128::from(u32::MAX) {
+        PayloadData::U32 { base, raw: placement.place(values, u32::MAX, |v| raw(v) as u32) }
+    } else {
+        PayloadData::I64(placement.place(values, 0, |v| v))
+    }
+}
+
+/// A sorted dictionary of the texts that occur, and each row's code.
+fn code_texts(texts: &[&str], valid: Option<&[u8]>) -> Result<(Dictionary, Vec<i64>), ExecError> {
+    let is_valid = |row: usize| valid.is_none_or(|valid| valid[row] != 0);
+    let mut distinct: Vec<&str> =
+        texts.iter().enumerate().filter(|(row, _)| is_valid(*row)).map(|(_, &t)| t).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let code = |text: &str| distinct.binary_search(&text).map_or(0, |code| code as i64);
+    let codes = texts.iter().map(|text| code(text)).collect();
+    let bytes: usize = distinct.iter().map(|text| text.len()).sum();
+    if i32::try_from(bytes).is_err() {
+        return Err(ExecError::Internal(format!("{bytes} bytes of distinct texts in a build")));
+    }
+    Ok((Dictionary { values: StringArray::from(distinct) }, codes))
+}
+
+/// The part of a dictionary that occurs, and each row's code in it. Order is kept.
+fn recode(codes: &[i32], valid: Option<&[u8]>, all: &Dictionary) -> (Dictionary, Vec<i64>) {
+    let mut new_code: Vec<i64> = vec![-1; arrow_array::Array::len(&all.values)];
+    for (row, &code) in codes.iter().enumerate() {
+        if valid.is_none_or(|valid| valid[row] != 0) {
+            new_code[code as usize] = 0;
+        }
+    }
+    let mut texts = Vec::new();
+    for (code, new) in new_code.iter_mut().enumerate().filter(|(_, new)| **new == 0) {
+        *new = texts.len() as i64;
+        texts.push(all.values.value(code));
+    }
+    let codes = codes.iter().map(|&c| new_code.get(c as usize).map_or(0, |&n| n.max(0))).collect();
+    (Dictionary { values: StringArray::from(texts) }, codes)
+}
+
+/// A vector of the codes of a streamed dictionary, for a build that is probed by code.
+pub(crate) fn code_vector(codes: Vec<i32>) -> Vector<'static> {
+    Vector::new(Data::I32(codes.into()))
+}

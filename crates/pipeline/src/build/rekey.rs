@@ -1,0 +1,62 @@
+//! A build on text, as seen by a stream whose text is dictionary codes: the dictionary is
+//! looked up once, and each row of the stream needs only its code.
+
+use std::sync::Arc;
+
+use arrow_array::Array;
+use headrace_ir::Field;
+
+use crate::ExecError;
+use crate::bound::Repr;
+use crate::build::payload::code_vector;
+use crate::build::{BuildColumn, BuildIndex, BuildOptions, BuildTable, key};
+use crate::cpu::context::NO_MATCH;
+use crate::cpu::payload;
+use crate::cpu::vector::{Data, Vector};
+use crate::segment::Dictionary;
+
+impl BuildTable {
+    /// The same build with codes of `dictionary` in place of its one text key. Rows whose key
+    /// is not in the dictionary are left out: nobody can ask for them.
+    pub(crate) fn keyed_by_code(&self, dictionary: &Arc<Dictionary>) -> Result<Self, ExecError> {
+        let BuildIndex::Hash(index) = &self.index else {
+            return Err(ExecError::Internal("a direct-address build on text".into()));
+        };
+        let (mut codes, mut entries) = (Vec::new(), Vec::new());
+        for code in 0..dictionary.values.len() {
+            let text = Vector::constant(Data::Str(vec![dictionary.values.value(code)]), false);
+            let encoded = key::encode(std::iter::once(&text), 1);
+            let mut entry = index.find(encoded.row(0)).unwrap_or(NO_MATCH);
+            while entry != NO_MATCH {
+                codes.push(code as i32);
+                entries.push(entry);
+                entry = index.next[entry as usize];
+            }
+        }
+        let rows = entries.len();
+        let key_field = self.keys.first().map_or_else(
+            || Err(ExecError::Internal("a build without keys".into())),
+            |field| Ok(Field { nullable: false, ..field.clone() }),
+        )?;
+        let keys = vec![BuildColumn {
+            field: key_field,
+            repr: Repr::Code(Arc::clone(dictionary)),
+            vector: code_vector(codes),
+        }];
+        let payload = (0..self.payload.len())
+            .map(|column| {
+                Ok(BuildColumn {
+                    field: self.payload[column].field.clone(),
+                    repr: self.payload[column].repr.clone(),
+                    vector: payload::fetch(self, column, &entries)?,
+                })
+            })
+            .collect::<Result<Vec<_>, ExecError>>()?;
+        let options = BuildOptions { nulls_equal: false, source_rows: self.source_rows };
+        let mut build = Self::assemble(&self.name, keys, payload, rows, options)?;
+        build.has_null_key = self.has_null_key;
+        // Whether the build is empty decides `NOT IN`, so its own rows count.
+        build.rows = self.rows;
+        Ok(build)
+    }
+}

@@ -1,0 +1,317 @@
+//! Grouped aggregation: group numbers of rows, and the loops that fold values into states.
+
+use crate::ExecError;
+use crate::bound::{Accumulator, AccumulatorKind, BoundKey};
+use crate::build::integers;
+use crate::cpu::context::Context;
+use crate::cpu::eval::{Shared, eval};
+use crate::cpu::select::{positions, truth_bytes};
+use crate::cpu::vector::{Data, Element, Vector, take_values};
+use crate::state::AccumulatorState;
+use crate::state::merge::{add_wide, extreme, extreme_text};
+
+/// The group of each row.
+#[derive(Clone, Debug)]
+pub enum Groups {
+    /// All rows belong to group 0.
+    One,
+    /// One number a row, below the number of groups.
+    Numbers(Vec<u32>),
+}
+
+impl Groups {
+    fn take(&self, indices: &[u32]) -> Groups {
+        match self {
+            Self::One => Self::One,
+            Self::Numbers(numbers) => Self::Numbers(take_values(numbers, indices)),
+        }
+    }
+}
+
+/// Group numbers from the digits of dense keys.
+pub fn dense_groups<'a>(
+    context: &mut Context<'a>,
+    keys: &'a [BoundKey],
+) -> Result<Groups, ExecError> {
+    if keys.is_empty() {
+        return Ok(Groups::One);
+    }
+    let rows = context.rows();
+    let mut numbers = vec![0u32; rows];
+    for key in keys {
+        let vector = eval(context, &key.expr)?;
+        add_digits(key, &vector.expanded(rows), &mut numbers)?;
+    }
+    Ok(Groups::Numbers(numbers))
+}
+
+fn add_digits(key: &BoundKey, vector: &Vector<'_>, numbers: &mut [u32]) -> Result<(), ExecError> {
+    let internal = |cause: &str| ExecError::Internal(format!("key {}: {cause}", key.field.name));
+    let dense = key.dense.ok_or_else(|| internal("no digits"))?;
+    let digits = dense.cardinality - u64::from(dense.has_null);
+    let stride = dense.stride as u32;
+    let mut largest = 0u64;
+    let valid = vector.validity.as_deref();
+    match (&vector.data, valid) {
+        (Data::I32(values), None) => {
+            for (number, &value) in numbers.iter_mut().zip(values.iter()) {
+                let digit = i64::from(value).wrapping_sub(dense.min) as u64;
+                largest = largest.max(digit);
+                *number = number.wrapping_add((digit as u32).wrapping_mul(stride));
+            }
+        }
+        (data, valid) => {
+            let values = integers(data).ok_or_else(|| internal("not held as an integer"))?;
+            for (row, (number, &value)) in numbers.iter_mut().zip(values.iter()).enumerate() {
+                let digit = if valid.is_none_or(|valid| valid[row] != 0) {
+                    let digit = value.wrapping_sub(dense.min) as u64;
+                    largest = largest.max(digit);
+                    digit
+                } else if dense.has_null {
+                    digits
+                } else {
+                    return Err(internal("a NULL where none was planned"));
+                };
+                *number = number.wrapping_add((digit as u32).wrapping_mul(stride));
+            }
+        }
+    }
+    let any_valid = valid.map_or(!numbers.is_empty(), |valid| valid.contains(&1));
+    if any_valid && largest >= digits {
+        return Err(ExecError::Corrupt {
+            column: key.field.name.clone(),
+            cause: "a value lies outside the bounds that its statistics tell".into(),
+        });
+    }
+    Ok(())
+}
+
+/// Folds the current rows into the states of all accumulators.
+pub fn update<'a>(
+    context: &mut Context<'a>,
+    accumulators: &'a [Accumulator],
+    states: &mut [AccumulatorState],
+    groups: &Groups,
+) -> Result<(), ExecError> {
+    for (accumulator, state) in accumulators.iter().zip(states) {
+        match &accumulator.filter {
+            None => fold(context, accumulator, state, groups)?,
+            Some(filter) => {
+                let truth = eval(context, filter)?;
+                let kept = positions(&truth_bytes(&truth, context.rows()));
+                let groups = groups.take(&kept);
+                let depth = context.depth();
+                context.push(kept);
+                let folded = fold(context, accumulator, state, &groups);
+                context.truncate(depth);
+                folded?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fold<'a>(
+    context: &mut Context<'a>,
+    accumulator: &'a Accumulator,
+    state: &mut AccumulatorState,
+    groups: &Groups,
+) -> Result<(), ExecError> {
+    let rows = context.rows();
+    if rows == 0 {
+        return Ok(());
+    }
+    let vector: Option<Shared<'a>> =
+        accumulator.argument.as_ref().map(|argument| eval(context, argument)).transpose()?;
+    let mismatch = || ExecError::Internal(format!("{:?} of another type", accumulator.kind));
+    let Some(vector) = vector else {
+        let AccumulatorState::Count(counts) = state else { return Err(mismatch()) };
+        count_rows(counts, groups, None, rows);
+        return Ok(());
+    };
+    let vector = vector.expanded(rows);
+    let valid = vector.validity.as_deref();
+    let smaller = accumulator.kind == AccumulatorKind::Min;
+    let done =
+        match state {
+            AccumulatorState::Count(counts) => {
+                count_rows(counts, groups, valid, rows);
+                Some(())
+            }
+            AccumulatorState::SumI64(totals) => sum_i64(totals, &vector.data, groups, valid),
+            AccumulatorState::SumI128(totals) => sum_i128(totals, &vector.data, groups, valid),
+            AccumulatorState::SumWide { low, carry } => sum_wide(low, carry, &vector, groups),
+            AccumulatorState::SumF64(totals) => sum_f64(totals, &vector.data, groups, valid),
+            AccumulatorState::ExtremeI64(kept) => {
+                integers(&vector.data).map(|values| extremes(kept, &values, groups, valid, smaller))
+            }
+            AccumulatorState::ExtremeU64(kept) => u64::values(&vector.data)
+                .map(|values| extremes(kept, values, groups, valid, smaller)),
+            AccumulatorState::ExtremeI128(kept) => i128::values(&vector.data)
+                .map(|values| extremes(kept, values, groups, valid, smaller)),
+            AccumulatorState::ExtremeF64(kept) => {
+                floats(&vector.data).map(|values| extremes(kept, &values, groups, valid, smaller))
+            }
+            AccumulatorState::ExtremeText(kept) => extreme_texts(kept, &vector, groups, smaller),
+        };
+    done.ok_or_else(mismatch)
+}
+
+fn count_rows(counts: &mut [u64], groups: &Groups, valid: Option<&[u8]>, rows: usize) {
+    match (groups, valid) {
+        (Groups::One, None) => counts[0] += rows as u64,
+        (Groups::One, Some(valid)) => {
+            counts[0] += valid.iter().map(|&v| u64::from(v)).fold(0, u64::wrapping_add);
+        }
+        (Groups::Numbers(numbers), None) => {
+            for &group in numbers {
+                counts[group as usize] = counts[group as usize].wrapping_add(1);
+            }
+        }
+        (Groups::Numbers(numbers), Some(valid)) => {
+            for (&group, &valid) in numbers.iter().zip(valid) {
+                counts[group as usize] = counts[group as usize].wrapping_add(u64::from(valid));
+            }
+        }
+    }
+}
+
+/// Calls `f(group, value)` for each row that is not NULL.
+#[inline(always)]
+fn each<T: Copy>(values: &[T], groups: &Groups, valid: Option<&[u8]>, mut f: impl FnMut(usize, T)) {
+    match (groups, valid) {
+        (Groups::One, None) => values.iter().for_each(|&v| f(0, v)),
+        (Groups::Numbers(numbers), None) => {
+            numbers.iter().zip(values).for_each(|(&group, &v)| f(group as usize, v));
+        }
+        (groups, Some(valid)) => {
+            for (row, (&value, &valid)) in values.iter().zip(valid).enumerate() {
+                if valid != 0 {
+                    let group = match groups {
+                        Groups::One => 0,
+                        Groups::Numbers(numbers) => numbers[row] as usize,
+                    };
+                    f(group, value);
+                }
+            }
+        }
+    }
+}
+
+fn sum_i64(
+    totals: &mut [i64],
+    data: &Data<'_>,
+    groups: &Groups,
+    valid: Option<&[u8]>,
+) -> Option<()> {
+    macro_rules! sum {
+        ($values:expr) => {
+            match (groups, valid) {
+                (Groups::One, None) => {
+                    let total = $values.iter().fold(0i64, |t, &v| t.wrapping_add(i64::from(v)));
+                    totals[0] = totals[0].wrapping_add(total);
+                }
+                _ => each($values, groups, valid, |group, v| {
+                    totals[group] = totals[group].wrapping_add(i64::from(v));
+                }),
+            }
+        };
+    }
+    match data {
+        Data::I8(values) => sum!(values),
+        Data::I16(values) => sum!(values),
+        Data::I32(values) => sum!(values),
+        Data::I64(values) => sum!(values),
+        Data::U8(values) => sum!(values),
+        Data::U16(values) => sum!(values),
+        Data::U32(values) => sum!(values),
+        _ => return None,
+    }
+    Some(())
+}
+
+fn sum_i128(
+    totals: &mut [i128],
+    data: &Data<'_>,
+    groups: &Groups,
+    valid: Option<&[u8]>,
+) -> Option<()> {
+    macro_rules! sum {
+        ($values:expr) => {
+            each($values, groups, valid, |group, v| {
+                totals[group] = totals[group].wrapping_add(i128::from(v));
+            })
+        };
+    }
+    match data {
+        Data::I8(values) => sum!(values),
+        Data::I16(values) => sum!(values),
+        Data::I32(values) => sum!(values),
+        Data::I64(values) => sum!(values),
+        Data::U8(values) => sum!(values),
+        Data::U16(values) => sum!(values),
+        Data::U32(values) => sum!(values),
+        Data::U64(values) => sum!(values),
+        Data::I128(values) => sum!(values),
+        _ => return None,
+    }
+    Some(())
+}
+
+fn sum_wide(
+    low: &mut [i128],
+    carry: &mut [i64],
+    vector: &Vector<'_>,
+    groups: &Groups,
+) -> Option<()> {
+    let values = i128::values(&vector.data)?;
+    each(values, groups, vector.validity.as_deref(), |group, value| {
+        add_wide(&mut low[group], &mut carry[group], value);
+    });
+    Some(())
+}
+
+fn sum_f64(
+    totals: &mut [f64],
+    data: &Data<'_>,
+    groups: &Groups,
+    valid: Option<&[u8]>,
+) -> Option<()> {
+    match data {
+        Data::F32(values) => each(values, groups, valid, |g, v| totals[g] += f64::from(v)),
+        Data::F64(values) => each(values, groups, valid, |g, v| totals[g] += v),
+        _ => return None,
+    }
+    Some(())
+}
+
+fn floats<'v>(data: &'v Data<'_>) -> Option<std::borrow::Cow<'v, [f64]>> {
+    match data {
+        Data::F32(values) => Some(values.iter().map(|&v| f64::from(v)).collect()),
+        Data::F64(values) => Some(std::borrow::Cow::Borrowed(values)),
+        _ => None,
+    }
+}
+
+fn extremes<T: Element>(
+    kept: &mut [T],
+    values: &[T],
+    groups: &Groups,
+    valid: Option<&[u8]>,
+    smaller: bool,
+) {
+    each(values, groups, valid, |group, v| kept[group] = extreme(kept[group], v, smaller));
+}
+
+fn extreme_texts(
+    kept: &mut [Option<Box<str>>],
+    vector: &Vector<'_>,
+    groups: &Groups,
+    smaller: bool,
+) -> Option<()> {
+    let Data::Str(texts) = &vector.data else { return None };
+    each(texts, groups, vector.validity.as_deref(), |group, text| {
+        extreme_text(&mut kept[group], text, smaller);
+    });
+    Some(())
+}

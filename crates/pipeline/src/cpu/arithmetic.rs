@@ -1,0 +1,299 @@
+//! Arithmetic kernels. What is computed for a row whose operand is NULL is never seen and
+//! never an error.
+
+use std::borrow::Cow;
+
+use headrace_ir::{ArithmeticOp, DataType};
+
+use crate::ExecError;
+use crate::bound::BoundExpr;
+use crate::cpu::decimal;
+use crate::cpu::eval::both_valid;
+use crate::cpu::payload::empty_data;
+use crate::cpu::vector::{Data, Element, Operand, Vector};
+
+/// Why a value could not be computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Does not fit.
+    Overflow,
+    /// Division or modulo by zero.
+    DivisionByZero,
+    /// Cannot be converted.
+    Cast,
+}
+
+impl Fault {
+    /// The error that names the expression.
+    pub fn at(self, expr: &BoundExpr) -> ExecError {
+        let place = expr.text.to_string();
+        match self {
+            Self::Overflow => ExecError::Overflow { type_name: expr.data_type.to_string(), place },
+            Self::DivisionByZero => ExecError::DivisionByZero { place },
+            Self::Cast => ExecError::Cast { place },
+        }
+    }
+}
+
+/// An operand and the expression that it comes from.
+pub type Side<'v, 'a> = (&'v Vector<'a>, &'v BoundExpr);
+
+/// `left op right`. With `wrap`, overflow is impossible or wraps.
+pub fn binary<'a>(
+    expr: &BoundExpr,
+    op: ArithmeticOp,
+    (left, left_expr): Side<'_, 'a>,
+    (right, right_expr): Side<'_, 'a>,
+    wrap: bool,
+    rows: usize,
+) -> Result<Vector<'a>, ExecError> {
+    if left.is_null_constant() || right.is_null_constant() {
+        return Ok(Vector::constant(empty_data(&expr.repr, 1)?, true));
+    }
+    let constant = left.constant && right.constant;
+    let rows = if constant { 1 } else { rows };
+    let validity = both_valid(left, right, rows);
+    let valid = validity.as_deref();
+    let data = match &left.data {
+        Data::I8(_) => integers::<i8>(op, left, right, wrap, rows, valid),
+        Data::I16(_) => integers::<i16>(op, left, right, wrap, rows, valid),
+        Data::I32(_) => integers::<i32>(op, left, right, wrap, rows, valid),
+        Data::I64(_) => integers::<i64>(op, left, right, wrap, rows, valid),
+        Data::U8(_) => integers::<u8>(op, left, right, wrap, rows, valid),
+        Data::U16(_) => integers::<u16>(op, left, right, wrap, rows, valid),
+        Data::U32(_) => integers::<u32>(op, left, right, wrap, rows, valid),
+        Data::U64(_) => integers::<u64>(op, left, right, wrap, rows, valid),
+        Data::F32(_) => floats::<f32>(op, left, right, rows),
+        Data::F64(_) => floats::<f64>(op, left, right, rows),
+        Data::I128(_) => {
+            decimals(expr, op, (left, left_expr), (right, right_expr), wrap, rows, valid)
+        }
+        Data::Bool(_) | Data::Str(_) => None,
+    };
+    let data = data
+        .ok_or_else(|| {
+            ExecError::Internal(format!("arithmetic over mixed types in {}", expr.text))
+        })?
+        .map_err(|fault| fault.at(expr))?;
+    let mut vector = Vector::with_validity(data, validity);
+    vector.constant = constant;
+    Ok(vector)
+}
+
+type Outcome = Option<Result<Data<'static>, Fault>>;
+
+/// Integers of at most 64 bits.
+pub trait Int: Element + Default + Ord {
+    /// Result and whether it wrapped.
+    fn add(self, other: Self) -> (Self, bool);
+    /// Result and whether it wrapped.
+    fn subtract(self, other: Self) -> (Self, bool);
+    /// Result and whether it wrapped.
+    fn multiply(self, other: Self) -> (Self, bool);
+    /// Quotient and whether it wrapped; the divisor is not 0.
+    fn divide(self, other: Self) -> (Self, bool);
+    /// Remainder; the divisor is not 0.
+    fn remainder(self, other: Self) -> Self;
+    /// Negation and whether it wrapped.
+    fn negate(self) -> (Self, bool);
+}
+
+macro_rules! int {
+    ($($type:ty),*) => {$(
+        impl Int for $type {
+            #[inline(always)]
+            fn add(self, other: Self) -> (Self, bool) { self.overflowing_add(other) }
+            #[inline(always)]
+            fn subtract(self, other: Self) -> (Self, bool) { self.overflowing_sub(other) }
+            #[inline(always)]
+            fn multiply(self, other: Self) -> (Self, bool) { self.overflowing_mul(other) }
+            #[inline(always)]
+            fn divide(self, other: Self) -> (Self, bool) { self.overflowing_div(other) }
+            #[inline(always)]
+            fn remainder(self, other: Self) -> Self { self.wrapping_rem(other) }
+            #[inline(always)]
+            fn negate(self) -> (Self, bool) { self.overflowing_neg() }
+        }
+    )*};
+}
+
+int!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+fn integers<T: Int>(
+    op: ArithmeticOp,
+    left: &Vector<'_>,
+    right: &Vector<'_>,
+    wrap: bool,
+    rows: usize,
+    valid: Option<&[u8]>,
+) -> Outcome {
+    let (l, r) = (left.operand::<T>()?, right.operand::<T>()?);
+    let result = match (op, wrap) {
+        (ArithmeticOp::Add, true) => Ok(map2(l, r, rows, |a, b| a.add(b).0)),
+        (ArithmeticOp::Subtract, true) => Ok(map2(l, r, rows, |a, b| a.subtract(b).0)),
+        (ArithmeticOp::Multiply, true) => Ok(map2(l, r, rows, |a, b| a.multiply(b).0)),
+        (ArithmeticOp::Add, false) => flagged(l, r, rows, valid, T::add),
+        (ArithmeticOp::Subtract, false) => flagged(l, r, rows, valid, T::subtract),
+        (ArithmeticOp::Multiply, false) => flagged(l, r, rows, valid, T::multiply),
+        (ArithmeticOp::Divide, wrap) => checked(l, r, rows, valid, |a, b| {
+            if b == T::default() {
+                return Err(Fault::DivisionByZero);
+            }
+            match a.divide(b) {
+                (_, true) if !wrap => Err(Fault::Overflow),
+                (quotient, _) => Ok(quotient),
+            }
+        }),
+        (ArithmeticOp::Modulo, _) => checked(l, r, rows, valid, |a, b| {
+            if b == T::default() { Err(Fault::DivisionByZero) } else { Ok(a.remainder(b)) }
+        }),
+    };
+    Some(result.map(T::data))
+}
+
+/// One loop per combination of column and constant.
+#[inline(always)]
+pub fn map2<T: Copy, U>(
+    left: Operand<'_, T>,
+    right: Operand<'_, T>,
+    rows: usize,
+    f: impl Fn(T, T) -> U,
+) -> Vec<U> {
+    match (left, right) {
+        (Operand::Rows(l), Operand::One(r)) => l.iter().map(|&l| f(l, r)).collect(),
+        (Operand::One(l), Operand::Rows(r)) => r.iter().map(|&r| f(l, r)).collect(),
+        (Operand::Rows(l), Operand::Rows(r)) => l.iter().zip(r).map(|(&l, &r)| f(l, r)).collect(),
+        (Operand::One(l), Operand::One(r)) => (0..rows).map(|_| f(l, r)).collect(),
+    }
+}
+
+/// Computes all rows and looks for the culprit only if any row overflowed.
+#[inline(always)]
+fn flagged<T: Int>(
+    left: Operand<'_, T>,
+    right: Operand<'_, T>,
+    rows: usize,
+    valid: Option<&[u8]>,
+    f: impl Fn(T, T) -> (T, bool),
+) -> Result<Vec<T>, Fault> {
+    let mut any = false;
+    let mut values = Vec::with_capacity(rows);
+    values.extend((0..rows).map(|row| {
+        let (value, overflow) = f(left.get(row), right.get(row));
+        any |= overflow;
+        value
+    }));
+    let real = any
+        && (0..rows)
+            .any(|row| valid.is_none_or(|v| v[row] != 0) && f(left.get(row), right.get(row)).1);
+    if real { Err(Fault::Overflow) } else { Ok(values) }
+}
+
+/// Computes valid rows one by one.
+#[inline(always)]
+pub fn checked<T: Copy + Default>(
+    left: Operand<'_, T>,
+    right: Operand<'_, T>,
+    rows: usize,
+    valid: Option<&[u8]>,
+    f: impl Fn(T, T) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    (0..rows)
+        .map(|row| match valid {
+            Some(valid) if valid[row] == 0 => Ok(T::default()),
+            _ => f(left.get(row), right.get(row)),
+        })
+        .collect()
+}
+
+fn floats<T>(op: ArithmeticOp, left: &Vector<'_>, right: &Vector<'_>, rows: usize) -> Outcome
+where
+    T: Element
+        + std::ops::Add<Output = T>
+        + std::ops::Sub<Output = T>
+        + std::ops::Mul<Output = T>
+        + std::ops::Div<Output = T>
+        + std::ops::Rem<Output = T>,
+{
+    let (l, r) = (left.operand::<T>()?, right.operand::<T>()?);
+    Some(Ok(T::data(match op {
+        ArithmeticOp::Add => map2(l, r, rows, |a, b| a + b),
+        ArithmeticOp::Subtract => map2(l, r, rows, |a, b| a - b),
+        ArithmeticOp::Multiply => map2(l, r, rows, |a, b| a * b),
+        ArithmeticOp::Divide => map2(l, r, rows, |a, b| a / b),
+        ArithmeticOp::Modulo => map2(l, r, rows, |a, b| a % b),
+    })))
+}
+
+fn decimals(
+    expr: &BoundExpr,
+    op: ArithmeticOp,
+    (left, left_expr): Side<'_, '_>,
+    (right, right_expr): Side<'_, '_>,
+    wrap: bool,
+    rows: usize,
+    valid: Option<&[u8]>,
+) -> Outcome {
+    let (l, r) = (left.operand::<i128>()?, right.operand::<i128>()?);
+    let scale = |t: &DataType| match t {
+        DataType::Decimal128 { scale, .. } => Some(*scale),
+        _ => None,
+    };
+    let DataType::Decimal128 { precision, scale: result_scale } = expr.data_type else {
+        return None;
+    };
+    let scales = decimal::Scales {
+        left: scale(&left_expr.data_type)?,
+        right: scale(&right_expr.data_type)?,
+        result: result_scale,
+    };
+    let limit = if wrap { None } else { Some(decimal::magnitude_limit(precision)) };
+    let values = checked(l, r, rows, valid, |a, b| decimal::compute(op, a, b, scales, limit));
+    Some(values.map(i128::data))
+}
+
+/// Unary minus.
+pub fn negate<'a>(
+    expr: &BoundExpr,
+    vector: &Vector<'a>,
+    wrap: bool,
+) -> Result<Vector<'a>, ExecError> {
+    let valid = vector.validity.as_deref();
+    macro_rules! ints {
+        ($values:expr, $variant:ident) => {
+            Data::$variant(negate_integers($values, wrap, valid).map_err(|f| f.at(expr))?.into())
+        };
+    }
+    let data = match &vector.data {
+        Data::I8(values) => ints!(values, I8),
+        Data::I16(values) => ints!(values, I16),
+        Data::I32(values) => ints!(values, I32),
+        Data::I64(values) => ints!(values, I64),
+        Data::U8(values) => ints!(values, U8),
+        Data::U16(values) => ints!(values, U16),
+        Data::U32(values) => ints!(values, U32),
+        Data::U64(values) => ints!(values, U64),
+        Data::F32(values) => Data::F32(values.iter().map(|v| -v).collect()),
+        Data::F64(values) => Data::F64(values.iter().map(|v| -v).collect()),
+        // Decimals are symmetric.
+        Data::I128(values) => Data::I128(values.iter().map(|v| v.wrapping_neg()).collect()),
+        Data::Bool(_) | Data::Str(_) => {
+            return Err(ExecError::Internal(format!("minus of {}", expr.text)));
+        }
+    };
+    let validity = vector.validity.as_deref().map(|v| Cow::Owned(v.to_vec()));
+    Ok(Vector { data, validity, constant: vector.constant })
+}
+
+fn negate_integers<T: Int>(
+    values: &[T],
+    wrap: bool,
+    valid: Option<&[u8]>,
+) -> Result<Vec<T>, Fault> {
+    let overflows =
+        |(row, value): (usize, &T)| valid.is_none_or(|v| v[row] != 0) && value.negate().1;
+    if !wrap && values.iter().enumerate().any(overflows) {
+        return Err(Fault::Overflow);
+    }
+    Ok(values.iter().map(|v| v.negate().0).collect())
+}

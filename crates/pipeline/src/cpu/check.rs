@@ -1,0 +1,58 @@
+//! What this processor takes.
+
+use headrace_ir::ProbeKind;
+
+use crate::WhyNot;
+use crate::bound::{Bound, BoundExpr, BoundKind, BoundSink, BoundStep, Repr};
+use crate::cpu::cast;
+
+/// Checks every expression, probe and sink.
+pub fn supported(bound: &Bound) -> Result<(), WhyNot> {
+    for step in &bound.steps {
+        match step {
+            BoundStep::Filter { expr, .. } | BoundStep::Compute { expr, .. } => expression(expr)?,
+            BoundStep::Probe(probe) => {
+                probe.keys.iter().chain(&probe.residual).try_for_each(expression)?;
+                if matches!(probe.kind, ProbeKind::Right | ProbeKind::Full) {
+                    return Err(WhyNot::new(format!("{} joins are not built yet", probe.kind)));
+                }
+                let three_valued = matches!(probe.kind, ProbeKind::NullAwareAnti | ProbeKind::Mark);
+                if three_valued && (probe.keys.len() > 1 || probe.residual.is_some()) {
+                    return Err(WhyNot::new(format!(
+                        "{} joins of several keys or with a residual are not built yet",
+                        probe.kind
+                    )));
+                }
+            }
+        }
+    }
+    match &bound.sink {
+        BoundSink::Aggregate { keys, accumulators, .. } => {
+            keys.iter().map(|key| &key.expr).try_for_each(expression)?;
+            accumulators
+                .iter()
+                .flat_map(|a| a.argument.iter().chain(&a.filter))
+                .try_for_each(expression)
+        }
+        BoundSink::Rows { columns, .. } => {
+            columns.iter().map(|(_, expr)| expr).try_for_each(expression)
+        }
+        BoundSink::Build { keys, payload } => {
+            keys.iter().chain(payload).map(|(_, expr)| expr).try_for_each(expression)
+        }
+    }
+}
+
+/// Checks one expression.
+pub fn expression(expr: &BoundExpr) -> Result<(), WhyNot> {
+    let mut reason = None;
+    expr.visit(&mut |e| {
+        if let (None, BoundKind::Cast { value, .. }) = (&reason, &e.kind) {
+            let (from, to) = (&value.data_type, &e.data_type);
+            if matches!(value.repr, Repr::Code(_) | Repr::Str) || !cast::is_supported(from, to) {
+                reason = Some(WhyNot::new(format!("cast from {from} to {to} is not built yet")));
+            }
+        }
+    });
+    reason.map_or(Ok(()), Err)
+}

@@ -1,0 +1,387 @@
+//! Source columns: from the bytes of a segment to typed values, for a whole batch or for
+//! single rows of it. Every length, code and offset is checked here, so that nothing above
+//! can be led astray by corrupt bytes.
+
+use std::borrow::Cow;
+
+use headrace_ir::Encoding;
+
+use crate::ExecError;
+use crate::bound::{RegisterInfo, Repr};
+use crate::cpu::vector::{Data, Vector};
+use crate::segment::{ColumnView, SegmentView};
+
+/// The source columns of one segment, their buffers known to be long enough.
+pub struct SourceColumns<'a> {
+    columns: Vec<Column<'a>>,
+}
+
+struct Column<'a> {
+    view: &'a ColumnView<'a>,
+    info: &'a RegisterInfo,
+    /// Number of codes, for dictionary codes.
+    codes: usize,
+}
+
+/// Which rows of a segment are wanted.
+#[derive(Clone, Copy)]
+enum Rows<'r> {
+    Range { start: usize, rows: usize },
+    Picked { start: usize, picked: &'r [u32] },
+}
+
+impl Rows<'_> {
+    fn for_each(self, mut f: impl FnMut(usize)) {
+        match self {
+            Self::Range { start, rows } => (start..start + rows).for_each(f),
+            Self::Picked { start, picked } => picked.iter().for_each(|&i| f(start + i as usize)),
+        }
+    }
+
+    fn len(self) -> usize {
+        match self {
+            Self::Range { rows, .. } => rows,
+            Self::Picked { picked, .. } => picked.len(),
+        }
+    }
+}
+
+fn corrupt(info: &RegisterInfo, cause: impl Into<String>) -> ExecError {
+    ExecError::Corrupt { column: info.name.clone(), cause: cause.into() }
+}
+
+impl<'a> SourceColumns<'a> {
+    /// Checks that the segment's buffers are as long as its rows ask for.
+    pub fn new(
+        segment: &'a SegmentView<'a>,
+        registers: &'a [RegisterInfo],
+    ) -> Result<Self, ExecError> {
+        if segment.columns.len() > registers.len() {
+            return Err(ExecError::Internal(format!(
+                "a segment of {} columns for {} registers",
+                segment.columns.len(),
+                registers.len()
+            )));
+        }
+        let columns = segment
+            .columns
+            .iter()
+            .zip(registers)
+            .map(|(view, info)| Column::checked(view, info, segment.rows))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { columns })
+    }
+
+    /// Values of consecutive rows.
+    pub fn load(
+        &self,
+        register: usize,
+        start: usize,
+        rows: usize,
+    ) -> Result<Vector<'a>, ExecError> {
+        self.column(register)?.read(Rows::Range { start, rows })
+    }
+
+    /// Values of the rows `start + picked[i]`.
+    pub fn gather(
+        &self,
+        register: usize,
+        start: usize,
+        picked: &[u32],
+    ) -> Result<Vector<'a>, ExecError> {
+        self.column(register)?.read(Rows::Picked { start, picked })
+    }
+
+    fn column(&self, register: usize) -> Result<&Column<'a>, ExecError> {
+        self.columns.get(register).ok_or_else(|| {
+            ExecError::Internal(format!("register {register} is read before it is set"))
+        })
+    }
+}
+
+impl<'a> Column<'a> {
+    fn checked(
+        view: &'a ColumnView<'a>,
+        info: &'a RegisterInfo,
+        rows: usize,
+    ) -> Result<Self, ExecError> {
+        let codes = match &info.repr {
+            Repr::Code(dictionary) => {
+                use arrow_array::Array;
+                dictionary.values.len()
+            }
+            _ => 0,
+        };
+        let fits = matches!(
+            (&view.encoding, &info.repr),
+            (Encoding::Dictionary { code_bytes: 1 | 2 | 4 | 8 }, Repr::Code(_))
+                | (Encoding::Bits, Repr::Bool)
+                | (Encoding::Offsets { offset_bytes: 4 | 8 }, Repr::Str)
+        ) || (view.encoding == Encoding::Plain
+            && !matches!(info.repr, Repr::Code(_) | Repr::Bool | Repr::Str));
+        if !fits {
+            return Err(corrupt(
+                info,
+                format!("{:?} cannot hold what was planned for it", view.encoding),
+            ));
+        }
+        let column = Self { view, info, codes };
+        column.check_length("values", view.values.len(), column.values_bytes(rows))?;
+        if let Encoding::Offsets { offset_bytes } = view.encoding {
+            let wanted = if rows == 0 { 0 } else { (rows + 1) * usize::from(offset_bytes) };
+            column.check_length("offsets", view.offsets.map_or(0, <[u8]>::len), wanted)?;
+        }
+        if let Some(validity) = view.validity {
+            column.check_length("validity", validity.len(), rows.div_ceil(8))?;
+        }
+        Ok(column)
+    }
+
+    fn values_bytes(&self, rows: usize) -> usize {
+        self.view
+            .encoding
+            .values_bytes(&self.info.data_type, rows as u64)
+            .map_or(0, |bytes| bytes as usize)
+    }
+
+    fn check_length(&self, what: &str, bytes: usize, wanted: usize) -> Result<(), ExecError> {
+        if bytes >= wanted {
+            return Ok(());
+        }
+        Err(corrupt(self.info, format!("{bytes} bytes of {what} where {wanted} are needed")))
+    }
+
+    fn read(&self, rows: Rows<'_>) -> Result<Vector<'a>, ExecError> {
+        let validity = self.validity(rows)?;
+        let data = match (&self.info.repr, &self.view.encoding) {
+            (Repr::I8, _) => Data::I8(self.plain(rows)),
+            (Repr::I16, _) => Data::I16(self.plain(rows)),
+            (Repr::I32, _) => Data::I32(self.plain(rows)),
+            (Repr::I64, _) => Data::I64(self.plain(rows)),
+            (Repr::U8, _) => Data::U8(self.plain(rows)),
+            (Repr::U16, _) => Data::U16(self.plain(rows)),
+            (Repr::U32, _) => Data::U32(self.plain(rows)),
+            (Repr::U64, _) => Data::U64(self.plain(rows)),
+            (Repr::F32, _) => Data::F32(self.plain(rows)),
+            (Repr::F64, _) => Data::F64(self.plain(rows)),
+            (Repr::I128, _) => Data::I128(self.plain(rows)),
+            (Repr::Bool, _) => Data::Bool(unpack_bits(self.view.values, rows).into()),
+            (Repr::Code(_), Encoding::Dictionary { code_bytes }) => {
+                return self.codes(*code_bytes, rows, validity);
+            }
+            (_, Encoding::Offsets { offset_bytes: 4 }) => {
+                self.texts::<u32>(rows, validity.as_deref())?
+            }
+            (_, _) => self.texts::<u64>(rows, validity.as_deref())?,
+        };
+        Ok(Vector { data, validity: validity.map(Cow::Owned), constant: false })
+    }
+
+    fn validity(&self, rows: Rows<'_>) -> Result<Option<Vec<u8>>, ExecError> {
+        let Some(bits) = self.view.validity else { return Ok(None) };
+        let bytes = unpack_bits(bits, rows);
+        if !bytes.contains(&0) {
+            return Ok(None);
+        }
+        if !self.info.nullable {
+            return Err(corrupt(self.info, "NULL in a column that is declared NOT NULL"));
+        }
+        Ok(Some(bytes))
+    }
+
+    fn plain<T: Plain>(&self, rows: Rows<'_>) -> Cow<'a, [T]> {
+        let bytes = self.view.values;
+        let width = size_of::<T>();
+        let aligned = aligned_values::<T>(bytes);
+        match rows {
+            Rows::Range { start, rows } => match aligned {
+                Some(values) => Cow::Borrowed(&values[start..start + rows]),
+                None => bytes[start * width..(start + rows) * width]
+                    .chunks_exact(width)
+                    .map(T::from_bytes)
+                    .collect(),
+            },
+            Rows::Picked { start, picked } => match aligned {
+                Some(values) => {
+                    let values = &values[start..];
+                    picked.iter().map(|&i| values[i as usize]).collect()
+                }
+                None => picked
+                    .iter()
+                    .map(|&i| T::from_bytes(&bytes[(start + i as usize) * width..][..width]))
+                    .collect(),
+            },
+        }
+    }
+
+    fn codes(
+        &self,
+        code_bytes: u8,
+        rows: Rows<'_>,
+        validity: Option<Vec<u8>>,
+    ) -> Result<Vector<'a>, ExecError> {
+        let wide = |code: i64| i32::try_from(code).unwrap_or(-2);
+        let mut codes: Cow<'a, [i32]> = match code_bytes {
+            1 => self.plain::<i8>(rows).iter().map(|&c| i32::from(c)).collect(),
+            2 => self.plain::<i16>(rows).iter().map(|&c| i32::from(c)).collect(),
+            4 => self.plain::<i32>(rows),
+            _ => self.plain::<i64>(rows).iter().map(|&c| wide(c)).collect(),
+        };
+        // What lies under a NULL may be anything.
+        if let Some(valid) = &validity {
+            codes.to_mut().iter_mut().zip(valid).for_each(|(c, &v)| *c *= i32::from(v));
+        }
+        let limit = self.view.remap.map_or(self.codes, <[i32]>::len);
+        self.check_codes(&codes, limit, validity.as_deref())?;
+        let Some(remap) = self.view.remap else {
+            return Ok(Vector {
+                data: Data::I32(codes),
+                validity: validity.map(Cow::Owned),
+                constant: false,
+            });
+        };
+        self.remapped(&codes, remap, validity)
+    }
+
+    fn check_codes(
+        &self,
+        codes: &[i32],
+        limit: usize,
+        validity: Option<&[u8]>,
+    ) -> Result<(), ExecError> {
+        // Negative codes are large as unsigned ones.
+        let largest = codes.iter().fold(0u32, |m, &c| m.max(c as u32));
+        if codes.is_empty() || (largest as usize) < limit {
+            return Ok(());
+        }
+        let any_valid = validity.is_none_or(|v| v.contains(&1));
+        if !any_valid {
+            return Ok(());
+        }
+        let outside = codes.iter().find(|&&c| c as u32 as usize >= limit).copied();
+        Err(corrupt(
+            self.info,
+            format!("code {} of a dictionary of {limit} values", outside.unwrap_or(0)),
+        ))
+    }
+
+    fn remapped(
+        &self,
+        codes: &[i32],
+        remap: &[i32],
+        validity: Option<Vec<u8>>,
+    ) -> Result<Vector<'a>, ExecError> {
+        if remap.is_empty() {
+            // Every row is NULL: `check_codes` has seen to it.
+            let rows = codes.len();
+            return Ok(Vector::with_validity(Data::I32(vec![0; rows].into()), Some(vec![0; rows])));
+        }
+        let mut mapped: Vec<i32> = codes.iter().map(|&c| remap[c as usize]).collect();
+        let mut validity = validity;
+        if mapped.iter().any(|&c| c < 0) {
+            let valid = validity.get_or_insert_with(|| vec![1; codes.len()]);
+            for (code, valid) in mapped.iter_mut().zip(valid) {
+                if *code == -1 {
+                    *code = 0;
+                    *valid = 0;
+                }
+            }
+            let null_under_valid = !self.info.nullable;
+            if null_under_valid {
+                return Err(corrupt(self.info, "NULL in a column that is declared NOT NULL"));
+            }
+        }
+        self.check_codes(&mapped, self.codes, validity.as_deref())?;
+        Ok(Vector::with_validity(Data::I32(mapped.into()), validity))
+    }
+
+    fn texts<O: Plain + Into<u64>>(
+        &self,
+        rows: Rows<'_>,
+        validity: Option<&[u8]>,
+    ) -> Result<Data<'a>, ExecError> {
+        let (bytes, offsets) = (self.view.values, self.view.offsets.unwrap_or(&[]));
+        let width = size_of::<O>();
+        let offset = |row: usize| -> usize {
+            let offset: u64 = O::from_bytes(&offsets[row * width..][..width]).into();
+            usize::try_from(offset).unwrap_or(usize::MAX)
+        };
+        let mut texts = Vec::with_capacity(rows.len());
+        let mut failure = None;
+        rows.for_each(|row| {
+            let text = if validity.is_some_and(|v| v[texts.len()] == 0) {
+                Ok("")
+            } else {
+                self.text(bytes, offset(row), offset(row + 1))
+            };
+            match text {
+                Ok(text) => texts.push(text),
+                Err(error) => {
+                    texts.push("");
+                    failure.get_or_insert(error);
+                }
+            }
+        });
+        failure.map_or(Ok(Data::Str(texts)), Err)
+    }
+
+    fn text(&self, bytes: &'a [u8], from: usize, to: usize) -> Result<&'a str, ExecError> {
+        let bytes = bytes.get(from..to).ok_or_else(|| {
+            corrupt(self.info, format!("offsets {from}..{to} into {} bytes", bytes.len()))
+        })?;
+        std::str::from_utf8(bytes).map_err(|e| corrupt(self.info, format!("not UTF-8: {e}")))
+    }
+}
+
+fn unpack_bits(bits: &[u8], rows: Rows<'_>) -> Vec<u8> {
+    match rows {
+        Rows::Range { start, rows } if start % 8 == 0 => {
+            let mut bytes = Vec::with_capacity(rows.next_multiple_of(8));
+            for &packed in &bits[start / 8..(start + rows).div_ceil(8)] {
+                bytes.extend((0..8).map(|bit| (packed >> bit) & 1));
+            }
+            bytes.truncate(rows);
+            bytes
+        }
+        rows => {
+            let mut bytes = Vec::with_capacity(rows.len());
+            rows.for_each(|row| bytes.push((bits[row / 8] >> (row % 8)) & 1));
+            bytes
+        }
+    }
+}
+
+/// A fixed-width little-endian value for which every bit pattern is a value.
+///
+/// # Safety
+/// Implementors have no padding and no invalid bit pattern.
+unsafe trait Plain: Copy + 'static {
+    fn from_bytes(bytes: &[u8]) -> Self;
+}
+
+macro_rules! plain {
+    ($($type:ty),*) => {$(
+        // SAFETY: primitive numbers have neither padding nor invalid bit patterns.
+        unsafe impl Plain for $type {
+            #[inline(always)]
+            fn from_bytes(bytes: &[u8]) -> Self {
+                let mut value = [0; size_of::<$type>()];
+                value.copy_from_slice(bytes);
+                <$type>::from_le_bytes(value)
+            }
+        }
+    )*};
+}
+
+plain!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, i128);
+
+/// The bytes as values, where they happen to be aligned and the machine is little-endian.
+fn aligned_values<T: Plain>(bytes: &[u8]) -> Option<&[T]> {
+    if cfg!(target_endian = "big") {
+        return None;
+    }
+    let whole = bytes.len() - bytes.len() % size_of::<T>();
+    // SAFETY: `Plain` types are valid for every bit pattern; `align_to` cares for alignment.
+    let (head, values, tail) = unsafe { bytes[..whole].align_to::<T>() };
+    (head.is_empty() && tail.is_empty()).then_some(values)
+}

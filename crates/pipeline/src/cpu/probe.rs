@@ -1,0 +1,485 @@
+//! Probes: which streamed rows have a match, and where in the build.
+
+use std::rc::Rc;
+
+use headrace_ir::ProbeKind;
+
+use crate::ExecError;
+use crate::bound::BoundProbe;
+use crate::build::{BuildIndex, BuildTable, PayloadData, key};
+use crate::cpu::context::{Context, NO_MATCH};
+use crate::cpu::eval::{Shared, eval};
+use crate::cpu::payload::{bit, from_i64};
+use crate::cpu::select::{positions, positions_not, truth_bytes};
+use crate::cpu::simd::{KeyBitmap, probe_bitmap};
+use crate::cpu::vector::{Data, Vector};
+
+/// At most about this many matched pairs are in flight, however many duplicates a key has.
+pub const PAIRS_MAX: usize = 16 * 1024;
+
+/// What a probe leaves to do.
+pub enum Probed<'a> {
+    /// A frame with the remaining rows was pushed.
+    Framed,
+    /// Rows may match several times: pairs come in portions.
+    Pairs(PairStream<'a>),
+}
+
+/// Rows with a match, at most one each.
+struct Matches<'a> {
+    /// Rows with a match, ascending.
+    rows: Vec<u32>,
+    /// Their entries in the build; empty if nobody asked.
+    entries: Vec<u32>,
+    /// The first payload column with an absent mark, read on the way: its position in the
+    /// probe's payload list, and its values.
+    payload: Option<(usize, Vector<'a>)>,
+}
+
+/// Probes the current rows.
+pub fn probe<'a>(
+    context: &mut Context<'a>,
+    probe: &'a BoundProbe,
+) -> Result<Probed<'a>, ExecError> {
+    let keys: Vec<Shared<'a>> =
+        probe.keys.iter().map(|key| eval(context, key)).collect::<Result<_, _>>()?;
+    let key_nulls = key_nulls(&keys, context.rows());
+    let found = match &probe.build.index {
+        BuildIndex::Direct { .. } if probe.residual.is_none() => {
+            let matches = direct_matches(probe, &keys[0], context.rows())?;
+            return frame_matches(context, probe, matches, key_nulls).map(|()| Probed::Framed);
+        }
+        BuildIndex::Direct { .. } => {
+            let matches = direct_matches(probe, &keys[0], context.rows())?;
+            let mut heads = vec![NO_MATCH; context.rows()];
+            for (&row, &entry) in matches.rows.iter().zip(&matches.entries) {
+                heads[row as usize] = entry;
+            }
+            heads
+        }
+        BuildIndex::Hash(_) => hash_heads(probe, &keys, key_nulls.as_deref(), context.rows())?,
+    };
+    if probe.build.unique && probe.residual.is_none() {
+        let matched: Vec<u8> = found.iter().map(|&e| u8::from(e != NO_MATCH)).collect();
+        let rows = positions(&matched);
+        let entries = rows.iter().map(|&row| found[row as usize]).collect();
+        let matches = Matches { rows, entries, payload: None };
+        return frame_matches(context, probe, matches, key_nulls).map(|()| Probed::Framed);
+    }
+    let stream = PairStream { probe, heads: found, row: 0, entry: None };
+    match probe.kind {
+        ProbeKind::Inner | ProbeKind::Left => Ok(Probed::Pairs(stream)),
+        _ => {
+            let matched = any_match(context, stream)?;
+            let rows = positions(&matched);
+            let matches = Matches { rows, entries: Vec::new(), payload: None };
+            frame_matches(context, probe, matches, key_nulls).map(|()| Probed::Framed)
+        }
+    }
+}
+
+/// One byte a row, 1 where any key is NULL; `None`: nowhere.
+fn key_nulls(keys: &[Shared<'_>], rows: usize) -> Option<Vec<u8>> {
+    let mut nulls: Option<Vec<u8>> = None;
+    for valid in keys.iter().filter_map(|key| key.validity_bytes(rows)) {
+        let nulls = nulls.get_or_insert_with(|| vec![0; rows]);
+        nulls.iter_mut().zip(valid.iter()).for_each(|(n, &v)| *n |= v ^ 1);
+    }
+    nulls
+}
+
+/// Pushes the frame of rows that a probe without duplicates and residual keeps.
+fn frame_matches<'a>(
+    context: &mut Context<'a>,
+    probe: &'a BoundProbe,
+    matches: Matches<'a>,
+    key_nulls: Option<Vec<u8>>,
+) -> Result<(), ExecError> {
+    let rows = context.rows();
+    match probe.kind {
+        ProbeKind::Inner | ProbeKind::Semi => {
+            if matches.rows.len() == rows {
+                context.push_same();
+            } else {
+                context.push(matches.rows);
+            }
+            if probe.kind == ProbeKind::Inner {
+                set_payload(context, probe, matches.entries, matches.payload);
+            }
+        }
+        ProbeKind::Left => {
+            let mut entries = vec![NO_MATCH; rows];
+            for (&row, &entry) in matches.rows.iter().zip(&matches.entries) {
+                entries[row as usize] = entry;
+            }
+            context.push_same();
+            set_payload(context, probe, entries, None);
+        }
+        ProbeKind::Anti => context.push(positions_not(&matched_bytes(&matches.rows, rows))),
+        ProbeKind::NullAwareAnti => {
+            context.push(null_aware_rows(probe, &matches.rows, rows, key_nulls));
+        }
+        ProbeKind::Mark => {
+            let matched = matched_bytes(&matches.rows, rows);
+            let mark = mark(probe, matched, key_nulls);
+            context.push_same();
+            context.set(probe.first_register + probe.payload.len(), Rc::new(mark));
+        }
+        ProbeKind::Right | ProbeKind::Full => {
+            return Err(ExecError::Internal(format!("{} probe was compiled", probe.kind)));
+        }
+    }
+    Ok(())
+}
+
+fn matched_bytes(rows: &[u32], count: usize) -> Vec<u8> {
+    let mut matched = vec![0u8; count];
+    rows.iter().for_each(|&row| matched[row as usize] = 1);
+    matched
+}
+
+/// `NOT IN`: nothing is kept if the build has a NULL, everything if it has no row at all.
+fn null_aware_rows(
+    probe: &BoundProbe,
+    matched_rows: &[u32],
+    rows: usize,
+    key_nulls: Option<Vec<u8>>,
+) -> Vec<u32> {
+    let build = &probe.build;
+    if build.has_null_key {
+        return Vec::new();
+    }
+    let mut dropped = matched_bytes(matched_rows, rows);
+    if let (Some(nulls), true) = (key_nulls, build.rows > 0) {
+        dropped.iter_mut().zip(&nulls).for_each(|(d, &n)| *d |= n);
+    }
+    positions_not(&dropped)
+}
+
+/// True for a match; otherwise NULL if a NULL on either side might have been one.
+fn mark<'a>(probe: &BoundProbe, matched: Vec<u8>, key_nulls: Option<Vec<u8>>) -> Vector<'a> {
+    let build = &probe.build;
+    if probe.null_equal || (build.rows == 0 && !build.has_null_key) {
+        return Vector::bools(matched, None);
+    }
+    let validity = if build.has_null_key {
+        Some(matched.clone())
+    } else {
+        key_nulls.map(|nulls| matched.iter().zip(&nulls).map(|(&m, &n)| m | (n ^ 1)).collect())
+    };
+    Vector::bools(matched, validity)
+}
+
+fn set_payload<'a>(
+    context: &mut Context<'a>,
+    probe: &'a BoundProbe,
+    entries: Vec<u32>,
+    known: Option<(usize, Vector<'a>)>,
+) {
+    let entries = Rc::new(entries);
+    let known_position = known.as_ref().map(|(position, _)| *position);
+    for (position, &column) in probe.payload.iter().enumerate() {
+        if known_position != Some(position) {
+            let register = probe.first_register + position;
+            context.set_payload(register, &probe.build, column, Rc::clone(&entries));
+        }
+    }
+    if let Some((position, vector)) = known {
+        context.set(probe.first_register + position, Rc::new(vector));
+    }
+}
+
+/// What the lookup in a direct-address build has to bring back.
+#[derive(Clone, Copy)]
+struct Wanted {
+    entries: bool,
+    payload: Option<usize>,
+}
+
+fn wanted(probe: &BoundProbe) -> Wanted {
+    let payload = match probe.kind {
+        ProbeKind::Inner if probe.residual.is_none() => probe.payload.iter().position(|&column| {
+            let column = &probe.build.payload[column];
+            column.validity.is_none()
+                && matches!(
+                    column.data,
+                    PayloadData::U8 { .. } | PayloadData::U16 { .. } | PayloadData::U32 { .. }
+                )
+        }),
+        _ => None,
+    };
+    let others = probe.payload.len() > usize::from(payload.is_some());
+    Wanted { entries: others || probe.residual.is_some(), payload }
+}
+
+fn direct_matches<'a>(
+    probe: &'a BoundProbe,
+    key: &Vector<'a>,
+    rows: usize,
+) -> Result<Matches<'a>, ExecError> {
+    let key = key.expanded(rows);
+    let valid = key.validity.as_deref();
+    if let (Data::I32(keys), None) = (&key.data, valid)
+        && let Some(matches) = bitmap_matches(probe, keys)
+    {
+        return Ok(matches);
+    }
+    macro_rules! with_keys {
+        ($($variant:ident),*) => {
+            match &key.data {
+                $(Data::$variant(keys) => direct_lookup(probe, keys, valid, wanted(probe)),)*
+                _ => Err(ExecError::Internal("a direct-address probe of no integer".into())),
+            }
+        };
+    }
+    with_keys!(Bool, I8, I16, I32, I64, U8, U16, U32)
+}
+
+/// Probes that are expected to keep more rows than this share read payload on the way.
+const BITMAP_SHARE_MAX: f64 = 0.5;
+
+/// A selective probe looks into the bitmap first: it is a bit a key, so that it fits a nearer
+/// cache than the payload, which is then read for matches only.
+fn bitmap_matches<'a>(probe: &BoundProbe, keys: &[i32]) -> Option<Matches<'a>> {
+    let BuildIndex::Direct { base, domain, present } = &probe.build.index else { return None };
+    if wanted(probe).payload.is_some() && probe.selectivity > BITMAP_SHARE_MAX {
+        return None;
+    }
+    let bitmap = KeyBitmap {
+        base: i32::try_from(*base).ok()?,
+        domain: u32::try_from(*domain).ok()?,
+        words: present,
+    };
+    let (rows, entries) = probe_bitmap(keys, bitmap)?;
+    Some(Matches { rows, entries, payload: None })
+}
+
+fn direct_lookup<'a, K: Copy + Into<i64>>(
+    probe: &'a BoundProbe,
+    keys: &[K],
+    valid: Option<&[u8]>,
+    wanted: Wanted,
+) -> Result<Matches<'a>, ExecError> {
+    let build: &BuildTable = &probe.build;
+    let BuildIndex::Direct { base, domain, present } = &build.index else {
+        return Err(ExecError::Internal("a direct-address probe of a hash build".into()));
+    };
+    let scan = Scan { keys, valid, base: *base, domain: *domain };
+    let Some(position) = wanted.payload else {
+        let test = |entry: usize| bit(present, entry);
+        let (rows, entries) =
+            if wanted.entries { scan.entries(test) } else { (scan.rows(test), Vec::new()) };
+        return Ok(Matches { rows, entries, payload: None });
+    };
+    let column = &build.payload[probe.payload[position]];
+    macro_rules! with_raw {
+        ($raw:expr, $payload_base:expr) => {{
+            let (rows, entries, raw) = scan.payload($raw, wanted.entries);
+            let values = raw.iter().map(|&r| $payload_base.wrapping_add(i64::from(r)));
+            let vector = Vector::new(from_i64(&column.repr, values)?);
+            Ok(Matches { rows, entries, payload: Some((position, vector)) })
+        }};
+    }
+    match &column.data {
+        PayloadData::U8 { base, raw } => with_raw!(raw, base),
+        PayloadData::U16 { base, raw } => with_raw!(raw, base),
+        PayloadData::U32 { base, raw } => with_raw!(raw, base),
+        _ => Err(ExecError::Internal("payload without an absent mark".into())),
+    }
+}
+
+/// A raw payload type whose largest value marks an absent key.
+trait Raw: Copy + PartialEq + Default {
+    const ABSENT: Self;
+}
+
+impl Raw for u8 {
+    const ABSENT: Self = u8::MAX;
+}
+
+impl Raw for u16 {
+    const ABSENT: Self = u16::MAX;
+}
+
+impl Raw for u32 {
+    const ABSENT: Self = u32::MAX;
+}
+
+/// Keys on their way through a direct-address build. The loops have no branch on whether a
+/// row matches: they write first and then count or do not count.
+struct Scan<'k, K> {
+    keys: &'k [K],
+    valid: Option<&'k [u8]>,
+    base: i64,
+    domain: u64,
+}
+
+impl<K: Copy + Into<i64>> Scan<'_, K> {
+    /// Entry of a key, or anything at or above `domain`.
+    #[inline(always)]
+    fn entry(&self, row: usize) -> u64 {
+        let key: i64 = self.keys[row].into();
+        key.wrapping_sub(self.base) as u64
+    }
+
+    #[inline(always)]
+    fn for_each(&self, mut f: impl FnMut(usize, u64)) {
+        match self.valid {
+            None => (0..self.keys.len()).for_each(|row| f(row, self.entry(row))),
+            Some(valid) => (0..self.keys.len()).for_each(|row| {
+                f(row, if valid[row] != 0 { self.entry(row) } else { u64::MAX });
+            }),
+        }
+    }
+
+    fn rows(&self, test: impl Fn(usize) -> bool) -> Vec<u32> {
+        let mut rows = vec![0u32; self.keys.len() + 1];
+        let mut count = 0;
+        self.for_each(|row, entry| {
+            rows[count] = row as u32;
+            count += usize::from(entry < self.domain && test(entry as usize));
+        });
+        rows.truncate(count);
+        rows
+    }
+
+    fn entries(&self, test: impl Fn(usize) -> bool) -> (Vec<u32>, Vec<u32>) {
+        let mut rows = vec![0u32; self.keys.len() + 1];
+        let mut entries = vec![0u32; self.keys.len() + 1];
+        let mut count = 0;
+        self.for_each(|row, entry| {
+            rows[count] = row as u32;
+            entries[count] = entry as u32;
+            count += usize::from(entry < self.domain && test(entry as usize));
+        });
+        rows.truncate(count);
+        entries.truncate(count);
+        (rows, entries)
+    }
+
+    fn payload<R: Raw>(&self, raw: &[R], want_entries: bool) -> (Vec<u32>, Vec<u32>, Vec<R>) {
+        let mut rows = vec![0u32; self.keys.len() + 1];
+        let mut values = vec![R::default(); self.keys.len() + 1];
+        let mut count = 0;
+        self.for_each(|row, entry| {
+            let value = if entry < self.domain { raw[entry as usize] } else { R::ABSENT };
+            rows[count] = row as u32;
+            values[count] = value;
+            count += usize::from(value != R::ABSENT);
+        });
+        rows.truncate(count);
+        values.truncate(count);
+        let entries = if want_entries {
+            rows.iter().map(|&row| self.entry(row as usize) as u32).collect()
+        } else {
+            Vec::new()
+        };
+        (rows, entries, values)
+    }
+}
+
+/// First build row of each streamed row's key, or [`NO_MATCH`].
+fn hash_heads(
+    probe: &BoundProbe,
+    keys: &[Shared<'_>],
+    key_nulls: Option<&[u8]>,
+    rows: usize,
+) -> Result<Vec<u32>, ExecError> {
+    let BuildIndex::Hash(index) = &probe.build.index else {
+        return Err(ExecError::Internal("a hash probe of a direct-address build".into()));
+    };
+    let encoded = key::encode(keys.iter().map(|key| &**key), rows);
+    Ok((0..rows)
+        .map(|row| match key_nulls {
+            Some(nulls) if nulls[row] != 0 && !probe.null_equal => NO_MATCH,
+            _ => index.find(encoded.row(row)).unwrap_or(NO_MATCH),
+        })
+        .collect())
+}
+
+/// Matched pairs in portions.
+pub struct PairStream<'a> {
+    probe: &'a BoundProbe,
+    /// First entry of each streamed row, or [`NO_MATCH`].
+    heads: Vec<u32>,
+    row: usize,
+    /// Next entry of `row`, if its chain has been begun.
+    entry: Option<u32>,
+}
+
+impl<'a> PairStream<'a> {
+    /// The next pairs; empty at the end.
+    fn next_pairs(&mut self) -> (Vec<u32>, Vec<u32>) {
+        let (mut rows, mut entries) = (Vec::new(), Vec::new());
+        while self.row < self.heads.len() && rows.len() < PAIRS_MAX {
+            let mut entry = self.entry.take().unwrap_or(self.heads[self.row]);
+            while entry != NO_MATCH && rows.len() < PAIRS_MAX {
+                rows.push(self.row as u32);
+                entries.push(entry);
+                entry = self.next_of(entry);
+            }
+            if entry == NO_MATCH {
+                self.row += 1;
+            } else {
+                self.entry = Some(entry);
+            }
+        }
+        (rows, entries)
+    }
+
+    fn next_of(&self, entry: u32) -> u32 {
+        match &self.probe.build.index {
+            BuildIndex::Direct { .. } => NO_MATCH,
+            BuildIndex::Hash(index) => index.next[entry as usize],
+        }
+    }
+
+    /// Pushes a frame with the next pairs that satisfy the residual; `None` at the end.
+    /// Otherwise the rows of the frame below that it holds.
+    pub fn push_next(&mut self, context: &mut Context<'a>) -> Result<Option<Vec<u32>>, ExecError> {
+        let (rows, entries) = self.next_pairs();
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        context.push(rows.clone());
+        set_payload(context, self.probe, entries, None);
+        let Some(residual) = &self.probe.residual else { return Ok(Some(rows)) };
+        let truth = eval(context, residual)?;
+        let kept = positions(&truth_bytes(&truth, rows.len()));
+        let rows = kept.iter().map(|&i| rows[i as usize]).collect();
+        context.push(kept);
+        Ok(Some(rows))
+    }
+
+    /// Number of streamed rows.
+    pub fn rows(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// The probe.
+    pub fn probe(&self) -> &'a BoundProbe {
+        self.probe
+    }
+}
+
+/// One byte a row, 1 where any pair satisfies the residual.
+fn any_match<'a>(
+    context: &mut Context<'a>,
+    mut stream: PairStream<'a>,
+) -> Result<Vec<u8>, ExecError> {
+    let mut matched = vec![0u8; stream.rows()];
+    let depth = context.depth();
+    while let Some(rows) = stream.push_next(context)? {
+        rows.iter().for_each(|&row| matched[row as usize] = 1);
+        context.truncate(depth);
+    }
+    Ok(matched)
+}
+
+/// Pushes the frame of a left probe's rows without a match.
+pub fn push_unmatched<'a>(context: &mut Context<'a>, probe: &'a BoundProbe, matched: &[u8]) {
+    let rows = positions_not(matched);
+    let entries = vec![NO_MATCH; rows.len()];
+    context.push(rows);
+    set_payload(context, probe, entries, None);
+}

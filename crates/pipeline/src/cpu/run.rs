@@ -1,0 +1,129 @@
+//! Runs the steps over one batch.
+
+use std::rc::Rc;
+
+use headrace_ir::ProbeKind;
+
+use crate::ExecError;
+use crate::bound::{Bound, BoundStep};
+use crate::cpu::WorkerOptions;
+use crate::cpu::context::Context;
+use crate::cpu::eval::eval;
+use crate::cpu::load::SourceColumns;
+use crate::cpu::probe::{PairStream, Probed, probe, push_unmatched};
+use crate::cpu::select::{and_truth, positions};
+use crate::cpu::sink::SinkState;
+
+/// While more than this share of a batch is expected to be alive, filters read whole columns:
+/// a cache line holds 16 values of 4 bytes, so gathering would touch nearly all of them.
+const WHOLE_COLUMN_SHARE: f64 = 1.0 / 16.0;
+
+/// The steps and the sink of one worker.
+pub struct Runner<'a, 's> {
+    pub bound: &'a Bound,
+    pub sink: &'s mut SinkState,
+    pub options: &'s WorkerOptions,
+}
+
+impl<'a> Runner<'a, '_> {
+    /// Runs all steps over rows `start .. start + rows` of a segment.
+    pub fn batch<'b>(
+        &mut self,
+        source: &'b SourceColumns<'b>,
+        start: usize,
+        rows: usize,
+    ) -> Result<(), ExecError>
+    where
+        'a: 'b,
+    {
+        let mut context = Context::new(&self.bound.registers, source, start, rows);
+        self.steps(&mut context, 0)
+    }
+
+    /// Steps from `first` on, then the sink. The context is left as it was.
+    fn steps<'b>(&mut self, context: &mut Context<'b>, first: usize) -> Result<(), ExecError>
+    where
+        'a: 'b,
+    {
+        let depth = context.depth();
+        let result = self.steps_on_top(context, first);
+        context.truncate(depth);
+        result
+    }
+
+    fn steps_on_top<'b>(&mut self, context: &mut Context<'b>, first: usize) -> Result<(), ExecError>
+    where
+        'a: 'b,
+    {
+        let bound: &'b Bound = self.bound;
+        let mut index = first;
+        while context.rows() > 0 {
+            match bound.steps.get(index) {
+                None => return self.sink.consume(&bound.sink, context, self.options),
+                Some(BoundStep::Filter { .. }) => {
+                    index += filters(context, &bound.steps[index..])?;
+                }
+                Some(BoundStep::Compute { register, expr }) => {
+                    let vector = eval(context, expr)?;
+                    context.set(*register, vector);
+                    index += 1;
+                }
+                Some(BoundStep::Probe(bound_probe)) => match probe(context, bound_probe)? {
+                    Probed::Framed => index += 1,
+                    Probed::Pairs(pairs) => return self.pairs(context, pairs, index + 1),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the rest of the steps for each portion of matched pairs.
+    fn pairs<'b>(
+        &mut self,
+        context: &mut Context<'b>,
+        mut pairs: PairStream<'b>,
+        next: usize,
+    ) -> Result<(), ExecError>
+    where
+        'a: 'b,
+    {
+        let depth = context.depth();
+        let bound_probe = pairs.probe();
+        let mut matched = vec![0u8; pairs.rows()];
+        while let Some(rows) = pairs.push_next(context)? {
+            rows.iter().for_each(|&row| matched[row as usize] = 1);
+            self.steps(context, next)?;
+            context.truncate(depth);
+        }
+        if bound_probe.kind == ProbeKind::Left && matched.contains(&0) {
+            push_unmatched(context, bound_probe, &matched);
+            self.steps(context, next)?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs one or more of the filters that `steps` begins with; answers how many.
+fn filters<'b>(context: &mut Context<'b>, steps: &'b [BoundStep]) -> Result<usize, ExecError> {
+    let rows = context.rows();
+    let mut mask: Option<Vec<u8>> = None;
+    let mut share = 1.0;
+    let mut done = 0;
+    for step in steps {
+        let BoundStep::Filter { expr, selectivity } = step else { break };
+        let goes_on = context.is_whole_batch() && share > WHOLE_COLUMN_SHARE && !expr.can_fail();
+        if done > 0 && !goes_on {
+            break;
+        }
+        let vector = eval(context, expr)?;
+        let mask = mask.get_or_insert_with(|| vec![1; rows]);
+        and_truth(mask, &Rc::clone(&vector));
+        share *= selectivity;
+        done += 1;
+    }
+    let kept = positions(&mask.unwrap_or_default());
+    if kept.len() < rows {
+        context.push(kept);
+    }
+    Ok(done)
+}

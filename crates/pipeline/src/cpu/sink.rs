@@ -1,0 +1,282 @@
+//! What a worker gathers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::{ArrayRef, RecordBatch};
+use headrace_ir::Field;
+
+use crate::ExecError;
+use crate::bound::{BoundExpr, BoundKey, BoundSink, Grouping, Repr};
+use crate::build::{BuildColumn, BuildOptions, BuildTable};
+use crate::column::{Column, vector_array};
+use crate::cpu::WorkerOptions;
+use crate::cpu::aggregate;
+use crate::cpu::context::Context;
+use crate::cpu::eval::{decode, eval};
+use crate::cpu::hash_aggregate::GroupTable;
+use crate::state::{AccumulatorState, DenseState, finish_calls, output_batch};
+
+/// Output rows are handed over in batches of about this many.
+const OUTPUT_ROWS: usize = 8 * 1024;
+
+/// State of one worker's sink.
+pub enum SinkState {
+    /// Dense groups.
+    Dense(DenseState),
+    /// Hashed groups.
+    Hash {
+        /// Keys.
+        table: GroupTable,
+        /// One per accumulator.
+        states: Vec<AccumulatorState>,
+    },
+    /// Rows on their way out.
+    Rows {
+        /// Rows not yet in a batch.
+        columns: Vec<Column>,
+        /// Finished batches.
+        batches: Vec<RecordBatch>,
+    },
+    /// Rows of a build: keys, then payload.
+    Build {
+        /// The columns.
+        columns: Vec<Column>,
+    },
+}
+
+impl SinkState {
+    /// An empty state.
+    pub fn new(sink: &BoundSink) -> Result<Self, ExecError> {
+        Ok(match sink {
+            BoundSink::Aggregate { grouping: Grouping::Dense { groups }, accumulators, .. } => {
+                Self::Dense(DenseState::new(accumulators, *groups as usize))
+            }
+            BoundSink::Aggregate { keys, accumulators, .. } => Self::Hash {
+                table: GroupTable::new(keys)?,
+                states: DenseState::new(accumulators, 0).accumulators,
+            },
+            BoundSink::Rows { columns, .. } => {
+                Self::Rows { columns: empty(columns.iter())?, batches: Vec::new() }
+            }
+            BoundSink::Build { keys, payload } => {
+                Self::Build { columns: empty(keys.iter().chain(payload))? }
+            }
+        })
+    }
+
+    /// Host bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Dense(state) => state.accumulators.iter().map(AccumulatorState::bytes).sum(),
+            Self::Hash { table, states } => {
+                table.bytes() + states.iter().map(AccumulatorState::bytes).sum::<u64>()
+            }
+            Self::Rows { columns, batches } => {
+                columns.iter().map(Column::bytes).sum::<u64>()
+                    + batches.iter().map(|b| b.get_array_memory_size() as u64).sum::<u64>()
+            }
+            Self::Build { columns } => columns.iter().map(Column::bytes).sum(),
+        }
+    }
+
+    /// Takes in the current rows.
+    pub fn consume<'a>(
+        &mut self,
+        sink: &'a BoundSink,
+        context: &mut Context<'a>,
+        options: &WorkerOptions,
+    ) -> Result<(), ExecError> {
+        match (self, sink) {
+            (Self::Dense(state), BoundSink::Aggregate { keys, accumulators, .. }) => {
+                let groups = aggregate::dense_groups(context, keys)?;
+                aggregate::update(context, accumulators, &mut state.accumulators, &groups)
+            }
+            (Self::Hash { table, states }, BoundSink::Aggregate { keys, accumulators, .. }) => {
+                let groups = table.groups(context, keys)?;
+                grow(states, accumulators, table.len());
+                aggregate::update(context, accumulators, states, &groups)
+            }
+            (Self::Rows { columns, batches }, BoundSink::Rows { columns: outputs, limit }) => {
+                limit_rows(context, *limit, &options.emitted_rows);
+                append(columns, outputs.iter(), context)?;
+                if columns.first().is_some_and(|column| column.rows() >= OUTPUT_ROWS) {
+                    batches.push(cut_batch(columns, outputs)?);
+                }
+                Ok(())
+            }
+            (Self::Build { columns }, BoundSink::Build { keys, payload }) => {
+                append(columns, keys.iter().chain(payload), context)
+            }
+            _ => Err(ExecError::Internal("a worker of another sink".into())),
+        }
+    }
+
+    /// Folds another worker's state into this one.
+    pub fn merge(&mut self, other: SinkState, sink: &BoundSink) -> Result<(), ExecError> {
+        match (self, other, sink) {
+            (Self::Dense(a), Self::Dense(b), BoundSink::Aggregate { accumulators, .. }) => {
+                a.merge(&b, accumulators)
+            }
+            (
+                Self::Hash { table, states },
+                Self::Hash { table: other, states: others },
+                BoundSink::Aggregate { accumulators, .. },
+            ) => {
+                let into = table.absorb(&other)?;
+                grow(states, accumulators, table.len());
+                for ((state, other), accumulator) in
+                    states.iter_mut().zip(&others).zip(accumulators)
+                {
+                    let pairs = into.iter().enumerate().map(|(from, &into)| (into as usize, from));
+                    state.fold(other, pairs, accumulator.kind)?;
+                }
+                Ok(())
+            }
+            (
+                Self::Rows { batches, .. },
+                Self::Rows { mut columns, batches: others },
+                BoundSink::Rows { columns: outputs, .. },
+            ) => {
+                batches.extend(others);
+                batches.extend(last_batch(&mut columns, outputs)?);
+                Ok(())
+            }
+            (Self::Build { columns }, Self::Build { columns: others }, _) => {
+                columns.iter_mut().zip(&others).try_for_each(|(a, b)| a.append(b))
+            }
+            _ => Err(ExecError::Internal("workers of different sinks".into())),
+        }
+    }
+}
+
+fn empty<'e>(
+    columns: impl Iterator<Item = &'e (Field, BoundExpr)>,
+) -> Result<Vec<Column>, ExecError> {
+    columns.map(|(_, expr)| Column::new(expr.repr.clone())).collect()
+}
+
+fn append<'a>(
+    columns: &mut [Column],
+    outputs: impl Iterator<Item = &'a (Field, BoundExpr)>,
+    context: &mut Context<'a>,
+) -> Result<(), ExecError> {
+    for (column, (_, expr)) in columns.iter_mut().zip(outputs) {
+        let vector = eval(context, expr)?;
+        column.push(&vector, context.rows())?;
+    }
+    Ok(())
+}
+
+fn grow(
+    states: &mut [AccumulatorState],
+    accumulators: &[crate::bound::Accumulator],
+    groups: usize,
+) {
+    for (state, accumulator) in states.iter_mut().zip(accumulators) {
+        let more = groups - state.groups();
+        if more > 0 {
+            state.grow(accumulator, more);
+        }
+    }
+}
+
+/// Keeps only as many of the current rows as the query still wants.
+fn limit_rows(context: &mut Context<'_>, limit: Option<u64>, emitted: &AtomicU64) {
+    let Some(limit) = limit else { return };
+    let rows = context.rows() as u64;
+    let before = emitted.fetch_add(rows, Ordering::Relaxed);
+    let wanted = limit.saturating_sub(before).min(rows);
+    if wanted < rows {
+        context.push((0..wanted as u32).collect());
+    }
+}
+
+fn cut_batch(
+    columns: &mut [Column],
+    outputs: &[(Field, BoundExpr)],
+) -> Result<RecordBatch, ExecError> {
+    let rows = columns.first().map_or(0, Column::rows);
+    let arrays = columns
+        .iter_mut()
+        .zip(outputs)
+        .map(|(column, (field, expr))| {
+            let full = std::mem::replace(column, Column::new(expr.repr.clone())?);
+            full.into_array(&field.data_type)
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    output_batch(outputs.iter().map(|(field, _)| field), arrays, rows)
+}
+
+/// The rows not yet in a batch, if any.
+pub fn last_batch(
+    columns: &mut [Column],
+    outputs: &[(Field, BoundExpr)],
+) -> Result<Option<RecordBatch>, ExecError> {
+    match columns.first() {
+        Some(column) if column.rows() > 0 => cut_batch(columns, outputs).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Hashed groups as a record batch.
+pub fn finish_hash(
+    table: &GroupTable,
+    states: &[AccumulatorState],
+    keys: &[BoundKey],
+    sink: &BoundSink,
+) -> Result<RecordBatch, ExecError> {
+    let BoundSink::Aggregate { accumulators, calls, .. } = sink else {
+        return Err(ExecError::Internal("groups of another sink".into()));
+    };
+    let groups: Vec<usize> = (0..table.len()).collect();
+    let mut columns = table
+        .columns()
+        .iter()
+        .zip(keys)
+        .map(|(column, key)| {
+            vector_array(&column.vector(), column.repr(), &key.field.data_type, groups.len())
+        })
+        .collect::<Result<Vec<ArrayRef>, _>>()?;
+    columns.extend(finish_calls(calls, accumulators, states, &groups)?);
+    let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|call| &call.field));
+    output_batch(fields, columns, groups.len())
+}
+
+/// The build that the gathered rows make. Keys that are codes become text again: another
+/// pipeline's codes are of another dictionary.
+pub fn finish_build(
+    name: &str,
+    columns: &[Column],
+    keys: &[(Field, BoundExpr)],
+    payload: &[(Field, BoundExpr)],
+    options: BuildOptions,
+) -> Result<BuildTable, ExecError> {
+    let rows = columns.first().map_or(0, Column::rows);
+    let fields: Vec<&Field> = keys.iter().chain(payload).map(|(field, _)| field).collect();
+    // One slot a key, `None` where the key is no code.
+    let texts = columns[..keys.len()]
+        .iter()
+        .map(|column| key_texts(column, rows))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut build_columns: Vec<BuildColumn<'_>> = columns
+        .iter()
+        .enumerate()
+        .map(|(i, column)| texts.get(i).and_then(Option::as_ref).unwrap_or(column))
+        .zip(fields)
+        .map(|(column, field)| BuildColumn {
+            field: field.clone(),
+            repr: column.repr().clone(),
+            vector: column.vector(),
+        })
+        .collect();
+    let payload_columns = build_columns.split_off(keys.len());
+    BuildTable::assemble(name, build_columns, payload_columns, rows, options)
+}
+
+/// A column of codes as text.
+fn key_texts(column: &Column, rows: usize) -> Result<Option<Column>, ExecError> {
+    let Repr::Code(dictionary) = column.repr() else { return Ok(None) };
+    let mut texts = Column::new(Repr::Str)?;
+    texts.push(&decode(&column.vector(), dictionary)?, rows)?;
+    Ok(Some(texts))
+}

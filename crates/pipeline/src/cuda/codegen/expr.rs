@@ -1,0 +1,699 @@
+//! Expressions, for row `r` of the thread.
+
+use headrace_ir::{
+    ArithmeticOp, CastFailure, CompareOp, DataType, OnOverflow, Scalar, Value as Constant,
+};
+
+use super::text::{c_type, integer_literal, is_float, is_integer, literal};
+use super::{Generator, Held, Result, refuse};
+use crate::bound::{BoundExpr, BoundKind, Repr, Truth};
+use crate::cuda::program::Place;
+
+/// A C++ expression of the representation's type, and whether it is NULL. Neither has side
+/// effects; the value of a NULL has no meaning but may be computed.
+#[derive(Clone, Debug)]
+pub(super) struct Value {
+    pub(super) code: String,
+    pub(super) null: Option<String>,
+}
+
+impl Value {
+    fn known(code: impl Into<String>) -> Self {
+        Self { code: code.into(), null: None }
+    }
+}
+
+/// Operands of an expression, in order of evaluation.
+pub(super) fn children(expr: &BoundExpr) -> Vec<&BoundExpr> {
+    match &expr.kind {
+        BoundKind::Register(_) | BoundKind::Literal(_) | BoundKind::Lookup { .. } => vec![],
+        BoundKind::Arithmetic { left, right, .. } | BoundKind::Compare { left, right, .. } => {
+            vec![left, right]
+        }
+        BoundKind::Negate { value, .. }
+        | BoundKind::Not(value)
+        | BoundKind::IsNull(value)
+        | BoundKind::InList { value, .. }
+        | BoundKind::Like { value, .. }
+        | BoundKind::Cast { value, .. }
+        | BoundKind::Decode(value) => vec![value],
+        BoundKind::And(operands) | BoundKind::Or(operands) => operands.iter().collect(),
+        BoundKind::Case { branches, otherwise } => branches
+            .iter()
+            .flat_map(|(condition, value)| [condition, value])
+            .chain(otherwise.as_deref())
+            .collect(),
+    }
+}
+
+/// Registers that an expression reads, in order of evaluation, each once.
+pub(super) fn registers(expr: &BoundExpr) -> Vec<usize> {
+    fn collect(expr: &BoundExpr, found: &mut Vec<usize>) {
+        if let BoundKind::Register(register) | BoundKind::Lookup { register, .. } = &expr.kind
+            && !found.contains(register)
+        {
+            found.push(*register);
+        }
+        children(expr).into_iter().for_each(|child| collect(child, found));
+    }
+    let mut found = Vec::new();
+    collect(expr, &mut found);
+    found
+}
+
+/// Whether evaluation can fail for some row.
+pub(super) fn can_fail(expr: &BoundExpr) -> bool {
+    let here = match &expr.kind {
+        BoundKind::Arithmetic { op, on_overflow, cannot_overflow, .. } => {
+            !is_float(&expr.repr)
+                && (matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo)
+                    || (*on_overflow == OnOverflow::Error && !cannot_overflow))
+        }
+        BoundKind::Negate { on_overflow, .. } => {
+            !is_float(&expr.repr) && *on_overflow == OnOverflow::Error
+        }
+        BoundKind::Cast { on_failure, .. } => *on_failure == CastFailure::Error,
+        _ => false,
+    };
+    here || children(expr).into_iter().any(can_fail)
+}
+
+fn scale_of(data_type: &DataType) -> i32 {
+    match data_type {
+        DataType::Decimal128 { scale, .. } => i32::from(*scale),
+        _ => 0,
+    }
+}
+
+/// `10^precision` of a decimal type: its values lie strictly between it and its negative.
+pub(super) fn digit_limit(data_type: &DataType) -> Option<i128> {
+    match data_type {
+        DataType::Decimal128 { precision, .. } if *precision <= 38 => {
+            Some(10i128.pow(u32::from(*precision)))
+        }
+        _ => None,
+    }
+}
+
+/// `10^exponent`, where it fits.
+pub(super) fn power_of_ten(exponent: i32) -> Result<i128> {
+    match u32::try_from(exponent) {
+        Ok(exponent @ 0..=38) => Ok(10i128.pow(exponent)),
+        _ => refuse(format!("a decimal factor of 10^{exponent}")),
+    }
+}
+
+impl Generator<'_> {
+    /// Whether the generated value of `expr` has a NULL part.
+    pub(super) fn may_be_null(&self, expr: &BoundExpr) -> bool {
+        match &expr.kind {
+            BoundKind::Register(register) => match &self.held[*register] {
+                Held::Array { valid, .. } | Held::Raw { valid, .. } => valid.is_some(),
+                Held::NotLoaded => self.bound.registers[*register].nullable,
+            },
+            BoundKind::Literal(scalar) => scalar.is_null(),
+            BoundKind::IsNull(_) => false,
+            BoundKind::Lookup { .. } => true,
+            BoundKind::InList { value, list_has_null, .. } => {
+                *list_has_null || self.may_be_null(value)
+            }
+            BoundKind::Case { branches, otherwise } => {
+                otherwise.as_ref().is_none_or(|e| self.may_be_null(e))
+                    || branches.iter().any(|(_, value)| self.may_be_null(value))
+            }
+            BoundKind::Cast { value, on_failure } => {
+                *on_failure == CastFailure::Null || self.may_be_null(value)
+            }
+            _ => children(expr).into_iter().any(|child| self.may_be_null(child)),
+        }
+    }
+
+    /// An expression that is true exactly where `expr` is true, not NULL.
+    pub(super) fn truth(&mut self, expr: &BoundExpr) -> Result<String> {
+        let value = self.value(expr)?;
+        Ok(match value.null {
+            None => value.code,
+            Some(null) if value.code == "true" => format!("!({null})"),
+            Some(null) => format!("!({null}) && {}", operand(&value.code)),
+        })
+    }
+
+    /// The value of `expr`. Statements that it needs are written to the body before.
+    pub(super) fn value(&mut self, expr: &BoundExpr) -> Result<Value> {
+        match &expr.kind {
+            BoundKind::Register(register) => self.register(*register),
+            BoundKind::Literal(scalar) if scalar.is_null() => {
+                Ok(Value { code: format!("{}(0)", c_type(&expr.repr)?), null: Some("true".into()) })
+            }
+            BoundKind::Literal(scalar) => Ok(Value::known(literal(scalar, &expr.repr)?)),
+            BoundKind::Lookup { register, table } => self.lookup(*register, table),
+            BoundKind::Arithmetic { op, left, right, on_overflow, cannot_overflow } => {
+                let checked = *on_overflow == OnOverflow::Error && !cannot_overflow;
+                self.arithmetic(expr, *op, left, right, checked, *cannot_overflow)
+            }
+            BoundKind::Negate { value, on_overflow } => self.negate(expr, value, *on_overflow),
+            BoundKind::Compare { op, left, right } => self.compare(*op, left, right),
+            BoundKind::And(operands) => self.connective(operands, true),
+            BoundKind::Or(operands) => self.connective(operands, false),
+            BoundKind::Not(value) => {
+                let value = self.value(value)?;
+                Ok(Value { code: format!("!{}", operand(&value.code)), null: value.null })
+            }
+            BoundKind::IsNull(value) => {
+                let value = self.value(value)?;
+                Ok(Value::known(value.null.unwrap_or_else(|| "false".into())))
+            }
+            BoundKind::InList { value, list, list_has_null, negated } => {
+                self.in_list(value, list, *list_has_null, *negated)
+            }
+            BoundKind::Case { branches, otherwise } => {
+                self.case(expr, branches, otherwise.as_deref())
+            }
+            BoundKind::Cast { value, on_failure } => self.cast(expr, value, *on_failure),
+            BoundKind::Like { .. } | BoundKind::Decode(_) => {
+                refuse(format!("{} is over plain text", expr.text))
+            }
+        }
+    }
+
+    fn register(&mut self, register: usize) -> Result<Value> {
+        let null =
+            |valid: &Option<String>| valid.as_ref().map(|valid| format!("!({valid} >> r & 1u)"));
+        Ok(match &self.held[register] {
+            Held::Array { name, valid } => Value { code: format!("{name}[r]"), null: null(valid) },
+            Held::Raw { name, base, valid } => {
+                let kind = c_type(self.register_type(register))?;
+                let code = match base {
+                    0 => format!("{kind}({name}[r])"),
+                    base => format!("{kind}({base}ll + {name}[r])"),
+                };
+                Value { code, null: null(valid) }
+            }
+            Held::NotLoaded => {
+                return refuse(format!(
+                    "register {} is not available where it is read",
+                    self.bound.registers[register].name
+                ));
+            }
+        })
+    }
+
+    /// Gives an expression a name if it is to be used more than once.
+    pub(super) fn named(&mut self, c_type: &str, wish: &str, code: String) -> String {
+        let name = self.names.unique(wish);
+        self.body.line(format!("const {c_type} {name} = {code};"));
+        name
+    }
+
+    /// NULL of a strict operation.
+    pub(super) fn either_null(&mut self, left: &Value, right: &Value) -> Option<String> {
+        match (&left.null, &right.null) {
+            (None, null) | (null, None) => null.clone(),
+            (Some(l), Some(r)) if l == r => Some(l.clone()),
+            (Some(l), Some(r)) => {
+                let code = format!("{} || {}", operand(l), operand(r));
+                Some(if code.len() > 60 { self.named("bool", "null", code) } else { code })
+            }
+        }
+    }
+
+    /// Writes a statement that fails with `place` where `condition` holds and the row is not NULL.
+    pub(super) fn fail_if(&mut self, null: &Option<String>, condition: &str, place: Place) {
+        let place = self.place(place);
+        let condition = match null {
+            None => condition.to_string(),
+            Some(null) => format!("!({null}) && {}", operand(condition)),
+        };
+        self.body.line(format!("if ({condition}) hr::raise(p.error, {place});"));
+    }
+
+    pub(super) fn overflow_place(expr: &BoundExpr) -> Place {
+        Place::Overflow { type_name: expr.data_type.to_string(), place: expr.text.to_string() }
+    }
+
+    fn lookup(&mut self, register: usize, table: &[Truth]) -> Result<Value> {
+        let Some((when_null, by_code)) = table.split_last() else {
+            return refuse("an empty lookup table");
+        };
+        let code = self.register(register)?;
+        let is_true = self.bitmap(by_code, Truth::True, &code.code, "lookup")?;
+        let any_null = by_code.contains(&Truth::Null);
+        let is_null = if any_null {
+            Some(self.bitmap(by_code, Truth::Null, &code.code, "lookup_null")?)
+        } else {
+            None
+        };
+        let Some(no_value) = code.null else {
+            return Ok(Value { code: is_true, null: is_null });
+        };
+        let null = match (when_null, is_null) {
+            (Truth::Null, None) => Some(no_value.clone()),
+            (Truth::Null, Some(null)) => Some(format!("({no_value}) || ({null})")),
+            (_, None) => None,
+            (_, Some(null)) => Some(format!("!({no_value}) && ({null})")),
+        };
+        let code = match when_null {
+            Truth::Null => is_true,
+            Truth::True => format!("(({no_value}) || {is_true})"),
+            Truth::False => format!("(!({no_value}) && {is_true})"),
+        };
+        Ok(Value { code, null })
+    }
+
+    /// Whether the table has `wanted` at an index that is known to lie inside it.
+    fn bitmap(
+        &mut self,
+        table: &[Truth],
+        wanted: Truth,
+        index: &str,
+        wish: &str,
+    ) -> Result<String> {
+        let mut words = vec![0u32; table.len().div_ceil(32).max(1)];
+        for (i, _) in table.iter().enumerate().filter(|(_, truth)| **truth == wanted) {
+            words[i / 32] |= 1 << (i % 32);
+        }
+        match table.iter().filter(|truth| **truth == wanted).count() {
+            0 => return Ok("false".into()),
+            count if count == table.len() => return Ok("true".into()),
+            1 => {
+                let code = table.iter().position(|truth| *truth == wanted).unwrap_or(0);
+                return Ok(format!("({index} == {code})"));
+            }
+            _ => {}
+        }
+        if table.len() <= 32 {
+            return Ok(format!("bool({:#x}u >> {index} & 1u)", words[0]));
+        }
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let table = self.table(bytes, "const u32*", wish);
+        Ok(format!("hr::bit({table}, {index})"))
+    }
+
+    fn arithmetic(
+        &mut self,
+        expr: &BoundExpr,
+        op: ArithmeticOp,
+        left: &BoundExpr,
+        right: &BoundExpr,
+        checked: bool,
+        cannot_overflow: bool,
+    ) -> Result<Value> {
+        if matches!(expr.repr, Repr::I128) {
+            return self.decimal_arithmetic(expr, op, left, right, checked);
+        }
+        let kind = c_type(&expr.repr)?;
+        let (l, r) = (self.value(left)?, self.value(right)?);
+        let null = self.either_null(&l, &r);
+        if is_float(&expr.repr) {
+            let code = match op {
+                ArithmeticOp::Modulo => {
+                    format!("hr::modulo({kind}({}), {kind}({}))", l.code, r.code)
+                }
+                op => format!("({} {op} {})", l.code, r.code),
+            };
+            return Ok(Value { code, null });
+        }
+        if !is_integer(&expr.repr) {
+            return refuse(format!("{} is not arithmetic on numbers", expr.text));
+        }
+        if matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) {
+            return self.divide(expr, op, l, r, null, checked);
+        }
+        let verb = verb(op);
+        if checked {
+            let result = self.names.unique("checked");
+            self.body.line(format!("{kind} {result};"));
+            let exact = format!("hr::{verb}_checked<{kind}>({}, {}, &{result})", l.code, r.code);
+            // Evaluated for NULLs as well, so that the result is always set.
+            let exact = self.named("bool", "exact", exact);
+            self.fail_if(&null, &format!("!{exact}"), Self::overflow_place(expr));
+            return Ok(Value { code: result, null });
+        }
+        let code =
+            if cannot_overflow && matches!(expr.repr, Repr::I32 | Repr::I64) && null.is_none() {
+                format!("({} {op} {})", l.code, r.code)
+            } else {
+                format!("hr::{verb}_wrapping<{kind}>({}, {})", l.code, r.code)
+            };
+        Ok(Value { code, null })
+    }
+
+    fn divide(
+        &mut self,
+        expr: &BoundExpr,
+        op: ArithmeticOp,
+        l: Value,
+        r: Value,
+        null: Option<String>,
+        checked: bool,
+    ) -> Result<Value> {
+        let kind = c_type(&expr.repr)?;
+        let dividend = self.named(kind, "dividend", l.code);
+        let divisor = self.named(kind, "divisor", r.code);
+        self.fail_if(
+            &null,
+            &format!("{divisor} == 0"),
+            Place::DivisionByZero { place: expr.text.to_string() },
+        );
+        // A modulo never overflows: the remainder of the smallest value by -1 is 0.
+        if checked && op == ArithmeticOp::Divide {
+            self.fail_if(
+                &null,
+                &format!("hr::divides_over<{kind}>({dividend}, {divisor})"),
+                Self::overflow_place(expr),
+            );
+        }
+        let verb = if op == ArithmeticOp::Divide { "divide" } else { "modulo" };
+        let safe = format!("{divisor} == 0 ? {kind}(1) : {divisor}");
+        Ok(Value { code: format!("hr::{verb}<{kind}>({dividend}, {safe})"), null })
+    }
+
+    fn decimal_arithmetic(
+        &mut self,
+        expr: &BoundExpr,
+        op: ArithmeticOp,
+        left: &BoundExpr,
+        right: &BoundExpr,
+        checked: bool,
+    ) -> Result<Value> {
+        if matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) {
+            return refuse(format!(
+                "decimal division ({}) is not on the CUDA processor",
+                expr.text
+            ));
+        }
+        let (l, r) = (self.value(left)?, self.value(right)?);
+        let null = self.either_null(&l, &r);
+        let scale = scale_of(&expr.data_type);
+        let (l, r) = match op {
+            ArithmeticOp::Multiply => (l.code, r.code),
+            _ => {
+                let left_factor = power_of_ten(scale - scale_of(&left.data_type))?;
+                let right_factor = power_of_ten(scale - scale_of(&right.data_type))?;
+                (
+                    self.rescaled(expr, l.code, left_factor, &null, checked)?,
+                    self.rescaled(expr, r.code, right_factor, &null, checked)?,
+                )
+            }
+        };
+        let verb = verb(op);
+        if !checked {
+            return Ok(Value { code: format!("hr::{verb}_wrapping<i128>({l}, {r})"), null });
+        }
+        let result = self.names.unique("checked");
+        self.body.line(format!("i128 {result};"));
+        let exact =
+            self.named("bool", "exact", format!("hr::{verb}_checked<i128>({l}, {r}, &{result})"));
+        let limit = digit_limit(&expr.data_type)
+            .map(super::text::i128_literal)
+            .unwrap_or_else(|| "0".into());
+        let over = format!("!{exact} || !hr::has_digits({result}, {limit})");
+        self.fail_if(&null, &format!("({over})"), Self::overflow_place(expr));
+        Ok(Value { code: result, null })
+    }
+
+    /// A decimal times a power of ten, checked where `expr` is.
+    pub(super) fn rescaled(
+        &mut self,
+        expr: &BoundExpr,
+        code: String,
+        factor: i128,
+        null: &Option<String>,
+        checked: bool,
+    ) -> Result<String> {
+        if factor == 1 {
+            return Ok(code);
+        }
+        let factor = super::text::i128_literal(factor);
+        if !checked {
+            return Ok(format!("hr::multiply_wrapping<i128>({code}, {factor})"));
+        }
+        let result = self.names.unique("rescaled");
+        self.body.line(format!("i128 {result};"));
+        let exact = format!("hr::multiply_checked<i128>({code}, {factor}, &{result})");
+        let exact = self.named("bool", "exact", exact);
+        self.fail_if(null, &format!("!{exact}"), Self::overflow_place(expr));
+        Ok(result)
+    }
+
+    fn negate(
+        &mut self,
+        expr: &BoundExpr,
+        value: &BoundExpr,
+        on_overflow: OnOverflow,
+    ) -> Result<Value> {
+        let kind = c_type(&expr.repr)?;
+        let inner = self.value(value)?;
+        if is_float(&expr.repr) {
+            return Ok(Value { code: format!("(-{})", operand(&inner.code)), null: inner.null });
+        }
+        if on_overflow == OnOverflow::Wrap {
+            let code = format!("hr::negate_wrapping<{kind}>({})", inner.code);
+            return Ok(Value { code, null: inner.null });
+        }
+        let result = self.names.unique("checked");
+        self.body.line(format!("{kind} {result};"));
+        let exact = format!("hr::negate_checked<{kind}>({}, &{result})", inner.code);
+        let exact = self.named("bool", "exact", exact);
+        self.fail_if(&inner.null, &format!("!{exact}"), Self::overflow_place(expr));
+        Ok(Value { code: result, null: inner.null })
+    }
+
+    fn compare(&mut self, op: CompareOp, left: &BoundExpr, right: &BoundExpr) -> Result<Value> {
+        let (l, r) = (self.value(left)?, self.value(right)?);
+        let null = self.either_null(&l, &r);
+        let (ls, rs) = (scale_of(&left.data_type), scale_of(&right.data_type));
+        let code = if is_float(&left.repr) {
+            let kind = c_type(&left.repr)?;
+            let (a, b) = (format!("{kind}({})", l.code), format!("{kind}({})", r.code));
+            match op {
+                CompareOp::Eq => format!("hr::equal({a}, {b})"),
+                CompareOp::Ne => format!("!hr::equal({a}, {b})"),
+                CompareOp::Lt => format!("hr::less({a}, {b})"),
+                CompareOp::Le => format!("!hr::less({b}, {a})"),
+                CompareOp::Gt => format!("hr::less({b}, {a})"),
+                CompareOp::Ge => format!("!hr::less({a}, {b})"),
+            }
+        } else if matches!(left.repr, Repr::I128) && ls != rs {
+            let scale = ls.max(rs);
+            let left_factor = super::text::i128_literal(power_of_ten(scale - ls)?);
+            let right_factor = super::text::i128_literal(power_of_ten(scale - rs)?);
+            format!(
+                "(hr::compare_scaled({}, {left_factor}, {}, {right_factor}) {} 0)",
+                l.code,
+                r.code,
+                operator(op)
+            )
+        } else {
+            c_type(&left.repr)?;
+            format!("({} {} {})", l.code, operator(op), r.code)
+        };
+        Ok(Value { code, null })
+    }
+
+    /// AND (`all`) or OR, three-valued, deciding from left to right.
+    fn connective(&mut self, operands: &[BoundExpr], all: bool) -> Result<Value> {
+        // The value that decides: false for AND, true for OR.
+        let decider = !all;
+        if operands.is_empty() {
+            return Ok(Value::known(all.to_string()));
+        }
+        let nullable = operands.iter().any(|e| self.may_be_null(e));
+        if !nullable && !operands.iter().skip(1).any(can_fail) {
+            let mut parts = Vec::with_capacity(operands.len());
+            for operand_expr in operands {
+                parts.push(operand(&self.value(operand_expr)?.code));
+            }
+            let joined = parts.join(if all { " && " } else { " || " });
+            return Ok(Value::known(format!("({joined})")));
+        }
+        let decided = self.names.unique("decided");
+        let unknown = self.names.unique("unknown");
+        self.body.line(format!("bool {decided} = false;"));
+        self.body.line(format!("bool {unknown} = false;"));
+        for operand_expr in operands {
+            self.body.open(format!("if (!{decided})"));
+            let value = self.value(operand_expr)?;
+            let decides = if decider { value.code } else { format!("!{}", operand(&value.code)) };
+            match value.null {
+                None => self.body.line(format!("{decided} = {decides};")),
+                Some(null) => {
+                    self.body.line(format!("if ({null}) {unknown} = true;"));
+                    self.body.line(format!("else {decided} = {decides};"));
+                }
+            }
+            self.body.close();
+        }
+        let code = if decider { decided.clone() } else { format!("!{decided}") };
+        Ok(Value { code, null: nullable.then(|| format!("!{decided} && {unknown}")) })
+    }
+
+    fn in_list(
+        &mut self,
+        value: &BoundExpr,
+        list: &[Scalar],
+        list_has_null: bool,
+        negated: bool,
+    ) -> Result<Value> {
+        let tested = self.value(value)?;
+        let member = self.member(value, &tested.code, list)?;
+        if !list_has_null {
+            let code = if negated { format!("!{}", operand(&member)) } else { member };
+            return Ok(Value { code, null: tested.null });
+        }
+        // x IN (.., NULL): true if found, NULL otherwise.
+        let found = self.named("bool", "listed", member);
+        let null = match tested.null {
+            None => format!("!{found}"),
+            Some(null) => format!("{} || !{found}", operand(&null)),
+        };
+        Ok(Value { code: (!negated).to_string(), null: Some(null) })
+    }
+
+    fn member(&mut self, value: &BoundExpr, code: &str, list: &[Scalar]) -> Result<String> {
+        if list.is_empty() {
+            return Ok("false".into());
+        }
+        let kind = c_type(&value.repr)?;
+        let integers: Option<Vec<i128>> = list
+            .iter()
+            .map(|s| match s.value {
+                Constant::Int(i) if is_integer(&value.repr) => Some(i),
+                _ => None,
+            })
+            .collect();
+        if list.len() > 8 || integers.as_ref().is_some_and(|i| is_contiguous(i)) {
+            let Some(integers) = integers else {
+                return refuse(format!("a long IN list over {}", value.data_type));
+            };
+            return self.integer_member(value, kind, code, integers);
+        }
+        let mut parts = Vec::with_capacity(list.len());
+        for scalar in list {
+            let constant = literal(scalar, &value.repr)?;
+            parts.push(if is_float(&value.repr) {
+                format!("hr::equal({kind}({code}), {kind}({constant}))")
+            } else {
+                format!("{code} == {constant}")
+            });
+        }
+        Ok(format!("({})", parts.join(" || ")))
+    }
+
+    fn integer_member(
+        &mut self,
+        value: &BoundExpr,
+        kind: &str,
+        code: &str,
+        mut list: Vec<i128>,
+    ) -> Result<String> {
+        list.sort_unstable();
+        list.dedup();
+        if is_contiguous(&list) {
+            let low = integer_literal(list[0], &value.repr)?;
+            let high = integer_literal(list[list.len() - 1], &value.repr)?;
+            return Ok(match list.len() {
+                1 => format!("({code} == {low})"),
+                _ => format!("({code} >= {low} && {code} <= {high})"),
+            });
+        }
+        let width = match kind {
+            "i8" | "u8" => 1,
+            "i16" | "u16" => 2,
+            "i32" | "u32" => 4,
+            _ => 8,
+        };
+        let bytes = list.iter().flat_map(|v| v.to_le_bytes()[..width].to_vec()).collect();
+        let table = self.table(bytes, &format!("const {kind}*"), "in_list");
+        Ok(format!("hr::in_sorted<{kind}>({table}, {}u, {code})", list.len()))
+    }
+
+    fn case(
+        &mut self,
+        expr: &BoundExpr,
+        branches: &[(BoundExpr, BoundExpr)],
+        otherwise: Option<&BoundExpr>,
+    ) -> Result<Value> {
+        let kind = c_type(&expr.repr)?;
+        let nullable = self.may_be_null(expr);
+        let result = self.names.unique("chosen");
+        self.body.line(format!("{kind} {result} = {kind}(0);"));
+        let null = nullable.then(|| self.names.unique("chosen_null"));
+        if let Some(null) = &null {
+            self.body.line(format!("bool {null} = true;"));
+        }
+        for (condition, value) in branches {
+            let condition = self.truth(condition)?;
+            self.body.open(format!("if ({condition})"));
+            self.assign(&result, &null, value)?;
+            self.body.otherwise();
+        }
+        if let Some(value) = otherwise {
+            self.assign(&result, &null, value)?;
+        }
+        for _ in branches {
+            self.body.close();
+        }
+        Ok(Value { code: result, null })
+    }
+
+    fn assign(&mut self, result: &str, null: &Option<String>, value: &BoundExpr) -> Result<()> {
+        let value = self.value(value)?;
+        self.body.line(format!("{result} = {};", value.code));
+        if let Some(null) = null {
+            let is_null = value.null.unwrap_or_else(|| "false".into());
+            self.body.line(format!("{null} = {is_null};"));
+        }
+        Ok(())
+    }
+}
+
+fn is_contiguous(sorted: &[i128]) -> bool {
+    sorted.windows(2).all(|pair| pair[0] + 1 == pair[1])
+}
+
+fn verb(op: ArithmeticOp) -> &'static str {
+    match op {
+        ArithmeticOp::Add => "add",
+        ArithmeticOp::Subtract => "subtract",
+        ArithmeticOp::Multiply => "multiply",
+        ArithmeticOp::Divide => "divide",
+        ArithmeticOp::Modulo => "modulo",
+    }
+}
+
+fn operator(op: CompareOp) -> &'static str {
+    match op {
+        CompareOp::Eq => "==",
+        CompareOp::Ne => "!=",
+        CompareOp::Lt => "<",
+        CompareOp::Le => "<=",
+        CompareOp::Gt => ">",
+        CompareOp::Ge => ">=",
+    }
+}
+
+/// Parentheses around what is not one word, call or parenthesised expression already.
+pub(super) fn operand(code: &str) -> String {
+    let simple = code.chars().all(|c| c.is_ascii_alphanumeric() || "_[].".contains(c));
+    if simple || is_wrapped(code) { code.to_string() } else { format!("({code})") }
+}
+
+/// Whether the first character opens a parenthesis that the last one closes.
+fn is_wrapped(code: &str) -> bool {
+    if !code.starts_with('(') || !code.ends_with(')') {
+        return false;
+    }
+    let mut depth = 0i32;
+    for (at, c) in code.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 && at + 1 < code.len() {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,370 @@
+//! Generation of one fused kernel for one pipeline and one segment layout.
+//!
+//! ```text
+//! for each tile of 4 x BLOCK_THREADS rows          every thread has 4 rows, `alive` their bits
+//!     load the first step's columns                16 bytes a thread and column
+//!     filter / probe                               clears bits of `alive`
+//!     continue if none of the 4 rows is alive      later columns are not touched then
+//!     ...
+//!     aggregate into registers, shared or global memory | write rows
+//! merge the block's accumulators into the global ones
+//! ```
+//!
+//! The text reads like the plan: each part stands under the SQL of its step. Expressions are
+//! evaluated row by row ([`expr`]); those that can fail are only evaluated for rows that are
+//! alive. A value is a C++ expression and, where it may be NULL, another one that tells.
+
+mod cast;
+mod expr;
+mod load;
+mod probe;
+mod shared;
+mod sink;
+mod text;
+
+use std::sync::Arc;
+
+use crate::bound::{Bound, BoundExpr, BoundSink, BoundStep, Repr};
+use crate::cuda::layout::SegmentLayout;
+use crate::cuda::program::{CudaProgram, KERNEL_NAME, Param, Place, SegmentField, Tuning};
+use crate::error::WhyNot;
+
+use shared::SharedPlan;
+pub(super) use shared::payload_shape;
+use text::{Names, Writer, comment_text};
+
+type Result<T> = std::result::Result<T, WhyNot>;
+
+fn refuse<T>(reason: impl Into<String>) -> Result<T> {
+    Err(WhyNot::new(reason))
+}
+
+/// How the value of a register is held in the generated code.
+#[derive(Clone, Debug)]
+enum Held {
+    /// A source column that no step has needed yet.
+    NotLoaded,
+    /// `name[r]` of the register's type; with a nibble `valid` whose bit r is set where not NULL.
+    Array { name: String, valid: Option<String> },
+    /// `base + name[r]` with narrow unsigned `name[r]`.
+    Raw { name: String, base: i64, valid: Option<String> },
+}
+
+/// State of one generation.
+struct Generator<'a> {
+    bound: &'a Bound,
+    layout: &'a SegmentLayout,
+    tuning: Tuning,
+    /// Text inside the tile loop.
+    body: Writer,
+    names: Names,
+    /// Members of the structs have names of their own.
+    param_names: Names,
+    field_names: Names,
+    held: Vec<Held>,
+    /// Parameter, C++ type, name.
+    params: Vec<(Param, String, String)>,
+    segment_fields: Vec<(SegmentField, String)>,
+    places: Vec<Place>,
+    tables: Vec<Arc<[u8]>>,
+    shared: SharedPlan,
+    /// Whether `alive` may have become 0 since it was last looked at.
+    check_pending: bool,
+    /// Whether the group number's variable is declared.
+    group_declared: bool,
+    /// Keys whose digit is already in the group number.
+    keys_folded: Vec<bool>,
+}
+
+/// Generates the kernel.
+pub(super) fn generate(
+    bound: Arc<Bound>,
+    layout: &SegmentLayout,
+    tuning: Tuning,
+) -> Result<CudaProgram> {
+    if layout.columns.len() != bound.source_registers {
+        return refuse("the segment layout has another number of columns than the source");
+    }
+    let sink = sink::SinkPlan::of(&bound, tuning)?;
+    let shared = SharedPlan::of(&bound, &sink, tuning)?;
+    let mut generator = Generator::new(&bound, layout, tuning, shared);
+    for (index, step) in bound.steps.iter().enumerate() {
+        generator.step(index, step)?;
+    }
+    generator.sink(&sink)?;
+    let parts = generator.into_parts(&sink)?;
+    Ok(CudaProgram {
+        layout: layout.clone(),
+        tuning,
+        source: parts.source,
+        params: parts.params,
+        segment_fields: parts.segment_fields,
+        places: parts.places,
+        tables: parts.tables,
+        shared_bytes: parts.shared_bytes,
+        accumulators: sink.accumulators,
+        groups: sink.groups,
+        outputs: sink.outputs,
+        bound,
+    })
+}
+
+struct Parts {
+    source: String,
+    params: Vec<Param>,
+    segment_fields: Vec<SegmentField>,
+    places: Vec<Place>,
+    tables: Vec<Arc<[u8]>>,
+    shared_bytes: u32,
+}
+
+impl<'a> Generator<'a> {
+    fn new(
+        bound: &'a Bound,
+        layout: &'a SegmentLayout,
+        tuning: Tuning,
+        shared: SharedPlan,
+    ) -> Self {
+        let mut generator = Self {
+            bound,
+            layout,
+            tuning,
+            body: Writer::at_depth(2),
+            names: Names::default(),
+            param_names: Names::default(),
+            field_names: Names::default(),
+            held: vec![Held::NotLoaded; bound.registers.len()],
+            params: Vec::new(),
+            segment_fields: Vec::new(),
+            places: Vec::new(),
+            tables: Vec::new(),
+            shared,
+            check_pending: false,
+            group_declared: false,
+            keys_folded: Vec::new(),
+        };
+        if let BoundSink::Aggregate { keys, .. } = &bound.sink {
+            generator.keys_folded = vec![false; keys.len()];
+        }
+        for (param, c_type, name) in [
+            (Param::Segments, "const Segment*", "segments"),
+            (Param::Tiles, "u64", "tiles"),
+            (Param::Error, "u32*", "error"),
+        ] {
+            generator.param_names.reserve(name);
+            generator.params.push((param, c_type.into(), name.into()));
+        }
+        for (field, name) in [
+            (SegmentField::Rows, "row_count"),
+            (SegmentField::FirstTile, "first_tile"),
+            (SegmentField::EndTile, "end_tile"),
+        ] {
+            generator.field_names.reserve(name);
+            generator.segment_fields.push((field, name.into()));
+        }
+        generator
+    }
+
+    fn step(&mut self, index: usize, step: &BoundStep) -> Result<()> {
+        match step {
+            BoundStep::Filter { expr, .. } => {
+                self.headline(&format!("filter {}", expr.text));
+                self.filter(expr)?;
+            }
+            BoundStep::Compute { register, expr } => {
+                let name = &self.bound.registers[*register].name;
+                self.headline(&format!("compute {name} = {}", expr.text));
+                self.compute(*register, expr)?;
+            }
+            BoundStep::Probe(probe) => self.probe(index, probe)?,
+        }
+        Ok(())
+    }
+
+    fn headline(&mut self, text: &str) {
+        self.body.line("");
+        self.body.comment(text);
+    }
+
+    /// Leaves the tile when none of the thread's rows is alive, if that can have become so.
+    fn leave_if_dead(&mut self) {
+        if std::mem::take(&mut self.check_pending) {
+            self.body.line("if (alive == 0) continue;");
+        }
+    }
+
+    fn filter(&mut self, expr: &BoundExpr) -> Result<()> {
+        self.require(expr)?;
+        self.body.open("HR_EACH_ROW(r)");
+        if expr::can_fail(expr) {
+            self.body.open("if (alive >> r & 1u)");
+            let keep = self.truth(expr)?;
+            self.body.line(format!("if (!{}) alive &= ~(1u << r);", expr::operand(&keep)));
+            self.body.close();
+        } else {
+            let keep = self.truth(expr)?;
+            self.body.line(format!("if (!{}) alive &= ~(1u << r);", expr::operand(&keep)));
+        }
+        self.body.close();
+        self.check_pending = true;
+        Ok(())
+    }
+
+    fn compute(&mut self, register: usize, expr: &BoundExpr) -> Result<()> {
+        self.require(expr)?;
+        self.leave_if_dead();
+        let info = &self.bound.registers[register];
+        let kind = text::c_type(&info.repr)?;
+        let name = self.names.unique(&info.name);
+        let may_be_null = self.may_be_null(expr);
+        self.body.line(format!("{kind} {name}[HR_ROWS];"));
+        let valid = may_be_null.then(|| self.names.unique(&format!("{name}_valid")));
+        if let Some(valid) = &valid {
+            self.body.line(format!("u32 {valid} = 0;"));
+        }
+        self.body.open("HR_EACH_ROW(r)");
+        self.body.line(format!("{name}[r] = {kind}(0);"));
+        self.body.open("if (alive >> r & 1u)");
+        let value = self.value(expr)?;
+        match (&valid, &value.null) {
+            (Some(valid), Some(null)) => {
+                self.body.open(format!("if (!({null}))"));
+                self.body.line(format!("{name}[r] = {};", value.code));
+                self.body.line(format!("{valid} |= 1u << r;"));
+                self.body.close();
+            }
+            (Some(valid), None) => {
+                self.body.line(format!("{name}[r] = {};", value.code));
+                self.body.line(format!("{valid} |= 1u << r;"));
+            }
+            (None, _) => self.body.line(format!("{name}[r] = {};", value.code)),
+        }
+        self.body.close();
+        self.body.close();
+        self.held[register] = Held::Array { name, valid };
+        Ok(())
+    }
+
+    /// Number of a failure, from 1.
+    fn place(&mut self, place: Place) -> usize {
+        let index = self.places.iter().position(|p| *p == place).unwrap_or_else(|| {
+            self.places.push(place);
+            self.places.len() - 1
+        });
+        index + 1
+    }
+
+    /// Name of a parameter, which is declared when first asked for.
+    fn param(&mut self, param: Param, c_type: &str, wish: &str) -> String {
+        if let Some((_, _, name)) = self.params.iter().find(|(p, _, _)| *p == param) {
+            return format!("p.{name}");
+        }
+        let name = self.param_names.unique(wish);
+        self.params.push((param, c_type.to_string(), name.clone()));
+        format!("p.{name}")
+    }
+
+    /// Name of a descriptor field, which is declared when first asked for.
+    fn segment_field(&mut self, field: SegmentField, wish: &str) -> String {
+        if let Some((_, name)) = self.segment_fields.iter().find(|(f, _)| *f == field) {
+            return format!("segment.{name}");
+        }
+        let name = self.field_names.unique(wish);
+        self.segment_fields.push((field, name.clone()));
+        format!("segment.{name}")
+    }
+
+    /// A constant table in device memory: the expression of its address.
+    fn table(&mut self, bytes: Vec<u8>, c_type: &str, wish: &str) -> String {
+        let mut bytes = bytes;
+        bytes.resize(bytes.len().next_multiple_of(16).max(16), 0);
+        self.tables.push(bytes.into());
+        self.param(Param::Table(self.tables.len() - 1), c_type, wish)
+    }
+
+    fn register_type(&self, register: usize) -> &'a Repr {
+        &self.bound.registers[register].repr
+    }
+
+    fn into_parts(mut self, sink: &sink::SinkPlan) -> Result<Parts> {
+        let body = std::mem::take(&mut self.body).into_text();
+        let mut text = Writer::default();
+        self.preamble(&mut text);
+        let (prologue, epilogue) = self.block_frame(sink)?;
+        self.structs(&mut text);
+        text.open(format!("HR_KERNEL {KERNEL_NAME}(HR_CONSTANT Params p)"));
+        for line in prologue {
+            text.line(line);
+        }
+        text.line("u32 s = 0;");
+        text.open("for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x)");
+        text.line("while (tile >= p.segments[s].end_tile) ++s;");
+        text.line("const Segment& segment = p.segments[s];");
+        text.line("const u32 rows = u32(segment.row_count);");
+        text.line(
+            "const u32 row = (tile - u32(segment.first_tile)) * HR_TILE + threadIdx.x * HR_ROWS;",
+        );
+        text.line("u32 alive = hr::rows_alive(row, rows);");
+        text.line("if (alive == 0) continue;");
+        let mut text_so_far = text.into_text();
+        text_so_far.push_str(&body);
+        let mut text = Writer::at_depth(2);
+        text.close();
+        for line in epilogue {
+            text.line(line);
+        }
+        text.close();
+        text_so_far.push_str(&text.into_text());
+        Ok(Parts {
+            source: text_so_far,
+            params: self.params.into_iter().map(|(param, _, _)| param).collect(),
+            segment_fields: self.segment_fields.into_iter().map(|(field, _)| field).collect(),
+            places: self.places,
+            tables: self.tables,
+            shared_bytes: self.shared.bytes,
+        })
+    }
+
+    fn preamble(&self, text: &mut Writer) {
+        text.line(format!("// Pipeline over {}", comment_text(&self.bound.table)));
+        text.line("//");
+        for step in &self.bound.steps {
+            let line = match step {
+                BoundStep::Filter { expr, .. } => format!("filter {}", expr.text),
+                BoundStep::Compute { register, expr } => {
+                    format!("compute {} = {}", self.bound.registers[*register].name, expr.text)
+                }
+                BoundStep::Probe(probe) => probe::line(probe),
+            };
+            text.line(format!("//   {}", comment_text(&line)));
+        }
+        text.line(format!("//   {}", comment_text(&sink::line(&self.bound.sink))));
+        text.line("");
+        let Tuning { block_threads, blocks_per_sm, .. } = self.tuning;
+        text.line("#ifndef BLOCK_THREADS");
+        text.line(format!("#define BLOCK_THREADS {block_threads}"));
+        text.line("#endif");
+        text.line(format!("#define BLOCKS_PER_SM {blocks_per_sm}"));
+        text.line("#include \"headrace/pipeline.cuh\"");
+        text.line("");
+    }
+
+    fn structs(&self, text: &mut Writer) {
+        text.line("// One row range of the table and where its columns lie.");
+        text.open("struct Segment");
+        for (field, name) in &self.segment_fields {
+            let c_type = match field {
+                SegmentField::Values(_) | SegmentField::Validity(_) => "const void*",
+                SegmentField::Remap(_) => "const i32*",
+                _ => "u64",
+            };
+            text.line(format!("{c_type} {name};"));
+        }
+        text.close_struct();
+        text.open("struct Params");
+        for (_, c_type, name) in &self.params {
+            text.line(format!("{c_type} {name};"));
+        }
+        text.close_struct();
+    }
+}

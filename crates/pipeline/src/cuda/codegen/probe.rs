@@ -1,0 +1,393 @@
+//! Probes into builds of unique keys.
+
+use std::fmt::Write as _;
+
+use headrace_ir::ProbeKind;
+
+use super::shared::{SharedItem, marked_payload, payload_shape};
+use super::text::{c_type, i64_literal};
+use super::{Generator, Held, Result, refuse};
+use crate::bound::{BoundExpr, BoundProbe, Repr};
+use crate::build::{BuildIndex, BuildTable, PayloadData};
+use crate::cuda::program::{BuildPiece, Param};
+use crate::cuda::tables::{KeyWidth, key_width, slots_of};
+
+/// A probe as the kernel's comments show it.
+pub(super) fn line(probe: &BoundProbe) -> String {
+    let texts: Vec<&str> = probe.keys.iter().map(|k| &*k.text).collect();
+    let keys: Vec<&str> = probe.build.keys.iter().map(|k| k.name.as_str()).collect();
+    let mut line = format!(
+        "probe {} {} on {} = {}",
+        probe.build.name,
+        probe.kind,
+        texts.join(", "),
+        keys.join(", ")
+    );
+    if let Some(residual) = &probe.residual {
+        let _ = write!(line, " and {}", residual.text);
+    }
+    let payload: Vec<&str> =
+        probe.payload.iter().map(|&c| probe.build.payload[c].field.name.as_str()).collect();
+    if !payload.is_empty() {
+        let _ = write!(line, " -> {}", payload.join(", "));
+    }
+    line
+}
+
+/// A payload register of a probe.
+struct Appended {
+    register: usize,
+    column: usize,
+    name: String,
+    valid: Option<String>,
+}
+
+impl Generator<'_> {
+    pub(super) fn probe(&mut self, step: usize, probe: &BoundProbe) -> Result<()> {
+        check(probe)?;
+        self.headline(&line(probe));
+        for key in &probe.keys {
+            self.require(key)?;
+        }
+        self.leave_if_dead();
+        let appended = self.declare_payload(probe)?;
+        self.body.open("HR_EACH_ROW(r)");
+        for a in &appended {
+            self.body.line(format!("{}[r] = 0;", a.name));
+        }
+        self.body.line("bool found = false;");
+        let null_key = probe.kind == ProbeKind::NullAwareAnti
+            && probe.keys.iter().any(|k| self.may_be_null(k));
+        if null_key {
+            self.body.line("bool null_key = false;");
+        }
+        self.body.open("if (alive >> r & 1u)");
+        match &probe.build.index {
+            BuildIndex::Direct { base, domain, .. } => {
+                self.find_direct(step, probe, *base, *domain, &appended, null_key)?;
+            }
+            BuildIndex::Hash(_) => self.find_hashed(step, probe, &appended, null_key)?,
+        }
+        self.body.close();
+        self.apply(probe, &appended, null_key);
+        self.body.close();
+        for a in &appended {
+            let data = &probe.build.payload[a.column].data;
+            let (name, valid) = (a.name.clone(), a.valid.clone());
+            self.held[a.register] = match payload_shape(data).base {
+                Some(base) => Held::Raw { name, base, valid },
+                None => Held::Array { name, valid },
+            };
+        }
+        self.check_pending |= probe.kind != ProbeKind::Left;
+        if let Some(residual) = &probe.residual {
+            self.filter(residual)?;
+        }
+        self.fold_keys(&appended.iter().map(|a| a.register).collect::<Vec<_>>())
+    }
+
+    /// Declares the arrays of the payload registers that something reads.
+    fn declare_payload(&mut self, probe: &BoundProbe) -> Result<Vec<Appended>> {
+        let mut appended = Vec::new();
+        for (i, &column) in probe.payload.iter().enumerate() {
+            let register = probe.first_register + i;
+            let payload = &probe.build.payload[column];
+            let info = &self.bound.registers[register];
+            let name = self.names.unique(&info.name);
+            let kind = match payload_shape(&payload.data) {
+                shape if shape.base.is_some() => shape.c_type,
+                _ => c_type(&info.repr)?,
+            };
+            self.body.line(format!("{kind} {name}[HR_ROWS];"));
+            let nullable = payload.validity.is_some() || probe.kind == ProbeKind::Left;
+            let valid = nullable.then(|| self.names.unique(&format!("{name}_valid")));
+            if let Some(valid) = &valid {
+                self.body.line(format!("u32 {valid} = 0;"));
+            }
+            appended.push(Appended { register, column, name, valid });
+        }
+        Ok(appended)
+    }
+
+    fn find_direct(
+        &mut self,
+        step: usize,
+        probe: &BoundProbe,
+        base: i64,
+        domain: u64,
+        appended: &[Appended],
+        null_key: bool,
+    ) -> Result<()> {
+        let [key] = probe.keys.as_slice() else {
+            return refuse(format!("build {} is direct over several keys", probe.build.name));
+        };
+        let value = self.value(key)?;
+        let (slot_type, slot) = offset_of(&value.code, &key.repr, base, domain)?;
+        self.note_null_key(&value.null, null_key);
+        self.body.line(format!("const {slot_type} slot = {slot};"));
+        let suffix = if slot_type == "u64" { "ull" } else { "u" };
+        let mut condition = format!("slot < {domain}{suffix}");
+        if let Some(null) = &value.null {
+            condition = format!("{condition} && !({null})");
+        }
+        let bitmap_first = self.shared.has(step, BuildPiece::Present);
+        let marked = marked_payload(probe).filter(|_| !bitmap_first);
+        match marked {
+            Some(column) => {
+                self.body.open(format!("if ({condition})"));
+                let (position, first) = appended
+                    .iter()
+                    .enumerate()
+                    .find(|(_, a)| a.column == column)
+                    .map(|(i, a)| (i, a.name.clone()))
+                    .ok_or_else(|| super::WhyNot::new("a marked payload that is not read"))?;
+                let shape = payload_shape(&probe.build.payload[column].data);
+                let table = self.piece(step, probe, BuildPiece::Payload(column), shape.c_type);
+                let absent = shape.absent.unwrap_or(u32::MAX);
+                self.body.line(format!("const u32 hit = hr::entry({table}, slot);"));
+                self.body.line(format!("found = hit != {absent}u;"));
+                self.body.open("if (found)");
+                self.body.line(format!("{first}[r] = hit;"));
+                self.read_payload(step, probe, appended, Some(position), "slot");
+                self.body.close();
+                self.body.close();
+            }
+            None => {
+                let present = self.piece(step, probe, BuildPiece::Present, "u32");
+                self.body.line(format!("found = {condition} && hr::bit({present}, slot);"));
+                if !appended.is_empty() {
+                    self.body.open("if (found)");
+                    self.read_payload(step, probe, appended, None, "slot");
+                    self.body.close();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find_hashed(
+        &mut self,
+        step: usize,
+        probe: &BoundProbe,
+        appended: &[Appended],
+        null_key: bool,
+    ) -> Result<()> {
+        let width = key_width(&probe.build)?;
+        let mut parts = Vec::new();
+        let mut nulls: Option<String> = None;
+        let mut shift = 0;
+        for (key, repr) in probe.keys.iter().zip(&probe.build.key_reprs) {
+            let value = self.value(key)?;
+            let (unsigned, bytes) = key_part(repr)?;
+            let wide = if width == KeyWidth::One { "u64" } else { "u128" };
+            let part = format!("{wide}({unsigned}({}))", value.code);
+            parts.push(if shift == 0 { part } else { format!("{part} << {shift}") });
+            shift += bytes * 8;
+            nulls = match (nulls, value.null) {
+                (None, null) | (null, None) => null,
+                (Some(a), Some(b)) => Some(format!("({a}) || ({b})")),
+            };
+        }
+        self.note_null_key(&nulls, null_key);
+        let rows = self.piece(step, probe, BuildPiece::HashRows, "u32");
+        let keys = self.piece(step, probe, BuildPiece::HashKeys, "u64");
+        let mask = slots_of(probe.build.rows) - 1;
+        let joined = parts.join(" | ");
+        let guard = nulls.map_or_else(|| "true".to_string(), |null| format!("!({null})"));
+        self.body.open(format!("if ({guard})"));
+        let call = match width {
+            KeyWidth::One => {
+                self.body.line(format!("const u64 key = {joined};"));
+                format!("hr::find({rows}, {keys}, {mask}u, key)")
+            }
+            KeyWidth::Two => {
+                self.body.line(format!("const u128 key = {joined};"));
+                format!("hr::find({rows}, {keys}, {mask}u, u64(key), u64(key >> 64))")
+            }
+        };
+        self.body.line(format!("const u32 slot = {call};"));
+        self.body.line("found = slot != hr::EMPTY;");
+        if !appended.is_empty() {
+            self.body.open("if (found)");
+            self.read_payload(step, probe, appended, None, "slot");
+            self.body.close();
+        }
+        self.body.close();
+        Ok(())
+    }
+
+    fn note_null_key(&mut self, null: &Option<String>, wanted: bool) {
+        if let (true, Some(null)) = (wanted, null) {
+            self.body.line(format!("null_key = {null};"));
+        }
+    }
+
+    /// Reads the payload columns (except one) of the found entry.
+    fn read_payload(
+        &mut self,
+        step: usize,
+        probe: &BoundProbe,
+        appended: &[Appended],
+        except: Option<usize>,
+        at: &str,
+    ) {
+        for (i, a) in appended.iter().enumerate() {
+            let payload = &probe.build.payload[a.column];
+            let shape = payload_shape(&payload.data);
+            if Some(i) != except {
+                let piece = BuildPiece::Payload(a.column);
+                let table = self.piece(step, probe, piece, shape.c_type);
+                let entry = format!("hr::entry({table}, {at})");
+                let entry = match (&payload.data, shape.base) {
+                    (PayloadData::Bool(_), _) => format!("{entry} != 0"),
+                    (_, Some(_)) => entry,
+                    _ => {
+                        let repr = &self.bound.registers[a.register].repr;
+                        format!("{}({entry})", c_type(repr).unwrap_or("i64"))
+                    }
+                };
+                self.body.line(format!("{}[r] = {entry};", a.name));
+            }
+            if let Some(valid) = &a.valid {
+                if payload.validity.is_some() {
+                    let piece = BuildPiece::Validity(a.column);
+                    let table = self.piece(step, probe, piece, "u32");
+                    self.body.line(format!("if (hr::bit({table}, {at})) {valid} |= 1u << r;"));
+                } else {
+                    self.body.line(format!("{valid} |= 1u << r;"));
+                }
+            }
+        }
+    }
+
+    /// What a match or its absence does to the row.
+    fn apply(&mut self, probe: &BoundProbe, appended: &[Appended], null_key: bool) {
+        let build = &probe.build;
+        let drop_if = match probe.kind {
+            ProbeKind::Inner | ProbeKind::Semi => "!found",
+            ProbeKind::Anti => "found",
+            ProbeKind::NullAwareAnti if build.has_null_key => "true",
+            ProbeKind::NullAwareAnti if null_key && build.rows > 0 => "found || null_key",
+            ProbeKind::NullAwareAnti => "found",
+            _ => {
+                debug_assert!(appended.iter().all(|a| a.valid.is_some()));
+                return;
+            }
+        };
+        self.body.line(format!("if ({drop_if}) alive &= ~(1u << r);"));
+    }
+
+    /// The expression of a part of a build: a shared copy if there is one, else the parameter.
+    fn piece(
+        &mut self,
+        step: usize,
+        probe: &BoundProbe,
+        piece: BuildPiece,
+        c_type: &str,
+    ) -> String {
+        let build = &probe.build.name;
+        let wish = match piece {
+            BuildPiece::Present => format!("{build}_present"),
+            BuildPiece::Payload(c) => format!("{build}_{}", probe.build.payload[c].field.name),
+            BuildPiece::Validity(c) => {
+                format!("{build}_{}_valid", probe.build.payload[c].field.name)
+            }
+            BuildPiece::HashRows => format!("{build}_rows"),
+            BuildPiece::HashKeys => format!("{build}_keys"),
+        };
+        let item = SharedItem::Build { step, piece };
+        let at = self.shared.entries.iter().position(|e| e.item == item);
+        let param = self.param(Param::Build { step, piece }, &format!("const {c_type}*"), &wish);
+        match at {
+            None => param,
+            Some(at) => {
+                if self.shared.entries[at].name.is_none() {
+                    let name = self.names.unique(&format!("shared_{wish}"));
+                    self.shared.entries[at].name = Some(name);
+                }
+                self.shared.entries[at].name.clone().unwrap_or(param)
+            }
+        }
+    }
+}
+
+fn check(probe: &BoundProbe) -> Result<()> {
+    let build: &BuildTable = &probe.build;
+    let name = &build.name;
+    match probe.kind {
+        ProbeKind::Inner | ProbeKind::Left if !build.unique => {
+            return refuse(format!("build {name} has duplicate keys"));
+        }
+        ProbeKind::Semi if !build.unique && !probe.payload.is_empty() => {
+            return refuse(format!("build {name} has duplicate keys"));
+        }
+        ProbeKind::Inner
+        | ProbeKind::Left
+        | ProbeKind::Semi
+        | ProbeKind::Anti
+        | ProbeKind::NullAwareAnti => {}
+        kind => return refuse(format!("{kind} joins are not on the CUDA processor")),
+    }
+    if probe.residual.is_some() && !matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi) {
+        return refuse(format!("a {} join with a residual condition", probe.kind));
+    }
+    if probe.residual.is_some() && !build.unique {
+        return refuse(format!("build {name} has duplicate keys under a residual condition"));
+    }
+    if probe.null_equal && probe.keys.iter().any(|k: &BoundExpr| k.nullable) {
+        return refuse("joins in which NULL equals NULL are not on the CUDA processor");
+    }
+    Ok(())
+}
+
+/// `code - base` as an unsigned number: below `count` exactly when the value lies in
+/// `base .. base + count`. 32 bits where both sides fit.
+///
+/// With 32 bits the difference wraps modulo 2^32; as value and `base + count - 1` lie in the
+/// same 32-bit type, no value outside can wrap into the range.
+pub(super) fn offset_of(
+    code: &str,
+    repr: &Repr,
+    base: i64,
+    count: u64,
+) -> Result<(&'static str, String)> {
+    let last = i128::from(base) + i128::from(count) - 1;
+    let fits = |low: i64, high: i64| base >= low && last <= i128::from(high);
+    let minus = |value: String, base: String| match base.as_str() {
+        "0u" | "0ull" => value,
+        _ => format!("{value} - {base}"),
+    };
+    match repr {
+        Repr::I8 | Repr::I16 | Repr::I32 | Repr::U8 | Repr::U16 | Repr::Code(_)
+            if fits(i64::from(i32::MIN), i64::from(i32::MAX)) && count <= u64::from(u32::MAX) =>
+        {
+            let base = format!("{}u", base as i32 as u32);
+            Ok(("u32", minus(format!("u32(i32({code}))"), base)))
+        }
+        Repr::U32 if fits(0, i64::from(u32::MAX)) && count <= u64::from(u32::MAX) => {
+            Ok(("u32", minus(format!("u32({code})"), format!("{base}u"))))
+        }
+        Repr::U64 => {
+            Ok(("u64", minus(format!("u64({code})"), format!("u64({})", i64_literal(base)))))
+        }
+        Repr::Bool => {
+            Ok(("u64", minus(format!("u64({code})"), format!("u64({})", i64_literal(base)))))
+        }
+        Repr::F32 | Repr::F64 | Repr::I128 | Repr::Str => refuse("an index over this type of key"),
+        _ => Ok(("u64", minus(format!("u64(i64({code}))"), format!("u64({})", i64_literal(base))))),
+    }
+}
+
+/// The unsigned type whose bits are a key's, and its bytes.
+fn key_part(repr: &Repr) -> Result<(&'static str, u32)> {
+    Ok(match repr {
+        Repr::Bool | Repr::I8 | Repr::U8 => ("u8", 1),
+        Repr::I16 | Repr::U16 => ("u16", 2),
+        Repr::I32 | Repr::U32 | Repr::Code(_) => ("u32", 4),
+        Repr::I64 | Repr::U64 => ("u64", 8),
+        Repr::I128 => ("u128", 16),
+        Repr::F32 | Repr::F64 | Repr::Str => {
+            return refuse("hash builds over floats or text are not on the CUDA processor");
+        }
+    })
+}

@@ -1,0 +1,658 @@
+//! Sinks: dense aggregation and rows.
+
+use headrace_ir::AggregateFunction;
+
+use super::expr::Value;
+use super::probe::offset_of;
+use super::shared::SharedItem;
+use super::text::c_type;
+use super::{Generator, Held, Result, refuse};
+use crate::bound::{
+    Accumulator, AccumulatorKind, Bound, BoundCall, BoundExpr, BoundKey, BoundKind, BoundSink,
+    BoundStep, DenseKey, Grouping, Repr,
+};
+use crate::cuda::program::{DeviceAccumulator, OutputColumn, Param, Place, Tuning};
+
+/// Accumulators of more shared memory than this stay in global memory.
+const SHARED_ACCUMULATORS_BYTES_MAX: u64 = 48 * 1024;
+
+/// Accumulators are replicated, to have fewer threads meet at one, up to these bytes in all.
+const REPLICATED_BYTES_MAX: u64 = 16 * 1024;
+
+/// Most copies.
+const REPLICAS_MAX: u64 = 16;
+
+/// Group numbers are 32 bits.
+const GROUPS_MAX: u64 = 1 << 30;
+
+/// Where running values live during the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Where {
+    /// One group: in each thread's registers.
+    Registers,
+    /// In the block's shared memory, in copies that different warps use.
+    Shared { replicas: u32 },
+    /// In global memory.
+    Global,
+    /// There are none.
+    Rows,
+}
+
+/// What the sink needs of the device.
+#[derive(Debug)]
+pub(super) struct SinkPlan {
+    pub(super) accumulators: Vec<DeviceAccumulator>,
+    pub(super) groups: u64,
+    pub(super) outputs: Vec<OutputColumn>,
+    pub(super) place: Where,
+    /// Whether anything but the existence of a group depends on accumulator 0.
+    pub(super) rows_counted: bool,
+}
+
+impl SinkPlan {
+    pub(super) fn of(bound: &Bound, tuning: Tuning) -> Result<Self> {
+        match &bound.sink {
+            BoundSink::Aggregate { keys, grouping, accumulators, calls } => {
+                let Grouping::Dense { groups } = *grouping else {
+                    return refuse("hash grouping is not on the CUDA processor");
+                };
+                if groups == 0 || groups > GROUPS_MAX {
+                    return refuse(format!("{groups} groups"));
+                }
+                Self::aggregate(keys, groups, accumulators, calls, tuning)
+            }
+            BoundSink::Rows { columns, .. } => {
+                let outputs = columns
+                    .iter()
+                    .map(|(field, expr)| {
+                        Ok(OutputColumn {
+                            value_bytes: value_bytes(&expr.repr)?,
+                            nullable: expr.nullable || field.nullable,
+                        })
+                    })
+                    .collect::<Result<_>>()?;
+                Ok(Self {
+                    accumulators: vec![],
+                    groups: 0,
+                    outputs,
+                    place: Where::Rows,
+                    rows_counted: false,
+                })
+            }
+            BoundSink::Build { .. } => refuse("builds are made on the CPU"),
+        }
+    }
+
+    fn aggregate(
+        keys: &[BoundKey],
+        groups: u64,
+        accumulators: &[Accumulator],
+        calls: &[BoundCall],
+        tuning: Tuning,
+    ) -> Result<Self> {
+        let device: Vec<DeviceAccumulator> = accumulators
+            .iter()
+            .map(|a| DeviceAccumulator::of(a.kind, a.argument.as_ref().map(|e| &e.repr)))
+            .collect::<Result<_>>()?;
+        let group_bytes: u64 = device.iter().map(|d| d.shared_bytes()).sum();
+        let bytes = group_bytes * groups;
+        let limit = SHARED_ACCUMULATORS_BYTES_MAX.min(u64::from(tuning.shared_bytes_max));
+        let wide_decimal = device.contains(&DeviceAccumulator::Limbs(6));
+        let place = if keys.is_empty() && !wide_decimal && groups == 1 {
+            Where::Registers
+        } else if bytes <= limit {
+            let warps = u64::from(tuning.block_threads / 32).max(1);
+            let mut replicas = 1;
+            while replicas * 2 <= REPLICAS_MAX.min(warps)
+                && replicas * 2 * bytes <= REPLICATED_BYTES_MAX
+            {
+                replicas *= 2;
+            }
+            Where::Shared { replicas: replicas as u32 }
+        } else {
+            Where::Global
+        };
+        let rows_counted = place == Where::Registers
+            || calls.iter().any(|call| {
+                (call.value == 0 && call.function == AggregateFunction::Count)
+                    || (call.count == 0 && call.function == AggregateFunction::Avg)
+            });
+        Ok(Self { accumulators: device, groups, outputs: vec![], place, rows_counted })
+    }
+}
+
+fn value_bytes(repr: &Repr) -> Result<u32> {
+    Ok(match c_type(repr)? {
+        "bool" | "i8" | "u8" => 1,
+        "i16" | "u16" => 2,
+        "i32" | "u32" | "f32" => 4,
+        "i128" => 16,
+        _ => 8,
+    })
+}
+
+/// The sink as the kernel's comments show it.
+pub(super) fn line(sink: &BoundSink) -> String {
+    match sink {
+        BoundSink::Aggregate { keys, calls, .. } => {
+            let calls: Vec<&str> = calls.iter().map(|c| &*c.text).collect();
+            let keys: Vec<&str> = keys.iter().map(|k| k.field.name.as_str()).collect();
+            match keys.is_empty() {
+                true => format!("aggregate {}", calls.join(", ")),
+                false => format!("aggregate {} by {}", calls.join(", "), keys.join(", ")),
+            }
+        }
+        BoundSink::Rows { columns, .. } => {
+            let columns: Vec<&str> = columns.iter().map(|(_, e)| &*e.text).collect();
+            format!("rows {}", columns.join(", "))
+        }
+        BoundSink::Build { .. } => "build".to_string(),
+    }
+}
+
+/// Short name of an accumulator.
+fn accumulator_wish(index: usize, kind: AccumulatorKind) -> String {
+    let kind = match kind {
+        AccumulatorKind::Count => "count",
+        AccumulatorKind::SumI64
+        | AccumulatorKind::SumI128
+        | AccumulatorKind::SumWide
+        | AccumulatorKind::SumF64 => "sum",
+        AccumulatorKind::Min => "min",
+        AccumulatorKind::Max => "max",
+    };
+    format!("{kind}_{index}")
+}
+
+/// C++ type of the array elements of an accumulator, in global memory and in shared memory.
+fn element_types(device: DeviceAccumulator) -> (&'static str, &'static str) {
+    match device {
+        DeviceAccumulator::Count => ("u64", "u32"),
+        DeviceAccumulator::Total64 => ("u64", "u32"),
+        DeviceAccumulator::Limbs(_) => ("u32", "u32"),
+        DeviceAccumulator::Float => ("f64", "f64"),
+        DeviceAccumulator::MinSigned | DeviceAccumulator::MaxSigned => ("i64", "i64"),
+        _ => ("u64", "u64"),
+    }
+}
+
+/// First value of a minimum or maximum.
+fn first_extreme(device: DeviceAccumulator) -> &'static str {
+    match device {
+        DeviceAccumulator::MinSigned => "hr::Limits<i64>::max",
+        DeviceAccumulator::MaxSigned => "hr::Limits<i64>::min",
+        DeviceAccumulator::MinUnsigned | DeviceAccumulator::MinFloat => "~0ull",
+        _ => "0ull",
+    }
+}
+
+impl Generator<'_> {
+    pub(super) fn sink(&mut self, plan: &SinkPlan) -> Result<()> {
+        let bound = self.bound;
+        self.headline(&line(&bound.sink));
+        match &bound.sink {
+            BoundSink::Aggregate { keys, accumulators, .. } => {
+                self.aggregate(plan, keys, accumulators)
+            }
+            BoundSink::Rows { columns, .. } => {
+                for (_, expr) in columns {
+                    self.require(expr)?;
+                }
+                self.leave_if_dead();
+                self.write_rows(plan, columns)
+            }
+            BoundSink::Build { .. } => refuse("builds are made on the CPU"),
+        }
+    }
+
+    /// Adds the digits of keys that are payload registers of the probe just made, and of
+    /// nothing else, to the group number: their registers need not be kept then.
+    pub(super) fn fold_keys(&mut self, appended: &[usize]) -> Result<()> {
+        let bound = self.bound;
+        let BoundSink::Aggregate { keys, grouping: Grouping::Dense { .. }, .. } = &bound.sink
+        else {
+            return Ok(());
+        };
+        for (index, key) in keys.iter().enumerate() {
+            let BoundKind::Register(register) = key.expr.kind else { continue };
+            let Some(dense) = key.dense else { continue };
+            if appended.contains(&register) && !self.keys_folded[index] {
+                self.add_digit(index, key, dense)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a key's digit to the group number of every living row.
+    fn add_digit(&mut self, index: usize, key: &BoundKey, dense: DenseKey) -> Result<()> {
+        self.keys_folded[index] = true;
+        if !self.group_declared {
+            self.group_declared = true;
+            self.body.line("u32 group[HR_ROWS] = {0, 0, 0, 0};");
+        }
+        if let Some(line) = self.plain_digit(key, dense) {
+            self.body.line(format!("HR_EACH_ROW(r) {line}"));
+            return Ok(());
+        }
+        let values = dense.cardinality - u64::from(dense.has_null);
+        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("if (alive >> r & 1u)");
+        let value = self.value(&key.expr)?;
+        let (kind, offset) = offset_of(&value.code, &key.expr.repr, dense.min, values)?;
+        self.body.line(format!("{kind} digit = {offset};"));
+        let outside = self.place(Place::Corrupt {
+            column: key.field.name.clone(),
+            cause: "a value outside the bounds that are recorded for it".into(),
+        });
+        let null = value.null.filter(|_| dense.has_null);
+        let otherwise = if let Some(null) = &null {
+            self.body.line(format!("if ({null}) digit = {values}u;"));
+            "else "
+        } else {
+            ""
+        };
+        self.body.open(format!("{otherwise}if (digit >= {values}u)"));
+        self.body.line(format!("hr::raise(p.error, {outside});"));
+        self.body.line("digit = 0;");
+        self.body.close();
+        self.body.line(format!("group[r] += u32(digit) * {}u;", dense.stride));
+        self.body.close();
+        self.body.close();
+        Ok(())
+    }
+
+    /// The digit of a payload column whose bounds are exact: no check, no branch.
+    fn plain_digit(&self, key: &BoundKey, dense: DenseKey) -> Option<String> {
+        let BoundKind::Register(register) = key.expr.kind else { return None };
+        let Held::Raw { name, base, valid: None } = &self.held[register] else { return None };
+        let range = self.payload_range(register)?;
+        let values = dense.cardinality - u64::from(dense.has_null);
+        let last = i128::from(dense.min) + i128::from(values) - 1;
+        if range.min < dense.min || i128::from(range.max) > last {
+            return None;
+        }
+        let shift = u32::try_from(i128::from(*base) - i128::from(dense.min)).ok()?;
+        let digit = match shift {
+            0 => format!("u32({name}[r])"),
+            shift => format!("({name}[r] + {shift}u)"),
+        };
+        Some(match dense.stride {
+            1 => format!("group[r] += {digit};"),
+            stride => format!("group[r] += {digit} * {stride}u;"),
+        })
+    }
+
+    /// Exact bounds of the payload column behind a register.
+    fn payload_range(&self, register: usize) -> Option<headrace_ir::ValueRange> {
+        self.bound.steps.iter().find_map(|step| match step {
+            BoundStep::Probe(probe) => {
+                let index = register.checked_sub(probe.first_register)?;
+                probe.build.payload[*probe.payload.get(index)?].range
+            }
+            _ => None,
+        })
+    }
+
+    fn aggregate(
+        &mut self,
+        plan: &SinkPlan,
+        keys: &[BoundKey],
+        accumulators: &[Accumulator],
+    ) -> Result<()> {
+        for (index, key) in keys.iter().enumerate() {
+            if self.keys_folded[index] {
+                continue;
+            }
+            let Some(dense) = key.dense else {
+                return refuse(format!("group key {} has no known bounds", key.field.name));
+            };
+            self.require(&key.expr)?;
+            self.leave_if_dead();
+            self.add_digit(index, key, dense)?;
+        }
+        for accumulator in accumulators {
+            for expr in accumulator.filter.iter().chain(&accumulator.argument) {
+                self.require(expr)?;
+            }
+        }
+        self.leave_if_dead();
+        if !self.group_declared && plan.place != Where::Registers {
+            self.body.line("const u32 group[HR_ROWS] = {0, 0, 0, 0};");
+        }
+        let count_by_bits = plan.place == Where::Registers;
+        if count_by_bits {
+            let name = self.accumulator_name(plan, 0, accumulators[0].kind);
+            self.body.line(format!("{name} += __popc(alive);"));
+        }
+        if count_by_bits && accumulators.len() == 1 {
+            return Ok(());
+        }
+        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("if (alive >> r & 1u)");
+        match plan.place {
+            Where::Shared { replicas } if replicas > 1 => {
+                self.body.line("const u32 at = replica + group[r];");
+            }
+            Where::Shared { .. } | Where::Global => self.body.line("const u32 at = group[r];"),
+            Where::Registers | Where::Rows => {}
+        }
+        for (index, accumulator) in accumulators.iter().enumerate() {
+            if index > 0 || !count_by_bits {
+                self.accumulate(plan, index, accumulator)?;
+            }
+        }
+        self.body.close();
+        self.body.close();
+        Ok(())
+    }
+
+    fn accumulate(
+        &mut self,
+        plan: &SinkPlan,
+        index: usize,
+        accumulator: &Accumulator,
+    ) -> Result<()> {
+        let name = self.accumulator_name(plan, index, accumulator.kind);
+        let mut depth = 0;
+        if let Some(filter) = &accumulator.filter {
+            let truth = self.truth(filter)?;
+            self.body.open(format!("if ({truth})"));
+            depth += 1;
+        }
+        let mut argument = None;
+        if let Some(expr) = &accumulator.argument {
+            // A count of values needs the value only where computing it can fail.
+            let value = self.value(expr)?;
+            if let Some(null) = &value.null {
+                self.body.open(format!("if (!({null}))"));
+                depth += 1;
+            }
+            argument = Some(value);
+        }
+        let plain = accumulator.filter.is_none() && accumulator.argument.is_none();
+        let marks = index == 0 && plain && !plan.rows_counted;
+        let statement = if marks {
+            format!("hr::mark({name} + at);")
+        } else {
+            update(plan, index, &name, argument.as_ref())
+        };
+        self.body.line(statement);
+        for _ in 0..depth {
+            self.body.close();
+        }
+        Ok(())
+    }
+
+    /// The variable of an accumulator inside the tile loop.
+    fn accumulator_name(&mut self, plan: &SinkPlan, index: usize, kind: AccumulatorKind) -> String {
+        let wish = accumulator_wish(index, kind);
+        match plan.place {
+            Where::Global => {
+                let (global, _) = element_types(plan.accumulators[index]);
+                self.param(Param::Accumulator(index), &format!("{global}*"), &wish)
+            }
+            Where::Registers => format!("my_{wish}"),
+            Where::Shared { .. } | Where::Rows => self.shared_accumulator(index, kind),
+        }
+    }
+
+    fn shared_accumulator(&mut self, index: usize, kind: AccumulatorKind) -> String {
+        let wish = format!("block_{}", accumulator_wish(index, kind));
+        let item = SharedItem::Accumulator(index);
+        let names = &mut self.names;
+        match self.shared.entries.iter_mut().find(|e| e.item == item) {
+            Some(entry) => entry.name.get_or_insert_with(|| names.unique(&wish)).clone(),
+            None => wish,
+        }
+    }
+
+    /// What stands before and after the tile loop.
+    pub(super) fn block_frame(&mut self, plan: &SinkPlan) -> Result<(Vec<String>, Vec<String>)> {
+        let mut before = Vec::new();
+        let mut after = Vec::new();
+        let bound = self.bound;
+        let kinds: Vec<AccumulatorKind> = match &bound.sink {
+            BoundSink::Aggregate { accumulators, .. } => {
+                accumulators.iter().map(|a| a.kind).collect()
+            }
+            _ => vec![],
+        };
+        if matches!(plan.place, Where::Registers | Where::Shared { .. }) {
+            for (index, kind) in kinds.iter().enumerate() {
+                self.shared_accumulator(index, *kind);
+            }
+        }
+        self.shared.entries.retain(|e| e.name.is_some());
+        self.pack_shared();
+        if !self.shared.entries.is_empty() {
+            before.push("HR_DYNAMIC_SHARED(shared_memory);".to_string());
+        }
+        for entry in self.shared.entries.clone() {
+            self.shared_entry(plan, &entry, &mut before);
+        }
+        if let Where::Shared { replicas } = plan.place
+            && replicas > 1
+        {
+            before.push(format!(
+                "const u32 replica = threadIdx.x / 32u % {replicas}u * {}u;",
+                plan.groups
+            ));
+        }
+        if plan.place == Where::Registers {
+            for (index, kind) in kinds.iter().enumerate() {
+                before.push(register_accumulator(plan.accumulators[index], index, *kind));
+            }
+        }
+        if !self.shared.entries.is_empty() {
+            before.push("__syncthreads();".to_string());
+        }
+        if !matches!(plan.place, Where::Global | Where::Rows) {
+            after.push(String::new());
+            after.push("// merge the block's accumulators".to_string());
+            if plan.place == Where::Registers {
+                for (index, kind) in kinds.iter().enumerate() {
+                    after.extend(self.merge_warp(plan, index, *kind));
+                }
+            }
+            after.push("__syncthreads();".to_string());
+            for (index, kind) in kinds.iter().enumerate() {
+                after.push(self.flush(plan, index, *kind));
+            }
+        }
+        Ok((before, after))
+    }
+
+    /// Offsets without the entries that nothing uses.
+    fn pack_shared(&mut self) {
+        let mut offset = 0;
+        for entry in &mut self.shared.entries {
+            entry.offset = offset;
+            offset += entry.bytes;
+        }
+        self.shared.bytes = offset as u32;
+    }
+
+    fn shared_entry(
+        &mut self,
+        plan: &SinkPlan,
+        entry: &super::shared::SharedEntry,
+        lines: &mut Vec<String>,
+    ) {
+        let Some(name) = &entry.name else { return };
+        let offset = entry.offset;
+        match entry.item {
+            SharedItem::Accumulator(index) => {
+                let device = plan.accumulators[index];
+                let (_, element) = element_types(device);
+                lines.push(format!(
+                    "{element}* {name} = reinterpret_cast<{element}*>(shared_memory + {offset});"
+                ));
+                let first = match device {
+                    DeviceAccumulator::Count
+                    | DeviceAccumulator::Total64
+                    | DeviceAccumulator::Limbs(_) => "0u",
+                    DeviceAccumulator::Float => "0.0",
+                    extreme => first_extreme(extreme),
+                };
+                let width = if matches!(element, "u32") { 4 } else { 8 };
+                let count = entry.bytes / width;
+                lines.push(format!("hr::fill_shared<{element}>({name}, {count}u, {first});"));
+            }
+            SharedItem::Build { step, piece } => {
+                let Some((_, c_type, param)) =
+                    self.params.iter().find(|(p, _, _)| *p == Param::Build { step, piece })
+                else {
+                    return;
+                };
+                let element = c_type.trim_start_matches("const ").trim_end_matches('*');
+                lines.push(format!(
+                    "{element}* {name} = reinterpret_cast<{element}*>(shared_memory + {offset});"
+                ));
+                lines.push(format!("hr::copy_to_shared({name}, p.{param}, {}u);", entry.bytes));
+            }
+        }
+    }
+
+    /// Brings the threads' registers together in the block's entry.
+    fn merge_warp(&mut self, plan: &SinkPlan, index: usize, kind: AccumulatorKind) -> [String; 2] {
+        let mine = format!("my_{}", accumulator_wish(index, kind));
+        let block = self.shared_accumulator(index, kind);
+        let device = plan.accumulators[index];
+        let (verb, statement) = match device {
+            DeviceAccumulator::Count => ("sum", format!("atomicAdd({block}, {mine})")),
+            DeviceAccumulator::Total64 => ("sum", format!("hr::add_total<2>({block}, {mine})")),
+            DeviceAccumulator::Limbs(n) => ("sum", format!("hr::add_total<{n}>({block}, {mine})")),
+            DeviceAccumulator::Float => ("sum", format!("atomicAdd({block}, {mine})")),
+            DeviceAccumulator::MinSigned
+            | DeviceAccumulator::MinUnsigned
+            | DeviceAccumulator::MinFloat => ("min", format!("hr::lower({block}, {mine})")),
+            _ => ("max", format!("hr::raise_to({block}, {mine})")),
+        };
+        [
+            format!("{mine} = hr::warp_{verb}({mine});"),
+            format!("if (hr::first_lane()) {statement};"),
+        ]
+    }
+
+    /// Adds the block's entries to the global ones.
+    fn flush(&mut self, plan: &SinkPlan, index: usize, kind: AccumulatorKind) -> String {
+        let device = plan.accumulators[index];
+        let (global, _) = element_types(device);
+        let wish = accumulator_wish(index, kind);
+        let to = self.param(Param::Accumulator(index), &format!("{global}*"), &wish);
+        let from = self.shared_accumulator(index, kind);
+        let verb = match device {
+            DeviceAccumulator::Count => "flush_count".to_string(),
+            DeviceAccumulator::Total64 => "flush_total64".to_string(),
+            DeviceAccumulator::Limbs(n) => format!("flush_total<{n}>"),
+            DeviceAccumulator::Float => "flush_f64".to_string(),
+            DeviceAccumulator::MinSigned
+            | DeviceAccumulator::MinUnsigned
+            | DeviceAccumulator::MinFloat => "flush_min".to_string(),
+            _ => "flush_max".to_string(),
+        };
+        let replicas = match plan.place {
+            Where::Shared { replicas } => replicas,
+            _ => 1,
+        };
+        format!("hr::{verb}({to}, {from}, {}u, {replicas}u);", plan.groups)
+    }
+
+    fn write_rows(
+        &mut self,
+        plan: &SinkPlan,
+        columns: &[(headrace_ir::Field, BoundExpr)],
+    ) -> Result<()> {
+        let used = self.param(Param::RowsUsed, "u64*", "rows_used");
+        let capacity = self.param(Param::RowsCapacity, "u64", "rows_capacity");
+        self.body.line(format!("u64 output = hr::reserve_rows({used}, __popc(alive));"));
+        self.body.open("HR_EACH_ROW(r)");
+        self.body.open(format!("if ((alive >> r & 1u) && output < {capacity})"));
+        for (index, (field, expr)) in columns.iter().enumerate() {
+            let kind = match c_type(&expr.repr)? {
+                "bool" => "u8",
+                kind => kind,
+            };
+            let wish = format!("out_{}", field.name);
+            let to = self.param(Param::RowsValues(index), &format!("{kind}*"), &wish);
+            let value = self.value(expr)?;
+            self.body.line(format!("{to}[output] = {kind}({});", value.code));
+            if plan.outputs[index].nullable {
+                let wish = format!("{wish}_valid");
+                let valid = self.param(Param::RowsValidity(index), "u8*", &wish);
+                let null = value.null.unwrap_or_else(|| "false".into());
+                self.body.line(format!("{valid}[output] = !({null});"));
+            } else if let Some(null) = value.null {
+                let place = self.place(Place::Corrupt {
+                    column: field.name.clone(),
+                    cause: "a NULL where none can be".into(),
+                });
+                self.body.line(format!("if ({null}) hr::raise(p.error, {place});"));
+            }
+        }
+        self.body.line("++output;");
+        self.body.close();
+        self.body.close();
+        Ok(())
+    }
+}
+
+/// Declaration of a thread's own accumulator.
+fn register_accumulator(device: DeviceAccumulator, index: usize, kind: AccumulatorKind) -> String {
+    let name = format!("my_{}", accumulator_wish(index, kind));
+    match device {
+        DeviceAccumulator::Count => format!("u32 {name} = 0;"),
+        DeviceAccumulator::Total64 => format!("i64 {name} = 0;"),
+        DeviceAccumulator::Limbs(_) => format!("i128 {name} = 0;"),
+        DeviceAccumulator::Float => format!("f64 {name} = 0.0;"),
+        DeviceAccumulator::MinSigned | DeviceAccumulator::MaxSigned => {
+            format!("i64 {name} = {};", first_extreme(device))
+        }
+        _ => format!("u64 {name} = {};", first_extreme(device)),
+    }
+}
+
+/// The statement that adds a row to an accumulator.
+fn update(plan: &SinkPlan, index: usize, name: &str, argument: Option<&Value>) -> String {
+    let value = argument.map_or("1u", |v| v.code.as_str());
+    let device = plan.accumulators[index];
+    let widened = match device {
+        DeviceAccumulator::Total64
+        | DeviceAccumulator::MinSigned
+        | DeviceAccumulator::MaxSigned => format!("i64({value})"),
+        DeviceAccumulator::MinUnsigned | DeviceAccumulator::MaxUnsigned => format!("u64({value})"),
+        DeviceAccumulator::Float => format!("f64({value})"),
+        DeviceAccumulator::MinFloat | DeviceAccumulator::MaxFloat => {
+            format!("hr::ordered(f64({value}))")
+        }
+        DeviceAccumulator::Count | DeviceAccumulator::Limbs(_) => value.to_string(),
+    };
+    let is_min = matches!(
+        device,
+        DeviceAccumulator::MinSigned | DeviceAccumulator::MinUnsigned | DeviceAccumulator::MinFloat
+    );
+    if plan.place == Where::Registers {
+        return match device {
+            DeviceAccumulator::Count => format!("++{name};"),
+            DeviceAccumulator::Total64 | DeviceAccumulator::Float => {
+                format!("{name} += {widened};")
+            }
+            DeviceAccumulator::Limbs(_) => format!("{name} += i128({widened});"),
+            _ if is_min => format!("if ({widened} < {name}) {name} = {widened};"),
+            _ => format!("if ({widened} > {name}) {name} = {widened};"),
+        };
+    }
+    let global = plan.place == Where::Global;
+    match device {
+        DeviceAccumulator::Count if global => format!("atomicAdd({name} + at, u64(1));"),
+        DeviceAccumulator::Count => format!("atomicAdd({name} + at, 1u);"),
+        DeviceAccumulator::Total64 if global => format!("atomicAdd({name} + at, u64({widened}));"),
+        DeviceAccumulator::Total64 => format!("hr::add_total<2>({name} + 2 * at, {widened});"),
+        DeviceAccumulator::Limbs(limbs) => {
+            format!("hr::add_total<{limbs}>({name} + {limbs} * u64(at), {widened});")
+        }
+        DeviceAccumulator::Float => format!("atomicAdd({name} + at, {widened});"),
+        _ if is_min => format!("hr::lower({name} + at, {widened});"),
+        _ => format!("hr::raise_to({name} + at, {widened});"),
+    }
+}

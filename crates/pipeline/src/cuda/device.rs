@@ -1,0 +1,316 @@
+//! A GPU with what queries share on it: loaded kernels, builds and resident columns.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headrace_gpu::{
+    Compiler, CubinCache, Device, DeviceBuffer, DeviceInfo, DevicePool, Function, GpuError, Module,
+    Stream,
+};
+
+use crate::bound::Bound;
+use crate::build::BuildTable;
+use crate::cuda::layout::SegmentLayout;
+use crate::cuda::program::{BuildPiece, COMPILE_OPTIONS, CudaProgram, KERNEL_NAME, Tuning};
+use crate::cuda::resident::ResidentColumns;
+use crate::cuda::tables::piece_bytes;
+use crate::error::ExecError;
+
+/// Loaded kernels that are kept; more and all are dropped.
+const KERNELS_MAX: usize = 256;
+
+/// What a block keeps for itself of a multiprocessor's shared memory.
+const SHARED_RESERVED_BYTES: u32 = 1024;
+
+/// How a GPU is used.
+#[derive(Clone, Copy, Debug)]
+pub struct CudaOptions {
+    /// Device memory for everything, in bytes; `None`: nine tenths of what is free at opening.
+    pub memory_bytes: Option<u64>,
+    /// Share of it for resident columns, 0 to 1.
+    pub resident_share: f64,
+    /// Share of it for builds that no query uses at the moment, 0 to 1.
+    pub build_share: f64,
+}
+
+impl Default for CudaOptions {
+    fn default() -> Self {
+        Self { memory_bytes: None, resident_share: 0.8, build_share: 0.1 }
+    }
+}
+
+/// A GPU and what stays on it between queries.
+pub struct CudaDevice {
+    device: Arc<Device>,
+    pool: Arc<DevicePool>,
+    compiler: Compiler,
+    cubins: CubinCache,
+    upload: Mutex<Stream>,
+    kernels: Mutex<HashMap<String, LoadedKernel>>,
+    builds: Mutex<BuildCache>,
+    resident: ResidentColumns,
+}
+
+impl std::fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CudaDevice").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+/// A kernel that a device can launch.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// What it was generated from.
+    pub program: Arc<CudaProgram>,
+    /// The loaded function.
+    pub function: Function,
+    /// Blocks that run at a time on the whole device.
+    pub blocks_max: u32,
+}
+
+#[derive(Clone)]
+struct LoadedKernel {
+    tuning: Tuning,
+    function: Function,
+    blocks_max: u32,
+}
+
+/// Parts of builds on the device. A build is known by its address, which is its own as long as
+/// the entry holds it.
+#[derive(Default)]
+struct BuildCache {
+    pieces: HashMap<(usize, BuildPiece), CachedPiece>,
+    bytes: u64,
+    bytes_max: u64,
+    clock: u64,
+}
+
+struct CachedPiece {
+    _build: Arc<BuildTable>,
+    buffer: Arc<DeviceBuffer>,
+    used: u64,
+}
+
+/// Locks; a panic of another thread while it held the lock leaves caches usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl CudaDevice {
+    /// Opens the GPU at `ordinal` and NVRTC.
+    ///
+    /// # Errors
+    /// [`ExecError::Gpu`] without GPU, driver or NVRTC, with the reason and a remedy.
+    pub fn open(ordinal: usize, options: CudaOptions) -> Result<Arc<Self>, ExecError> {
+        let compiler = Compiler::load(None)?;
+        let device = Device::open(ordinal)?;
+        let (free_bytes, _) = device.free_and_total_memory()?;
+        let memory_bytes = options.memory_bytes.unwrap_or(free_bytes / 10 * 9);
+        let share = |share: f64| (memory_bytes as f64 * share.clamp(0.0, 1.0)) as u64;
+        Ok(Arc::new(Self {
+            pool: DevicePool::new(&device, memory_bytes),
+            compiler,
+            cubins: CubinCache::open_default(),
+            upload: Mutex::new(device.stream()?),
+            kernels: Mutex::default(),
+            builds: Mutex::new(BuildCache {
+                bytes_max: share(options.build_share),
+                ..BuildCache::default()
+            }),
+            resident: ResidentColumns::new(share(options.resident_share)),
+            device,
+        }))
+    }
+
+    /// The GPU.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Its memory.
+    pub fn pool(&self) -> &Arc<DevicePool> {
+        &self.pool
+    }
+
+    /// Compiled kernels on disk.
+    pub fn cubins(&self) -> &CubinCache {
+        &self.cubins
+    }
+
+    /// Columns that stay on the device.
+    pub fn resident(&self) -> &ResidentColumns {
+        &self.resident
+    }
+
+    /// Device memory; when there is none left, resident columns that no query uses make room.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`] naming the tier.
+    pub fn alloc(&self, bytes: usize) -> Result<DeviceBuffer, GpuError> {
+        let bytes = bytes.max(16);
+        loop {
+            match self.pool.alloc(bytes) {
+                Err(error) if error.is_out_of_memory() => {
+                    if !self.resident.evict_oldest() && !lock(&self.builds).evict_oldest() {
+                        return Err(error);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// A buffer with a copy of `bytes`.
+    ///
+    /// # Errors
+    /// [`GpuError`] when memory or the device fails.
+    pub fn upload(&self, bytes: &[u8]) -> Result<Arc<DeviceBuffer>, GpuError> {
+        let buffer = self.alloc(bytes.len())?;
+        lock(&self.upload).upload(&buffer, 0, bytes)?;
+        Ok(Arc::new(buffer))
+    }
+
+    /// A part of a build, uploaded when it is not on the device yet.
+    ///
+    /// # Errors
+    /// [`ExecError`] when memory or the device fails.
+    pub fn build_piece(
+        &self,
+        build: &Arc<BuildTable>,
+        piece: BuildPiece,
+    ) -> Result<Arc<DeviceBuffer>, ExecError> {
+        let key = (Arc::as_ptr(build).addr(), piece);
+        if let Some(buffer) = lock(&self.builds).get(key) {
+            return Ok(buffer);
+        }
+        let buffer = self.upload(&piece_bytes(build, piece)?)?;
+        lock(&self.builds).put(key, build, &buffer);
+        Ok(buffer)
+    }
+
+    /// The kernel of a pipeline for a layout: the widest of [`Tuning::LADDER`] that does not
+    /// spill registers.
+    ///
+    /// # Errors
+    /// [`ExecError::Gpu`] when it does not compile or load, [`ExecError::Internal`] for a
+    /// pipeline that [`CudaProgram::compile`] refuses.
+    pub fn kernel(&self, bound: &Arc<Bound>, layout: &SegmentLayout) -> Result<Kernel, ExecError> {
+        let ladder = tunings(self.device.info());
+        let compile = |tuning| {
+            CudaProgram::compile(Arc::clone(bound), layout, tuning)
+                .map_err(|why| ExecError::Internal(format!("not for the CUDA processor: {why}")))
+        };
+        let first = compile(ladder[0])?;
+        let known = lock(&self.kernels).get(&first.source).cloned();
+        if let Some(known) = known {
+            let program = if known.tuning == first.tuning { first } else { compile(known.tuning)? };
+            return Ok(Kernel {
+                program: Arc::new(program),
+                function: known.function,
+                blocks_max: known.blocks_max,
+            });
+        }
+        let key = first.source.clone();
+        let mut program = first;
+        let mut rest = ladder[1..].iter();
+        let (function, blocks_max) = loop {
+            let loaded = self.load(&program);
+            match (loaded, rest.next()) {
+                (Ok((function, blocks)), None) if blocks > 0 => break (function, blocks),
+                (Ok((function, blocks)), Some(_))
+                    if blocks > 0 && function.info().local_bytes == 0 =>
+                {
+                    break (function, blocks);
+                }
+                (Ok(_), Some(next)) => program = compile(*next)?,
+                (Ok(_), None) => {
+                    return Err(ExecError::Internal("a kernel of which no block fits".into()));
+                }
+                (Err(error), _) => return Err(error.into()),
+            }
+        };
+        tracing::debug!(
+            registers = function.info().registers,
+            local_bytes = function.info().local_bytes,
+            shared_bytes = program.shared_bytes,
+            threads = program.tuning.block_threads,
+            blocks_max,
+            "kernel"
+        );
+        let mut kernels = lock(&self.kernels);
+        if kernels.len() >= KERNELS_MAX {
+            kernels.clear();
+        }
+        let loaded =
+            LoadedKernel { tuning: program.tuning, function: function.clone(), blocks_max };
+        kernels.insert(key, loaded);
+        Ok(Kernel { program: Arc::new(program), function, blocks_max })
+    }
+
+    fn load(&self, program: &CudaProgram) -> Result<(Function, u32), GpuError> {
+        let arch = self.device.info().arch();
+        let source = program.source();
+        let (cubin, _) = self.cubins.compile(&self.compiler, &source, &arch, &COMPILE_OPTIONS)?;
+        let function = Module::load(&self.device, &cubin)?.function(KERNEL_NAME)?;
+        function.set_max_dynamic_shared_bytes(program.shared_bytes)?;
+        let threads = program.tuning.block_threads;
+        let per_sm = function.max_active_blocks_per_sm(threads, program.shared_bytes)?;
+        Ok((function, per_sm * self.device.info().sm_count))
+    }
+}
+
+/// The ladder cut to a device: fewer threads and less shared memory where it has less.
+fn tunings(info: &DeviceInfo) -> Vec<Tuning> {
+    Tuning::LADDER
+        .iter()
+        .map(|rung| {
+            let blocks = rung.blocks_per_sm.min(info.threads_per_sm / rung.block_threads).max(1);
+            let room = (info.shared_per_sm_bytes / blocks)
+                .min(info.shared_per_block_optin_bytes + SHARED_RESERVED_BYTES)
+                .saturating_sub(SHARED_RESERVED_BYTES);
+            Tuning {
+                blocks_per_sm: blocks,
+                shared_bytes_max: rung.shared_bytes_max.min(room),
+                ..*rung
+            }
+        })
+        .collect()
+}
+
+impl BuildCache {
+    fn get(&mut self, key: (usize, BuildPiece)) -> Option<Arc<DeviceBuffer>> {
+        self.clock += 1;
+        let entry = self.pieces.get_mut(&key)?;
+        entry.used = self.clock;
+        Some(Arc::clone(&entry.buffer))
+    }
+
+    fn put(
+        &mut self,
+        key: (usize, BuildPiece),
+        build: &Arc<BuildTable>,
+        buffer: &Arc<DeviceBuffer>,
+    ) {
+        self.clock += 1;
+        let entry =
+            CachedPiece { _build: Arc::clone(build), buffer: Arc::clone(buffer), used: self.clock };
+        self.bytes += buffer.capacity_bytes();
+        if let Some(old) = self.pieces.insert(key, entry) {
+            self.bytes -= old.buffer.capacity_bytes();
+        }
+        while self.bytes > self.bytes_max && self.evict_oldest() {}
+    }
+
+    /// Drops the piece that was used longest ago and that no query holds.
+    fn evict_oldest(&mut self) -> bool {
+        let oldest = self
+            .pieces
+            .iter()
+            .filter(|(_, entry)| Arc::strong_count(&entry.buffer) == 1)
+            .min_by_key(|(_, entry)| entry.used)
+            .map(|(key, _)| *key);
+        let Some(entry) = oldest.and_then(|key| self.pieces.remove(&key)) else { return false };
+        self.bytes -= entry.buffer.capacity_bytes();
+        true
+    }
+}

@@ -1,0 +1,44 @@
+//! The CUDA processor: one generated kernel a pipeline and segment layout.
+//!
+//! ```text
+//! Bound + SegmentLayout ──CudaProgram::compile──► CUDA C++ (no GPU needed)
+//!                                                     │ CudaDevice::kernel (NVRTC, cubin cache)
+//!                                                     ▼
+//! segments on the device ──CudaExecution::run / CudaLane──► accumulators, rows
+//!    ▲           ▲                                              │ finish
+//!    │           └─ ResidentColumns (left by earlier queries)   ▼
+//!    └─ the race (flow::Race::run_device drives CudaLane)   DenseState | RecordBatches
+//! ```
+//!
+//! What it takes: filters, computed columns and inner, left, semi and anti probes of builds with
+//! unique keys; dense aggregation (count, sum, avg, and min and max of numbers and dates) or
+//! rows. Everything else is refused by [`CudaProgram::compile`] with a reason.
+//!
+//! Order of calls: [`CudaProgram::compile`] tells at planning time whether a pipeline is taken.
+//! [`CudaExecution::new`] loads its kernels, [`StreamPlan::new`] finds which columns are on the
+//! device. A plan that [`StreamPlan::is_resident`] runs with [`run_resident`] in one launch;
+//! another one goes through [`CudaLane`] and a race over [`StreamPlan::chunk_specs`].
+
+mod codegen;
+mod device;
+mod execution;
+mod lane;
+mod layout;
+mod program;
+mod resident;
+mod stream_plan;
+mod tables;
+
+pub use device::{CudaDevice, CudaOptions, Kernel};
+pub use execution::{
+    CudaExecution, CudaStats, LAUNCH_ROWS_MAX, RowBuffers, accumulator_state, rows_batch,
+};
+pub use lane::{CudaAnswer, CudaLane, run_resident};
+pub use layout::{ColumnLayout, SegmentLayout};
+pub use program::{
+    BuildPiece, COMPILE_OPTIONS, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceSegment,
+    HEADERS, KERNEL_NAME, OutputColumn, Param, Place, SegmentField, Tuning,
+};
+pub use resident::{ColumnKey, ResidentColumn, ResidentColumns, ResidentStats};
+pub use stream_plan::{SegmentSource, StreamPlan};
+pub use tables::piece_bytes;

@@ -1,0 +1,403 @@
+//! What code generation makes: the source of one kernel and how to call it.
+
+use std::sync::Arc;
+
+use crate::bound::{AccumulatorKind, Bound, Repr};
+use crate::cuda::codegen;
+use crate::cuda::layout::SegmentLayout;
+use crate::error::{ExecError, WhyNot};
+
+/// Name of the kernel in every generated source.
+pub const KERNEL_NAME: &str = "headrace_pipeline";
+
+/// Rows that one thread handles at a time.
+pub const ROWS_PER_THREAD: u32 = 4;
+
+/// How a kernel is cut to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tuning {
+    /// Threads a block, a power of two from 32 to 1024.
+    pub block_threads: u32,
+    /// Blocks that must fit a multiprocessor at a time: bounds the registers.
+    pub blocks_per_sm: u32,
+    /// Most dynamic shared memory of a block, in bytes.
+    pub shared_bytes_max: u32,
+}
+
+impl Tuning {
+    /// Full occupancy with at most 32 registers a thread, for multiprocessors of 2048 threads
+    /// and at least 2 x 97 KB of shared memory (sm_80, sm_90, sm_100). The rest of the shared
+    /// memory stays L1.
+    pub const FULL: Self =
+        Self { block_threads: 1024, blocks_per_sm: 2, shared_bytes_max: 96 * 1024 };
+
+    /// From most threads to most registers a thread: 32, 64, 128, 255. The first whose kernel
+    /// does not spill is taken.
+    pub const LADDER: [Self; 4] = [
+        Self::FULL,
+        Self { block_threads: 512, blocks_per_sm: 2, shared_bytes_max: 96 * 1024 },
+        Self { block_threads: 256, blocks_per_sm: 2, shared_bytes_max: 96 * 1024 },
+        Self { block_threads: 256, blocks_per_sm: 1, shared_bytes_max: 96 * 1024 },
+    ];
+
+    /// Rows of a tile.
+    pub fn tile_rows(&self) -> u32 {
+        self.block_threads * ROWS_PER_THREAD
+    }
+}
+
+/// A part of a build as the device holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BuildPiece {
+    /// Bitmap of present keys of a direct build.
+    Present,
+    /// Values of a payload column.
+    Payload(usize),
+    /// Validity bits of a payload column.
+    Validity(usize),
+    /// Slots of a hash build: build rows.
+    HashRows,
+    /// Keys of the slots of a hash build.
+    HashKeys,
+}
+
+/// What one 8-byte field of the kernel's parameter struct holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Param {
+    /// Address of the segment descriptors.
+    Segments,
+    /// Number of tiles of all segments.
+    Tiles,
+    /// Address of the error word (`u32`): 1 + index into [`CudaProgram::places`], 0 for none.
+    Error,
+    /// Address of a part of the build of the probe at this step.
+    Build {
+        /// Index into the bound steps.
+        step: usize,
+        /// Which part.
+        piece: BuildPiece,
+    },
+    /// Address of a constant table, by index into [`CudaProgram::tables`].
+    Table(usize),
+    /// Address of the global accumulators of this index.
+    Accumulator(usize),
+    /// Address of the number of output rows (`u64`).
+    RowsUsed,
+    /// Number of rows for which the output buffers have room.
+    RowsCapacity,
+    /// Address of the values of an output column.
+    RowsValues(usize),
+    /// Address of the validity bytes of an output column (1 = not NULL).
+    RowsValidity(usize),
+}
+
+/// What one 8-byte field of a segment descriptor holds. The first three fields are always
+/// rows, first tile, and the tile after the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SegmentField {
+    /// Number of rows (31 bits).
+    Rows,
+    /// Number of the segment's first tile.
+    FirstTile,
+    /// Number of the tile after its last.
+    EndTile,
+    /// Address of a column's values.
+    Values(usize),
+    /// Address of a column's validity bitmap; 0 where there are no NULLs.
+    Validity(usize),
+    /// Address of a column's code translation (`i32` each); 0 where codes need none.
+    Remap(usize),
+    /// Number of entries of that translation.
+    RemapLength(usize),
+}
+
+/// What a failed row did, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// [`ExecError::Overflow`].
+    Overflow {
+        /// SQL type.
+        type_name: String,
+        /// Expression.
+        place: String,
+    },
+    /// [`ExecError::DivisionByZero`].
+    DivisionByZero {
+        /// Expression.
+        place: String,
+    },
+    /// [`ExecError::Cast`].
+    Cast {
+        /// Expression.
+        place: String,
+    },
+    /// [`ExecError::Corrupt`].
+    Corrupt {
+        /// Column.
+        column: String,
+        /// What is wrong.
+        cause: String,
+    },
+}
+
+impl Place {
+    /// The error that the CPU processor gives for the same row.
+    pub fn to_error(&self) -> ExecError {
+        match self.clone() {
+            Self::Overflow { type_name, place } => ExecError::Overflow { type_name, place },
+            Self::DivisionByZero { place } => ExecError::DivisionByZero { place },
+            Self::Cast { place } => ExecError::Cast { place },
+            Self::Corrupt { column, cause } => ExecError::Corrupt { column, cause },
+        }
+    }
+}
+
+/// How the entries of a global accumulator array lie on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceAccumulator {
+    /// `u64` counts.
+    Count,
+    /// `u64`, two's complement totals.
+    Total64,
+    /// 4 (128-bit) or 6 (192-bit) little-endian `u32` limbs, two's complement.
+    Limbs(u32),
+    /// `f64`.
+    Float,
+    /// `i64` minimum.
+    MinSigned,
+    /// `i64` maximum.
+    MaxSigned,
+    /// `u64` minimum.
+    MinUnsigned,
+    /// `u64` maximum.
+    MaxUnsigned,
+    /// Minimum of floats as ordered `u64`.
+    MinFloat,
+    /// Maximum of floats as ordered `u64`.
+    MaxFloat,
+}
+
+impl DeviceAccumulator {
+    /// Layout for an accumulator whose argument has the representation `argument`.
+    pub fn of(kind: AccumulatorKind, argument: Option<&Repr>) -> Result<Self, WhyNot> {
+        let extreme = |signed, unsigned, float| match argument {
+            Some(Repr::U64) => Ok(unsigned),
+            Some(Repr::F32 | Repr::F64) => Ok(float),
+            Some(Repr::I128 | Repr::Str | Repr::Bool) | None => {
+                Err(WhyNot::new("min and max of this type are not on the CUDA processor"))
+            }
+            Some(_) => Ok(signed),
+        };
+        match kind {
+            AccumulatorKind::Count => Ok(Self::Count),
+            AccumulatorKind::SumI64 => Ok(Self::Total64),
+            AccumulatorKind::SumI128 => Ok(Self::Limbs(4)),
+            AccumulatorKind::SumWide => Ok(Self::Limbs(6)),
+            AccumulatorKind::SumF64 => Ok(Self::Float),
+            AccumulatorKind::Min => extreme(Self::MinSigned, Self::MinUnsigned, Self::MinFloat),
+            AccumulatorKind::Max => extreme(Self::MaxSigned, Self::MaxUnsigned, Self::MaxFloat),
+        }
+    }
+
+    /// Bytes of one group's entry in global memory.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Limbs(limbs) => u64::from(limbs) * 4,
+            _ => 8,
+        }
+    }
+
+    /// Bytes of one group's entry in shared memory, where counts are `u32`.
+    pub fn shared_bytes(self) -> u64 {
+        match self {
+            Self::Count => 4,
+            other => other.bytes(),
+        }
+    }
+
+    /// The 32-bit words of an entry before any row.
+    pub fn initial_words(self) -> [u32; 2] {
+        match self {
+            Self::MinSigned => [u32::MAX, i32::MAX as u32],
+            Self::MaxSigned => [0, 0x8000_0000],
+            Self::MinUnsigned | Self::MinFloat => [u32::MAX; 2],
+            _ => [0; 2],
+        }
+    }
+}
+
+/// A column of the rows sink on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputColumn {
+    /// Bytes a value (bool: one byte).
+    pub value_bytes: u32,
+    /// Whether there are validity bytes.
+    pub nullable: bool,
+}
+
+/// One column of a segment in device memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceColumn {
+    /// Address of values, codes or bits; at any alignment. 0 for a column that is not read.
+    pub values: u64,
+    /// Address of the validity bitmap.
+    pub validity: Option<u64>,
+    /// Index into the bound pipeline's remap tables.
+    pub remap: Option<u32>,
+}
+
+/// A row range of the streamed table in device memory.
+#[derive(Clone, Debug)]
+pub struct DeviceSegment {
+    /// Number of rows, at most 2^31 - 1.
+    pub rows: u32,
+    /// One per source register.
+    pub columns: Vec<DeviceColumn>,
+}
+
+/// The generated kernel of a pipeline for one segment layout. Needs no GPU.
+#[derive(Debug)]
+pub struct CudaProgram {
+    /// The pipeline.
+    pub bound: Arc<Bound>,
+    /// The layout it reads.
+    pub layout: SegmentLayout,
+    /// What it is cut to.
+    pub tuning: Tuning,
+    /// CUDA C++.
+    pub source: String,
+    /// Fields of the parameter struct, in order.
+    pub params: Vec<Param>,
+    /// Fields of a segment descriptor, in order.
+    pub segment_fields: Vec<SegmentField>,
+    /// Failures by number.
+    pub places: Vec<Place>,
+    /// Constant tables, each padded to 16 bytes.
+    pub tables: Vec<Arc<[u8]>>,
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+    /// Global accumulators, one per accumulator of the sink; empty for a rows sink.
+    pub accumulators: Vec<DeviceAccumulator>,
+    /// Number of groups; 0 for a rows sink.
+    pub groups: u64,
+    /// Columns of the rows sink.
+    pub outputs: Vec<OutputColumn>,
+}
+
+fn dictionary_entries(repr: &Repr) -> u64 {
+    match repr {
+        Repr::Code(dictionary) => arrow_array::Array::len(&dictionary.values) as u64,
+        _ => 0,
+    }
+}
+
+/// Headers that generated sources include, by name.
+pub const HEADERS: [(&str, &str); 7] = [
+    ("headrace/types.cuh", include_str!("../../kernels/types.cuh")),
+    ("headrace/load.cuh", include_str!("../../kernels/load.cuh")),
+    ("headrace/arithmetic.cuh", include_str!("../../kernels/arithmetic.cuh")),
+    ("headrace/probe.cuh", include_str!("../../kernels/probe.cuh")),
+    ("headrace/aggregate.cuh", include_str!("../../kernels/aggregate.cuh")),
+    ("headrace/rows.cuh", include_str!("../../kernels/rows.cuh")),
+    ("headrace/pipeline.cuh", include_str!("../../kernels/pipeline.cuh")),
+];
+
+/// Options of every compilation: products and sums are not fused, so that floats are those of
+/// the CPU processor.
+pub const COMPILE_OPTIONS: [&str; 1] = ["--fmad=false"];
+
+impl CudaProgram {
+    /// Generates the kernel of `bound` for segments of `layout`.
+    ///
+    /// # Errors
+    /// What the CUDA processor cannot do.
+    pub fn compile(
+        bound: Arc<Bound>,
+        layout: &SegmentLayout,
+        tuning: Tuning,
+    ) -> Result<Self, WhyNot> {
+        codegen::generate(bound, layout, tuning)
+    }
+
+    /// The source as the compiler takes it.
+    pub fn source(&self) -> headrace_gpu::Source<'_> {
+        headrace_gpu::Source { name: "pipeline.cu", text: &self.source, headers: &HEADERS }
+    }
+
+    /// Bytes of a segment descriptor.
+    pub fn segment_bytes(&self) -> usize {
+        self.segment_fields.len() * 8
+    }
+
+    /// The words of the descriptors of segments of this layout, and their number of tiles.
+    /// `tile_rows` is [`Tuning::tile_rows`] but where the kernel runs in other blocks;
+    /// `remaps` has address and length of each code translation on the device.
+    ///
+    /// # Errors
+    /// [`ExecError::Corrupt`] for a segment that lacks values or a code translation.
+    pub fn describe(
+        &self,
+        segments: &[DeviceSegment],
+        tile_rows: u64,
+        remaps: &[(u64, u64)],
+    ) -> Result<(Vec<u64>, u64), ExecError> {
+        let name = |column: usize| self.bound.registers[column].name.clone();
+        let corrupt = |column: usize, cause: &str| ExecError::Corrupt {
+            column: name(column),
+            cause: cause.to_string(),
+        };
+        let mut words = Vec::with_capacity(segments.len() * self.segment_fields.len());
+        let mut tile = 0;
+        for segment in segments.iter().filter(|s| s.rows > 0) {
+            let end_tile = tile + u64::from(segment.rows).div_ceil(tile_rows);
+            // No translation: address 0, and codes below the number of entries.
+            let remap = |column: usize| match segment.columns[column].remap {
+                None => Ok((0, dictionary_entries(&self.bound.registers[column].repr))),
+                Some(index) => {
+                    let known = remaps.get(index as usize).copied();
+                    known.ok_or_else(|| corrupt(column, "its code translation is missing"))
+                }
+            };
+            for field in &self.segment_fields {
+                words.push(match *field {
+                    SegmentField::Rows => u64::from(segment.rows),
+                    SegmentField::FirstTile => tile,
+                    SegmentField::EndTile => end_tile,
+                    SegmentField::Values(c) => match segment.columns[c].values {
+                        0 => return Err(corrupt(c, "its values are missing")),
+                        address => address,
+                    },
+                    SegmentField::Validity(c) => segment.columns[c].validity.unwrap_or(0),
+                    SegmentField::Remap(c) => remap(c)?.0,
+                    SegmentField::RemapLength(c) => remap(c)?.1,
+                });
+            }
+            tile = end_tile;
+        }
+        Ok((words, tile))
+    }
+
+    /// Source columns whose buffers the kernel reads, ascending.
+    pub fn columns_read(&self) -> Vec<usize> {
+        let mut columns: Vec<usize> = self
+            .segment_fields
+            .iter()
+            .filter_map(|f| match f {
+                SegmentField::Values(c) | SegmentField::Validity(c) => Some(*c),
+                _ => None,
+            })
+            .collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    /// The failure behind an error word; `None` for 0.
+    pub fn error_of(&self, word: u32) -> Option<ExecError> {
+        let index = (word as usize).checked_sub(1)?;
+        Some(self.places.get(index).map_or_else(
+            || ExecError::Internal(format!("the kernel reported the unknown failure {word}")),
+            Place::to_error,
+        ))
+    }
+}

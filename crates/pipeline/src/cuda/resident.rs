@@ -1,0 +1,164 @@
+//! Columns that stay in device memory from query to query.
+//!
+//! An entry is one column of one segment: values and validity in one buffer. A query that
+//! streams a segment leaves its columns here while the budget lasts; entries that no running
+//! query has touched make room for it, the one used longest ago first. Entries that the same
+//! query brought or used never make room, so a table larger than the budget keeps a part of
+//! itself resident instead of driving itself out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headrace_gpu::DeviceBuffer;
+
+/// Which column of which segment of which file, as it was when its identity was taken.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ColumnKey {
+    /// Identity of the file: whatever bytes differ when the file does.
+    pub file: Arc<[u8]>,
+    /// Index of the column in the file.
+    pub column: u32,
+    /// Record batch.
+    pub batch: u32,
+    /// First row within the batch.
+    pub first_row: u64,
+    /// Number of rows.
+    pub rows: u32,
+}
+
+/// One column of a segment in device memory.
+#[derive(Debug)]
+pub struct ResidentColumn {
+    /// Values from its start.
+    pub buffer: DeviceBuffer,
+    /// Bytes of the values.
+    pub values_bytes: u64,
+    /// Where the validity bitmap lies, if there is one, and its bytes.
+    pub validity: Option<(u64, u64)>,
+}
+
+/// What a [`ResidentColumns`] holds and has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResidentStats {
+    /// Bytes that entries may take.
+    pub budget_bytes: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// Number of entries.
+    pub entries: u64,
+    /// Look-ups that found one.
+    pub hits: u64,
+    /// Look-ups that did not.
+    pub misses: u64,
+    /// Entries dropped to make room.
+    pub evictions: u64,
+    /// Columns that found no room.
+    pub refusals: u64,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<ColumnKey, Entry>,
+    stats: ResidentStats,
+    query: u64,
+}
+
+struct Entry {
+    column: Arc<ResidentColumn>,
+    /// The last query that used it.
+    used: u64,
+}
+
+/// The cache.
+pub struct ResidentColumns {
+    state: Mutex<State>,
+}
+
+impl ResidentColumns {
+    /// An empty cache.
+    pub fn new(budget_bytes: u64) -> Self {
+        let stats = ResidentStats { budget_bytes, ..ResidentStats::default() };
+        Self { state: Mutex::new(State { stats, ..State::default() }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it holds and has done.
+    pub fn stats(&self) -> ResidentStats {
+        self.state().stats
+    }
+
+    /// Number of a new query, for [`Self::get`] and [`Self::put`].
+    pub fn begin_query(&self) -> u64 {
+        let mut state = self.state();
+        state.query += 1;
+        state.query
+    }
+
+    /// A column, if it is here.
+    pub fn get(&self, key: &ColumnKey, query: u64) -> Option<Arc<ResidentColumn>> {
+        let mut state = self.state();
+        let found = state.entries.get_mut(key).map(|entry| {
+            entry.used = entry.used.max(query);
+            Arc::clone(&entry.column)
+        });
+        match found {
+            Some(_) => state.stats.hits += 1,
+            None => state.stats.misses += 1,
+        }
+        found
+    }
+
+    /// Makes room for `bytes` under the budget, if entries of older queries allow it.
+    pub fn make_room(&self, bytes: u64, query: u64) -> bool {
+        let mut state = self.state();
+        while state.stats.bytes + bytes > state.stats.budget_bytes {
+            if !state.evict(query) {
+                state.stats.refusals += 1;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Keeps a column whose bytes are on their way: it must not be read by work that is not
+    /// ordered behind the copy. Another copy of the same column is replaced.
+    pub fn put(&self, key: ColumnKey, column: Arc<ResidentColumn>, query: u64) {
+        let mut state = self.state();
+        state.stats.bytes += column.buffer.capacity_bytes();
+        state.stats.entries += 1;
+        if let Some(old) = state.entries.insert(key, Entry { column, used: query }) {
+            state.stats.bytes -= old.column.buffer.capacity_bytes();
+            state.stats.entries -= 1;
+        }
+    }
+
+    /// Drops the entry used longest ago that no query holds; whether there was one.
+    pub fn evict_oldest(&self) -> bool {
+        self.state().evict(u64::MAX)
+    }
+
+    /// Drops every entry that no query holds.
+    pub fn clear(&self) {
+        while self.evict_oldest() {}
+    }
+}
+
+impl State {
+    /// Drops the entry used longest ago among those last used before `query` and held by none.
+    fn evict(&mut self, query: u64) -> bool {
+        let oldest = self
+            .entries
+            .iter()
+            .filter(|(_, e)| e.used < query && Arc::strong_count(&e.column) == 1)
+            .min_by_key(|(_, e)| e.used)
+            .map(|(key, _)| key.clone());
+        let Some(entry) = oldest.and_then(|key| self.entries.remove(&key)) else { return false };
+        self.stats.bytes -= entry.column.buffer.capacity_bytes();
+        self.stats.entries -= 1;
+        self.stats.evictions += 1;
+        true
+    }
+}

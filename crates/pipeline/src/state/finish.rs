@@ -1,0 +1,269 @@
+//! From partial states to output columns.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_buffer::i256;
+use arrow_schema::Schema;
+use headrace_ir::{AggregateFunction, DataType, Field, OnOverflow};
+
+use crate::ExecError;
+use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Repr};
+use crate::column::{arrow_field, vector_array};
+use crate::cpu::decimal;
+use crate::cpu::payload::from_i64;
+use crate::cpu::vector::{Data, Vector};
+use crate::state::{AccumulatorState, DenseState};
+
+/// The groups that exist, as a record batch: keys, then calls. Without keys there is always
+/// one row.
+pub fn finish_dense(bound: &Bound, state: &DenseState) -> Result<RecordBatch, ExecError> {
+    let BoundSink::Aggregate { keys, accumulators, calls, .. } = &bound.sink else {
+        return Err(ExecError::Internal("an aggregate state of another sink".into()));
+    };
+    let groups: Vec<usize> = match state.accumulators.first() {
+        _ if keys.is_empty() => vec![0],
+        Some(AccumulatorState::Count(counts)) => {
+            (0..counts.len()).filter(|&group| counts[group] > 0).collect()
+        }
+        _ => return Err(ExecError::Internal("accumulator 0 does not count rows".into())),
+    };
+    let mut columns =
+        keys.iter().map(|key| dense_key(key, &groups)).collect::<Result<Vec<ArrayRef>, _>>()?;
+    columns.extend(finish_calls(calls, accumulators, &state.accumulators, &groups)?);
+    let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|call| &call.field));
+    output_batch(fields, columns, groups.len())
+}
+
+/// A record batch of output columns.
+pub(crate) fn output_batch<'f>(
+    fields: impl Iterator<Item = &'f Field>,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch, ExecError> {
+    let schema = Schema::new(fields.map(arrow_field).collect::<Vec<_>>());
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)
+        .map_err(|e| ExecError::Internal(format!("output batch: {e}")))
+}
+
+/// Values of one key from group numbers.
+fn dense_key(key: &BoundKey, groups: &[usize]) -> Result<ArrayRef, ExecError> {
+    let dense = key
+        .dense
+        .ok_or_else(|| ExecError::Internal(format!("key {} has no digits", key.field.name)))?;
+    let digits: Vec<u64> =
+        groups.iter().map(|&group| group as u64 / dense.stride % dense.cardinality).collect();
+    let null = dense.has_null.then(|| dense.cardinality - 1);
+    let values =
+        digits.iter().map(|&d| if Some(d) == null { 0 } else { dense.min.wrapping_add(d as i64) });
+    let data = from_i64(&key.expr.repr, values)?;
+    let validity = null.map(|null| digits.iter().map(|&d| u8::from(d != null)).collect());
+    let vector = Vector::with_validity(data, validity);
+    vector_array(&vector, &key.expr.repr, &key.field.data_type, groups.len())
+}
+
+/// The aggregate columns of the given groups.
+pub(crate) fn finish_calls(
+    calls: &[BoundCall],
+    accumulators: &[Accumulator],
+    states: &[AccumulatorState],
+    groups: &[usize],
+) -> Result<Vec<ArrayRef>, ExecError> {
+    calls
+        .iter()
+        .map(|call| {
+            let AccumulatorState::Count(counts) = &states[call.count] else {
+                return Err(ExecError::Internal(format!("{} has no count", call.text)));
+            };
+            let argument = accumulators[call.value].argument.as_ref();
+            let repr = argument.map_or(Repr::I64, |argument| argument.repr.clone());
+            let finish = CallFinish { call, counts, groups, repr };
+            finish.array(&states[call.value])
+        })
+        .collect()
+}
+
+struct CallFinish<'c> {
+    call: &'c BoundCall,
+    counts: &'c [u64],
+    groups: &'c [usize],
+    /// Of the argument.
+    repr: Repr,
+}
+
+impl CallFinish<'_> {
+    fn array(&self, state: &AccumulatorState) -> Result<ArrayRef, ExecError> {
+        match self.call.function {
+            AggregateFunction::Count => self.count(state),
+            AggregateFunction::Sum => self.sum(state),
+            AggregateFunction::Avg => self.mean(state),
+            AggregateFunction::Min | AggregateFunction::Max => self.extreme(state),
+        }
+    }
+
+    fn overflow(&self) -> ExecError {
+        ExecError::Overflow {
+            type_name: self.call.field.data_type.to_string(),
+            place: self.call.text.to_string(),
+        }
+    }
+
+    fn mismatch(&self) -> ExecError {
+        ExecError::Internal(format!(
+            "{} with the result type {}",
+            self.call.text, self.call.field.data_type
+        ))
+    }
+
+    fn result_repr(&self) -> Result<Repr, ExecError> {
+        Repr::of(&self.call.field.data_type).ok_or_else(|| self.mismatch())
+    }
+
+    fn column(&self, data: Data<'_>) -> Result<ArrayRef, ExecError> {
+        let validity = self.groups.iter().map(|&g| u8::from(self.counts[g] > 0)).collect();
+        let vector = Vector::with_validity(data, Some(validity));
+        let data_type = &self.call.field.data_type;
+        let repr = match self.call.function {
+            AggregateFunction::Min | AggregateFunction::Max => self.repr.clone(),
+            _ => self.result_repr()?,
+        };
+        vector_array(&vector, &repr, data_type, self.groups.len())
+    }
+
+    fn count(&self, state: &AccumulatorState) -> Result<ArrayRef, ExecError> {
+        let AccumulatorState::Count(counts) = state else { return Err(self.mismatch()) };
+        let repr = self.result_repr()?;
+        let data = match repr {
+            Repr::I64 => Data::I64(self.groups.iter().map(|&g| counts[g] as i64).collect()),
+            Repr::U64 => Data::U64(self.groups.iter().map(|&g| counts[g]).collect()),
+            _ => return Err(self.mismatch()),
+        };
+        let vector = Vector::new(data);
+        vector_array(&vector, &repr, &self.call.field.data_type, self.groups.len())
+    }
+
+    /// Exact totals in 256 bits; `None` for float totals.
+    fn totals(&self, state: &AccumulatorState) -> Option<Vec<i256>> {
+        let groups = self.groups.iter();
+        Some(match state {
+            AccumulatorState::SumI64(v) => {
+                groups.map(|&g| i256::from_i128(i128::from(v[g]))).collect()
+            }
+            AccumulatorState::SumI128(v) => groups.map(|&g| i256::from_i128(v[g])).collect(),
+            AccumulatorState::SumWide { low, carry } => groups
+                .map(|&g| {
+                    // low + carry * 2^128, the sign of `low` extended.
+                    let (bits, high) = i256::from_i128(low[g]).to_parts();
+                    i256::from_parts(bits, high.wrapping_add(i128::from(carry[g])))
+                })
+                .collect(),
+            _ => return None,
+        })
+    }
+
+    fn sum(&self, state: &AccumulatorState) -> Result<ArrayRef, ExecError> {
+        if let AccumulatorState::SumF64(totals) = state {
+            return self.floats(self.groups.iter().map(|&g| totals[g]));
+        }
+        let totals = self.totals(state).ok_or_else(|| self.mismatch())?;
+        let wrap = self.call.on_overflow == OnOverflow::Wrap;
+        let fit = |total: &i256, min: i128, max: i128| match total.to_i128() {
+            Some(total) if (min..=max).contains(&total) => Ok(total),
+            _ if wrap => Ok(total.as_i128()),
+            _ => Err(self.overflow()),
+        };
+        let data = match &self.call.field.data_type {
+            DataType::Int64 => {
+                let (min, max) = (i128::from(i64::MIN), i128::from(i64::MAX));
+                Data::I64(self.collect(&totals, |t| Ok(fit(t, min, max)? as i64))?.into())
+            }
+            DataType::UInt64 => {
+                let max = i128::from(u64::MAX);
+                Data::U64(self.collect(&totals, |t| Ok(fit(t, 0, max)? as u64))?.into())
+            }
+            DataType::Decimal128 { precision, .. } => {
+                let limit = decimal::magnitude_limit(*precision) - 1;
+                Data::I128(self.collect(&totals, |t| fit(t, -limit, limit))?.into())
+            }
+            result if result.is_float() => {
+                return self.floats(totals.iter().map(|t| t.as_i128() as f64));
+            }
+            _ => return Err(self.mismatch()),
+        };
+        self.column(data)
+    }
+
+    fn collect<T>(
+        &self,
+        totals: &[i256],
+        convert: impl Fn(&i256) -> Result<T, ExecError>,
+    ) -> Result<Vec<T>, ExecError> {
+        totals.iter().map(convert).collect()
+    }
+
+    fn floats(&self, values: impl Iterator<Item = f64>) -> Result<ArrayRef, ExecError> {
+        let data = match self.result_repr()? {
+            Repr::F64 => Data::F64(values.collect()),
+            Repr::F32 => Data::F32(values.map(|v| v as f32).collect()),
+            _ => return Err(self.mismatch()),
+        };
+        self.column(data)
+    }
+
+    fn mean(&self, state: &AccumulatorState) -> Result<ArrayRef, ExecError> {
+        let counts = self.groups.iter().map(|&g| self.counts[g]);
+        if let AccumulatorState::SumF64(totals) = state {
+            let totals = self.groups.iter().map(|&g| totals[g]);
+            return self.floats(totals.zip(counts).map(|(total, count)| total / count as f64));
+        }
+        let totals = self.totals(state).ok_or_else(|| self.mismatch())?;
+        match (&self.call.field.data_type, &self.call.argument_type) {
+            (
+                DataType::Decimal128 { precision, scale },
+                Some(DataType::Decimal128 { scale: from, .. }),
+            ) => {
+                let means = totals.iter().zip(counts).map(|(&total, count)| match count {
+                    0 => Ok(0),
+                    _ => decimal::mean(total, count, *from, *scale, *precision)
+                        .ok_or_else(|| self.overflow()),
+                });
+                let means = means.collect::<Result<Vec<i128>, _>>()?;
+                self.column(Data::I128(means.into()))
+            }
+            (result, Some(argument)) if result.is_float() => {
+                let unit = match argument {
+                    DataType::Decimal128 { scale, .. } => 10f64.powi(i32::from(*scale)),
+                    _ => 1.0,
+                };
+                let means = totals.iter().zip(counts);
+                self.floats(means.map(|(t, count)| t.as_i128() as f64 / unit / count as f64))
+            }
+            _ => Err(self.mismatch()),
+        }
+    }
+
+    fn extreme(&self, state: &AccumulatorState) -> Result<ArrayRef, ExecError> {
+        let groups = self.groups.iter();
+        // What stands in a group without values must not reach a dictionary.
+        let seen = |g: usize| self.counts[g] > 0;
+        let data: Data<'_> = match (state, &self.repr) {
+            (AccumulatorState::ExtremeI64(v), repr) => {
+                from_i64(repr, groups.map(|&g| if seen(g) { v[g] } else { 0 }))?
+            }
+            (AccumulatorState::ExtremeU64(v), _) => Data::U64(groups.map(|&g| v[g]).collect()),
+            (AccumulatorState::ExtremeF64(v), Repr::F32) => {
+                Data::F32(groups.map(|&g| v[g] as f32).collect())
+            }
+            (AccumulatorState::ExtremeF64(v), _) => Data::F64(groups.map(|&g| v[g]).collect()),
+            (AccumulatorState::ExtremeI128(v), _) => {
+                Data::I128(groups.map(|&g| if seen(g) { v[g] } else { 0 }).collect())
+            }
+            (AccumulatorState::ExtremeText(v), _) => {
+                Data::Str(groups.map(|&g| v[g].as_deref().unwrap_or_default()).collect())
+            }
+            _ => return Err(self.mismatch()),
+        };
+        self.column(data)
+    }
+}

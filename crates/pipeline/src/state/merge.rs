@@ -1,0 +1,103 @@
+//! Folding one partial state into another.
+
+use crate::ExecError;
+use crate::bound::{Accumulator, AccumulatorKind};
+use crate::cpu::vector::Element;
+use crate::state::{AccumulatorState, DenseState};
+
+impl DenseState {
+    /// Folds another state of the same sink into this one; any order gives the same result
+    /// (float totals but for rounding).
+    pub fn merge(
+        &mut self,
+        other: &DenseState,
+        accumulators: &[Accumulator],
+    ) -> Result<(), ExecError> {
+        let states = self.accumulators.iter_mut().zip(&other.accumulators);
+        for ((state, other), accumulator) in states.zip(accumulators) {
+            if state.groups() != other.groups() {
+                return Err(ExecError::Internal("states of different groups are merged".into()));
+            }
+            state.fold(other, (0..other.groups()).map(|g| (g, g)), accumulator.kind)?;
+        }
+        Ok(())
+    }
+}
+
+impl AccumulatorState {
+    /// Folds group `from` of another state into group `into` of this one, for each pair.
+    pub(crate) fn fold(
+        &mut self,
+        other: &AccumulatorState,
+        pairs: impl Iterator<Item = (usize, usize)>,
+        kind: AccumulatorKind,
+    ) -> Result<(), ExecError> {
+        let smaller = kind == AccumulatorKind::Min;
+        match (self, other) {
+            (Self::Count(a), Self::Count(b)) => {
+                pairs.for_each(|(i, j)| a[i] = a[i].wrapping_add(b[j]));
+            }
+            (Self::SumI64(a), Self::SumI64(b)) => {
+                pairs.for_each(|(i, j)| a[i] = a[i].wrapping_add(b[j]));
+            }
+            (Self::SumI128(a), Self::SumI128(b)) => {
+                pairs.for_each(|(i, j)| a[i] = a[i].wrapping_add(b[j]));
+            }
+            (Self::SumWide { low, carry }, Self::SumWide { low: l, carry: c }) => {
+                pairs.for_each(|(i, j)| {
+                    add_wide(&mut low[i], &mut carry[i], l[j]);
+                    carry[i] = carry[i].wrapping_add(c[j]);
+                });
+            }
+            (Self::SumF64(a), Self::SumF64(b)) => pairs.for_each(|(i, j)| a[i] += b[j]),
+            (Self::ExtremeI64(a), Self::ExtremeI64(b)) => {
+                pairs.for_each(|(i, j)| a[i] = extreme(a[i], b[j], smaller));
+            }
+            (Self::ExtremeU64(a), Self::ExtremeU64(b)) => {
+                pairs.for_each(|(i, j)| a[i] = extreme(a[i], b[j], smaller));
+            }
+            (Self::ExtremeF64(a), Self::ExtremeF64(b)) => {
+                pairs.for_each(|(i, j)| a[i] = extreme(a[i], b[j], smaller));
+            }
+            (Self::ExtremeI128(a), Self::ExtremeI128(b)) => {
+                pairs.for_each(|(i, j)| a[i] = extreme(a[i], b[j], smaller));
+            }
+            (Self::ExtremeText(a), Self::ExtremeText(b)) => pairs.for_each(|(i, j)| {
+                if let Some(text) = &b[j] {
+                    extreme_text(&mut a[i], text, smaller);
+                }
+            }),
+            _ => return Err(ExecError::Internal("states of different kinds are merged".into())),
+        }
+        Ok(())
+    }
+}
+
+/// The smaller or the larger of two values.
+#[inline(always)]
+pub(crate) fn extreme<T: Element>(a: T, b: T, smaller: bool) -> T {
+    let replace = if smaller { b.less(a) } else { a.less(b) };
+    if replace { b } else { a }
+}
+
+/// Keeps the smaller or the larger text.
+pub(crate) fn extreme_text(kept: &mut Option<Box<str>>, text: &str, smaller: bool) {
+    let replace = match kept {
+        None => true,
+        Some(kept) if smaller => text < &**kept,
+        Some(kept) => text > &**kept,
+    };
+    if replace {
+        *kept = Some(text.into());
+    }
+}
+
+/// Adds to a 128-bit total that counts its overflows.
+#[inline(always)]
+pub(crate) fn add_wide(low: &mut i128, carry: &mut i64, value: i128) {
+    let (sum, overflow) = low.overflowing_add(value);
+    *low = sum;
+    if overflow {
+        *carry = carry.wrapping_add(if value < 0 { -1 } else { 1 });
+    }
+}

@@ -1,0 +1,12 @@
+//! The CPU processor through its public door: bind, compile, execute, finish.
+#![allow(clippy::unwrap_used)]
+
+mod corrupt;
+mod expressions;
+mod grouping;
+mod joins;
+mod random;
+mod reference;
+mod star;
+mod support;
+mod timing;

@@ -1,0 +1,212 @@
+//! How long pipelines shaped like the Star Schema Benchmark take over 6 million rows in
+//! memory with one thread. Run with `--ignored --nocapture --test-threads=1`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use headrace_ir::{
+    AggregateFunction, ArithmeticOp, CastFailure, CompareOp, DataType, Expr, Sink, Step,
+};
+use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
+use headrace_pipeline::{BuildOptions, BuildTable};
+
+use crate::support::*;
+
+const ROWS: usize = 6_000_000;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: u32) -> u32 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (((self.0 >> 32) * u64::from(below)) >> 32) as u32
+    }
+}
+
+fn days() -> Vec<i32> {
+    let month_days = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    (1992..1999)
+        .flat_map(|year| {
+            month_days.iter().enumerate().flat_map(move |(month, &days)| {
+                (1..=days).map(move |day| year * 10_000 + (month as i32 + 1) * 100 + day)
+            })
+        })
+        .collect()
+}
+
+fn lineorder() -> Table {
+    let mut random = Random(42);
+    let days = days();
+    let mut column = |f: &mut dyn FnMut(&mut Random) -> i32| -> Vec<i32> {
+        (0..ROWS).map(|_| f(&mut random)).collect()
+    };
+    let orderdate = column(&mut |r| days[r.next(days.len() as u32) as usize]);
+    let custkey = column(&mut |r| 1 + r.next(30_000) as i32);
+    let suppkey = column(&mut |r| 1 + r.next(2_000) as i32);
+    let partkey = column(&mut |r| 1 + r.next(200_000) as i32);
+    let quantity = column(&mut |r| 1 + r.next(50) as i32);
+    let discount = column(&mut |r| r.next(11) as i32);
+    let price = column(&mut |r| 90_000 + r.next(10_000_000) as i32);
+    let revenue = column(&mut |r| 90_000 + r.next(10_000_000) as i32);
+    let cost = column(&mut |r| 50_000 + r.next(80_000) as i32);
+    Table::new("lineorder", ROWS)
+        .int32("lo_orderdate", &orderdate)
+        .int32("lo_custkey", &custkey)
+        .int32("lo_suppkey", &suppkey)
+        .int32("lo_partkey", &partkey)
+        .int32("lo_quantity", &quantity)
+        .int32("lo_discount", &discount)
+        .int32("lo_extendedprice", &price)
+        .int32("lo_revenue", &revenue)
+        .int32("lo_supplycost", &cost)
+}
+
+/// A dimension with keys `1..=rows` of which `keep` of `of` are kept, and a payload of
+/// `distinct` values.
+fn dimension(name: &str, rows: i32, keep: i32, of: i32, distinct: i32) -> Arc<BuildTable> {
+    let mut random = Random(rows as u64);
+    let keys: Vec<i32> = (1..=rows).collect();
+    let class: Vec<i32> = keys.iter().map(|_| random.next(of as u32) as i32).collect();
+    let attribute: Vec<i32> = keys.iter().map(|_| random.next(distinct as u32) as i32).collect();
+    let table = Table::new(name, rows as usize)
+        .int32("key", &keys)
+        .int32("class", &class)
+        .int32("attribute", &attribute);
+    let filter = Step::Filter(compare(CompareOp::Lt, table.col("class"), int(keep.into())));
+    build(&table, vec![filter], &["key"], &["attribute"])
+}
+
+fn dates(first_year: i32, last_year: i32) -> Arc<BuildTable> {
+    let days = days();
+    let years: Vec<i32> = days.iter().map(|d| d / 10_000).collect();
+    let table = Table::new("date", days.len()).int32("d_datekey", &days).int32("d_year", &years);
+    let filters = vec![
+        Step::Filter(compare(CompareOp::Ge, table.col("d_year"), int(first_year.into()))),
+        Step::Filter(compare(CompareOp::Le, table.col("d_year"), int(last_year.into()))),
+    ];
+    build(&table, filters, &["d_datekey"], &["d_year"])
+}
+
+fn sum(argument: Expr) -> headrace_ir::AggregateCall {
+    let wide = Expr::Cast {
+        value: Box::new(argument),
+        to: DataType::Int64,
+        on_failure: CastFailure::Error,
+    };
+    call(AggregateFunction::Sum, Some(wide), DataType::Int64)
+}
+
+/// Keeps only the columns that a query reads, as a planner does.
+fn projected(table: &Table, names: &[&str]) -> Table {
+    let mut output = Table::new(&table.name, table.rows);
+    for name in names {
+        let index = table.fields.iter().position(|f| f.name == *name).unwrap();
+        output.fields.push(table.fields[index].clone());
+        output.columns.push(table.columns[index].clone());
+    }
+    output
+}
+
+fn time(name: &str, table: &Table, steps: Vec<Step>, sink: Sink, builds: &[Arc<BuildTable>]) {
+    let program = CpuProgram::compile(bound(table, steps, sink, builds)).unwrap();
+    let segment = table.segment();
+    let mut best = f64::MAX;
+    let mut groups = 0;
+    for _ in 0..7 {
+        let start = Instant::now();
+        let mut worker = program.worker(&WorkerOptions::new(u64::MAX)).unwrap();
+        worker.execute(&segment).unwrap();
+        let output = program.finish(vec![worker], BuildOptions::default()).unwrap();
+        best = best.min(start.elapsed().as_secs_f64());
+        let headrace_pipeline::state::Output::Batches(batches) = output else { panic!() };
+        groups = batches.iter().map(|b| b.num_rows()).sum();
+    }
+    let bytes = (table.columns.len() * ROWS * 4) as f64;
+    println!(
+        "{name}: {:.2} ms, {:.2} GB/s of columns, {groups} groups",
+        best * 1e3,
+        bytes / best / 1e9
+    );
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn star_schema_queries() {
+    let all = lineorder();
+    let between = |table: &Table, name: &str, low: i64, high: i64| {
+        Step::Filter(Expr::And(vec![
+            compare(CompareOp::Ge, table.col(name), int(low)),
+            compare(CompareOp::Le, table.col(name), int(high)),
+        ]))
+    };
+
+    let t = projected(&all, &["lo_orderdate", "lo_quantity", "lo_discount", "lo_extendedprice"]);
+    let steps = vec![
+        inner(0, t.col("lo_orderdate"), vec![]),
+        between(&t, "lo_discount", 1, 3),
+        Step::Filter(compare(CompareOp::Lt, t.col("lo_quantity"), int(25))),
+    ];
+    let product =
+        arithmetic(ArithmeticOp::Multiply, t.col("lo_extendedprice"), t.col("lo_discount"));
+    let sink = Sink::Aggregate { keys: vec![], calls: vec![sum(product)] };
+    time("Q1.1", &t, steps, sink, &[dates(1993, 1993)]);
+
+    let t = projected(&all, &["lo_orderdate", "lo_partkey", "lo_suppkey", "lo_revenue"]);
+    let steps = vec![
+        inner(0, t.col("lo_orderdate"), vec![0]),
+        inner(1, t.col("lo_partkey"), vec![0]),
+        inner(2, t.col("lo_suppkey"), vec![]),
+    ];
+    let key = |i, name: &str| named(name, reg(i, DataType::Int32, false, name));
+    let sink = Sink::Aggregate {
+        keys: vec![key(4, "d_year"), key(5, "p_brand")],
+        calls: vec![sum(t.col("lo_revenue"))],
+    };
+    let builds = [
+        dates(1992, 1998),
+        dimension("part", 200_000, 1, 25, 40),
+        dimension("supplier", 2_000, 1, 5, 25),
+    ];
+    time("Q2.1", &t, steps, sink, &builds);
+
+    let t = projected(&all, &["lo_orderdate", "lo_custkey", "lo_suppkey", "lo_revenue"]);
+    let steps = vec![
+        inner(0, t.col("lo_custkey"), vec![0]),
+        inner(1, t.col("lo_suppkey"), vec![0]),
+        inner(2, t.col("lo_orderdate"), vec![0]),
+    ];
+    let sink = Sink::Aggregate {
+        keys: vec![key(4, "c_nation"), key(5, "s_nation"), key(6, "d_year")],
+        calls: vec![sum(t.col("lo_revenue"))],
+    };
+    let builds = [
+        dimension("customer", 30_000, 1, 5, 5),
+        dimension("supplier", 2_000, 1, 5, 5),
+        dates(1992, 1997),
+    ];
+    time("Q3.1", &t, steps, sink, &builds);
+
+    let t = projected(
+        &all,
+        &["lo_orderdate", "lo_custkey", "lo_suppkey", "lo_partkey", "lo_revenue", "lo_supplycost"],
+    );
+    let steps = vec![
+        inner(0, t.col("lo_orderdate"), vec![0]),
+        inner(1, t.col("lo_custkey"), vec![0]),
+        inner(2, t.col("lo_suppkey"), vec![]),
+        inner(3, t.col("lo_partkey"), vec![]),
+    ];
+    let profit = arithmetic(ArithmeticOp::Subtract, t.col("lo_revenue"), t.col("lo_supplycost"));
+    let sink = Sink::Aggregate {
+        keys: vec![key(6, "d_year"), key(7, "c_nation")],
+        calls: vec![sum(profit)],
+    };
+    let builds = [
+        dates(1992, 1998),
+        dimension("customer", 30_000, 1, 5, 5),
+        dimension("supplier", 2_000, 1, 5, 25),
+        dimension("part", 200_000, 2, 5, 25),
+    ];
+    time("Q4.1", &t, steps, sink, &builds);
+}

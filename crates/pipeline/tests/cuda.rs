@@ -1,0 +1,25 @@
+//! The CUDA processor: generated sources against golden files, compilation by NVRTC, the
+//! generated code run on the host, and on a GPU.
+//!
+//! `nvrtc_` tests need NVRTC (and no GPU), `gpu_` tests a GPU, `host_shim_` tests `g++`.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "cuda/corpus.rs"]
+mod corpus;
+#[path = "cuda/data.rs"]
+mod data;
+#[path = "cuda/differential.rs"]
+mod differential;
+#[path = "cuda/dsl.rs"]
+mod dsl;
+#[path = "cuda/golden.rs"]
+mod golden;
+#[path = "cuda/gpu.rs"]
+mod gpu;
+#[path = "cuda/nvrtc.rs"]
+mod nvrtc;
+#[path = "cuda/shim.rs"]
+mod shim;
+#[path = "cuda/ssb.rs"]
+mod ssb;

@@ -1,0 +1,246 @@
+//! Random segments of one table with a column of every type.
+
+use std::sync::Arc;
+
+use arrow_array::StringArray;
+use headrace_ir::{DataType, Encoding, Field, ValueRange};
+use headrace_pipeline::cuda::{ColumnLayout, SegmentLayout};
+use headrace_pipeline::{ColumnView, Dictionary, SegmentView, SourceColumn, SourceInfo};
+
+/// SplitMix64 (public domain, Sebastiano Vigna).
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+    pub fn between(&mut self, low: i64, high: i64) -> i64 {
+        low + self.below((high - low + 1) as u64) as i64
+    }
+}
+
+/// How a table is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub seed: u64,
+    /// Whether nullable columns have NULLs, and bitmaps.
+    pub nulls: bool,
+    /// Bytes by which each buffer misses a 16-byte boundary.
+    pub skew: usize,
+    pub code_bytes: u8,
+    pub remap: bool,
+}
+
+pub const DECIMAL: DataType = DataType::Decimal128 { precision: 12, scale: 2 };
+
+/// The columns: name, type, nullable.
+pub fn fields() -> Vec<Field> {
+    let f = Field::new;
+    vec![
+        f("a", DataType::Int32, false),
+        f("b", DataType::Int32, true),
+        f("c", DataType::Int64, true),
+        f("d", DECIMAL, true),
+        f("e", DataType::Float64, true),
+        f("f", DataType::Utf8, true),
+        f("g", DataType::Bool, true),
+        f("h", DataType::Int8, false),
+        f("u", DataType::UInt16, true),
+        f("t", DataType::Date32, false),
+        f("x", DataType::UInt64, false),
+        f("y", DataType::Float32, true),
+        f("k", DataType::Int32, false),
+    ]
+}
+
+pub const TEXTS: usize = 40;
+
+/// One column of a segment: bytes with `skew` bytes before them.
+#[derive(Clone)]
+pub struct ColumnData {
+    pub encoding: Encoding,
+    pub values: Vec<u8>,
+    pub validity: Option<Vec<u8>>,
+    pub remap: Option<u32>,
+}
+
+#[derive(Clone)]
+pub struct SegmentData {
+    pub rows: usize,
+    pub columns: Vec<ColumnData>,
+}
+
+pub struct Table {
+    pub shape: Shape,
+    pub fields: Vec<Field>,
+    pub source: SourceInfo,
+    pub segments: Vec<SegmentData>,
+}
+
+impl Table {
+    /// Segments of the given numbers of rows.
+    pub fn random(shape: Shape, rows: &[usize]) -> Self {
+        let mut random = Random(shape.seed);
+        let fields = fields();
+        let texts: Vec<String> = (0..TEXTS).map(|i| format!("text {i:02}")).collect();
+        let dictionary = Arc::new(Dictionary { values: StringArray::from(texts) });
+        let columns = fields
+            .iter()
+            .map(|field| SourceColumn {
+                dictionary: (field.data_type == DataType::Utf8).then(|| Arc::clone(&dictionary)),
+                range: range_of(&field.name),
+                may_have_nulls: shape.nulls && field.nullable,
+            })
+            .collect();
+        // Codes of the file in another order; the last stands for NULL if there are NULLs.
+        let mut remap: Vec<i32> = (0..TEXTS as i32).map(|i| (i * 7 + 3) % TEXTS as i32).collect();
+        if shape.nulls {
+            remap.push(-1);
+        }
+        let source = SourceInfo {
+            columns,
+            rows_max: rows.iter().sum::<usize>() as u64,
+            remaps: vec![remap.into()],
+        };
+        let segments = rows
+            .iter()
+            .map(|&rows| SegmentData {
+                rows,
+                columns: fields.iter().map(|f| column(&mut random, shape, f, rows)).collect(),
+            })
+            .collect::<Vec<SegmentData>>();
+        let segments = without_some(segments, shape);
+        Self { shape, fields, source, segments }
+    }
+
+    /// The layout that takes all segments.
+    pub fn layout(&self) -> SegmentLayout {
+        let any = |c: usize, has: fn(&ColumnData) -> bool| {
+            self.segments.iter().any(|s| has(&s.columns[c]))
+        };
+        let columns = (0..self.fields.len())
+            .map(|c| ColumnLayout {
+                encoding: self.segments[0].columns[c].encoding.clone(),
+                validity: any(c, |column| column.validity.is_some()),
+                remap: any(c, |column| column.remap.is_some()),
+            })
+            .collect();
+        SegmentLayout { columns }
+    }
+
+    pub fn view<'a>(&'a self, segment: &'a SegmentData) -> SegmentView<'a> {
+        let skew = self.shape.skew;
+        let columns = segment
+            .columns
+            .iter()
+            .map(|c| ColumnView {
+                encoding: c.encoding.clone(),
+                values: &c.values[skew..],
+                offsets: None,
+                validity: c.validity.as_ref().map(|v| &v[skew..]),
+                remap: c.remap.map(|i| &*self.source.remaps[i as usize]),
+            })
+            .collect();
+        SegmentView { rows: segment.rows, columns }
+    }
+}
+
+/// The second segment has no NULLs and no bitmaps, and codes that need no translation.
+fn without_some(mut segments: Vec<SegmentData>, shape: Shape) -> Vec<SegmentData> {
+    if let Some(second) = segments.get_mut(1) {
+        for column in &mut second.columns {
+            column.validity = None;
+            if column.remap.take().is_some() {
+                // The code that stands for NULL has no meaning here.
+                let width = usize::from(shape.code_bytes);
+                for code in column.values[shape.skew..].chunks_exact_mut(width) {
+                    code[0] %= TEXTS as u8;
+                }
+            }
+        }
+    }
+    segments
+}
+
+fn range_of(name: &str) -> Option<ValueRange> {
+    let range = |min, max| Some(ValueRange { min, max });
+    match name {
+        "a" => range(-50, 50),
+        "b" => range(0, 99),
+        "h" => range(-128, 127),
+        "u" => range(0, 300),
+        "t" => range(8_000, 8_030),
+        "k" => range(1, 500),
+        _ => None,
+    }
+}
+
+fn column(random: &mut Random, shape: Shape, field: &Field, rows: usize) -> ColumnData {
+    let nulls = shape.nulls && field.nullable;
+    let mut values = vec![0xa5u8; shape.skew];
+    let mut encoding = Encoding::Plain;
+    let mut remap = None;
+    match field.name.as_str() {
+        "f" => {
+            encoding = Encoding::Dictionary { code_bytes: shape.code_bytes };
+            remap = shape.remap.then_some(0);
+            let codes = TEXTS as u64 + u64::from(shape.remap && nulls);
+            for _ in 0..rows {
+                let code = random.below(codes).to_le_bytes();
+                values.extend_from_slice(&code[..usize::from(shape.code_bytes)]);
+            }
+        }
+        "g" => {
+            encoding = Encoding::Bits;
+            values.extend((0..rows.div_ceil(8)).map(|_| random.next() as u8));
+        }
+        name => (0..rows).for_each(|_| push_value(random, name, &mut values)),
+    }
+    let validity = nulls.then(|| {
+        let mut bits = vec![0xa5u8; shape.skew];
+        bits.extend((0..rows.div_ceil(8)).map(|_| (random.next() | random.next()) as u8));
+        bits
+    });
+    ColumnData { encoding, values, validity, remap }
+}
+
+fn push_value(random: &mut Random, name: &str, to: &mut Vec<u8>) {
+    match name {
+        "a" => to.extend((random.between(-50, 50) as i32).to_le_bytes()),
+        "b" => to.extend((random.between(0, 99) as i32).to_le_bytes()),
+        "c" => {
+            let wide = random.below(16) == 0;
+            let limit = if wide { 1 << 61 } else { 1_000_000 };
+            to.extend(random.between(-limit, limit).to_le_bytes());
+        }
+        "d" => to.extend(i128::from(random.between(-9_999_999, 9_999_999)).to_le_bytes()),
+        "e" => to.extend(float(random).to_le_bytes()),
+        "h" => to.extend((random.next() as i8).to_le_bytes()),
+        "u" => to.extend((random.between(0, 300) as u16).to_le_bytes()),
+        "t" => to.extend((random.between(8_000, 8_030) as i32).to_le_bytes()),
+        "x" => {
+            let value = if random.below(8) == 0 { random.next() } else { random.below(1000) };
+            to.extend(value.to_le_bytes());
+        }
+        "y" => to.extend((float(random) as f32).to_le_bytes()),
+        "k" => to.extend((random.between(1, 500) as i32).to_le_bytes()),
+        other => panic!("column {other}"),
+    }
+}
+
+/// Quarters, so that sums are exact in any order.
+fn float(random: &mut Random) -> f64 {
+    match random.below(64) {
+        0 => -0.0,
+        1 => 0.0,
+        _ => random.between(-4000, 4000) as f64 / 4.0,
+    }
+}

@@ -1,0 +1,108 @@
+//! The same pipeline over the same segments on two processors.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, RecordBatch};
+use headrace_ir::{Pipeline, Source, SourceKind};
+use headrace_pipeline::bind::{BindOptions, bind};
+use headrace_pipeline::bound::Bound;
+use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
+use headrace_pipeline::state::Output;
+use headrace_pipeline::{BuildTable, WhyNot};
+
+use crate::corpus::Case;
+use crate::data::{Shape, Table};
+
+/// An answer: sorted rows as text, or the text of the failure.
+pub type Answer = Result<Vec<String>, String>;
+
+pub fn bound_of(
+    case: &Case,
+    table: &Table,
+    builds: &[Arc<BuildTable>],
+) -> Result<Arc<Bound>, WhyNot> {
+    let pipeline = Pipeline {
+        source: Source {
+            kind: SourceKind::Extents,
+            table: "t".into(),
+            columns: table.fields.clone(),
+        },
+        steps: case.steps.clone(),
+        sink: case.sink.clone(),
+    };
+    bind(&pipeline, &table.source, builds, &BindOptions::default()).map(Arc::new)
+}
+
+/// What the CPU processor answers.
+pub fn on_cpu(bound: &Arc<Bound>, table: &Table) -> Answer {
+    let program = CpuProgram::compile(Arc::clone(bound)).unwrap();
+    let run = || {
+        let mut worker = program.worker(&WorkerOptions::new(1 << 30))?;
+        for segment in &table.segments {
+            worker.execute(&table.view(segment))?;
+        }
+        program.finish(vec![worker], Default::default())
+    };
+    match run() {
+        Ok(Output::Batches(batches)) => Ok(lines(&batches)),
+        Ok(Output::Build(_)) => panic!("a build"),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Rows as text, sorted.
+pub fn lines(batches: &[RecordBatch]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let cells: Vec<String> =
+                batch.columns().iter().map(|c| cell(c.as_ref(), row)).collect();
+            lines.push(cells.join(" | "));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+fn cell(array: &dyn Array, row: usize) -> String {
+    if array.is_null(row) {
+        return "NULL".into();
+    }
+    let text = format!("{:?}", array.slice(row, 1));
+    // "PrimitiveArray<Int32>\n[\n  5,\n]": the value stands between the brackets. Both zeros
+    // are one value.
+    let value = text.split_once("[\n").map_or(&*text, |(_, v)| v);
+    let value = value.trim_end_matches("]").trim().trim_end_matches(',');
+    if value == "-0.0" { "0.0".into() } else { value.to_string() }
+}
+
+/// Layouts that every case is tried with.
+pub fn shapes() -> Vec<Shape> {
+    vec![
+        Shape { seed: 1, nulls: false, skew: 0, code_bytes: 4, remap: false },
+        Shape { seed: 2, nulls: true, skew: 0, code_bytes: 1, remap: false },
+        Shape { seed: 3, nulls: true, skew: 3, code_bytes: 2, remap: true },
+        Shape { seed: 4, nulls: false, skew: 8, code_bytes: 8, remap: true },
+    ]
+}
+
+/// Compares, with a message that has everything needed to look into a difference.
+pub fn assert_same(name: &str, shape: Shape, cpu: &Answer, cuda: &Answer, source: &str) {
+    if cpu == cuda {
+        return;
+    }
+    let shown = |answer: &Answer| match answer {
+        Ok(lines) => format!("{} rows", lines.len()),
+        Err(error) => format!("error: {error}"),
+    };
+    let mut differences = String::new();
+    if let (Ok(cpu), Ok(cuda)) = (cpu, cuda) {
+        let pairs = cpu.iter().zip(cuda).filter(|(a, b)| a != b).take(5);
+        pairs.for_each(|(a, b)| differences += &format!("  cpu  {a}\n  cuda {b}\n"));
+    }
+    panic!(
+        "case {name:?} with {shape:?}: cpu {}, cuda {}\n{differences}\n{source}",
+        shown(cpu),
+        shown(cuda)
+    );
+}

@@ -1,0 +1,280 @@
+//! Generated kernels compiled by the host's C++ compiler, one thread a block: the logic of the
+//! generated code is tested where there is no GPU. (Races and the memory of a GPU are not.)
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use headrace_pipeline::bound::{Bound, BoundSink, BoundStep};
+use headrace_pipeline::cuda::{
+    CudaProgram, DeviceColumn, DeviceSegment, HEADERS, Param, Tuning, accumulator_state,
+    piece_bytes, rows_batch,
+};
+use headrace_pipeline::state::{DenseState, finish_dense};
+
+use crate::corpus;
+use crate::data::Table;
+use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes};
+
+unsafe extern "C" {
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dlclose(library: *mut c_void) -> c_int;
+}
+const RTLD_NOW: c_int = 2;
+
+const ENTRY: &str = r#"
+extern "C" void headrace_run(const Params* p, unsigned blocks)
+{
+    gridDim.x = blocks;
+    for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) headrace_pipeline(*p);
+}
+"#;
+
+/// Rows of a tile: one thread of four rows.
+const TILE_ROWS: u64 = 4;
+
+fn build_library(folder: &Path, program: &CudaProgram) -> PathBuf {
+    let headers = folder.join("headrace");
+    std::fs::create_dir_all(&headers).unwrap();
+    for (name, text) in HEADERS {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let shim = include_str!("../../kernels/host_shim.h");
+    std::fs::write(headers.join("host_shim.h"), shim).unwrap();
+    let source = folder.join("pipeline.cpp");
+    std::fs::write(&source, format!("{}{ENTRY}", program.source)).unwrap();
+    let library = folder.join("pipeline.so");
+    let output = Command::new("g++")
+        .args(["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off"])
+        .args(["-DHEADRACE_HOST_SHIM", "-DBLOCK_THREADS=1", "-I"])
+        .arg(folder)
+        .arg(&source)
+        .arg("-o")
+        .arg(&library)
+        .output()
+        .expect("g++ runs");
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        String::from_utf8_lossy(&output.stderr),
+        program.source
+    );
+    library
+}
+
+/// 16-byte aligned bytes.
+struct Memory {
+    words: Vec<u128>,
+}
+
+impl Memory {
+    fn of(bytes: &[u8]) -> Self {
+        let mut words = vec![0u128; bytes.len().div_ceil(16) + 1];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks(16)) {
+            let mut filled = [0; 16];
+            filled[..chunk.len()].copy_from_slice(chunk);
+            *word = u128::from_le_bytes(filled);
+        }
+        Self { words }
+    }
+    fn zeroed(bytes: usize) -> Self {
+        Self { words: vec![0; bytes / 16 + 1] }
+    }
+    fn address(&mut self) -> u64 {
+        self.words.as_mut_ptr() as u64
+    }
+    fn bytes(&self, count: usize) -> Vec<u8> {
+        self.words.iter().flat_map(|w| w.to_le_bytes()).take(count).collect()
+    }
+}
+
+/// What the generated code answers.
+pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answer {
+    let folder = tempfile::tempdir().unwrap();
+    let library = build_library(folder.path(), program);
+    let mut memory: Vec<Memory> = Vec::new();
+    let mut keep = |mut m: Memory| {
+        let address = m.address();
+        memory.push(m);
+        address
+    };
+    let skew = table.shape.skew as u64;
+    let mut segments = Vec::new();
+    for segment in &table.segments {
+        let mut columns = Vec::new();
+        for column in &segment.columns {
+            columns.push(DeviceColumn {
+                values: keep(Memory::of(&column.values)) + skew,
+                validity: column.validity.as_ref().map(|v| keep(Memory::of(v)) + skew),
+                remap: column.remap,
+            });
+        }
+        segments.push(DeviceSegment { rows: segment.rows as u32, columns });
+    }
+    let remaps: Vec<(u64, u64)> = bound
+        .remaps
+        .iter()
+        .map(|codes| {
+            let bytes: Vec<u8> = codes.iter().flat_map(|c| c.to_le_bytes()).collect();
+            (keep(Memory::of(&bytes)), codes.len() as u64)
+        })
+        .collect();
+    let (words, tiles) = program.describe(&segments, TILE_ROWS, &remaps).unwrap();
+    let word_bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let descriptors = keep(Memory::of(&word_bytes));
+    let rows: u64 = table.segments.iter().map(|s| s.rows as u64).sum();
+
+    let mut status = Memory::zeroed(16);
+    let mut accumulators: Vec<Memory> = program
+        .accumulators
+        .iter()
+        .map(|a| {
+            let entry: Vec<u8> = a.initial_words().iter().flat_map(|w| w.to_le_bytes()).collect();
+            Memory::of(&entry.repeat((a.bytes() * program.groups / 8) as usize))
+        })
+        .collect();
+    let mut values: Vec<Memory> = program
+        .outputs
+        .iter()
+        .map(|o| Memory::zeroed((rows * u64::from(o.value_bytes)) as usize))
+        .collect();
+    let mut validity: Vec<Memory> =
+        program.outputs.iter().map(|_| Memory::zeroed(rows as usize)).collect();
+    let params: Vec<u64> = program
+        .params
+        .iter()
+        .map(|param| match *param {
+            Param::Segments => descriptors,
+            Param::Tiles => tiles,
+            Param::Error => status.address(),
+            Param::RowsUsed => status.address() + 8,
+            Param::RowsCapacity => rows,
+            Param::Build { step, piece } => {
+                let BoundStep::Probe(probe) = &bound.steps[step] else { panic!("no probe") };
+                keep(Memory::of(&piece_bytes(&probe.build, piece).unwrap()))
+            }
+            Param::Table(i) => keep(Memory::of(&program.tables[i])),
+            Param::Accumulator(i) => accumulators[i].address(),
+            Param::RowsValues(i) => values[i].address(),
+            Param::RowsValidity(i) => validity[i].address(),
+        })
+        .collect();
+
+    run(&library, &params);
+
+    let status = status.bytes(16);
+    let error = u32::from_le_bytes(status[..4].try_into().unwrap());
+    if let Some(error) = program.error_of(error) {
+        return Err(error.to_string());
+    }
+    let used = u64::from_le_bytes(status[8..].try_into().unwrap()) as usize;
+    let batch = match &bound.sink {
+        BoundSink::Rows { columns, .. } => {
+            let downloaded = program
+                .outputs
+                .iter()
+                .zip(values.iter().zip(&validity))
+                .map(|(o, (values, valid))| {
+                    let valid = o.nullable.then(|| valid.bytes(used));
+                    (values.bytes(used * o.value_bytes as usize), valid)
+                })
+                .collect();
+            rows_batch(columns, downloaded, used)
+        }
+        _ => {
+            let states = program
+                .accumulators
+                .iter()
+                .zip(&accumulators)
+                .map(|(a, m)| {
+                    accumulator_state(*a, &m.bytes((a.bytes() * program.groups) as usize))
+                })
+                .collect();
+            finish_dense(bound, &DenseState { accumulators: states })
+        }
+    };
+    batch.map(|b| lines(&[b])).map_err(|e| e.to_string())
+}
+
+fn run(library: &Path, params: &[u64]) {
+    let path = CString::new(library.to_str().unwrap()).unwrap();
+    // SAFETY: the library was just made from the generated source; its entry takes a pointer to
+    // the parameter struct, whose fields are all 8 bytes, in the order of `params`; every address
+    // in it is live memory of the size that the program asks for.
+    unsafe {
+        let handle = dlopen(path.as_ptr(), RTLD_NOW);
+        assert!(!handle.is_null(), "{} does not load", library.display());
+        let entry = dlsym(handle, c"headrace_run".as_ptr());
+        assert!(!entry.is_null());
+        let entry: extern "C" fn(*const u64, u32) = std::mem::transmute(entry);
+        entry(params.as_ptr(), 3);
+        dlclose(handle);
+    }
+}
+
+#[test]
+fn host_shim_answers_as_the_cpu_processor_does() {
+    let builds = corpus::builds();
+    let work: Mutex<Vec<_>> = Mutex::new(
+        corpus::cases()
+            .into_iter()
+            .flat_map(|c| {
+                let case = Arc::new(c);
+                shapes().into_iter().map(move |s| (Arc::clone(&case), s))
+            })
+            .collect(),
+    );
+    let only = std::env::var("HEADRACE_CASE").ok();
+    let (refused, failed) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let Some((case, shape)) = work.lock().unwrap().pop() else { break };
+                    if only.as_ref().is_some_and(|only| only != case.name) {
+                        continue;
+                    }
+                    let outcome = std::panic::catch_unwind(|| {
+                        let table = Table::random(shape, &[1000, 130, 7, 1]);
+                        let bound = bound_of(&case, &table, &builds).unwrap();
+                        match CudaProgram::compile(
+                            Arc::clone(&bound),
+                            &table.layout(),
+                            Tuning::FULL,
+                        ) {
+                            Err(why) => {
+                                refused.lock().unwrap().push(format!("{}: {why}", case.name))
+                            }
+                            Ok(program) => {
+                                let cpu = on_cpu(&bound, &table);
+                                let cuda = on_shim(&bound, &table, &program);
+                                assert_same(case.name, shape, &cpu, &cuda, &program.source);
+                            }
+                        }
+                    });
+                    if outcome.is_err() {
+                        failed.lock().unwrap().push(format!("{} {shape:?}", case.name));
+                    }
+                }
+            });
+        }
+    });
+    let (refused, failed) = (refused.into_inner().unwrap(), failed.into_inner().unwrap());
+    assert!(failed.is_empty(), "{} differ: {failed:#?}", failed.len());
+    assert!(refused.is_empty(), "refused: {refused:#?}");
+}
+
+#[test]
+fn host_shim_corrupt_codes_are_an_error() {
+    for (shape, table) in corpus::corrupt_tables() {
+        let bound = bound_of(&corpus::by_text(), &table, &[]).unwrap();
+        let layout = table.layout();
+        let program = CudaProgram::compile(Arc::clone(&bound), &layout, Tuning::FULL).unwrap();
+        let cuda = on_shim(&bound, &table, &program);
+        assert!(cuda.as_ref().is_err_and(|e| e.contains("corrupt")), "{shape:?}: {cuda:?}");
+        assert!(on_cpu(&bound, &table).is_err());
+    }
+}
