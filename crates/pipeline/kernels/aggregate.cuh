@@ -54,10 +54,15 @@ template <typename T> HR_DEVICE void raise_to(T* to, T value)
     if (value > *static_cast<volatile T*>(to)) atomicMax(to, value);
 }
 
-// That a group exists, where its number of rows is of no interest.
-template <typename T> HR_DEVICE void mark(T* seen)
+// That a group exists, where its number of rows is of no interest: in shared memory by a
+// native atomic, in global memory by a store that all but the first few rows skip.
+HR_DEVICE void mark(u32* seen)
 {
-    if (*static_cast<volatile T*>(seen) == T(0)) *static_cast<volatile T*>(seen) = T(1);
+    atomicOr(seen, 1u);
+}
+HR_DEVICE void mark(u64* seen)
+{
+    if (*static_cast<volatile u64*>(seen) == 0) *static_cast<volatile u64*>(seen) = 1;
 }
 
 // Totals over the lanes of a warp, all of which must take part.

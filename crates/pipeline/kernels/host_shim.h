@@ -20,6 +20,7 @@ alignas(16) static u8 hr_shared_memory[1 << 18];
 template <typename T, typename U> inline T atomicAdd(T* to, U value) { T old = *to; *to = T(old + value); return old; }
 template <typename T> inline T atomicMin(T* to, T value) { T old = *to; if (value < old) *to = value; return old; }
 template <typename T> inline T atomicMax(T* to, T value) { T old = *to; if (value > old) *to = value; return old; }
+inline u32 atomicOr(u32* to, u32 value) { u32 old = *to; *to = old | value; return old; }
 inline u32 atomicCAS(u32* to, u32 expected, u32 value) { u32 old = *to; if (old == expected) *to = value; return old; }
 
 inline void __syncthreads() {}

@@ -7,6 +7,7 @@ mod expr;
 mod lookup;
 mod order;
 mod probe;
+mod proof;
 mod range;
 mod selectivity;
 
@@ -53,7 +54,7 @@ pub fn bind(
     }
     let columns = pipeline.source.columns.iter().zip(&source.columns);
     let registers = columns.map(|(f, c)| source_register(f, c)).collect::<Result<Vec<_>, _>>()?;
-    let mut binder = Binder { registers, rows_max: u128::from(source.rows_max) };
+    let mut binder = Binder::new(registers, u128::from(source.rows_max));
     let mut steps = Vec::new();
     for step in &pipeline.steps {
         binder.step(step, builds, &mut steps)?;
@@ -97,11 +98,31 @@ fn source_register(field: &Field, column: &SourceColumn) -> Result<RegisterInfo,
 /// Registers as far as they are known.
 struct Binder {
     registers: Vec<RegisterInfo>,
+    /// For each register, bounds that do not rest on what files claim.
+    proven: Vec<Option<ValueRange>>,
     /// Upper bound of rows that reach the sink.
     rows_max: u128,
 }
 
 impl Binder {
+    /// Over the registers of a source.
+    fn new(registers: Vec<RegisterInfo>, rows_max: u128) -> Self {
+        let proven = registers
+            .iter()
+            .map(|info| match info.repr {
+                // The dictionary is ours, and every code is checked against it.
+                Repr::Code(_) => info.range,
+                _ => type_range(&info.data_type),
+            })
+            .collect();
+        Self { registers, proven, rows_max }
+    }
+
+    fn append(&mut self, info: RegisterInfo, proven: Option<ValueRange>) {
+        self.registers.push(info);
+        self.proven.push(proven);
+    }
+
     fn step(
         &mut self,
         step: &Step,
@@ -119,7 +140,8 @@ impl Binder {
             Step::Compute(named) => {
                 let expr = self.expr(&named.expr)?;
                 let register = self.registers.len();
-                self.registers.push(register_of(&named.name, &expr));
+                let proven = proof::proven(&expr, &self.proven);
+                self.append(register_of(&named.name, &expr), proven);
                 steps.push(BoundStep::Compute { register, expr });
             }
             Step::Probe(ir_probe) => {

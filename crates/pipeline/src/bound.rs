@@ -482,7 +482,7 @@ impl BoundExpr {
         }
     }
 
-    /// Whether this is a cast that fails for no value of its operand's range.
+    /// Whether this is a cast that fails for no value of its operand's type.
     pub fn cast_cannot_fail(&self) -> bool {
         let BoundKind::Cast { value, .. } = &self.kind else { return false };
         let (from, to) = (&value.data_type, &self.data_type);
@@ -496,10 +496,11 @@ impl BoundExpr {
         if !from.is_integer() || !to.is_integer() {
             return false;
         }
-        let Some(range) = value.range else { return false };
+        // Types, not ranges: a range may rest on what a file claims of itself.
+        let Some((low, high)) = from.integer_range() else { return false };
         match to.integer_range() {
-            Some((min, max)) => min <= range.min && range.max <= max,
-            None => range.min >= 0,
+            Some((min, max)) => min <= low && high <= max,
+            None => low >= 0,
         }
     }
 }

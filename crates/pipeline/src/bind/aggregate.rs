@@ -3,7 +3,7 @@
 use headrace_ir::{AggregateCall, AggregateFunction, DataType, Expr, Field, NamedExpr, ValueRange};
 
 use crate::WhyNot;
-use crate::bind::{BindOptions, Binder};
+use crate::bind::{BindOptions, Binder, proof};
 use crate::bound::{
     Accumulator, AccumulatorKind, BoundCall, BoundExpr, BoundKey, BoundSink, DenseKey, Grouping,
     Repr,
@@ -170,7 +170,8 @@ impl<'b> Lowering<'b> {
             (_, data_type) if data_type.is_integer() => {
                 let fits = argument.repr.is_integer_like()
                     && !matches!(argument.repr, Repr::Code(_))
-                    && argument.range.is_some_and(|range| self.total_fits(range));
+                    && proof::proven(argument, &self.binder.proven)
+                        .is_some_and(|range| self.total_fits(range));
                 Ok(if fits { AccumulatorKind::SumI64 } else { AccumulatorKind::SumI128 })
             }
             (function, data_type) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use headrace_ir::{ArithmeticOp, DataType, Expr, Scalar, Value, ValueRange};
 
 use crate::WhyNot;
-use crate::bind::{Binder, lookup, no_repr, range};
+use crate::bind::{Binder, lookup, no_repr, proof, range};
 use crate::bound::{BoundExpr, BoundKind, Repr};
 
 impl Binder {
@@ -20,7 +20,10 @@ impl Binder {
             Expr::Arithmetic { op, left, right, data_type, on_overflow } => {
                 let (left, right) = (self.expr(left)?, self.expr(right)?);
                 let bounds = range::arithmetic(*op, left.range, right.range);
-                let (fits, range) = range::fitted(bounds, data_type);
+                let (_, range) = range::fitted(bounds, data_type);
+                let proven = |e: &BoundExpr| proof::proven(e, &self.proven);
+                let bounds = range::arithmetic(*op, proven(&left), proven(&right));
+                let (fits, _) = range::fitted(bounds, data_type);
                 let nullable = left.nullable || right.nullable;
                 let cannot_overflow = fits
                     || range::decimal_fits(*op, &left.data_type, &right.data_type, data_type)

@@ -30,7 +30,7 @@ pub fn tabulated(registers: &[RegisterInfo], expr: &Expr) -> Result<Option<Bound
     let mut as_text = registers.to_vec();
     as_text[register].repr = Repr::Str;
     as_text[register].nullable = true;
-    let predicate = Binder { registers: as_text.clone(), rows_max: 0 }.expr(expr)?;
+    let predicate = Binder::new(as_text.clone(), 0).expr(expr)?;
     check::expression(&predicate)?;
     let table = truth_table(&as_text, register, dictionary, &predicate)?;
     let null_entry = if *nullable { table.len() } else { table.len() - 1 };

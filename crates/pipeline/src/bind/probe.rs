@@ -36,13 +36,15 @@ impl Binder {
             self.rows_max = self.rows_max.saturating_mul(u128::from(duplicates));
         }
         if probe.kind == ProbeKind::Mark {
-            self.registers.push(RegisterInfo {
+            let mark = RegisterInfo {
                 name: format!("{}_mark", build.name),
                 data_type: DataType::Bool,
                 repr: Repr::Bool,
                 nullable: true,
                 range: range::type_range(&DataType::Bool),
-            });
+            };
+            let proven = mark.range;
+            self.append(mark, proven);
         }
         let matching = match &residual {
             None => matching_share(&build, &keys),
@@ -76,13 +78,16 @@ impl Binder {
             let column = build.payload.get(index).ok_or_else(|| {
                 WhyNot::new(format!("build {} has no payload column {index}", build.name))
             })?;
-            self.registers.push(RegisterInfo {
+            // The build has seen all its rows, so its range is exact.
+            let range = column.range.or_else(|| range::type_range(&column.field.data_type));
+            let info = RegisterInfo {
                 name: column.field.name.clone(),
                 data_type: column.field.data_type.clone(),
                 repr: column.repr.clone(),
                 nullable: outer || column.validity.is_some(),
-                range: column.range.or_else(|| range::type_range(&column.field.data_type)),
-            });
+                range,
+            };
+            self.append(info, range);
         }
         Ok(self.registers.len())
     }

@@ -11,7 +11,6 @@ use crate::cpu::context::{Context, NO_MATCH};
 use crate::cpu::eval::{Shared, eval};
 use crate::cpu::payload::{bit, from_i64};
 use crate::cpu::select::{positions, positions_not, truth_bytes};
-use crate::cpu::simd::{KeyBitmap, probe_bitmap};
 use crate::cpu::vector::{Data, Vector};
 
 /// At most about this many matched pairs are in flight, however many duplicates a key has.
@@ -219,11 +218,6 @@ fn direct_matches<'a>(
 ) -> Result<Matches<'a>, ExecError> {
     let key = key.expanded(rows);
     let valid = key.validity.as_deref();
-    if let (Data::I32(keys), None) = (&key.data, valid)
-        && let Some(matches) = bitmap_matches(probe, keys)
-    {
-        return Ok(matches);
-    }
     macro_rules! with_keys {
         ($($variant:ident),*) => {
             match &key.data {
@@ -233,25 +227,6 @@ fn direct_matches<'a>(
         };
     }
     with_keys!(Bool, I8, I16, I32, I64, U8, U16, U32)
-}
-
-/// Probes that are expected to keep more rows than this share read payload on the way.
-const BITMAP_SHARE_MAX: f64 = 0.5;
-
-/// A selective probe looks into the bitmap first: it is a bit a key, so that it fits a nearer
-/// cache than the payload, which is then read for matches only.
-fn bitmap_matches<'a>(probe: &BoundProbe, keys: &[i32]) -> Option<Matches<'a>> {
-    let BuildIndex::Direct { base, domain, present } = &probe.build.index else { return None };
-    if wanted(probe).payload.is_some() && probe.selectivity > BITMAP_SHARE_MAX {
-        return None;
-    }
-    let bitmap = KeyBitmap {
-        base: i32::try_from(*base).ok()?,
-        domain: u32::try_from(*domain).ok()?,
-        words: present,
-    };
-    let (rows, entries) = probe_bitmap(keys, bitmap)?;
-    Some(Matches { rows, entries, payload: None })
 }
 
 fn direct_lookup<'a, K: Copy + Into<i64>>(

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headrace_gpu::{
     Compiler, CubinCache, Device, DeviceBuffer, DeviceInfo, DevicePool, Function, GpuError, Module,
-    Stream,
+    PinnedBuffer, Stream,
 };
 
 use crate::bound::Bound;
@@ -49,6 +49,8 @@ pub struct CudaDevice {
     kernels: Mutex<HashMap<String, LoadedKernel>>,
     builds: Mutex<BuildCache>,
     resident: ResidentColumns,
+    /// Pinned memory that no query uses: mapping and pinning take longer than many a query.
+    pinned: Mutex<Vec<PinnedBuffer>>,
 }
 
 impl std::fmt::Debug for CudaDevice {
@@ -118,6 +120,7 @@ impl CudaDevice {
                 ..BuildCache::default()
             }),
             resident: ResidentColumns::new(share(options.resident_share)),
+            pinned: Mutex::default(),
             device,
         }))
     }
@@ -158,6 +161,39 @@ impl CudaDevice {
                 result => return result,
             }
         }
+    }
+
+    /// Pinned host memory of at least `bytes` bytes: the smallest that was given back and is not
+    /// more than four times as large, or new memory.
+    ///
+    /// # Errors
+    /// [`GpuError`] when the system refuses.
+    pub fn take_pinned(&self, bytes: usize) -> Result<PinnedBuffer, GpuError> {
+        let mut free = lock(&self.pinned);
+        let fits = |have: usize| have >= bytes && have / 4 <= bytes.max(4096);
+        let best = free
+            .iter()
+            .enumerate()
+            .filter(|(_, buffer)| fits(buffer.bytes()))
+            .min_by_key(|(_, buffer)| buffer.bytes())
+            .map(|(index, _)| index);
+        match best {
+            Some(index) => Ok(free.swap_remove(index)),
+            None => {
+                drop(free);
+                PinnedBuffer::new(&self.device, bytes.max(1))
+            }
+        }
+    }
+
+    /// Gives pinned memory back for later queries. No queued copy may use it any more.
+    pub fn give_pinned(&self, buffer: PinnedBuffer) {
+        lock(&self.pinned).push(buffer);
+    }
+
+    /// Unpins and frees the host memory that no query uses.
+    pub fn trim_pinned(&self) {
+        lock(&self.pinned).clear();
     }
 
     /// A buffer with a copy of `bytes`.

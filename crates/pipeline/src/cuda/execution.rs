@@ -8,7 +8,7 @@ use arrow_array::RecordBatch;
 use headrace_gpu::{DeviceBuffer, Event, EventFlags, Grid, LaunchArgs, Stream, launch};
 use headrace_ir::Field;
 
-use crate::bound::{Bound, BoundExpr, BoundSink, BoundStep, Repr};
+use crate::bound::{Bound, BoundExpr, BoundSink, BoundStep, Grouping, Repr};
 use crate::column::{arrow_field, vector_array};
 use crate::cpu::vector::{Data, Vector};
 use crate::cuda::device::{CudaDevice, Kernel};
@@ -438,11 +438,16 @@ impl CudaExecution {
     pub fn finish(&mut self) -> Result<(Option<DenseState>, CudaStats), ExecError> {
         self.stream.synchronize()?;
         self.stats.kernel_ms += self.kernel_ms()?;
-        if !matches!(self.bound.sink, BoundSink::Aggregate { .. }) {
+        let BoundSink::Aggregate { accumulators, grouping, .. } = &self.bound.sink else {
             return Ok((None, self.stats));
-        }
+        };
         let Some(first) = self.kernels.first() else {
-            return Err(ExecError::Internal("no kernel is loaded".into()));
+            // An empty table has no segments, and so no layout and no kernel.
+            let groups = match grouping {
+                Grouping::Dense { groups } => *groups as usize,
+                Grouping::Hash => 0,
+            };
+            return Ok((Some(DenseState::new(accumulators, groups)), self.stats));
         };
         let program = Arc::clone(&first.kernel.program);
         let mut accumulators = Vec::with_capacity(self.accumulators.len());

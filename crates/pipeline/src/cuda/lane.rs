@@ -57,7 +57,8 @@ pub struct CudaLane {
 pub struct CudaAnswer {
     /// Accumulators of an aggregation.
     pub state: Option<DenseState>,
-    /// Rows of a rows sink; with a limit there may be more than that.
+    /// Rows of a rows sink, in no order. With a limit there may be more rows than that: whoever
+    /// puts out the answer cuts it.
     pub batches: Vec<RecordBatch>,
     /// What was done.
     pub stats: CudaStats,
@@ -86,9 +87,9 @@ impl CudaLane {
                 // SAFETY: the lane holds the buffer and waits for the stream when it is dropped.
                 unsafe { execution.stream().fill_async(&control_device, 0, STATUS_BYTES, 0) }?;
                 Ok(Slot {
-                    host: PinnedBuffer::new(gpu, plan.host_bytes_max().max(1))?,
+                    host: device.take_pinned(plan.host_bytes_max())?,
                     device: device.alloc(plan.device_bytes_max())?,
-                    control_host: PinnedBuffer::new(gpu, control_bytes)?,
+                    control_host: device.take_pinned(control_bytes)?,
                     control_device,
                     rows: execution.row_buffers(rows_max.max(1))?,
                     copied: gpu.event(EventFlags::ORDER)?,
@@ -423,8 +424,16 @@ unsafe impl DeviceLane for CudaLane {
 
 impl Drop for CudaLane {
     fn drop(&mut self) {
-        if let Err(error) = self.copy_stream.synchronize() {
+        let copies = self.copy_stream.synchronize();
+        let work = self.execution.stream().synchronize();
+        if let Err(error) = copies.and(work) {
+            // The device is lost; its memory must not be used again.
             tracing::warn!(%error, "waiting for a GPU that failed");
+            return;
+        }
+        for slot in self.slots.drain(..) {
+            self.execution.device().give_pinned(slot.host);
+            self.execution.device().give_pinned(slot.control_host);
         }
     }
 }

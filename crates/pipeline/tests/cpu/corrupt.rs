@@ -1,6 +1,8 @@
 //! Bytes that contradict their layout are an error, whatever they are.
 
-use headrace_ir::{AggregateFunction, DataType, Sink, Value, ValueRange};
+use headrace_ir::{
+    AggregateFunction, ArithmeticOp, DataType, Expr, OnOverflow, Sink, Value, ValueRange,
+};
 use headrace_pipeline::ExecError;
 use proptest::prelude::*;
 
@@ -83,6 +85,26 @@ fn a_group_outside_its_statistics() {
         calls: vec![call(AggregateFunction::Count, None, DataType::Int64)],
     };
     assert!(matches!(run(&table, vec![], sink, &[]).unwrap_err(), ExecError::Corrupt { .. }));
+}
+
+/// Statistics may choose how groups lie; they must not leave an overflow check out.
+#[test]
+fn false_statistics_do_not_hide_an_overflow() {
+    let mut table = Table::new("t", 2).int32("i", &[2_000_000_000, 2]);
+    table.columns[0].info.range = Some(ValueRange { min: 1, max: 10 });
+    let square = Expr::Arithmetic {
+        op: ArithmeticOp::Multiply,
+        left: Box::new(table.col("i")),
+        right: Box::new(table.col("i")),
+        data_type: DataType::Int32,
+        on_overflow: OnOverflow::Error,
+    };
+    let sink = Sink::Aggregate {
+        keys: vec![],
+        calls: vec![call(AggregateFunction::Max, Some(square), DataType::Int32)],
+    };
+    let error = run(&table, vec![], sink, &[]).unwrap_err();
+    assert!(matches!(error, ExecError::Overflow { .. }), "{error}");
 }
 
 #[test]

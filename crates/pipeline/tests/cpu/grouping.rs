@@ -139,7 +139,6 @@ proptest! {
                 && call.argument.as_ref().unwrap().data_type().is_float()
         });
         let workers = if float_total { 1 } else { 1 + random.below(3) };
-        let data: Vec<_> = data.iter().cycle().take(data.len() * workers).cloned().collect();
         for (i, row) in data.iter().enumerate() {
             let cells: Vec<String> = keys.iter()
                 .map(|&k| normal(show(&row[k], &table.fields[k].data_type))).collect();

@@ -109,20 +109,27 @@ impl Table {
     }
 
     pub fn segment(&self) -> SegmentView<'_> {
-        SegmentView {
-            rows: self.rows,
-            columns: self
-                .columns
-                .iter()
-                .map(|c| ColumnView {
-                    encoding: c.encoding.clone().unwrap(),
-                    values: &c.values[c.skip..],
-                    offsets: c.offsets.as_deref(),
-                    validity: c.validity.as_deref(),
-                    remap: c.remap.as_deref(),
-                })
-                .collect(),
-        }
+        self.part(0, self.rows)
+    }
+
+    /// Rows `start .. end`; `start` is a multiple of 8.
+    pub fn part(&self, start: usize, end: usize) -> SegmentView<'_> {
+        assert_eq!(start % 8, 0);
+        let columns = self.columns.iter().zip(&self.fields).map(|(column, field)| {
+            let encoding = column.encoding.clone().unwrap();
+            let (first_value, first_offset) = match &encoding {
+                Encoding::Offsets { offset_bytes } => (0, start * usize::from(*offset_bytes)),
+                other => (other.values_bytes(&field.data_type, start as u64).unwrap() as usize, 0),
+            };
+            ColumnView {
+                encoding,
+                values: &column.values[column.skip + first_value..],
+                offsets: column.offsets.as_deref().map(|offsets| &offsets[first_offset..]),
+                validity: column.validity.as_deref().map(|bits| &bits[start / 8..]),
+                remap: column.remap.as_deref(),
+            }
+        });
+        SegmentView { rows: end - start, columns: columns.collect() }
     }
 
     /// A column as an expression.
@@ -193,7 +200,7 @@ pub fn inner(build: usize, key: Expr, payload: Vec<usize>) -> Step {
 /// How a pipeline is run.
 #[derive(Clone, Copy)]
 pub struct RunOptions {
-    /// Each worker is given the whole table.
+    /// Each worker but the last is given 8 rows, if there are so many.
     pub workers: usize,
     pub batch_rows: usize,
     pub dense_groups_max: u64,
@@ -232,16 +239,16 @@ pub fn run_with(
 ) -> Result<Output, ExecError> {
     let pipeline = Pipeline { source: table.source(), steps, sink };
     let bind_options = BindOptions { dense_groups_max: options.dense_groups_max };
-    let mut info = table.info();
-    info.rows_max *= options.workers as u64;
-    let bound = bind(&pipeline, &info, builds, &bind_options).unwrap();
+    let bound = bind(&pipeline, &table.info(), builds, &bind_options).unwrap();
     let program = CpuProgram::compile(Arc::new(bound)).unwrap();
     let mut shared = WorkerOptions::new(options.memory_limit_bytes);
     shared.batch_rows = options.batch_rows;
     let mut workers = Vec::new();
-    for _ in 0..options.workers {
+    for i in 0..options.workers {
         let mut worker = program.worker(&shared)?;
-        worker.execute(&table.segment())?;
+        let last = i + 1 == options.workers;
+        let end = if last { table.rows } else { ((i + 1) * 8).min(table.rows / 8 * 8) };
+        worker.execute(&table.part((i * 8).min(table.rows / 8 * 8), end))?;
         workers.push(worker);
     }
     program.finish(workers, options.build)

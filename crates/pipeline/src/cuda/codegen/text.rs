@@ -106,22 +106,25 @@ impl Names {
 
     /// An identifier that reads like `wish` and is new.
     pub fn unique(&mut self, wish: &str) -> String {
-        let mut name: String = wish
-            .chars()
-            .take(48)
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-            .collect();
-        if name.is_empty() || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        let mut name = String::new();
+        for c in wish.chars().take(48) {
+            if c.is_ascii_alphanumeric() {
+                name.push(c);
+            } else if !name.ends_with('_') {
+                // Two underscores in a row belong to the compiler.
+                name.push('_');
+            }
+        }
+        name.truncate(name.trim_end_matches('_').len());
+        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
             name.insert(0, 'c');
         }
         let risky = name.contains(|c: char| c.is_ascii_uppercase())
-            || name.contains("__")
             || RESERVED.split_whitespace().any(|word| word == name);
-        let mut candidate =
-            if risky { format!("{name}_0").replace("__", "_") } else { name.clone() };
+        let mut candidate = if risky { format!("{name}_0") } else { name.clone() };
         let mut number = 1;
         while !self.used.insert(candidate.clone()) {
-            candidate = format!("{name}_{number}").replace("__", "_");
+            candidate = format!("{name}_{number}");
             number += 1;
         }
         candidate
@@ -230,9 +233,11 @@ mod tests {
         assert_eq!(names.unique("lo_quantity"), "lo_quantity_1");
         assert_eq!(names.unique("int"), "int_0");
         assert_eq!(names.unique("NULL"), "NULL_0");
-        assert_eq!(names.unique("sum(x * 2)"), "sum_x_2_0");
-        assert_eq!(names.unique("1; drop"), "c1_drop_0");
-        assert_eq!(names.unique("größe"), "gr_e_0");
+        assert_eq!(names.unique("sum(x * 2)"), "sum_x_2");
+        assert_eq!(names.unique("1; drop"), "c1_drop");
+        assert_eq!(names.unique("größe"), "gr_e");
+        assert_eq!(names.unique("\u{1f600}"), "c");
+        assert_eq!(names.unique("_x"), "c_x");
     }
 
     #[test]

@@ -1,0 +1,42 @@
+//! Bounds that hold whatever a file says of itself.
+//!
+//! `BoundExpr::range` is what statistics claim: good for choosing dense groups (whose digits are
+//! checked for each row) and for guessing selectivities. Leaving an overflow check out needs
+//! more: a file with false statistics must not turn into a wrong sum. These bounds follow from
+//! types, constants and from builds, whose rows we have seen.
+
+use headrace_ir::ValueRange;
+
+use crate::bind::range;
+use crate::bound::{BoundExpr, BoundKind};
+
+/// Proven bounds of an expression, given those of the registers.
+pub fn proven(expr: &BoundExpr, registers: &[Option<ValueRange>]) -> Option<ValueRange> {
+    let of = |e: &BoundExpr| proven(e, registers);
+    match &expr.kind {
+        BoundKind::Register(index) => registers.get(*index).copied().flatten(),
+        BoundKind::Literal(scalar) => range::of_scalar(scalar),
+        BoundKind::Arithmetic { op, left, right, .. } => {
+            range::fitted(range::arithmetic(*op, of(left), of(right)), &expr.data_type).1
+        }
+        BoundKind::Negate { value, .. } => {
+            let bounds = of(value).map(|r| (-i128::from(r.max), -i128::from(r.min)));
+            range::fitted(bounds, &expr.data_type).1
+        }
+        // Integer casts keep the value or fail.
+        BoundKind::Cast { value, .. }
+            if value.data_type.is_integer() && expr.data_type.is_integer() =>
+        {
+            let bounds = of(value).map(|r| (i128::from(r.min), i128::from(r.max)));
+            range::fitted(bounds, &expr.data_type).1
+        }
+        BoundKind::Case { branches, otherwise } => branches
+            .iter()
+            .map(|(_, value)| value)
+            .chain(otherwise.as_deref())
+            .map(of)
+            .reduce(range::union)
+            .flatten(),
+        _ => range::type_range(&expr.data_type),
+    }
+}
