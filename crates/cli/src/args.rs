@@ -157,7 +157,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub queries: Vec<String>,
     /// Hot runs of each query.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub runs: u32,
     /// Drop the files from the page cache before each query's first run.
     #[arg(long)]

@@ -8,7 +8,7 @@ use datafusion::common::DataFusionError;
 use futures::StreamExt;
 use headrace_engine::{QueryReport, Session};
 
-use crate::args::{Format, QueryArgs};
+use crate::args::{EngineArgs, Format, QueryArgs};
 use crate::error::{CliError, Context, Result};
 use crate::memory::peak_rss_bytes;
 use crate::output::Printer;
@@ -26,7 +26,7 @@ pub async fn run(args: &QueryArgs) -> Result<()> {
             .await
             .map_err(|error| error.into_cli(&session))?;
         if !args.quiet {
-            eprintln!("{}", summary(&report));
+            eprintln!("{}", summary(&report, &args.engine));
         }
     }
     if let (Some(limit), false) = (args.engine.memory_limit, args.quiet) {
@@ -103,7 +103,7 @@ fn text(args: &QueryArgs) -> Result<String> {
 }
 
 /// Rows, time, bytes, speed, who did it and what was the limit.
-fn summary(report: &QueryReport) -> String {
+fn summary(report: &QueryReport, args: &EngineArgs) -> String {
     let mut text = format!("{} rows, {:.3} s", report.rows, report.wall_ms / 1e3);
     if report.bytes_read > 0 {
         let gb = report.bytes_read as f64 / 1e9;
@@ -113,8 +113,15 @@ fn summary(report: &QueryReport) -> String {
     if let Some(bottleneck) = &report.bottleneck {
         text += &format!(", {bottleneck}");
     }
-    for reason in &report.why_not {
-        text += &format!("\nnot a pipeline: {reason}");
+    // Why not on the GPU is news only where a GPU was asked for; EXPLAIN always tells.
+    let elsewhere: Vec<&String> =
+        report.pipelines.iter().filter_map(|p| p.processor_why_not.as_ref()).collect();
+    let asked_for_cuda = args.processor == "cuda";
+    for reason in report.why_not.iter().filter(|r| !elsewhere.contains(r)) {
+        text += &format!("\nleft to the planner: {reason}");
+    }
+    for reason in elsewhere.into_iter().filter(|_| asked_for_cuda) {
+        text += &format!("\nnot on the GPU: {reason}");
     }
     text
 }

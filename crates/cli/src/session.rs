@@ -21,8 +21,14 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
     };
     let engine = EngineOptions {
         memory_limit_bytes: args.memory_limit,
+        device_cache_bytes: args.device_cache,
     };
-    Session::new(SessionOptions { config, engine }).map_err(|error| failure("start", &error))
+    let session = Session::new(SessionOptions { config, engine })
+        .map_err(|error| failure("start", &error))?;
+    if args.trace.is_some() {
+        session.start_trace();
+    }
+    Ok(session)
 }
 
 /// A session over a folder of tables.
@@ -60,7 +66,8 @@ pub fn statements(text: &str) -> Result<Vec<String>> {
 pub fn write_trace(session: &Session, args: &EngineArgs) -> Result<()> {
     let Some(path) = &args.trace else { return Ok(()) };
     let file = std::fs::File::create(path).at(path.display())?;
-    let _ = (session, file); Ok(())
+    // The recorder was started with the session.
+    session.start_trace().write_json(std::io::BufWriter::new(file)).at(path.display())
 }
 
 fn wrong_setting(error: DataFusionError) -> CliError {

@@ -64,5 +64,6 @@ mod session;
 
 pub use config::{Access, Fallback, HeadraceConfig, Processor};
 pub use exec::EngineOptions;
+pub use headrace_flow::Trace;
 pub use report::{PipelineReport, QueryReport};
 pub use session::{Query, Session, SessionOptions};

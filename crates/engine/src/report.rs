@@ -29,6 +29,8 @@ pub struct PipelineReport {
     pub builds_made: usize,
     /// Builds found in the cache.
     pub builds_cached: usize,
+    /// Each build in words: its rows, how keys are found, its size.
+    pub builds: Vec<String>,
     /// Bytes that builds read.
     pub build_bytes: u64,
     /// Record batches that statistics ruled out.
@@ -94,6 +96,7 @@ impl PipelineReport {
             self.builds_made,
             self.builds_cached
         ));
+        lines.extend(self.builds.iter().map(|build| format!("build {build}")));
         lines.extend(race.path_reasons.iter().map(|reason| format!("path: {reason}")));
         lines
     }

@@ -17,6 +17,8 @@ use datafusion::prelude::{
     CsvReadOptions, JsonReadOptions, ParquetReadOptions, SessionConfig, SessionContext,
 };
 
+use headrace_flow::Trace;
+
 use crate::catalog::{FoundTable, HeadraceTable, TableEntry, TableKind, find_tables};
 use crate::config::HeadraceConfig;
 use crate::exec::{Engine, EngineOptions};
@@ -79,6 +81,12 @@ impl Session {
     /// What the session's pipelines share.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// Records the races of all later queries; [`Trace::write_json`] writes what Perfetto and
+    /// Chrome show.
+    pub fn start_trace(&self) -> Trace {
+        self.engine.start_trace()
     }
 
     /// The present settings.

@@ -244,7 +244,10 @@ impl Program {
             }
             Sink::TopK { columns, limit, .. } => format!("top {limit} of {}", names(columns)),
             Sink::Build { keys, payload } => {
-                format!("build on {} payload {}", names(keys), names(payload))
+                let payload = names(payload);
+                let payload =
+                    if payload.is_empty() { payload } else { format!(" payload {payload}") };
+                format!("build on {}{payload}", names(keys))
             }
         }
     }

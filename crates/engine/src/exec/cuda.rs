@@ -32,8 +32,13 @@ const SLOTS: usize = 4;
 const RESIDENT_ROWS_MAX: u64 = 16 << 20;
 
 /// Opens the first GPU; the reason if there is none that can be used.
-pub fn open() -> Result<Arc<CudaDevice>, WhyNot> {
-    CudaDevice::open(0, CudaOptions::default()).map_err(|error| WhyNot::new(error.to_string()))
+pub fn open(resident_bytes: Option<u64>) -> Result<Arc<CudaDevice>, WhyNot> {
+    let options = CudaOptions { resident_bytes, ..CudaOptions::default() };
+    CudaDevice::open(0, options).map_err(|error| {
+        // Remedies follow on lines of their own; EXPLAIN has room for the cause.
+        let text = error.to_string();
+        WhyNot::new(text.lines().next().unwrap_or("no GPU"))
+    })
 }
 
 /// Runs a task.

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use headrace_flow::{AccessPath, HostCache, MappingPool, RaceOptions};
+use headrace_flow::{AccessPath, HostCache, MappingPool, RaceOptions, Trace};
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::cuda::CudaDevice;
+use parking_lot::Mutex;
 
 use super::builds::BuildCache;
 use super::cuda;
@@ -13,12 +14,18 @@ use crate::config::{Access, HeadraceConfig};
 /// Mappings kept open from query to query.
 const MAPPINGS_MAX: usize = 1024;
 
+/// Spans that a trace keeps: about 100 MB of JSON.
+const TRACE_SPANS_MAX: usize = 1 << 20;
+
 /// Limits of an engine.
 #[derive(Clone, Debug, Default)]
 pub struct EngineOptions {
     /// Bytes that a session may hold in all; `None`: half of what is available at start-up, and
     /// the planner's own operators are not limited.
     pub memory_limit_bytes: Option<u64>,
+    /// Device memory for columns that stay there between queries; `None`: most of what is free,
+    /// 0: every query streams.
+    pub device_cache_bytes: Option<u64>,
 }
 
 /// How a session's memory is divided.
@@ -77,7 +84,9 @@ pub struct Engine {
     cache: Arc<HostCache>,
     mappings: Arc<MappingPool>,
     builds: BuildCache,
+    trace: Mutex<Option<Trace>>,
     cuda: OnceLock<Result<Arc<CudaDevice>, WhyNot>>,
+    device_cache_bytes: Option<u64>,
 }
 
 impl Engine {
@@ -89,7 +98,9 @@ impl Engine {
             cache: HostCache::new(memory.cache_bytes),
             mappings: MappingPool::new(MAPPINGS_MAX),
             builds: BuildCache::new(memory.builds_bytes),
+            trace: Mutex::new(None),
             cuda: OnceLock::new(),
+            device_cache_bytes: options.device_cache_bytes,
         }
     }
 
@@ -103,9 +114,20 @@ impl Engine {
         &self.cache
     }
 
+    /// Records the races of all later queries.
+    pub fn start_trace(&self) -> Trace {
+        let new = || Trace::new("headrace", TRACE_SPANS_MAX);
+        self.trace.lock().get_or_insert_with(new).clone()
+    }
+
+    /// The recorder, if [`Self::start_trace`] was called.
+    pub fn trace(&self) -> Option<Trace> {
+        self.trace.lock().clone()
+    }
+
     /// The GPU, opened when it is first asked for; the reason if there is none to be used.
     pub fn cuda(&self) -> Result<Arc<CudaDevice>, WhyNot> {
-        self.cuda.get_or_init(cuda::open).clone()
+        self.cuda.get_or_init(|| cuda::open(self.device_cache_bytes)).clone()
     }
 
     pub(super) fn builds(&self) -> &BuildCache {
@@ -140,6 +162,7 @@ impl Engine {
             cache: Some(Arc::clone(&self.cache)),
             mappings: (!self.memory.release_mapped).then(|| Arc::clone(&self.mappings)),
             release_mapped: self.memory.release_mapped,
+            trace: self.trace(),
             ..RaceOptions::default()
         }
     }

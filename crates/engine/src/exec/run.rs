@@ -6,7 +6,7 @@ use std::time::Instant;
 use datafusion::arrow::record_batch::RecordBatch;
 use headrace_flow::CancelToken;
 use headrace_ir::{BuildPlan, BuildSource, Program, Sink, Step};
-use headrace_pipeline::build::BuildOptions;
+use headrace_pipeline::build::{BuildIndex, BuildOptions};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 
@@ -15,6 +15,7 @@ use super::builds::BuildKey;
 use super::task::{Done, Emit, RunError, Task};
 use super::{cpu, cuda};
 use crate::config::{Fallback, HeadraceConfig, Processor};
+use crate::explain::bytes_text;
 use crate::report::PipelineReport;
 use crate::rule::{Planned, TableUse};
 
@@ -45,6 +46,24 @@ struct Built {
     bytes: u64,
 }
 
+impl Built {
+    fn describe(&self) -> String {
+        let table = &self.table;
+        let index = match &table.index {
+            BuildIndex::Direct { domain, .. } => format!("direct over {domain} keys"),
+            BuildIndex::Hash(_) => "hashed".to_string(),
+        };
+        let duplicates = if table.unique { "" } else { " with duplicates" };
+        let cached = if self.cached { ", cached" } else { "" };
+        format!(
+            "{}: {} rows{duplicates}, {index}, {}{cached}",
+            table.name,
+            table.rows,
+            bytes_text(table.bytes)
+        )
+    }
+}
+
 impl Run {
     /// Runs it; finished batches go to `emit` in the sink's columns.
     pub fn run(&self, emit: Emit<'_>) -> Result<PipelineReport, RunError> {
@@ -67,6 +86,7 @@ impl Run {
             build_ms,
             builds_made: built.iter().filter(|b| !b.cached).count(),
             builds_cached: built.iter().filter(|b| b.cached).count(),
+            builds: built.iter().map(Built::describe).collect(),
             build_bytes: built.iter().map(|b| b.bytes).sum(),
             pruned_batches: done.chunks.plan.pruned_batches,
             pruned_rows: done.chunks.plan.pruned_rows,

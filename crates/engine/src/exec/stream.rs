@@ -100,6 +100,7 @@ async fn start(
 /// Runs on a thread of its own: an async worker never waits for a race.
 fn spawn(run: Run, sender: mpsc::Sender<Message>, schema: SchemaRef) -> Result<()> {
     let body = move || {
+        headrace_io::block_signals();
         let emit = |batch: RecordBatch| match conform(&batch, &schema) {
             Ok(batch) => sender.blocking_send(Message::Batch(batch)).is_ok(),
             Err(error) => {

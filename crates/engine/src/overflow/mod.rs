@@ -9,6 +9,7 @@ pub mod arith;
 pub mod sum;
 
 mod analyzer;
+mod sum_distinct;
 
 pub use analyzer::CheckedArithmeticRule;
 

@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 };
 
 use super::arith::overflow_message;
+use super::sum_distinct::{self, DistinctSum};
 
 const STATE_PRECISION: u8 = 76;
 
@@ -40,7 +41,7 @@ pub fn checked_sum() -> AggregateUDF {
 
 /// What is summed.
 #[derive(Clone, Debug, PartialEq)]
-struct Shape {
+pub struct Shape {
     argument: DataType,
     result: DataType,
     scale: i8,
@@ -54,6 +55,16 @@ impl Shape {
         let argument = args.expr_fields.first()?.data_type().clone();
         let scale = checked_scale(&result)?;
         Some(Self { argument, result, scale, name: args.name.to_string() })
+    }
+
+    /// Type of the values.
+    pub fn argument(&self) -> &DataType {
+        &self.argument
+    }
+
+    /// Scale of the values.
+    pub fn scale(&self) -> i8 {
+        self.scale
     }
 
     fn overflow<T>(&self) -> Result<T> {
@@ -145,7 +156,7 @@ impl Totals {
 }
 
 /// Calls `f(row, value)` for every value that is not NULL.
-fn for_each_value(array: &ArrayRef, f: impl FnMut(usize, i128)) -> Result<()> {
+pub fn for_each_value(array: &ArrayRef, f: impl FnMut(usize, i128)) -> Result<()> {
     fn run<T: ArrowPrimitiveType>(
         array: &ArrayRef,
         to_i128: impl Fn(T::Native) -> i128,
@@ -176,7 +187,11 @@ fn state_array(totals: &[Option<i256>], scale: i8) -> Result<Decimal256Array> {
     Ok(builder.finish().with_precision_and_scale(STATE_PRECISION, scale)?)
 }
 
-fn result_array(totals: &[Option<i256>], shape: &Shape) -> Result<ArrayRef> {
+/// Totals in the type of the result.
+///
+/// # Errors
+/// A total that does not fit.
+pub fn result_array(totals: &[Option<i256>], shape: &Shape) -> Result<ArrayRef> {
     macro_rules! integers {
         ($builder:ident, $native:ty) => {{
             let mut builder = $builder::with_capacity(totals.len());
@@ -224,19 +239,23 @@ impl AggregateUDFImpl for CheckedSum {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match Shape::of(&args) {
-            Some(shape) if !args.is_distinct => Ok(Box::new(SumAccumulator::new(shape))),
-            _ => self.built_in.accumulator(args),
+            Some(shape) if args.is_distinct => Ok(Box::new(DistinctSum::new(shape))),
+            Some(shape) => Ok(Box::new(SumAccumulator::new(shape))),
+            None => self.built_in.accumulator(args),
         }
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         match checked_scale(args.return_type()) {
-            Some(scale) if !args.is_distinct => Ok(vec![Arc::new(Field::new(
+            Some(_) if args.is_distinct => {
+                Ok(sum_distinct::state_fields(args.name, &args.input_fields[0]))
+            }
+            Some(scale) => Ok(vec![Arc::new(Field::new(
                 format_state_name(args.name, "sum"),
                 DataType::Decimal256(STATE_PRECISION, scale),
                 true,
             ))]),
-            _ => self.built_in.state_fields(args),
+            None => self.built_in.state_fields(args),
         }
     }
 

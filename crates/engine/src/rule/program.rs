@@ -293,7 +293,10 @@ impl Assembly {
                 continue;
             }
             for (at_hand, key) in self.probes[i].keys.clone() {
+                // Equal floats may still differ in their sign.
+                let same = !at_hand.data_type().is_float();
                 if let (Expr::Register { .. }, Expr::Register { index: key, .. }) = (&at_hand, &key)
+                    && same
                 {
                     self.replace_downstream(i, *key, &at_hand)?;
                 }

@@ -69,9 +69,11 @@ fn cell(column: &ArrayRef, row: usize) -> String {
 }
 
 fn scripts() -> Vec<PathBuf> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/slt");
-    let mut scripts: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
+    // A prebuilt test program runs where this folder may lie elsewhere.
+    let folder = std::env::var("HEADRACE_SLT_DIR")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/tests/slt").to_string());
+    let mut scripts: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{folder}: {error}"))
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|e| e == "slt"))
         .collect();

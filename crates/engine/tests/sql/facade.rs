@@ -85,7 +85,10 @@ async fn groups_beyond_the_memory_limit_are_an_error_that_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("numbers.arrow");
     tables::write(&path, &numbers(1_000_000), 1 << 16, true);
-    let session = cpu_session(EngineOptions { memory_limit_bytes: Some(16 << 20) });
+    let session = cpu_session(EngineOptions {
+        memory_limit_bytes: Some(16 << 20),
+        ..EngineOptions::default()
+    });
     session.register_arrow("numbers", &[path]).unwrap();
     let sql = "SELECT n * 1000, count(*) FROM numbers GROUP BY 1";
     let error = session.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
@@ -179,4 +182,18 @@ async fn plans_are_used_again_until_something_changes() {
     let timed = "SELECT count(*) FROM numbers WHERE n > 3 AND now() > '2020-01-01'";
     total(&session, timed).await;
     assert!(!total(&session, timed).await.1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trace_records_the_races_after_it_was_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = with_numbers(folder.path(), 100_000);
+    total(&session, "SELECT count(*) FROM numbers WHERE n > 3").await;
+    let trace = session.start_trace();
+    assert!(trace.spans().is_empty());
+    total(&session, "SELECT count(*) FROM numbers WHERE n > 4").await;
+    assert!(!trace.spans().is_empty());
+    let mut json = Vec::new();
+    trace.write_json(&mut json).unwrap();
+    assert!(String::from_utf8(json).unwrap().contains("traceEvents"));
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod corpus;
+mod differential;
 mod facade;
 mod overflow;
 mod ssb;

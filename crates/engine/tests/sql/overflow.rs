@@ -17,7 +17,8 @@ async fn error_or_value(session: &Session, sql: &str) -> String {
     }
 }
 
-const OVERFLOWS: [&str; 14] = [
+const OVERFLOWS: [&str; 15] = [
+    "SELECT sum(DISTINCT l), sum(DISTINCT i) FROM limits WHERE l > 0",
     "SELECT 9223372036854775807 + 1",
     "SELECT -9223372036854775807 - 2",
     "SELECT 4611686018427387904 * 2",
@@ -34,7 +35,8 @@ const OVERFLOWS: [&str; 14] = [
     "SELECT sum(l) OVER (ORDER BY i ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) FROM limits WHERE l > 0",
 ];
 
-const FITS: [(&str, &str); 7] = [
+const FITS: [(&str, &str); 8] = [
+    ("SELECT sum(DISTINCT l) AS s, count(DISTINCT i), sum(DISTINCT w) FROM limits", "| 0 "),
     // The total passes through values that do not fit and ends in one that does.
     ("SELECT sum(l) AS s FROM limits WHERE l <> 1", "9223372036854775806"),
     ("SELECT sum(l) AS s FROM limits", "9223372036854775807"),

@@ -29,13 +29,15 @@ pub struct CudaOptions {
     pub memory_bytes: Option<u64>,
     /// Share of it for resident columns, 0 to 1.
     pub resident_share: f64,
+    /// Bytes for resident columns in place of the share; 0 keeps none.
+    pub resident_bytes: Option<u64>,
     /// Share of it for builds that no query uses at the moment, 0 to 1.
     pub build_share: f64,
 }
 
 impl Default for CudaOptions {
     fn default() -> Self {
-        Self { memory_bytes: None, resident_share: 0.8, build_share: 0.1 }
+        Self { memory_bytes: None, resident_share: 0.8, resident_bytes: None, build_share: 0.1 }
     }
 }
 
@@ -104,8 +106,9 @@ impl CudaDevice {
     /// # Errors
     /// [`ExecError::Gpu`] without GPU, driver or NVRTC, with the reason and a remedy.
     pub fn open(ordinal: usize, options: CudaOptions) -> Result<Arc<Self>, ExecError> {
-        let compiler = Compiler::load(None)?;
+        // The device first: without one, NVRTC's absence is not the reason.
         let device = Device::open(ordinal)?;
+        let compiler = Compiler::load(None)?;
         let (free_bytes, _) = device.free_and_total_memory()?;
         let memory_bytes = options.memory_bytes.unwrap_or(free_bytes / 10 * 9);
         let share = |share: f64| (memory_bytes as f64 * share.clamp(0.0, 1.0)) as u64;
@@ -119,7 +122,9 @@ impl CudaDevice {
                 bytes_max: share(options.build_share),
                 ..BuildCache::default()
             }),
-            resident: ResidentColumns::new(share(options.resident_share)),
+            resident: ResidentColumns::new(
+                options.resident_bytes.unwrap_or_else(|| share(options.resident_share)),
+            ),
             pinned: Mutex::default(),
             device,
         }))
