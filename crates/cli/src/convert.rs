@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use futures::StreamExt;
 use datafusion::prelude::{CsvReadOptions, JsonReadOptions, ParquetReadOptions};
+use futures::StreamExt;
 use headrace_engine::{Processor, Session};
 use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary};
 
@@ -61,9 +61,7 @@ async fn register(session: &Session, input: &Path) -> Result<()> {
             let options = JsonReadOptions::default();
             context.register_json("input", &place, options).await
         }
-        "arrow" | "feather" => {
-            session.register_arrow("input", &[input.to_path_buf()]).map(|_| ())
-        }
+        "arrow" | "feather" => session.register_arrow("input", &[input.to_path_buf()]).map(|_| ()),
         other => {
             return Err(CliError::new(format!("{place}: cannot read files of type {other:?}"))
                 .hint("convert reads .parquet, .csv, .json and .arrow files"));
@@ -93,7 +91,8 @@ fn create(output: &Path, target: &SchemaRef) -> Result<ArrowWriter> {
 fn target_schema(input: &SchemaRef, dictionary: &[String]) -> Result<SchemaRef> {
     let mut wanted: HashSet<&str> = dictionary.iter().map(String::as_str).collect();
     let fields = input.fields().iter().map(|field| {
-        let text = matches!(field.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+        let text =
+            matches!(field.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
         let data_type = match field.data_type() {
             _ if wanted.remove(field.name().as_str()) && text => {
                 DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
@@ -121,7 +120,9 @@ fn recoded(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch> {
         .columns()
         .iter()
         .zip(target.fields())
-        .map(|(column, field)| cast(column, field.data_type()).at(format!("column {}", field.name())))
+        .map(|(column, field)| {
+            cast(column, field.data_type()).at(format!("column {}", field.name()))
+        })
         .collect::<Result<Vec<_>>>()?;
     RecordBatch::try_new(target.clone(), columns).at("batch")
 }

@@ -39,6 +39,7 @@ fn value_of(file: &str, key: &str) -> Option<String> {
 }
 
 fn memory_bytes() -> Option<u64> {
-    let kib: u64 = value_of("/proc/meminfo", "MemTotal")?.split_whitespace().next()?.parse().ok()?;
+    let kib: u64 =
+        value_of("/proc/meminfo", "MemTotal")?.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
 }

@@ -75,7 +75,8 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<()> {
     match cli.command {
         None if cli.query.sql.is_none() && cli.query.file.is_none() => {
             Cli::command().print_help().at("standard output")?;
-            Err(CliError::usage("nothing to run").hint("headrace demo, or headrace -c \"select 1\""))
+            Err(CliError::usage("nothing to run")
+                .hint("headrace demo, or headrace -c \"select 1\""))
         }
         None => query::run(&cli.query).await,
         Some(Command::Ssb(SsbCommand::Generate(args))) => {

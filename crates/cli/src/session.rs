@@ -109,7 +109,9 @@ fn known_tables(session: &Session) -> String {
         .catalog_names()
         .into_iter()
         .filter_map(|name| context.catalog(&name))
-        .flat_map(|catalog| catalog.schema_names().into_iter().filter_map(move |s| catalog.schema(&s)))
+        .flat_map(|catalog| {
+            catalog.schema_names().into_iter().filter_map(move |s| catalog.schema(&s))
+        })
         .flat_map(|schema| schema.table_names())
         .filter(|name| !INFORMATION_SCHEMA.contains(&name.as_str()))
         .collect();

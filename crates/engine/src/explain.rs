@@ -2,6 +2,7 @@
 
 use headrace_ir::{BuildSource, Pipeline, Program};
 
+use crate::catalog::HeadraceTable;
 use crate::exec::PipelineExec;
 use crate::rule::TableUse;
 
@@ -58,11 +59,38 @@ fn step_lines(program: &Program, pipeline: &Pipeline, indent: &str) -> Vec<Strin
 fn source_line(verb: &str, pipeline: &Pipeline, table: &TableUse) -> String {
     let bytes = table.columns.iter().map(|&c| table.table.column_bytes(c)).sum();
     let names: Vec<_> = pipeline.source.columns.iter().map(|c| c.name.as_str()).collect();
-    format!(
+    let mut line = format!(
         "{verb} {} [{}] {} rows, {}",
         pipeline.source.table,
         names.join(", "),
         table.table.rows(),
         bytes_text(bytes)
-    )
+    );
+    if let Some(skipped) = skipped_text(&table.table) {
+        line += &format!(", {skipped}");
+    }
+    line
+}
+
+/// Files named in one line.
+const SKIPPED_NAMED_MAX: usize = 8;
+
+/// Files that lie among a table's but are not part of it, with the reasons.
+pub fn skipped_text(table: &HeadraceTable) -> Option<String> {
+    let skipped = table.arrow().skipped();
+    if skipped.is_empty() {
+        return None;
+    }
+    let named = skipped.iter().take(SKIPPED_NAMED_MAX).map(|file| {
+        let name = file.path.file_name().unwrap_or(file.path.as_os_str());
+        format!("{} ({})", name.to_string_lossy(), file.reason)
+    });
+    let more = skipped.len().saturating_sub(SKIPPED_NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let files = if skipped.len() == 1 { "file" } else { "files" };
+    Some(format!(
+        "{} {files} skipped: {}{more}",
+        skipped.len(),
+        named.collect::<Vec<_>>().join(", ")
+    ))
 }

@@ -59,6 +59,7 @@ pub mod scan;
 
 mod error;
 mod explain;
+mod join_guard;
 mod plan_cache;
 mod session;
 

@@ -78,18 +78,18 @@ impl PlanCache {
         same.then(|| (entry.tables.clone(), Arc::clone(&entry.plan)))
     }
 
-    /// Keeps a plan if it can be used again. `tables` are those of [`tables_of`].
+    /// Keeps a plan if it can be used again. `options` are the settings from before it was
+    /// made, `tables` those of [`tables_of`].
     pub fn put(
         &self,
         text: &str,
-        context: &SessionContext,
+        options: Arc<ConfigOptions>,
         tables: Tables,
         plan: &Arc<dyn ExecutionPlan>,
     ) {
         if !starts_afresh(plan) {
             return;
         }
-        let options = Arc::clone(context.state_ref().read().config().options());
         let mut entries = self.entries.lock();
         if entries.len() >= PLANS_MAX {
             entries.clear();
@@ -112,6 +112,18 @@ pub fn changes_session(plan: &LogicalPlan) -> bool {
             | LogicalPlan::Statement(_)
             | LogicalPlan::Copy(_)
     )
+}
+
+/// Whether all that a statement names are tables of files. A view has no place in the plan of
+/// a query over it: nothing would tell that it was replaced.
+pub async fn names_tables_only(references: &[TableReference], context: &SessionContext) -> bool {
+    for reference in references {
+        match context.table_provider(reference.clone()).await {
+            Ok(provider) if provider.is::<TableEntry>() => {}
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// The tables of a query; `None` if its plan must not be used again.

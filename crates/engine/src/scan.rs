@@ -27,6 +27,7 @@ use headrace_pipeline::WhyNot;
 
 use crate::catalog::HeadraceTable;
 use crate::error::external;
+use crate::explain::skipped_text;
 
 /// One record batch of one file.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +121,9 @@ impl DisplayAs for HeadraceScanExec {
         write!(f, "table={}{separator}columns=[{}]", self.table.name(), names.join(", "))?;
         if let Some(limit) = self.limit {
             write!(f, "{separator}limit={limit}")?;
+        }
+        if let Some(skipped) = skipped_text(&self.table) {
+            write!(f, "{separator}{skipped}")?;
         }
         if !self.why_not.is_empty() {
             let reasons: Vec<_> = self.why_not.iter().map(ToString::to_string).collect();

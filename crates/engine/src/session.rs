@@ -22,9 +22,10 @@ use headrace_flow::Trace;
 use crate::catalog::{FoundTable, HeadraceTable, TableEntry, TableKind, find_tables};
 use crate::config::HeadraceConfig;
 use crate::exec::{Engine, EngineOptions};
+use crate::join_guard::optimizer_rules;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::sum::checked_sum;
-use crate::plan_cache::{PlanCache, changes_session, tables_of};
+use crate::plan_cache::{PlanCache, changes_session, names_tables_only, tables_of};
 use crate::report::QueryReport;
 use crate::rule::PipelineRule;
 
@@ -65,6 +66,7 @@ impl Session {
             .with_config(config)
             .with_runtime_env(runtime.build_arc()?)
             .with_default_features()
+            .with_optimizer_rules(optimizer_rules())
             .with_analyzer_rule(Arc::new(CheckedArithmeticRule))
             .with_physical_optimizer_rules(PipelineRule::rules(Arc::clone(&engine)))
             .build();
@@ -166,15 +168,22 @@ impl Session {
     }
 
     async fn plan(&self, text: &str) -> Result<Arc<dyn ExecutionPlan>> {
-        let logical = self.context.state().create_logical_plan(text).await?;
-        let tables = tables_of(&logical)?;
+        let state = self.context.state();
+        let options = Arc::clone(state.config().options());
+        let statement = state.sql_to_statement(text, &options.sql_parser.dialect)?;
+        let references = state.resolve_table_references(&statement)?;
+        let logical = state.statement_to_plan(statement).await?;
+        let tables = match names_tables_only(&references, &self.context).await {
+            true => tables_of(&logical)?,
+            false => None,
+        };
         if changes_session(&logical) {
             self.plans.clear();
         }
         let frame = self.context.execute_logical_plan(logical).await?;
         let plan = frame.create_physical_plan().await?;
         if let Some(tables) = tables {
-            self.plans.put(text, &self.context, tables, &plan);
+            self.plans.put(text, options, tables, &plan);
         }
         Ok(plan)
     }

@@ -455,16 +455,33 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         Ok(())
     }
 
+    /// One span on the copy track and one on the kernel track, if the lane knows; otherwise
+    /// one on the slot's.
+    fn trace_device(&mut self, slot: usize, chunk: usize, launched: Instant, bytes: u64) {
+        let Some(trace) = &self.race.options.trace else { return };
+        let record = |track: &str, name, span| {
+            trace.record_between(track.to_string(), name, span, chunk, Some(slot), bytes);
+        };
+        match self.lane.stage_spans(slot) {
+            Some(spans) => {
+                spans.copied.into_iter().for_each(|span| record("H2D", "copy to device", span));
+                spans.executed.into_iter().for_each(|span| record("kernel", "execute", span));
+            }
+            None => record(
+                &format!("device slot {slot}"),
+                "copy and execute",
+                (launched, Instant::now()),
+            ),
+        }
+    }
+
     fn retire(&mut self, executing: Executing) -> Result<(), RaceError> {
         let Executing { slot, chunk, launched, bytes } = executing;
+        self.trace_device(slot, chunk, launched, bytes.total());
         let verdict = self
             .lane
             .retire(slot, chunk)
             .map_err(|source| device_error(Some(chunk), "execution", source))?;
-        if let Some(trace) = &self.race.options.trace {
-            let track = format!("device slot {slot}");
-            trace.record(track, "copy and execute", launched, chunk, Some(slot), bytes.total());
-        }
         self.report.chunks += 1;
         self.report.bytes_by_path.add(&bytes);
         self.free.push(slot);

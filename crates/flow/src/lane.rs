@@ -1,6 +1,8 @@
 //! What a device offers to the race: slots of pinned host memory and device memory, a copy queue
 //! and a compute queue.
 
+use std::time::Instant;
+
 use headrace_io::Window;
 
 use crate::{BoxError, Verdict};
@@ -24,6 +26,15 @@ pub struct DeviceTimes {
     pub h2d_ns: u64,
     /// Kernels.
     pub kernel_ns: u64,
+}
+
+/// When the device worked on a chunk, by the host's clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StageSpans {
+    /// Begin of the first and end of the last copy; `None` if nothing was copied.
+    pub copied: Option<(Instant, Instant)>,
+    /// Begin and end of the kernels.
+    pub executed: Option<(Instant, Instant)>,
 }
 
 /// One device's end of the race. All methods are called from the thread that runs the race.
@@ -91,6 +102,12 @@ pub unsafe trait DeviceLane {
 
     /// Waits until the work on the slot's chunk is done.
     fn wait(&mut self, slot: usize) -> Result<(), BoxError>;
+
+    /// When the slot's chunk, whose work is done, was copied and executed. Asked for before
+    /// `retire`, only when a trace is recorded; a lane that cannot tell has one span a chunk.
+    fn stage_spans(&mut self, _slot: usize) -> Option<StageSpans> {
+        None
+    }
 
     /// The work on the chunk is done: what does it say? Called once for each launched chunk,
     /// unless the race failed or was cancelled.

@@ -50,7 +50,7 @@ pub use cache::{HostCache, HostCacheStats};
 pub use cancel::CancelToken;
 pub use cuda::{CudaLane, CudaSlots, DeviceProgram, DeviceSlice};
 pub use error::{BoxError, RaceError};
-pub use lane::{DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceTimes};
+pub use lane::{DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceTimes, StageSpans};
 pub use mapping_pool::MappingPool;
 pub use race::Race;
 pub use report::{Bottleneck, BytesByPath, LatencySummary, RaceReport, Stage};

@@ -74,11 +74,24 @@ impl Trace {
         slot: Option<usize>,
         bytes: u64,
     ) {
+        self.record_between(track, name, (start, Instant::now()), chunk, slot, bytes);
+    }
+
+    /// Records a span whose begin and end are known.
+    pub fn record_between(
+        &self,
+        track: String,
+        name: &'static str,
+        (start, end): (Instant, Instant),
+        chunk: usize,
+        slot: Option<usize>,
+        bytes: u64,
+    ) {
         let span = Span {
             track,
             name,
             start_ns: start.saturating_duration_since(self.inner.start).as_nanos() as u64,
-            duration_ns: start.elapsed().as_nanos() as u64,
+            duration_ns: end.saturating_duration_since(start).as_nanos() as u64,
             chunk,
             slot,
             bytes,

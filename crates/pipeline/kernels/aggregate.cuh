@@ -54,6 +54,42 @@ template <typename T> HR_DEVICE void raise_to(T* to, T value)
     if (value > *static_cast<volatile T*>(to)) atomicMax(to, value);
 }
 
+// Running minimum and maximum of 128-bit values, of which no atomic is known to every GPU: a
+// sequence lock. An entry is eight words: the value, then its version, which is 0 before the
+// first value, odd while one thread writes and another even number after. A reader that finds
+// one even version before and after has read one value, and values only improve: what is no
+// better than that is done.
+constexpr u32 WIDE_WORDS = 8, WIDE_VERSION = 4;
+
+HR_DEVICE i128 wide_value(const volatile u32* entry)
+{
+    const u64 low = u64(entry[0]) | u64(entry[1]) << 32;
+    const u64 high = u64(entry[2]) | u64(entry[3]) << 32;
+    return i128(u128(low) | u128(high) << 64);
+}
+template <bool MIN>
+HR_DEVICE void extreme_wide(u32* to, i128 value)
+{
+    volatile u32* entry = to;
+    while (true) {
+        const u32 version = entry[WIDE_VERSION];
+        if (version & 1u) continue;
+        __threadfence();
+        const i128 seen = wide_value(entry);
+        __threadfence();
+        if (entry[WIDE_VERSION] != version) continue;
+        if (version != 0 && !(MIN ? value < seen : value > seen)) return;
+        if (atomicCAS(to + WIDE_VERSION, version, version + 1u) == version) {
+            __threadfence();
+            for (u32 k = 0; k < 4; ++k) entry[k] = u32(u128(value) >> (32 * k));
+            __threadfence();
+            const u32 next = version + 2u;
+            entry[WIDE_VERSION] = next == 0 ? 2u : next;
+            return;
+        }
+    }
+}
+
 // That a group exists, where its number of rows is of no interest: in shared memory by a
 // native atomic, in global memory by a store that all but the first few rows skip.
 HR_DEVICE void mark(u32* seen)
@@ -101,6 +137,30 @@ template <typename T> HR_DEVICE T warp_max(T value)
     }
     return value;
 }
+HR_DEVICE i128 shuffled(i128 value, u32 offset)
+{
+    const u64 low = __shfl_xor_sync(~0u, u64(value), offset);
+    const u64 high = __shfl_xor_sync(~0u, u64(u128(value) >> 64), offset);
+    return i128(u128(low) | u128(high) << 64);
+}
+HR_DEVICE i128 warp_min(i128 value)
+{
+#pragma unroll
+    for (u32 offset = HR_LANES / 2; offset > 0; offset /= 2) {
+        const i128 other = shuffled(value, offset);
+        if (other < value) value = other;
+    }
+    return value;
+}
+HR_DEVICE i128 warp_max(i128 value)
+{
+#pragma unroll
+    for (u32 offset = HR_LANES / 2; offset > 0; offset /= 2) {
+        const i128 other = shuffled(value, offset);
+        if (other > value) value = other;
+    }
+    return value;
+}
 HR_DEVICE bool first_lane() { return (threadIdx.x & 31u) == 0; }
 
 // Copies a table into shared memory; both are multiples of 16 bytes and so aligned.
@@ -117,7 +177,8 @@ template <typename T> HR_DEVICE void fill_shared(T* to, u32 count, T value)
 
 // Merges a block's accumulators into the global ones. `replicas` copies of `groups` entries
 // lie behind each other.
-HR_DEVICE void flush_count(u64* to, const u32* from, u32 groups, u32 replicas)
+template <typename T>
+HR_DEVICE void flush_count(u64* to, const T* from, u32 groups, u32 replicas)
 {
     for (u32 g = threadIdx.x; g < groups; g += BLOCK_THREADS) {
         u64 total = 0;
@@ -153,6 +214,16 @@ HR_DEVICE void flush_total(u32* to, const u32* from, u32 groups, u32 replicas)
 #pragma unroll
             for (u32 j = 0; j < LIMBS; ++j) limbs[j] = from[(g + k * groups) * LIMBS + j];
             add_limbs<LIMBS>(to + u64(g) * LIMBS, limbs);
+        }
+    }
+}
+template <bool MIN>
+HR_DEVICE void flush_wide(u32* to, const u32* from, u32 groups, u32 replicas)
+{
+    for (u32 g = threadIdx.x; g < groups; g += BLOCK_THREADS) {
+        for (u32 k = 0; k < replicas; ++k) {
+            const u32* entry = from + u64(g + k * groups) * WIDE_WORDS;
+            if (entry[WIDE_VERSION] != 0) extreme_wide<MIN>(to + u64(g) * WIDE_WORDS, wide_value(entry));
         }
     }
 }

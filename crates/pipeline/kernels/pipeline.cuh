@@ -5,4 +5,5 @@
 #include "headrace/arithmetic.cuh"
 #include "headrace/probe.cuh"
 #include "headrace/aggregate.cuh"
+#include "headrace/groups.cuh"
 #include "headrace/rows.cuh"

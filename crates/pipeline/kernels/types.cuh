@@ -49,6 +49,7 @@ template <> struct Limits<i8> { static constexpr i64 min = -128, max = 127; };
 template <> struct Limits<i16> { static constexpr i64 min = -32768, max = 32767; };
 template <> struct Limits<i32> { static constexpr i64 min = -2147483648ll, max = 2147483647ll; };
 template <> struct Limits<i64> { static constexpr i64 min = -9223372036854775807ll - 1, max = 9223372036854775807ll; };
+template <> struct Limits<i128> { static constexpr i128 max = i128(~u128(0) >> 1), min = -max - 1; };
 template <> struct Limits<u8> { static constexpr u64 min = 0, max = 255; };
 template <> struct Limits<u16> { static constexpr u64 min = 0, max = 65535; };
 template <> struct Limits<u32> { static constexpr u64 min = 0, max = 4294967295ull; };

@@ -164,7 +164,10 @@ mod tests {
     fn formats() {
         let (_, batches) = result();
         assert_eq!(text(Format::Csv, &batches), "n,s\n1,\"a,b\"\n,\n");
-        assert_eq!(text(Format::Json, &batches), "[{\"n\":1,\"s\":\"a,b\"},{\"n\":null,\"s\":null}]\n");
+        assert_eq!(
+            text(Format::Json, &batches),
+            "[{\"n\":1,\"s\":\"a,b\"},{\"n\":null,\"s\":null}]\n"
+        );
         assert!(text(Format::Table, &batches).contains("| 1    | a,b  |"));
     }
 

@@ -19,10 +19,9 @@ pub async fn run(args: &DemoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     let folder = args.data.clone().unwrap_or_else(|| default_folder(args.scale));
     eprintln!("Star Schema Benchmark, scale {}, in {}", args.scale, folder.display());
     let (out, scale) = (folder.clone(), args.scale);
-    let summary = crate::blocking(move || {
-        generate(GenerateOptions::new(scale, &out), false, &cancel)
-    })
-    .await?;
+    let summary =
+        crate::blocking(move || generate(GenerateOptions::new(scale, &out), false, &cancel))
+            .await?;
     eprintln!("{} rows in five tables, {:.2} GB on disk", summary.rows, summary.bytes as f64 / 1e9);
     let engine = EngineArgs::default();
     let baseline = session::open(&folder, &session::on(Processor::Off, &engine)).await?;
@@ -49,7 +48,9 @@ fn print_result(measurements: &[Measurement], folder: &std::path::Path) {
          where lo_orderdate = d_datekey group by d_year\"",
         folder.display()
     );
-    println!("  headrace convert your.parquet your.arrow && headrace --data . -c \"select count(*) from your\"");
+    println!(
+        "  headrace convert your.parquet your.arrow && headrace --data . -c \"select count(*) from your\""
+    );
 }
 
 /// The CPU always; the GPU where there is one that can be used. Why not is said.

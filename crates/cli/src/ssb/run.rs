@@ -34,8 +34,7 @@ pub async fn run(args: &RunArgs) -> Result<()> {
     let off = session::on(Processor::Off, &args.engine);
     let baseline = if args.check { Some(session::open(&args.data, &off).await?) } else { None };
     let files = if args.cold { data_files(&args.data)? } else { Vec::new() };
-    let plan =
-        Plan { runs: args.runs, drop_before_first: &files, baseline: baseline.as_ref() };
+    let plan = Plan { runs: args.runs, drop_before_first: &files, baseline: baseline.as_ref() };
     let mut measurements = Vec::new();
     for query in queries {
         measurements.push(measure(&session, query, &plan).await?);
@@ -63,7 +62,10 @@ pub async fn run(args: &RunArgs) -> Result<()> {
 }
 
 fn manifest(data: &Path) -> Result<Manifest> {
-    let hint = format!("generate the tables first: headrace ssb generate --scale 1 --out {}", data.display());
+    let hint = format!(
+        "generate the tables first: headrace ssb generate --scale 1 --out {}",
+        data.display()
+    );
     match headrace_ssb::read_manifest(data) {
         Ok(Some(manifest)) => Ok(manifest),
         Ok(None) => Err(CliError::new(format!("{}: no SSB tables", data.display())).hint(hint)),
@@ -89,7 +91,8 @@ fn selected(wanted: &[String]) -> Result<Vec<&'static Query>> {
 fn find(id: &str) -> Result<&'static Query> {
     QUERIES.iter().find(|query| query.id == id).ok_or_else(|| {
         let ids: Vec<&str> = QUERIES.iter().map(|query| query.id).collect();
-        CliError::usage(format!("there is no query {id:?}")).hint(format!("one of {}", ids.join(", ")))
+        CliError::usage(format!("there is no query {id:?}"))
+            .hint(format!("one of {}", ids.join(", ")))
     })
 }
 

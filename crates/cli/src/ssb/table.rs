@@ -2,8 +2,17 @@
 
 use crate::ssb::measure::Measurement;
 
-const HEADER: [&str; 9] =
-    ["query", "processor", "rows", "first ms", "hot ms", "kernel ms", "GB/s", "= off", "bottleneck"];
+const HEADER: [&str; 9] = [
+    "query",
+    "processor",
+    "rows",
+    "first ms",
+    "hot ms",
+    "kernel ms",
+    "GB/s",
+    "= off",
+    "bottleneck",
+];
 
 /// Aligned lines, header first. Numbers stand right, words left.
 pub fn render(measurements: &[Measurement]) -> String {

@@ -47,6 +47,8 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let started = Instant::now();
     let chunks = chunks::plan(task, chunk_options())?;
     let bound = Arc::new(bind(task.pipeline, &chunks.info, task.builds, &BindOptions::default())?);
+    CudaProgram::check(&bound, Tuning::FULL)?;
+    // Files or bounds may leave nothing to stream, and so no layout.
     let layouts = layouts(&chunks);
     for layout in &layouts {
         CudaProgram::compile(Arc::clone(&bound), layout, Tuning::FULL)?;
@@ -164,10 +166,14 @@ fn finish(task: &Task<'_>, bound: &Bound, answer: CudaAnswer) -> Result<Output, 
     if let Some(state) = &answer.state {
         return Ok(Output::Batches(vec![finish_dense(bound, state)?]));
     }
-    let Sink::Rows { limit, .. } = &task.pipeline.sink else {
-        return Err(ExecError::Internal("a GPU answered rows for another sink".into()).into());
+    let mut left = match &task.pipeline.sink {
+        Sink::Rows { limit, .. } => limit.unwrap_or(u64::MAX),
+        // Hashed groups come as they are.
+        Sink::Aggregate { .. } => u64::MAX,
+        Sink::TopK { .. } | Sink::Build { .. } => {
+            return Err(ExecError::Internal("a GPU answered rows for another sink".into()).into());
+        }
     };
-    let mut left = limit.unwrap_or(u64::MAX);
     let mut batches = answer.batches;
     for batch in &mut batches {
         let rows = (batch.num_rows() as u64).min(left);

@@ -77,7 +77,9 @@ impl PipelineExec {
     /// What will run it, and why not the processor that comes first.
     pub fn processor(&self) -> (&'static str, Option<WhyNot>) {
         match self.config.processor {
-            Processor::Cpu | Processor::Off => ("cpu", None),
+            asked @ (Processor::Cpu | Processor::Off) => {
+                ("cpu", Some(WhyNot::new(format!("headrace.processor is {asked}"))))
+            }
             Processor::Auto | Processor::Cuda => match self.engine.cuda() {
                 Ok(_) => ("cuda", None),
                 Err(reason) => ("cpu", Some(reason)),
@@ -88,6 +90,11 @@ impl PipelineExec {
     /// The program with its tables.
     pub fn planned(&self) -> &Planned {
         &self.planned
+    }
+
+    /// The streamed table.
+    pub fn table(&self) -> &str {
+        &self.planned.program.pipeline.source.table
     }
 
     /// Why the nodes above are not part of the pipeline.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::execution::memory_pool::MemoryReservation;
 use headrace_flow::CancelToken;
 use headrace_ir::{BuildPlan, BuildSource, Program, Sink, Step};
 use headrace_pipeline::build::{BuildIndex, BuildOptions};
@@ -29,6 +30,8 @@ pub struct Run {
     pub engine: Arc<Engine>,
     /// Batches of each child plan.
     pub children: Vec<Vec<RecordBatch>>,
+    /// What they hold of the planner's memory.
+    pub _children_memory: MemoryReservation,
     /// Ends it early.
     pub token: CancelToken,
 }
@@ -154,13 +157,10 @@ impl Run {
     /// this planner probes another.
     fn builds(&self) -> Result<Vec<Built>, RunError> {
         let keys: Vec<_> = (0..self.program().builds.len()).map(|i| self.key(i)).collect();
-        let mut built: Vec<Option<Built>> = keys
-            .iter()
-            .map(|key| {
-                let table = self.engine.builds().get(key.as_ref()?)?;
-                Some(Built { table, cached: true, bytes: 0 })
-            })
-            .collect();
+        let mut built = Vec::with_capacity(keys.len());
+        for (key, table) in keys.iter().zip(&self.planned.builds) {
+            built.push(self.kept_build(key.as_ref(), table.as_ref())?);
+        }
         let missing: Vec<_> = (0..built.len()).filter(|&i| built[i].is_none()).collect();
         let threads = (self.config.threads / missing.len().max(1)).max(1);
         for group in missing.chunks(self.config.threads.max(1)) {
@@ -172,6 +172,19 @@ impl Run {
             }
         }
         Ok(built.into_iter().flatten().collect())
+    }
+
+    /// A build of an earlier query. Its table is not read again, but a file that is not what it
+    /// was is the same error as if it were.
+    fn kept_build(
+        &self,
+        key: Option<&BuildKey>,
+        table: Option<&TableUse>,
+    ) -> Result<Option<Built>, RunError> {
+        let (Some(key), Some(table)) = (key, table) else { return Ok(None) };
+        let Some(build) = self.engine.builds().get(key) else { return Ok(None) };
+        table.table.arrow().files().iter().try_for_each(|file| file.check_unchanged())?;
+        Ok(Some(Built { table: build, cached: true, bytes: 0 }))
     }
 
     fn build_group(&self, group: &[usize], threads: usize) -> Result<Vec<Built>, RunError> {

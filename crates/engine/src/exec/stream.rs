@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use datafusion::arrow::array::Array;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::common::collect;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{Stream, StreamExt, TryStreamExt};
 use headrace_flow::{CancelToken, RaceError};
@@ -54,15 +57,17 @@ async fn start(
     token: CancelToken,
 ) -> Result<SendableRecordBatchStream> {
     let config = node.config().clone();
+    let reservation = MemoryConsumer::new("PipelineExec builds").register(context.memory_pool());
     let mut children = Vec::with_capacity(node.children().len());
     for child in node.children() {
-        children.push(collect(child.execute(0, Arc::clone(&context))?).await?);
+        children.push(collect_within(child.execute(0, Arc::clone(&context))?, &reservation).await?);
     }
     let run = Run {
         planned: Arc::clone(node.shared()),
         config: config.clone(),
         engine: Arc::clone(node.engine()),
         children,
+        _children_memory: reservation,
         token,
     };
     let (sender, mut receiver) = mpsc::channel(CHANNEL_BATCHES);
@@ -76,25 +81,88 @@ async fn start(
         }
         return by_planner(&node, context, &reason);
     }
-    let rest = futures::stream::unfold(receiver, |mut receiver| async {
-        receiver.recv().await.map(|message| (message, receiver))
-    });
-    let messages = futures::stream::iter(first).chain(rest);
-    let batches = messages.filter_map(move |message| {
-        futures::future::ready(match message {
-            Message::Batch(batch) => {
-                node.record_output(batch.num_rows());
-                Some(Ok(batch))
-            }
-            Message::Refused(reason) => Some(Err(forbidden(&reason))),
-            Message::Failed(error) => Some(Err(error)),
-            Message::Done(report) => {
-                node.record(*report);
-                None
-            }
-        })
+    let inbox = Inbox { node, receiver, next: first, rows: 0, ended: false };
+    let batches = futures::stream::unfold(inbox, |mut inbox| async {
+        inbox.batch().await.transpose().map(|batch| (batch, inbox))
     });
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+}
+
+/// All batches of a child plan, which count against the planner's memory.
+async fn collect_within(
+    mut stream: SendableRecordBatchStream,
+    reservation: &MemoryReservation,
+) -> Result<Vec<RecordBatch>> {
+    let mut batches = Vec::new();
+    while let Some(batch) = stream.try_next().await? {
+        // Batches may be slices of something larger, a mapped file for one.
+        let sizes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
+        reservation.try_grow(sizes.sum::<Result<usize, _>>()?)?;
+        batches.push(batch);
+    }
+    Ok(batches)
+}
+
+/// The reading end of the channel.
+struct Inbox {
+    node: PipelineExec,
+    receiver: mpsc::Receiver<Message>,
+    next: Option<Message>,
+    rows: usize,
+    ended: bool,
+}
+
+impl Inbox {
+    async fn receive(&mut self) -> Option<Message> {
+        match self.next.take() {
+            Some(message) => Some(message),
+            None => self.receiver.recv().await,
+        }
+    }
+
+    /// The next batch; `None` at the end. A thread that ends without saying that it is done
+    /// has panicked: the rows so far are not the answer.
+    async fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.ended {
+            return Ok(None);
+        }
+        match self.receive().await {
+            Some(Message::Batch(batch)) => {
+                self.node.record_output(batch.num_rows());
+                self.rows += batch.num_rows();
+                // Who has all the rows of a limit asks no more: the report must come before.
+                if self.node.fetch().is_some_and(|limit| self.rows >= limit) {
+                    self.finish().await?;
+                }
+                Ok(Some(batch))
+            }
+            last => self.end(last).map(|()| None),
+        }
+    }
+
+    async fn finish(&mut self) -> Result<()> {
+        match self.receive().await {
+            batch @ Some(Message::Batch(_)) => {
+                self.next = batch;
+                Ok(())
+            }
+            last => self.end(last),
+        }
+    }
+
+    fn end(&mut self, last: Option<Message>) -> Result<()> {
+        self.ended = true;
+        match last {
+            Some(Message::Done(report)) => {
+                self.node.record(*report);
+                Ok(())
+            }
+            Some(Message::Refused(reason)) => Err(forbidden(&reason)),
+            Some(Message::Failed(error)) => Err(error),
+            Some(Message::Batch(_)) => internal_err!("a batch at the end of a pipeline"),
+            None => exec_err!("the thread of the pipeline over {} panicked", self.node.table()),
+        }
+    }
 }
 
 /// Runs on a thread of its own: an async worker never waits for a race.
@@ -146,9 +214,15 @@ fn by_planner(
     reason: &WhyNot,
 ) -> Result<SendableRecordBatchStream> {
     let started = Instant::now();
-    let plan = finish_plan(Arc::clone(node.original()), context.session_config().options())?;
+    // A plan that is run again must not find what its joins kept of the run before.
+    let original = reset_plan_states(Arc::clone(node.original()))?;
+    let mut plan = finish_plan(original, context.session_config().options())?;
+    // The fragment was replaced before a limit was pushed into its pipeline.
+    if let Some(limit) = node.fetch() {
+        plan = Arc::new(GlobalLimitExec::new(plan, 0, Some(limit)));
+    }
     node.record(PipelineReport {
-        table: node.planned().program.pipeline.source.table.clone(),
+        table: node.table().to_string(),
         processor: "planner".into(),
         processor_why_not: Some(reason.to_string()),
         wall_ms: started.elapsed().as_secs_f64() * 1e3,

@@ -8,5 +8,6 @@ mod corpus;
 mod differential;
 mod facade;
 mod overflow;
+mod review;
 mod ssb;
 mod tables;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headrace_ir::{DataType, Probe, ProbeKind, Register};
+use headrace_ir::{DataType, Probe, ProbeKind, Register, ValueRange};
 
 use crate::WhyNot;
 use crate::bind::expr::decoded;
@@ -78,8 +78,11 @@ impl Binder {
             let column = build.payload.get(index).ok_or_else(|| {
                 WhyNot::new(format!("build {} has no payload column {index}", build.name))
             })?;
-            // The build has seen all its rows, so its range is exact.
-            let range = column.range.or_else(|| range::type_range(&column.field.data_type));
+            // The build has seen all its rows, so its range is exact. Without any value (no rows,
+            // or NULLs alone) whatever holds for no value holds, and one digit is enough.
+            let no_value = ValueRange { min: 0, max: 0 };
+            let integers = column.repr.is_integer_like();
+            let range = column.range.or(integers.then_some(no_value));
             let info = RegisterInfo {
                 name: column.field.name.clone(),
                 data_type: column.field.data_type.clone(),

@@ -12,6 +12,7 @@ use crate::bound::{Bound, BoundExpr, BoundSink, BoundStep, Grouping, Repr};
 use crate::column::{arrow_field, vector_array};
 use crate::cpu::vector::{Data, Vector};
 use crate::cuda::device::{CudaDevice, Kernel};
+use crate::cuda::groups::{GroupTableLayout, hashed_batch};
 use crate::cuda::layout::SegmentLayout;
 use crate::cuda::program::{DeviceAccumulator, DeviceSegment, Param};
 use crate::error::ExecError;
@@ -63,10 +64,19 @@ pub struct CudaExecution {
     by_layout: HashMap<SegmentLayout, usize>,
     remaps: Vec<(Arc<DeviceBuffer>, u64)>,
     accumulators: Vec<DeviceBuffer>,
+    groups: Option<GroupBuffers>,
     status: DeviceBuffer,
     timings: Vec<(Event, Event)>,
     /// The counters.
     pub stats: CudaStats,
+}
+
+/// The table of hashed groups.
+struct GroupBuffers {
+    layout: GroupTableLayout,
+    slots: DeviceBuffer,
+    keys: DeviceBuffer,
+    used: DeviceBuffer,
 }
 
 struct LoadedProgram {
@@ -95,6 +105,7 @@ impl CudaExecution {
             by_layout: HashMap::new(),
             remaps: Vec::new(),
             accumulators: Vec::new(),
+            groups: None,
             status,
             timings: Vec::new(),
             stats: CudaStats::default(),
@@ -192,10 +203,31 @@ impl CudaExecution {
             }
             self.accumulators.push(buffer);
         }
+        if let Some(layout) = &kernel.program.group_table {
+            self.create_groups(layout)?;
+        }
         Ok(())
     }
 
-    /// Buffers for up to `rows` output rows; `None` for an aggregation.
+    fn create_groups(&mut self, layout: &GroupTableLayout) -> Result<(), ExecError> {
+        let slots = layout.slots() as usize;
+        let buffers = GroupBuffers {
+            slots: self.device.alloc(slots * 4)?,
+            keys: self.device.alloc(layout.capacity as usize * layout.words * 8)?,
+            used: self.device.alloc(16)?,
+            layout: layout.clone(),
+        };
+        // SAFETY: the buffers live as long as the execution, which waits for the stream when it
+        // is dropped; only this stream touches them. A free slot is all ones.
+        unsafe {
+            self.stream.fill_u32_async(&buffers.slots, 0, slots, u32::MAX)?;
+            self.stream.fill_u32_async(&buffers.used, 0, 4, 0)?;
+        }
+        self.groups = Some(buffers);
+        Ok(())
+    }
+
+    /// Buffers for all output rows of up to `rows` streamed rows; `None` for an aggregation.
     ///
     /// # Errors
     /// [`ExecError::Gpu`] when there is no memory.
@@ -207,6 +239,7 @@ impl CudaExecution {
         if !matches!(self.bound.sink, BoundSink::Rows { .. }) {
             return Ok(None);
         }
+        let rows = rows.saturating_mul(first.kernel.program.matches_max);
         let mut buffers = RowBuffers {
             values: Vec::new(),
             validity: Vec::new(),
@@ -214,7 +247,7 @@ impl CudaExecution {
             capacity_rows: rows,
         };
         for output in outputs {
-            let bytes = rows * u64::from(output.value_bytes);
+            let bytes = rows.saturating_mul(u64::from(output.value_bytes));
             buffers.values.push(self.device.alloc(bytes as usize)?);
             let validity =
                 if output.nullable { Some(self.device.alloc(rows as usize)?) } else { None };
@@ -270,6 +303,11 @@ impl CudaExecution {
                 Param::Error => status + (STATUS_ERRORS_AT + index * 4) as u64,
                 Param::RowsUsed => status,
                 Param::Accumulator(i) => self.accumulators[i].ptr(),
+                Param::GroupSlots => self.groups.as_ref().map_or(0, |g| g.slots.ptr()),
+                Param::GroupSlotMask => self.groups.as_ref().map_or(0, |g| g.layout.slots() - 1),
+                Param::GroupKeys => self.groups.as_ref().map_or(0, |g| g.keys.ptr()),
+                Param::GroupsUsed => self.groups.as_ref().map_or(0, |g| g.used.ptr()),
+                Param::GroupCapacity => self.groups.as_ref().map_or(0, |g| g.layout.capacity),
                 Param::RowsCapacity => rows.map_or(0, |r| r.capacity_rows),
                 Param::RowsValues(c) => rows.map_or(0, |r| r.values[c].ptr()),
                 Param::RowsValidity(c) => {
@@ -305,7 +343,7 @@ impl CudaExecution {
 
     /// Runs over segments that lie in device memory, waits, and returns output rows (none for
     /// an aggregation). One launch a layout, as long as that is at most [`LAUNCH_ROWS_MAX`]
-    /// rows, or `row_capacity` rows for a rows sink.
+    /// rows, or may yield at most `row_capacity` rows for a rows sink; but at least a segment.
     ///
     /// # Errors
     /// The failure of a row, as the CPU processor gives it, or [`ExecError::Gpu`].
@@ -320,9 +358,10 @@ impl CudaExecution {
         segments: &[DeviceSegment],
         row_capacity: u64,
     ) -> Result<Vec<RecordBatch>, ExecError> {
-        self.kernel_for(layout)?;
+        let index = self.kernel_for(layout)?;
         let is_rows = matches!(self.bound.sink, BoundSink::Rows { .. });
-        let limit = if is_rows { row_capacity.min(LAUNCH_ROWS_MAX) } else { LAUNCH_ROWS_MAX };
+        let fitting = row_capacity / self.kernels[index].kernel.program.matches_max.max(1);
+        let limit = if is_rows { fitting.min(LAUNCH_ROWS_MAX) } else { LAUNCH_ROWS_MAX };
         let largest = segments.iter().map(|s| u64::from(s.rows)).max().unwrap_or(0);
         let limit = limit.max(largest);
         let buffers = self.row_buffers(limit.min(total_rows(segments)))?;
@@ -428,7 +467,42 @@ impl CudaExecution {
         rows_batch(columns, downloaded, rows).map(Some)
     }
 
-    /// Waits for all launches and reads the accumulators; `None` for a rows sink.
+    /// Waits for all launches and reads hashed groups; `None` for another sink.
+    ///
+    /// # Errors
+    /// [`ExecError::Gpu`] when the device fails, or the failure of a total.
+    pub fn take_groups(&mut self) -> Result<Option<RecordBatch>, ExecError> {
+        self.stream.synchronize()?;
+        let BoundSink::Aggregate { grouping: Grouping::Hash, accumulators, .. } = &self.bound.sink
+        else {
+            return Ok(None);
+        };
+        let (Some(groups), Some(first)) = (&self.groups, self.kernels.first()) else {
+            // No segment, no kernel, no group.
+            let state = DenseState::new(accumulators, 0);
+            return hashed_batch(&self.bound, None, &[], &state.accumulators).map(Some);
+        };
+        let mut used = [0u8; 4];
+        self.stream.download(&groups.used, 0, &mut used)?;
+        let used = u64::from(u32::from_le_bytes(used)).min(groups.layout.capacity) as usize;
+        let mut keys = vec![0u8; used * groups.layout.words * 8];
+        if used > 0 {
+            self.stream.download(&groups.keys, 0, &mut keys)?;
+        }
+        let kinds = &first.kernel.program.accumulators;
+        let mut states = Vec::with_capacity(self.accumulators.len());
+        for (buffer, kind) in self.accumulators.iter().zip(kinds) {
+            let mut bytes = vec![0u8; kind.bytes() as usize * used];
+            if used > 0 {
+                self.stream.download(buffer, 0, &mut bytes)?;
+            }
+            states.push(accumulator_state(*kind, &bytes));
+        }
+        hashed_batch(&self.bound, Some(&groups.layout), &keys, &states).map(Some)
+    }
+
+    /// Waits for all launches and reads the accumulators; `None` for a rows sink, and for hashed
+    /// groups, which [`Self::take_groups`] reads.
     ///
     /// Accumulator 0 tells which groups exist; the number of their rows is exact only where an
     /// output column depends on it.
@@ -438,16 +512,14 @@ impl CudaExecution {
     pub fn finish(&mut self) -> Result<(Option<DenseState>, CudaStats), ExecError> {
         self.stream.synchronize()?;
         self.stats.kernel_ms += self.kernel_ms()?;
-        let BoundSink::Aggregate { accumulators, grouping, .. } = &self.bound.sink else {
+        let BoundSink::Aggregate { accumulators, grouping: Grouping::Dense { groups }, .. } =
+            &self.bound.sink
+        else {
             return Ok((None, self.stats));
         };
         let Some(first) = self.kernels.first() else {
             // An empty table has no segments, and so no layout and no kernel.
-            let groups = match grouping {
-                Grouping::Dense { groups } => *groups as usize,
-                Grouping::Hash => 0,
-            };
-            return Ok((Some(DenseState::new(accumulators, groups)), self.stats));
+            return Ok((Some(DenseState::new(accumulators, *groups as usize)), self.stats));
         };
         let program = Arc::clone(&first.kernel.program);
         let mut accumulators = Vec::with_capacity(self.accumulators.len());
@@ -528,7 +600,9 @@ pub fn accumulator_state(kind: DeviceAccumulator, bytes: &[u8]) -> AccumulatorSt
     let unsigned = || chunks::<8>(bytes).map(u64::from_le_bytes).collect();
     let signed = || chunks::<8>(bytes).map(i64::from_le_bytes).collect();
     match kind {
-        DeviceAccumulator::Count => AccumulatorState::Count(unsigned()),
+        DeviceAccumulator::Count | DeviceAccumulator::WideCount => {
+            AccumulatorState::Count(unsigned())
+        }
         DeviceAccumulator::Total64 => AccumulatorState::SumI64(signed()),
         DeviceAccumulator::Limbs(4) => {
             AccumulatorState::SumI128(chunks::<16>(bytes).map(i128::from_le_bytes).collect())
@@ -549,7 +623,20 @@ pub fn accumulator_state(kind: DeviceAccumulator, bytes: &[u8]) -> AccumulatorSt
         DeviceAccumulator::MinFloat | DeviceAccumulator::MaxFloat => AccumulatorState::ExtremeF64(
             chunks::<8>(bytes).map(u64::from_le_bytes).map(from_ordered).collect(),
         ),
+        DeviceAccumulator::MinWide | DeviceAccumulator::MaxWide => {
+            let none = if kind.is_min() { i128::MAX } else { i128::MIN };
+            AccumulatorState::ExtremeI128(
+                chunks::<32>(bytes).map(|b| wide_extreme(&b).unwrap_or(none)).collect(),
+            )
+        }
     }
+}
+
+/// A 128-bit extreme, if there was any value.
+fn wide_extreme(entry: &[u8; 32]) -> Option<i128> {
+    let (value, rest) = entry.split_first_chunk::<16>()?;
+    let version = rest.first_chunk::<4>()?;
+    (*version != [0; 4]).then(|| i128::from_le_bytes(*value))
 }
 
 /// A 192-bit total as `low + carry * 2^128` with signed `low`.
@@ -562,7 +649,7 @@ fn wide_total(bytes: &[u8; 24]) -> (i128, i64) {
     (low, i64::from_le_bytes(high).wrapping_add(i64::from(low < 0)))
 }
 
-fn data_of(repr: &Repr, bytes: &[u8], rows: usize) -> Result<Data<'static>, ExecError> {
+pub(super) fn data_of(repr: &Repr, bytes: &[u8], rows: usize) -> Result<Data<'static>, ExecError> {
     macro_rules! values {
         ($native:ty) => {
             chunks::<{ size_of::<$native>() }>(bytes)

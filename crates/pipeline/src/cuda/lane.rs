@@ -10,9 +10,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use headrace_flow::{BoxError, DeviceLane, DeviceRange, DeviceTimes, Verdict};
+use headrace_flow::{BoxError, DeviceLane, DeviceRange, DeviceTimes, StageSpans, Verdict};
 use headrace_gpu::{DeviceBuffer, Event, EventFlags, PinnedBuffer, Stream};
 use headrace_io::Window;
 
@@ -37,7 +38,11 @@ struct Slot {
     rows: Option<RowBuffers>,
     copied: Event,
     executed: Event,
+    /// Around the kernels, for the trace.
+    kernels: (Event, Event),
     copies: Vec<(Event, Event)>,
+    /// Those from here on are of the chunk in the slot.
+    first_copy: usize,
     kept: Vec<(ColumnKey, Arc<ResidentColumn>)>,
 }
 
@@ -50,14 +55,16 @@ pub struct CudaLane {
     batches: Vec<RecordBatch>,
     emitted_rows: u64,
     times: DeviceTimes,
+    /// A moment on both clocks: what ties the device's events to the host's time.
+    clock: (Event, Instant),
 }
 
 /// What a query leaves.
 #[derive(Debug)]
 pub struct CudaAnswer {
-    /// Accumulators of an aggregation.
+    /// Accumulators of an aggregation by dense groups.
     pub state: Option<DenseState>,
-    /// Rows of a rows sink, in no order. With a limit there may be more rows than that: whoever
+    /// Hashed groups, or rows of a rows sink, in no order. With a limit there may be more rows than that: whoever
     /// puts out the answer cuts it.
     pub batches: Vec<RecordBatch>,
     /// What was done.
@@ -94,15 +101,22 @@ impl CudaLane {
                     rows: execution.row_buffers(rows_max.max(1))?,
                     copied: gpu.event(EventFlags::ORDER)?,
                     executed: gpu.event(EventFlags::ORDER_BLOCKING)?,
+                    kernels: (gpu.event(EventFlags::TIMING)?, gpu.event(EventFlags::TIMING)?),
                     copies: Vec::new(),
+                    first_copy: 0,
                     kept: Vec::new(),
                 })
             })
             .collect::<Result<Vec<_>, ExecError>>()?;
         execution.stream().synchronize()?;
         execution.stats = CudaStats::default();
+        let copy_stream = device.device().stream()?;
+        let zero = device.device().event(EventFlags::TIMING)?;
+        zero.record(&copy_stream)?;
+        zero.synchronize()?;
         Ok(Self {
-            copy_stream: device.device().stream()?,
+            clock: (zero, Instant::now()),
+            copy_stream,
             execution,
             plan,
             slots,
@@ -118,6 +132,7 @@ impl CudaLane {
     /// [`ExecError::Gpu`] when the device fails.
     pub fn finish(mut self) -> Result<CudaAnswer, ExecError> {
         self.collect_times()?;
+        self.batches.extend(self.execution.take_groups()?);
         let (state, mut stats) = self.execution.finish()?;
         stats.kernel_ms += self.times.kernel_ns as f64 / 1e6;
         Ok(CudaAnswer { state, batches: self.take_batches(), stats })
@@ -137,6 +152,13 @@ impl CudaLane {
             }
         }
         Ok(())
+    }
+
+    /// The host's time of an event that has happened.
+    fn host_time(&self, event: &Event) -> Option<Instant> {
+        let (zero, at) = &self.clock;
+        let ms = f64::from(zero.elapsed_ms(event).ok()?).max(0.0);
+        Some(*at + Duration::from_secs_f64(ms / 1e3))
     }
 
     fn launch_chunk(
@@ -333,6 +355,7 @@ pub fn run_resident(
         batches.extend(unsafe { execution.run(layout, segments, row_capacity) }?);
     }
     execution.stats.resident_bytes += plan.chunks.iter().map(|c| c.resident_bytes).sum::<u64>();
+    batches.extend(execution.take_groups()?);
     let (state, stats) = execution.finish()?;
     Ok(CudaAnswer { state, batches, stats })
 }
@@ -388,14 +411,17 @@ unsafe impl DeviceLane for CudaLane {
         buffers: &[DeviceRange],
     ) -> Result<(), BoxError> {
         self.execution.stream().wait_event(&self.slots[slot].copied)?;
+        self.slots[slot].kernels.0.record(self.execution.stream())?;
         Ok(self.launch_chunk(slot, chunk, buffers)?)
     }
 
     fn launch_resident(&mut self, slot: usize, chunk: usize) -> Result<(), BoxError> {
+        self.slots[slot].kernels.0.record(self.execution.stream())?;
         Ok(self.launch_chunk(slot, chunk, &[])?)
     }
 
     fn mark_executed(&mut self, slot: usize) -> Result<(), BoxError> {
+        self.slots[slot].kernels.1.record(self.execution.stream())?;
         Ok(self.slots[slot].executed.record(self.execution.stream())?)
     }
 
@@ -407,7 +433,18 @@ unsafe impl DeviceLane for CudaLane {
         Ok(self.slots[slot].executed.synchronize()?)
     }
 
+    fn stage_spans(&mut self, slot: usize) -> Option<StageSpans> {
+        let slot = &self.slots[slot];
+        let copied = slot.copies.get(slot.first_copy).zip(slot.copies.last());
+        let copied = copied.and_then(|((start, _), (_, end))| {
+            Some((self.host_time(start)?, self.host_time(end)?))
+        });
+        let executed = self.host_time(&slot.kernels.0).zip(self.host_time(&slot.kernels.1));
+        Some(StageSpans { copied, executed })
+    }
+
     fn retire(&mut self, slot: usize, _chunk: usize) -> Result<Verdict, BoxError> {
+        self.slots[slot].first_copy = self.slots[slot].copies.len();
         Ok(self.retire_slot(slot)?)
     }
 

@@ -10,9 +10,10 @@
 //!    └─ the race (flow::Race::run_device drives CudaLane)   DenseState | RecordBatches
 //! ```
 //!
-//! What it takes: filters, computed columns and inner, left, semi and anti probes of builds with
-//! unique keys; dense aggregation (count, sum, avg, and min and max of numbers and dates) or
-//! rows. Everything else is refused by [`CudaProgram::compile`] with a reason.
+//! What it takes: filters, computed columns and inner, left, semi and anti probes; aggregation
+//! (count, sum, avg, min, max) by dense groups, or by hashed ones whose keys take at most 16
+//! bytes; or rows. Everything else, plain text above all, is refused by [`CudaProgram::compile`]
+//! with a reason.
 //!
 //! Order of calls: [`CudaProgram::compile`] tells at planning time whether a pipeline is taken.
 //! [`CudaExecution::new`] loads its kernels, [`StreamPlan::new`] finds which columns are on the
@@ -22,6 +23,7 @@
 mod codegen;
 mod device;
 mod execution;
+mod groups;
 mod lane;
 mod layout;
 mod program;
@@ -33,6 +35,7 @@ pub use device::{CudaDevice, CudaOptions, Kernel};
 pub use execution::{
     CudaExecution, CudaStats, LAUNCH_ROWS_MAX, RowBuffers, accumulator_state, rows_batch,
 };
+pub use groups::{GroupKeyPart, GroupTableLayout, hashed_batch};
 pub use lane::{CudaAnswer, CudaLane, run_resident};
 pub use layout::{ColumnLayout, SegmentLayout};
 pub use program::{

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::bound::{AccumulatorKind, Bound, Repr};
 use crate::cuda::codegen;
+use crate::cuda::groups::GroupTableLayout;
 use crate::cuda::layout::SegmentLayout;
 use crate::error::{ExecError, WhyNot};
 
@@ -59,6 +60,8 @@ pub enum BuildPiece {
     HashRows,
     /// Keys of the slots of a hash build.
     HashKeys,
+    /// For each row of a hash build the next row of the same key.
+    HashNext,
 }
 
 /// What one 8-byte field of the kernel's parameter struct holds.
@@ -81,6 +84,16 @@ pub enum Param {
     Table(usize),
     /// Address of the global accumulators of this index.
     Accumulator(usize),
+    /// Address of the slots (`u32`) of the group table.
+    GroupSlots,
+    /// Number of slots, a power of two, less one.
+    GroupSlotMask,
+    /// Address of the keys by group.
+    GroupKeys,
+    /// Address of the number of groups (`u32`).
+    GroupsUsed,
+    /// Number of groups for which there is room.
+    GroupCapacity,
     /// Address of the number of output rows (`u64`).
     RowsUsed,
     /// Number of rows for which the output buffers have room.
@@ -155,8 +168,10 @@ impl Place {
 /// How the entries of a global accumulator array lie on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceAccumulator {
-    /// `u64` counts.
+    /// `u64` counts; `u32` in shared memory.
     Count,
+    /// `u64` counts everywhere, for rows that multiply within a launch.
+    WideCount,
     /// `u64`, two's complement totals.
     Total64,
     /// 4 (128-bit) or 6 (192-bit) little-endian `u32` limbs, two's complement.
@@ -175,16 +190,22 @@ pub enum DeviceAccumulator {
     MinFloat,
     /// Maximum of floats as ordered `u64`.
     MaxFloat,
+    /// Minimum of 128-bit values: the value, its version (`u32`: 0 before the first value, odd
+    /// while it is written), 12 bytes of padding.
+    MinWide,
+    /// Maximum, lying as the minimum does.
+    MaxWide,
 }
 
 impl DeviceAccumulator {
     /// Layout for an accumulator whose argument has the representation `argument`.
     pub fn of(kind: AccumulatorKind, argument: Option<&Repr>) -> Result<Self, WhyNot> {
-        let extreme = |signed, unsigned, float| match argument {
+        let extreme = |signed, unsigned, float, wide| match argument {
             Some(Repr::U64) => Ok(unsigned),
             Some(Repr::F32 | Repr::F64) => Ok(float),
-            Some(Repr::I128 | Repr::Str | Repr::Bool) | None => {
-                Err(WhyNot::new("min and max of this type are not on the CUDA processor"))
+            Some(Repr::I128) => Ok(wide),
+            Some(Repr::Str) | None => {
+                Err(WhyNot::new("min and max of plain text are not on the CUDA processor"))
             }
             Some(_) => Ok(signed),
         };
@@ -194,8 +215,12 @@ impl DeviceAccumulator {
             AccumulatorKind::SumI128 => Ok(Self::Limbs(4)),
             AccumulatorKind::SumWide => Ok(Self::Limbs(6)),
             AccumulatorKind::SumF64 => Ok(Self::Float),
-            AccumulatorKind::Min => extreme(Self::MinSigned, Self::MinUnsigned, Self::MinFloat),
-            AccumulatorKind::Max => extreme(Self::MaxSigned, Self::MaxUnsigned, Self::MaxFloat),
+            AccumulatorKind::Min => {
+                extreme(Self::MinSigned, Self::MinUnsigned, Self::MinFloat, Self::MinWide)
+            }
+            AccumulatorKind::Max => {
+                extreme(Self::MaxSigned, Self::MaxUnsigned, Self::MaxFloat, Self::MaxWide)
+            }
         }
     }
 
@@ -203,8 +228,14 @@ impl DeviceAccumulator {
     pub fn bytes(self) -> u64 {
         match self {
             Self::Limbs(limbs) => u64::from(limbs) * 4,
+            Self::MinWide | Self::MaxWide => 32,
             _ => 8,
         }
+    }
+
+    /// Whether it holds a minimum.
+    pub(crate) fn is_min(self) -> bool {
+        matches!(self, Self::MinSigned | Self::MinUnsigned | Self::MinFloat | Self::MinWide)
     }
 
     /// Bytes of one group's entry in shared memory, where counts are `u32`.
@@ -215,7 +246,7 @@ impl DeviceAccumulator {
         }
     }
 
-    /// The 32-bit words of an entry before any row.
+    /// The 32-bit words, over and over, of an entry before any row.
     pub fn initial_words(self) -> [u32; 2] {
         match self {
             Self::MinSigned => [u32::MAX, i32::MAX as u32],
@@ -278,10 +309,15 @@ pub struct CudaProgram {
     pub shared_bytes: u32,
     /// Global accumulators, one per accumulator of the sink; empty for a rows sink.
     pub accumulators: Vec<DeviceAccumulator>,
-    /// Number of groups; 0 for a rows sink.
+    /// Number of groups, or the most that can be if they are hashed; 0 for a rows sink.
     pub groups: u64,
+    /// How hashed groups' keys lie.
+    pub group_table: Option<GroupTableLayout>,
     /// Columns of the rows sink.
     pub outputs: Vec<OutputColumn>,
+    /// Most rows that reach the sink for one streamed row: more than 1 where builds have
+    /// duplicate keys.
+    pub matches_max: u64,
 }
 
 fn dictionary_entries(repr: &Repr) -> u64 {
@@ -292,12 +328,13 @@ fn dictionary_entries(repr: &Repr) -> u64 {
 }
 
 /// Headers that generated sources include, by name.
-pub const HEADERS: [(&str, &str); 7] = [
+pub const HEADERS: [(&str, &str); 8] = [
     ("headrace/types.cuh", include_str!("../../kernels/types.cuh")),
     ("headrace/load.cuh", include_str!("../../kernels/load.cuh")),
     ("headrace/arithmetic.cuh", include_str!("../../kernels/arithmetic.cuh")),
     ("headrace/probe.cuh", include_str!("../../kernels/probe.cuh")),
     ("headrace/aggregate.cuh", include_str!("../../kernels/aggregate.cuh")),
+    ("headrace/groups.cuh", include_str!("../../kernels/groups.cuh")),
     ("headrace/rows.cuh", include_str!("../../kernels/rows.cuh")),
     ("headrace/pipeline.cuh", include_str!("../../kernels/pipeline.cuh")),
 ];
@@ -307,6 +344,15 @@ pub const HEADERS: [(&str, &str); 7] = [
 pub const COMPILE_OPTIONS: [&str; 1] = ["--fmad=false"];
 
 impl CudaProgram {
+    /// Whether sink and probes are taken, whatever the layout: for a stream that has no segment,
+    /// which no kernel tells about.
+    ///
+    /// # Errors
+    /// What the CUDA processor cannot do.
+    pub fn check(bound: &Bound, tuning: Tuning) -> Result<(), WhyNot> {
+        codegen::check(bound, tuning)
+    }
+
     /// Generates the kernel of `bound` for segments of `layout`.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ pub(crate) enum KeyWidth {
     Two,
 }
 
-fn repr_bytes(repr: &Repr) -> Result<usize, WhyNot> {
+pub(crate) fn repr_bytes(repr: &Repr) -> Result<usize, WhyNot> {
     Ok(match repr {
         Repr::Bool | Repr::I8 | Repr::U8 => 1,
         Repr::I16 | Repr::U16 => 2,
@@ -79,6 +79,9 @@ pub fn piece_bytes(build: &BuildTable, piece: BuildPiece) -> Result<Vec<u8>, Exe
         }
         (BuildPiece::HashRows, BuildIndex::Hash(_)) => hash_table(build)?.0,
         (BuildPiece::HashKeys, BuildIndex::Hash(_)) => hash_table(build)?.1,
+        (BuildPiece::HashNext, BuildIndex::Hash(index)) => {
+            index.next.iter().flat_map(|row| row.to_le_bytes()).collect()
+        }
         _ => return Err(missing()),
     };
     if let BuildIndex::Direct { domain, .. } = &build.index {
@@ -115,7 +118,8 @@ fn payload_bytes(data: &PayloadData) -> Vec<u8> {
     }
 }
 
-/// Rows by slot, and keys by slot. Of rows with equal keys the first stays.
+/// Rows by slot, and keys by slot. Of rows with equal keys the first stays, from which the chain
+/// leads to the others.
 fn hash_table(build: &BuildTable) -> Result<(Vec<u8>, Vec<u8>), ExecError> {
     let BuildIndex::Hash(index) = &build.index else {
         return Err(ExecError::Internal(format!("build {} has no hash index", build.name)));

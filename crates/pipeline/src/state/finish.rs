@@ -8,7 +8,7 @@ use arrow_schema::Schema;
 use headrace_ir::{AggregateFunction, DataType, Field, OnOverflow};
 
 use crate::ExecError;
-use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Repr};
+use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Grouping, Repr};
 use crate::column::{arrow_field, vector_array};
 use crate::cpu::decimal;
 use crate::cpu::payload::from_i64;
@@ -18,8 +18,10 @@ use crate::state::{AccumulatorState, DenseState};
 /// The groups that exist, as a record batch: keys, then calls. Without keys there is always
 /// one row.
 pub fn finish_dense(bound: &Bound, state: &DenseState) -> Result<RecordBatch, ExecError> {
-    let BoundSink::Aggregate { keys, accumulators, calls, .. } = &bound.sink else {
-        return Err(ExecError::Internal("an aggregate state of another sink".into()));
+    let BoundSink::Aggregate { keys, grouping: Grouping::Dense { .. }, accumulators, calls } =
+        &bound.sink
+    else {
+        return Err(ExecError::Internal("a dense state of another sink".into()));
     };
     let groups: Vec<usize> = match state.accumulators.first() {
         _ if keys.is_empty() => vec![0],

@@ -161,6 +161,10 @@ pub const HASHED: usize = 1;
 pub const WITH_NULL_KEY: usize = 2;
 pub const DUPLICATES: usize = 3;
 pub const WIDE_KEYS: usize = 4;
+/// As DIRECT, with up to four rows a key.
+pub const SEVERAL: usize = 5;
+/// As DIRECT, without any row.
+pub const EMPTY: usize = 6;
 
 /// A batch of a build: keys, then payload.
 fn build(name: &str, keys: &[Field], payload: &[Field], columns: Vec<ArrayRef>) -> BuildTable {
@@ -206,6 +210,11 @@ pub fn builds() -> Vec<Arc<BuildTable>> {
     let far_values: Vec<i32> = (0..400).collect();
     let mut hashed: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(far))];
     hashed.extend(payload_columns(&far_values));
+    let repeated: Vec<i32> = (0..600).map(|i| i % (100 + i / 5)).collect();
+    let mut several: Vec<ArrayRef> = vec![Arc::new(Int32Array::from(repeated))];
+    several.extend(payload_columns(&(0..600).collect::<Vec<_>>()));
+    let mut empty: Vec<ArrayRef> = vec![Arc::new(Int32Array::from(Vec::<i32>::new()))];
+    empty.extend(payload_columns(&[]));
     let with_null: Vec<Option<i32>> = vec![Some(3), None, Some(7), Some(250)];
     let duplicates: Vec<i32> = (0..300).map(|i| i % 100).collect();
     let pairs: Vec<(i32, i64)> =
@@ -236,6 +245,8 @@ pub fn builds() -> Vec<Arc<BuildTable>> {
                 Arc::new(pairs.iter().map(|p| p.0 % 10).collect::<Int32Array>()),
             ],
         )),
+        Arc::new(build("several", &one("key", DataType::Int32), &payload, several)),
+        Arc::new(build("empty", &one("key", DataType::Int32), &payload, empty)),
     ]
 }
 
@@ -256,6 +267,9 @@ pub fn cases() -> Vec<Case> {
     cases.extend(expressions());
     cases.extend(aggregates());
     cases.extend(joins());
+    cases.extend(several_matches());
+    cases.extend(hashed_groups());
+    cases.extend(empty_builds());
     cases.extend(failures());
     cases
 }
@@ -543,6 +557,27 @@ fn aggregates() -> Vec<Case> {
             })),
         ),
         named_case(
+            "extremes of decimals, truth and text",
+            keep(aggregate(vec![], {
+                let mut calls = all(reg("d"));
+                calls.extend(["g", "f"].into_iter().flat_map(|name| all(reg(name))));
+                calls.extend(all(mul(reg("d"), reg("d"))));
+                calls
+            })),
+        ),
+        named_case(
+            "extremes of decimals, truth and text by key",
+            keep(aggregate(vec![("t", reg("t"))], {
+                let mut calls = all(reg("d"));
+                calls.extend(["g", "f"].into_iter().flat_map(|name| all(reg(name))));
+                calls
+            })),
+        ),
+        named_case(
+            "extremes of decimals by many keys",
+            keep(aggregate(vec![("k", reg("k")), ("t", reg("t"))], all(reg("d")))),
+        ),
+        named_case(
             "filtered aggregate",
             keep(aggregate(vec![("t", reg("t"))], vec![filtered, count()])),
         ),
@@ -646,6 +681,181 @@ fn joins() -> Vec<Case> {
             ],
             sink: aggregate(vec![("brand", brand)], vec![sum(year(false)), count()]),
         },
+    ]
+}
+
+/// Probes of the SEVERAL rows of a key, and conditions that decide what a match is.
+fn several_matches() -> Vec<Case> {
+    use AggregateFunction::{Max, Min};
+    use ProbeKind::{Anti, Inner, Left, Semi};
+    let year = |nullable| appended(0, DataType::Int32, nullable, "year");
+    let brand = || appended(1, DataType::Utf8, true, "brand");
+    let flag = |nullable| appended(4, DataType::Bool, nullable, "flag");
+    let all = || vec![0, 1, 2, 3, 4];
+    let everything = |nullable| {
+        rows(vec![
+            ("k", reg("k")),
+            ("f", reg("f")),
+            ("year", year(nullable)),
+            ("brand", brand()),
+            ("price", appended(2, DataType::Float64, nullable, "price")),
+            ("big", appended(3, DataType::Int64, true, "big")),
+            ("flag", flag(nullable)),
+        ])
+    };
+    let judged = |build, kind, key: &str, nullable| {
+        // Reads the row and its match; fails for no row that has one.
+        let late = cmp(
+            CompareOp::Gt,
+            arith(ArithmeticOp::Subtract, year(nullable), i32s(1994), OnOverflow::Error),
+            arith(ArithmeticOp::Modulo, reg("a"), i32s(4), OnOverflow::Error),
+        );
+        let residual = Some(Expr::Or(vec![late, is_null(brand())]));
+        let keys = vec![reg(key)];
+        Step::Probe(Probe { build, keys, kind, null_equal: false, residual, payload: all() })
+    };
+    let counts = || {
+        let smallest = call(Min, Some(reg("d")));
+        aggregate(vec![], vec![count(), sum(reg("k")), sum(reg("c")), smallest])
+    };
+    let by_brand = || {
+        let largest = call(Max, Some(year(true)));
+        let calls = vec![count(), sum(reg("k")), sum(reg("d")), largest];
+        aggregate(vec![("f", reg("f")), ("brand", brand()), ("flag", flag(true))], calls)
+    };
+    let case = |name, steps, sink| Case { name, steps, sink };
+    let few = || Step::Filter(lt(reg("a"), i32s(-20)));
+    let inner = || probe(SEVERAL, Inner, vec![reg("k")], all());
+    vec![
+        case("several inner", vec![few(), inner()], everything(false)),
+        case("several left", vec![probe(SEVERAL, Left, vec![reg("b")], all())], everything(true)),
+        case("several counted", vec![inner()], counts()),
+        case("several left counted", vec![probe(SEVERAL, Left, vec![reg("b")], all())], counts()),
+        case("several by their payload", vec![few(), inner()], by_brand()),
+        case(
+            "several left by their payload",
+            vec![probe(SEVERAL, Left, vec![reg("b")], all())],
+            by_brand(),
+        ),
+        case(
+            "several by many groups",
+            vec![inner()],
+            aggregate(
+                vec![("k", reg("k")), ("flag", flag(false)), ("brand", brand())],
+                vec![count(), call(Max, Some(reg("d"))), sum(year(false))],
+            ),
+        ),
+        case(
+            "several of several",
+            vec![
+                few(),
+                inner(),
+                Step::Filter(cmp(CompareOp::Ne, year(false), i32s(1993))),
+                probe(SEVERAL, Left, vec![reg("b")], vec![0]),
+                probe(DIRECT, Semi, vec![reg("k")], vec![]),
+                Step::Compute(named(
+                    "both",
+                    add(year(false), appended(5, DataType::Int32, true, "year")),
+                )),
+            ],
+            rows(vec![
+                ("k", reg("k")),
+                ("d", reg("d")),
+                ("brand", brand()),
+                ("both", appended(6, DataType::Int32, true, "both")),
+            ]),
+        ),
+        case("judged inner", vec![judged(SEVERAL, Inner, "b", false)], everything(false)),
+        case("judged left", vec![judged(SEVERAL, Left, "b", true)], everything(true)),
+        case("judged semi", vec![judged(SEVERAL, Semi, "b", false)], counts()),
+        case("judged anti", vec![judged(SEVERAL, Anti, "b", false)], counts()),
+        case("judged left of one", vec![judged(DIRECT, Left, "b", true)], everything(true)),
+        case("judged left by key", vec![judged(DIRECT, Left, "k", true)], by_brand()),
+        case("judged semi of one", vec![judged(DIRECT, Semi, "b", false)], counts()),
+        case("judged anti of one", vec![judged(DIRECT, Anti, "b", false)], counts()),
+        case(
+            "several and a failure",
+            vec![few(), inner()],
+            aggregate(
+                vec![],
+                vec![sum(div(
+                    reg("k"),
+                    arith(ArithmeticOp::Subtract, year(false), i32s(1995), OnOverflow::Error),
+                ))],
+            ),
+        ),
+    ]
+}
+
+/// Groups without known bounds, or too many of them to be numbered densely.
+fn hashed_groups() -> Vec<Case> {
+    use AggregateFunction::{Avg, Max, Min};
+    use ProbeKind::{Inner, Left};
+    let by = |keys: &[&'static str], calls| {
+        aggregate(keys.iter().map(|&name| (name, reg(name))).collect(), calls)
+    };
+    let calls = || {
+        vec![
+            count(),
+            sum(reg("a")),
+            sum(reg("d")),
+            call(Min, Some(reg("d"))),
+            call(Max, Some(reg("c"))),
+            call(Avg, Some(reg("e"))),
+            call(Min, Some(reg("f"))),
+        ]
+    };
+    let case = |name, steps, sink| Case { name, steps, sink };
+    let big = appended(3, DataType::Int64, true, "big");
+    let year = |nullable| appended(0, DataType::Int32, nullable, "year");
+    vec![
+        case("hashed by a wide integer", vec![], by(&["c"], calls())),
+        case("hashed by two words", vec![], by(&["x", "h", "u"], vec![sum(reg("k"))])),
+        case("hashed by unsigned and truth", vec![], by(&["x", "g"], calls())),
+        case("hashed by many small keys", vec![], by(&["k", "u", "t", "f"], calls())),
+        case(
+            "hashed by nothing that is left",
+            vec![Step::Filter(lt(reg("a"), i32s(-1000)))],
+            by(&["x"], calls()),
+        ),
+        case(
+            "hashed by payload of several",
+            vec![probe(SEVERAL, Left, vec![reg("b")], vec![0, 1, 2, 3, 4])],
+            aggregate(vec![("big", big), ("year", year(true))], calls()),
+        ),
+        case(
+            "hashed by several",
+            vec![probe(SEVERAL, Inner, vec![reg("k")], vec![0])],
+            aggregate(vec![("c", reg("c")), ("year", year(false))], calls()),
+        ),
+    ]
+}
+
+/// Nothing matches; keys of the payload have no bounds but NULL.
+fn empty_builds() -> Vec<Case> {
+    use ProbeKind::{Anti, Inner, Left, NullAwareAnti, Semi};
+    let year = || appended(0, DataType::Int32, true, "year");
+    let brand = || appended(1, DataType::Utf8, true, "brand");
+    let by_payload = || {
+        aggregate(
+            vec![("year", year()), ("brand", brand())],
+            vec![count(), sum(year()), call(AggregateFunction::Max, Some(brand()))],
+        )
+    };
+    let counts = || aggregate(vec![], vec![count(), sum(reg("k"))]);
+    let step = |kind, payload| probe(EMPTY, kind, vec![reg("b")], payload);
+    let case = |name, step, sink| Case { name, steps: vec![step], sink };
+    vec![
+        case("inner of nothing", step(Inner, vec![0, 1]), by_payload()),
+        case("left of nothing", step(Left, vec![0, 1]), by_payload()),
+        case(
+            "rows left of nothing",
+            step(Left, vec![0, 1]),
+            rows(vec![("b", reg("b")), ("year", year()), ("brand", brand())]),
+        ),
+        case("semi of nothing", step(Semi, vec![]), counts()),
+        case("anti of nothing", step(Anti, vec![]), counts()),
+        case("not in nothing", step(NullAwareAnti, vec![]), counts()),
     ]
 }
 

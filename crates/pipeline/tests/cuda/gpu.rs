@@ -64,7 +64,8 @@ fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> Answer
     let run = || {
         let mut execution = CudaExecution::new(device, bound, std::slice::from_ref(&layout))?;
         // SAFETY: the buffers hold the table's segments in its layout and outlive the call.
-        let batches = unsafe { execution.run(&layout, &segments, 100_000) }?;
+        let mut batches = unsafe { execution.run(&layout, &segments, 100_000) }?;
+        batches.extend(execution.take_groups()?);
         let (state, stats) = execution.finish()?;
         Ok(CudaAnswer { state, batches, stats })
     };

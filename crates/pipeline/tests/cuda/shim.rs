@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use headrace_pipeline::bound::{Bound, BoundSink, BoundStep};
+use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
 use headrace_pipeline::cuda::{
-    CudaProgram, DeviceColumn, DeviceSegment, HEADERS, Param, Tuning, accumulator_state,
-    piece_bytes, rows_batch,
+    CudaProgram, DeviceColumn, DeviceSegment, GroupTableLayout, HEADERS, Param, Tuning,
+    accumulator_state, hashed_batch, piece_bytes, rows_batch,
 };
 use headrace_pipeline::state::{DenseState, finish_dense};
 
@@ -135,13 +135,19 @@ pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answ
             Memory::of(&entry.repeat((a.bytes() * program.groups / 8) as usize))
         })
         .collect();
+    let output_rows = rows * program.matches_max;
     let mut values: Vec<Memory> = program
         .outputs
         .iter()
-        .map(|o| Memory::zeroed((rows * u64::from(o.value_bytes)) as usize))
+        .map(|o| Memory::zeroed((output_rows * u64::from(o.value_bytes)) as usize))
         .collect();
     let mut validity: Vec<Memory> =
-        program.outputs.iter().map(|_| Memory::zeroed(rows as usize)).collect();
+        program.outputs.iter().map(|_| Memory::zeroed(output_rows as usize)).collect();
+    let slots = program.group_table.as_ref().map_or(1, GroupTableLayout::slots);
+    let words = program.group_table.as_ref().map_or(1, |t| t.words);
+    let mut group_slots = Memory::of(&vec![0xff; slots as usize * 4]);
+    let mut group_keys = Memory::zeroed(program.groups as usize * words * 8);
+    let mut group_count = Memory::zeroed(16);
     let params: Vec<u64> = program
         .params
         .iter()
@@ -150,13 +156,18 @@ pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answ
             Param::Tiles => tiles,
             Param::Error => status.address(),
             Param::RowsUsed => status.address() + 8,
-            Param::RowsCapacity => rows,
+            Param::RowsCapacity => output_rows,
             Param::Build { step, piece } => {
                 let BoundStep::Probe(probe) = &bound.steps[step] else { panic!("no probe") };
                 keep(Memory::of(&piece_bytes(&probe.build, piece).unwrap()))
             }
             Param::Table(i) => keep(Memory::of(&program.tables[i])),
             Param::Accumulator(i) => accumulators[i].address(),
+            Param::GroupSlots => group_slots.address(),
+            Param::GroupSlotMask => slots - 1,
+            Param::GroupKeys => group_keys.address(),
+            Param::GroupsUsed => group_count.address(),
+            Param::GroupCapacity => program.groups,
             Param::RowsValues(i) => values[i].address(),
             Param::RowsValidity(i) => validity[i].address(),
         })
@@ -182,6 +193,16 @@ pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answ
                 })
                 .collect();
             rows_batch(columns, downloaded, used)
+        }
+        BoundSink::Aggregate { grouping: Grouping::Hash, .. } => {
+            let count = group_count.bytes(4).try_into().unwrap();
+            let count = u32::from_le_bytes(count) as usize;
+            let kinds = program.accumulators.iter().zip(&accumulators);
+            let states: Vec<_> = kinds
+                .map(|(a, m)| accumulator_state(*a, &m.bytes(a.bytes() as usize * count)))
+                .collect();
+            let keys = group_keys.bytes(count * words * 8);
+            hashed_batch(bound, program.group_table.as_ref(), &keys, &states)
         }
         _ => {
             let states = program

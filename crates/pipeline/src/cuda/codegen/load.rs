@@ -11,10 +11,13 @@ use crate::cuda::program::{Place, SegmentField};
 impl Generator<'_> {
     /// Makes every register that `expr` reads available at this point of the tile loop.
     pub(super) fn require(&mut self, expr: &BoundExpr) -> Result<()> {
-        for register in super::expr::registers(expr) {
-            if matches!(self.held[register], Held::NotLoaded) {
-                self.load(register)?;
-            }
+        super::expr::registers(expr).into_iter().try_for_each(|r| self.require_register(r))
+    }
+
+    /// Makes one register available.
+    pub(super) fn require_register(&mut self, register: usize) -> Result<()> {
+        if matches!(self.held[register], Held::NotLoaded) {
+            self.load(register)?;
         }
         Ok(())
     }

@@ -6,6 +6,8 @@
 //!     filter / probe                               clears bits of `alive`
 //!     continue if none of the 4 rows is alive      later columns are not touched then
 //!     ...
+//!     (for each match of the rows:                 builds with duplicate keys: what follows stands
+//!                                                  in a loop, `alive` the rows with one more match)
 //!     aggregate into registers, shared or global memory | write rows
 //! merge the block's accumulators into the global ones
 //! ```
@@ -15,6 +17,7 @@
 //! alive. A value is a C++ expression and, where it may be NULL, another one that tells.
 
 mod cast;
+mod chain;
 mod expr;
 mod load;
 mod probe;
@@ -74,6 +77,19 @@ struct Generator<'a> {
     group_declared: bool,
     /// Keys whose digit is already in the group number.
     keys_folded: Vec<bool>,
+    /// Whether any step loops over the matches of a row.
+    walks: bool,
+    /// Loops over matches that are open.
+    open_loops: usize,
+}
+
+/// What can be said without any layout: whether the sink and the probes are taken.
+pub(super) fn check(bound: &Bound, tuning: Tuning) -> Result<()> {
+    sink::SinkPlan::of(bound, tuning)?;
+    bound.steps.iter().try_for_each(|step| match step {
+        BoundStep::Probe(probe) => probe::check(probe),
+        BoundStep::Filter { .. } | BoundStep::Compute { .. } => Ok(()),
+    })
 }
 
 /// Generates the kernel.
@@ -92,6 +108,7 @@ pub(super) fn generate(
         generator.step(index, step)?;
     }
     generator.sink(&sink)?;
+    generator.close_loops();
     let parts = generator.into_parts(&sink)?;
     Ok(CudaProgram {
         layout: layout.clone(),
@@ -104,7 +121,9 @@ pub(super) fn generate(
         shared_bytes: parts.shared_bytes,
         accumulators: sink.accumulators,
         groups: sink.groups,
+        group_table: sink.group_table,
         outputs: sink.outputs,
+        matches_max: chain::matches_max(&bound),
         bound,
     })
 }
@@ -142,6 +161,8 @@ impl<'a> Generator<'a> {
             check_pending: false,
             group_declared: false,
             keys_folded: Vec::new(),
+            walks: bound.steps.iter().any(chain::walks_step),
+            open_loops: 0,
         };
         if let BoundSink::Aggregate { keys, .. } = &bound.sink {
             generator.keys_folded = vec![false; keys.len()];

@@ -1,4 +1,4 @@
-//! Probes into builds of unique keys.
+//! Probes; those that loop over the matches of a key are in [`super::chain`].
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use headrace_ir::ProbeKind;
 
 use super::shared::{SharedItem, marked_payload, payload_shape};
 use super::text::{c_type, i64_literal};
-use super::{Generator, Held, Result, refuse};
+use super::{Generator, Held, Result, chain, refuse};
 use crate::bound::{BoundExpr, BoundProbe, Repr};
 use crate::build::{BuildIndex, BuildTable, PayloadData};
 use crate::cuda::program::{BuildPiece, Param};
@@ -35,11 +35,11 @@ pub(super) fn line(probe: &BoundProbe) -> String {
 }
 
 /// A payload register of a probe.
-struct Appended {
-    register: usize,
-    column: usize,
-    name: String,
-    valid: Option<String>,
+pub(super) struct Appended {
+    pub(super) register: usize,
+    pub(super) column: usize,
+    pub(super) name: String,
+    pub(super) valid: Option<String>,
 }
 
 impl Generator<'_> {
@@ -49,7 +49,14 @@ impl Generator<'_> {
         for key in &probe.keys {
             self.require(key)?;
         }
+        if chain::walks(probe) {
+            return self.walk(step, probe);
+        }
         self.leave_if_dead();
+        let judged = probe.residual.as_ref().filter(|_| judges_matches(probe.kind));
+        if judged.is_some() {
+            self.body.line("u32 matched = 0;");
+        }
         let appended = self.declare_payload(probe)?;
         self.body.open("HR_EACH_ROW(r)");
         for a in &appended {
@@ -66,12 +73,30 @@ impl Generator<'_> {
             BuildIndex::Direct { base, domain, .. } => {
                 self.find_direct(step, probe, *base, *domain, &appended, null_key)?;
             }
-            BuildIndex::Hash(_) => self.find_hashed(step, probe, &appended, null_key)?,
+            BuildIndex::Hash(_) => self.find_hashed(step, probe, &appended, null_key, None)?,
         }
         self.body.close();
-        self.apply(probe, &appended, null_key);
+        if judged.is_some() {
+            self.body.line("if (found) matched |= 1u << r;");
+        } else {
+            self.apply(probe, &appended, null_key);
+        }
         self.body.close();
-        for a in &appended {
+        self.hold(probe, &appended);
+        if let Some(residual) = judged {
+            self.judge(probe, residual, &appended)?;
+        } else {
+            self.check_pending |= probe.kind != ProbeKind::Left;
+            if let Some(residual) = &probe.residual {
+                self.filter(residual)?;
+            }
+        }
+        self.fold_keys(&appended.iter().map(|a| a.register).collect::<Vec<_>>())
+    }
+
+    /// The payload registers are there from now on.
+    pub(super) fn hold(&mut self, probe: &BoundProbe, appended: &[Appended]) {
+        for a in appended {
             let data = &probe.build.payload[a.column].data;
             let (name, valid) = (a.name.clone(), a.valid.clone());
             self.held[a.register] = match payload_shape(data).base {
@@ -79,15 +104,36 @@ impl Generator<'_> {
                 None => Held::Array { name, valid },
             };
         }
-        self.check_pending |= probe.kind != ProbeKind::Left;
-        if let Some(residual) = &probe.residual {
-            self.filter(residual)?;
+    }
+
+    /// The residual condition of the `matched` rows of a join that keeps or drops a row by
+    /// whether it has a match: one that does not satisfy the condition is none.
+    fn judge(
+        &mut self,
+        probe: &BoundProbe,
+        residual: &BoundExpr,
+        appended: &[Appended],
+    ) -> Result<()> {
+        self.require(residual)?;
+        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("if (matched >> r & 1u)");
+        let truth = self.truth(residual)?;
+        let truth = self.named("bool", "satisfied", truth);
+        if probe.kind == ProbeKind::Anti {
+            self.body.line(format!("if ({truth}) alive &= ~(1u << r);"));
+            self.check_pending = true;
+        } else {
+            for valid in appended.iter().filter_map(|a| a.valid.as_ref()) {
+                self.body.line(format!("if (!{truth}) {valid} &= ~(1u << r);"));
+            }
         }
-        self.fold_keys(&appended.iter().map(|a| a.register).collect::<Vec<_>>())
+        self.body.close();
+        self.body.close();
+        Ok(())
     }
 
     /// Declares the arrays of the payload registers that something reads.
-    fn declare_payload(&mut self, probe: &BoundProbe) -> Result<Vec<Appended>> {
+    pub(super) fn declare_payload(&mut self, probe: &BoundProbe) -> Result<Vec<Appended>> {
         let mut appended = Vec::new();
         for (i, &column) in probe.payload.iter().enumerate() {
             let register = probe.first_register + i;
@@ -165,12 +211,15 @@ impl Generator<'_> {
         Ok(())
     }
 
-    fn find_hashed(
+    /// Finds the first row of the row's key: for `chain`, if that is given, else to read its
+    /// payload.
+    pub(super) fn find_hashed(
         &mut self,
         step: usize,
         probe: &BoundProbe,
         appended: &[Appended],
         null_key: bool,
+        chain: Option<&str>,
     ) -> Result<()> {
         let width = key_width(&probe.build)?;
         let mut parts = Vec::new();
@@ -205,6 +254,11 @@ impl Generator<'_> {
                 format!("hr::find({rows}, {keys}, {mask}u, u64(key), u64(key >> 64))")
             }
         };
+        if let Some(chain) = chain {
+            self.body.line(format!("{chain}[r] = {call};"));
+            self.body.close();
+            return Ok(());
+        }
         self.body.line(format!("const u32 slot = {call};"));
         self.body.line("found = slot != hr::EMPTY;");
         if !appended.is_empty() {
@@ -223,7 +277,7 @@ impl Generator<'_> {
     }
 
     /// Reads the payload columns (except one) of the found entry.
-    fn read_payload(
+    pub(super) fn read_payload(
         &mut self,
         step: usize,
         probe: &BoundProbe,
@@ -278,7 +332,7 @@ impl Generator<'_> {
     }
 
     /// The expression of a part of a build: a shared copy if there is one, else the parameter.
-    fn piece(
+    pub(super) fn piece(
         &mut self,
         step: usize,
         probe: &BoundProbe,
@@ -294,6 +348,7 @@ impl Generator<'_> {
             }
             BuildPiece::HashRows => format!("{build}_rows"),
             BuildPiece::HashKeys => format!("{build}_keys"),
+            BuildPiece::HashNext => format!("{build}_next"),
         };
         let item = SharedItem::Build { step, piece };
         let at = self.shared.entries.iter().position(|e| e.item == item);
@@ -311,16 +366,15 @@ impl Generator<'_> {
     }
 }
 
-fn check(probe: &BoundProbe) -> Result<()> {
+/// Whether the residual condition decides what a match is, rather than which rows go on.
+fn judges_matches(kind: ProbeKind) -> bool {
+    matches!(kind, ProbeKind::Left | ProbeKind::Anti)
+}
+
+pub(super) fn check(probe: &BoundProbe) -> Result<()> {
     let build: &BuildTable = &probe.build;
     let name = &build.name;
     match probe.kind {
-        ProbeKind::Inner | ProbeKind::Left if !build.unique => {
-            return refuse(format!("build {name} has duplicate keys"));
-        }
-        ProbeKind::Semi if !build.unique && !probe.payload.is_empty() => {
-            return refuse(format!("build {name} has duplicate keys"));
-        }
         ProbeKind::Inner
         | ProbeKind::Left
         | ProbeKind::Semi
@@ -328,11 +382,8 @@ fn check(probe: &BoundProbe) -> Result<()> {
         | ProbeKind::NullAwareAnti => {}
         kind => return refuse(format!("{kind} joins are not on the CUDA processor")),
     }
-    if probe.residual.is_some() && !matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi) {
-        return refuse(format!("a {} join with a residual condition", probe.kind));
-    }
-    if probe.residual.is_some() && !build.unique {
-        return refuse(format!("build {name} has duplicate keys under a residual condition"));
+    if probe.residual.is_some() && probe.kind == ProbeKind::NullAwareAnti {
+        return refuse(format!("a {} join of {name} with a residual condition", probe.kind));
     }
     if probe.null_equal && probe.keys.iter().any(|k: &BoundExpr| k.nullable) {
         return refuse("joins in which NULL equals NULL are not on the CUDA processor");
@@ -379,7 +430,7 @@ pub(super) fn offset_of(
 }
 
 /// The unsigned type whose bits are a key's, and its bytes.
-fn key_part(repr: &Repr) -> Result<(&'static str, u32)> {
+pub(super) fn key_part(repr: &Repr) -> Result<(&'static str, u32)> {
     Ok(match repr {
         Repr::Bool | Repr::I8 | Repr::U8 => ("u8", 1),
         Repr::I16 | Repr::U16 => ("u16", 2),

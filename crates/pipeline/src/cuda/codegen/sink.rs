@@ -3,7 +3,7 @@
 use headrace_ir::AggregateFunction;
 
 use super::expr::Value;
-use super::probe::offset_of;
+use super::probe::{key_part, offset_of};
 use super::shared::SharedItem;
 use super::text::c_type;
 use super::{Generator, Held, Result, refuse};
@@ -11,6 +11,7 @@ use crate::bound::{
     Accumulator, AccumulatorKind, Bound, BoundCall, BoundExpr, BoundKey, BoundKind, BoundSink,
     BoundStep, DenseKey, Grouping, Repr,
 };
+use crate::cuda::groups::GroupTableLayout;
 use crate::cuda::program::{DeviceAccumulator, OutputColumn, Param, Place, Tuning};
 
 /// Accumulators of more shared memory than this stay in global memory.
@@ -43,6 +44,7 @@ pub(super) enum Where {
 pub(super) struct SinkPlan {
     pub(super) accumulators: Vec<DeviceAccumulator>,
     pub(super) groups: u64,
+    pub(super) group_table: Option<GroupTableLayout>,
     pub(super) outputs: Vec<OutputColumn>,
     pub(super) place: Where,
     /// Whether anything but the existence of a group depends on accumulator 0.
@@ -53,15 +55,18 @@ impl SinkPlan {
     pub(super) fn of(bound: &Bound, tuning: Tuning) -> Result<Self> {
         match &bound.sink {
             BoundSink::Aggregate { keys, grouping, accumulators, calls } => {
+                let matches_max = super::chain::matches_max(bound);
                 let Grouping::Dense { groups } = *grouping else {
-                    return refuse("hash grouping is not on the CUDA processor");
+                    let rows_max = bound.rows_max.saturating_mul(matches_max);
+                    return Self::hashed(keys, accumulators, calls, rows_max, matches_max > 1);
                 };
                 if groups == 0 || groups > GROUPS_MAX {
                     return refuse(format!("{groups} groups"));
                 }
-                Self::aggregate(keys, groups, accumulators, calls, tuning)
+                Self::aggregate(keys, groups, accumulators, calls, tuning, matches_max > 1)
             }
             BoundSink::Rows { columns, .. } => {
+                super::chain::check_rows(bound)?;
                 let outputs = columns
                     .iter()
                     .map(|(field, expr)| {
@@ -74,6 +79,7 @@ impl SinkPlan {
                 Ok(Self {
                     accumulators: vec![],
                     groups: 0,
+                    group_table: None,
                     outputs,
                     place: Where::Rows,
                     rows_counted: false,
@@ -83,17 +89,36 @@ impl SinkPlan {
         }
     }
 
+    /// Groups by hash: accumulators by group number in global memory.
+    fn hashed(
+        keys: &[BoundKey],
+        accumulators: &[Accumulator],
+        calls: &[BoundCall],
+        rows_max: u64,
+        multiplies: bool,
+    ) -> Result<Self> {
+        let accumulators = device_accumulators(accumulators, multiplies)?;
+        let bytes = accumulators.iter().map(|a| a.bytes()).sum();
+        let table = GroupTableLayout::of(keys, rows_max, bytes)?;
+        Ok(Self {
+            accumulators,
+            groups: table.capacity,
+            group_table: Some(table),
+            outputs: vec![],
+            place: Where::Global,
+            rows_counted: needs_row_counts(calls),
+        })
+    }
+
     fn aggregate(
         keys: &[BoundKey],
         groups: u64,
         accumulators: &[Accumulator],
         calls: &[BoundCall],
         tuning: Tuning,
+        multiplies: bool,
     ) -> Result<Self> {
-        let device: Vec<DeviceAccumulator> = accumulators
-            .iter()
-            .map(|a| DeviceAccumulator::of(a.kind, a.argument.as_ref().map(|e| &e.repr)))
-            .collect::<Result<_>>()?;
+        let device = device_accumulators(accumulators, multiplies)?;
         let group_bytes: u64 = device.iter().map(|d| d.shared_bytes()).sum();
         let bytes = group_bytes * groups;
         let limit = SHARED_ACCUMULATORS_BYTES_MAX.min(u64::from(tuning.shared_bytes_max));
@@ -112,13 +137,30 @@ impl SinkPlan {
         } else {
             Where::Global
         };
-        let rows_counted = place == Where::Registers
-            || calls.iter().any(|call| {
-                (call.value == 0 && call.function == AggregateFunction::Count)
-                    || (call.count == 0 && call.function == AggregateFunction::Avg)
-            });
-        Ok(Self { accumulators: device, groups, outputs: vec![], place, rows_counted })
+        let rows_counted = place == Where::Registers || needs_row_counts(calls);
+        let group_table = None;
+        Ok(Self { accumulators: device, groups, group_table, outputs: vec![], place, rows_counted })
     }
+}
+
+/// Whether a call depends on the number of a group's rows.
+fn needs_row_counts(calls: &[BoundCall]) -> bool {
+    calls.iter().any(|call| {
+        (call.value == 0 && call.function == AggregateFunction::Count)
+            || (call.count == 0 && call.function == AggregateFunction::Avg)
+    })
+}
+
+fn device_accumulators(
+    accumulators: &[Accumulator],
+    multiplies: bool,
+) -> Result<Vec<DeviceAccumulator>> {
+    let device_of = |a: &Accumulator| {
+        let device = DeviceAccumulator::of(a.kind, a.argument.as_ref().map(|e| &e.repr))?;
+        let wide = multiplies && device == DeviceAccumulator::Count;
+        Ok(if wide { DeviceAccumulator::WideCount } else { device })
+    };
+    accumulators.iter().map(device_of).collect()
 }
 
 fn value_bytes(repr: &Repr) -> Result<u32> {
@@ -169,7 +211,9 @@ fn element_types(device: DeviceAccumulator) -> (&'static str, &'static str) {
     match device {
         DeviceAccumulator::Count => ("u64", "u32"),
         DeviceAccumulator::Total64 => ("u64", "u32"),
-        DeviceAccumulator::Limbs(_) => ("u32", "u32"),
+        DeviceAccumulator::Limbs(_) | DeviceAccumulator::MinWide | DeviceAccumulator::MaxWide => {
+            ("u32", "u32")
+        }
         DeviceAccumulator::Float => ("f64", "f64"),
         DeviceAccumulator::MinSigned | DeviceAccumulator::MaxSigned => ("i64", "i64"),
         _ => ("u64", "u64"),
@@ -182,6 +226,8 @@ fn first_extreme(device: DeviceAccumulator) -> &'static str {
         DeviceAccumulator::MinSigned => "hr::Limits<i64>::max",
         DeviceAccumulator::MaxSigned => "hr::Limits<i64>::min",
         DeviceAccumulator::MinUnsigned | DeviceAccumulator::MinFloat => "~0ull",
+        DeviceAccumulator::MinWide => "hr::Limits<i128>::max",
+        DeviceAccumulator::MaxWide => "hr::Limits<i128>::min",
         _ => "0ull",
     }
 }
@@ -213,6 +259,10 @@ impl Generator<'_> {
         else {
             return Ok(());
         };
+        // Digits add up; within a loop over matches they would do so once for each match.
+        if self.walks {
+            return Ok(());
+        }
         for (index, key) in keys.iter().enumerate() {
             let BoundKind::Register(register) = key.expr.kind else { continue };
             let Some(dense) = key.dense else { continue };
@@ -300,6 +350,10 @@ impl Generator<'_> {
         accumulators: &[Accumulator],
     ) -> Result<()> {
         for (index, key) in keys.iter().enumerate() {
+            if plan.group_table.is_some() {
+                self.require(&key.expr)?;
+                continue;
+            }
             if self.keys_folded[index] {
                 continue;
             }
@@ -316,7 +370,8 @@ impl Generator<'_> {
             }
         }
         self.leave_if_dead();
-        if !self.group_declared && plan.place != Where::Registers {
+        let hashed = plan.group_table.is_some();
+        if !self.group_declared && !hashed && plan.place != Where::Registers {
             self.body.line("const u32 group[HR_ROWS] = {0, 0, 0, 0};");
         }
         let count_by_bits = plan.place == Where::Registers;
@@ -333,6 +388,7 @@ impl Generator<'_> {
             Where::Shared { replicas } if replicas > 1 => {
                 self.body.line("const u32 at = replica + group[r];");
             }
+            _ if hashed => self.find_group(plan, keys)?,
             Where::Shared { .. } | Where::Global => self.body.line("const u32 at = group[r];"),
             Where::Registers | Where::Rows => {}
         }
@@ -342,6 +398,43 @@ impl Generator<'_> {
             }
         }
         self.body.close();
+        self.body.close();
+        Ok(())
+    }
+
+    /// The number `at` of the row's group, by hash. A row without one has failed.
+    fn find_group(&mut self, plan: &SinkPlan, keys: &[BoundKey]) -> Result<()> {
+        let Some(table) = &plan.group_table else { return refuse("groups without a table") };
+        let wide = if table.words == 1 { "u64" } else { "u128" };
+        self.body.line(format!("{wide} key = 0;"));
+        for (key, part) in keys.iter().zip(&table.parts) {
+            let value = self.value(&key.expr)?;
+            let (unsigned, _) = key_part(&key.expr.repr)?;
+            let take = format!("key |= {wide}({unsigned}({})) << {};", value.code, part.at * 8);
+            match (part.null_at, value.null) {
+                (Some(at), Some(null)) => {
+                    let is_null = format!("key |= {wide}(1) << {};", at * 8);
+                    self.body.line(format!("if ({null}) {is_null}"));
+                    self.body.line(format!("else {take}"));
+                }
+                _ => self.body.line(take),
+            }
+        }
+        let slots = self.param(Param::GroupSlots, "u32*", "group_slots");
+        let values = self.param(Param::GroupKeys, "u64*", "group_keys");
+        let used = self.param(Param::GroupsUsed, "u32*", "groups_used");
+        let capacity = self.param(Param::GroupCapacity, "u64", "group_capacity");
+        let mask = self.param(Param::GroupSlotMask, "u64", "group_slot_mask");
+        let (words, high) = if table.words == 1 { (1, "0") } else { (2, "u64(key >> 64)") };
+        self.body.line(format!(
+            "const u32 at = hr::group_of<{words}>({slots}, {values}, {used}, {capacity}, {mask}, u64(key), {high});"
+        ));
+        let column = keys.first().map_or_else(String::new, |key| key.field.name.clone());
+        let cause = "more groups than the bounds that are recorded for it allow".into();
+        let place = self.place(Place::Corrupt { column, cause });
+        self.body.open("if (at == hr::NO_GROUP)");
+        self.body.line(format!("hr::raise(p.error, {place});"));
+        self.body.line("continue;");
         self.body.close();
         Ok(())
     }
@@ -490,7 +583,10 @@ impl Generator<'_> {
                 let first = match device {
                     DeviceAccumulator::Count
                     | DeviceAccumulator::Total64
-                    | DeviceAccumulator::Limbs(_) => "0u",
+                    | DeviceAccumulator::Limbs(_)
+                    | DeviceAccumulator::MinWide
+                    | DeviceAccumulator::MaxWide => "0u",
+                    DeviceAccumulator::WideCount => "0ull",
                     DeviceAccumulator::Float => "0.0",
                     extreme => first_extreme(extreme),
                 };
@@ -519,13 +615,19 @@ impl Generator<'_> {
         let block = self.shared_accumulator(index, kind);
         let device = plan.accumulators[index];
         let (verb, statement) = match device {
-            DeviceAccumulator::Count => ("sum", format!("atomicAdd({block}, {mine})")),
+            DeviceAccumulator::Count | DeviceAccumulator::WideCount => {
+                ("sum", format!("atomicAdd({block}, {mine})"))
+            }
             DeviceAccumulator::Total64 => ("sum", format!("hr::add_total<2>({block}, {mine})")),
             DeviceAccumulator::Limbs(n) => ("sum", format!("hr::add_total<{n}>({block}, {mine})")),
             DeviceAccumulator::Float => ("sum", format!("atomicAdd({block}, {mine})")),
-            DeviceAccumulator::MinSigned
-            | DeviceAccumulator::MinUnsigned
-            | DeviceAccumulator::MinFloat => ("min", format!("hr::lower({block}, {mine})")),
+            DeviceAccumulator::MinWide => {
+                ("min", format!("hr::extreme_wide<true>({block}, {mine})"))
+            }
+            DeviceAccumulator::MaxWide => {
+                ("max", format!("hr::extreme_wide<false>({block}, {mine})"))
+            }
+            extreme if extreme.is_min() => ("min", format!("hr::lower({block}, {mine})")),
             _ => ("max", format!("hr::raise_to({block}, {mine})")),
         };
         [
@@ -542,13 +644,13 @@ impl Generator<'_> {
         let to = self.param(Param::Accumulator(index), &format!("{global}*"), &wish);
         let from = self.shared_accumulator(index, kind);
         let verb = match device {
-            DeviceAccumulator::Count => "flush_count".to_string(),
+            DeviceAccumulator::Count | DeviceAccumulator::WideCount => "flush_count".to_string(),
             DeviceAccumulator::Total64 => "flush_total64".to_string(),
             DeviceAccumulator::Limbs(n) => format!("flush_total<{n}>"),
             DeviceAccumulator::Float => "flush_f64".to_string(),
-            DeviceAccumulator::MinSigned
-            | DeviceAccumulator::MinUnsigned
-            | DeviceAccumulator::MinFloat => "flush_min".to_string(),
+            DeviceAccumulator::MinWide => "flush_wide<true>".to_string(),
+            DeviceAccumulator::MaxWide => "flush_wide<false>".to_string(),
+            extreme if extreme.is_min() => "flush_min".to_string(),
             _ => "flush_max".to_string(),
         };
         let replicas = match plan.place {
@@ -602,6 +704,10 @@ fn register_accumulator(device: DeviceAccumulator, index: usize, kind: Accumulat
     let name = format!("my_{}", accumulator_wish(index, kind));
     match device {
         DeviceAccumulator::Count => format!("u32 {name} = 0;"),
+        DeviceAccumulator::WideCount => format!("u64 {name} = 0;"),
+        DeviceAccumulator::MinWide | DeviceAccumulator::MaxWide => {
+            format!("i128 {name} = {};", first_extreme(device))
+        }
         DeviceAccumulator::Total64 => format!("i64 {name} = 0;"),
         DeviceAccumulator::Limbs(_) => format!("i128 {name} = 0;"),
         DeviceAccumulator::Float => format!("f64 {name} = 0.0;"),
@@ -625,15 +731,15 @@ fn update(plan: &SinkPlan, index: usize, name: &str, argument: Option<&Value>) -
         DeviceAccumulator::MinFloat | DeviceAccumulator::MaxFloat => {
             format!("hr::ordered(f64({value}))")
         }
-        DeviceAccumulator::Count | DeviceAccumulator::Limbs(_) => value.to_string(),
+        DeviceAccumulator::MinWide | DeviceAccumulator::MaxWide => format!("i128({value})"),
+        DeviceAccumulator::Count | DeviceAccumulator::WideCount | DeviceAccumulator::Limbs(_) => {
+            value.to_string()
+        }
     };
-    let is_min = matches!(
-        device,
-        DeviceAccumulator::MinSigned | DeviceAccumulator::MinUnsigned | DeviceAccumulator::MinFloat
-    );
+    let is_min = device.is_min();
     if plan.place == Where::Registers {
         return match device {
-            DeviceAccumulator::Count => format!("++{name};"),
+            DeviceAccumulator::Count | DeviceAccumulator::WideCount => format!("++{name};"),
             DeviceAccumulator::Total64 | DeviceAccumulator::Float => {
                 format!("{name} += {widened};")
             }
@@ -644,6 +750,7 @@ fn update(plan: &SinkPlan, index: usize, name: &str, argument: Option<&Value>) -
     }
     let global = plan.place == Where::Global;
     match device {
+        DeviceAccumulator::WideCount => format!("atomicAdd({name} + at, u64(1));"),
         DeviceAccumulator::Count if global => format!("atomicAdd({name} + at, u64(1));"),
         DeviceAccumulator::Count => format!("atomicAdd({name} + at, 1u);"),
         DeviceAccumulator::Total64 if global => format!("atomicAdd({name} + at, u64({widened}));"),
@@ -652,6 +759,9 @@ fn update(plan: &SinkPlan, index: usize, name: &str, argument: Option<&Value>) -
             format!("hr::add_total<{limbs}>({name} + {limbs} * u64(at), {widened});")
         }
         DeviceAccumulator::Float => format!("atomicAdd({name} + at, {widened});"),
+        DeviceAccumulator::MinWide | DeviceAccumulator::MaxWide => {
+            format!("hr::extreme_wide<{is_min}>({name} + hr::WIDE_WORDS * u64(at), {widened});")
+        }
         _ if is_min => format!("hr::lower({name} + at, {widened});"),
         _ => format!("hr::raise_to({name} + at, {widened});"),
     }
