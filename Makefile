@@ -2,8 +2,6 @@
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 HEADRACE := $(TARGET)/debug/headrace
 RELEASE := $(TARGET)/release/headrace
-VENV := target/venv
-NVRTC := $(CURDIR)/$(VENV)/lib
 
 .PHONY: demo test lint bench release test-gpu gpu-bundle clean
 

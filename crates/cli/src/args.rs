@@ -14,7 +14,7 @@ pub const DEFAULT_SEED: u64 = 42;
 Examples:
   headrace demo
   headrace -c \"select count(*) from trips where fare > 100\" --data ./tables
-  headrace -c \"select * from 'trips.parquet' limit 3\" --format json
+  headrace -c \"select * from trips limit 3\" --data ./tables --format json
   headrace ssb generate --scale 10 --out ./ssb10 && headrace ssb run --data ./ssb10
 
 Exit codes: 0 done, 1 the query or a file failed, 2 the command line is wrong.")]
