@@ -12,9 +12,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("format", &["ir", "io"]),
     ("flow", &["ir", "io", "gpu"]),
     ("pipeline", &["ir", "io", "gpu", "flow"]),
+    ("gauge", &["ir", "io", "gpu", "flow"]),
     ("ssb", &["ir", "io", "format"]),
-    ("engine", &["ir", "io", "gpu", "format", "flow", "pipeline"]),
-    ("cli", &["ir", "io", "gpu", "format", "flow", "pipeline", "engine", "ssb"]),
+    ("engine", &["ir", "io", "gpu", "format", "flow", "gauge", "pipeline"]),
+    ("cli", &["ir", "io", "gpu", "format", "flow", "gauge", "pipeline", "engine", "ssb"]),
 ];
 
 /// External crates that only some may name.
