@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "cuda/corpus.rs"]
+#[path = "cuda/corpus/mod.rs"]
 mod corpus;
 #[path = "cuda/data.rs"]
 mod data;

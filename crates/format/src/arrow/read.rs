@@ -185,36 +185,10 @@ fn table_codes(
     values: ArrayRef,
 ) -> std::result::Result<ArrayRef, String> {
     with_key_type!(codes.data_type(), F => {
-        with_signed_key!(key, T => convert::<F, T>(codes, remap, values),
+        with_key_type!(key, T => convert::<F, T>(codes, remap, values),
             else Err(format!("codes of type {key}")))
     }, else Err(format!("codes of type {}", codes.data_type())))
 }
-
-/// Runs `$body` with `$key` standing for a signed key type: those that tables have.
-macro_rules! with_signed_key {
-    ($data_type:expr, $key:ident => $body:expr, else $other:expr) => {
-        match $data_type {
-            DataType::Int8 => {
-                type $key = Int8Type;
-                $body
-            }
-            DataType::Int16 => {
-                type $key = Int16Type;
-                $body
-            }
-            DataType::Int32 => {
-                type $key = Int32Type;
-                $body
-            }
-            DataType::Int64 => {
-                type $key = Int64Type;
-                $body
-            }
-            _ => $other,
-        }
-    };
-}
-use with_signed_key;
 
 fn convert<F: ArrowDictionaryKeyType, T: ArrowDictionaryKeyType>(
     codes: &ArrayRef,
