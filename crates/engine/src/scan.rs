@@ -9,6 +9,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{
@@ -110,6 +111,36 @@ fn partition(table: &HeadraceTable, wanted: usize) -> Vec<Vec<Piece>> {
     partitions
 }
 
+/// Gives mapped pages back behind a scan whose session has a memory limit.
+///
+/// A batch's pages go when the next batch is asked for, or with the stream. Whoever still reads
+/// the batch, or another part of the file, faults its pages in again from the page cache.
+struct ReleaseMapped {
+    table: Option<Arc<HeadraceTable>>,
+    file: Option<usize>,
+}
+
+impl ReleaseMapped {
+    fn under_limit(table: &Arc<HeadraceTable>, context: &TaskContext) -> Self {
+        let limited = matches!(context.memory_pool().memory_limit(), MemoryLimit::Finite(_));
+        Self { table: limited.then(|| Arc::clone(table)), file: None }
+    }
+
+    /// Done with the file of the batch before; `file` is read now.
+    fn next(&mut self, file: Option<usize>) {
+        if let (Some(table), Some(before)) = (&self.table, self.file) {
+            table.arrow().files()[before].release_mapped();
+        }
+        self.file = file;
+    }
+}
+
+impl Drop for ReleaseMapped {
+    fn drop(&mut self) {
+        self.next(None);
+    }
+}
+
 impl DisplayAs for HeadraceScanExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schema = self.schema();
@@ -187,7 +218,7 @@ impl ExecutionPlan for HeadraceScanExec {
     fn execute(
         &self,
         partition: usize,
-        _context: Arc<TaskContext>,
+        context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let Some(pieces) = self.partitions.get(partition) else {
             return internal_err!("HeadraceScanExec has no partition {partition}");
@@ -196,7 +227,9 @@ impl ExecutionPlan for HeadraceScanExec {
         let projection = self.projection.clone();
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let mut left = self.limit.unwrap_or(usize::MAX);
+        let mut release = ReleaseMapped::under_limit(&table, &context);
         let batches = pieces.clone().into_iter().map(move |piece| {
+            release.next(Some(piece.file));
             if left == 0 {
                 return None;
             }

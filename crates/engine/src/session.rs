@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::format::ExplainFormat;
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::execution::memory_pool::GreedyMemoryPool;
@@ -38,6 +39,18 @@ pub struct SessionOptions {
     pub engine: EngineOptions,
 }
 
+/// A size that every batch exceeds, so that a repartition closes a spill file after one batch.
+///
+/// All inputs of a repartition spill to one pool, in as many open files as there are inputs that
+/// write at the same moment, and DataFusion 55 reads the oldest file to its end before it looks
+/// at the next. As long as the oldest is open and has nothing unread, batches in the younger ones
+/// are out of reach; the reader stops, the channels fill, the writers stop, and nobody is left to
+/// go on (apache/datafusion#24883, until a release has #24891). A closed file is never waited
+/// for. The price is a file, and a file descriptor until it is read, for each spilled batch.
+fn one_batch_a_spill_file() -> Result<ConfigNonZeroUsize> {
+    ConfigNonZeroUsize::try_new(1)
+}
+
 /// Tables, settings, queries.
 pub struct Session {
     context: SessionContext,
@@ -56,7 +69,9 @@ impl Session {
             .with_information_schema(true)
             .with_target_partitions(options.config.threads)
             .with_option_extension(options.config);
-        config.options_mut().explain.format = ExplainFormat::Indent;
+        let options = config.options_mut();
+        options.explain.format = ExplainFormat::Indent;
+        options.execution.max_spill_file_size_bytes = one_batch_a_spill_file()?;
         let mut runtime = RuntimeEnvBuilder::new();
         if let Some(bytes) = engine.memory().planner_bytes {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);

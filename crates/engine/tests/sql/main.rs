@@ -9,5 +9,6 @@ mod differential;
 mod facade;
 mod overflow;
 mod review;
+mod spill;
 mod ssb;
 mod tables;

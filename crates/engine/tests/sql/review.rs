@@ -199,5 +199,10 @@ fn child_of_the_memory_test() {
             let grown = peak_rss_bytes() - before;
             assert!(grown <= LIMIT_BYTES, "{access}: {grown} bytes beyond {before}");
         }
+        ask(&session, "SET headrace.processor = 'off'").await;
+        let (text, _) = ask(&session, "SELECT count(*) FROM numbers WHERE n >= 0").await;
+        assert!(text.contains(&LIMIT_BYTES.to_string()), "{text}");
+        let grown = peak_rss_bytes() - before;
+        assert!(grown <= LIMIT_BYTES, "off: {grown} bytes beyond {before}");
     });
 }
