@@ -1,10 +1,17 @@
 //! The interface of the engines: an extent goes in, a completion comes out.
 
+use std::io;
+use std::os::fd::RawFd;
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::{IoError, ReadAt, ReadMode, Result};
+use io_uring::{opcode, squeue, types};
 
-/// Memory that an engine may write to: an address and a length, without a lifetime.
+use crate::segment::{Cut, Fault, Segment, Tally};
+use crate::transfer::{Completed, Transfer, check_extent, check_range};
+use crate::{EXTENT_ALIGN_BYTES, IoError, ReadAt, ReadMode, Result};
+
+/// Memory that an engine may use: an address and a length, without a lifetime.
 ///
 /// The engine works on it while the kernel does; see [`ReadEngine::submit`] for the promise the
 /// caller makes.
@@ -72,16 +79,8 @@ pub struct ReadDone {
     pub short_reads: u64,
 }
 
-/// The end of a request.
-#[derive(Debug)]
-pub struct Completion {
-    /// The request's tag.
-    pub tag: u64,
-    /// How it went. On an error nothing is promised about the window's contents.
-    pub result: Result<ReadDone>,
-    /// From submission to completion.
-    pub latency_ns: u64,
-}
+/// The end of a [`ReadRequest`].
+pub type Completion = Completed<ReadDone>;
 
 /// Receives completions, on a thread of the engine: it must be quick and must not block.
 pub type CompletionSink = Arc<dyn Fn(Completion) + Send + Sync>;
@@ -106,36 +105,111 @@ pub trait ReadEngine: Send + Sync {
     fn cancel_queued(&self);
 }
 
-impl ReadRequest {
-    /// Error unless the extent lies inside the file and the window can take it.
-    pub(crate) fn check(&self) -> Result<()> {
-        let size_bytes = self.file.size_bytes();
-        if self.offset.checked_add(self.bytes).is_none_or(|end| end > size_bytes) {
-            return Err(IoError::OutOfRange {
-                path: self.file.path().to_path_buf(),
-                offset: self.offset,
-                bytes: self.bytes,
-                size_bytes,
-            });
+impl From<Tally> for ReadDone {
+    fn from(tally: Tally) -> ReadDone {
+        ReadDone {
+            direct_bytes: tally.direct_bytes,
+            buffered_bytes: tally.buffered_bytes,
+            direct_refused_bytes: tally.direct_refused_bytes,
+            short_reads: tally.short,
         }
-        let placement = crate::Placement::of(self.offset, self.bytes);
-        let what = if self.bytes == 0 {
-            return Ok(());
-        } else if self.window.bytes < placement.window_bytes {
-            "it is too small"
-        } else if !self.window.start.addr().is_multiple_of(crate::EXTENT_ALIGN_BYTES) {
-            "it is not aligned"
-        } else {
-            return Ok(());
-        };
-        Err(IoError::Window {
-            path: self.file.path().to_path_buf(),
-            offset: self.offset,
-            bytes: self.bytes,
-            window_bytes: self.window.bytes,
-            what,
-        })
     }
+}
+
+impl Transfer for ReadRequest {
+    type Done = ReadDone;
+    const VERB: &'static str = "read";
+    const CALL: &'static str = "pread";
+
+    fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn extent(&self) -> (u64, u64) {
+        (self.offset, self.bytes)
+    }
+
+    fn check(&self) -> Result<()> {
+        check_extent(self.file.path(), self.file.size_bytes(), self.extent(), &self.window)
+    }
+
+    fn cut(&self) -> Cut {
+        let align = EXTENT_ALIGN_BYTES as u64;
+        let (offset, end) = (self.offset, self.offset + self.bytes);
+        let base = offset - offset % align;
+        let whole_blocks_end = self.file.size_bytes() / align * align;
+        let direct_end = match self.mode {
+            ReadMode::Direct if end > offset => end.next_multiple_of(align).min(whole_blocks_end),
+            _ => base,
+        }
+        .max(base);
+        Cut {
+            base,
+            direct: base..direct_end,
+            buffered: direct_end.max(offset)..end,
+            window: self.window.start,
+        }
+    }
+
+    fn raw_fd(&self, mode: ReadMode) -> io::Result<RawFd> {
+        self.file.source().raw_fd(mode)
+    }
+
+    fn entry(fd: types::Fd, segment: &Segment, registered: Option<u16>) -> squeue::Entry {
+        let (into, bytes) = (segment.memory, segment.bytes as u32);
+        match registered {
+            Some(index) => {
+                opcode::ReadFixed::new(fd, into, bytes, index).offset(segment.offset).build()
+            }
+            None => opcode::Read::new(fd, into, bytes).offset(segment.offset).build(),
+        }
+    }
+
+    unsafe fn attempt(&self, segment: &Segment) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        let into = unsafe { std::slice::from_raw_parts_mut(segment.memory, segment.bytes) };
+        self.file.read_at(segment.mode, segment.offset, into)
+    }
+
+    unsafe fn intercept(&self, segment: &Segment, outcome: io::Result<usize>) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        let into = unsafe { std::slice::from_raw_parts_mut(segment.memory, segment.bytes) };
+        self.file.intercept(segment.mode, segment.offset, into, outcome)
+    }
+
+    fn error(&self, segment: &Segment, fault: Fault) -> IoError {
+        read_error(self.file.path(), segment, fault)
+    }
+}
+
+fn read_error(path: &Path, segment: &Segment, fault: Fault) -> IoError {
+    let (path, offset, bytes) = (path.to_path_buf(), segment.offset, segment.bytes as u64);
+    match fault {
+        Fault::NothingMoved => IoError::UnexpectedEnd { path, offset, missing_bytes: bytes },
+        Fault::Refused(cause) => IoError::Read { path, offset, bytes, cause },
+    }
+}
+
+/// See [`ReadAt::read_exact_at`].
+pub(crate) fn read_exact(
+    file: &(impl ReadAt + ?Sized),
+    offset: u64,
+    into: &mut [u8],
+) -> Result<()> {
+    check_range(file.path(), file.size_bytes(), (offset, into.len() as u64))?;
+    if into.is_empty() {
+        return Ok(());
+    }
+    let mut segment = Segment::new(ReadMode::Buffered, offset, into.as_mut_ptr(), into.len());
+    let outcome = segment.carry_out(|part| {
+        let done = (part.offset - offset) as usize;
+        file.read_at(part.mode, part.offset, &mut into[done..])
+    });
+    outcome.map(|_| ()).map_err(|fault| read_error(file.path(), &segment, fault))
 }
 
 /// Blocks all signals that can be blocked without harm in the calling thread, so that the

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::FileIdentity;
 
-/// An error of a reader. The path is in every variant that concerns a file.
+/// An error of a reader or a writer. The path is in every variant that concerns a file.
 #[derive(Debug, thiserror::Error)]
 pub enum IoError {
     /// The file could not be opened, examined or mapped.
@@ -34,6 +34,33 @@ pub enum IoError {
         offset: u64,
         /// Bytes that were still wanted there.
         bytes: u64,
+        /// The error of the operating system.
+        #[source]
+        cause: io::Error,
+    },
+    /// A write failed.
+    #[error(
+        "{}: writing {bytes} bytes at offset {offset} failed: {cause}{}", path.display(),
+        write_remedy(cause)
+    )]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Offset of the part that failed.
+        offset: u64,
+        /// Bytes that were still to be written there.
+        bytes: u64,
+        /// The error of the operating system.
+        #[source]
+        cause: io::Error,
+    },
+    /// A file to be written could not be made, given its size, or put in its place.
+    #[error("{}: cannot {action}: {cause}{}", path.display(), write_remedy(cause))]
+    Sink {
+        /// The file that was to be.
+        path: PathBuf,
+        /// What was tried, as a verb phrase ("reserve 4096 bytes").
+        action: String,
         /// The error of the operating system.
         #[source]
         cause: io::Error,
@@ -100,8 +127,8 @@ pub enum IoError {
         #[source]
         cause: io::Error,
     },
-    /// The destination given for an extent is too small or not aligned.
-    #[error("{}: destination of {window_bytes} bytes cannot take the extent of {bytes} bytes at offset {offset}: {what}", path.display())]
+    /// The memory given for an extent is too small or not aligned.
+    #[error("{}: a window of {window_bytes} bytes does not fit the extent of {bytes} bytes at offset {offset}: {what}", path.display())]
     Window {
         /// The file.
         path: PathBuf,
@@ -109,24 +136,24 @@ pub enum IoError {
         offset: u64,
         /// Length of the extent.
         bytes: u64,
-        /// Length of the destination.
+        /// Length of the window.
         window_bytes: usize,
         /// What is wrong with it.
         what: &'static str,
     },
-    /// Threads of a reader could not be started.
-    #[error("cannot start a reader thread: {cause}")]
+    /// Threads of an engine could not be started.
+    #[error("cannot start an input/output thread: {cause}")]
     Thread {
         /// The error of the operating system.
         #[source]
         cause: io::Error,
     },
-    /// The read was still queued when it was cancelled; no byte of it was read.
-    #[error("{}: the read at offset {offset} was cancelled", path.display())]
+    /// The transfer was still queued when it was cancelled; no byte of it was moved.
+    #[error("{}: the transfer at offset {offset} was cancelled", path.display())]
     Cancelled {
         /// The file.
         path: PathBuf,
-        /// Start of the part that was not read.
+        /// Start of the part that was not moved.
         offset: u64,
     },
 }
@@ -136,12 +163,18 @@ impl IoError {
         IoError::Open { path: path.to_path_buf(), action: action.into(), cause }
     }
 
+    pub(crate) fn sink(path: &Path, action: impl Into<String>, cause: io::Error) -> Self {
+        IoError::Sink { path: path.to_path_buf(), action: action.into(), cause }
+    }
+
     /// The file concerned, if the error concerns one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             IoError::Open { path, .. }
             | IoError::NotAFile { path }
             | IoError::Read { path, .. }
+            | IoError::Write { path, .. }
+            | IoError::Sink { path, .. }
             | IoError::UnexpectedEnd { path, .. }
             | IoError::OutOfRange { path, .. }
             | IoError::Changed { path, .. }
@@ -156,6 +189,7 @@ impl IoError {
     pub fn offset(&self) -> Option<u64> {
         match self {
             IoError::Read { offset, .. }
+            | IoError::Write { offset, .. }
             | IoError::UnexpectedEnd { offset, .. }
             | IoError::OutOfRange { offset, .. }
             | IoError::Poisoned { offset, .. }
@@ -167,5 +201,20 @@ impl IoError {
 
     pub(crate) fn changed(path: &Path, before: &FileIdentity, after: &FileIdentity) -> Self {
         IoError::Changed { path: path.to_path_buf(), what: before.difference(after) }
+    }
+}
+
+/// What helps against a failed write, as the end of a sentence; nothing where we do not know.
+fn write_remedy(cause: &io::Error) -> &'static str {
+    match cause.raw_os_error() {
+        Some(libc::ENOSPC) => "; free space there, or write to another file system",
+        Some(libc::EDQUOT) => "; raise the quota, or write to another file system",
+        Some(libc::EFBIG) => "; raise the limit of file sizes (ulimit -f), or write smaller files",
+        Some(libc::EIO) => "; the storage failed: see the kernel's log (dmesg)",
+        Some(libc::EROFS) => "; the file system is mounted read-only: write to another one",
+        Some(libc::EACCES | libc::EPERM) => "; choose a place that you may write to",
+        Some(libc::ENOENT | libc::ENOTDIR) => "; make the folder first",
+        Some(libc::EBUSY) => "; unmount the device, or stop what uses it",
+        _ => "",
     }
 }

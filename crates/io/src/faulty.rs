@@ -41,24 +41,93 @@ pub struct FaultPlan {
     pub changed: bool,
 }
 
+/// What goes wrong in either direction, and how often it did.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    pub seed: u64,
+    pub short_permille: u16,
+    pub interrupted_permille: u16,
+    pub io_error_at: Option<u64>,
+    pub io_error_times: Option<u64>,
+    pub latency: Duration,
+    pub direct_refused: bool,
+    pub attempts: AtomicU64,
+    pub io_errors: AtomicU64,
+}
+
+impl Faults {
+    /// Attempts so far, whatever their outcome.
+    pub fn attempts(&self) -> u64 {
+        self.attempts.load(Ordering::Relaxed)
+    }
+
+    /// One attempt: waits as long as planned, and fails if it is to fail.
+    pub fn strike(&self, mode: ReadMode, offset: u64, bytes: usize) -> io::Result<()> {
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+        if !self.latency.is_zero() {
+            std::thread::sleep(self.latency);
+        }
+        let errno = |errno| Err(io::Error::from_raw_os_error(errno));
+        if mode == ReadMode::Direct && self.direct_refused {
+            return errno(libc::EINVAL);
+        }
+        // By number, not by place: the same attempt must succeed when it is repeated.
+        if mix(self.seed, attempt, 3) % 1000 < u64::from(self.interrupted_permille) {
+            return errno(libc::EINTR);
+        }
+        if self.io_error_strikes(offset, bytes) {
+            return errno(libc::EIO);
+        }
+        Ok(())
+    }
+
+    fn io_error_strikes(&self, offset: u64, bytes: usize) -> bool {
+        let touched = |at| at >= offset && at - offset < bytes as u64;
+        if !self.io_error_at.is_some_and(touched) {
+            return false;
+        }
+        let strikes = self.io_errors.fetch_add(1, Ordering::Relaxed);
+        self.io_error_times.is_none_or(|times| strikes < times)
+    }
+
+    /// How many of `count` bytes at `offset` are moved: at least 1, unless `count` is 0.
+    pub fn shortened(&self, offset: u64, count: usize) -> usize {
+        let dice = mix(self.seed, offset, count as u64);
+        if count < 2 || dice % 1000 >= u64::from(self.short_permille) {
+            return count;
+        }
+        1 + (mix(dice, offset, 2) % (count as u64 - 1)) as usize
+    }
+}
+
 /// A file with faults. Stands in for a [`SourceFile`] under every reader.
 #[derive(Debug)]
 pub struct FaultyFile {
     inner: Arc<SourceFile>,
     plan: FaultPlan,
-    reads: AtomicU64,
-    io_errors: AtomicU64,
+    faults: Faults,
 }
 
 impl FaultyFile {
     /// The twin of `inner`.
     pub fn new(inner: Arc<SourceFile>, plan: FaultPlan) -> Arc<FaultyFile> {
-        Arc::new(FaultyFile { inner, plan, reads: AtomicU64::new(0), io_errors: AtomicU64::new(0) })
+        let faults = Faults {
+            seed: plan.seed,
+            short_permille: plan.short_reads_permille,
+            interrupted_permille: plan.interrupted_permille,
+            io_error_at: plan.io_error_at,
+            io_error_times: plan.io_error_times,
+            latency: plan.latency,
+            direct_refused: plan.direct_refused,
+            attempts: AtomicU64::new(0),
+            io_errors: AtomicU64::new(0),
+        };
+        Arc::new(FaultyFile { inner, plan, faults })
     }
 
     /// Reads attempted so far, whatever their outcome (mappings not included).
     pub fn reads(&self) -> u64 {
-        self.reads.load(Ordering::Relaxed)
+        self.faults.attempts()
     }
 
     /// What a reader must get for the file's true bytes `content` at `offset`: the same, torn.
@@ -78,24 +147,11 @@ impl FaultyFile {
         mix(self.plan.seed, block, 1) % 1000 < u64::from(self.plan.torn_blocks_permille)
     }
 
-    fn io_error_strikes(&self, offset: u64, bytes: usize) -> bool {
-        let touched = |at| at >= offset && at - offset < bytes as u64;
-        if !self.plan.io_error_at.is_some_and(touched) {
-            return false;
-        }
-        let strikes = self.io_errors.fetch_add(1, Ordering::Relaxed);
-        self.plan.io_error_times.is_none_or(|times| strikes < times)
-    }
-
     /// How many of `count` bytes at `offset` a reader gets.
     fn delivered(&self, offset: u64, count: usize) -> usize {
         let left = self.plan.truncated_at.map_or(u64::MAX, |end| end.saturating_sub(offset));
         let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
-        let dice = mix(self.plan.seed, offset, count as u64);
-        if count < 2 || dice % 1000 >= u64::from(self.plan.short_reads_permille) {
-            return count;
-        }
-        1 + (mix(dice, offset, 2) % (count as u64 - 1)) as usize
+        self.faults.shortened(offset, count)
     }
 
     /// # Safety
@@ -151,21 +207,7 @@ impl ReadAt for FaultyFile {
         into: &mut [u8],
         outcome: io::Result<usize>,
     ) -> io::Result<usize> {
-        let read = self.reads.fetch_add(1, Ordering::Relaxed);
-        if !self.plan.latency.is_zero() {
-            std::thread::sleep(self.plan.latency);
-        }
-        let errno = |errno| Err(io::Error::from_raw_os_error(errno));
-        if mode == ReadMode::Direct && self.plan.direct_refused {
-            return errno(libc::EINVAL);
-        }
-        // By number, not by place: the same read must succeed when it is repeated.
-        if mix(self.plan.seed, read, 3) % 1000 < u64::from(self.plan.interrupted_permille) {
-            return errno(libc::EINTR);
-        }
-        if self.io_error_strikes(offset, into.len()) {
-            return errno(libc::EIO);
-        }
+        self.faults.strike(mode, offset, into.len())?;
         let count = self.delivered(offset, outcome?);
         self.tear(offset, &mut into[..count]);
         Ok(count)

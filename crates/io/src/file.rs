@@ -1,16 +1,16 @@
 //! An opened file, and the trait that every reader reads through.
 
 use std::fmt::Debug;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crate::probe;
-use crate::segment::{self, EXTENT_ALIGN_BYTES};
+use crate::segment::EXTENT_ALIGN_BYTES;
 use crate::{AlignedBuffer, FileIdentity, IoError, Result};
+use crate::{engine, probe};
 
 /// Through the page cache or past it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,26 +90,72 @@ pub trait ReadAt: Send + Sync + Debug {
     /// [`IoError::OutOfRange`] if the extent does not lie inside the file,
     /// [`IoError::UnexpectedEnd`] if the file became shorter, [`IoError::Read`] otherwise.
     fn read_exact_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        segment::read_exact(self, offset, into)
+        engine::read_exact(self, offset, into)
     }
 }
 
-/// What O_DIRECT needs on a file for which a probing read succeeded.
+/// What O_DIRECT needs on a file for which a probing transfer succeeded.
 #[derive(Debug)]
 pub struct DirectIo {
-    file: File,
+    pub(crate) file: File,
     /// Alignment of memory that the kernel asks for.
     pub memory_align_bytes: usize,
     /// Alignment of offsets and lengths that the kernel asks for.
     pub offset_align_bytes: usize,
 }
 
-/// An opened regular file.
+impl DirectIo {
+    /// Opens `path` once more, with O_DIRECT, and carries out a real transfer of one aligned
+    /// block: some filesystems open a file with O_DIRECT and then refuse to use it.
+    ///
+    /// `options` say whether to read or to write; `identity` is that of the first opening;
+    /// `probe` is called with the file and a zeroed block.
+    ///
+    /// # Errors
+    /// The reason why O_DIRECT cannot be had, in words.
+    pub(crate) fn open(
+        options: &mut OpenOptions,
+        path: &Path,
+        identity: &FileIdentity,
+        mut probe: impl FnMut(&File, &mut [u8]) -> io::Result<usize>,
+    ) -> std::result::Result<DirectIo, String> {
+        let file = options
+            .custom_flags(libc::O_DIRECT)
+            .open(path)
+            .map_err(|cause| format!("opening with O_DIRECT failed: {cause}"))?;
+        let reopened = FileIdentity::of_file(&file, path).map_err(|e| e.to_string())?;
+        if (reopened.device, reopened.inode) != (identity.device, identity.inode) {
+            return Err("the path names another file now".to_string());
+        }
+        let (memory_align_bytes, offset_align_bytes) = probe::direct_alignment(&file)
+            .unwrap_or(Ok((EXTENT_ALIGN_BYTES, EXTENT_ALIGN_BYTES)))?;
+        let fits = |align: usize| align != 0 && EXTENT_ALIGN_BYTES.is_multiple_of(align);
+        if !fits(memory_align_bytes) || !fits(offset_align_bytes) {
+            return Err(format!(
+                "O_DIRECT needs an alignment of {memory_align_bytes} bytes in memory and \
+                 {offset_align_bytes} in the file; extents are aligned to {EXTENT_ALIGN_BYTES}"
+            ));
+        }
+        let mut block =
+            AlignedBuffer::allocate(EXTENT_ALIGN_BYTES).map_err(|error| error.to_string())?;
+        loop {
+            match probe(&file, block.as_mut_slice()) {
+                Ok(0) => return Err("the probing O_DIRECT transfer moved no data".to_string()),
+                Ok(_) => return Ok(DirectIo { file, memory_align_bytes, offset_align_bytes }),
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
+                Err(cause) => return Err(format!("the probing O_DIRECT transfer failed: {cause}")),
+            }
+        }
+    }
+}
+
+/// An opened regular file, or a block device.
 #[derive(Debug)]
 pub struct SourceFile {
     path: PathBuf,
     identity: FileIdentity,
     buffered: File,
+    block_device: bool,
     direct: OnceLock<std::result::Result<DirectIo, String>>,
     memory_backed: OnceLock<bool>,
 }
@@ -120,20 +166,34 @@ impl SourceFile {
     /// # Errors
     /// [`IoError::NotAFile`] for folders, pipes and devices; [`IoError::Open`] otherwise.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<SourceFile>> {
-        let path = path.as_ref().to_path_buf();
+        Self::open_if(path.as_ref(), |kind| kind.is_file())
+    }
+
+    /// Opens a regular file or a block device for reading: a device's bytes, all of them, are its
+    /// contents.
+    ///
+    /// # Errors
+    /// [`IoError::NotAFile`] for folders, pipes and character devices; [`IoError::Open`]
+    /// otherwise.
+    pub fn open_storage(path: impl AsRef<Path>) -> Result<Arc<SourceFile>> {
+        Self::open_if(path.as_ref(), |kind| kind.is_file() || kind.is_block_device())
+    }
+
+    fn open_if(path: &Path, wanted: impl Fn(FileType) -> bool) -> Result<Arc<SourceFile>> {
         // Examined before it is opened: opening a pipe would block.
-        let metadata = std::fs::metadata(&path)
-            .map_err(|cause| IoError::open(&path, "examine the file", cause))?;
-        if !metadata.is_file() {
-            return Err(IoError::NotAFile { path });
+        let metadata = std::fs::metadata(path)
+            .map_err(|cause| IoError::open(path, "examine the file", cause))?;
+        if !wanted(metadata.file_type()) {
+            return Err(IoError::NotAFile { path: path.to_path_buf() });
         }
         let buffered =
-            File::open(&path).map_err(|cause| IoError::open(&path, "open the file", cause))?;
-        let identity = FileIdentity::of_file(&buffered, &path)?;
+            File::open(path).map_err(|cause| IoError::open(path, "open the file", cause))?;
+        let identity = FileIdentity::of_file(&buffered, path)?;
         Ok(Arc::new(SourceFile {
-            path,
+            path: path.to_path_buf(),
             identity,
             buffered,
+            block_device: metadata.file_type().is_block_device(),
             direct: OnceLock::new(),
             memory_backed: OnceLock::new(),
         }))
@@ -145,9 +205,16 @@ impl SourceFile {
         self.direct.get_or_init(|| self.open_direct()).as_ref().map_err(String::as_str)
     }
 
+    /// Whether it is a block device.
+    pub fn is_block_device(&self) -> bool {
+        self.block_device
+    }
+
     /// Whether the file lies in memory (tmpfs, ramfs): a mapping of it is never cold.
     pub fn is_memory_backed(&self) -> bool {
-        *self.memory_backed.get_or_init(|| probe::is_memory_backed(&self.buffered))
+        // The node of a device lies in memory; what it names does not.
+        let in_memory = || !self.block_device && probe::is_memory_backed(&self.buffered);
+        *self.memory_backed.get_or_init(in_memory)
     }
 
     /// The descriptor for a mode.
@@ -177,35 +244,9 @@ impl SourceFile {
         if self.identity.size_bytes == 0 {
             return Err("an empty file has nothing to read with O_DIRECT".to_string());
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_DIRECT)
-            .open(&self.path)
-            .map_err(|cause| format!("opening with O_DIRECT failed: {cause}"))?;
-        let reopened = FileIdentity::of_file(&file, &self.path).map_err(|e| e.to_string())?;
-        if (reopened.device, reopened.inode) != (self.identity.device, self.identity.inode) {
-            return Err("the path names another file now".to_string());
-        }
-        let (memory_align_bytes, offset_align_bytes) = probe::direct_alignment(&file)
-            .unwrap_or(Ok((EXTENT_ALIGN_BYTES, EXTENT_ALIGN_BYTES)))?;
-        let fits = |align: usize| align != 0 && EXTENT_ALIGN_BYTES.is_multiple_of(align);
-        if !fits(memory_align_bytes) || !fits(offset_align_bytes) {
-            return Err(format!(
-                "O_DIRECT needs an alignment of {memory_align_bytes} bytes in memory and \
-                 {offset_align_bytes} in the file; extents are aligned to {EXTENT_ALIGN_BYTES}"
-            ));
-        }
-        let mut block =
-            AlignedBuffer::allocate(EXTENT_ALIGN_BYTES).map_err(|error| error.to_string())?;
-        loop {
-            match file.read_at(block.as_mut_slice(), 0) {
-                Ok(0) => return Err("the probing O_DIRECT read returned no data".to_string()),
-                Ok(_) => break,
-                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
-                Err(cause) => return Err(format!("the probing O_DIRECT read failed: {cause}")),
-            }
-        }
-        Ok(DirectIo { file, memory_align_bytes, offset_align_bytes })
+        DirectIo::open(OpenOptions::new().read(true), &self.path, &self.identity, |file, block| {
+            file.read_at(block, 0)
+        })
     }
 }
 

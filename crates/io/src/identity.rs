@@ -1,18 +1,22 @@
 //! Which file it is, and whether it is still the same.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::{IoError, Result};
 
 /// Identity and version of a file: any write, truncation or replacement changes at least one
 /// member (the change time cannot be set by programs).
+///
+/// A block device is known by its number and its size alone: the kernel keeps no time of the last
+/// write to it, so that a change of its contents goes unseen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileIdentity {
-    /// Device number of the filesystem.
+    /// Device number of the filesystem; of a block device, its own.
     pub device: u64,
-    /// Inode number.
+    /// Inode number; 0 for a block device, of which there may be many nodes.
     pub inode: u64,
     /// Size.
     pub size_bytes: u64,
@@ -25,19 +29,35 @@ pub struct FileIdentity {
 impl FileIdentity {
     /// Identity of an open file.
     pub fn of_file(file: &File, path: &Path) -> Result<Self> {
-        let metadata =
-            file.metadata().map_err(|cause| IoError::open(path, "examine the open file", cause))?;
-        Ok(Self::of_metadata(&metadata))
+        Self::of_opened(file).map_err(|cause| IoError::open(path, "examine the open file", cause))
+    }
+
+    fn of_opened(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        if !metadata.file_type().is_block_device() {
+            return Ok(Self::of_metadata(&metadata));
+        }
+        Ok(FileIdentity {
+            device: metadata.rdev(),
+            inode: 0,
+            size_bytes: device_size_bytes(file)?,
+            mtime_ns: 0,
+            ctime_ns: 0,
+        })
     }
 
     /// Identity of the file that the path names now (symbolic links are followed).
     pub fn of_path(path: &Path) -> Result<Self> {
-        let metadata = std::fs::metadata(path)
-            .map_err(|cause| IoError::open(path, "examine the file", cause))?;
+        let fail = |cause| IoError::open(path, "examine the file", cause);
+        let metadata = std::fs::metadata(path).map_err(fail)?;
+        if metadata.file_type().is_block_device() {
+            return Self::of_opened(&File::open(path).map_err(fail)?).map_err(fail);
+        }
         Ok(Self::of_metadata(&metadata))
     }
 
-    /// Identity from metadata that is already at hand.
+    /// Identity from metadata of a regular file that is already at hand. It does not tell the
+    /// size of a block device: see [`of_file`](FileIdentity::of_file).
     pub fn of_metadata(metadata: &Metadata) -> Self {
         FileIdentity {
             device: metadata.dev(),
@@ -55,8 +75,8 @@ impl FileIdentity {
         // Opened, not only examined: on NFS it is the opening that asks the server again. Without
         // waiting, in case a pipe lies there now.
         let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-        let now = match opened.and_then(|file| file.metadata()) {
-            Ok(metadata) => Self::of_metadata(&metadata),
+        let now = match opened.and_then(|file| Self::of_opened(&file)) {
+            Ok(identity) => identity,
             Err(cause) => {
                 return Err(IoError::Changed {
                     path: path.to_path_buf(),
@@ -88,6 +108,12 @@ impl FileIdentity {
         }
         "its status change time differs".to_string()
     }
+}
+
+/// Size of an open block device.
+pub(crate) fn device_size_bytes(mut device: &File) -> io::Result<u64> {
+    // The end is where the kernel says the device ends; no reader uses the position.
+    device.seek(SeekFrom::End(0))
 }
 
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {

@@ -1,4 +1,5 @@
-//! Host readers: how bytes of a file reach host memory, and what can go wrong on the way.
+//! Host readers and writers: how bytes of a file reach host memory, how they get back into one, and
+//! what can go wrong on the way.
 //!
 //! ```text
 //!             SourceFile ──┐                       ┌── PreadPool   (threads, buffered or O_DIRECT)
@@ -16,6 +17,8 @@
 //! * What a path can do ([`PathProbe`], [`residency`], [`SourceFile::direct`]) is asked of the
 //!   kernel, tried with a real read where the answer cannot be trusted, and returned as data with
 //!   a reason: this crate never chooses another path in silence. The caller chooses.
+//! * Facts about the machine (mounts, drives, PCIe, limits, the kernel) are in [`system`].
+//! * Writers are the readers turned round, in [`mod@write`]: the same engines, seams and rules.
 //!
 //! This crate must never know: Arrow, SQL, CUDA. It works on Linux only.
 //!
@@ -33,9 +36,13 @@ mod memory;
 mod pool;
 mod probe;
 mod residency;
+mod ring;
 mod segment;
 mod sigbus;
+pub mod system;
+mod transfer;
 mod uring;
+pub mod write;
 
 pub use engine::{
     Completion, CompletionSink, ReadDone, ReadEngine, ReadRequest, Window, block_signals,
@@ -50,6 +57,7 @@ pub use pool::PreadPool;
 pub use probe::PathProbe;
 pub use residency::{Residency, ResidencyMethod, drop_cache, residency, residency_sampled};
 pub use segment::{EXTENT_ALIGN_BYTES, Placement};
+pub use transfer::Completed;
 pub use uring::{SetupFault, UringEngine, UringOptions, UringUnavailable};
 
 /// The result of everything in this crate that touches a file.

@@ -1,4 +1,5 @@
-//! Reads by a pool of threads, each with one `pread` at a time: the engine that works everywhere.
+//! Transfers by a pool of threads, each with one system call at a time: the engine that works
+//! everywhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,32 +7,15 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::segment::{self, Pending, Segment};
-use crate::{
-    CompletionSink, EXTENT_ALIGN_BYTES, IoError, ReadDone, ReadEngine, ReadRequest, Result,
-};
+use crate::segment::{Segment, Tally};
+use crate::transfer::{Pending, Sink, Transfer};
+use crate::{CompletionSink, EXTENT_ALIGN_BYTES, IoError, ReadEngine, ReadRequest, Result};
 
 /// A pool of reader threads, for buffered and for O_DIRECT reads.
 ///
 /// A request is cut into segments that all threads work on, so that one large extent is read as
 /// fast as many small ones.
-pub struct PreadPool {
-    /// `None` only while the pool is being dropped.
-    queue: Option<Sender<Task>>,
-    threads: Vec<JoinHandle<()>>,
-    shared: Arc<Shared>,
-    segment_bytes: usize,
-}
-
-struct Task {
-    pending: Arc<Pending>,
-    segment: Segment,
-}
-
-struct Shared {
-    cancelled: AtomicBool,
-    sink: CompletionSink,
-}
+pub struct PreadPool(Pool<ReadRequest>);
 
 impl PreadPool {
     /// Starts `threads` threads (at least 1) that read segments of at most `segment_bytes`
@@ -40,9 +24,50 @@ impl PreadPool {
     /// # Errors
     /// [`IoError::Thread`] where a thread cannot be started.
     pub fn start(threads: usize, segment_bytes: usize, sink: CompletionSink) -> Result<PreadPool> {
+        Pool::start(threads, segment_bytes, sink).map(PreadPool)
+    }
+}
+
+impl ReadEngine for PreadPool {
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    unsafe fn submit(&self, request: ReadRequest) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.submit(request) };
+    }
+
+    fn cancel_queued(&self) {
+        self.0.cancel_queued();
+    }
+}
+
+/// The pool, for either direction.
+pub(crate) struct Pool<T: Transfer> {
+    /// `None` only while the pool is being dropped.
+    queue: Option<Sender<Task<T>>>,
+    threads: Vec<JoinHandle<()>>,
+    shared: Arc<Shared<T>>,
+    segment_bytes: usize,
+}
+
+struct Task<T> {
+    pending: Arc<Pending<T>>,
+    segment: Segment,
+}
+
+struct Shared<T: Transfer> {
+    cancelled: AtomicBool,
+    sink: Sink<T>,
+}
+
+impl<T: Transfer> Pool<T> {
+    /// See [`PreadPool::start`].
+    pub fn start(threads: usize, segment_bytes: usize, sink: Sink<T>) -> Result<Pool<T>> {
         let (queue, tasks) = unbounded();
         let shared = Arc::new(Shared { cancelled: AtomicBool::new(false), sink });
-        let mut pool = PreadPool {
+        let mut pool = Pool {
             queue: Some(queue),
             threads: Vec::new(),
             shared,
@@ -51,26 +76,58 @@ impl PreadPool {
         for number in 0..threads.max(1) {
             let (tasks, shared) = (tasks.clone(), pool.shared.clone());
             let thread = std::thread::Builder::new()
-                .name(format!("read-{number}"))
+                .name(format!("{}-{number}", T::VERB))
                 .spawn(move || work(&tasks, &shared))
                 .map_err(|cause| IoError::Thread { cause })?;
             pool.threads.push(thread);
         }
         Ok(pool)
     }
+
+    pub fn describe(&self) -> String {
+        format!("{}, {} threads", T::CALL, self.threads.len())
+    }
+
+    /// # Safety
+    /// The request's window must stay valid and untouched by others until its completion.
+    pub unsafe fn submit(&self, request: T) {
+        if let Some(completion) = request.settled() {
+            return (self.shared.sink)(completion);
+        }
+        let (pending, segments) = Pending::start(request, self.segment_bytes);
+        let queue = self.queue.as_ref().expect("the queue lives until the drop");
+        for segment in segments {
+            let task = Task { pending: pending.clone(), segment };
+            // The threads hold a receiver until the queue is closed, so this can only fail if all
+            // of them panicked; then nobody else will complete the request.
+            if let Err(rejected) = queue.send(task) {
+                let Task { pending, segment } = rejected.into_inner();
+                let error = pending.request.cancelled(segment.offset);
+                if let Some(completion) = pending.segment_ended(Err(error)) {
+                    (self.shared.sink)(completion);
+                }
+            }
+        }
+    }
+
+    pub fn cancel_queued(&self) {
+        self.shared.cancelled.store(true, Ordering::Release);
+    }
 }
 
-fn work(tasks: &Receiver<Task>, shared: &Shared) {
+fn work<T: Transfer>(tasks: &Receiver<Task<T>>, shared: &Shared<T>) {
     crate::engine::block_signals();
     for Task { pending, mut segment } in tasks {
+        let request = &pending.request;
         let result = if shared.cancelled.load(Ordering::Acquire) {
-            Err(pending.cancelled(&segment))
+            Err(request.cancelled(segment.offset))
         } else if pending.has_failed() {
-            Ok(ReadDone::default())
+            Ok(Tally::default())
         } else {
             // SAFETY: the promise of whoever called `submit`: the window is valid and ours until
             // the completion, which comes after this; segments of a request do not overlap.
-            unsafe { segment::read_segment(&*pending.request.file, &mut segment) }
+            let outcome = segment.carry_out(|part| unsafe { request.attempt(part) });
+            outcome.map_err(|fault| request.error(&segment, fault))
         };
         if let Some(completion) = pending.segment_ended(result) {
             // The request's hold on the file ends before its completion is seen.
@@ -80,41 +137,7 @@ fn work(tasks: &Receiver<Task>, shared: &Shared) {
     }
 }
 
-impl ReadEngine for PreadPool {
-    fn describe(&self) -> String {
-        format!("pread, {} threads", self.threads.len())
-    }
-
-    unsafe fn submit(&self, request: ReadRequest) {
-        if let Err(error) = request.check() {
-            return (self.shared.sink)(segment::immediate(&request, Err(error)));
-        }
-        let count = segment::segments(&request, self.segment_bytes).count();
-        if count == 0 {
-            return (self.shared.sink)(segment::immediate(&request, Ok(ReadDone::default())));
-        }
-        let segments = segment::segments(&request, self.segment_bytes);
-        let pending = Arc::new(Pending::new(request, count));
-        let queue = self.queue.as_ref().expect("the queue lives until the drop");
-        for segment in segments {
-            let task = Task { pending: pending.clone(), segment };
-            // The threads hold a receiver until the queue is closed, so this can only fail if all
-            // of them panicked; then nobody else will complete the request.
-            if let Err(rejected) = queue.send(task) {
-                let Task { pending, segment } = rejected.into_inner();
-                if let Some(completion) = pending.segment_ended(Err(pending.cancelled(&segment))) {
-                    (self.shared.sink)(completion);
-                }
-            }
-        }
-    }
-
-    fn cancel_queued(&self) {
-        self.shared.cancelled.store(true, Ordering::Release);
-    }
-}
-
-impl Drop for PreadPool {
+impl<T: Transfer> Drop for Pool<T> {
     fn drop(&mut self) {
         self.cancel_queued();
         drop(self.queue.take());

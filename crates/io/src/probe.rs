@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
+use crate::system::mount_of_descriptor;
 use crate::{FileIdentity, Result, SourceFile};
 
 /// What was found out about a file, by asking the kernel and by a real read.
@@ -12,7 +13,8 @@ use crate::{FileIdentity, Result, SourceFile};
 pub struct PathProbe {
     /// Identity of the file that was probed.
     pub identity: FileIdentity,
-    /// Type of the filesystem as mounted ("ext4", "xfs", "tmpfs", "nfs4"), or its magic number.
+    /// Type of the filesystem as mounted ("ext4", "xfs", "tmpfs", "nfs4"), or its magic number;
+    /// "none" for a block device, which is read past any filesystem on it.
     pub filesystem: String,
     /// Whether the file lies in memory (tmpfs, ramfs).
     pub memory_backed: bool,
@@ -34,9 +36,14 @@ impl PathProbe {
     pub fn of_file(file: &SourceFile) -> PathProbe {
         use crate::ReadAt;
         let identity = file.identity();
+        let filesystem = if file.is_block_device() {
+            "none".to_string()
+        } else {
+            mounted_type(file).unwrap_or_else(|| magic_name(file))
+        };
         PathProbe {
             identity,
-            filesystem: mounted_type(identity.device).unwrap_or_else(|| magic_name(file)),
+            filesystem,
             memory_backed: file.is_memory_backed(),
             direct: file
                 .direct()
@@ -46,16 +53,11 @@ impl PathProbe {
     }
 }
 
-/// The type under which the filesystem with this device number is mounted.
-fn mounted_type(device: u64) -> Option<String> {
-    let wanted = format!("{}:{}", libc::major(device), libc::minor(device));
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        // "36 35 98:0 /root /mount options [optional ...] - type source superoptions"
-        let (before, after) = line.split_once(" - ")?;
-        (before.split(' ').nth(2)? == wanted)
-            .then(|| after.split(' ').next().map(str::to_string))?
-    })
+/// The type under which the file's filesystem is mounted. Asked by mount, not by device number:
+/// files of btrfs and overlay have numbers that no mount has.
+fn mounted_type(file: &SourceFile) -> Option<String> {
+    let fd = file.raw_fd(crate::ReadMode::Buffered).ok()?;
+    Some(mount_of_descriptor(fd).ok()?.filesystem)
 }
 
 fn magic_name(file: &SourceFile) -> String {

@@ -1,37 +1,17 @@
-//! Reads through io_uring: one thread, many reads in the kernel at once.
-//!
-//! The thread owns the ring. Requests reach it through a queue; an eventfd that the ring itself
-//! waits on wakes it while it waits for completions. Nothing touches the ring from outside.
+//! io_uring as a reader: its options, why it may not be had, and the engine itself.
 
-use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
-use io_uring::{IoUring, opcode, squeue, types};
+use crate::ring::Ring;
+use crate::{CompletionSink, ReadEngine, ReadRequest, Window};
 
-use crate::segment::{self, Pending, Segment, Step};
-use crate::{
-    CompletionSink, EXTENT_ALIGN_BYTES, IoError, ReadDone, ReadEngine, ReadMode, ReadRequest,
-    Window,
-};
-
-/// Mark of the read that waits on the eventfd.
-const WAKE: u64 = u64::MAX;
-
-/// The kernel takes at most this much in one registered buffer.
-const REGISTERED_BYTES_MAX: usize = 1 << 30;
-
-/// How a [`UringEngine`] is set up.
+/// How a [`UringEngine`], or a [`UringWriter`](crate::write::UringWriter), is set up.
 #[derive(Debug, Clone)]
 pub struct UringOptions {
-    /// Reads in the kernel at once, 1 to 4096.
+    /// Transfers in the kernel at once, 1 to 4096.
     pub depth: u32,
-    /// Longest single read; rounded up to a multiple of [`EXTENT_ALIGN_BYTES`].
+    /// Longest single transfer; rounded up to a multiple of
+    /// [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES).
     pub segment_bytes: usize,
     /// Set-up fails as if the kernel had refused: for tests of what comes instead.
     pub inject: Option<SetupFault>,
@@ -66,7 +46,7 @@ pub struct UringUnavailable {
 }
 
 impl UringUnavailable {
-    fn from_os(what: &str, cause: &io::Error) -> Self {
+    pub(crate) fn from_os(what: &str, cause: &io::Error) -> Self {
         let errno = cause.raw_os_error();
         let remedy = match errno {
             Some(libc::EPERM | libc::EACCES) => {
@@ -77,44 +57,19 @@ impl UringUnavailable {
             }
             Some(libc::ENOMEM) => "raise the limit of locked memory (ulimit -l)",
             Some(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (ulimit -n)",
-            _ => "reading by threads is used instead",
+            _ => "use a pool of threads",
         };
         UringUnavailable { errno, reason: format!("{what} failed: {cause}"), remedy }
     }
 }
 
 /// The io_uring engine. See [`ReadEngine`].
-pub struct UringEngine {
-    /// `None` only while the engine is being dropped.
-    queue: Option<Sender<ReadRequest>>,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-    depth: u32,
-    registered: std::result::Result<(), String>,
-}
-
-struct Shared {
-    cancelled: AtomicBool,
-    /// Whether the thread waits, or is about to wait, on the ring and must be woken for news.
-    waiting: AtomicBool,
-    wake: OwnedFd,
-    sink: CompletionSink,
-}
-
-impl Shared {
-    fn wake(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: eight readable bytes and an open descriptor. A failure means that the counter
-        // is already at its maximum, and then the thread will wake.
-        unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-    }
-}
+pub struct UringEngine(Ring<ReadRequest>);
 
 impl UringEngine {
     /// Sets the ring up and starts its thread. The memory in `register` is registered with the
-    /// kernel, which pins it, so that reads into it need not map it each time; if that is
-    /// refused, reads work all the same and [`registered`](UringEngine::registered) has the
-    /// reason.
+    /// kernel, which pins it, so that transfers need not map it each time; if that is refused,
+    /// they work all the same and [`registered`](UringEngine::registered) has the reason.
     ///
     /// # Errors
     /// [`UringUnavailable`] if the kernel refuses a ring (seccomp, memlock, age).
@@ -126,379 +81,27 @@ impl UringEngine {
         register: &[Window],
         sink: CompletionSink,
     ) -> std::result::Result<UringEngine, UringUnavailable> {
-        let depth = options.depth.clamp(1, 4096);
-        let unavailable = |what: &str| {
-            let what = what.to_string();
-            move |cause: io::Error| UringUnavailable::from_os(&what, &cause)
-        };
-        // One entry more: for the read that waits on the eventfd.
-        let ring = injected(options, SetupFault::Setup)
-            .and_then(|()| IoUring::builder().setup_clamp().dontfork().build(depth + 1))
-            .map_err(unavailable("io_uring_setup"))?;
-        let depth = depth.min(ring.params().sq_entries() - 1);
-        let windows = registrable(register);
-        // SAFETY: the caller's promise: the memory outlives the engine.
-        let registered = unsafe { register_windows(&ring, options, &windows) };
-        let shared = Arc::new(Shared {
-            cancelled: AtomicBool::new(false),
-            waiting: AtomicBool::new(false),
-            wake: eventfd().map_err(unavailable("eventfd"))?,
-            sink,
-        });
-        let (queue, requests) = unbounded();
-        let driver = Driver {
-            ring,
-            requests,
-            shared: shared.clone(),
-            windows: if registered.is_ok() { windows } else { Vec::new() },
-            segment_bytes: options.segment_bytes.max(1).next_multiple_of(EXTENT_ALIGN_BYTES),
-            backlog: VecDeque::with_capacity(1024),
-            flights: (0..depth).map(|_| None).collect(),
-            free: (0..depth as usize).rev().collect(),
-            wake_value: Box::new(0),
-            wake_armed: false,
-        };
-        let thread = std::thread::Builder::new()
-            .name("read-uring".to_string())
-            .spawn(move || driver.run())
-            .map_err(unavailable("starting its thread"))?;
-        Ok(UringEngine { queue: Some(queue), shared, thread: Some(thread), depth, registered })
+        // SAFETY: the caller's promise.
+        unsafe { Ring::start(options, register, sink) }.map(UringEngine)
     }
 
     /// Whether the buffers are registered; the reason if not.
     pub fn registered(&self) -> std::result::Result<(), &str> {
-        match &self.registered {
-            Ok(()) => Ok(()),
-            Err(reason) => Err(reason),
-        }
+        self.0.registered()
     }
-}
-
-fn injected(options: &UringOptions, kind: fn(i32) -> SetupFault) -> io::Result<()> {
-    match options.inject {
-        Some(fault @ (SetupFault::Setup(errno) | SetupFault::Register(errno)))
-            if fault == kind(errno) =>
-        {
-            Err(io::Error::from_raw_os_error(errno))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Windows cut to the size that the kernel takes.
-fn registrable(windows: &[Window]) -> Vec<Window> {
-    let mut cut = Vec::new();
-    for window in windows {
-        for offset in (0..window.bytes).step_by(REGISTERED_BYTES_MAX) {
-            let bytes = (window.bytes - offset).min(REGISTERED_BYTES_MAX);
-            // Inside the window: `offset` is below its length.
-            cut.push(Window::new(window.start.wrapping_add(offset), bytes));
-        }
-    }
-    cut
-}
-
-/// # Safety
-/// The memory must outlive the ring.
-unsafe fn register_windows(
-    ring: &IoUring,
-    options: &UringOptions,
-    windows: &[Window],
-) -> std::result::Result<(), String> {
-    if windows.is_empty() {
-        return Err("no buffers were given".to_string());
-    }
-    let vectors: Vec<libc::iovec> = windows
-        .iter()
-        .map(|window| libc::iovec { iov_base: window.start.cast(), iov_len: window.bytes })
-        .collect();
-    injected(options, SetupFault::Register)
-        // SAFETY: the caller's promise.
-        .and_then(|()| unsafe { ring.submitter().register_buffers(&vectors) })
-        .map_err(|cause| UringUnavailable::from_os("registering buffers", &cause).to_string())
-}
-
-fn eventfd() -> io::Result<OwnedFd> {
-    // SAFETY: a plain call.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 impl ReadEngine for UringEngine {
     fn describe(&self) -> String {
-        let buffers = if self.registered.is_ok() { "registered" } else { "unregistered" };
-        format!("io_uring, depth {}, {buffers} buffers", self.depth)
+        self.0.describe()
     }
 
     unsafe fn submit(&self, request: ReadRequest) {
-        if let Err(error) = request.check() {
-            return (self.shared.sink)(segment::immediate(&request, Err(error)));
-        }
-        if request.bytes == 0 {
-            return (self.shared.sink)(segment::immediate(&request, Ok(ReadDone::default())));
-        }
-        let queue = self.queue.as_ref().expect("the queue lives until the drop");
-        if let Err(rejected) = queue.send(request) {
-            // Only if the thread panicked: then nobody else will complete the request.
-            let request = rejected.into_inner();
-            let error = IoError::Cancelled {
-                path: request.file.path().to_path_buf(),
-                offset: request.offset,
-            };
-            return (self.shared.sink)(segment::immediate(&request, Err(error)));
-        }
-        // SeqCst with the thread's store and its look at the queue: either it sees the request,
-        // or we see that it waits.
-        std::sync::atomic::fence(Ordering::SeqCst);
-        if self.shared.waiting.load(Ordering::SeqCst) {
-            self.shared.wake();
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.0.submit(request) };
     }
 
     fn cancel_queued(&self) {
-        self.shared.cancelled.store(true, Ordering::Release);
-        self.shared.wake();
-    }
-}
-
-impl Drop for UringEngine {
-    fn drop(&mut self) {
-        self.cancel_queued();
-        drop(self.queue.take());
-        self.shared.wake();
-        if let Some(thread) = self.thread.take() {
-            // A panic was already reported by the thread; there is nothing to add to it here.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// A read in the kernel.
-struct Flight {
-    pending: Arc<Pending>,
-    segment: Segment,
-    done: ReadDone,
-}
-
-/// What the ring's thread owns.
-struct Driver {
-    ring: IoUring,
-    requests: Receiver<ReadRequest>,
-    shared: Arc<Shared>,
-    /// Registered buffers, in the order of registration; empty if there are none.
-    windows: Vec<Window>,
-    segment_bytes: usize,
-    /// Segments that wait for a free flight.
-    backlog: VecDeque<Flight>,
-    flights: Vec<Option<Flight>>,
-    free: Vec<usize>,
-    /// Where the kernel writes the eventfd's counter; boxed, so that it stays where it is.
-    wake_value: Box<u64>,
-    wake_armed: bool,
-}
-
-impl Driver {
-    fn run(mut self) {
-        crate::engine::block_signals();
-        loop {
-            let open = self.take_requests();
-            if self.shared.cancelled.load(Ordering::Acquire) {
-                self.cancel_backlog();
-            }
-            self.launch();
-            if self.in_flight() == 0 && self.backlog.is_empty() {
-                if !open {
-                    break;
-                }
-                // Nothing in the kernel: wait on the queue itself, which also sees the end.
-                match self.requests.recv() {
-                    Ok(request) => self.accept(request),
-                    Err(_) => break,
-                }
-                continue;
-            }
-            self.wait(open);
-            self.reap();
-        }
-        self.retire_wake();
-    }
-
-    fn in_flight(&self) -> usize {
-        self.flights.len() - self.free.len()
-    }
-
-    /// Whether more requests can come.
-    fn take_requests(&mut self) -> bool {
-        loop {
-            match self.requests.try_recv() {
-                Ok(request) => self.accept(request),
-                Err(TryRecvError::Empty) => return true,
-                Err(TryRecvError::Disconnected) => return false,
-            }
-        }
-    }
-
-    fn accept(&mut self, request: ReadRequest) {
-        let count = segment::segments(&request, self.segment_bytes).count();
-        let segments = segment::segments(&request, self.segment_bytes);
-        let pending = Arc::new(Pending::new(request, count));
-        self.backlog.extend(segments.map(|segment| Flight {
-            pending: pending.clone(),
-            segment,
-            done: ReadDone::default(),
-        }));
-    }
-
-    fn cancel_backlog(&mut self) {
-        while let Some(flight) = self.backlog.pop_front() {
-            let error = flight.pending.cancelled(&flight.segment);
-            self.end(flight, Some(error));
-        }
-    }
-
-    /// Moves segments from the backlog into the submission queue.
-    fn launch(&mut self) {
-        while !self.free.is_empty() {
-            let Some(flight) = self.backlog.pop_front() else {
-                return;
-            };
-            if flight.pending.has_failed() {
-                self.end(flight, None);
-                continue;
-            }
-            let Some(index) = self.free.pop() else {
-                return;
-            };
-            match self.entry(&flight, index as u64) {
-                Ok(entry) => {
-                    self.flights[index] = Some(flight);
-                    self.push(&entry);
-                }
-                Err(cause) => {
-                    self.free.push(index);
-                    self.step(flight, Err(cause));
-                }
-            }
-        }
-    }
-
-    fn entry(&self, flight: &Flight, mark: u64) -> io::Result<squeue::Entry> {
-        let segment = &flight.segment;
-        let fd = types::Fd(flight.pending.request.file.source().raw_fd(segment.mode)?);
-        let bytes = segment.bytes as u32;
-        let entry = match self.registered_index(segment) {
-            Some(index) => opcode::ReadFixed::new(fd, segment.into, bytes, index)
-                .offset(segment.offset)
-                .build(),
-            None => opcode::Read::new(fd, segment.into, bytes).offset(segment.offset).build(),
-        };
-        Ok(entry.user_data(mark))
-    }
-
-    fn registered_index(&self, segment: &Segment) -> Option<u16> {
-        if segment.mode == ReadMode::Buffered {
-            return None;
-        }
-        let start = segment.into.addr();
-        let index = self.windows.iter().position(|window| {
-            let first = window.start.addr();
-            start >= first && start + segment.bytes <= first + window.bytes
-        })?;
-        u16::try_from(index).ok()
-    }
-
-    fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: the descriptor and the memory live until the completion: the flight holds the
-        // file, the submitter promised the memory, `wake_value` is ours.
-        let pushed = unsafe { self.ring.submission().push(entry) };
-        // The queue has an entry for every flight and one for the eventfd, and is emptied by each
-        // `wait`; a full queue would mean that two entries carry one mark.
-        pushed.expect("the submission queue has room for every flight");
-    }
-
-    /// Submits what is queued and waits for one completion, or for a wake-up.
-    fn wait(&mut self, open: bool) {
-        if open && !self.wake_armed {
-            let fd = types::Fd(self.shared.wake.as_raw_fd());
-            let into: *mut u64 = &mut *self.wake_value;
-            let entry = opcode::Read::new(fd, into.cast(), 8).build().user_data(WAKE);
-            self.push(&entry);
-            self.wake_armed = true;
-        }
-        self.shared.waiting.store(true, Ordering::SeqCst);
-        std::sync::atomic::fence(Ordering::SeqCst);
-        // A request that came before `waiting` was seen has no wake-up of its own.
-        let want = usize::from(self.requests.is_empty() || self.free.is_empty());
-        if let Err(cause) = self.ring.submit_and_wait(want) {
-            // EINTR, EAGAIN, EBUSY: the kernel is out of something for a moment; completions that
-            // are there are taken next. The pause keeps a lasting refusal from burning a core.
-            if cause.raw_os_error() != Some(libc::EINTR) {
-                std::thread::sleep(Duration::from_micros(100));
-            }
-        }
-        self.shared.waiting.store(false, Ordering::SeqCst);
-    }
-
-    fn reap(&mut self) {
-        loop {
-            // One at a time, so that the ring is not borrowed while an outcome is handled.
-            let Some(entry) = self.ring.completion().next() else {
-                return;
-            };
-            if entry.user_data() == WAKE {
-                self.wake_armed = false;
-                continue;
-            }
-            let index = entry.user_data() as usize;
-            let flight =
-                self.flights[index].take().expect("a completion belongs to exactly one flight");
-            self.free.push(index);
-            let outcome = match entry.result() {
-                negative @ i32::MIN..=-1 => Err(io::Error::from_raw_os_error(-negative)),
-                count => Ok(count as usize),
-            };
-            let segment = &flight.segment;
-            // SAFETY: the segment's memory belongs to the request until its completion, and the
-            // kernel has finished with it.
-            let into = unsafe { std::slice::from_raw_parts_mut(segment.into, segment.bytes) };
-            let outcome =
-                flight.pending.request.file.intercept(segment.mode, segment.offset, into, outcome);
-            self.step(flight, outcome);
-        }
-    }
-
-    fn step(&mut self, mut flight: Flight, outcome: io::Result<usize>) {
-        let file = flight.pending.request.file.clone();
-        match flight.segment.advance(&*file, outcome, &mut flight.done) {
-            Step::Done => self.end(flight, None),
-            // In front: what is half done is finished first.
-            Step::Again => self.backlog.push_front(flight),
-            Step::Failed(error) => self.end(flight, Some(error)),
-        }
-    }
-
-    fn end(&self, flight: Flight, error: Option<IoError>) {
-        let result = error.map_or(Ok(flight.done), Err);
-        if let Some(completion) = flight.pending.segment_ended(result) {
-            // The request's hold on the file ends before its completion is seen.
-            drop(flight);
-            (self.shared.sink)(completion);
-        }
-    }
-
-    /// Takes the read of the eventfd back, so that the kernel does not write to memory of ours
-    /// after this thread has ended.
-    fn retire_wake(&mut self) {
-        while self.wake_armed {
-            self.shared.wake();
-            if self.ring.submit_and_wait(1).is_err() {
-                std::thread::sleep(Duration::from_micros(100));
-            }
-            self.reap();
-        }
+        self.0.cancel_queued();
     }
 }

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../common/child.rs"]
+mod child;
 mod engines;
+mod environment;
 mod mapping;
 mod support;
 mod uring_setup;

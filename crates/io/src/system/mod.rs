@@ -1,0 +1,68 @@
+//! Facts about the machine that bear on how fast storage reaches a GPU: mounts, block devices,
+//! PCIe, NFS, limits, the kernel. Data only: what is good or bad about them is judged elsewhere.
+//!
+//! ```text
+//!   path ─► StorageHome ─┬─ Mount (mountinfo)                    overlay ─► the mount below
+//!                        ├─ BlockDevice tree: partition, dm, md ─► leaves (NVMe, SCSI, virtio)
+//!                        ├─ NfsMount ─► Interface (route, MTU)
+//!                        └─ PCI addresses ─► Distance to each GPU ─► nearest_gpu
+//!   process ─► Limits (rlimits, cgroup), Seccomp, CpuTimes, UringProbe
+//!   machine ─► Kernel (release, nvfs_ops, P2PDMA), Iommu, HugePages, NumaNode
+//! ```
+//!
+//! * Everything that the kernel publishes as a file is read below a [`SysRoot`], so that a recorded
+//!   tree of another machine gives the facts of that machine.
+//! * What cannot be known is data too: a [`Fact`] is a value or an [`Unknown`] with the place and
+//!   the cause; an `Option` is used where a missing file has only one meaning, which is then
+//!   documented. Nothing here guesses.
+//! * All structs are serialisable: a known fact as its value, an unknown one as
+//!   `{"unknown": "place: cause"}`.
+
+mod block;
+mod cpu_times;
+mod disk_stats;
+mod distance;
+mod hugepages;
+mod iommu;
+mod kernel;
+mod limits;
+mod mounts;
+mod net;
+mod nfs;
+mod numa;
+mod nvme;
+mod pci;
+mod root;
+mod seccomp;
+mod storage_home;
+mod uring_probe;
+
+#[cfg(test)]
+mod robustness;
+#[cfg(test)]
+mod testing;
+
+pub use block::{
+    BlockDevice, BlockKind, QueueSettings, Transport, block_device_named, block_device_of,
+};
+pub use cpu_times::CpuTimes;
+pub use disk_stats::{DiskRates, DiskSampler};
+pub use distance::{Distance, pci_distance};
+pub use hugepages::{HugePagePool, HugePages, huge_pages};
+pub use iommu::{Iommu, IommuGroup, iommu, iommu_group_of};
+pub use kernel::{Kernel, NvfsModule, NvfsSymbols, P2pMemory, P2pdma, kernel, kernel_release};
+pub use limits::{Cgroup, Limit, Limits, limits};
+pub(crate) use mounts::mount_of_descriptor;
+pub use mounts::{Mount, mount_of, mounts};
+pub use net::{Interface, interface_to};
+pub use nfs::NfsMount;
+pub use numa::{NumaNode, numa_nodes};
+pub use nvme::NvmeController;
+pub use pci::{
+    NotPciAddress, PciAddress, PciDevice, PciLink, nvidia_gpus, pci_device, pci_link, pci_links,
+    pci_path,
+};
+pub use root::{Fact, SysRoot, Unknown, UnknownCause};
+pub use seccomp::{Seccomp, SeccompMode, seccomp};
+pub use storage_home::{Medium, NearestGpu, StorageHome, nearest_gpu};
+pub use uring_probe::{UringProbe, UringRefusal, uring_probe};

@@ -1,0 +1,31 @@
+//! Host writers: how bytes of host memory reach a file, and what can go wrong on the way.
+//!
+//! ```text
+//!             SinkFile ────┐                        ┌── PwritePool  (threads, buffered or O_DIRECT)
+//!   path ──►               ├── dyn WriteAt ◄── bytes├── UringWriter (io_uring, O_DIRECT, fixed buffers)
+//!             FaultySink ──┘   (the seam)           └── write_exact_at (a plain call, for metadata)
+//!             (seeded faults)
+//!                 │
+//!                 ▼ commit: cut to size, sync, rename
+//!               path
+//! ```
+//!
+//! The mirror of the readers: [`WriteAt`] for [`ReadAt`](crate::ReadAt), [`WriteEngine`] for
+//! [`ReadEngine`](crate::ReadEngine), the same threads, the same ring, the same rules for short
+//! transfers and refusals. What differs is that a half-written file must never be taken for a
+//! whole one: bytes go to a hidden temporary file, and [`SinkFile::commit`] puts it in place.
+//!
+//! A process that writes past its limit of file sizes (RLIMIT_FSIZE) gets SIGXFSZ, which kills.
+//! Here it never arrives: the limit is looked at before a file is made, the engines' threads and
+//! the plain calls block the signal, and what is left is EFBIG, an error like any other.
+
+mod engines;
+mod faulty;
+mod request;
+mod sink;
+mod size_limit;
+
+pub use engines::{PwritePool, UringWriter, WriteCompletionSink, WriteEngine};
+pub use faulty::{FaultySink, WriteFaultPlan};
+pub use request::{WriteCompletion, WriteDone, WriteRequest};
+pub use sink::{SinkFile, WriteAt};

@@ -1,0 +1,177 @@
+//! An extent to write, and how the engines see it.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use io_uring::{opcode, squeue, types};
+
+use super::WriteAt;
+use crate::segment::{Cut, Fault, Segment, Tally};
+use crate::transfer::{Completed, Transfer, check_extent, check_range};
+use crate::{EXTENT_ALIGN_BYTES, IoError, Placement, ReadMode, Result, Window};
+
+/// An extent to write.
+#[derive(Debug, Clone)]
+pub struct WriteRequest {
+    /// The file.
+    pub file: Arc<dyn WriteAt>,
+    /// Through the page cache or past it.
+    pub mode: ReadMode,
+    /// First byte in the file. In [`ReadMode::Direct`] a multiple of
+    /// [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES).
+    pub offset: u64,
+    /// Bytes to write; 0 is allowed and completes at once.
+    pub bytes: u64,
+    /// Where from: starts on a multiple of [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES), is
+    /// at least [`Placement::window_bytes`](crate::Placement) long, and has the bytes at
+    /// [`Placement::head_bytes`](crate::Placement): just as a read of the same extent leaves it.
+    ///
+    /// In [`ReadMode::Direct`] an extent that ends unaligned at the end of the file is written
+    /// with what follows it in the window, up to a whole block, and cut by the commit; one that
+    /// ends unaligned elsewhere, or on a device, has its partial last block written through the
+    /// page cache.
+    pub window: Window,
+    /// Returned with the completion.
+    pub tag: u64,
+}
+
+/// How a request was carried out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriteDone {
+    /// Bytes transferred by O_DIRECT, the padding of the last block included.
+    pub direct_bytes: u64,
+    /// Bytes transferred to the page cache. In [`ReadMode::Direct`] that is the partial last
+    /// block, if it is not padded, and whatever `direct_refused_bytes` counts.
+    pub buffered_bytes: u64,
+    /// Bytes given to O_DIRECT that the file refused (EINVAL) at the time of writing, and that
+    /// were written through the page cache instead.
+    pub direct_refused_bytes: u64,
+    /// Writes that took fewer bytes than given, and were resumed.
+    pub short_writes: u64,
+}
+
+impl From<Tally> for WriteDone {
+    fn from(tally: Tally) -> WriteDone {
+        WriteDone {
+            direct_bytes: tally.direct_bytes,
+            buffered_bytes: tally.buffered_bytes,
+            direct_refused_bytes: tally.direct_refused_bytes,
+            short_writes: tally.short,
+        }
+    }
+}
+
+/// The end of a [`WriteRequest`].
+pub type WriteCompletion = Completed<WriteDone>;
+
+impl Transfer for WriteRequest {
+    type Done = WriteDone;
+    const VERB: &'static str = "write";
+    const CALL: &'static str = "pwrite";
+
+    fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn extent(&self) -> (u64, u64) {
+        (self.offset, self.bytes)
+    }
+
+    fn check(&self) -> Result<()> {
+        check_extent(self.file.path(), self.file.size_bytes(), self.extent(), &self.window)?;
+        let head_bytes = Placement::of(self.offset, self.bytes).head_bytes;
+        if self.bytes == 0 || self.mode == ReadMode::Buffered || head_bytes == 0 {
+            return Ok(());
+        }
+        Err(IoError::Window {
+            path: self.file.path().to_path_buf(),
+            offset: self.offset,
+            bytes: self.bytes,
+            window_bytes: self.window.bytes(),
+            what: "with O_DIRECT an extent to be written must begin with a whole block",
+        })
+    }
+
+    fn cut(&self) -> Cut {
+        let align = EXTENT_ALIGN_BYTES as u64;
+        let (offset, end) = (self.offset, self.offset + self.bytes);
+        let base = offset - offset % align;
+        let padded = end == self.file.size_bytes() && self.file.sink().is_cut_by_commit();
+        let direct_end = match self.mode {
+            ReadMode::Direct if padded => end.next_multiple_of(align),
+            ReadMode::Direct => end / align * align,
+            ReadMode::Buffered => base,
+        }
+        .max(base);
+        Cut {
+            base,
+            direct: base..direct_end,
+            buffered: direct_end.max(offset)..end.max(direct_end),
+            window: self.window.as_ptr(),
+        }
+    }
+
+    fn raw_fd(&self, mode: ReadMode) -> io::Result<RawFd> {
+        self.file.sink().raw_fd(mode)
+    }
+
+    fn entry(fd: types::Fd, segment: &Segment, registered: Option<u16>) -> squeue::Entry {
+        let (from, bytes) = (segment.memory, segment.bytes as u32);
+        match registered {
+            Some(index) => {
+                opcode::WriteFixed::new(fd, from, bytes, index).offset(segment.offset).build()
+            }
+            None => opcode::Write::new(fd, from, bytes).offset(segment.offset).build(),
+        }
+    }
+
+    unsafe fn attempt(&self, segment: &Segment) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        let from = unsafe { std::slice::from_raw_parts(segment.memory, segment.bytes) };
+        self.file.write_at(segment.mode, segment.offset, from)
+    }
+
+    unsafe fn intercept(&self, segment: &Segment, outcome: io::Result<usize>) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        let from = unsafe { std::slice::from_raw_parts(segment.memory, segment.bytes) };
+        self.file.intercept(segment.mode, segment.offset, from, outcome)
+    }
+
+    fn error(&self, segment: &Segment, fault: Fault) -> IoError {
+        write_error(self.file.path(), segment, fault)
+    }
+}
+
+fn write_error(path: &Path, segment: &Segment, fault: Fault) -> IoError {
+    let cause = match fault {
+        Fault::NothingMoved => io::Error::from(io::ErrorKind::WriteZero),
+        Fault::Refused(cause) => cause,
+    };
+    IoError::Write {
+        path: path.to_path_buf(),
+        offset: segment.offset,
+        bytes: segment.bytes as u64,
+        cause,
+    }
+}
+
+/// See [`WriteAt::write_exact_at`].
+pub(super) fn write_exact(file: &(impl WriteAt + ?Sized), offset: u64, from: &[u8]) -> Result<()> {
+    check_range(file.path(), file.size_bytes(), (offset, from.len() as u64))?;
+    if from.is_empty() {
+        return Ok(());
+    }
+    // Its memory is named by the slice; the segment only keeps count.
+    let mut segment = Segment::new(ReadMode::Buffered, offset, std::ptr::null_mut(), from.len());
+    let outcome = segment.carry_out(|part| {
+        let done = (part.offset - offset) as usize;
+        file.write_at(part.mode, part.offset, &from[done..])
+    });
+    outcome.map(|_| ()).map_err(|fault| write_error(file.path(), &segment, fault))
+}

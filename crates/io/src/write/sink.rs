@@ -1,0 +1,455 @@
+//! A file being written, and the trait that every writer writes through.
+
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::{request, size_limit};
+use crate::file::DirectIo;
+use crate::identity::device_size_bytes;
+use crate::{EXTENT_ALIGN_BYTES, FileIdentity, IoError, ReadMode, Result};
+
+/// How many names are tried for a temporary file: names of crashed processes may be in the way.
+const NAMES_MAX: usize = 1000;
+
+/// A file that can be written at any offset: the seam under which
+/// [`FaultySink`](super::FaultySink) takes the place of a [`SinkFile`].
+///
+/// An engine writes either by [`write_at`](WriteAt::write_at) or by handing the descriptor of
+/// [`sink`](WriteAt::sink) to the kernel and passing the outcome through
+/// [`intercept`](WriteAt::intercept). A [`ReadMode`] says here too whether bytes go through the
+/// page cache or past it.
+pub trait WriteAt: Send + Sync + Debug {
+    /// The file itself: path, size, descriptors.
+    fn sink(&self) -> &SinkFile;
+
+    /// One attempt to write: may take fewer bytes than given.
+    ///
+    /// In [`ReadMode::Direct`] offset, length and address must be aligned to
+    /// [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES).
+    fn write_at(&self, mode: ReadMode, offset: u64, from: &[u8]) -> io::Result<usize> {
+        let outcome = self.sink().write_once(mode, offset, from);
+        self.intercept(mode, offset, from, outcome)
+    }
+
+    /// What an engine that writes by descriptor must take as the outcome of a write of `from` at
+    /// `offset`.
+    fn intercept(
+        &self,
+        _mode: ReadMode,
+        _offset: u64,
+        _from: &[u8],
+        outcome: io::Result<usize>,
+    ) -> io::Result<usize> {
+        outcome
+    }
+
+    /// Makes the file what it was to be: see [`SinkFile::commit`].
+    fn commit(&self, sync: bool) -> Result<()> {
+        self.sink().commit(sync)
+    }
+
+    /// Path under which the file will lie.
+    fn path(&self) -> &Path {
+        self.sink().path()
+    }
+
+    /// Size that the file will have.
+    fn size_bytes(&self) -> u64 {
+        self.sink().size_bytes()
+    }
+
+    /// Writes all of `from` at `offset` through the page cache; interrupted and short writes are
+    /// resumed.
+    ///
+    /// # Errors
+    /// [`IoError::OutOfRange`] if the extent does not lie inside the file, [`IoError::Write`]
+    /// otherwise.
+    fn write_exact_at(&self, offset: u64, from: &[u8]) -> Result<()> {
+        size_limit::without_signal(|| request::write_exact(self, offset, from))
+    }
+}
+
+/// A file being written.
+///
+/// Until [`commit`](SinkFile::commit) the bytes lie in a hidden temporary file beside the target
+/// (`.headrace-<process>-<number>.partial`); dropped without it, the temporary file is removed
+/// and the target is as it was. Only a process that is killed leaves one behind.
+///
+/// A block device ([`block_device`](SinkFile::block_device)) is the exception: it is written in
+/// place.
+#[derive(Debug)]
+pub struct SinkFile {
+    path: PathBuf,
+    size_bytes: u64,
+    buffered: File,
+    direct: std::result::Result<DirectIo, String>,
+    reserved: std::result::Result<(), String>,
+    place: Place,
+    closed: AtomicBool,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// The temporary file that becomes the target, which may be another path than the one asked
+    /// for: that one may be a symbolic link.
+    Temporary { path: PathBuf, target: PathBuf },
+    /// The device itself.
+    Device,
+}
+
+impl SinkFile {
+    /// Begins a file of `size_bytes` that will lie at `path`, replacing what regular file may lie
+    /// there (whose permissions it gets). A symbolic link is followed.
+    ///
+    /// Room for all of it is reserved now, where the file system can: a full disk is an error
+    /// here, not in the middle of the work. O_DIRECT is tried with a real write.
+    ///
+    /// # Errors
+    /// [`IoError::NotAFile`] if something else than a regular file lies there; [`IoError::Sink`]
+    /// otherwise, with the cause and what helps: no such folder, no permission, no room, a limit
+    /// of file sizes.
+    pub fn create(path: impl AsRef<Path>, size_bytes: u64) -> Result<Arc<SinkFile>> {
+        let path = path.as_ref();
+        size_limit::without_signal(|| Self::create_beside(path, size_bytes)).map(Arc::new)
+    }
+
+    fn create_beside(path: &Path, size_bytes: u64) -> Result<SinkFile> {
+        let (target, permissions) = resolve(path)?;
+        // Whole blocks: O_DIRECT writes the last one padded, and `commit` cuts it.
+        let written_bytes = size_bytes.checked_next_multiple_of(EXTENT_ALIGN_BYTES as u64);
+        let written_bytes =
+            written_bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).ok_or_else(|| {
+                let cause = io::Error::from_raw_os_error(libc::EFBIG);
+                IoError::sink(path, format!("make a file of {size_bytes} bytes"), cause)
+            })?;
+        let reserve = || format!("reserve {written_bytes} bytes");
+        size_limit::check(written_bytes).map_err(|cause| IoError::sink(path, reserve(), cause))?;
+        let (buffered, temporary) = temporary_beside(&target)
+            .map_err(|cause| IoError::sink(path, "make a file in its folder", cause))?;
+        // From here on the value's drop removes the temporary file.
+        let mut sink = SinkFile {
+            path: path.to_path_buf(),
+            size_bytes,
+            buffered,
+            direct: Err("an empty file has nothing to write with O_DIRECT".to_string()),
+            reserved: Ok(()),
+            place: Place::Temporary { path: temporary, target },
+            closed: AtomicBool::new(false),
+        };
+        if let Some(permissions) = permissions {
+            let set = sink.buffered.set_permissions(permissions);
+            set.map_err(|cause| IoError::sink(path, "set its permissions", cause))?;
+        }
+        if size_bytes > 0 {
+            sink.reserved = reserve_room(&sink.buffered, written_bytes)
+                .map_err(|cause| IoError::sink(path, reserve(), cause))?;
+            sink.direct = sink.open_direct();
+        }
+        Ok(sink)
+    }
+
+    /// Begins to overwrite the first `size_bytes` of a block device, **in place**: what lay there
+    /// is lost from the first write on, whether or not [`commit`](SinkFile::commit) follows.
+    /// Refused unless `overwrite_device` is true, and while the device is mounted or otherwise in
+    /// use.
+    ///
+    /// # Errors
+    /// [`IoError::Sink`] with the cause, and what helps.
+    pub fn block_device(
+        path: impl AsRef<Path>,
+        size_bytes: u64,
+        overwrite_device: bool,
+    ) -> Result<Arc<SinkFile>> {
+        let path = path.as_ref();
+        let fail = |action: &str, cause| IoError::sink(path, action, cause);
+        let metadata =
+            std::fs::metadata(path).map_err(|cause| fail("examine the device", cause))?;
+        if !metadata.file_type().is_block_device() {
+            return Err(fail(
+                "write to it as a device",
+                io::Error::other("it is not a block device"),
+            ));
+        }
+        if !overwrite_device {
+            let cause = io::Error::other(
+                "it is a block device, and all that lies on it would be lost; say that it may be \
+                 overwritten if that is what you want",
+            );
+            return Err(fail("write to it", cause));
+        }
+        // O_EXCL on a block device: not while it is mounted, or a member of an array.
+        let buffered = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_EXCL)
+            .open(path)
+            .map_err(|cause| fail("open the device for itself", cause))?;
+        let device_bytes =
+            device_size_bytes(&buffered).map_err(|cause| fail("ask for its size", cause))?;
+        if size_bytes > device_bytes {
+            let action = format!("write {size_bytes} bytes to a device of {device_bytes} bytes");
+            return Err(fail(&action, io::Error::from_raw_os_error(libc::ENOSPC)));
+        }
+        let mut sink = SinkFile {
+            path: path.to_path_buf(),
+            size_bytes,
+            buffered,
+            direct: Err(String::new()),
+            reserved: Ok(()),
+            place: Place::Device,
+            closed: AtomicBool::new(false),
+        };
+        sink.direct = sink.open_direct();
+        Ok(Arc::new(sink))
+    }
+
+    /// O_DIRECT access, which was tried with a real write; the reason if it cannot be had.
+    pub fn direct(&self) -> std::result::Result<&DirectIo, &str> {
+        self.direct.as_ref().map_err(String::as_str)
+    }
+
+    /// Whether the file system has set room for the whole file aside; the reason if not.
+    pub fn reserved(&self) -> std::result::Result<(), &str> {
+        match &self.reserved {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    /// Path under which the file will lie.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Size that the file will have.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Whether writes may go past the end, up to a whole block: `commit` cuts them.
+    pub(super) fn is_cut_by_commit(&self) -> bool {
+        matches!(self.place, Place::Temporary { .. })
+    }
+
+    /// Cuts the file to its size and puts it in its place, in one step for all who look. With
+    /// `sync` its bytes and its name are on stable storage afterwards; without, a crash of the
+    /// machine may lose either.
+    ///
+    /// All writes must have completed: those that come later fail. What was never written reads
+    /// as zeros.
+    ///
+    /// # Errors
+    /// [`IoError::Sink`]: then the target is as it was and the temporary file is gone; except if
+    /// it was the last step that failed, syncing the folder: then the file is in place, but may
+    /// not survive a crash.
+    pub fn commit(&self, sync: bool) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Err(IoError::sink(&self.path, "commit the file", closed()));
+        }
+        let outcome = size_limit::without_signal(|| self.put_in_place(sync));
+        if outcome.is_err() {
+            self.remove_temporary();
+        }
+        outcome
+    }
+
+    /// As a commit that fails with `cause`.
+    pub(super) fn abandon(&self, action: &str, cause: io::Error) -> IoError {
+        self.closed.store(true, Ordering::Release);
+        self.remove_temporary();
+        IoError::sink(&self.path, action, cause)
+    }
+
+    fn put_in_place(&self, sync: bool) -> Result<()> {
+        let fail = |action: &str, cause| IoError::sink(&self.path, action, cause);
+        if self.is_cut_by_commit() {
+            let cut = self.buffered.set_len(self.size_bytes);
+            cut.map_err(|cause| fail("cut the file to its size", cause))?;
+        }
+        if sync {
+            self.buffered.sync_all().map_err(|cause| fail("sync the file", cause))?;
+        }
+        let Place::Temporary { path: temporary, target } = &self.place else {
+            return Ok(());
+        };
+        std::fs::rename(temporary, target)
+            .map_err(|cause| fail("put the file in its place", cause))?;
+        if sync {
+            sync_folder(folder_of(target)).map_err(|cause| fail("sync its folder", cause))?;
+        }
+        Ok(())
+    }
+
+    fn remove_temporary(&self) {
+        if let Place::Temporary { path, .. } = &self.place {
+            // After a rename there is none; other errors leave a file whose name tells what it is.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// The descriptor for a mode.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason where O_DIRECT cannot be had; an error after the commit.
+    pub fn raw_fd(&self, mode: ReadMode) -> io::Result<RawFd> {
+        Ok(self.file(mode)?.as_raw_fd())
+    }
+
+    /// One system call's worth of writing.
+    pub(super) fn write_once(&self, mode: ReadMode, offset: u64, from: &[u8]) -> io::Result<usize> {
+        self.file(mode)?.write_at(from, offset)
+    }
+
+    fn file(&self, mode: ReadMode) -> io::Result<&File> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(closed());
+        }
+        match mode {
+            ReadMode::Buffered => Ok(&self.buffered),
+            ReadMode::Direct => match &self.direct {
+                Ok(direct) => Ok(&direct.file),
+                Err(reason) => Err(io::Error::new(io::ErrorKind::Unsupported, reason.clone())),
+            },
+        }
+    }
+
+    /// Writes the first block as it is: of a device it may be all that the caller wants to keep.
+    fn open_direct(&self) -> std::result::Result<DirectIo, String> {
+        let path = match &self.place {
+            Place::Temporary { path, .. } => path,
+            Place::Device => &self.path,
+        };
+        let identity =
+            FileIdentity::of_file(&self.buffered, path).map_err(|error| error.to_string())?;
+        DirectIo::open(OpenOptions::new().read(true).write(true), path, &identity, |file, block| {
+            // A file for which no room could be reserved has no first block: zeros then.
+            file.read_at(block, 0)?;
+            file.write_at(block, 0)
+        })
+    }
+}
+
+impl WriteAt for SinkFile {
+    fn sink(&self) -> &SinkFile {
+        self
+    }
+}
+
+impl Drop for SinkFile {
+    fn drop(&mut self) {
+        if !*self.closed.get_mut() {
+            self.remove_temporary();
+        }
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::other("it was committed already")
+}
+
+/// Where the file will really lie, and the permissions of what lies there now.
+fn resolve(path: &Path) -> Result<(PathBuf, Option<Permissions>)> {
+    let not_a_file = || IoError::NotAFile { path: path.to_path_buf() };
+    let fail = |cause| IoError::sink(path, "examine what lies there", cause);
+    if path.file_name().is_none() {
+        return Err(not_a_file());
+    }
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+            return Ok((path.to_path_buf(), None));
+        }
+        Err(cause) => return Err(fail(cause)),
+    };
+    let (target, metadata) = if metadata.is_symlink() {
+        let target = std::fs::canonicalize(path).map_err(fail)?;
+        let metadata = std::fs::metadata(&target).map_err(fail)?;
+        (target, metadata)
+    } else {
+        (path.to_path_buf(), metadata)
+    };
+    if !metadata.is_file() {
+        return Err(not_a_file());
+    }
+    Ok((target, Some(metadata.permissions())))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// A new file that nobody else has, in the folder of `target`: renaming works only inside one
+/// file system.
+fn temporary_beside(target: &Path) -> io::Result<(File, PathBuf)> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let mut attempts = 0;
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".headrace-{}-{number}.partial", std::process::id());
+        let path = folder_of(target).join(name);
+        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists && attempts < NAMES_MAX => {
+                attempts += 1;
+            }
+            Err(cause) => return Err(cause),
+        }
+    }
+}
+
+/// Makes the file `bytes` long (at most `i64::MAX`), with room set aside for all of it; the inner
+/// error says why the file system only noted the length.
+fn reserve_room(file: &File, bytes: u64) -> io::Result<std::result::Result<(), String>> {
+    // Asked first: a reservation that fails half-way has filled the file system for a while.
+    if free_bytes(file)?.is_some_and(|free| free < bytes) {
+        return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+    }
+    loop {
+        // SAFETY: a plain call with an open descriptor.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } == 0 {
+            return Ok(Ok(()));
+        }
+        let cause = io::Error::last_os_error();
+        match cause.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => {
+                file.set_len(bytes)?;
+                return Ok(Err(format!("the file system reserves no room: {cause}")));
+            }
+            _ => return Err(cause),
+        }
+    }
+}
+
+/// Room that the file system of a file has for users; `None` where it knows no limit.
+fn free_bytes(file: &File) -> io::Result<Option<u64>> {
+    // SAFETY: `statvfs` is plain data that the call fills in; the descriptor is open.
+    let (rc, found) = unsafe {
+        let mut found: libc::statvfs = std::mem::zeroed();
+        (libc::fstatvfs(file.as_raw_fd(), &mut found), found)
+    };
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    #[allow(clippy::unnecessary_cast)] // the members' types differ by architecture
+    Ok((found.f_blocks > 0).then(|| found.f_bavail as u64 * found.f_frsize as u64))
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        // File systems that have no such operation keep names safe in their own way.
+        Err(cause) if matches!(cause.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
