@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
-    CUfunction_attribute, CUmodule, CUresult, CUstream,
+    CUfunction_attribute, CUipcMemHandle, CUmodule, CUresult, CUstream, CUuuid,
 };
 
 use crate::driver::text_of;
@@ -26,6 +26,10 @@ pub(crate) const OUT_OF_MEMORY: Code = CUresult::CUDA_ERROR_OUT_OF_MEMORY as Cod
 pub(crate) const NOT_INITIALIZED: Code = CUresult::CUDA_ERROR_NOT_INITIALIZED as Code;
 pub(crate) const DEINITIALIZED: Code = CUresult::CUDA_ERROR_DEINITIALIZED as Code;
 pub(crate) const NO_DEVICE: Code = CUresult::CUDA_ERROR_NO_DEVICE as Code;
+pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code =
+    CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as Code;
+pub(crate) const NOT_SUPPORTED: Code = CUresult::CUDA_ERROR_NOT_SUPPORTED as Code;
+pub(crate) const NOT_PERMITTED: Code = CUresult::CUDA_ERROR_NOT_PERMITTED as Code;
 pub(crate) const NOT_READY: Code = CUresult::CUDA_ERROR_NOT_READY as Code;
 
 type ErrorText = unsafe extern "C" fn(Code, *mut *const c_char) -> Code;
@@ -121,14 +125,17 @@ driver_functions! {
     cuInit(flags: c_uint);
     cuDriverGetVersion(version: *mut c_int);
 
+    cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice);
     cuDeviceGet(device: *mut CUdevice, ordinal: c_int);
     cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice);
     cuDeviceGetCount(count: *mut c_int);
     cuDeviceGetName(name: *mut c_char, bytes: c_int, device: CUdevice);
     cuDeviceGetPCIBusId(id: *mut c_char, bytes: c_int, device: CUdevice);
+    cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice);
     cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
     cuDevicePrimaryCtxRelease_v2(device: CUdevice);
     cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+    cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
     cuCtxSetCurrent(context: CUcontext);
     cuCtxSynchronize();
 
@@ -145,8 +152,13 @@ driver_functions! {
     cuStreamSynchronize(stream: CUstream);
     cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
 
+    cuIpcCloseMemHandle(address: CUdeviceptr);
+    cuIpcGetMemHandle(handle: *mut CUipcMemHandle, address: CUdeviceptr);
+    cuIpcOpenMemHandle_v2(address: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint);
+
     cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
     cuMemFree_v2(address: CUdeviceptr);
+    cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, address: CUdeviceptr);
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, host: *mut c_void, flags: c_uint);
     cuMemHostRegister_v2(host: *mut c_void, bytes: usize, flags: c_uint);
@@ -154,6 +166,14 @@ driver_functions! {
     cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
     cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
     cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
+    cuMemcpyPeerAsync(
+        to: CUdeviceptr,
+        to_context: CUcontext,
+        from: CUdeviceptr,
+        from_context: CUcontext,
+        bytes: usize,
+        stream: CUstream
+    );
     cuMemsetD32Async(to: CUdeviceptr, value: c_uint, count: usize, stream: CUstream);
     cuMemsetD8Async(to: CUdeviceptr, value: c_uchar, count: usize, stream: CUstream);
 

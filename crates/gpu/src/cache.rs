@@ -209,7 +209,7 @@ impl CubinCache {
 
 /// `variable` is the environment. Empty values count as unset, and so does a relative
 /// XDG_CACHE_HOME, as its specification demands.
-fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+pub(crate) fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     path("HEADRACE_CACHE")
         .or_else(|| {
@@ -477,6 +477,62 @@ mod tests {
         let left: Vec<bool> =
             (0..9).map(|i| entry_path(folder.path(), &i.to_string()).exists()).collect();
         assert_eq!(left, [false, false, false, true, true, true, true, true, true]);
+    }
+
+    const FOLDER_VARIABLE: &str = "HEADRACE_TEST_CACHE_FOLDER";
+    const SHARED_KEYS: usize = 3;
+    const ROUNDS: usize = 100;
+
+    /// Entries of different lengths, so that a part of one is not another.
+    fn cubin_of(key: usize) -> Cubin {
+        Cubin { image: vec![key as u8 + 1; 10_000 * (key + 1)], ..cubin() }
+    }
+
+    /// What each process of the test below does: write and read the same entries, and tidy
+    /// as if there were too many.
+    #[test]
+    #[ignore = "a part of processes_that_share_a_folder_see_whole_entries"]
+    fn child_writes_and_reads_entries() {
+        let Some(folder) = env::var_os(FOLDER_VARIABLE).map(PathBuf::from) else {
+            println!("{FOLDER_VARIABLE} is unset");
+            return;
+        };
+        for round in 0..ROUNDS {
+            for key in 0..SHARED_KEYS {
+                write_entry(&folder, &key.to_string(), &cubin_of(key)).unwrap();
+                match read_entry(&entry_path(&folder, &key.to_string())) {
+                    Ok((_, image)) => assert!(image == cubin_of(key).image, "round {round}"),
+                    // Another process may have tidied it away.
+                    Err(failure) => assert_eq!(failure, ReadFailure::Absent, "round {round}"),
+                }
+            }
+            tidy(&folder, SHARED_KEYS - 1).unwrap();
+        }
+    }
+
+    #[test]
+    fn processes_that_share_a_folder_see_whole_entries() {
+        let folder = tempfile::tempdir().unwrap();
+        let child = "cache::tests::child_writes_and_reads_entries";
+        let children: Vec<_> = (0..4)
+            .map(|_| {
+                process::Command::new(env::current_exe().unwrap())
+                    .args(["--exact", child, "--ignored", "--nocapture"])
+                    .env(FOLDER_VARIABLE, folder.path())
+                    .stdout(process::Stdio::piped())
+                    .stderr(process::Stdio::piped())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        for child in children {
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+            assert!(said.contains("1 passed"), "the child's test did not run: {said}");
+        }
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
+        assert!(left.iter().all(|entry| entry.path().extension().is_some_and(|e| e == "cubin")));
     }
 
     #[test]

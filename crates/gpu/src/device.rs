@@ -1,97 +1,34 @@
 //! One GPU and its primary context.
 
-use std::ffi::c_char;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys::{self, CUdevice, CUdevice_attribute as Attribute};
+use cudarc::driver::sys::{self, CUdevice};
 use parking_lot::RwLock;
+use serde::Serialize;
 
 use crate::api::{self, Code};
 use crate::driver::{self, check, check_in_drop};
 use crate::error::{GpuError, Result};
 use crate::event::{Event, EventFlags};
+use crate::info::{DeviceInfo, place_of, raw_device};
 use crate::launch::LaunchHook;
 use crate::stream::Stream;
 
-/// What a GPU is: fixed properties, read once. Clocks are the maximum clocks that the
-/// driver reports, not the present ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceInfo {
-    /// Position among the devices visible to this process, from 0.
-    pub ordinal: usize,
-    /// The product's name, for instance `NVIDIA H200`.
-    pub name: String,
-    /// PCIe address, `domain:bus:device.function` in hexadecimal.
-    pub pcie_id: String,
-    /// Compute capability, (major, minor).
-    pub compute_capability: (u32, u32),
-    /// Device memory in bytes.
-    pub total_memory_bytes: u64,
-    /// Streaming multiprocessors.
-    pub sm_count: u32,
-    /// Maximum clock of the multiprocessors in kHz.
-    pub clock_khz: u32,
-    /// Maximum memory clock in kHz.
-    pub memory_clock_khz: u32,
-    /// Width of the memory bus in bits.
-    pub memory_bus_bits: u32,
-    /// L2 cache in bytes.
-    pub l2_bytes: u32,
-    /// Copy engines that run beside kernels.
-    pub async_engine_count: u32,
-    /// Shared memory a block may ask for after opting in, in bytes.
-    pub shared_per_block_optin_bytes: u32,
-    /// Shared memory of one multiprocessor in bytes.
-    pub shared_per_sm_bytes: u32,
-    /// Threads resident on one multiprocessor.
-    pub threads_per_sm: u32,
+/// Device memory as the driver sees it: what every process uses counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DeviceMemory {
+    /// All of it, in bytes.
+    pub total_bytes: u64,
+    /// What nobody uses now, in bytes.
+    pub free_bytes: u64,
 }
 
-impl DeviceInfo {
-    /// The architecture name that a cubin for this device is compiled for, `sm_90` for
-    /// compute capability 9.0.
-    pub fn arch(&self) -> String {
-        let (major, minor) = self.compute_capability;
-        format!("sm_{major}{minor}")
-    }
-
-    /// Nominal bandwidth of the device memory in GB/s (GB = 10^9 bytes): two transfers a
-    /// clock over the whole bus. 0 where the driver reports no clock.
-    pub fn nominal_memory_gb_per_s(&self) -> f64 {
-        2.0 * f64::from(self.memory_clock_khz) * 1e3 * f64::from(self.memory_bus_bits) / 8.0 / 1e9
-    }
-
-    /// Reads the properties of the device at `ordinal`. The driver must be initialised.
-    pub(crate) fn read(ordinal: usize) -> Result<Self> {
-        let device = raw_device(ordinal)?;
-        let attribute = |attribute| read_attribute(device, ordinal, attribute);
-        Ok(Self {
-            ordinal,
-            name: read_name(device, ordinal)?,
-            pcie_id: read_pcie_id(device, ordinal)?,
-            compute_capability: (
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
-            total_memory_bytes: read_total_memory_bytes(device, ordinal)?,
-            sm_count: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            clock_khz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
-            memory_clock_khz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
-            memory_bus_bits: attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
-            l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
-            async_engine_count: attribute(Attribute::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT)?,
-            shared_per_block_optin_bytes: attribute(
-                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-            )?,
-            shared_per_sm_bytes: attribute(
-                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
-            )?,
-            threads_per_sm: attribute(
-                Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
-            )?,
-        })
+impl DeviceMemory {
+    /// What is in use now, by this process, others and the driver, in bytes.
+    pub fn used_bytes(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.free_bytes)
     }
 }
 
@@ -176,6 +113,58 @@ impl Device {
         Ok((free as u64, total as u64))
     }
 
+    /// How much of the device's memory is in use now; see
+    /// [`Device::free_and_total_memory`].
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] when the context is lost.
+    pub fn memory_in_use(&self) -> Result<DeviceMemory> {
+        let (free_bytes, total_bytes) = self.free_and_total_memory()?;
+        Ok(DeviceMemory { total_bytes, free_bytes })
+    }
+
+    /// Whether this device can reach `peer`'s memory directly, over NVLink or PCIe. False
+    /// for a device and itself: no peer access is needed there.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] when the driver refuses to tell.
+    pub fn can_access_peer(&self, peer: &Device) -> Result<bool> {
+        if self.raw == peer.raw {
+            return Ok(false);
+        }
+        let mut can = 0;
+        // SAFETY: both are devices of the initialised driver; the out-pointer is live.
+        let code = unsafe { api::cuDeviceCanAccessPeer(&mut can, self.raw, peer.raw) };
+        self.check("cuDeviceCanAccessPeer", code)?;
+        Ok(can != 0)
+    }
+
+    /// Lets this device's kernels and copies reach `peer`'s memory. One direction; doing
+    /// it again changes nothing. Copies between devices work without it, through host
+    /// memory where there is no direct way.
+    ///
+    /// # Errors
+    /// [`GpuError::InvalidArgument`] for a device and itself, [`GpuError::Driver`] when
+    /// the two cannot reach each other.
+    pub fn enable_peer_access(&self, peer: &Arc<Device>) -> Result<()> {
+        if self.raw == peer.raw {
+            return Err(GpuError::invalid(
+                "Device::enable_peer_access",
+                format!("device {} is no peer of itself", self.ordinal()),
+            ));
+        }
+        self.bind()?;
+        // SAFETY: this device's context is current, the peer's is retained by `peer`; 0 is
+        // the only flag.
+        let code = unsafe { api::cuCtxEnablePeerAccess(peer.context, 0) };
+        if code == api::PEER_ACCESS_ALREADY_ENABLED {
+            return Ok(());
+        }
+        check("cuCtxEnablePeerAccess", code, || {
+            format!("device {} for the memory of device {}", self.ordinal(), peer.ordinal())
+        })
+    }
+
     /// Waits until all work of the device's context, on every stream, is done.
     ///
     /// # Errors
@@ -211,6 +200,10 @@ impl Device {
     /// Kernels launched on this device by this process so far.
     pub fn launch_count(&self) -> u64 {
         self.launch_count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn context(&self) -> sys::CUcontext {
+        self.context
     }
 
     pub(crate) fn count_launch(&self) {
@@ -250,57 +243,4 @@ pub(crate) fn device_count() -> Result<usize> {
     let code = unsafe { api::cuDeviceGetCount(&mut count) };
     check("cuDeviceGetCount", code, || "the list of devices".into())?;
     Ok(usize::try_from(count).unwrap_or(0))
-}
-
-fn place_of(ordinal: usize) -> String {
-    format!("device {ordinal}")
-}
-
-fn raw_device(ordinal: usize) -> Result<CUdevice> {
-    let index = i32::try_from(ordinal).map_err(|_| {
-        GpuError::invalid("cuDeviceGet", format!("no device has ordinal {ordinal}"))
-    })?;
-    let mut device = 0;
-    // SAFETY: the driver is initialised and the out-pointer is live.
-    let code = unsafe { api::cuDeviceGet(&mut device, index) };
-    check("cuDeviceGet", code, || place_of(ordinal))?;
-    Ok(device)
-}
-
-fn read_attribute(device: CUdevice, ordinal: usize, attribute: Attribute) -> Result<u32> {
-    let mut value = 0;
-    // SAFETY: `device` is a device of the initialised driver; the out-pointer is live.
-    let code = unsafe { api::cuDeviceGetAttribute(&mut value, attribute, device) };
-    check("cuDeviceGetAttribute", code, || format!("{} ({attribute:?})", place_of(ordinal)))?;
-    Ok(u32::try_from(value).unwrap_or(0))
-}
-
-fn read_total_memory_bytes(device: CUdevice, ordinal: usize) -> Result<u64> {
-    let mut bytes = 0usize;
-    // SAFETY: as in `read_attribute`.
-    let code = unsafe { api::cuDeviceTotalMem_v2(&mut bytes, device) };
-    check("cuDeviceTotalMem", code, || place_of(ordinal))?;
-    Ok(bytes as u64)
-}
-
-fn read_name(device: CUdevice, ordinal: usize) -> Result<String> {
-    let mut text = [0 as c_char; 256];
-    // SAFETY: the driver writes at most `len` bytes, NUL included, into the live array.
-    let code = unsafe { api::cuDeviceGetName(text.as_mut_ptr(), text.len() as i32, device) };
-    check("cuDeviceGetName", code, || place_of(ordinal))?;
-    Ok(text_of_array(&text))
-}
-
-fn read_pcie_id(device: CUdevice, ordinal: usize) -> Result<String> {
-    let mut text = [0 as c_char; 64];
-    // SAFETY: as in `read_name`.
-    let code = unsafe { api::cuDeviceGetPCIBusId(text.as_mut_ptr(), text.len() as i32, device) };
-    check("cuDeviceGetPCIBusId", code, || place_of(ordinal))?;
-    Ok(text_of_array(&text).to_lowercase())
-}
-
-/// The text before the first NUL, or all of it where there is none.
-fn text_of_array(text: &[c_char]) -> String {
-    let bytes: Vec<u8> = text.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
 }

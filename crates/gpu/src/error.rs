@@ -101,6 +101,10 @@ pub enum GpuError {
         reason: String,
     },
 
+    /// A call of cuFile failed.
+    #[error(transparent)]
+    CuFile(#[from] crate::cufile::CuFileError),
+
     /// The operating system refused host memory or a property of it.
     #[error("{call} of {bytes} bytes of host memory failed: {source}\nhint: {remedy}")]
     HostMemory {

@@ -10,7 +10,12 @@
 //!                                                                 ▲
 //! PinnedBuffer / RegisteredHost ──Stream copies──► DeviceBuffer ──┘
 //!                                                  (from a DevicePool with a budget)
+//! file ──CuFileHandle──────────────────────────────────▲   │
+//!                                                          └─► IpcHandle ─► other process
 //! ```
+//!
+//! Beside it: [`measure`] says how fast the machine copies, [`DeviceInfo::properties`] what
+//! a device is, [`nvtx`] shows a profiler what the program is doing.
 //!
 //! # What it must never know
 //!
@@ -37,37 +42,53 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `HEADRACE_NVRTC` | the NVRTC library file, or its folder; when set, no other is tried |
+//! | `HEADRACE_CUFILE` | the cuFile library file, or its folder; when set, no other is tried |
 //! | `HEADRACE_CACHE` | the folder of compiled kernels; else `$XDG_CACHE_HOME/headrace`, else `~/.cache/headrace` |
+//! | `NVTX_INJECTION64_PATH` | set by profilers: the library that is told of ranges |
 
 mod api;
 mod cache;
 mod compile_log;
 mod compiler;
+pub mod cufile;
 mod device;
 mod driver;
 mod error;
 mod event;
 mod host_pages;
+mod info;
+mod ipc;
 mod launch;
-mod link_speed;
+mod library;
+pub mod measure;
 mod module;
 mod nvrtc;
+pub mod nvtx;
 mod pinned;
+mod pinned_slots;
 mod pool;
 mod probe;
+mod properties;
+mod registered_pieces;
 mod size_class;
 mod stream;
 
 pub use cache::{CacheOutcome, CacheStats, CubinCache};
 pub use compiler::{Compiler, Cubin, Source};
-pub use device::{Device, DeviceInfo};
+pub use cufile::{CuFile, CuFileError, CuFileHandle, CuFileUnavailable};
+pub use device::{Device, DeviceMemory};
 pub use error::{GpuError, Result};
 pub use event::{Event, EventFlags};
 pub use host_pages::{HostPages, page_bytes};
+pub use info::DeviceInfo;
+pub use ipc::{ImportedBuffer, IpcHandle};
 pub use launch::{Grid, LaunchArgs, LaunchHook, LaunchRecord, LaunchTiming, launch, launch_timed};
-pub use link_speed::measure_h2d_gb_per_s;
+pub use measure::measure_h2d_gb_per_s;
 pub use module::{Function, FunctionInfo, Module};
 pub use pinned::{HostAccess, PinnedBuffer, RegisteredHost};
+pub use pinned_slots::PinnedSlots;
 pub use pool::{DEVICE_ALIGNMENT_BYTES, DeviceBuffer, DevicePool, PoolStats};
 pub use probe::{GpuProbe, NvrtcInfo, probe};
+pub use properties::Property;
+pub use registered_pieces::RegisteredPieces;
 pub use stream::Stream;

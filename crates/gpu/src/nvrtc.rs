@@ -1,16 +1,16 @@
 //! NVRTC's library, opened by path, and the dozen functions of it that are used.
 //!
-//! Opened here and not through `cudarc`: which file is loaded must be the user's choice,
-//! and a missing one an error.
+//! See [`crate::library`] for why it is not opened through `cudarc`.
 
 use std::env;
-use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::driver::{last_dl_error, text_of};
+use crate::driver::text_of;
 use crate::error::{GpuError, Result};
+use crate::library::{SharedLibrary, candidates_at};
 
 /// Names the library file, or the folder it is in. When set, nothing else is tried.
 pub(crate) const LIBRARY_VARIABLE: &str = "HEADRACE_NVRTC";
@@ -63,7 +63,7 @@ impl Library {
             }
         };
         let candidates = match &named {
-            Some(path) => candidates_at(path),
+            Some(path) => candidates_at(path, &SONAMES),
             None => usual_candidates(),
         };
         let mut failures = Vec::new();
@@ -78,13 +78,13 @@ impl Library {
 
     fn open_file(file: &Path) -> Result<Self, String> {
         preload_builtins(file);
-        let handle = open_shared(file.as_os_str())?;
+        let handle = SharedLibrary::open(file.as_os_str())?;
         let version = read_version(&handle)?;
         // SAFETY: each symbol is a function of NVRTC's C interface, and the type it is
         // given is that function's type in nvrtc.h.
         unsafe {
             Ok(Self {
-                path: handle.file(),
+                path: handle.file(c"nvrtcVersion"),
                 version,
                 create_program: handle.function(c"nvrtcCreateProgram")?,
                 destroy_program: handle.function(c"nvrtcDestroyProgram")?,
@@ -121,19 +121,11 @@ fn not_present(named: Option<&Path>, failures: &[String]) -> GpuError {
     }
 }
 
-/// The library files that `path` may mean.
-fn candidates_at(path: &Path) -> Vec<PathBuf> {
-    if !path.is_dir() {
-        return vec![path.to_path_buf()];
-    }
-    SONAMES.iter().map(|name| path.join(name)).filter(|file| file.exists()).collect()
-}
-
 fn usual_candidates() -> Vec<PathBuf> {
     let by_search_path = SONAMES.iter().map(PathBuf::from);
     let by_folder = TOOLKIT_FOLDERS
         .iter()
-        .flat_map(|folder| candidates_at(Path::new(folder)))
+        .flat_map(|folder| candidates_at(Path::new(folder), &SONAMES))
         .filter(|file| file.is_file());
     by_search_path.chain(by_folder).collect()
 }
@@ -151,7 +143,7 @@ fn preload_builtins(file: &Path) {
     for entry in entries.flatten() {
         let name = entry.file_name();
         if name.as_bytes().starts_with(b"libnvrtc-builtins.so")
-            && let Err(reason) = open_shared(entry.path().as_os_str())
+            && let Err(reason) = SharedLibrary::open(entry.path().as_os_str())
         {
             tracing::debug!(reason, "NVRTC's built-ins were not opened ahead");
         }
@@ -169,67 +161,6 @@ fn read_version(handle: &SharedLibrary) -> Result<(u32, u32), String> {
     match (code, u32::try_from(major), u32::try_from(minor)) {
         (SUCCESS, Ok(major), Ok(minor)) => Ok((major, minor)),
         _ => Err(format!("nvrtcVersion failed with code {code}")),
-    }
-}
-
-/// A library opened with `dlopen`, never closed.
-struct SharedLibrary {
-    handle: *mut c_void,
-    name: String,
-}
-
-fn open_shared(file: &OsStr) -> Result<SharedLibrary, String> {
-    let name = file.to_string_lossy().into_owned();
-    let file = CString::new(file.as_bytes()).map_err(|_| format!("{name}: NUL in the name"))?;
-    // SAFETY: `file` is NUL-terminated. Opening runs the library's initialisers; NVRTC's
-    // may run in any process.
-    let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if handle.is_null() {
-        return Err(last_dl_error());
-    }
-    Ok(SharedLibrary { handle, name })
-}
-
-impl SharedLibrary {
-    fn address(&self, symbol: &CStr) -> Result<*mut c_void, String> {
-        // SAFETY: the handle is open and the name NUL-terminated.
-        let address = unsafe { libc::dlsym(self.handle, symbol.as_ptr()) };
-        if address.is_null() {
-            return Err(format!("{}: {}", self.name, last_dl_error()));
-        }
-        Ok(address)
-    }
-
-    /// The function `symbol` as an `F`.
-    ///
-    /// # Safety
-    /// `F` must be the `extern "C"` function pointer type of that symbol.
-    unsafe fn function<F: Copy>(&self, symbol: &CStr) -> Result<F, String> {
-        const {
-            assert!(size_of::<F>() == size_of::<*mut c_void>());
-        }
-        let address = self.address(symbol)?;
-        // SAFETY: the sizes are equal, the address is not null, and F is the symbol's
-        // function pointer type by this function's contract.
-        Ok(unsafe { std::mem::transmute_copy(&address) })
-    }
-
-    /// The file that was really opened, where the system tells.
-    fn file(&self) -> PathBuf {
-        let opened = self.address(c"nvrtcVersion").ok().and_then(|address| {
-            // SAFETY: Dl_info is plain data for which all-zero is a valid value.
-            let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-            // SAFETY: the address is inside an open library, the out-pointer is live.
-            let found = unsafe { libc::dladdr(address, &mut info) };
-            if found == 0 || info.dli_fname.is_null() {
-                return None;
-            }
-            // SAFETY: dladdr leaves a NUL-terminated name that lives as long as the
-            // library, which is never closed.
-            let name = unsafe { CStr::from_ptr(info.dli_fname) };
-            Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
-        });
-        opened.unwrap_or_else(|| PathBuf::from(&self.name))
     }
 }
 

@@ -15,6 +15,14 @@ use crate::host_pages::{HostPages, page_bytes};
 const TIER: &str = "pinned host memory";
 
 /// What the device may do with registered host memory.
+///
+/// | memory | `ReadOnly` | `ReadWrite` |
+/// |---|---|---|
+/// | anonymous, or tmpfs mapped `PROT_READ \| PROT_WRITE` | where offered | yes |
+/// | tmpfs or a file mapped `PROT_READ` | where offered | refused: the pages are pinned for writing |
+/// | a file of a disk file system mapped shared and writable | where offered | refused by kernels that keep such pages from being pinned for writing |
+///
+/// Offered means [`DeviceInfo::read_only_host_register`](crate::DeviceInfo).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostAccess {
     /// The device reads and writes; the memory must be mapped writable.
@@ -85,6 +93,33 @@ impl RegisteredHost {
         Ok(Self { device: Arc::clone(device), start, bytes })
     }
 
+    /// Pins a mapping of a file for reading: read-only where the device offers that,
+    /// read-write where it does not. The access that was granted comes with it, so that
+    /// the choice can be shown; read-write needs a writable mapping.
+    ///
+    /// # Errors
+    /// As [`RegisteredHost::register`], with the last refusal.
+    ///
+    /// # Safety
+    /// As [`RegisteredHost::register`].
+    pub unsafe fn register_mapping(
+        device: &Arc<Device>,
+        start: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(Self, HostAccess)> {
+        if device.info().read_only_host_register {
+            // SAFETY: this function's contract.
+            match unsafe { Self::register(device, start, bytes, HostAccess::ReadOnly) } {
+                Ok(registered) => return Ok((registered, HostAccess::ReadOnly)),
+                Err(error) if !is_refusal_of_kind(&error) => return Err(error),
+                Err(error) => tracing::debug!(%error, "read-only registration was refused"),
+            }
+        }
+        // SAFETY: this function's contract.
+        let registered = unsafe { Self::register(device, start, bytes, HostAccess::ReadWrite) }?;
+        Ok((registered, HostAccess::ReadWrite))
+    }
+
     /// The first byte.
     pub fn ptr(&self) -> NonNull<u8> {
         self.start
@@ -120,6 +155,12 @@ impl Drop for RegisteredHost {
             });
         }
     }
+}
+
+/// Whether the driver refused this kind of access, which another kind may not meet.
+fn is_refusal_of_kind(error: &GpuError) -> bool {
+    let codes = [api::NOT_SUPPORTED, api::NOT_PERMITTED, api::INVALID_VALUE];
+    matches!(error, GpuError::Driver { code, .. } if codes.contains(code))
 }
 
 fn require_pages(start: NonNull<u8>, bytes: usize) -> Result<()> {

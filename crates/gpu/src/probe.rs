@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use crate::api;
 use crate::compiler::Compiler;
-use crate::device::{DeviceInfo, device_count};
+use crate::device::device_count;
 use crate::driver;
 use crate::error::{GpuError, Result, remedy_of};
+use crate::info::DeviceInfo;
 
 /// NVRTC as found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,395 @@
+//! Files and buffers known to cuFile, and the transfers between them.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::cufile::sys::{self, CUfileFileHandleType};
+
+use super::CuFile;
+use super::error::CuFileError;
+use crate::device::Device;
+use crate::pool::DeviceBuffer;
+
+impl CuFile {
+    /// Makes `file` known to cuFile. The handle keeps a duplicate of its descriptor, so
+    /// `file` may be closed. For direct access the file must have been opened with
+    /// `O_DIRECT`, and for writing if it is to be written.
+    ///
+    /// # Errors
+    /// [`CuFileError`] when the library refuses the file; the remedy says what is known
+    /// to help.
+    pub fn register(self: &Arc<Self>, file: &File) -> Result<CuFileHandle, CuFileError> {
+        const OPERATION: &str = "cuFileHandleRegister";
+        let place = path_of(file);
+        let file = file
+            .try_clone()
+            .map_err(|error| CuFileError::of_code(OPERATION, errno_of(&error), place.clone()))?;
+        let mut descriptor = sys::CUfileDescr_t {
+            type_: CUfileFileHandleType::CU_FILE_HANDLE_TYPE_OPAQUE_FD,
+            handle: sys::CUfileDescr_t__bindgen_ty_1 { handle: ptr::null_mut() },
+            fs_ops: ptr::null(),
+        };
+        descriptor.handle.fd = file.as_raw_fd();
+        let mut raw = ptr::null_mut();
+        // SAFETY: the driver is open, both pointers are live, and the descriptor is that
+        // of an open file, which the handle keeps open.
+        let status =
+            unsafe { (self.library.functions.cuFileHandleRegister)(&mut raw, &mut descriptor) };
+        status.check(OPERATION, || place.clone())?;
+        Ok(CuFileHandle { cufile: Arc::clone(self), raw, place, _file: file })
+    }
+
+    /// Pins a device buffer for direct access, so that reads into it need no bounce buffer
+    /// and no pinning of their own. Optional: every read works without.
+    ///
+    /// # Errors
+    /// [`CuFileError`] when the library or the GPU refuses.
+    pub fn register_buffer(
+        self: &Arc<Self>,
+        buffer: Arc<DeviceBuffer>,
+    ) -> Result<RegisteredDeviceBuffer, CuFileError> {
+        const OPERATION: &str = "cuFileBufRegister";
+        bind(OPERATION, buffer.device())?;
+        let base = buffer.ptr() as *const c_void;
+        // SAFETY: the range is live device memory that the result keeps alive; the device's
+        // context is current.
+        let status = unsafe { (self.library.functions.cuFileBufRegister)(base, buffer.bytes(), 0) };
+        status.check(OPERATION, || format!("{} bytes of device memory", buffer.bytes()))?;
+        Ok(RegisteredDeviceBuffer { cufile: Arc::clone(self), buffer })
+    }
+}
+
+/// A file known to cuFile; forgotten on drop. Reads and writes may come from any number of
+/// threads.
+pub struct CuFileHandle {
+    cufile: Arc<CuFile>,
+    raw: sys::CUfileHandle_t,
+    place: String,
+    /// Keeps the registered descriptor open.
+    _file: File,
+}
+
+// SAFETY: cuFile's functions may be called from any thread at a time, with one handle too.
+unsafe impl Send for CuFileHandle {}
+// SAFETY: as above; no method writes to the handle.
+unsafe impl Sync for CuFileHandle {}
+
+impl fmt::Debug for CuFileHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CuFileHandle").field("file", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl CuFileHandle {
+    /// Reads into `buffer` from its byte `buffer_offset` on, and waits. The bytes read:
+    /// fewer than `bytes` only at the end of the file.
+    ///
+    /// # Errors
+    /// [`CuFileError`] for a range outside the buffer, and for what the library reports.
+    pub fn read_into(
+        &self,
+        buffer: &DeviceBuffer,
+        buffer_offset: usize,
+        file_offset: u64,
+        bytes: usize,
+    ) -> Result<u64, CuFileError> {
+        self.require_inside("cuFileRead", buffer, buffer_offset, bytes)?;
+        // SAFETY: the range is inside a live buffer, and the call waits for the bytes.
+        unsafe {
+            self.read(
+                buffer.device(),
+                buffer.ptr(),
+                buffer_offset as u64,
+                file_offset,
+                bytes as u64,
+            )
+        }
+    }
+
+    /// Writes `bytes` bytes of `buffer` from its byte `buffer_offset` on to the file, and
+    /// waits. The bytes written: all of them.
+    ///
+    /// # Errors
+    /// As [`CuFileHandle::read_into`].
+    pub fn write_from(
+        &self,
+        buffer: &DeviceBuffer,
+        buffer_offset: usize,
+        file_offset: u64,
+        bytes: usize,
+    ) -> Result<u64, CuFileError> {
+        self.require_inside("cuFileWrite", buffer, buffer_offset, bytes)?;
+        // SAFETY: the range is inside a live buffer, and the call waits for the bytes.
+        unsafe {
+            self.write(
+                buffer.device(),
+                buffer.ptr(),
+                buffer_offset as u64,
+                file_offset,
+                bytes as u64,
+            )
+        }
+    }
+
+    /// Reads `bytes` bytes of the file from `file_offset` on to `device_offset` bytes
+    /// behind `device_address`, and waits. The bytes read: fewer than asked for only at
+    /// the end of the file. `device_address` should be the start of an allocation (of a
+    /// registered buffer, where it is one): cuFile looks it up by that.
+    ///
+    /// # Errors
+    /// [`CuFileError`] with the system's `errno` or cuFile's code.
+    ///
+    /// # Safety
+    /// The range must be device memory of `device`, alive through the call, and no queued
+    /// work may touch it meanwhile.
+    pub unsafe fn read(
+        &self,
+        device: &Device,
+        device_address: u64,
+        device_offset: u64,
+        file_offset: u64,
+        bytes: u64,
+    ) -> Result<u64, CuFileError> {
+        let read = self.cufile.library.functions.cuFileRead;
+        self.repeat("cuFileRead", device, device_offset, file_offset, bytes, |part| {
+            // SAFETY: this function's contract; `part` lies inside the range.
+            unsafe {
+                read(
+                    self.raw,
+                    device_address as *mut c_void,
+                    part.bytes,
+                    part.file_offset,
+                    part.device_offset,
+                )
+            }
+        })
+    }
+
+    /// Writes device memory to the file; otherwise as [`CuFileHandle::read`]. A write that
+    /// makes no progress is an error.
+    ///
+    /// # Errors
+    /// As [`CuFileHandle::read`].
+    ///
+    /// # Safety
+    /// As [`CuFileHandle::read`].
+    pub unsafe fn write(
+        &self,
+        device: &Device,
+        device_address: u64,
+        device_offset: u64,
+        file_offset: u64,
+        bytes: u64,
+    ) -> Result<u64, CuFileError> {
+        const OPERATION: &str = "cuFileWrite";
+        let write = self.cufile.library.functions.cuFileWrite;
+        let done = self.repeat(OPERATION, device, device_offset, file_offset, bytes, |part| {
+            // SAFETY: this function's contract; `part` lies inside the range.
+            unsafe {
+                write(
+                    self.raw,
+                    device_address as *const c_void,
+                    part.bytes,
+                    part.file_offset,
+                    part.device_offset,
+                )
+            }
+        })?;
+        if done < bytes {
+            let place = self.range(file_offset, bytes);
+            return Err(CuFileError::of_code(OPERATION, i64::from(libc::EIO), place));
+        }
+        Ok(done)
+    }
+
+    /// Calls `transfer` until everything is moved or it moves nothing more: it may stop
+    /// short of what it was asked for.
+    fn repeat(
+        &self,
+        operation: &'static str,
+        device: &Device,
+        device_offset: u64,
+        file_offset: u64,
+        bytes: u64,
+        transfer: impl Fn(Part) -> isize,
+    ) -> Result<u64, CuFileError> {
+        bind(operation, device)?;
+        let mut done = 0u64;
+        while done < bytes {
+            let part = Part::new(device_offset, file_offset, done, bytes).ok_or_else(|| {
+                let place = self.range(file_offset, bytes);
+                CuFileError::of_code(operation, i64::from(libc::EINVAL), place)
+            })?;
+            let asked = part.bytes;
+            let moved = transfer(part);
+            // Before anything else can change errno.
+            let errno = io::Error::last_os_error();
+            match outcome_of(moved, asked, &errno) {
+                Ok(0) => break,
+                Ok(moved) => done += moved,
+                Err(code) => {
+                    let place = self.range(file_offset + done, bytes - done);
+                    return Err(CuFileError::of_code(operation, code, place));
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn require_inside(
+        &self,
+        operation: &'static str,
+        buffer: &DeviceBuffer,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(), CuFileError> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= buffer.bytes() => Ok(()),
+            _ => Err(CuFileError::of_code(
+                operation,
+                i64::from(libc::EINVAL),
+                format!(
+                    "{}: {bytes} bytes at {offset} of a buffer of {} bytes",
+                    self.place,
+                    buffer.bytes()
+                ),
+            )),
+        }
+    }
+
+    fn range(&self, file_offset: u64, bytes: u64) -> String {
+        format!("{}, {bytes} bytes at {file_offset}", self.place)
+    }
+}
+
+impl Drop for CuFileHandle {
+    fn drop(&mut self) {
+        // SAFETY: registered by `register` and forgotten once; every call with it borrowed
+        // the handle and has returned.
+        unsafe { (self.cufile.library.functions.cuFileHandleDeregister)(self.raw) };
+    }
+}
+
+/// A device buffer pinned for direct access until it is dropped.
+pub struct RegisteredDeviceBuffer {
+    cufile: Arc<CuFile>,
+    buffer: Arc<DeviceBuffer>,
+}
+
+impl fmt::Debug for RegisteredDeviceBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RegisteredDeviceBuffer").field(&self.buffer).finish()
+    }
+}
+
+impl RegisteredDeviceBuffer {
+    /// The buffer.
+    pub fn buffer(&self) -> &Arc<DeviceBuffer> {
+        &self.buffer
+    }
+}
+
+impl Drop for RegisteredDeviceBuffer {
+    fn drop(&mut self) {
+        if self.buffer.device().bind().is_ok() {
+            let base = self.buffer.ptr() as *const c_void;
+            // SAFETY: registered by `register_buffer` and forgotten once.
+            let status = unsafe { (self.cufile.library.functions.cuFileBufDeregister)(base) };
+            if status.code != 0 {
+                tracing::warn!(code = status.code, "cuFileBufDeregister failed");
+            }
+        }
+    }
+}
+
+/// One call's share of a transfer, in the types of the call.
+struct Part {
+    bytes: usize,
+    file_offset: i64,
+    device_offset: i64,
+}
+
+impl Part {
+    /// What is left after `done` bytes; `None` for numbers that the call cannot take.
+    fn new(device_offset: u64, file_offset: u64, done: u64, bytes: u64) -> Option<Self> {
+        let left = usize::try_from(bytes - done).ok()?;
+        isize::try_from(left).ok()?;
+        Some(Self {
+            bytes: left,
+            file_offset: i64::try_from(file_offset.checked_add(done)?).ok()?,
+            device_offset: i64::try_from(device_offset.checked_add(done)?).ok()?,
+        })
+    }
+}
+
+/// What a read or write returned: bytes, or the code of its failure. -1 puts the code into
+/// `errno` (the system's, or cuFile's own); other negative numbers are cuFile's codes. More
+/// than was asked for is no count either: some versions return a code without its sign.
+fn outcome_of(moved: isize, asked: usize, errno: &io::Error) -> Result<u64, i64> {
+    match usize::try_from(moved) {
+        Ok(moved) if moved <= asked => Ok(moved as u64),
+        Ok(code) => Err(code as i64),
+        Err(_) if moved == -1 => Err(errno_of(errno)),
+        Err(_) => Err(-(moved as i64)),
+    }
+}
+
+fn errno_of(error: &io::Error) -> i64 {
+    i64::from(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+fn bind(operation: &'static str, device: &Device) -> Result<(), CuFileError> {
+    device.bind().map_err(|error| {
+        let mut failed =
+            CuFileError::of_code(operation, 5011, format!("device {}", device.ordinal()));
+        failed.text = error.to_string();
+        failed
+    })
+}
+
+/// The file's path, for messages.
+fn path_of(file: &File) -> String {
+    let fd = file.as_raw_fd();
+    match fs::read_link(format!("/proc/self/fd/{fd}")) {
+        Ok(path) => format!("`{}`", path.display()),
+        Err(_) => format!("descriptor {fd}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_a_transfer_returns_is_read_right() {
+        let errno = io::Error::from_raw_os_error;
+        assert_eq!(outcome_of(4096, 4096, &errno(0)), Ok(4096));
+        assert_eq!(outcome_of(0, 4096, &errno(0)), Ok(0));
+        assert_eq!(outcome_of(-1, 4096, &errno(libc::EIO)), Err(i64::from(libc::EIO)));
+        assert_eq!(outcome_of(-1, 4096, &errno(5027)), Err(5027));
+        assert_eq!(outcome_of(-5011, 4096, &errno(0)), Err(5011));
+        assert_eq!(outcome_of(5006, 4096, &errno(0)), Err(5006));
+    }
+
+    #[test]
+    fn parts_move_on_and_refuse_what_the_call_cannot_take() {
+        let part = Part::new(100, 1 << 40, 50, 4096).unwrap();
+        assert_eq!((part.bytes, part.file_offset, part.device_offset), (4046, (1 << 40) + 50, 150));
+        assert!(Part::new(0, u64::MAX, 1, 2).is_none());
+        assert!(Part::new(0, 1 << 63, 0, 2).is_none());
+        assert!(Part::new(u64::MAX, 0, 0, 2).is_none());
+    }
+
+    #[test]
+    fn a_file_is_named_by_its_path() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let shown = path_of(file.as_file());
+        assert!(shown.contains(&*file.path().file_name().unwrap().to_string_lossy()), "{shown}");
+    }
+}

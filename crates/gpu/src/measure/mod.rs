@@ -1,0 +1,372 @@
+//! How fast bytes move on this machine, measured: the ceilings that everything else is
+//! judged against.
+//!
+//! Every figure is the best of a few samples of some hundreds of mebibytes, in GB/s of
+//! 10^9 bytes: a ceiling is what the machine can do, and a disturbed sample says less
+//! than an undisturbed one. The machine should be idle otherwise. Copies between host and
+//! device are timed by the device itself, all others by the host's clock.
+//!
+//! | figure | what is copied | counted |
+//! |---|---|---|
+//! | [`h2d`], [`d2h`] | pinned host memory to or from the device | bytes copied |
+//! | [`h2d_pageable`] | ordinary memory, staged by the driver | bytes copied |
+//! | [`both_ways`] | both directions at the same time | bytes copied, each way and in all |
+//! | [`h2d_all`] | pinned memory to several devices at the same time | bytes copied, in all |
+//! | [`device_memory`] | within the device's memory | bytes read + bytes written |
+//! | [`host_copy`] | within host memory, several threads | bytes copied; traffic beside it |
+//!
+//! Buffers are touched by threads of any core, so on a machine of several NUMA nodes their
+//! pages lie where those ran.
+
+mod host;
+
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::Device;
+use crate::error::{GpuError, Result};
+use crate::event::{Event, EventFlags};
+use crate::pinned::PinnedBuffer;
+use crate::pool::{DeviceBuffer, DevicePool};
+use crate::stream::Stream;
+
+pub use host::{HostCopySpeed, host_copy};
+
+/// Large enough that the cost of starting a copy does not show.
+const COPY_BYTES: usize = 64 << 20;
+const COPIES_PER_SAMPLE: usize = 4;
+const SAMPLES: u32 = 3;
+
+/// Much larger than any L2 cache, so that a copy is one of memory.
+const DEVICE_COPY_BYTES: usize = 512 << 20;
+
+/// Several devices at once are compared by the host's clock: longer samples, so that the
+/// start of the threads does not show.
+const COPIES_PER_CONCURRENT_SAMPLE: usize = 16;
+
+/// The speed of a kind of copy: the best of the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CopySpeed {
+    /// GB/s (GB = 10^9 bytes).
+    pub gb_per_s: f64,
+    /// Bytes counted in one sample.
+    pub bytes: u64,
+    /// Samples taken.
+    pub samples: u32,
+}
+
+/// Copies to and from a device at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BothWays {
+    /// Host to device while the other direction is busy, in GB/s.
+    pub h2d_gb_per_s: f64,
+    /// Device to host while the other direction is busy, in GB/s.
+    pub d2h_gb_per_s: f64,
+    /// Bytes of both directions by the time both took, in GB/s.
+    pub total_gb_per_s: f64,
+}
+
+/// Copies to several devices at the same time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AllDevices {
+    /// Ordinals, in the order asked for.
+    pub ordinals: Vec<usize>,
+    /// What each device received while all were busy, in GB/s, in the same order.
+    pub per_device_gb_per_s: Vec<f64>,
+    /// Bytes of all devices by the time the slowest took, in GB/s: the machine's own
+    /// ceiling for these devices together.
+    pub total_gb_per_s: f64,
+}
+
+/// GB/s of copies from pinned host memory to `device`. Takes 64 MiB of each memory and
+/// some tens of milliseconds.
+///
+/// # Errors
+/// [`GpuError::OutOfMemory`] without room for the two buffers, [`GpuError::Driver`] for the
+/// driver's faults.
+pub fn h2d(device: &Arc<Device>) -> Result<CopySpeed> {
+    one_way(device, Direction::HostToDevice)
+}
+
+/// GB/s of copies from `device` to pinned host memory; otherwise as [`h2d`].
+///
+/// # Errors
+/// As [`h2d`].
+pub fn d2h(device: &Arc<Device>) -> Result<CopySpeed> {
+    one_way(device, Direction::DeviceToHost)
+}
+
+/// As [`h2d`], the number alone.
+///
+/// # Errors
+/// As [`h2d`].
+pub fn measure_h2d_gb_per_s(device: &Arc<Device>) -> Result<f64> {
+    h2d(device).map(|speed| speed.gb_per_s)
+}
+
+/// GB/s of copies from ordinary host memory to `device`: the driver stages the bytes
+/// through pinned memory of its own. By the host's clock, since the staging is work of
+/// the host.
+///
+/// # Errors
+/// As [`h2d`].
+pub fn h2d_pageable(device: &Arc<Device>) -> Result<CopySpeed> {
+    let source = vec![1u8; COPY_BYTES];
+    let target = DevicePool::new(device, COPY_BYTES as u64).alloc(COPY_BYTES)?;
+    let stream = device.stream()?;
+    stream.upload(&target, 0, &source)?;
+    best_of(COPIES_PER_SAMPLE * COPY_BYTES, || {
+        let begun = Instant::now();
+        for _ in 0..COPIES_PER_SAMPLE {
+            stream.upload(&target, 0, &source)?;
+        }
+        Ok(begun.elapsed().as_secs_f64())
+    })
+}
+
+/// GB/s of both directions at the same time, over two streams. On links that are full
+/// duplex the sum is nearly twice one direction.
+///
+/// # Errors
+/// As [`h2d`].
+pub fn both_ways(device: &Arc<Device>) -> Result<BothWays> {
+    let to = Rig::new(device, Direction::HostToDevice)?;
+    let from = Rig::new(device, Direction::DeviceToHost)?;
+    let mut best = BothWays { h2d_gb_per_s: 0.0, d2h_gb_per_s: 0.0, total_gb_per_s: 0.0 };
+    for _ in 0..SAMPLES {
+        let sample = both_ways_once(&to, &from)?;
+        if sample.total_gb_per_s > best.total_gb_per_s {
+            best = sample;
+        }
+    }
+    Ok(best)
+}
+
+/// GB/s of copies within the device's memory, reads and writes counted: what a kernel
+/// that streams through memory can hope for. Takes up to 1 GiB of device memory, less
+/// where less is free.
+///
+/// # Errors
+/// [`GpuError::OutOfMemory`] without room for the two buffers, [`GpuError::Driver`] for the
+/// driver's faults.
+pub fn device_memory(device: &Arc<Device>) -> Result<CopySpeed> {
+    let (free_bytes, _) = device.free_and_total_memory()?;
+    let quarter = usize::try_from(free_bytes / 4).unwrap_or(usize::MAX);
+    let bytes = DEVICE_COPY_BYTES.min(quarter).max(COPY_BYTES);
+    let pool = DevicePool::new(device, 2 * bytes as u64);
+    let (source, target) = (pool.alloc(bytes)?, pool.alloc(bytes)?);
+    let stream = device.stream()?;
+    // SAFETY: both buffers live past the synchronisation inside `timed`.
+    let copy = || unsafe { stream.copy_d2d_async(&target, 0, &source, 0, bytes) };
+    timed(&stream, 1, copy)?;
+    best_of(2 * COPIES_PER_SAMPLE * bytes, || timed(&stream, COPIES_PER_SAMPLE, copy))
+}
+
+/// GB/s of copies from pinned host memory to all of `devices` at the same time, one
+/// thread and one buffer for each.
+///
+/// # Errors
+/// [`GpuError::InvalidArgument`] for no device, else as [`h2d`].
+pub fn h2d_all(devices: &[Arc<Device>]) -> Result<AllDevices> {
+    if devices.is_empty() {
+        return Err(GpuError::invalid("measure::h2d_all", "no device was given"));
+    }
+    let rigs = devices
+        .iter()
+        .map(|device| Rig::new(device, Direction::HostToDevice))
+        .collect::<Result<Vec<_>>>()?;
+    let mut best: Option<AllDevices> = None;
+    for _ in 0..SAMPLES {
+        let sample = all_once(&rigs)?;
+        if best.as_ref().is_none_or(|best| sample.total_gb_per_s > best.total_gb_per_s) {
+            best = Some(sample);
+        }
+    }
+    Ok(best.expect("SAMPLES is not 0"))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    HostToDevice,
+    DeviceToHost,
+}
+
+/// A buffer on each side of the link and the stream between them.
+struct Rig {
+    direction: Direction,
+    stream: Stream,
+    host: PinnedBuffer,
+    device: DeviceBuffer,
+}
+
+impl Rig {
+    /// The buffers, after a first copy: it brings the link out of its power saving.
+    fn new(device: &Arc<Device>, direction: Direction) -> Result<Self> {
+        let rig = Self {
+            direction,
+            stream: device.stream()?,
+            host: PinnedBuffer::new(device, COPY_BYTES)?,
+            device: DevicePool::new(device, COPY_BYTES as u64).alloc(COPY_BYTES)?,
+        };
+        let queued = rig.queue(1);
+        queued.and(rig.stream.synchronize())?;
+        Ok(rig)
+    }
+
+    /// Queues `copies` copies. The rig must be synchronised before it is dropped.
+    fn queue(&self, copies: usize) -> Result<()> {
+        for _ in 0..copies {
+            let (host, device) = (self.host.ptr().as_ptr(), self.device.ptr());
+            match self.direction {
+                // SAFETY: both ranges are COPY_BYTES long and belong to the rig, whose
+                // users synchronise the stream before they look at or drop it.
+                Direction::HostToDevice => unsafe {
+                    self.stream.copy_h2d_raw(device, host, COPY_BYTES)
+                },
+                // SAFETY: as above; nobody reads the host's side.
+                Direction::DeviceToHost => unsafe {
+                    self.stream.copy_d2h_raw(host, device, COPY_BYTES)
+                },
+            }?;
+        }
+        Ok(())
+    }
+}
+
+fn one_way(device: &Arc<Device>, direction: Direction) -> Result<CopySpeed> {
+    let rig = Rig::new(device, direction)?;
+    best_of(COPIES_PER_SAMPLE * COPY_BYTES, || {
+        timed(&rig.stream, COPIES_PER_SAMPLE, || rig.queue(1))
+    })
+}
+
+/// The best of [`SAMPLES`] samples of `bytes` bytes, each of which tells its seconds.
+fn best_of(bytes: usize, mut sample_s: impl FnMut() -> Result<f64>) -> Result<CopySpeed> {
+    let mut best_gb_per_s = 0f64;
+    for _ in 0..SAMPLES {
+        best_gb_per_s = best_gb_per_s.max(gb_per_s(bytes, sample_s()?));
+    }
+    Ok(CopySpeed { gb_per_s: best_gb_per_s, bytes: bytes as u64, samples: SAMPLES })
+}
+
+/// Seconds on the device for `times` times what `queue` puts into the stream. Waits for
+/// the stream, also after an error: queued copies still use their buffers.
+fn timed(stream: &Stream, times: usize, queue: impl Fn() -> Result<()>) -> Result<f64> {
+    let device = stream.device();
+    let start = device.event(EventFlags::TIMING)?;
+    let end = device.event(EventFlags::TIMING)?;
+    let queued = start
+        .record(stream)
+        .and_then(|()| (0..times).try_for_each(|_| queue()))
+        .and_then(|()| end.record(stream));
+    queued.and(stream.synchronize())?;
+    Ok(f64::from(start.elapsed_ms(&end)?) / 1e3)
+}
+
+fn both_ways_once(to: &Rig, from: &Rig) -> Result<BothWays> {
+    let device = to.stream.device();
+    let event = || device.event(EventFlags::TIMING);
+    let (start, to_end, from_end) = (event()?, event()?, event()?);
+    let queued = queue_both_ways(to, from, &start, &to_end, &from_end);
+    // Waited for even after an error: queued copies still use the buffers.
+    queued.and(to.stream.synchronize().and(from.stream.synchronize()))?;
+    let to_s = f64::from(start.elapsed_ms(&to_end)?) / 1e3;
+    let from_s = f64::from(start.elapsed_ms(&from_end)?) / 1e3;
+    let bytes = COPIES_PER_SAMPLE * COPY_BYTES;
+    Ok(BothWays {
+        h2d_gb_per_s: gb_per_s(bytes, to_s),
+        d2h_gb_per_s: gb_per_s(bytes, from_s),
+        total_gb_per_s: gb_per_s(2 * bytes, to_s.max(from_s)),
+    })
+}
+
+/// The copies of both streams, which begin together behind `start`.
+fn queue_both_ways(
+    to: &Rig,
+    from: &Rig,
+    start: &Event,
+    to_end: &Event,
+    from_end: &Event,
+) -> Result<()> {
+    start.record(&to.stream)?;
+    from.stream.wait_event(start)?;
+    for _ in 0..COPIES_PER_SAMPLE {
+        to.queue(1)?;
+        from.queue(1)?;
+    }
+    to_end.record(&to.stream)?;
+    from_end.record(&from.stream)
+}
+
+/// One sample of all rigs at the same time.
+fn all_once(rigs: &[Rig]) -> Result<AllDevices> {
+    let start = Barrier::new(rigs.len());
+    let samples: Vec<Result<(Instant, Instant)>> = thread::scope(|scope| {
+        let threads: Vec<_> = rigs
+            .iter()
+            .map(|rig| {
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    let begun = Instant::now();
+                    let queued = rig.queue(COPIES_PER_CONCURRENT_SAMPLE);
+                    queued.and(rig.stream.synchronize())?;
+                    Ok((begun, Instant::now()))
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("a copy does not panic")).collect()
+    });
+    let samples = samples.into_iter().collect::<Result<Vec<_>>>()?;
+    let bytes = COPIES_PER_CONCURRENT_SAMPLE * COPY_BYTES;
+    let per_device_gb_per_s = samples
+        .iter()
+        .map(|(begun, ended)| gb_per_s(bytes, (*ended - *begun).as_secs_f64()))
+        .collect();
+    let first = samples.iter().map(|(begun, _)| *begun).min().expect("at least one rig");
+    let last = samples.iter().map(|(_, ended)| *ended).max().expect("at least one rig");
+    Ok(AllDevices {
+        ordinals: rigs.iter().map(|rig| rig.stream.device().ordinal()).collect(),
+        per_device_gb_per_s,
+        total_gb_per_s: gb_per_s(bytes * rigs.len(), (last - first).as_secs_f64()),
+    })
+}
+
+/// GB/s; 0 for no time at all, which no real copy takes.
+fn gb_per_s(bytes: usize, seconds: f64) -> f64 {
+    if seconds > 0.0 { bytes as f64 / 1e9 / seconds } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_best_sample_counts_and_an_error_ends_it() {
+        let mut seconds = [0.5, 0.25, 1.0].into_iter();
+        let speed = best_of(1_000_000_000, || Ok(seconds.next().unwrap())).unwrap();
+        assert_eq!(speed, CopySpeed { gb_per_s: 4.0, bytes: 1_000_000_000, samples: 3 });
+        let failed = best_of(1, || Err(GpuError::invalid("test", "refused")));
+        assert!(matches!(failed, Err(GpuError::InvalidArgument { .. })));
+    }
+
+    #[test]
+    fn no_device_is_an_error() {
+        assert!(matches!(h2d_all(&[]), Err(GpuError::InvalidArgument { .. })));
+    }
+
+    #[test]
+    fn figures_survive_a_round_trip_through_json() {
+        let all = AllDevices {
+            ordinals: vec![0, 1],
+            per_device_gb_per_s: vec![53.0, 52.0],
+            total_gb_per_s: 105.0,
+        };
+        let text = serde_json::to_string(&all).unwrap();
+        assert_eq!(serde_json::from_str::<AllDevices>(&text).unwrap(), all);
+    }
+}
