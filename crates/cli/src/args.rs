@@ -4,6 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::bench::args::BenchCommand;
+use crate::doctor::DoctorArgs;
+use crate::gpu::GpuArgs;
+use crate::model::ModelArgs;
+
 /// Seed of generated data unless another is asked for.
 pub const DEFAULT_SEED: u64 = 42;
 
@@ -111,6 +116,15 @@ pub enum Command {
     Demo(DemoArgs),
     /// Write a Parquet, CSV, JSON or Arrow file as an Arrow file that Headrace streams.
     Convert(ConvertArgs),
+    /// Measure how fast storage feeds the GPU or the host.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// What stands between storage and the GPU: tries every way, measures, says what to do.
+    Doctor(DoctorArgs),
+    /// The GPUs with their properties and what lies in their memory.
+    Gpu(GpuArgs),
+    /// Predict how long a scan takes, and what is the limit.
+    Model(Box<ModelArgs>),
 }
 
 /// The benchmark's subcommands.

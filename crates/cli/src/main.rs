@@ -3,15 +3,19 @@
 //! Standard output carries data only; progress, summaries and errors go to standard error.
 //! An error is one line of cause, a blank line, and `hint:` with the remedy. Exit codes: 0 done
 //! (a reader that closes our output early is no error), 1 the query or a file failed, 2 the
-//! command line is wrong, 130 interrupted.
+//! command line is wrong, 130 interrupted; `doctor` has its own.
 //!
 //! It must never know how a query runs: everything goes through `headrace_engine`.
 
 mod args;
+mod bench;
 mod convert;
+mod doctor;
 mod error;
+mod gpu;
 mod machine;
 mod memory;
+mod model;
 mod output;
 mod query;
 mod session;
@@ -25,6 +29,7 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command, SsbCommand};
+use bench::args::BenchCommand;
 use error::{CliError, Context, Result};
 
 const INTERRUPTED: i32 = 130;
@@ -58,7 +63,7 @@ fn start(cli: Cli) -> Result<i32> {
     let code = runtime.block_on(async {
         let work = dispatch(cli, cancel.clone());
         tokio::select! {
-            result = work => result.map(|()| 0),
+            result = work => result,
             _ = tokio::signal::ctrl_c() => {
                 cancel.store(true, Ordering::Relaxed);
                 eprintln!("interrupted");
@@ -71,8 +76,13 @@ fn start(cli: Cli) -> Result<i32> {
     code
 }
 
-async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<()> {
-    match cli.command {
+/// Does what was asked for; the exit code.
+async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
+    let done = match cli.command {
+        // Its exit code is its answer.
+        Some(Command::Doctor(args)) => {
+            return blocking(move || doctor::run(&args, cancel)).await;
+        }
         None if cli.query.sql.is_none() && cli.query.file.is_none() => {
             Cli::command().print_help().at("standard output")?;
             Err(CliError::usage("nothing to run")
@@ -85,8 +95,14 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<()> {
         Some(Command::Ssb(SsbCommand::Run(args))) => ssb::run::run(&args).await,
         Some(Command::Ssb(SsbCommand::Queries)) => ssb::run::print_queries(),
         Some(Command::Demo(args)) => ssb::demo::run(&args, cancel).await,
+        Some(Command::Bench(BenchCommand::Io(args))) => {
+            blocking(move || bench::io(&args, cancel)).await
+        }
         Some(Command::Convert(args)) => convert::run(&args).await,
-    }
+        Some(Command::Gpu(args)) => blocking(move || gpu::run(&args)).await,
+        Some(Command::Model(args)) => blocking(move || model::run(&args)).await,
+    };
+    done.map(|()| 0)
 }
 
 /// Work that blocks, off the async threads, so that Ctrl-C is heard.

@@ -4,6 +4,7 @@ use headrace_ir::{BuildSource, Pipeline, Program};
 
 use crate::catalog::HeadraceTable;
 use crate::exec::PipelineExec;
+use crate::limits::Limits;
 use crate::rule::TableUse;
 
 /// Bytes in decimal units, three significant digits.
@@ -45,7 +46,8 @@ pub fn lines(node: &PipelineExec) -> Vec<String> {
         lines.push(format!("  why_not above: {}", reasons.join("; ")));
     }
     if let Some(report) = node.report() {
-        lines.extend(report.lines().into_iter().map(|line| format!("  {line}")));
+        let limits = Limits::of(node);
+        lines.extend(report.lines(&limits).into_iter().map(|line| format!("  {line}")));
     }
     lines
 }

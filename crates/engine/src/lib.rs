@@ -60,6 +60,7 @@ pub mod scan;
 mod error;
 mod explain;
 mod join_guard;
+mod limits;
 mod plan_cache;
 mod session;
 

@@ -6,6 +6,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use headrace_flow::{BytesByPath, RaceReport};
 
 use crate::exec::PipelineExec;
+use crate::limits::Limits;
 use crate::scan::HeadraceScanExec;
 
 /// What one pipeline did. Times are milliseconds of wall clock, bytes are wanted bytes.
@@ -46,8 +47,8 @@ pub struct PipelineReport {
 }
 
 impl PipelineReport {
-    /// Lines for EXPLAIN ANALYZE.
-    pub fn lines(&self) -> Vec<String> {
+    /// Lines for EXPLAIN ANALYZE; `limits` are the measured ceilings, or why there are none.
+    pub(crate) fn lines(&self, limits: &Result<Limits, String>) -> Vec<String> {
         let race = &self.race;
         let mut lines = vec![format!(
             "ran on {}: rows in {}, out {}, wall {:.2} ms (builds {:.2}, bind {:.2}, race {:.2}, \
@@ -67,16 +68,8 @@ impl PipelineReport {
         if self.processor == "planner" {
             return lines;
         }
-        let bytes = &race.bytes_by_path;
-        lines.push(format!(
-            "bytes mapped {}, cached {}, buffered {}, direct {}, on device {}; {:.2} GB/s",
-            bytes.mapped,
-            bytes.cached,
-            bytes.buffered,
-            bytes.direct,
-            bytes.resident_device,
-            race.gb_per_s()
-        ));
+        let bytes = bytes_by_path_text(&race.bytes_by_path);
+        lines.push(format!("bytes {bytes}; {:.2} GB/s", race.gb_per_s()));
         lines.push(format!(
             "read {:.2} ms, h2d {:.2} ms, execute {:.2} ms on {}, kernel {:.2} ms",
             ms(race.read_busy_ns),
@@ -85,9 +78,7 @@ impl PipelineReport {
             race.consumers,
             ms(race.kernel_ns)
         ));
-        if let Some(bottleneck) = race.bottleneck() {
-            lines.push(format!("bottleneck {bottleneck}"));
-        }
+        lines.extend(self.limit_lines(limits));
         lines.push(format!(
             "chunks {}, batches pruned {} ({} rows), builds made {}, cached {}",
             race.chunks,
@@ -100,6 +91,31 @@ impl PipelineReport {
         lines.extend(race.path_reasons.iter().map(|reason| format!("path: {reason}")));
         lines
     }
+
+    fn limit_lines(&self, limits: &Result<Limits, String>) -> Vec<String> {
+        let race = &self.race;
+        let Some(bottleneck) = race.bottleneck() else { return Vec::new() };
+        match limits {
+            Ok(limits) => vec![
+                format!("bottleneck {}", limits.bottleneck(race).unwrap_or_default()),
+                format!("model: {}", limits.prediction(race)),
+            ],
+            Err(reason) => {
+                vec![format!("bottleneck {bottleneck}"), format!("model: {reason}")]
+            }
+        }
+    }
+}
+
+/// "mapped 4096, direct 8192": the paths that were taken.
+fn bytes_by_path_text(bytes: &BytesByPath) -> String {
+    let taken: Vec<String> = bytes
+        .named()
+        .iter()
+        .filter(|(_, bytes)| *bytes > 0)
+        .map(|(path, bytes)| format!("{path} {bytes}"))
+        .collect();
+    if taken.is_empty() { "none".to_string() } else { taken.join(", ") }
 }
 
 /// Nanoseconds as milliseconds.
@@ -159,11 +175,7 @@ impl QueryReport {
         let mut processors: Vec<&str> = Vec::new();
         for pipeline in &self.pipelines {
             let bytes = &pipeline.race.bytes_by_path;
-            self.bytes_by_path.mapped += bytes.mapped;
-            self.bytes_by_path.cached += bytes.cached;
-            self.bytes_by_path.buffered += bytes.buffered;
-            self.bytes_by_path.direct += bytes.direct;
-            self.bytes_by_path.resident_device += bytes.resident_device;
+            self.bytes_by_path.add(bytes);
             self.bytes_read += bytes.total() + pipeline.build_bytes;
             self.kernel_ms += ms(pipeline.race.kernel_ns);
             if !processors.contains(&pipeline.processor.as_str()) {

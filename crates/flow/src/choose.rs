@@ -5,8 +5,11 @@ use std::sync::Arc;
 use headrace_io::{MappedFile, ReadAt, ReadMode, residency_sampled};
 
 use crate::cache::{CacheKey, CachedRange, Reservation};
+use crate::registered::SharedMapping;
 use crate::report::Reasons;
-use crate::{AccessPath, RaceError, RaceOptions, ReadSpec};
+use crate::{
+    AccessPath, DeviceReader, MappingPool, Race, RaceError, RaceOptions, ReadSpec, RegisteredPool,
+};
 
 /// Stretches of 64 KiB per extent that are asked for in the page cache. A wrong guess costs time
 /// (page faults, or reading what was there), never correctness.
@@ -26,27 +29,61 @@ pub(crate) enum Way {
     Cached(Arc<CachedRange>),
     /// It must be read; `admit` says whether into the host cache.
     Read { mode: ReadMode, admit: bool },
+    /// It is copied straight from a mapping, piece by piece as they are registered.
+    Registered(Arc<SharedMapping>),
+    /// The device's own reader reads it.
+    DeviceReader,
+}
+
+/// Where chosen extents must go.
+pub(crate) enum Destination {
+    /// Wherever they lie: a consumer on the host looks at them there.
+    Anywhere,
+    /// Into a device's memory, by these ways or through a slot's host memory.
+    Device(DeviceWays),
+}
+
+/// A device's ways past the slots' host memory.
+pub(crate) struct DeviceWays {
+    /// Where registered mappings are kept; the reason if none are to be made.
+    pub registered: Result<Arc<RegisteredPool>, String>,
+    /// The device's own reader; the reason if there is none.
+    pub reader: Result<Arc<dyn DeviceReader>, String>,
 }
 
 /// Chooses for one race.
 pub(crate) struct Chooser<'a> {
     files: &'a [Arc<dyn ReadAt>],
     options: &'a RaceOptions,
-    /// Whether resident extents can be used where they lie: not if they must be in a slot.
-    in_place: bool,
+    destination: Destination,
     cache_race: u64,
+    pool: Option<Arc<MappingPool>>,
+    /// By file: its mapping for the device, or why it has none.
+    shared: Vec<Option<Result<Arc<SharedMapping>, String>>>,
+    /// By file: whether the device's own reader can read it, or why not.
+    readable: Vec<Option<Result<(), String>>>,
     mappings: Vec<Option<Result<Arc<MappedFile>, String>>>,
     pub reasons: Reasons,
 }
 
 impl<'a> Chooser<'a> {
-    pub fn new(files: &'a [Arc<dyn ReadAt>], options: &'a RaceOptions, in_place: bool) -> Self {
+    /// Lanes of one race share the number of the race in the host cache, and mappings if a pool is
+    /// given.
+    pub fn new(
+        race: &'a Race,
+        destination: Destination,
+        cache_race: u64,
+        pool: Option<Arc<MappingPool>>,
+    ) -> Self {
         Chooser {
-            files,
-            options,
-            in_place,
-            cache_race: options.cache.as_ref().map_or(0, |cache| cache.begin_race()),
-            mappings: files.iter().map(|_| None).collect(),
+            files: &race.files,
+            options: &race.options,
+            destination,
+            cache_race,
+            pool,
+            shared: race.files.iter().map(|_| None).collect(),
+            readable: race.files.iter().map(|_| None).collect(),
+            mappings: race.files.iter().map(|_| None).collect(),
             reasons: Reasons::default(),
         }
     }
@@ -65,6 +102,14 @@ impl<'a> Chooser<'a> {
                 Ok(_) => Ok(Way::Read { mode: ReadMode::Direct, admit: false }),
                 Err(why) => Err(self.unavailable(read, why.to_string())),
             },
+            AccessPath::Registered => self
+                .shared(read.file)
+                .map(Way::Registered)
+                .map_err(|why| self.unavailable(read, why)),
+            AccessPath::CuFile => self
+                .readable(read.file)
+                .map(|()| Way::DeviceReader)
+                .map_err(|why| self.unavailable(read, why)),
         }
     }
 
@@ -75,8 +120,12 @@ impl<'a> Chooser<'a> {
         {
             return Way::Cached(range);
         }
-        if file.source().is_memory_backed() || self.is_resident(read) {
-            return self.resident(read.file);
+        let memory_backed = file.source().is_memory_backed();
+        if memory_backed || self.is_resident(read) {
+            return self.resident(read.file, memory_backed);
+        }
+        if self.is_for_device_reader(read.file) {
+            return Way::DeviceReader;
         }
         let file = &self.files[read.file];
         match file.source().direct() {
@@ -88,18 +137,81 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    fn resident(&mut self, file: usize) -> Way {
-        let buffered = Way::Read { mode: ReadMode::Buffered, admit: false };
-        if !self.in_place {
-            return buffered;
+    fn resident(&mut self, file: usize, memory_backed: bool) -> Way {
+        let found = match &self.destination {
+            Destination::Anywhere => self.mapping(file).map(Way::Mapped),
+            Destination::Device(_) if memory_backed => {
+                let path = self.files[file].path().display().to_string();
+                self.shared(file)
+                    .map(Way::Registered)
+                    .map_err(|why| format!("{path}: copied through slots: {why}"))
+            }
+            Destination::Device(_) => return Way::Read { mode: ReadMode::Buffered, admit: false },
+        };
+        found.unwrap_or_else(|why| {
+            self.reasons.add(why);
+            Way::Read { mode: ReadMode::Buffered, admit: false }
+        })
+    }
+
+    /// Whether a cold extent of the file had better take the device's own reader.
+    fn is_for_device_reader(&mut self, file: usize) -> bool {
+        let Destination::Device(ways) = &self.destination else {
+            return false;
+        };
+        // Then they are wanted there.
+        if self.options.cache.is_some() {
+            return false;
         }
-        match self.mapping(file) {
-            Ok(mapped) => Way::Mapped(mapped),
+        let bounces = match &ways.reader {
+            Ok(reader) if reader.is_direct() => None,
+            Ok(reader) => Some(reader.describe()),
+            Err(why) => Some(why.clone()),
+        };
+        if let Some(why) = bounces {
+            self.reasons.add(format!("cold extents go through slots: {why}"));
+            return false;
+        }
+        match self.readable(file) {
+            Ok(()) => true,
             Err(why) => {
-                self.reasons.add(why);
-                buffered
+                let path = self.files[file].path().display();
+                self.reasons.add(format!("{path}: not read by the device: {why}"));
+                false
             }
         }
+    }
+
+    /// The file's mapping for the device.
+    fn shared(&mut self, file: usize) -> Result<Arc<SharedMapping>, String> {
+        let (files, destination) = (self.files, &self.destination);
+        self.shared[file]
+            .get_or_insert_with(|| match destination {
+                Destination::Anywhere => Err("there is no device".to_string()),
+                Destination::Device(ways) => {
+                    let pool = ways.registered.as_ref().map_err(String::clone)?;
+                    pool.mapping(&files[file]).map_err(|error| error.to_string())
+                }
+            })
+            .clone()
+    }
+
+    /// Takes note that a mapping cannot be registered: the file's other extents take another way.
+    pub fn cannot_register(&mut self, file: usize, reason: String) {
+        self.shared[file] = Some(Err(reason));
+    }
+
+    fn readable(&mut self, file: usize) -> Result<(), String> {
+        let (files, destination) = (self.files, &self.destination);
+        self.readable[file]
+            .get_or_insert_with(|| match destination {
+                Destination::Anywhere => Err("there is no device".to_string()),
+                Destination::Device(ways) => {
+                    let reader = ways.reader.as_ref().map_err(String::clone)?;
+                    reader.open(&files[file]).map_err(|error| error.to_string())
+                }
+            })
+            .clone()
     }
 
     fn is_resident(&mut self, read: &ReadSpec) -> bool {
@@ -114,11 +226,11 @@ impl<'a> Chooser<'a> {
     }
 
     fn mapping(&mut self, file: usize) -> Result<Arc<MappedFile>, String> {
-        let (files, options) = (self.files, self.options);
+        let (files, pool) = (self.files, &self.pool);
         self.mappings[file]
             .get_or_insert_with(|| {
                 let file = &files[file];
-                match &options.mappings {
+                match pool {
                     Some(pool) => pool.get(file),
                     None => MappedFile::map(file.clone()).map(Arc::new),
                 }
@@ -137,7 +249,7 @@ impl<'a> Chooser<'a> {
         CacheKey { identity, offset: read.offset, bytes: read.bytes }
     }
 
-    fn unavailable(&self, read: &ReadSpec, reason: String) -> RaceError {
+    pub fn unavailable(&self, read: &ReadSpec, reason: String) -> RaceError {
         RaceError::PathUnavailable {
             access: self.options.access,
             file: self.files[read.file].path().display().to_string(),

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use headrace_io::{
-    Completion, CompletionSink, PreadPool, ReadDone, ReadEngine, ReadMode, ReadRequest,
+    Completion, CompletionSink, Placement, PreadPool, ReadDone, ReadEngine, ReadMode, ReadRequest,
     UringEngine, UringOptions, Window,
 };
 
-use crate::report::{Latencies, RaceReport, Reasons, Stopwatch};
+use crate::report::{Latencies, Reasons, Stopwatch, Tally};
 use crate::{AccessPath, DirectEngine, RaceError, RaceOptions};
 
 /// Registering pins the memory, which costs about as much as copying it: worth it only if each
@@ -20,14 +20,22 @@ pub(crate) struct Engines<'a> {
     sink: CompletionSink,
     /// The slots, if they are worth registering.
     register: Vec<Window>,
+    /// Threads of the pool.
+    readers: usize,
     pool: Option<PreadPool>,
     uring: Option<Result<UringEngine, String>>,
+    /// Reads that were begun here.
     in_flight: usize,
+    /// Whatever else fills slots: reads of the device's own, registrations.
+    elsewhere: usize,
     busy: Stopwatch,
     waiting: Stopwatch,
     latencies: Latencies,
+    requests: u64,
     totals: ReadDone,
     read_bytes: u64,
+    /// Read by the device's own reader.
+    elsewhere_bytes: u64,
     host_copied_bytes: u64,
     used: Vec<String>,
 }
@@ -39,6 +47,7 @@ impl<'a> Engines<'a> {
         options: &'a RaceOptions,
         slots: &[Window],
         total_bytes: u64,
+        readers: usize,
         sink: CompletionSink,
     ) -> Self {
         let slots_bytes: u64 = slots.iter().map(|slot| slot.bytes() as u64).sum();
@@ -50,14 +59,18 @@ impl<'a> Engines<'a> {
             options,
             sink,
             register: if worth_it { slots.to_vec() } else { Vec::new() },
+            readers,
             pool: None,
             uring: None,
             in_flight: 0,
+            elsewhere: 0,
+            requests: 0,
             busy: Stopwatch::default(),
             waiting: Stopwatch::default(),
             latencies: Latencies::default(),
             totals: ReadDone::default(),
             read_bytes: 0,
+            elsewhere_bytes: 0,
             host_copied_bytes: 0,
             used: Vec::new(),
         }
@@ -72,20 +85,47 @@ impl<'a> Engines<'a> {
         request: ReadRequest,
         reasons: &mut Reasons,
     ) -> Result<(), RaceError> {
+        let requests = requests_of(&request, self.options.segment_bytes);
         let engine = self.engine(&request, reasons)?;
         // SAFETY: the caller's promise.
         unsafe { engine.submit(request) };
         self.in_flight += 1;
-        self.busy.set(true);
-        self.waiting.set(false);
+        self.requests += requests;
+        self.set_busy();
         Ok(())
+    }
+
+    /// Says that something else than the engines has begun to fill a slot.
+    pub fn begun_elsewhere(&mut self) {
+        self.elsewhere += 1;
+        self.set_busy();
+    }
+
+    /// Says that it has ended, with what it brought, if that was read from a file.
+    pub fn ended_elsewhere(&mut self, read: Option<(u64, u64, u64)>) {
+        self.elsewhere -= 1;
+        self.set_busy();
+        if let Some((bytes, requests, latency_ns)) = read {
+            self.latencies.add(latency_ns);
+            self.elsewhere_bytes += bytes;
+            self.read_bytes += bytes;
+            self.requests += requests;
+        }
+    }
+
+    fn set_busy(&mut self) {
+        let busy = self.in_flight + self.elsewhere > 0;
+        self.busy.set(busy);
+        if busy {
+            self.waiting.set(false);
+        }
     }
 
     /// Takes note of a completion. Must be called for each one. What was copied from memory is
     /// part of the stage's time, not of what files delivered.
     pub fn completed(&mut self, completion: &Completion, wanted_bytes: u64, from_memory: bool) {
         self.in_flight -= 1;
-        self.busy.set(self.in_flight > 0);
+        self.set_busy();
         if from_memory {
             self.host_copied_bytes += wanted_bytes;
             return;
@@ -102,9 +142,10 @@ impl<'a> Engines<'a> {
 
     /// Says whether there is something to read for which there is no slot.
     pub fn starved(&mut self, starved: bool) {
-        self.waiting.set(starved && self.in_flight == 0);
+        self.waiting.set(starved && self.in_flight + self.elsewhere == 0);
     }
 
+    /// Reads under way in the engines.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -118,16 +159,19 @@ impl<'a> Engines<'a> {
         }
     }
 
-    pub fn fill_report(&self, report: &mut RaceReport) {
-        report.transferred_bytes = self.totals.direct_bytes + self.totals.buffered_bytes;
+    pub fn fill_tally(&self, tally: &mut Tally) {
+        tally.reads = self.latencies.clone();
+        let report = &mut tally.report;
+        report.transferred_bytes =
+            self.totals.direct_bytes + self.totals.buffered_bytes + self.elsewhere_bytes;
+        report.read_requests = self.requests;
         report.read_bytes = self.read_bytes;
         report.host_copied_bytes = self.host_copied_bytes;
         report.read_busy_ns = self.busy.total_ns();
         report.read_wait_ns = self.waiting.total_ns();
-        report.read_latency = self.latencies.summary();
         report.short_reads = self.totals.short_reads;
         report.direct_refused_bytes = self.totals.direct_refused_bytes;
-        report.engines = self.used.clone();
+        report.engines.extend_from_slice(&self.used);
     }
 
     fn engine(
@@ -151,10 +195,22 @@ impl<'a> Engines<'a> {
                 });
             }
         }
-        match &self.uring {
-            Some(Ok(uring)) if wants_uring => Ok(uring),
-            _ => Ok(start_pool(&mut self.pool, self.options, &self.sink, &mut self.used)?),
+        if !wants_uring || !matches!(self.uring, Some(Ok(_))) {
+            return self.start_pool();
         }
+        let uring = self.uring.as_ref().and_then(|uring| uring.as_ref().ok());
+        Ok(uring.expect("it was just seen to be there"))
+    }
+
+    fn start_pool(&mut self) -> Result<&dyn ReadEngine, RaceError> {
+        if self.pool.is_none() {
+            let (segment_bytes, sink) = (self.options.segment_bytes, self.sink.clone());
+            let pool =
+                PreadPool::start(self.readers, segment_bytes, sink).map_err(RaceError::StartUp)?;
+            self.used.push(pool.describe());
+            self.pool = Some(pool);
+        }
+        Ok(self.pool.as_ref().expect("it was just started"))
     }
 
     fn start_uring(&mut self, reasons: &mut Reasons) {
@@ -178,31 +234,23 @@ impl<'a> Engines<'a> {
     }
 }
 
-fn start_pool<'p>(
-    pool: &'p mut Option<PreadPool>,
-    options: &RaceOptions,
-    sink: &CompletionSink,
-    used: &mut Vec<String>,
-) -> Result<&'p PreadPool, RaceError> {
-    match pool {
-        Some(pool) => Ok(pool),
-        None => {
-            let started = PreadPool::start(options.readers, options.segment_bytes, sink.clone())
-                .map_err(RaceError::StartUp)?;
-            used.push(started.describe());
-            Ok(pool.insert(started))
-        }
-    }
+/// Requests to the kernel that a read is cut into.
+fn requests_of(request: &ReadRequest, segment_bytes: usize) -> u64 {
+    let window_bytes = Placement::of(request.offset, request.bytes).window_bytes;
+    window_bytes.div_ceil(segment_bytes.max(1)) as u64
 }
 
 /// A sink that turns completions into events of a race.
-pub(crate) fn sink_into<E: Send + 'static>(
+pub(crate) fn sink_into<C, E: Send + 'static>(
     events: crossbeam_channel::Sender<E>,
-    event: fn(Completion) -> E,
-) -> CompletionSink {
+    event: fn(C) -> E,
+) -> Arc<dyn Fn(C) + Send + Sync>
+where
+    C: 'static,
+{
     Arc::new(move |completion| {
         // Nobody listens any more only if the race is being unwound; the engines are then
-        // dropped, which waits for the reads all the same.
+        // dropped, which waits for the transfers all the same.
         let _ = events.send(event(completion));
     })
 }

@@ -2,7 +2,7 @@
 
 use headrace_io::IoError;
 
-use crate::AccessPath;
+use crate::{AccessPath, WriteAccess};
 
 /// An error of a consumer or of a device: any error that can be sent between threads.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -34,6 +34,23 @@ pub enum RaceError {
         /// What is wrong with it.
         what: String,
     },
+    /// A chunk's output names a sink that the race does not have, or a place outside of it, or
+    /// is too large.
+    #[error("chunk {chunk}, output: {what}")]
+    BadOutput {
+        /// The chunk.
+        chunk: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A chunk's output could not be written; the cause names file and offset.
+    #[error("the output of chunk {chunk} could not be written: {source}")]
+    Write {
+        /// The chunk.
+        chunk: usize,
+        /// File, offset and cause.
+        source: IoError,
+    },
     /// A chunk does not fit a slot.
     #[error(
         "chunk {chunk} needs a slot of {needed_bytes} bytes, slots have {slot_bytes}; \
@@ -46,6 +63,16 @@ pub enum RaceError {
         needed_bytes: usize,
         /// Bytes there are.
         slot_bytes: usize,
+    },
+    /// A way of writing was forced that a sink, or the kernel, does not offer.
+    #[error("writing by {access:?} was forced and cannot be had for {sink}: {reason}")]
+    WriteUnavailable {
+        /// The way.
+        access: WriteAccess,
+        /// The sink.
+        sink: String,
+        /// Why not.
+        reason: String,
     },
     /// A path was forced that a file, or the kernel, does not offer.
     #[error("access path {access:?} was forced and cannot be had for {file}: {reason}")]

@@ -1,11 +1,15 @@
-//! What a device offers to the race: slots of pinned host memory and device memory, a copy queue
-//! and a compute queue.
+//! What a device offers to the race: slots of pinned host memory and device memory, queues for
+//! copies in both directions and for work, and its own ways past the slots' host memory.
 
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_io::Window;
+use headrace_io::{ReadAt, Window};
 
-use crate::{BoxError, Verdict};
+use crate::{BoxError, OutputSpec, Verdict};
 
 /// Alignment of every buffer in a slot's device memory.
 pub const DEVICE_ALIGN_BYTES: usize = 256;
@@ -26,6 +30,8 @@ pub struct DeviceTimes {
     pub h2d_ns: u64,
     /// Kernels.
     pub kernel_ns: u64,
+    /// Copies back to the host.
+    pub d2h_ns: u64,
 }
 
 /// When the device worked on a chunk, by the host's clock.
@@ -37,27 +43,110 @@ pub struct StageSpans {
     pub executed: Option<(Instant, Instant)>,
 }
 
-/// One device's end of the race. All methods are called from the thread that runs the race.
+/// Memory that a device copies from directly, until the value is dropped.
+pub type Registration = Box<dyn Any + Send + Sync>;
+
+/// Makes memory of the host known to a device, so that it is copied without a bounce: used for
+/// mappings of files. Called on helper threads, several at once.
+pub trait HostRegistrar: Send + Sync + fmt::Debug {
+    /// Pins the range; dropping the result lets it go. The memory is mapped for reading only.
+    ///
+    /// # Errors
+    /// The driver's reason. The race then takes another path, or fails if this one was forced.
+    ///
+    /// # Safety
+    /// The range consists of whole pages that stay mapped until the result is dropped, which is
+    /// not before every copy from them has ended.
+    unsafe fn register(&self, start: NonNull<u8>, bytes: usize) -> Result<Registration, BoxError>;
+}
+
+/// Reads files straight into the device memory of a lane's slots. Called on reader threads,
+/// several at once.
+pub trait DeviceReader: Send + Sync + fmt::Debug {
+    /// The way of reading, in words ("cuFile, GPUDirect Storage").
+    fn describe(&self) -> String;
+
+    /// Whether the bytes really go past host memory. If not, such reads must be forced: a bounce
+    /// of our own is faster than somebody else's.
+    fn is_direct(&self) -> bool;
+
+    /// Makes a file ready; called once a race for each file that is wanted this way.
+    ///
+    /// # Errors
+    /// Why the file cannot be read this way.
+    fn open(&self, file: &Arc<dyn ReadAt>) -> Result<(), BoxError>;
+
+    /// Reads into the slot's device memory from `slot_offset` on and waits for it. May bring less
+    /// than was asked for; 0 at the end of the file.
+    ///
+    /// # Errors
+    /// The driver's reason; the race adds file and offset.
+    ///
+    /// # Safety
+    /// The range lies in the slot's device memory, which nobody else uses until this returns.
+    unsafe fn read(
+        &self,
+        file: &Arc<dyn ReadAt>,
+        file_offset: u64,
+        bytes: usize,
+        slot: usize,
+        slot_offset: usize,
+    ) -> Result<usize, BoxError>;
+}
+
+/// One device's end of the race. All methods are called from the thread that drives the lane.
 ///
 /// For each chunk the race calls, in this order and for a slot that is free:
-/// `copy_to_device` (once a buffer, as soon as it was read) → `mark_copied` → `launch` →
-/// `mark_executed` → `poll` or `wait` until it is done → `retire`; then the slot is free again.
-/// None but `wait` and `synchronize` may block on the device.
+/// `copy_to_device` (once a buffer, or a part of one, as soon as it is there) → `mark_copied` →
+/// `launch` → `output` → `mark_executed` → (`copy_to_host`, if there is an output) → `poll` or
+/// `wait` until all of it is done → `retire`; then the output is written from the slot's output
+/// window, and then the slot is free again. None but `wait` and `synchronize` may block on the
+/// device.
 ///
 /// # Safety
-/// The race writes to the memory of [`host_window`](DeviceLane::host_window) from other threads:
-/// each window must be valid for reads and writes and initialised, start on a multiple of
-/// [`headrace_io::EXTENT_ALIGN_BYTES`], overlap no other, be used by nobody else during a race,
-/// and live as long as the lane.
+/// The race writes to the memory of [`host_window`](DeviceLane::host_window), and reads from that
+/// of [`output_window`](DeviceLane::output_window), from other threads: each window must be valid
+/// for reads and writes and initialised, start on a multiple of
+/// [`headrace_io::EXTENT_ALIGN_BYTES`], overlap none of another slot, be used by nobody else
+/// during a race (but for the copy that `copy_to_host` enqueues), and live as long as the lane.
 pub unsafe trait DeviceLane {
     /// Number of slots (at least 1).
     fn slots(&self) -> usize;
 
-    /// Host memory of a slot, pinned if the device asks for it; the same at each call.
+    /// Slots that can be used by now, counted from the first; at least one from the first call
+    /// on, which may wait for it. The others are still being prepared in the background.
+    fn slots_ready(&mut self) -> Result<usize, BoxError> {
+        Ok(self.slots())
+    }
+
+    /// Host memory of a slot, pinned if the device asks for it; the same at each call. Asked for
+    /// only once the slot is ready.
     fn host_window(&self, slot: usize) -> Window;
+
+    /// Bytes of every slot's host memory, also of those that are not ready.
+    fn host_slot_bytes(&self) -> usize {
+        (0..self.slots()).map(|slot| self.host_window(slot).bytes()).min().unwrap_or(0)
+    }
+
+    /// Host memory to which a slot's output is copied. May be the slot's host window: by then,
+    /// nothing else lies in it.
+    fn output_window(&self, slot: usize) -> Window {
+        self.host_window(slot)
+    }
 
     /// Device memory of a slot.
     fn device_slot_bytes(&self) -> usize;
+
+    /// What registers mappings of files with the device, if it can.
+    fn registrar(&self) -> Option<Arc<dyn HostRegistrar>> {
+        None
+    }
+
+    /// What reads files straight into device memory; the reason if nothing does. If it is not
+    /// forced, only what really goes past host memory is wanted, and only if it is had at once.
+    fn device_reader(&self, _forced: bool) -> Result<Arc<dyn DeviceReader>, String> {
+        Err("the device's driver offers no reads into device memory".to_string())
+    }
 
     /// Bytes of the chunk's buffers if they all lie in device memory already; the race then
     /// neither reads nor copies, and calls [`launch_resident`](DeviceLane::launch_resident).
@@ -94,13 +183,35 @@ pub unsafe trait DeviceLane {
         Err(format!("chunk {chunk} is not resident in device memory").into())
     }
 
+    /// What the chunk that was just launched puts out, if anything: how many bytes, and where
+    /// they go. It must fit the slot's output window.
+    fn output(&mut self, _slot: usize, _chunk: usize) -> Result<Option<OutputSpec>, BoxError> {
+        Ok(None)
+    }
+
     /// All work on the slot's chunk is enqueued.
     fn mark_executed(&mut self, slot: usize) -> Result<(), BoxError>;
 
-    /// Whether the work on the slot's chunk is done.
+    /// Enqueues the copy of the output's `bytes` bytes to the slot's output window, from its byte
+    /// `window_offset` on (where the file's block begins lies at the window's start),
+    /// to begin when the execution is done. From here on `poll` and `wait` speak of the copy too.
+    ///
+    /// # Safety
+    /// Nobody touches the window until `poll` or `wait` said that the copy is done, or
+    /// [`synchronize`](DeviceLane::synchronize) has returned.
+    unsafe fn copy_to_host(
+        &mut self,
+        slot: usize,
+        _window_offset: usize,
+        _bytes: usize,
+    ) -> Result<(), BoxError> {
+        Err(format!("slot {slot}: this lane copies nothing back").into())
+    }
+
+    /// Whether the work on the slot's chunk is done, the copy of its output included.
     fn poll(&mut self, slot: usize) -> Result<bool, BoxError>;
 
-    /// Waits until the work on the slot's chunk is done.
+    /// Waits until the work on the slot's chunk is done, the copy of its output included.
     fn wait(&mut self, slot: usize) -> Result<(), BoxError>;
 
     /// When the slot's chunk, whose work is done, was copied and executed. Asked for before
@@ -109,8 +220,13 @@ pub unsafe trait DeviceLane {
         None
     }
 
+    /// When the slot's output, which has arrived, was copied back. Asked for as `stage_spans` is.
+    fn output_span(&mut self, _slot: usize) -> Option<(Instant, Instant)> {
+        None
+    }
+
     /// The work on the chunk is done: what does it say? Called once for each launched chunk,
-    /// unless the race failed or was cancelled.
+    /// before its output is written, unless the race failed or was cancelled.
     fn retire(&mut self, _slot: usize, _chunk: usize) -> Result<Verdict, BoxError> {
         Ok(Verdict::Continue)
     }

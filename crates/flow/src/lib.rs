@@ -1,25 +1,35 @@
-//! The race: chunks of files stream through a fixed ring of slots into a processor.
+//! The race: chunks of files stream through a fixed ring of slots into a processor, and its output
+//! back into files.
 //!
 //! ```text
 //!  ChunkSpec ──► choose ──┬─ in place: page cache (mapped), host cache ──────────┐
 //!  (extents)   (per read) │                                                      ▼
 //!                         └─ cold: slot ──► read (io_uring, threads) ──► queue ──► consumer threads
-//!                             ▲                                                  │
-//!                             └──────────────── slot is free again ◄─────────────┘
+//!                             ▲                                                  │        │
+//!                             └──────────────── slot is free again ◄─────────────┘        ▼
+//!                                                                 sink ◄── write ◄── Outbox
 //!
-//!  on a device:   slot ──► read ──► copy to device ──► launch ──► event ──► slot is free again
+//!  on a device:   ┌─ slot ──► read ──► copy to device ─┐
+//!     choose ─────┼─ registered mapping ──► copy ──────┼─► launch ──► copy to host ──► write
+//!                 └─ the device's own reader ──────────┘      │              │           │
+//!                                       slot is free again ◄──┴──── if none ─┴───────────┘
 //! ```
 //!
 //! * A [`Race`] is a list of chunks, each a list of extents ([`ReadSpec`]). [`Race::run_host`]
 //!   hands every chunk, in any order and exactly once, to one of several [`HostConsumer`]s;
-//!   [`Race::run_device`] drives a [`DeviceLane`].
-//! * All buffer memory is allocated before the first read; the number of slots is the
-//!   back-pressure. A chunk that lies in memory already (page cache, [`HostCache`]) is consumed
-//!   where it lies and needs no slot.
+//!   [`Race::run_device`] drives a [`DeviceLane`], [`Race::run_devices`] several, which take
+//!   chunks from each other when they run out.
+//! * [`Race::with_outputs`] adds sinks: a [`DeviceProgram`] says what a chunk puts out, a
+//!   [`HostProducer`] puts it into its [`Outbox`]; it is written while other chunks are read.
+//! * All buffer memory is allocated before the first read (a device's pinned slots may become
+//!   ready while the first are in use); the number of slots is the back-pressure. A chunk that
+//!   lies in memory already (page cache, [`HostCache`]) is consumed where it lies and needs no
+//!   slot.
 //! * The way is chosen per extent, or forced ([`AccessPath`]); [`RaceReport`] counts what really
 //!   happened and says why something better did not.
 //! * Whatever ends the race early (error, panic, [`CancelToken`], [`Verdict::Enough`]): no more
-//!   reads are begun, those in flight are waited for, then memory is freed.
+//!   reads are begun, reads and writes in flight are waited for, devices are synchronised, then
+//!   memory is freed, and mappings that a device copied from are let go.
 //! * After the last chunk every file's identity is checked: a file that changed while it was read
 //!   is an error, never a mixture.
 //!
@@ -32,27 +42,43 @@ mod cancel;
 mod choose;
 mod cuda;
 mod device;
+mod device_reads;
 mod engines;
 mod error;
 mod host;
 mod lane;
 mod mapping_pool;
 mod memory_source;
+mod outbox;
+mod output;
 mod race;
+mod registered;
 mod report;
+mod schedule;
 mod slots;
 mod spec;
 mod stop;
 mod trace;
 mod work_queue;
+mod writers;
 
 pub use cache::{HostCache, HostCacheStats};
 pub use cancel::CancelToken;
-pub use cuda::{CudaLane, CudaSlots, DeviceProgram, DeviceSlice};
+pub use cuda::{CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice};
 pub use error::{BoxError, RaceError};
-pub use lane::{DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceTimes, StageSpans};
+pub use lane::{
+    DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceReader, DeviceTimes, HostRegistrar,
+    Registration, StageSpans,
+};
 pub use mapping_pool::MappingPool;
+pub use outbox::{Outbox, OutputBuffer};
+pub use output::OutputSpec;
 pub use race::Race;
-pub use report::{Bottleneck, BytesByPath, LatencySummary, RaceReport, Stage};
-pub use spec::{AccessPath, ChunkSpec, DirectEngine, HostConsumer, RaceOptions, ReadSpec, Verdict};
-pub use trace::{Span, Trace};
+pub use registered::{RegisteredPool, RegisteredStats};
+pub use report::{Bottleneck, BytesByPath, DevicesReport, LatencySummary, RaceReport, Stage};
+pub use schedule::Affinity;
+pub use spec::{
+    AccessPath, ChunkSpec, DirectEngine, HostConsumer, HostProducer, RaceOptions, ReadSpec,
+    Verdict, WriteAccess,
+};
+pub use trace::{Count, Span, Trace};

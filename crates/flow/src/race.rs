@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use headrace_io::ReadAt;
+use headrace_io::write::WriteAt;
 
+use crate::spec::Silent;
 use crate::{
-    AccessPath, CancelToken, ChunkSpec, DeviceLane, HostConsumer, RaceError, RaceOptions,
-    RaceReport, device, host, slots,
+    AccessPath, Affinity, CancelToken, ChunkSpec, DeviceLane, DevicesReport, HostConsumer,
+    HostProducer, RaceError, RaceOptions, RaceReport, device, host, slots,
 };
 
 /// Chunks of files on their way to a processor. A race can be run more than once.
@@ -16,6 +18,7 @@ pub struct Race {
     pub(crate) chunks: Vec<ChunkSpec>,
     pub(crate) options: RaceOptions,
     pub(crate) token: CancelToken,
+    pub(crate) sinks: Vec<Arc<dyn WriteAt>>,
 }
 
 impl Race {
@@ -34,11 +37,22 @@ impl Race {
             check_chunk(&files, chunk, spec)?;
         }
         // What is mapped needs no slot.
-        if let (Some(slot_bytes), true) = (options.slot_bytes, options.access != AccessPath::Mapped)
-        {
+        let past_slots = matches!(
+            options.access,
+            AccessPath::Mapped | AccessPath::Registered | AccessPath::CuFile
+        );
+        if let (Some(slot_bytes), false) = (options.slot_bytes, past_slots) {
             slots::check_chunks_fit(&chunks, slot_bytes)?;
         }
-        Ok(Race { files, chunks, options, token })
+        Ok(Race { files, chunks, options, token, sinks: Vec::new() })
+    }
+
+    /// Lets the chunks' output go to these sinks, which [`OutputSpec`](crate::OutputSpec) names
+    /// by their index. When a run has ended well, all output is written; to commit the sinks is
+    /// the caller's business. After an error they hold anything.
+    pub fn with_outputs(mut self, sinks: Vec<Arc<dyn WriteAt>>) -> Race {
+        self.sinks = sinks;
+        self
     }
 
     /// The chunks.
@@ -61,11 +75,25 @@ impl Race {
         &self,
         consumers: Vec<C>,
     ) -> Result<(Vec<C>, RaceReport), RaceError> {
-        host::run(self, consumers)
+        let silent = consumers.into_iter().map(Silent).collect();
+        let (consumers, report) = host::run(self, silent)?;
+        Ok((consumers.into_iter().map(|Silent(consumer)| consumer).collect(), report))
+    }
+
+    /// As [`run_host`](Race::run_host), with consumers that put something out: see
+    /// [`with_outputs`](Race::with_outputs). The calling thread drives reads and writes.
+    ///
+    /// # Errors
+    /// The first error; see [`RaceError`].
+    pub fn run_host_writing<P: HostProducer>(
+        &self,
+        producers: Vec<P>,
+    ) -> Result<(Vec<P>, RaceReport), RaceError> {
+        host::run(self, producers)
     }
 
     /// Streams every chunk through the slots of a device lane. The calling thread drives reads,
-    /// copies and launches.
+    /// copies, launches and writes.
     ///
     /// # Errors
     /// The first error; see [`RaceError`]. The lane is synchronised in any case.
@@ -74,6 +102,23 @@ impl Race {
         lane: &mut L,
     ) -> Result<RaceReport, RaceError> {
         device::run(self, lane)
+    }
+
+    /// Streams every chunk, exactly once, through one of several lanes, each driven by a thread
+    /// of its own. A lane begins the chunks that `affinity` gives it in their order; one that has
+    /// none left takes the last of whoever has most. The first error ends all lanes.
+    ///
+    /// Reader threads are divided among the lanes; slots, queues and in-flight reads are each
+    /// lane's own.
+    ///
+    /// # Errors
+    /// The first error; see [`RaceError`]. All lanes are synchronised in any case.
+    pub fn run_devices(
+        &self,
+        lanes: Vec<&mut (dyn DeviceLane + Send)>,
+        affinity: &Affinity,
+    ) -> Result<DevicesReport, RaceError> {
+        device::run_many(self, lanes, affinity)
     }
 
     /// Whatever went wrong, a file that changed is the better explanation: its bytes may have

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headrace_io::{Placement, SetupFault};
 
-use crate::{BoxError, HostCache, MappingPool, Trace};
+use crate::{BoxError, HostCache, MappingPool, Outbox, RegisteredPool, Trace};
 
 /// An extent of a file: one buffer of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,11 +62,42 @@ impl<C: HostConsumer + ?Sized> HostConsumer for Box<C> {
     }
 }
 
+/// Takes chunks on a thread of its own, and puts something out for them.
+pub trait HostProducer: Send {
+    /// As [`HostConsumer::consume`]. What is put into the outbox is written while the next chunks
+    /// are worked on; the race ends when all of it is written.
+    fn produce(
+        &mut self,
+        chunk: usize,
+        buffers: &[&[u8]],
+        outbox: &mut Outbox<'_>,
+    ) -> Result<Verdict, BoxError>;
+}
+
+/// A consumer as a producer of nothing.
+pub(crate) struct Silent<C>(pub C);
+
+impl<C: HostConsumer> HostProducer for Silent<C> {
+    fn produce(
+        &mut self,
+        chunk: usize,
+        buffers: &[&[u8]],
+        _outbox: &mut Outbox<'_>,
+    ) -> Result<Verdict, BoxError> {
+        self.0.consume(chunk, buffers)
+    }
+}
+
 /// How bytes reach the consumer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum AccessPath {
     /// Chosen per extent: host cache, else in place where the page cache has it or the file lies
     /// in memory, else O_DIRECT (admitted to the host cache), else through the page cache.
+    ///
+    /// On a device a file in memory (tmpfs) is copied from its registered mapping, if
+    /// [`RaceOptions::registered`] is given and the lane can; cold extents are read by the
+    /// device's own reader, if that goes past host memory and no host cache is given. Everything
+    /// else goes through the slots' host memory.
     #[default]
     Auto,
     /// Always mapped and consumed in place (a device copies from the mapping).
@@ -74,6 +105,25 @@ pub enum AccessPath {
     /// Always read through the page cache.
     Buffered,
     /// Always O_DIRECT; an error where a file does not support it.
+    Direct,
+    /// Always copied to the device straight from a registered mapping of the file; an error where
+    /// the lane or its driver cannot do that, and on the host.
+    Registered,
+    /// Always read into device memory by the device's own reader (cuFile); an error where there
+    /// is none, where it cannot read the file, and on the host.
+    CuFile,
+}
+
+/// How output reaches the sinks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum WriteAccess {
+    /// O_DIRECT where the sink can and the output begins with a whole block, else through the
+    /// page cache; the report has the reason.
+    #[default]
+    Auto,
+    /// Always through the page cache.
+    Buffered,
+    /// Always O_DIRECT; an error where a sink, or an output's offset, does not allow it.
     Direct,
 }
 
@@ -105,8 +155,22 @@ pub struct RaceOptions {
     pub queue_depth: u32,
     /// Longest single read; extents are cut into reads of this size.
     pub segment_bytes: usize,
-    /// What carries out O_DIRECT reads.
+    /// What carries out O_DIRECT reads, and writes.
     pub direct_engine: DirectEngine,
+    /// How output is written.
+    pub write_access: WriteAccess,
+    /// Threads that write through the page cache, or by O_DIRECT where io_uring cannot be had.
+    pub writers: usize,
+    /// Host memory for output: windows of `output_slot_bytes` each, which consumers of a race
+    /// with outputs fill. A device's lane has its own.
+    pub output_slots: usize,
+    /// Size of such a window; the largest output that a consumer can make at once.
+    pub output_slot_bytes: usize,
+    /// Registered mappings kept from race to race, which also bounds what is pinned at a time.
+    /// Without it only [`AccessPath::Registered`] registers mappings, for one race.
+    pub registered: Option<Arc<RegisteredPool>>,
+    /// Threads that register mappings ahead of the copies.
+    pub registrars: usize,
     /// Where cold chunks are kept for the next race, and looked for first.
     pub cache: Option<Arc<HostCache>>,
     /// Mappings kept from race to race; without it, files are mapped for this race only.
@@ -132,6 +196,13 @@ impl Default for RaceOptions {
             queue_depth: 32,
             segment_bytes: 1 << 20,
             direct_engine: DirectEngine::Auto,
+            write_access: WriteAccess::Auto,
+            writers: (cores / 2).clamp(2, 8),
+            output_slots: 8,
+            output_slot_bytes: 4 << 20,
+            registered: None,
+            // Pinning is bound by one lock of the process's memory map after a few.
+            registrars: 4,
             cache: None,
             mappings: None,
             release_mapped: false,

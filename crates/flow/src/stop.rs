@@ -43,8 +43,26 @@ impl Stop {
         false
     }
 
+    /// Whether there is an error: nothing that is still done counts.
+    pub fn has_failed(&self) -> bool {
+        self.first_error.lock().is_some()
+    }
+
     pub fn take_error(&self) -> Option<RaceError> {
         self.first_error.lock().take()
+    }
+}
+
+/// Stops the race if the thread that holds it panics: nobody must wait for that thread for ever.
+#[derive(Debug)]
+pub(crate) struct FailOnPanic<'a>(pub &'a Stop);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let message = "the thread that drives the race panicked".to_string();
+            self.0.fail(RaceError::Panic { chunk: None, message });
+        }
     }
 }
 

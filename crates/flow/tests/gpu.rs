@@ -5,6 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[path = "gpu/stages.rs"]
+mod stages;
+
 use headrace_flow::{
     AccessPath, BoxError, CancelToken, ChunkSpec, CudaSlots, DeviceProgram, DeviceSlice, HostCache,
     Race, RaceError, RaceOptions, ReadSpec, Verdict,
@@ -238,6 +241,7 @@ fn gpu_a_warm_file_fills_the_link() {
     for folder in [".", "/dev/shm"] {
         let file = TestFile::new(folder, 3_000_000_000);
         let mut slots = CudaSlots::new(&bench.pool, 6, CHUNK + 65_536).unwrap();
+        slots.wait_until_ready().unwrap();
         let race = Race::new(
             vec![file.file.clone()],
             file.chunks(CHUNK),

@@ -13,3 +13,12 @@
 //! nanoseconds unless a name says otherwise.
 
 #![warn(missing_docs)]
+
+pub mod bench;
+pub mod ceilings;
+pub mod doctor;
+pub mod gpus;
+pub mod model;
+pub mod plot;
+pub mod timeline;
+pub use ceilings::Ceilings;

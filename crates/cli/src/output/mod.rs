@@ -9,10 +9,24 @@ use arrow_cast::pretty::pretty_format_batches_with_options;
 use arrow_schema::{ArrowError, SchemaRef};
 
 use crate::args::Format;
+use crate::error::{Context, Result};
 
 /// Rows that a table is allowed to hold back to align its columns; a longer result continues as
 /// further tables.
 const TABLE_ROWS_MAX: usize = 100_000;
+
+/// Writes a whole text. A reader that has seen enough and left is no error.
+pub fn print(text: &str) -> Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.at("standard output"),
+    }
+}
+
+/// As [`print()`], a value as JSON for people and programs alike.
+pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print(&(serde_json::to_string_pretty(value).at("JSON")? + "\n"))
+}
 
 /// Writes one result, batch by batch.
 pub struct Printer {

@@ -107,6 +107,17 @@ impl PipelineExec {
         self.report.lock().clone()
     }
 
+    /// PCI address of the GPU that runs it, if one does.
+    pub(crate) fn gpu_address(&self) -> Option<String> {
+        match self.processor() {
+            ("cuda", _) => {
+                let cuda = self.engine.cuda().ok()?;
+                Some(cuda.device().info().pcie_id.clone())
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }

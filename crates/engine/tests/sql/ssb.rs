@@ -87,7 +87,7 @@ async fn explain_reads_like_the_query() {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }
     let (analyzed, _) = run(&session, &format!("EXPLAIN ANALYZE {}", query.sql)).await;
-    for words in ["ran on cpu", "builds made", "GB/s", "rows in 60175"] {
+    for words in ["ran on cpu", "builds made", "GB/s", "rows in 60175", "bottleneck ", "model: "] {
         assert!(analyzed.contains(words), "{words}\nis not in\n{analyzed}");
     }
 }

@@ -1,7 +1,10 @@
 //! A bounded recorder of what happened when, written in the Chrome trace event format, which
 //! Perfetto and `chrome://tracing` show.
 
+mod merge;
+
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -27,6 +30,17 @@ pub struct Span {
     pub bytes: u64,
 }
 
+/// How many of something there were from a moment on: a step of a curve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Count {
+    /// The curve, such as "slots of device 0".
+    pub counter: String,
+    /// The moment, nanoseconds since the trace was made.
+    pub at_ns: u64,
+    /// What there was of each kind ("reading", 3).
+    pub values: Vec<(&'static str, u64)>,
+}
+
 /// A recorder that races write to; clones share it. Not recording costs one branch a chunk.
 #[derive(Debug, Clone)]
 pub struct Trace {
@@ -46,11 +60,12 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Recorded {
     spans: Vec<Span>,
+    counts: Vec<Count>,
     dropped: u64,
 }
 
 impl Trace {
-    /// A recorder of at most `spans_max` spans, shown under the name `process`.
+    /// A recorder of at most `spans_max` spans and as many counts, shown under the name `process`.
     pub fn new(process: impl Into<String>, spans_max: usize) -> Trace {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Trace {
@@ -104,12 +119,44 @@ impl Trace {
         }
     }
 
+    /// Records how many of something there are from now on. What has not changed since the
+    /// counter's last record should not be recorded again.
+    pub fn count(&self, counter: &str, values: &[(&'static str, u64)]) {
+        let count = Count {
+            counter: counter.to_string(),
+            at_ns: self.inner.start.elapsed().as_nanos() as u64,
+            values: values.to_vec(),
+        };
+        let mut recorded = self.inner.recorded.lock();
+        if recorded.counts.len() < self.inner.spans_max {
+            recorded.counts.push(count);
+        } else {
+            recorded.dropped += 1;
+        }
+    }
+
+    /// The counts recorded so far.
+    pub fn counts(&self) -> Vec<Count> {
+        self.inner.recorded.lock().counts.clone()
+    }
+
+    /// The name under which the trace is shown.
+    pub fn process(&self) -> &str {
+        &self.inner.process
+    }
+
+    /// Wall-clock time at which the trace was made, microseconds since 1970: what ties the times
+    /// of several traces together.
+    pub fn start_unix_us(&self) -> f64 {
+        self.inner.start_unix_us
+    }
+
     /// What was recorded so far.
     pub fn spans(&self) -> Vec<Span> {
         self.inner.recorded.lock().spans.clone()
     }
 
-    /// Spans that did not fit.
+    /// Spans and counts that did not fit.
     pub fn dropped(&self) -> u64 {
         self.inner.recorded.lock().dropped
     }
@@ -130,13 +177,17 @@ impl Trace {
         let events: Vec<Value> =
             traces.iter().enumerate().flat_map(|(index, trace)| trace.events(index + 1)).collect();
         let dropped: u64 = traces.iter().map(Trace::dropped).sum();
-        let document = json!({
-            "traceEvents": events,
-            "displayTimeUnit": "ms",
-            "otherData": { "dropped_spans": dropped },
-        });
-        serde_json::to_writer(&mut out, &document)?;
-        out.flush()
+        merge::write_document(events, dropped, &mut out)
+    }
+
+    /// Writes the trace files of several processes into one picture. Times are wall-clock times,
+    /// so that what happened at once lies one below the other; each process of each file stays
+    /// a process of its own.
+    ///
+    /// # Errors
+    /// Those of reading and writing; `InvalidData`, with the file, for what is not a trace.
+    pub fn merge_files(paths: &[impl AsRef<Path>], mut out: impl Write) -> std::io::Result<()> {
+        merge::merge_files(paths, &mut out)
     }
 
     fn events(&self, process_id: usize) -> Vec<Value> {
@@ -163,6 +214,18 @@ impl Trace {
                 "args": { "chunk": span.chunk, "slot": span.slot, "bytes": span.bytes },
             })
         }));
+        events.extend(self.counts().iter().map(|count| {
+            let values: serde_json::Map<String, Value> = count
+                .values
+                .iter()
+                .map(|(kind, number)| (kind.to_string(), json!(number)))
+                .collect();
+            json!({
+                "ph": "C", "cat": "race", "name": count.counter, "pid": process_id,
+                "ts": self.inner.start_unix_us + count.at_ns as f64 / 1e3,
+                "args": values,
+            })
+        }));
         events
     }
 }
@@ -180,13 +243,16 @@ mod tests {
             trace.record("read slot 0".to_string(), "read", Instant::now(), chunk, Some(0), 7);
         }
         other.record("execute 0".to_string(), "execute", Instant::now(), 0, None, 9);
+        other.count("slots", &[("reading", 2), ("free", 1)]);
         assert_eq!((trace.spans().len(), trace.dropped()), (2, 1));
         let mut out = Vec::new();
         Trace::write_merged(&[trace, other], &mut out).unwrap();
         let document: Value = serde_json::from_slice(&out).unwrap();
         let events = document["traceEvents"].as_array().unwrap();
         let of = |phase: &str| events.iter().filter(|e| e["ph"] == phase).count();
-        assert_eq!((of("M"), of("X")), (4, 3));
+        assert_eq!((of("M"), of("X"), of("C")), (4, 3, 1));
+        let count = events.iter().find(|e| e["ph"] == "C").unwrap();
+        assert_eq!((&count["args"]["reading"], &count["pid"]), (&json!(2), &json!(2)));
         assert_eq!(document["otherData"]["dropped_spans"], 1);
         let span = events.iter().find(|e| e["ph"] == "X").unwrap();
         assert_eq!((&span["args"]["bytes"], &span["args"]["slot"]), (&json!(7), &json!(0)));

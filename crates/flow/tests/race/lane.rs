@@ -11,14 +11,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use headrace_flow::{
-    BoxError, CancelToken, DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceTimes, Verdict,
+    BoxError, CancelToken, DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceReader, DeviceTimes,
+    HostRegistrar, OutputSpec, Verdict,
 };
 use headrace_io::{AlignedBuffer, Window};
+
+use crate::ways::{Reader, Registrar};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
     Copy,
     Launch,
+    Output,
+    Return,
     Execute,
     Retire,
 }
@@ -40,6 +45,13 @@ pub struct Plan {
     pub cancel: Option<(At, usize, CancelToken)>,
     /// Chunks that count as resident, with their bytes.
     pub resident: Vec<(usize, u64)>,
+    /// Where the output of each chunk goes: every byte of its buffers, plus one.
+    pub outputs: Vec<OutputSpec>,
+    pub return_latency: Duration,
+    /// Slots that are ready at first; one more at each question.
+    pub ready_at_first: Option<usize>,
+    pub registrar: Option<Arc<Registrar>>,
+    pub reader: Option<Arc<Reader>>,
 }
 
 /// State of a slot, as the driver's thread sees it.
@@ -51,20 +63,26 @@ enum Slot {
     Executing,
 }
 
-struct Device {
-    memory: Vec<parking_lot::Mutex<Vec<u8>>>,
-    /// Finished executions, by slot.
+pub struct Device {
+    pub memory: Vec<parking_lot::Mutex<Vec<u8>>>,
+    /// Finished executions, and copies back, by slot.
     done: Vec<AtomicBool>,
+    returned: Vec<AtomicBool>,
     results: parking_lot::Mutex<Vec<(usize, Vec<Vec<u8>>)>>,
     pending: AtomicUsize,
     copy_ns: AtomicUsize,
     kernel_ns: AtomicUsize,
+    return_ns: AtomicUsize,
+    registrar: Option<Arc<Registrar>>,
+    /// Address ranges of the slots' host memory.
+    host: Vec<(usize, usize)>,
 }
 
 enum Job {
     Copy { slot: usize, offset: usize, from: Window, latency: Duration },
     Kernel { slot: usize, chunk: usize, buffers: Vec<DeviceRange>, latency: Duration },
     Executed { slot: usize },
+    Return { slot: usize, buffers: Vec<DeviceRange>, into: Window, latency: Duration },
 }
 
 pub struct SimulatedLane {
@@ -74,6 +92,9 @@ pub struct SimulatedLane {
     device: Arc<Device>,
     slots: Vec<Slot>,
     chunk_of: Vec<usize>,
+    ranges: Vec<Vec<DeviceRange>>,
+    returning: Vec<bool>,
+    ready: usize,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     copies: usize,
@@ -85,6 +106,8 @@ pub struct SimulatedLane {
 
 impl SimulatedLane {
     pub fn new(slots: usize, slot_bytes: usize, plan: Plan) -> SimulatedLane {
+        let host: Vec<AlignedBuffer> =
+            (0..slots).map(|_| AlignedBuffer::allocate(slot_bytes).unwrap()).collect();
         let device = Arc::new(Device {
             memory: (0..slots).map(|_| parking_lot::Mutex::new(vec![0; slot_bytes])).collect(),
             done: (0..slots).map(|_| AtomicBool::new(false)).collect(),
@@ -92,7 +115,14 @@ impl SimulatedLane {
             pending: AtomicUsize::new(0),
             copy_ns: AtomicUsize::new(0),
             kernel_ns: AtomicUsize::new(0),
+            returned: (0..slots).map(|_| AtomicBool::new(false)).collect(),
+            return_ns: AtomicUsize::new(0),
+            registrar: plan.registrar.clone(),
+            host: host.iter().map(|h| (h.as_ptr().addr(), h.len())).collect(),
         });
+        if let Some(reader) = &plan.reader {
+            *reader.device.lock() = Some(device.clone());
+        }
         let (jobs, queue) = channel();
         let worker = device.clone();
         // One queue for copies and kernels: the order in which they were enqueued is an order
@@ -104,8 +134,11 @@ impl SimulatedLane {
             }
         });
         SimulatedLane {
+            ready: plan.ready_at_first.unwrap_or(slots),
             plan,
-            host: (0..slots).map(|_| AlignedBuffer::allocate(slot_bytes).unwrap()).collect(),
+            host,
+            ranges: vec![Vec::new(); slots],
+            returning: vec![false; slots],
             device_slot_bytes: slot_bytes,
             device,
             slots: vec![Slot::Filling; slots],
@@ -121,6 +154,13 @@ impl SimulatedLane {
 
     pub fn with_device_bytes(mut self, bytes: usize) -> Self {
         self.device_slot_bytes = bytes;
+        self
+    }
+
+    /// Device memory that is larger than the host's.
+    pub fn with_large_memory(mut self, bytes: usize) -> Self {
+        self.device_slot_bytes = bytes;
+        self.device.memory.iter().for_each(|slot| slot.lock().resize(bytes, 0));
         self
     }
 
@@ -159,13 +199,13 @@ impl Device {
     fn carry_out(&self, job: Job) {
         match job {
             Job::Copy { slot, offset, from, latency } => {
-                // SAFETY: the race promised that the source stays valid and unchanged until the
-                // slot's execution was seen to be done.
-                let bytes = unsafe { std::slice::from_raw_parts(from.as_ptr(), from.bytes()) };
-                let before = bytes.to_vec();
+                let registered = self.check_reachable(from);
+                let before = dma(from);
                 std::thread::sleep(latency);
-                assert!(bytes == before, "host memory changed under a copy");
-                self.memory[slot].lock()[offset..offset + bytes.len()].copy_from_slice(bytes);
+                // A file may change under its mapping; that is for the race to find out.
+                assert!(registered || dma(from) == before, "host memory changed under a copy");
+                self.check_reachable(from);
+                self.memory[slot].lock()[offset..offset + before.len()].copy_from_slice(&before);
                 self.copy_ns.fetch_add(latency.as_nanos() as usize + 1, Ordering::SeqCst);
             }
             Job::Kernel { slot, chunk, buffers, latency } => {
@@ -177,8 +217,54 @@ impl Device {
                 self.kernel_ns.fetch_add(latency.as_nanos() as usize + 1, Ordering::SeqCst);
             }
             Job::Executed { slot } => self.done[slot].store(true, Ordering::SeqCst),
+            Job::Return { slot, buffers, into, latency } => {
+                std::thread::sleep(latency);
+                let memory = self.memory[slot].lock();
+                let bytes: Vec<u8> = buffers
+                    .iter()
+                    .flat_map(|b| &memory[b.offset..b.offset + b.bytes])
+                    .map(|byte| byte.wrapping_add(1))
+                    .collect();
+                assert_eq!(bytes.len(), into.bytes());
+                // SAFETY: the race leaves the slot's output window alone until the copy is done.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.as_ptr(), bytes.len());
+                }
+                self.return_ns.fetch_add(latency.as_nanos() as usize + 1, Ordering::SeqCst);
+                self.returned[slot].store(true, Ordering::SeqCst);
+            }
         }
     }
+
+    /// A copy may come from a slot's host memory, or from memory that is registered: whether it
+    /// is the latter.
+    fn check_reachable(&self, from: Window) -> bool {
+        let (start, end) = (from.as_ptr().addr(), from.as_ptr().addr() + from.bytes());
+        let inside = |(base, bytes): &(usize, usize)| *base <= start && end <= base + bytes;
+        let registered = self.registrar.as_ref().is_some_and(|r| r.covers(start, end));
+        assert!(
+            from.bytes() == 0 || self.host.iter().any(inside) || registered,
+            "a copy from memory that is neither pinned nor registered"
+        );
+        registered
+    }
+}
+
+/// Reads memory as a device does: without a signal where a page has gone. Such a page was pinned,
+/// and the device would have found what lay there; here it reads as zeros.
+fn dma(from: Window) -> Vec<u8> {
+    let mut bytes = vec![0u8; from.bytes()];
+    let mut done = 0;
+    while done < bytes.len() {
+        let part = (bytes.len() - done).min(4096 - (from.as_ptr().addr() + done) % 4096);
+        let local = libc::iovec { iov_base: bytes[done..].as_mut_ptr().cast(), iov_len: part };
+        let remote =
+            libc::iovec { iov_base: from.as_ptr().wrapping_add(done).cast(), iov_len: part };
+        // SAFETY: the local range is ours; what is wrong with the other is an error of the call.
+        unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+        done += part;
+    }
+    bytes
 }
 
 // SAFETY: each window is a page-aligned, initialised buffer of its own, owned by the lane, and
@@ -196,6 +282,27 @@ unsafe impl DeviceLane for SimulatedLane {
         self.device_slot_bytes
     }
 
+    fn slots_ready(&mut self) -> Result<usize, BoxError> {
+        let ready = self.ready;
+        self.ready = (ready + 1).min(self.host.len());
+        Ok(ready)
+    }
+
+    fn host_slot_bytes(&self) -> usize {
+        self.host[0].len()
+    }
+
+    fn registrar(&self) -> Option<Arc<dyn HostRegistrar>> {
+        self.plan.registrar.clone().map(|registrar| registrar as Arc<dyn HostRegistrar>)
+    }
+
+    fn device_reader(&self, forced: bool) -> Result<Arc<dyn DeviceReader>, String> {
+        match &self.plan.reader {
+            Some(reader) if forced || reader.direct => Ok(reader.clone()),
+            _ => Err("the simulated device has no reader".to_string()),
+        }
+    }
+
     fn resident_bytes(&mut self, chunk: usize) -> Option<u64> {
         self.plan.resident.iter().find(|(resident, _)| *resident == chunk).map(|(_, bytes)| *bytes)
     }
@@ -207,7 +314,7 @@ unsafe impl DeviceLane for SimulatedLane {
         from: &[u8],
     ) -> Result<(), BoxError> {
         assert_eq!(self.slots[slot], Slot::Filling, "a copy into a slot that is in use");
-        assert_eq!(offset % DEVICE_ALIGN_BYTES, 0);
+        assert!(self.plan.registrar.is_some() || offset.is_multiple_of(DEVICE_ALIGN_BYTES));
         self.copies += 1;
         // By number of the copy: which chunk it belongs to is not told.
         self.event(At::Copy, self.copies - 1)?;
@@ -232,6 +339,7 @@ unsafe impl DeviceLane for SimulatedLane {
         self.slots[slot] = Slot::Launched;
         self.chunk_of[slot] = chunk;
         self.event(At::Launch, chunk)?;
+        self.ranges[slot] = buffers.to_vec();
         let latency = self.plan.kernel_latency;
         self.enqueue(Job::Kernel { slot, chunk, buffers: buffers.to_vec(), latency });
         Ok(())
@@ -242,6 +350,33 @@ unsafe impl DeviceLane for SimulatedLane {
         assert!(self.resident_bytes(chunk).is_some());
         self.slots[slot] = Slot::Copied;
         self.launch(slot, chunk, &[])
+    }
+
+    fn output(&mut self, slot: usize, chunk: usize) -> Result<Option<OutputSpec>, BoxError> {
+        assert_eq!(self.slots[slot], Slot::Launched);
+        self.event(At::Output, chunk)?;
+        Ok(self.plan.outputs.get(chunk).copied())
+    }
+
+    unsafe fn copy_to_host(
+        &mut self,
+        slot: usize,
+        window_offset: usize,
+        bytes: usize,
+    ) -> Result<(), BoxError> {
+        assert_eq!(self.slots[slot], Slot::Executing);
+        self.event(At::Return, self.chunk_of[slot])?;
+        let window = self.output_window(slot);
+        assert!(window_offset + bytes <= window.bytes());
+        self.returning[slot] = true;
+        self.device.returned[slot].store(false, Ordering::SeqCst);
+        self.enqueue(Job::Return {
+            slot,
+            buffers: self.ranges[slot].clone(),
+            into: Window::new(window.as_ptr().wrapping_add(window_offset), bytes),
+            latency: self.plan.return_latency,
+        });
+        Ok(())
     }
 
     fn mark_executed(&mut self, slot: usize) -> Result<(), BoxError> {
@@ -257,7 +392,8 @@ unsafe impl DeviceLane for SimulatedLane {
     fn poll(&mut self, slot: usize) -> Result<bool, BoxError> {
         assert_eq!(self.slots[slot], Slot::Executing);
         self.event(At::Execute, self.chunk_of[slot])?;
-        Ok(self.device.done[slot].load(Ordering::SeqCst))
+        Ok(self.device.done[slot].load(Ordering::SeqCst)
+            && (!self.returning[slot] || self.device.returned[slot].load(Ordering::SeqCst)))
     }
 
     fn wait(&mut self, slot: usize) -> Result<(), BoxError> {
@@ -272,15 +408,19 @@ unsafe impl DeviceLane for SimulatedLane {
         assert!(self.device.done[slot].load(Ordering::SeqCst), "retired before it was done");
         assert_eq!(self.chunk_of[slot], chunk);
         self.slots[slot] = Slot::Filling;
+        self.returning[slot] = false;
         self.retired.push(chunk);
         self.event(At::Retire, chunk)
     }
 
     fn synchronize(&mut self) -> Result<(), BoxError> {
         while !self.is_idle() {
+            let thread = self.thread.as_ref();
+            assert!(thread.is_some_and(|t| !t.is_finished()), "the simulated device has died");
             std::thread::sleep(Duration::from_micros(50));
         }
         self.slots.fill(Slot::Filling);
+        self.returning.fill(false);
         self.synchronized += 1;
         Ok(())
     }
@@ -289,6 +429,7 @@ unsafe impl DeviceLane for SimulatedLane {
         DeviceTimes {
             h2d_ns: self.device.copy_ns.load(Ordering::SeqCst) as u64,
             kernel_ns: self.device.kernel_ns.load(Ordering::SeqCst) as u64,
+            d2h_ns: self.device.return_ns.load(Ordering::SeqCst) as u64,
         }
     }
 }

@@ -5,8 +5,12 @@
 
 mod cancel;
 mod device;
+mod devices;
 mod faults;
 mod host;
 mod lane;
+mod outbox;
+mod outputs;
 mod paths;
 mod support;
+mod ways;

@@ -1,0 +1,104 @@
+//! `headrace bench`: a thin door over `headrace_gauge::bench`.
+
+pub mod args;
+mod output;
+mod plan;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use headrace_gauge::bench::{self, Bench, BenchError, BenchRun, Progress, SweepPlan};
+use headrace_gauge::ceilings::{Ceilings, Recorded};
+
+use crate::error::{CliError, Result};
+use args::IoArgs;
+
+/// Measures as the command line says, prints and writes what came out.
+pub fn io(args: &IoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
+    output::check(args)?;
+    let progress = Arc::new(Progress::default());
+    let mut base = plan::base(args)?;
+    base.hooks.progress = Some(progress.clone());
+    base.hooks.cancel = Some(cancel.clone());
+    let mut bench = bench_with_ceilings(args);
+    let watched = watch::Line::show(progress, args.quiet);
+    if args.sweep {
+        let plan = plan::sweep(args, base);
+        return sweep(args, &mut bench, &plan, watched);
+    }
+    let mut runs = Vec::new();
+    for _ in 0..args.runs {
+        let run = bench.run(&base).map_err(failure)?;
+        let ended = run.partial.is_some() && cancel.load(Ordering::Relaxed);
+        watched.suspend(|| output::run(args, &run))?;
+        runs.push(run);
+        if ended {
+            break;
+        }
+    }
+    drop(watched);
+    record(&mut bench);
+    output::files_of_runs(args, &runs, base.trace.as_ref())?;
+    mismatches(&runs)
+}
+
+/// Without a readable record nothing is compared and nothing recorded; the measurement goes on.
+fn bench_with_ceilings(args: &IoArgs) -> Bench {
+    match Ceilings::load() {
+        Ok(ceilings) => Bench::with_ceilings(ceilings, !args.no_record),
+        Err(error) => {
+            eprintln!("no ceilings to compare with: {error}");
+            Bench::new()
+        }
+    }
+}
+
+fn record(bench: &mut Bench) {
+    match bench.record_ceilings() {
+        Ok(Recorded { moved_aside: Some(file) }) => {
+            eprintln!("a damaged record of ceilings was moved to {}", file.display());
+        }
+        Ok(_) => {}
+        Err(error) => eprintln!("the ceilings were not recorded: {error}"),
+    }
+}
+
+fn sweep(args: &IoArgs, bench: &mut Bench, plan: &SweepPlan, watched: watch::Line) -> Result<()> {
+    let found = bench::sweep(bench, plan, |_| ()).map_err(failure)?;
+    drop(watched);
+    record(bench);
+    output::sweep(args, &found)?;
+    let runs: Vec<BenchRun> = found.runs().cloned().collect();
+    mismatches(&runs)
+}
+
+/// What did not arrive as it lies in its file is a failure, however fast it came.
+fn mismatches(runs: &[BenchRun]) -> Result<()> {
+    let wrong = runs.iter().filter_map(|run| run.verification.as_ref());
+    let (chunks, first) = wrong.fold((0, None), |(count, first), verification| {
+        (count + verification.mismatch_count, first.or(verification.mismatches.first()))
+    });
+    let Some(first) = first else { return Ok(()) };
+    Err(CliError::new(format!(
+        "{chunks} chunks did not arrive as they lie in their files; the first is chunk {} of {} at \
+         offset {}",
+        first.chunk, first.file, first.offset
+    ))
+    .hint("run it again with another --path to see which way is at fault"))
+}
+
+fn failure(error: BenchError) -> CliError {
+    let remedy = error.remedy();
+    let text = error.to_string();
+    // Errors of the lower crates carry their remedy behind the cause.
+    let (cause, carried) = match text.split_once("\nhint: ") {
+        Some((cause, hint)) => (cause.trim_end().to_string(), Some(hint.to_string())),
+        None => (text, None),
+    };
+    let failure = if error.is_usage() { CliError::usage(cause) } else { CliError::new(cause) };
+    match carried.or(remedy) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}

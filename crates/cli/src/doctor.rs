@@ -1,0 +1,80 @@
+//! `headrace doctor`: a thin door over `headrace_gauge::doctor`.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use headrace_gauge::doctor::{self, Options};
+
+use crate::INTERRUPTED;
+use crate::error::Result;
+use crate::output;
+
+/// `doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  headrace doctor
+  headrace doctor /data/tables --write
+  headrace doctor /mnt/nfs/fact.arrow --json
+
+Exit codes: 0 all well, 1 works but slower than it could, 2 broken.")]
+pub struct DoctorArgs {
+    /// Files, folders (the largest file in them stands for them) or block devices to try.
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Every fact and finding as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Try everything, time nothing.
+    #[arg(long)]
+    pub quick: bool,
+    /// Also write a file to each path (beside it, if it is a file), read it back and remove it.
+    #[arg(long)]
+    pub write: bool,
+    /// Do not add what was measured to the record of this machine's ceilings.
+    #[arg(long)]
+    pub no_record: bool,
+    /// Do not say what is being looked at.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Examines, prints, and says by its exit code how bad it is.
+pub fn run(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Result<i32> {
+    let report = doctor::examine(&args.paths, &options(args, cancel.clone()));
+    clear_progress(args);
+    if args.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&doctor::render(&report))?;
+    }
+    // A report that was cut short says nothing about the rest.
+    Ok(if cancel.load(Ordering::Relaxed) { INTERRUPTED } else { report.exit_code })
+}
+
+fn options(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Options {
+    let mut options = Options {
+        quick: args.quick,
+        write: args.write,
+        forget: args.no_record,
+        cancel,
+        progress: None,
+    };
+    if shows_progress(args) {
+        options.progress = Some(Arc::new(|what: &str| eprint!("\r\x1b[2Klooking at {what} …")));
+    }
+    options
+}
+
+fn shows_progress(args: &DoctorArgs) -> bool {
+    !args.quiet && std::io::stderr().is_terminal()
+}
+
+fn clear_progress(args: &DoctorArgs) {
+    if shows_progress(args) {
+        eprint!("\r\x1b[2K");
+    }
+}

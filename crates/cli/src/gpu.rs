@@ -1,0 +1,21 @@
+//! `headrace gpu`: a thin door over `headrace_gauge::gpus`.
+
+use clap::Args;
+use headrace_gauge::gpus;
+
+use crate::error::Result;
+use crate::output;
+
+/// `gpu`.
+#[derive(Debug, Args)]
+pub struct GpuArgs {
+    /// Everything as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Lists the devices. Without one it says why there is none, which is an answer and no failure.
+pub fn run(args: &GpuArgs) -> Result<()> {
+    let report = gpus::look();
+    if args.json { output::print_json(&report) } else { output::print(&gpus::render(&report)) }
+}

@@ -1,0 +1,219 @@
+//! The memory, streams and events of a lane.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use headrace_gpu::{
+    DeviceBuffer, DevicePool, Event, EventFlags, GpuError, PinnedBuffer, PinnedSlots, Stream,
+};
+use headrace_io::EXTENT_ALIGN_BYTES;
+
+use super::lane::CudaLane;
+use super::ways::{CuFileReader, CudaRegistrar};
+use super::{DeviceProgram, DeviceSlice};
+use crate::DeviceTimes;
+
+/// The memory, streams and events of a lane.
+#[derive(Debug)]
+pub struct CudaSlots {
+    // First, so that it is dropped first: nothing may be at work on the memory below.
+    pub(super) idle: IdleOnDrop,
+    pub(super) slots: Vec<Slot>,
+    pub(super) pinned: PinnedSlots,
+    pub(super) slot_bytes: usize,
+    pub(super) times: DeviceTimes,
+    /// A moment on both clocks: what ties the device's events to the host's time.
+    pub(super) clock: Option<(Event, Instant)>,
+    pub(super) registrar: Arc<CudaRegistrar>,
+    pub(super) reader: OnceLock<Result<Arc<CuFileReader>, String>>,
+}
+
+/// The streams; waits for all when dropped.
+#[derive(Debug)]
+pub(super) struct IdleOnDrop {
+    /// Copies to the device.
+    pub copy: Stream,
+    pub compute: Stream,
+    /// Copies from the device.
+    pub back: Stream,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub memory: Arc<DeviceBuffer>,
+    /// The buffers of the chunk that was launched.
+    pub buffers: Vec<DeviceSlice>,
+    /// Device address of the chunk's output.
+    pub output_address: u64,
+    /// Whether a copy of the chunk's output was enqueued.
+    pub returning: bool,
+    /// Begin and end of each copy of the chunk that is in the slot; the first `copies_used`.
+    pub copies: Vec<(Event, Event)>,
+    pub copies_used: usize,
+    /// All copies of the chunk are done.
+    pub copied: Event,
+    pub execute_begin: Event,
+    pub executed: Event,
+    pub return_begin: Event,
+    pub returned: Event,
+}
+
+impl Slot {
+    fn new(pool: &Arc<DevicePool>, slot_bytes: usize) -> Result<Slot, GpuError> {
+        let device = pool.device();
+        Ok(Slot {
+            memory: Arc::new(pool.alloc(slot_bytes)?),
+            buffers: Vec::new(),
+            output_address: 0,
+            returning: false,
+            copies: Vec::new(),
+            copies_used: 0,
+            copied: device.event(EventFlags::ORDER)?,
+            execute_begin: device.event(EventFlags::TIMING)?,
+            executed: device.event(EventFlags::TIMING)?,
+            return_begin: device.event(EventFlags::TIMING)?,
+            returned: device.event(EventFlags::TIMING)?,
+        })
+    }
+
+    /// Begin and end of the next copy.
+    pub fn next_copy(&mut self) -> Result<&(Event, Event), GpuError> {
+        if self.copies_used == self.copies.len() {
+            let device = self.memory.device();
+            let pair = (device.event(EventFlags::TIMING)?, device.event(EventFlags::TIMING)?);
+            self.copies.push(pair);
+        }
+        self.copies_used += 1;
+        Ok(&self.copies[self.copies_used - 1])
+    }
+
+    /// Adds up what the chunk took; all of its events have passed.
+    pub fn take_times(&mut self, times: &mut DeviceTimes) -> Result<(), GpuError> {
+        for (begin, end) in &self.copies[..self.copies_used] {
+            times.h2d_ns += nanoseconds(begin.elapsed_ms(end)?);
+        }
+        times.kernel_ns += nanoseconds(self.execute_begin.elapsed_ms(&self.executed)?);
+        if self.returning {
+            times.d2h_ns += nanoseconds(self.return_begin.elapsed_ms(&self.returned)?);
+        }
+        self.forget();
+        Ok(())
+    }
+
+    /// The chunk is gone.
+    pub fn forget(&mut self) {
+        self.copies_used = 0;
+        self.returning = false;
+    }
+}
+
+fn nanoseconds(milliseconds: f32) -> u64 {
+    (f64::from(milliseconds) * 1e6) as u64
+}
+
+impl CudaSlots {
+    /// Slots of pinned host memory and device memory.
+    ///
+    /// Keep the ring small (100 to 150 MB): the reader threads write it and the device reads it,
+    /// and while it stays in the processor's last-level cache neither waits for memory. On one
+    /// H200 with a link of 55.4 GB/s a warm file arrived at 52.7 GB/s through 6 slots of 24 MiB,
+    /// and at 29 GB/s through 12 of them.
+    ///
+    /// Allocates `slots` slots (at least 1) of `slot_bytes` bytes (rounded up to
+    /// [`EXTENT_ALIGN_BYTES`]) of device memory from the pool, and returns while as much pinned
+    /// host memory is being prepared in the background: a race begins with the slots that are
+    /// ready.
+    ///
+    /// # Errors
+    /// Those of the allocations on the device; out of memory names the tier. What goes wrong with
+    /// pinned memory is an error of the race that needs it.
+    pub fn new(
+        pool: &Arc<DevicePool>,
+        slots: usize,
+        slot_bytes: usize,
+    ) -> Result<CudaSlots, GpuError> {
+        let slot_bytes = slot_bytes.max(1).next_multiple_of(EXTENT_ALIGN_BYTES);
+        let device = pool.device();
+        let pinned = PinnedSlots::start(device, slots.max(1), slot_bytes)?;
+        Ok(CudaSlots {
+            idle: IdleOnDrop {
+                copy: device.stream()?,
+                compute: device.stream()?,
+                back: device.stream()?,
+            },
+            slots: (0..slots.max(1))
+                .map(|_| Slot::new(pool, slot_bytes))
+                .collect::<Result<_, _>>()?,
+            pinned,
+            slot_bytes,
+            times: DeviceTimes::default(),
+            clock: None,
+            registrar: Arc::new(CudaRegistrar::new(device)),
+            reader: OnceLock::new(),
+        })
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Size of a slot, in host and in device memory.
+    pub fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// Waits until all slots are ready, so that a race that is measured does not pay for them.
+    ///
+    /// # Errors
+    /// Those of [`headrace_gpu::PinnedBuffer::new`].
+    pub fn wait_until_ready(&self) -> Result<(), GpuError> {
+        self.pinned.wait(self.slots.len())
+    }
+
+    /// The stream in which programs run.
+    pub fn compute_stream(&self) -> &Stream {
+        &self.idle.compute
+    }
+
+    /// The stream in which output is copied back.
+    pub fn return_stream(&self) -> &Stream {
+        &self.idle.back
+    }
+
+    /// A lane for one race.
+    pub fn lane<P: DeviceProgram>(&mut self, program: P) -> CudaLane<'_, P> {
+        // Anew for each race: the device's clock is read as a 32-bit float of milliseconds.
+        // Without it there is no time line of the device, and nothing else is lost.
+        self.clock = self.read_clocks().ok();
+        CudaLane { slots: self, program }
+    }
+
+    fn read_clocks(&self) -> Result<(Event, Instant), GpuError> {
+        let zero = self.idle.copy.device().event(EventFlags::TIMING)?;
+        zero.record(&self.idle.copy)?;
+        zero.synchronize()?;
+        Ok((zero, Instant::now()))
+    }
+
+    /// The host's time of an event that has happened.
+    pub(super) fn host_time(&self, event: &Event) -> Option<Instant> {
+        let (zero, at) = self.clock.as_ref()?;
+        let ms = f64::from(zero.elapsed_ms(event).ok()?).max(0.0);
+        Some(*at + Duration::from_secs_f64(ms / 1e3))
+    }
+
+    /// A slot's host memory; `None` until it is ready.
+    pub(super) fn host(&self, slot: usize) -> Option<&PinnedBuffer> {
+        self.pinned.slot(slot)
+    }
+}
+
+impl Drop for IdleOnDrop {
+    fn drop(&mut self) {
+        // An error means that the context is lost; then nothing is at work either.
+        for stream in [&self.copy, &self.compute, &self.back] {
+            let _ = stream.synchronize();
+        }
+    }
+}

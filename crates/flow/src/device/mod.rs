@@ -1,0 +1,215 @@
+//! The race on devices: one thread a device drives reads, copies, launches and writes; nothing in
+//! it waits for a copy or a kernel while there is anything else to do.
+//!
+//! ```text
+//!           fill.rs                        finish.rs
+//! slot:  free ─► reading ─► launched ─► (copied back) ─► (writing) ─► free
+//!         ▲        │ reads, registrations, reads by the device                │
+//!         └────────┴──────────────── driver.rs: what comes next ──────────────┘
+//! ```
+
+mod driver;
+mod fill;
+mod finish;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use headrace_io::{EXTENT_ALIGN_BYTES, IoError, block_signals};
+
+use crate::lane::{DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange};
+use crate::registered::{RegisteredPiece, RegisteredPool, pieces};
+use crate::report::Tally;
+use crate::schedule::{Affinity, Schedule};
+use crate::slots::check_chunks_fit;
+use crate::stop::{Stop, panic_message};
+use crate::{
+    AccessPath, BoxError, DevicesReport, MappingPool, Race, RaceError, RaceReport, ReadSpec,
+};
+use driver::Driver;
+
+/// Registered pieces that a slot's copies come from.
+type Pins = Vec<Arc<RegisteredPiece>>;
+
+/// What the lanes of a race share.
+struct Shared<'a> {
+    race: &'a Race,
+    lanes: usize,
+    start: Instant,
+    stop: Stop,
+    schedule: Schedule,
+    /// The race's number in the host cache.
+    cache_race: u64,
+    mappings: Option<Arc<MappingPool>>,
+    /// Registered mappings, and the race's number with them; the reason if there are to be none.
+    registered: Result<(Arc<RegisteredPool>, u64), String>,
+}
+
+impl<'a> Shared<'a> {
+    fn new(race: &'a Race, lane_slots: &[usize], affinity: &Affinity) -> Result<Self, RaceError> {
+        if lane_slots.is_empty() || lane_slots.contains(&0) {
+            return Err(RaceError::NoConsumer);
+        }
+        let options = &race.options;
+        let lanes = lane_slots.len();
+        let own_mappings = || (lanes > 1).then(|| MappingPool::new(race.files.len()));
+        Ok(Shared {
+            race,
+            lanes,
+            start: Instant::now(),
+            stop: Stop::new(race.token.clone()),
+            schedule: Schedule::new(&race.chunks, lanes, affinity),
+            cache_race: options.cache.as_ref().map_or(0, |cache| cache.begin_race()),
+            mappings: options.mappings.clone().or_else(own_mappings),
+            registered: registered_pool(race, lane_slots.iter().sum()).map(|pool| {
+                let number = pool.begin_race();
+                (pool, number)
+            }),
+        })
+    }
+}
+
+/// The pool of registered mappings: the one that was given; one for this race, if the way is
+/// forced.
+fn registered_pool(race: &Race, slots: usize) -> Result<Arc<RegisteredPool>, String> {
+    if let Some(pool) = &race.options.registered {
+        return Ok(pool.clone());
+    }
+    if race.options.access != AccessPath::Registered {
+        return Err("no registered mappings are kept for the next race".to_string());
+    }
+    let pool = RegisteredPool::new(u64::MAX);
+    let piece_bytes = pool.piece_bytes();
+    let of_chunk = |reads: &[ReadSpec]| -> u64 {
+        let pieces_of = |read: &ReadSpec| pieces(read.offset, read.bytes, piece_bytes);
+        reads.iter().map(pieces_of).map(|range| range.end - range.start).sum()
+    };
+    let chunk_pieces = race.chunks.iter().map(|chunk| of_chunk(&chunk.reads)).max().unwrap_or(0);
+    // What all slots copy from, and as much registered ahead of being wanted or left over.
+    let budget_bytes = 2 * chunk_pieces * slots as u64 * piece_bytes as u64;
+    Ok(RegisteredPool::with_pieces(budget_bytes, piece_bytes))
+}
+
+/// One lane, driven by the calling thread.
+pub(crate) fn run<L: DeviceLane + ?Sized>(
+    race: &Race,
+    lane: &mut L,
+) -> Result<RaceReport, RaceError> {
+    let shared = Shared::new(race, &[lane.slots()], &Affinity::none())?;
+    check_fits(race, lane)?;
+    let tally = run_lane(&shared, 0, lane);
+    race.verify_files(shared.stop.take_error())?;
+    Ok(tally.finish(shared.start.elapsed().as_nanos() as u64))
+}
+
+/// Several lanes, each on a thread of its own.
+pub(crate) fn run_many(
+    race: &Race,
+    lanes: Vec<&mut (dyn DeviceLane + Send)>,
+    affinity: &Affinity,
+) -> Result<DevicesReport, RaceError> {
+    let lane_slots: Vec<usize> = lanes.iter().map(|lane| lane.slots()).collect();
+    let shared = &Shared::new(race, &lane_slots, affinity)?;
+    lanes.iter().try_for_each(|lane| check_fits(race, &**lane))?;
+    let tallies: Vec<Tally> = std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(lanes.len());
+        for (number, lane) in lanes.into_iter().enumerate() {
+            let drive = move || {
+                block_signals();
+                run_lane(shared, number, lane)
+            };
+            let named = std::thread::Builder::new().name(format!("drive-{number}"));
+            match named.spawn_scoped(scope, drive) {
+                Ok(thread) => threads.push(thread),
+                Err(cause) => {
+                    shared.stop.fail(RaceError::StartUp(IoError::Thread { cause }));
+                    break;
+                }
+            }
+        }
+        let joined = threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|payload| {
+                let message = panic_message(&*payload);
+                shared.stop.fail(RaceError::Panic { chunk: None, message });
+                Tally::default()
+            })
+        });
+        joined.collect()
+    });
+    race.verify_files(shared.stop.take_error())?;
+    Ok(Tally::merge(tallies, shared.start.elapsed().as_nanos() as u64))
+}
+
+fn run_lane<L: DeviceLane + ?Sized>(shared: &Shared<'_>, number: usize, lane: &mut L) -> Tally {
+    let before = lane.times();
+    let mut tally = Tally::default();
+    // Held until the device is idle, also if the driver fails: nothing may be unregistered under
+    // a copy.
+    let mut pins: Vec<Pins> = (0..lane.slots()).map(|_| Pins::new()).collect();
+    let driven =
+        catch_unwind(AssertUnwindSafe(|| match Driver::new(shared, number, lane, &mut pins) {
+            Ok(driver) => tally = driver.run(),
+            Err(error) => shared.stop.fail(error),
+        }));
+    if let Err(payload) = driven {
+        let message = panic_message(&*payload);
+        shared.stop.fail(RaceError::Panic { chunk: None, message });
+    }
+    // Whatever happened: after this the device touches no memory of the lane on our behalf. The
+    // reads and writes have ended with the driver.
+    if let Err(source) = lane.synchronize() {
+        shared.stop.fail(device_error(None, "waiting for the device", source));
+    }
+    drop(pins);
+    let after = lane.times();
+    let report = &mut tally.report;
+    report.h2d_ns = after.h2d_ns.saturating_sub(before.h2d_ns);
+    report.kernel_ns = after.kernel_ns.saturating_sub(before.kernel_ns);
+    report.d2h_ns = after.d2h_ns.saturating_sub(before.d2h_ns);
+    tally
+}
+
+fn check_fits<L: DeviceLane + ?Sized>(race: &Race, lane: &L) -> Result<(), RaceError> {
+    // What goes past the slots' host memory need not fit it.
+    if !matches!(race.options.access, AccessPath::Registered | AccessPath::CuFile) {
+        check_chunks_fit(&race.chunks, lane.host_slot_bytes())?;
+    }
+    let slot_bytes = lane.device_slot_bytes();
+    for (chunk, spec) in race.chunks.iter().enumerate() {
+        let needed_bytes = device_ranges(&spec.reads).1;
+        if needed_bytes > slot_bytes {
+            return Err(RaceError::ChunkTooLarge { chunk, needed_bytes, slot_bytes });
+        }
+    }
+    Ok(())
+}
+
+/// Error unless the slot's host memory can be read into.
+fn check_windows<L: DeviceLane + ?Sized>(lane: &L, slot: usize) -> Result<(), RaceError> {
+    for window in [lane.host_window(slot), lane.output_window(slot)] {
+        if !window.as_ptr().addr().is_multiple_of(EXTENT_ALIGN_BYTES) {
+            let what = format!("the host memory of slot {slot} is not aligned to a page");
+            return Err(device_error(None, "starting", what.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Where the buffers of a chunk lie in device memory, and how much of it they need.
+fn device_ranges(reads: &[ReadSpec]) -> (Vec<DeviceRange>, usize) {
+    let mut end = 0usize;
+    let ranges = reads
+        .iter()
+        .map(|read| {
+            let range = DeviceRange { offset: end, bytes: read.bytes as usize };
+            end = (end + range.bytes).next_multiple_of(DEVICE_ALIGN_BYTES);
+            range
+        })
+        .collect();
+    (ranges, end)
+}
+
+fn device_error(chunk: Option<usize>, stage: &'static str, source: BoxError) -> RaceError {
+    RaceError::Device { chunk, stage, source }
+}

@@ -1,0 +1,376 @@
+//! The driver: chooses ways, begins reads, hands chunks out, writes what consumers put out.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crossbeam_channel::Receiver;
+use headrace_io::write::WriteCompletion;
+use headrace_io::{Completion, ReadRequest};
+
+use super::{Event, FilledWindow, PATIENT_MAX, Place, Ready, Shared, tag, untag};
+use crate::cache::Reservation;
+use crate::cancel::LOOK_INTERVAL;
+use crate::choose::{Chooser, Destination, Way};
+use crate::engines::{Engines, sink_into};
+use crate::report::Tally;
+use crate::slots::{SlotLayout, SlotRing};
+use crate::writers::Writers;
+use crate::{BytesByPath, RaceError, ReadSpec};
+
+/// A chunk that is being read into a slot.
+struct Reading {
+    chunk: usize,
+    started: Instant,
+    reads_left: usize,
+    places: Vec<Place>,
+    /// Memory of the cache that is being filled, by buffer.
+    reservations: Vec<Option<Reservation>>,
+    bytes: BytesByPath,
+}
+
+/// A chunk with the way of each buffer, which waits for a slot.
+struct Cold {
+    chunk: usize,
+    ways: Vec<Way>,
+}
+
+/// The driver: chooses ways, begins reads, hands chunks out.
+pub(super) struct Driver<'a> {
+    // First, so that it is dropped first: the engines end before the memory they write to, which
+    // is in `reading` (the cache's) and in the ring (which the caller holds).
+    engines: Engines<'a>,
+    // Likewise: the windows are in `shared`.
+    writers: Writers<'a>,
+    shared: &'a Shared<'a>,
+    ring: &'a SlotRing,
+    inbox: Receiver<Event>,
+    chooser: Chooser<'a>,
+    /// The next chunk to look at.
+    next: usize,
+    cold: VecDeque<Cold>,
+    /// By slot.
+    reading: Vec<Option<Reading>>,
+    free: Vec<usize>,
+    patient: usize,
+    /// Chunks that consumers have, or will have.
+    handed_out: usize,
+    /// By window of the output ring, with the begin.
+    writing: Vec<Option<(FilledWindow, Instant)>>,
+}
+
+impl<'a> Driver<'a> {
+    pub fn new(shared: &'a Shared<'a>, ring: &'a SlotRing, inbox: Receiver<Event>) -> Self {
+        let race = shared.race;
+        let sink = sink_into(shared.events.clone(), Event::Read);
+        // SAFETY: the ring outlives the driver, which borrows it.
+        let engines = unsafe {
+            Engines::new(&race.options, &[ring.whole()], race.bytes(), race.options.readers, sink)
+        };
+        let cache_race = race.options.cache.as_ref().map_or(0, |cache| cache.begin_race());
+        let windows = shared.outputs.as_ref().map_or(0, |ring| ring.windows());
+        let written = sink_into(shared.events.clone(), Event::Written);
+        Driver {
+            engines,
+            writers: Writers::new(&race.options, &race.sinks, written),
+            shared,
+            ring,
+            inbox,
+            chooser: Chooser::new(
+                race,
+                Destination::Anywhere,
+                cache_race,
+                race.options.mappings.clone(),
+            ),
+            next: 0,
+            cold: VecDeque::with_capacity(ring.slots()),
+            reading: (0..ring.slots()).map(|_| None).collect(),
+            free: (0..ring.slots()).rev().collect(),
+            patient: 0,
+            handed_out: 0,
+            writing: (0..windows).map(|_| None).collect(),
+        }
+    }
+
+    /// Until every chunk is handed out and all output is written, or the race is stopped; then
+    /// until nothing is under way.
+    pub fn run(mut self) -> Tally {
+        while !self.shared.stop.is_stopped() {
+            if let Err(error) = self.advance() {
+                self.shared.stop.fail(error);
+                break;
+            }
+            let all_seen = self.next == self.shared.race.chunks.len() && self.cold.is_empty();
+            if all_seen && self.engines.in_flight() == 0 && !self.expects_output() {
+                break;
+            }
+            self.wait();
+        }
+        self.drain();
+        let mut tally = Tally::default();
+        self.engines.fill_tally(&mut tally);
+        self.writers.fill_tally(&mut tally, &mut self.chooser.reasons);
+        tally.report.path_reasons = std::mem::take(&mut self.chooser.reasons).into_texts();
+        tally
+    }
+
+    /// Whether consumers may still put something out, or it is being written.
+    fn expects_output(&self) -> bool {
+        self.shared.outputs.is_some() && (self.handed_out > 0 || self.writers.in_flight() > 0)
+    }
+
+    /// Does all that can be done without waiting.
+    fn advance(&mut self) -> Result<(), RaceError> {
+        self.begin_cold()?;
+        // Looks past cold chunks that wait for a slot, so that consumers have work meanwhile.
+        while self.next < self.shared.race.chunks.len()
+            && self.patient < PATIENT_MAX
+            && self.cold.len() < self.ring.slots()
+            && !self.shared.stop.is_stopped()
+        {
+            let chunk = self.next;
+            self.next += 1;
+            let reads = &self.shared.race.chunks[chunk].reads;
+            let ways: Vec<Way> =
+                reads.iter().map(|read| self.chooser.choose(read)).collect::<Result<_, _>>()?;
+            if ways.iter().any(|way| matches!(way, Way::Read { .. })) {
+                self.cold.push_back(Cold { chunk, ways });
+                self.begin_cold()?;
+            } else {
+                self.hand_out_in_place(chunk, ways);
+            }
+        }
+        let starved = !self.cold.is_empty();
+        self.engines.starved(starved);
+        Ok(())
+    }
+
+    fn hand_out_in_place(&mut self, chunk: usize, ways: Vec<Way>) {
+        let reads = &self.shared.race.chunks[chunk].reads;
+        let mut bytes = BytesByPath::default();
+        let places = ways
+            .into_iter()
+            .zip(reads)
+            .map(|(way, read)| in_place(way, read, &mut bytes).unwrap_or(Place::Nothing))
+            .collect();
+        self.patient += 1;
+        self.handed_out += 1;
+        self.shared.queue.push_patient(Ready { chunk, slot: None, places, bytes });
+    }
+
+    fn begin_cold(&mut self) -> Result<(), RaceError> {
+        while !self.cold.is_empty() {
+            let Some(slot) = self.free.pop() else {
+                return Ok(());
+            };
+            let Some(cold) = self.cold.pop_front() else {
+                return Ok(());
+            };
+            self.begin(slot, cold)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, slot: usize, cold: Cold) -> Result<(), RaceError> {
+        let race = self.shared.race;
+        let chunk = cold.chunk;
+        let reads = &race.chunks[chunk].reads;
+        let mut layout = SlotLayout::new(self.ring.window(slot));
+        let mut reading = Reading {
+            chunk,
+            started: Instant::now(),
+            reads_left: 0,
+            places: Vec::with_capacity(reads.len()),
+            reservations: Vec::with_capacity(reads.len()),
+            bytes: BytesByPath::default(),
+        };
+        let mut requests = Vec::with_capacity(reads.len());
+        for (buffer, (way, read)) in cold.ways.into_iter().zip(reads).enumerate() {
+            let Way::Read { mode, admit } = way else {
+                let place = in_place(way, read, &mut reading.bytes);
+                reading.places.push(place.unwrap_or(Place::Nothing));
+                reading.reservations.push(None);
+                continue;
+            };
+            let reservation = if admit { self.chooser.reserve(read) } else { None };
+            let window = match &reservation {
+                Some(reservation) => {
+                    // Known only when it is committed.
+                    reading.places.push(Place::Nothing);
+                    reservation.window()
+                }
+                None => {
+                    let (window, wanted) = layout.place(read.offset, read.bytes);
+                    reading.places.push(Place::Slot(wanted));
+                    window
+                }
+            };
+            reading.reservations.push(reservation);
+            requests.push(ReadRequest {
+                file: race.files[read.file].clone(),
+                mode,
+                offset: read.offset,
+                bytes: read.bytes,
+                window,
+                tag: tag(slot, buffer),
+            });
+        }
+        reading.reads_left = requests.len();
+        self.reading[slot] = Some(reading);
+        for request in requests {
+            // SAFETY: the window lies in a slot that belongs to this chunk, or in a reservation
+            // that `reading` holds; both stay until the completion was seen, or the engines were
+            // dropped (they are dropped before both).
+            unsafe { self.engines.submit(request, &mut self.chooser.reasons) }?;
+        }
+        Ok(())
+    }
+
+    /// Waits for news, then takes all that there is.
+    fn wait(&mut self) {
+        let mut event = self.inbox.recv_timeout(LOOK_INTERVAL).ok();
+        while let Some(news) = event {
+            match news {
+                Event::Consumed { slot } => {
+                    self.handed_out -= 1;
+                    match slot {
+                        Some(slot) => self.free.push(slot),
+                        None => self.patient -= 1,
+                    }
+                }
+                Event::Read(completion) => self.read_completed(completion),
+                Event::Filled(filled) => self.write(filled),
+                Event::Written(completion) => self.written(completion),
+            }
+            event = self.inbox.try_recv().ok();
+        }
+    }
+
+    fn read_completed(&mut self, completion: Completion) {
+        let (slot, buffer) = untag(completion.tag);
+        let Some(reading) = self.reading[slot].as_mut() else {
+            return;
+        };
+        let chunk = reading.chunk;
+        let read = &self.shared.race.chunks[chunk].reads[buffer];
+        self.engines.completed(&completion, read.bytes, false);
+        reading.reads_left -= 1;
+        match completion.result {
+            Err(source) => {
+                // While the race is being stopped, cancelled reads are what is expected.
+                if !self.shared.stop.is_stopped() {
+                    self.shared.stop.fail(RaceError::Read { chunk, source });
+                }
+            }
+            Ok(done) => {
+                reading.bytes.add_read(read.bytes, &done);
+                if done.direct_refused_bytes > 0 {
+                    let path = self.shared.race.files[read.file].path().display();
+                    self.chooser
+                        .reasons
+                        .add(format!("{path}: O_DIRECT reads were refused (EINVAL)"));
+                }
+                if let Some(reservation) = reading.reservations[buffer].take() {
+                    reading.places[buffer] = Place::Cached(reservation.commit());
+                }
+            }
+        }
+        if reading.reads_left == 0 {
+            self.hand_out_slot(slot);
+        }
+    }
+
+    fn hand_out_slot(&mut self, slot: usize) {
+        let Some(reading) = self.reading[slot].take() else {
+            return;
+        };
+        if self.shared.stop.is_stopped() {
+            return;
+        }
+        let Reading { chunk, started, places, bytes, .. } = reading;
+        if let Some(trace) = &self.shared.race.options.trace {
+            let track = format!("read slot {slot}");
+            trace.record(track, "read", started, chunk, Some(slot), bytes.total());
+        }
+        self.handed_out += 1;
+        self.shared.queue.push_urgent(Ready { chunk, slot: Some(slot), places, bytes });
+    }
+
+    fn write(&mut self, filled: FilledWindow) {
+        let Some(ring) = &self.shared.outputs else { return };
+        let FilledWindow { window, output, chunk } = filled;
+        if self.shared.stop.has_failed() {
+            return ring.give_back(window);
+        }
+        self.writing[window] = Some((FilledWindow { window, output, chunk }, Instant::now()));
+        // SAFETY: the window is initialised memory of the ring, which outlives the driver; it was
+        // handed over by its consumer, and is given back only when the completion was seen.
+        let begun = unsafe {
+            self.writers.submit(
+                &output,
+                ring.window(window),
+                window as u64,
+                &mut self.chooser.reasons,
+            )
+        };
+        if let Err(error) = begun {
+            self.writing[window] = None;
+            ring.give_back(window);
+            self.shared.stop.fail(error);
+        }
+    }
+
+    fn written(&mut self, completion: WriteCompletion) {
+        let window = completion.tag as usize;
+        let Some((FilledWindow { chunk, output, .. }, started)) = self.writing[window].take()
+        else {
+            return self.writers.completed(&completion, 0);
+        };
+        self.writers.completed(&completion, output.bytes);
+        if let Some(ring) = &self.shared.outputs {
+            ring.give_back(window);
+        }
+        if let Some(trace) = &self.shared.race.options.trace {
+            let track = format!("write slot {window}");
+            trace.record(track, "write", started, chunk, Some(window), output.bytes);
+        }
+        if let Err(source) = completion.result {
+            self.shared.stop.fail(RaceError::Write { chunk, source });
+        }
+    }
+
+    /// No more reads; waits for those under way. Output is written to its end if the race ended
+    /// well, and otherwise no more of it is begun.
+    fn drain(&mut self) {
+        if self.engines.in_flight() > 0 {
+            self.engines.cancel_queued();
+        }
+        while self.engines.in_flight() > 0
+            || self.writers.in_flight() > 0
+            || (self.expects_output() && !self.shared.stop.has_failed())
+        {
+            if self.shared.stop.has_failed() {
+                self.writers.cancel_queued();
+            }
+            self.wait();
+        }
+    }
+}
+
+/// The place of a buffer that needs no reading; `None` if it does.
+fn in_place(way: Way, read: &ReadSpec, bytes: &mut BytesByPath) -> Option<Place> {
+    Some(match way {
+        Way::Nothing => Place::Nothing,
+        Way::Mapped(mapped) => {
+            bytes.mapped += read.bytes;
+            Place::Mapped(mapped)
+        }
+        Way::Cached(range) => {
+            bytes.cached += read.bytes;
+            Place::Cached(range)
+        }
+        Way::Read { .. } => return None,
+        Way::Registered(_) | Way::DeviceReader => {
+            unreachable!("extents for the host are not given a device's way")
+        }
+    })
+}

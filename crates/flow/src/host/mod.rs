@@ -1,0 +1,167 @@
+//! The race on the host: one thread drives reads and writes, one thread per consumer computes.
+
+mod consume;
+mod driver;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use crossbeam_channel::{Sender, unbounded};
+use headrace_io::write::WriteCompletion;
+use headrace_io::{Completion, IoError, MappedFile, ReadDone, Window};
+use parking_lot::Mutex;
+
+use crate::cache::CachedRange;
+use crate::outbox::OutputRing;
+use crate::report::Tally;
+use crate::slots::SlotRing;
+use crate::stop::{FailOnPanic, Stop};
+use crate::work_queue::WorkQueue;
+use crate::{BytesByPath, ChunkSpec, HostProducer, OutputSpec, Race, RaceError, RaceReport};
+use driver::Driver;
+
+/// Chunks that lie in memory and wait for a consumer: bounds the bookkeeping, not the buffers.
+const PATIENT_MAX: usize = 1024;
+
+/// What wakes the driver.
+pub(crate) enum Event {
+    Read(Completion),
+    /// A chunk was consumed or discarded; its slot, if it had one, is free.
+    Consumed {
+        slot: Option<usize>,
+    },
+    /// A consumer has filled a window for output.
+    Filled(FilledWindow),
+    Written(WriteCompletion),
+}
+
+/// A window of the output ring, to be written.
+pub(crate) struct FilledWindow {
+    pub chunk: usize,
+    pub window: usize,
+    pub output: OutputSpec,
+}
+
+/// Where a buffer of a chunk lies.
+enum Place {
+    Nothing,
+    Mapped(Arc<MappedFile>),
+    Cached(Arc<CachedRange>),
+    /// Exactly the wanted bytes, in a slot.
+    Slot(Window),
+}
+
+/// A chunk whose bytes are all in memory.
+struct Ready {
+    chunk: usize,
+    slot: Option<usize>,
+    places: Vec<Place>,
+    /// By path, once it is consumed.
+    bytes: BytesByPath,
+}
+
+/// What driver and consumers share.
+pub(crate) struct Shared<'a> {
+    pub race: &'a Race,
+    start: Instant,
+    pub stop: Stop,
+    queue: WorkQueue<Ready>,
+    pub events: Sender<Event>,
+    /// Memory for output, if the race has sinks.
+    pub outputs: Option<OutputRing>,
+    meter: Meter,
+}
+
+#[derive(Default)]
+struct Meter {
+    first_chunk_ns: AtomicU64,
+    busy_ns: AtomicU64,
+    wait_ns: AtomicU64,
+    output_wait_ns: AtomicU64,
+    consumed: Mutex<(u64, BytesByPath)>,
+    enough: AtomicU64,
+}
+
+pub(crate) fn run<C: HostProducer>(
+    race: &Race,
+    mut consumers: Vec<C>,
+) -> Result<(Vec<C>, RaceReport), RaceError> {
+    if consumers.is_empty() {
+        return Err(RaceError::NoConsumer);
+    }
+    let start = Instant::now();
+    let largest = race.chunks.iter().map(ChunkSpec::slot_bytes).max().unwrap_or(0);
+    let slots = race.options.slots.max(1).min(race.chunks.len());
+    let ring = SlotRing::allocate(slots, race.options.slot_bytes.unwrap_or(largest).min(largest))?;
+    let outputs = if race.sinks.is_empty() {
+        None
+    } else {
+        Some(OutputRing::allocate(race.options.output_slots, race.options.output_slot_bytes)?)
+    };
+    let (events, inbox) = unbounded();
+    let shared = Shared {
+        race,
+        start,
+        stop: Stop::new(race.token.clone()),
+        queue: WorkQueue::with_capacity(slots, PATIENT_MAX.min(race.chunks.len())),
+        events,
+        outputs,
+        meter: Meter { first_chunk_ns: AtomicU64::new(u64::MAX), ..Meter::default() },
+    };
+    let mut tally = Tally::default();
+    std::thread::scope(|scope| {
+        // Dropped last in this closure, so that the consumers end when the driver has.
+        let _close = shared.queue.close_on_drop();
+        let _fail = FailOnPanic(&shared.stop);
+        for (number, consumer) in consumers.iter_mut().enumerate() {
+            let shared = &shared;
+            let started = std::thread::Builder::new()
+                .name(format!("execute-{number}"))
+                .spawn_scoped(scope, move || consume::work(shared, number, consumer));
+            if let Err(cause) = started {
+                shared.stop.fail(RaceError::StartUp(IoError::Thread { cause }));
+                return;
+            }
+        }
+        tally = Driver::new(&shared, &ring, inbox).run();
+    });
+    race.verify_files(shared.stop.take_error())?;
+    fill_report(&mut tally.report, &shared, consumers.len());
+    let report = tally.finish(start.elapsed().as_nanos() as u64);
+    Ok((consumers, report))
+}
+
+fn fill_report(report: &mut RaceReport, shared: &Shared<'_>, consumers: usize) {
+    let meter = &shared.meter;
+    let (chunks, bytes_by_path) = *meter.consumed.lock();
+    report.chunks = chunks;
+    report.bytes_by_path = bytes_by_path;
+    report.first_chunk_ns = match meter.first_chunk_ns.load(Ordering::Relaxed) {
+        u64::MAX => 0,
+        ns => ns,
+    };
+    report.consumers = consumers;
+    report.execute_busy_ns = meter.busy_ns.load(Ordering::Relaxed);
+    report.write_wait_ns = meter.output_wait_ns.load(Ordering::Relaxed);
+    report.execute_wait_ns = meter.wait_ns.load(Ordering::Relaxed);
+    report.ended_early = meter.enough.load(Ordering::Relaxed) > 0;
+}
+
+pub(crate) fn tag(slot: usize, buffer: usize) -> u64 {
+    (slot as u64) << 32 | buffer as u64
+}
+
+pub(crate) fn untag(tag: u64) -> (usize, usize) {
+    ((tag >> 32) as usize, (tag & u64::from(u32::MAX)) as usize)
+}
+
+impl BytesByPath {
+    /// A read of `wanted` bytes, by what its parts really took. Widening is not wanted bytes: it
+    /// is all on the side of O_DIRECT.
+    pub(crate) fn add_read(&mut self, wanted: u64, done: &ReadDone) {
+        let buffered = done.buffered_bytes.min(wanted);
+        self.buffered += buffered;
+        self.direct += wanted - buffered;
+    }
+}

@@ -1,0 +1,111 @@
+//! A file mapped for a device to copy from, never for the processor to read.
+
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use headrace_io::{IoError, ReadAt, ReadMode};
+
+/// A shared read-only mapping of a whole file.
+///
+/// Shared, because pinning pages of a *private* mapping for long makes the kernel copy each one
+/// first (Linux 6.2 and later: the pin must not lose sight of the page when somebody writes).
+///
+/// No load of ours ever touches it: a page that has gone would raise SIGBUS. Pinning such a page
+/// is refused by the kernel instead, and a page that was pinned stays until it is let go, even if
+/// the file is truncated meanwhile. A device's copy therefore never faults; it may bring bytes
+/// that the file does not have any more, or zeros from the part of a page that was cut off, which
+/// the check of the file's identity after the race turns into an error.
+#[derive(Debug)]
+pub(crate) struct SharedMapping {
+    file: Arc<dyn ReadAt>,
+    start: NonNull<u8>,
+    /// Whole pages.
+    mapped_bytes: usize,
+    /// Whole pages.
+    piece_bytes: usize,
+}
+
+// SAFETY: the mapping is read-only memory that lives as long as the value and is not read by it.
+unsafe impl Send for SharedMapping {}
+// SAFETY: as above; all methods take `&self` and give addresses or advice.
+unsafe impl Sync for SharedMapping {}
+
+impl SharedMapping {
+    /// Maps a file that is not empty, to be registered in pieces of so many bytes, whole pages.
+    pub fn map(file: &Arc<dyn ReadAt>, piece_bytes: usize) -> Result<SharedMapping, IoError> {
+        let failed = |cause| IoError::Open {
+            path: file.path().to_path_buf(),
+            action: format!("map {} bytes for a device", file.size_bytes()),
+            cause,
+        };
+        let bytes = usize::try_from(file.size_bytes())
+            .ok()
+            .and_then(|bytes| bytes.checked_next_multiple_of(page_bytes()))
+            .filter(|bytes| *bytes > 0)
+            .ok_or_else(|| failed(io::Error::from_raw_os_error(libc::EINVAL)))?;
+        let fd = file.source().raw_fd(ReadMode::Buffered).map_err(failed)?;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let address = unsafe {
+            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, fd, 0)
+        };
+        if address == libc::MAP_FAILED {
+            return Err(failed(io::Error::last_os_error()));
+        }
+        let start = NonNull::new(address.cast::<u8>())
+            .ok_or_else(|| failed(io::Error::from_raw_os_error(libc::EFAULT)))?;
+        Ok(SharedMapping { file: file.clone(), start, mapped_bytes: bytes, piece_bytes })
+    }
+
+    pub fn file(&self) -> &Arc<dyn ReadAt> {
+        &self.file
+    }
+
+    /// Address and length of a piece: whole pages.
+    pub fn piece(&self, piece: u64) -> (NonNull<u8>, usize) {
+        let at = (piece as usize).saturating_mul(self.piece_bytes).min(self.mapped_bytes);
+        let bytes = (self.mapped_bytes - at).min(self.piece_bytes);
+        // SAFETY: `at` is at most the mapping's length.
+        (unsafe { self.start.add(at) }, bytes)
+    }
+
+    /// Maps the pages of a piece at once: pinning would fault them in one by one. Only a hint:
+    /// what cannot be mapped is refused when it is pinned.
+    pub fn populate(&self, piece: u64) {
+        let (start, bytes) = self.piece(piece);
+        // SAFETY: the range is our mapping's; the advice changes no contents, and a page that has
+        // gone is an error of the call, not a signal.
+        unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_READ) };
+    }
+
+    /// The bytes of an extent that lie in one piece, as a device sees them.
+    ///
+    /// # Safety
+    /// Only a device, or the kernel, may read from the slice, not the processor (see above), and
+    /// only while the piece is registered.
+    pub unsafe fn device_bytes(&self, range: Range<u64>) -> &[u8] {
+        debug_assert!(range.end <= self.mapped_bytes as u64);
+        // SAFETY: the range lies inside the mapping, because the extent lies inside the file; the
+        // caller lets nobody read from it who could not bear a missing page.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.start.as_ptr().add(range.start as usize),
+                (range.end - range.start) as usize,
+            )
+        }
+    }
+}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `map`; registrations of it hold this value.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped_bytes) };
+    }
+}
+
+pub(super) fn page_bytes() -> usize {
+    // SAFETY: asks for a constant of the system.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}

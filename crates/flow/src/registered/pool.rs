@@ -1,0 +1,471 @@
+//! Registered pieces of files, kept from race to race under a budget.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use headrace_io::{FileIdentity, IoError, ReadAt};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use serde::Serialize;
+
+use super::PIECE_BYTES;
+use super::mapping::{SharedMapping, page_bytes};
+use crate::{HostRegistrar, Registration};
+
+/// What a [`RegisteredPool`] did since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct RegisteredStats {
+    /// Bytes that may be registered at once.
+    pub budget_bytes: u64,
+    /// Bytes that are registered.
+    pub held_bytes: u64,
+    /// Pieces that are registered.
+    pub pieces: u64,
+    /// Pieces that were found registered.
+    pub hits: u64,
+    /// Pieces that were registered.
+    pub registrations: u64,
+    /// Pieces that had to be let go for others.
+    pub evictions: u64,
+    /// Pieces for which there was no room.
+    pub refusals: u64,
+    /// Time that registering took, summed over threads, nanoseconds.
+    pub registering_ns: u64,
+}
+
+/// Which piece of which version of which file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct PieceKey {
+    pub identity: FileIdentity,
+    pub piece: u64,
+}
+
+/// A piece that the device copies from directly as long as this lives.
+pub(crate) struct RegisteredPiece {
+    // First, so that it is dropped first: unregistered, then unmapped.
+    _registration: Registration,
+    mapping: Arc<SharedMapping>,
+}
+
+impl RegisteredPiece {
+    pub fn mapping(&self) -> &SharedMapping {
+        &self.mapping
+    }
+}
+
+impl std::fmt::Debug for RegisteredPiece {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RegisteredPiece").field("mapping", &self.mapping).finish_non_exhaustive()
+    }
+}
+
+/// Pieces of files that are registered with a device's driver, shared by races, so that hot races
+/// pay nothing for pinning. One pool for the devices of one driver.
+///
+/// The budget is never exceeded. When it is used up, pieces that were last used in earlier races
+/// leave, the least recently used first. A file larger than the budget thus keeps the part that
+/// was registered first, and the rest of it goes through slots: to pin it anew in each race would
+/// be slower. Only where the way is forced, pieces of the same race leave too, if nobody copies
+/// from them, the most recently used first.
+///
+/// What is registered is pinned memory: the pages of a file that was deleted or changed meanwhile
+/// are freed only when its pieces leave or the pool is cleared.
+#[derive(Debug)]
+pub struct RegisteredPool {
+    budget_bytes: u64,
+    piece_bytes: usize,
+    inner: Mutex<Inner>,
+    settled: Condvar,
+    hits: AtomicU64,
+    registrations: AtomicU64,
+    evictions: AtomicU64,
+    refusals: AtomicU64,
+    registering_ns: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    race: u64,
+    tick: u64,
+    held_bytes: u64,
+    entries: HashMap<PieceKey, Entry>,
+    mappings: HashMap<FileIdentity, std::sync::Weak<SharedMapping>>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    /// Somebody is registering it.
+    Pending,
+    Ready {
+        piece: Arc<RegisteredPiece>,
+        bytes: u64,
+        /// In which race, and when in it.
+        last_use: (u64, u64),
+    },
+}
+
+/// Why a piece is not registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No piece within the budget can be let go.
+    Full { budget_bytes: u64 },
+    /// The driver refused.
+    Driver(String),
+    /// The race ends.
+    Cancelled,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refusal::Full { budget_bytes } => write!(
+                f,
+                "all of the {budget_bytes} bytes that may be registered are taken; raise the \
+                 budget or use fewer slots"
+            ),
+            Refusal::Driver(reason) => write!(f, "the mapping cannot be registered: {reason}"),
+            Refusal::Cancelled => write!(f, "cancelled"),
+        }
+    }
+}
+
+impl RegisteredPool {
+    /// A pool that registers at most `budget_bytes` at once, in pieces of 64 MiB; nothing is
+    /// registered yet.
+    pub fn new(budget_bytes: u64) -> Arc<RegisteredPool> {
+        Self::with_pieces(budget_bytes, PIECE_BYTES)
+    }
+
+    /// As [`new`](Self::new), with pieces of `piece_bytes` (rounded up to whole pages).
+    pub fn with_pieces(budget_bytes: u64, piece_bytes: usize) -> Arc<RegisteredPool> {
+        Arc::new(RegisteredPool {
+            budget_bytes,
+            piece_bytes: piece_bytes.max(1).next_multiple_of(page_bytes()),
+            inner: Mutex::new(Inner::default()),
+            settled: Condvar::new(),
+            hits: AtomicU64::new(0),
+            registrations: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
+            registering_ns: AtomicU64::new(0),
+        })
+    }
+
+    /// What the pool did and holds.
+    pub fn stats(&self) -> RegisteredStats {
+        let inner = self.inner.lock();
+        RegisteredStats {
+            budget_bytes: self.budget_bytes,
+            held_bytes: inner.held_bytes,
+            pieces: inner.entries.values().filter(|e| matches!(e, Entry::Ready { .. })).count()
+                as u64,
+            hits: self.hits.load(Ordering::Relaxed),
+            registrations: self.registrations.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+            refusals: self.refusals.load(Ordering::Relaxed),
+            registering_ns: self.registering_ns.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Lets go whatever no race is copying from.
+    pub fn clear(&self) {
+        loop {
+            let mut inner = self.inner.lock();
+            let idle = inner.idle().next().map(|(key, _)| key);
+            let Some(victim) = idle.and_then(|key| inner.remove(&key)) else {
+                return;
+            };
+            drop(inner);
+            self.let_go(victim);
+        }
+    }
+
+    pub(crate) fn piece_bytes(&self) -> usize {
+        self.piece_bytes
+    }
+
+    pub(crate) fn begin_race(&self) -> u64 {
+        let mut inner = self.inner.lock();
+        inner.race += 1;
+        inner.race
+    }
+
+    /// The mapping of this version of the file, as long as anybody uses it.
+    pub(crate) fn mapping(&self, file: &Arc<dyn ReadAt>) -> Result<Arc<SharedMapping>, IoError> {
+        let mut inner = self.inner.lock();
+        if let Some(mapping) = inner.mappings.get(&file.identity()).and_then(|m| m.upgrade()) {
+            return Ok(mapping);
+        }
+        let mapping = Arc::new(SharedMapping::map(file, self.piece_bytes)?);
+        inner.mappings.retain(|_, mapping| mapping.strong_count() > 0);
+        inner.mappings.insert(file.identity(), Arc::downgrade(&mapping));
+        Ok(mapping)
+    }
+
+    /// A piece that is registered already.
+    pub(crate) fn find(&self, key: &PieceKey, race: u64) -> Option<Arc<RegisteredPiece>> {
+        let piece = self.inner.lock().touch(key, race)?;
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(piece)
+    }
+
+    /// A piece, registered now if it is not yet; waits for whoever is at it. Called on helper
+    /// threads.
+    pub(crate) fn obtain(
+        &self,
+        mapping: &Arc<SharedMapping>,
+        piece: u64,
+        registrar: &dyn HostRegistrar,
+        race: u64,
+        forced: bool,
+    ) -> Result<Arc<RegisteredPiece>, Refusal> {
+        let key = PieceKey { identity: mapping.file().identity(), piece };
+        let bytes = mapping.piece(piece).1 as u64;
+        let mut inner = self.inner.lock();
+        loop {
+            if let Some(piece) = inner.touch(&key, race) {
+                return Ok(piece);
+            }
+            if !inner.entries.contains_key(&key) {
+                break;
+            }
+            self.settled.wait(&mut inner);
+        }
+        inner.entries.insert(key, Entry::Pending);
+        if !self.make_room(&mut inner, bytes, race, forced) {
+            inner.entries.remove(&key);
+            self.refusals.fetch_add(1, Ordering::Relaxed);
+            self.settled.notify_all();
+            return Err(Refusal::Full { budget_bytes: self.budget_bytes });
+        }
+        inner.held_bytes += bytes;
+        let outcome = MutexGuard::unlocked(&mut inner, || self.register(mapping, piece, registrar));
+        let outcome = match outcome {
+            Ok(piece) => {
+                let piece = Arc::new(piece);
+                let last_use = inner.next_use(race);
+                inner.entries.insert(key, Entry::Ready { piece: piece.clone(), bytes, last_use });
+                Ok(piece)
+            }
+            Err(reason) => {
+                inner.entries.remove(&key);
+                inner.held_bytes -= bytes;
+                Err(Refusal::Driver(reason))
+            }
+        };
+        self.settled.notify_all();
+        outcome
+    }
+
+    fn register(
+        &self,
+        mapping: &Arc<SharedMapping>,
+        piece: u64,
+        registrar: &dyn HostRegistrar,
+    ) -> Result<RegisteredPiece, String> {
+        let started = Instant::now();
+        mapping.populate(piece);
+        let (start, bytes) = mapping.piece(piece);
+        // A panic of the driver's wrapper must not leave the piece pending for ever.
+        let registered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            // SAFETY: whole pages of the mapping, which the piece holds until its registration is
+            // gone; the races hold the piece while they copy from it.
+            unsafe { registrar.register(start, bytes) }
+        }));
+        self.registering_ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let registration = registered
+            .map_err(|payload| crate::stop::panic_message(&*payload))?
+            .map_err(|error| error.to_string())?;
+        self.registrations.fetch_add(1, Ordering::Relaxed);
+        Ok(RegisteredPiece { _registration: registration, mapping: mapping.clone() })
+    }
+
+    /// Lets pieces go until `bytes` more can be registered; `false` if that cannot be.
+    fn make_room(
+        &self,
+        inner: &mut MutexGuard<'_, Inner>,
+        bytes: u64,
+        race: u64,
+        forced: bool,
+    ) -> bool {
+        while inner.held_bytes + bytes > self.budget_bytes {
+            let Some(victim) = inner.victim(race, forced).and_then(|key| inner.remove(&key)) else {
+                return false;
+            };
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+            MutexGuard::unlocked(inner, || self.let_go(victim));
+        }
+        true
+    }
+
+    /// Unregisters, which takes its time, and only then counts the room as free.
+    fn let_go(&self, (piece, bytes): (Arc<RegisteredPiece>, u64)) {
+        drop(piece);
+        self.inner.lock().held_bytes -= bytes;
+    }
+}
+
+impl Inner {
+    fn next_use(&mut self, race: u64) -> (u64, u64) {
+        self.tick += 1;
+        (race, self.tick)
+    }
+
+    fn touch(&mut self, key: &PieceKey, race: u64) -> Option<Arc<RegisteredPiece>> {
+        let used = self.next_use(race);
+        match self.entries.get_mut(key) {
+            Some(Entry::Ready { piece, last_use, .. }) => {
+                *last_use = used;
+                Some(piece.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Pieces that nobody copies from, with their last use. Clones are made only under the lock,
+    /// so that an idle piece stays so while it is held.
+    fn idle(&self) -> impl Iterator<Item = (PieceKey, (u64, u64))> {
+        self.entries.iter().filter_map(|(key, entry)| match entry {
+            Entry::Ready { piece, last_use, .. } if Arc::strong_count(piece) == 1 => {
+                Some((*key, *last_use))
+            }
+            _ => None,
+        })
+    }
+
+    fn victim(&self, race: u64, forced: bool) -> Option<PieceKey> {
+        let earlier = self.idle().filter(|(_, used)| used.0 < race).min_by_key(|(_, used)| *used);
+        let latest = || self.idle().filter(|_| forced).max_by_key(|(_, used)| *used);
+        let chosen = earlier.or_else(latest);
+        chosen.map(|(key, _)| key)
+    }
+
+    fn remove(&mut self, key: &PieceKey) -> Option<(Arc<RegisteredPiece>, u64)> {
+        match self.entries.remove(key) {
+            Some(Entry::Ready { piece, bytes, .. }) => Some((piece, bytes)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::BoxError;
+    use headrace_io::SourceFile;
+    use std::ptr::NonNull;
+    use std::sync::atomic::AtomicUsize;
+
+    /// Counts what is registered.
+    #[derive(Debug, Default)]
+    struct Counting {
+        live: Arc<AtomicUsize>,
+        fail: bool,
+    }
+
+    struct Live(Arc<AtomicUsize>, usize);
+
+    impl Drop for Live {
+        fn drop(&mut self) {
+            self.0.fetch_sub(self.1, Ordering::SeqCst);
+        }
+    }
+
+    impl HostRegistrar for Counting {
+        unsafe fn register(&self, _: NonNull<u8>, bytes: usize) -> Result<Registration, BoxError> {
+            if self.fail {
+                return Err("refused by order".into());
+            }
+            self.live.fetch_add(bytes, Ordering::SeqCst);
+            Ok(Box::new(Live(self.live.clone(), bytes)))
+        }
+    }
+
+    /// A sparse file of so many pieces, the last one short.
+    fn file(pieces: u64) -> (tempfile::TempDir, Arc<dyn ReadAt>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
+        let size = pieces * PIECE_BYTES as u64 - 5000;
+        std::fs::File::create(&path).unwrap().set_len(size).unwrap();
+        (dir, SourceFile::open(path).unwrap())
+    }
+
+    #[test]
+    fn the_budget_holds_and_the_first_part_of_a_large_file_stays() {
+        let (_dir, file) = file(5);
+        let registrar = Counting::default();
+        let pool = RegisteredPool::new(3 * PIECE_BYTES as u64);
+        let mapping = pool.mapping(&file).unwrap();
+        assert!(Arc::ptr_eq(&mapping, &pool.mapping(&file).unwrap()));
+        let race = pool.begin_race();
+        for piece in 0..5 {
+            pool.obtain(&mapping, piece, &registrar, race, true).unwrap();
+            assert!(registrar.live.load(Ordering::SeqCst) <= 3 * PIECE_BYTES);
+        }
+        let key = |piece| PieceKey { identity: file.identity(), piece };
+        let kept: Vec<u64> = (0..5).filter(|p| pool.find(&key(*p), race).is_some()).collect();
+        assert_eq!(kept, [0, 1, 4]);
+        let stats = pool.stats();
+        assert_eq!((stats.registrations, stats.evictions, stats.pieces), (5, 2, 3));
+        // Another race displaces what this one left; what is in use stays.
+        let race = pool.begin_race();
+        let used = pool.obtain(&mapping, 0, &registrar, race, true).unwrap();
+        let others: Vec<_> =
+            (2..4).map(|p| pool.obtain(&mapping, p, &registrar, race, true).unwrap()).collect();
+        assert_eq!(
+            pool.obtain(&mapping, 1, &registrar, race, true).unwrap_err(),
+            Refusal::Full { budget_bytes: 3 * PIECE_BYTES as u64 }
+        );
+        pool.clear();
+        assert_eq!(pool.stats().pieces, 3);
+        drop((used, others));
+        pool.clear();
+        assert_eq!((pool.stats().held_bytes, registrar.live.load(Ordering::SeqCst)), (0, 0));
+    }
+
+    #[test]
+    fn unforced_only_pieces_of_earlier_races_leave() {
+        let (_dir, file) = file(4);
+        let registrar = Counting::default();
+        let pool = RegisteredPool::new(2 * PIECE_BYTES as u64);
+        let mapping = pool.mapping(&file).unwrap();
+        for first_free in [0, 2] {
+            let race = pool.begin_race();
+            let got = [0, 1, 2, 3].map(|round| {
+                let piece = (first_free + round) % 4;
+                pool.obtain(&mapping, piece, &registrar, race, false).is_ok()
+            });
+            assert_eq!(got, [true, true, false, false]);
+        }
+        assert_eq!((pool.stats().evictions, pool.stats().refusals), (2, 4));
+    }
+
+    #[test]
+    fn a_refusal_of_the_driver_leaves_nothing_behind() {
+        let (_dir, file) = file(1);
+        let pool = RegisteredPool::new(1 << 30);
+        let mapping = pool.mapping(&file).unwrap();
+        let refusing = Counting { fail: true, ..Counting::default() };
+        let error = pool.obtain(&mapping, 0, &refusing, 1, true).unwrap_err();
+        assert!(error.to_string().contains("refused by order"), "{error}");
+        assert_eq!((pool.stats().held_bytes, pool.stats().pieces), (0, 0));
+        pool.obtain(&mapping, 0, &Counting::default(), 1, true).unwrap();
+        assert_eq!(pool.stats().held_bytes, mapping.piece(0).1 as u64);
+    }
+
+    #[test]
+    fn a_piece_wanted_by_many_is_registered_once() {
+        let (_dir, file) = file(2);
+        let pool = RegisteredPool::new(1 << 30);
+        let mapping = pool.mapping(&file).unwrap();
+        let registrar = Counting::default();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| pool.obtain(&mapping, 1, &registrar, 1, true).unwrap());
+            }
+        });
+        assert_eq!(pool.stats().registrations, 1);
+    }
+}

@@ -1,0 +1,59 @@
+//! The transfer benchmark: how fast storage feeds a processor, by which way, and what held it up.
+//!
+//! ```text
+//!  PATH… ──► input (files, folders, devices) ──► cut into chunks ──► flow::Race ──► host | GPUs
+//!                │                                                      │  ▲
+//!                ├─ cache: dropped (cold), read once (hot), or as it is │  └ consumers: read every
+//!                │                                                      │    cache line, or sum
+//!                └─ verify: the same chunks again, by plain reads ──────┤
+//!                                                                       ▼
+//!  device counters, CPU times, measured ceilings, model ──────────► BenchRun ──► text | JSON | plot
+//! ```
+//!
+//! * A [`BenchPlan`] says what to do, [`Bench::run`] does it once, a [`BenchRun`] is what came out:
+//!   plain data that [`render`] turns into text and JSON. [`sweep`] runs a grid of plans.
+//! * The race that is measured is the race that queries run on: no second reader exists here. Only
+//!   writes from host memory have a ring of their own, for they read nothing.
+//! * What really happened is counted, not assumed: bytes by path, readers used, reasons why a
+//!   better path was not taken, what the block devices delivered meanwhile, what share of the
+//!   files was in the page cache before.
+//! * A run that ends early (time, interruption) is a result, and says that it is partial.
+//!
+//! This module must never know: SQL, tables, formats, terminals.
+
+mod cache_state;
+mod checksum;
+mod chunks;
+mod consumer;
+mod counters;
+mod error;
+mod gpu;
+mod host;
+mod input;
+mod judged;
+pub mod picture;
+mod plain;
+mod plan;
+mod progress;
+mod record;
+pub mod render;
+mod run;
+mod stop;
+mod sweep;
+mod verify;
+mod write;
+
+pub use checksum::Checksum;
+pub use error::BenchError;
+pub use gpu::KERNELS;
+pub use plan::{
+    BenchPlan, CacheState, FileWrap, Hooks, HostMemory, Operation, PathChoice, Pattern, SinkWrap,
+    Target,
+};
+pub use progress::Progress;
+pub use record::{
+    BenchRun, BytesMoved, CacheRecord, CpuRecord, DeviceRecord, Latency, Mismatch, PredictedRecord,
+    RingRecord, StageRecord, Verification,
+};
+pub use run::{Bench, run};
+pub use sweep::{Grid, Setting, Sweep, SweepPlan, SweepPoint, sweep};

@@ -1,0 +1,381 @@
+//! What to measure, and how.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use headrace_flow::Trace;
+use headrace_io::write::{SinkFile, WriteAt};
+use headrace_io::{ReadAt, SetupFault, SourceFile};
+use serde::Serialize;
+
+use super::{BenchError, Progress};
+
+/// Largest chunk that can be asked for: a slot is one piece of pinned memory.
+const CHUNK_BYTES_MAX: u64 = 4 << 30;
+
+/// Most slots; more would only hide that storage is slow to answer.
+const SLOTS_MAX: usize = 4096;
+
+/// Memory of a ring whose number of slots was not stated: while it fits the processor's
+/// last-level cache, neither the readers nor the copy engine wait for memory.
+const RING_BYTES: u64 = 144 << 20;
+
+/// Whether bytes are read from storage or written to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// The paths are read.
+    Read,
+    /// A file is written at, or below, each path.
+    Write {
+        /// Bytes to write, over all paths.
+        bytes: u64,
+        /// Replace what is there already.
+        overwrite: bool,
+        /// Leave what was written.
+        keep: bool,
+    },
+}
+
+/// Where the bytes go to (come from, when writing).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Host memory.
+    Host,
+    /// Device memory of these GPUs, by ordinal.
+    Gpus(Vec<usize>),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Host => f.write_str("host"),
+            Target::Gpus(ordinals) => {
+                let list: Vec<String> = ordinals.iter().map(usize::to_string).collect();
+                write!(f, "gpu:{}", list.join(","))
+            }
+        }
+    }
+}
+
+/// The way bytes take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathChoice {
+    /// Chosen per extent, as queries do.
+    Auto,
+    /// O_DIRECT through io_uring; an error where either cannot be had.
+    Uring,
+    /// O_DIRECT by threads.
+    Direct,
+    /// Through the page cache by threads.
+    Pread,
+    /// Mapped.
+    Mmap,
+    /// Mapped and registered with the GPU, which copies from the mapping itself.
+    Registered,
+    /// Straight from storage to device memory.
+    Cufile,
+}
+
+impl PathChoice {
+    /// All of them.
+    pub const ALL: [PathChoice; 7] = [
+        PathChoice::Auto,
+        PathChoice::Uring,
+        PathChoice::Direct,
+        PathChoice::Pread,
+        PathChoice::Mmap,
+        PathChoice::Registered,
+        PathChoice::Cufile,
+    ];
+
+    /// As it is written on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathChoice::Auto => "auto",
+            PathChoice::Uring => "uring",
+            PathChoice::Direct => "direct",
+            PathChoice::Pread => "pread",
+            PathChoice::Mmap => "mmap",
+            PathChoice::Registered => "registered",
+            PathChoice::Cufile => "cufile",
+        }
+    }
+}
+
+impl fmt::Display for PathChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Host memory on the way to a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostMemory {
+    /// Registered with the driver: copies run at the speed of the link, beside everything else.
+    Pinned,
+    /// Ordinary memory, which the driver copies through a buffer of its own.
+    Pageable,
+}
+
+impl HostMemory {
+    /// As it is written in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            HostMemory::Pinned => "pinned",
+            HostMemory::Pageable => "pageable",
+        }
+    }
+}
+
+/// Order and size of what is transferred at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// Every file from its first byte to its last, in chunks of this many bytes.
+    Sequential {
+        /// Bytes of a chunk.
+        chunk_bytes: u64,
+    },
+    /// Blocks at places drawn evenly from all files, each on a multiple of its size.
+    Random {
+        /// Bytes of a block.
+        block_bytes: u64,
+    },
+}
+
+impl Pattern {
+    /// Bytes of a chunk, or a block.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Pattern::Sequential { chunk_bytes } => chunk_bytes,
+            Pattern::Random { block_bytes } => block_bytes,
+        }
+    }
+
+    /// As it is written in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pattern::Sequential { .. } => "sequential",
+            Pattern::Random { .. } => "random",
+        }
+    }
+}
+
+/// What is done to the page cache before the clock starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheState {
+    /// Nothing.
+    AsIs,
+    /// The files' pages are dropped, as far as the kernel allows for these files alone.
+    Cold,
+    /// As `Cold`, and before that all caches of the machine (/proc/sys/vm/drop_caches), which
+    /// only root may and everybody notices.
+    ColdEverything,
+    /// The files are read once.
+    Hot,
+}
+
+/// Puts another file in the place of an opened one.
+pub type FileWrap = Arc<dyn Fn(Arc<SourceFile>) -> Arc<dyn ReadAt> + Send + Sync>;
+
+/// Puts another file in the place of one to be written.
+pub type SinkWrap = Arc<dyn Fn(Arc<SinkFile>) -> Arc<dyn WriteAt> + Send + Sync>;
+
+/// Ends of the outside world.
+#[derive(Clone, Default)]
+pub struct Hooks {
+    /// Told how far the run is.
+    pub progress: Option<Arc<Progress>>,
+    /// Once set, the run ends soon, with what it has so far.
+    pub cancel: Option<Arc<AtomicBool>>,
+    /// The race reads what this makes of each file; the check against the host reads the file
+    /// itself. For tests with the fault-injecting twin.
+    pub wrap: Option<FileWrap>,
+    /// As `wrap`, for files that are written.
+    pub wrap_sink: Option<SinkWrap>,
+    /// io_uring fails as if the kernel had refused: for tests of what comes instead.
+    pub inject_uring: Option<SetupFault>,
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks")
+            .field("progress", &self.progress.is_some())
+            .field("cancel", &self.cancel)
+            .field("wrap", &self.wrap.is_some())
+            .field("wrap_sink", &self.wrap_sink.is_some())
+            .field("inject_uring", &self.inject_uring)
+            .finish()
+    }
+}
+
+/// One measurement.
+#[derive(Debug, Clone)]
+pub struct BenchPlan {
+    /// Files, folders (all files below) and block devices.
+    pub paths: Vec<PathBuf>,
+    /// Read or write.
+    pub operation: Operation,
+    /// Where to.
+    pub target: Target,
+    /// By which way.
+    pub path: PathChoice,
+    /// Memory of the slots when the target is a GPU.
+    pub memory: HostMemory,
+    /// Sequential or random, and the size of the pieces.
+    pub pattern: Pattern,
+    /// Slots of the ring; `None`: as many as suit the chunk's size.
+    pub slots: Option<usize>,
+    /// Reads in the kernel at once, with io_uring.
+    pub depth: u32,
+    /// Threads that read where io_uring does not, and threads that consume on the host.
+    pub threads: usize,
+    /// The page cache before the run.
+    pub cache: CacheState,
+    /// Whether every chunk's checksum is compared with one that plain reads give.
+    pub verify: bool,
+    /// At most this many bytes are transferred.
+    pub limit_bytes: Option<u64>,
+    /// The run ends after this long, with what it has.
+    pub time_limit: Option<Duration>,
+    /// Files below this path go to this GPU.
+    pub gpu_for: Vec<(PathBuf, usize)>,
+    /// Records spans of all stages.
+    pub trace: Option<Trace>,
+    /// Ends of the outside world.
+    pub hooks: Hooks,
+}
+
+impl BenchPlan {
+    /// Reads `paths` to host memory by the way that queries would take.
+    pub fn new(paths: Vec<PathBuf>) -> BenchPlan {
+        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        BenchPlan {
+            paths,
+            operation: Operation::Read,
+            target: Target::Host,
+            path: PathChoice::Auto,
+            memory: HostMemory::Pinned,
+            pattern: Pattern::Sequential { chunk_bytes: 16 << 20 },
+            slots: None,
+            depth: 64,
+            threads: cores.clamp(2, 16),
+            cache: CacheState::AsIs,
+            verify: false,
+            limit_bytes: None,
+            time_limit: None,
+            gpu_for: Vec::new(),
+            trace: None,
+            hooks: Hooks::default(),
+        }
+    }
+
+    /// Slots of the ring.
+    pub fn slot_count(&self) -> usize {
+        if let Some(slots) = self.slots {
+            return slots;
+        }
+        match (self.pattern, self.path) {
+            // One block a slot: as many as are to be under way.
+            (Pattern::Random { .. }, PathChoice::Auto | PathChoice::Uring) => self.depth as usize,
+            (Pattern::Random { .. }, _) => self.threads,
+            (Pattern::Sequential { chunk_bytes }, _) => {
+                (RING_BYTES / chunk_bytes.max(1)).clamp(2, 64) as usize
+            }
+        }
+    }
+
+    /// # Errors
+    /// [`BenchError::Plan`] naming what cannot be, and what to ask for instead.
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
+        if self.paths.is_empty() {
+            return Err(BenchError::plan(
+                "there is nothing to measure",
+                "name a file, a folder or a block device",
+            ));
+        }
+        let bytes = self.pattern.bytes();
+        if bytes == 0 || bytes > CHUNK_BYTES_MAX || !bytes.is_multiple_of(512) {
+            return Err(BenchError::plan(
+                format!("chunks of {bytes} bytes cannot be"),
+                "choose a multiple of 512 bytes up to 4GiB, such as 16MiB",
+            ));
+        }
+        if self.threads == 0 || self.threads > 1024 || self.depth == 0 || self.depth > 4096 {
+            return Err(BenchError::plan(
+                format!("{} threads and a depth of {} cannot be", self.threads, self.depth),
+                "choose 1 to 1024 threads and a depth of 1 to 4096",
+            ));
+        }
+        if !(1..=SLOTS_MAX).contains(&self.slot_count()) {
+            return Err(BenchError::plan(
+                format!("a ring of {} slots cannot be", self.slot_count()),
+                format!("choose 1 to {SLOTS_MAX} slots"),
+            ));
+        }
+        self.check_operation()?;
+        self.check_target()
+    }
+
+    fn check_operation(&self) -> Result<(), BenchError> {
+        if self.operation == Operation::Read {
+            return Ok(());
+        }
+        if matches!(self.pattern, Pattern::Random { .. }) {
+            return Err(BenchError::plan(
+                "writes are measured in sequence only",
+                "leave --random or --write out",
+            ));
+        }
+        let past_slots =
+            matches!(self.path, PathChoice::Mmap | PathChoice::Registered | PathChoice::Cufile);
+        if past_slots {
+            return Err(BenchError::plan(
+                format!("files are not written by way of {}", self.path),
+                "--path uring, direct or pread",
+            ));
+        }
+        if self.memory == HostMemory::Pageable {
+            return Err(BenchError::plan(
+                "what a GPU writes passes pinned memory",
+                "leave --pageable or --write out",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_target(&self) -> Result<(), BenchError> {
+        match &self.target {
+            Target::Host if matches!(self.path, PathChoice::Cufile | PathChoice::Registered) => {
+                Err(BenchError::plan(
+                    format!("{} brings bytes to device memory, not to the host", self.path),
+                    format!("--to gpu --path {}", self.path),
+                ))
+            }
+            Target::Host if self.memory == HostMemory::Pageable => Err(BenchError::plan(
+                "pinned or pageable matters on the way to a GPU only",
+                "--to gpu --pageable",
+            )),
+            Target::Host if !self.gpu_for.is_empty() => Err(BenchError::plan(
+                "--gpu-for says which GPU gets a path, and the target is the host",
+                "--to gpu:0,1 --gpu-for PATH=1",
+            )),
+            Target::Gpus(ordinals) => {
+                let named = |gpu: &usize| ordinals.contains(gpu);
+                if let Some((path, gpu)) = self.gpu_for.iter().find(|(_, gpu)| !named(gpu)) {
+                    return Err(BenchError::plan(
+                        format!("{} shall go to GPU {gpu}, which is no target", path.display()),
+                        format!("--to gpu:{gpu} or another GPU for that path"),
+                    ));
+                }
+                Ok(())
+            }
+            Target::Host => Ok(()),
+        }
+    }
+}

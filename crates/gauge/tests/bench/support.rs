@@ -1,0 +1,58 @@
+//! Files to measure.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headrace_gauge::bench::{BenchPlan, FileWrap, PathChoice, Pattern};
+use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile};
+
+/// Paths that lead to the host.
+pub const HOST_PATHS: [PathChoice; 5] =
+    [PathChoice::Auto, PathChoice::Uring, PathChoice::Direct, PathChoice::Pread, PathChoice::Mmap];
+
+pub struct TestFile {
+    pub folder: tempfile::TempDir,
+    pub path: PathBuf,
+    pub bytes: u64,
+}
+
+impl TestFile {
+    /// On the disk where the sources lie.
+    pub fn new(bytes: u64) -> TestFile {
+        Self::below(Path::new(env!("CARGO_MANIFEST_DIR")), bytes)
+    }
+
+    pub fn in_memory(bytes: u64) -> TestFile {
+        Self::below(Path::new("/dev/shm"), bytes)
+    }
+
+    fn below(folder: &Path, bytes: u64) -> TestFile {
+        let folder = tempfile::tempdir_in(folder).unwrap();
+        let path = folder.path().join("data.bin");
+        let content: Vec<u8> = (0..bytes).map(|i| (i * 31 + i / 251 + i / 65_521) as u8).collect();
+        std::fs::write(&path, content).unwrap();
+        TestFile { folder, path, bytes }
+    }
+
+    /// A small plan: chunks of 64 KiB, so that there are many.
+    pub fn plan(&self, path: PathChoice) -> BenchPlan {
+        BenchPlan {
+            path,
+            pattern: Pattern::Sequential { chunk_bytes: 64 << 10 },
+            threads: 2,
+            slots: Some(4),
+            depth: 8,
+            ..BenchPlan::new(vec![self.path.clone()])
+        }
+    }
+
+    /// Whether the file can be read past the page cache.
+    pub fn has_direct(&self) -> bool {
+        self.bytes > 0 && SourceFile::open(&self.path).unwrap().direct().is_ok()
+    }
+}
+
+/// The race reads the faulty twin of every file.
+pub fn twin(faults: FaultPlan) -> Option<FileWrap> {
+    Some(Arc::new(move |file| -> Arc<dyn ReadAt> { FaultyFile::new(file, faults.clone()) }))
+}
