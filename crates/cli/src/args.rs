@@ -21,8 +21,10 @@ Examples:
   headrace -c \"select count(*) from trips where fare > 100\" --data ./tables
   headrace -c \"select * from trips limit 3\" --data ./tables --format json
   headrace ssb generate --scale 10 --out ./ssb10 && headrace ssb run --data ./ssb10
+  headrace doctor ./tables && headrace bench io ./tables --cold
 
-Exit codes: 0 done, 1 the query or a file failed, 2 the command line is wrong.")]
+Exit codes: 0 done, 1 the query or a file failed, 2 the command line is wrong, 130 interrupted
+(doctor: 0 all well, 1 something could be faster, 2 something is broken).")]
 pub struct Cli {
     /// Print version, driver, NVRTC and GPUs.
     #[arg(short = 'V', long)]
@@ -76,7 +78,7 @@ pub struct EngineArgs {
     /// How chunks are read: auto, mapped, buffered or direct.
     #[arg(long, value_name = "PATH", default_value = "auto")]
     pub access: String,
-    /// Write a Chrome/Perfetto trace of the race.
+    /// Record every stage of the race: Chrome/Perfetto JSON, or a picture if FILE ends in .svg.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
 }
@@ -125,6 +127,20 @@ pub enum Command {
     Gpu(GpuArgs),
     /// Predict how long a scan takes, and what is the limit.
     Model(Box<ModelArgs>),
+    /// Put traces of several runs into one file or picture.
+    Trace(TraceArgs),
+}
+
+/// `trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// Files that --trace wrote, or other files in the Chrome trace format.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// File to write: Chrome/Perfetto JSON, or a picture if its name ends in .svg ("-": standard
+    /// output, JSON).
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
 }
 
 /// The benchmark's subcommands.

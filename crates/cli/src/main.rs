@@ -20,6 +20,7 @@ mod output;
 mod query;
 mod session;
 mod ssb;
+mod trace;
 mod version;
 
 use std::sync::Arc;
@@ -33,6 +34,9 @@ use bench::args::BenchCommand;
 use error::{CliError, Context, Result};
 
 const INTERRUPTED: i32 = 130;
+
+/// Time for what was measured before an interruption to be printed.
+const PARTIAL_RESULT_WAIT: Duration = Duration::from_secs(3);
 
 fn main() {
     let cli = Cli::parse();
@@ -60,16 +64,25 @@ fn start(cli: Cli) -> Result<i32> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().at("start")?;
     let cancel = Arc::new(AtomicBool::new(false));
+    let tells_how_far = matches!(cli.command, Some(Command::Doctor(_) | Command::Bench(_)));
     let code = runtime.block_on(async {
-        let work = dispatch(cli, cancel.clone());
+        let mut work = std::pin::pin!(dispatch(cli, cancel.clone()));
         tokio::select! {
-            result = work => result,
-            _ = tokio::signal::ctrl_c() => {
-                cancel.store(true, Ordering::Relaxed);
-                eprintln!("interrupted");
-                Ok(INTERRUPTED)
+            result = &mut work => return result,
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        cancel.store(true, Ordering::Relaxed);
+        eprintln!("interrupted");
+        if tells_how_far {
+            // A measurement that was broken off still says what it saw; a second Ctrl-C ends it.
+            tokio::select! {
+                Err(error) = &mut work => eprintln!("{error}"),
+                _ = tokio::time::sleep(PARTIAL_RESULT_WAIT) => {}
+                _ = tokio::signal::ctrl_c() => {}
+                else => {}
             }
         }
+        Ok(INTERRUPTED)
     });
     // A cancelled race drains its reads in its own threads; give it a moment.
     runtime.shutdown_timeout(Duration::from_secs(2));
@@ -101,6 +114,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         Some(Command::Convert(args)) => convert::run(&args).await,
         Some(Command::Gpu(args)) => blocking(move || gpu::run(&args)).await,
         Some(Command::Model(args)) => blocking(move || model::run(&args)).await,
+        Some(Command::Trace(args)) => trace::merge(&args),
     };
     done.map(|()| 0)
 }

@@ -7,7 +7,8 @@ use datafusion::sql::parser::DFParser;
 use headrace_engine::{EngineOptions, HeadraceConfig, Processor, Session, SessionOptions};
 
 use crate::args::EngineArgs;
-use crate::error::{CliError, Context, Result};
+use crate::error::{CliError, Result};
+use crate::trace;
 
 /// A session without tables.
 pub fn new(args: &EngineArgs) -> Result<Session> {
@@ -65,9 +66,8 @@ pub fn statements(text: &str) -> Result<Vec<String>> {
 /// Writes what the session recorded, if `--trace` asked for it.
 pub fn write_trace(session: &Session, args: &EngineArgs) -> Result<()> {
     let Some(path) = &args.trace else { return Ok(()) };
-    let file = std::fs::File::create(path).at(path.display())?;
     // The recorder was started with the session.
-    session.start_trace().write_json(std::io::BufWriter::new(file)).at(path.display())
+    trace::write(path, &session.start_trace())
 }
 
 fn wrong_setting(error: DataFusionError) -> CliError {

@@ -11,7 +11,10 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use parking_lot::Mutex;
+
 use crate::error::{GpuError, Result};
+use crate::threads;
 
 /// Alignment that a mapping needs for huge pages to be used (x86-64 and the common arm64
 /// configuration).
@@ -97,17 +100,17 @@ impl HostPages {
 
     fn touch(&mut self) {
         let page = page_bytes();
-        let threads = touch_threads(self.bytes);
-        let share = self.bytes.div_ceil(threads).next_multiple_of(page);
-        thread::scope(|scope| {
-            for part in self.as_mut_slice().chunks_mut(share) {
-                scope.spawn(move || {
-                    for byte in part.iter_mut().step_by(page) {
-                        // SAFETY: a live exclusive reference; volatile so that writing
-                        // zero over zero is not optimised away.
-                        unsafe { ptr::write_volatile(byte, 0) };
-                    }
-                });
+        let count = touch_threads(self.bytes);
+        let share = self.bytes.div_ceil(count).next_multiple_of(page);
+        let parts = Mutex::new(self.as_mut_slice().chunks_mut(share));
+        let next = || parts.lock().next();
+        threads::share(count, || {
+            while let Some(part) = next() {
+                for byte in part.iter_mut().step_by(page) {
+                    // SAFETY: a live exclusive reference; volatile so that writing zero
+                    // over zero is not optimised away.
+                    unsafe { ptr::write_volatile(byte, 0) };
+                }
             }
         });
     }

@@ -183,8 +183,9 @@ impl ImportedBuffer {
     /// of this process.
     ///
     /// # Errors
-    /// [`GpuError::InvalidArgument`] for a handle of another device, [`GpuError::Driver`]
-    /// when the exporter is gone or the driver refuses.
+    /// [`GpuError::InvalidArgument`] for a handle of another device and for one whose length
+    /// passes the end of the exporter's allocation, [`GpuError::Driver`] when the exporter
+    /// is gone or the driver refuses.
     pub fn open(device: &Arc<Device>, handle: &IpcHandle) -> Result<Self> {
         if device.info().uuid != handle.device_uuid {
             return Err(GpuError::invalid(
@@ -204,12 +205,36 @@ impl ImportedBuffer {
         // none is refused.
         let code = unsafe { api::cuIpcOpenMemHandle_v2(&mut base, raw, LAZY_ENABLE_PEER_ACCESS) };
         device.check("cuIpcOpenMemHandle", code)?;
-        Ok(Self {
+        // From here on the value's drop closes it again.
+        let opened = Self {
             device: Arc::clone(device),
             base,
             offset_bytes: handle.offset_bytes,
             bytes: handle.bytes,
-        })
+        };
+        opened.require_inside()?;
+        Ok(opened)
+    }
+
+    /// Error where the handle's numbers lead past the end of the allocation that was opened:
+    /// they come from another process, and the driver has not looked at them.
+    fn require_inside(&self) -> Result<()> {
+        let (mut base, mut allocation_bytes) = (0, 0);
+        // SAFETY: the context is current, the address is that of an open import, and the
+        // out-pointers are live.
+        let code =
+            unsafe { api::cuMemGetAddressRange_v2(&mut base, &mut allocation_bytes, self.base) };
+        self.device.check("cuMemGetAddressRange", code)?;
+        if is_inside(base, allocation_bytes as u64, self.base, self.offset_bytes, self.bytes) {
+            return Ok(());
+        }
+        Err(GpuError::invalid(
+            "ImportedBuffer::open",
+            format!(
+                "the handle tells of {} bytes at {} of an allocation of {allocation_bytes} bytes",
+                self.bytes, self.offset_bytes
+            ),
+        ))
     }
 
     /// The address of the buffer's first byte in this process.
@@ -226,6 +251,14 @@ impl ImportedBuffer {
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
+}
+
+/// Whether `bytes` bytes at `offset` from `opened` on lie in the `allocation_bytes` from `base`
+/// on.
+fn is_inside(base: u64, allocation_bytes: u64, opened: u64, offset: u64, bytes: u64) -> bool {
+    let end = opened.checked_add(offset).and_then(|at| at.checked_add(bytes));
+    let allocation_end = base.checked_add(allocation_bytes);
+    opened >= base && end.zip(allocation_end).is_some_and(|(end, limit)| end <= limit)
 }
 
 impl Drop for ImportedBuffer {
@@ -257,6 +290,19 @@ mod tests {
         assert_eq!(IpcHandle::from_bytes(&handle.to_bytes()).unwrap(), handle);
         assert_eq!(handle.to_string().parse::<IpcHandle>().unwrap(), handle);
         assert_eq!(handle.to_string().len(), 2 * IpcHandle::ENCODED_BYTES);
+    }
+
+    #[test]
+    fn a_range_must_lie_in_the_allocation() {
+        const BASE: u64 = 0x7f00_0000_0000;
+        let inside = |offset, bytes| is_inside(BASE, 4096, BASE, offset, bytes);
+        assert!(inside(0, 4096) && inside(512, 3584) && inside(4096, 0));
+        assert!(!inside(0, 4097) && !inside(512, 3585) && !inside(4097, 0));
+        assert!(!inside(u64::MAX, 1) && !inside(1, u64::MAX));
+        // What the driver opened may begin behind the allocation's first byte.
+        assert!(is_inside(BASE, 4096, BASE + 512, 0, 3584));
+        assert!(!is_inside(BASE, 4096, BASE + 512, 0, 3585));
+        assert!(!is_inside(BASE, 4096, BASE - 1, 0, 1));
     }
 
     #[test]

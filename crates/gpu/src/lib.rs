@@ -72,6 +72,7 @@ mod properties;
 mod registered_pieces;
 mod size_class;
 mod stream;
+mod threads;
 
 pub use cache::{CacheOutcome, CacheStats, CubinCache};
 pub use compiler::{Compiler, Cubin, Source};

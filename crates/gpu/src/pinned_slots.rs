@@ -1,7 +1,9 @@
 //! Pinned slots that are usable long before the last of them is ready.
 
+use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
+use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::device::Device;
 use crate::error::{GpuError, Result};
 use crate::pinned::PinnedBuffer;
+use crate::threads;
 
 /// Threads that prepare slots: while one is in the driver, which registers one range at a
 /// time, the others touch pages.
@@ -128,8 +131,16 @@ struct Shared<T> {
 struct Progress {
     /// Slots before this one are all ready.
     ready: usize,
-    /// Why slots from `ready` on may never be.
-    failure: Option<GpuError>,
+    /// The first slot that could not be had, and why. Those before it are ready or under
+    /// way; those behind it are of no use any more.
+    failure: Option<(usize, GpuError)>,
+}
+
+impl Progress {
+    /// Why no more slots will become ready.
+    fn end(&self) -> Option<&GpuError> {
+        self.failure.as_ref().filter(|(index, _)| *index == self.ready).map(|(_, error)| error)
+    }
 }
 
 impl<T: Send + Sync + 'static> Preparation<T> {
@@ -147,14 +158,14 @@ impl<T: Send + Sync + 'static> Preparation<T> {
             // When a later thread cannot be had, the first ones do the work.
             match preparation.spawn(index) {
                 Ok(preparer) => preparation.preparers.push(preparer),
-                Err(error) if index == 0 => return Err(no_thread(error)),
+                Err(error) if index == 0 => return Err(threads::refused(error)),
                 Err(error) => tracing::debug!(%error, "fewer threads prepare pinned slots"),
             }
         }
         Ok(preparation)
     }
 
-    fn spawn(&self, index: usize) -> std::io::Result<JoinHandle<()>> {
+    fn spawn(&self, index: usize) -> io::Result<JoinHandle<()>> {
         let shared = Arc::clone(&self.shared);
         thread::Builder::new().name(format!("pin-{index}")).spawn(move || {
             block_signals();
@@ -166,7 +177,7 @@ impl<T: Send + Sync + 'static> Preparation<T> {
 impl<T> Preparation<T> {
     fn poll_ready(&self) -> Result<usize> {
         let progress = self.shared.progress.lock();
-        match &progress.failure {
+        match progress.end() {
             Some(error) => Err(error.clone()),
             None => Ok(progress.ready),
         }
@@ -176,7 +187,7 @@ impl<T> Preparation<T> {
         let count = count.min(self.shared.slots.len());
         let mut progress = self.shared.progress.lock();
         while progress.ready < count {
-            if let Some(error) = &progress.failure {
+            if let Some(error) = progress.end() {
                 return Err(error.clone());
             }
             self.shared.changed.wait(&mut progress);
@@ -213,13 +224,15 @@ impl<T> Shared<T> {
             if index >= self.slots.len() {
                 return;
             }
-            match (self.make)() {
+            // A panic that nobody hears of would leave those who wait to wait for ever.
+            let made = panic::catch_unwind(AssertUnwindSafe(|| (self.make)()));
+            match made.unwrap_or_else(|_| Err(panicked())) {
                 Ok(made) => {
                     let fresh = self.slots[index].set(made).is_ok();
                     debug_assert!(fresh, "each index is claimed once");
                     self.note_ready();
                 }
-                Err(error) => return self.note_failure(error),
+                Err(error) => return self.note_failure(index, error),
             }
         }
     }
@@ -232,9 +245,12 @@ impl<T> Shared<T> {
         self.changed.notify_all();
     }
 
-    fn note_failure(&self, error: GpuError) {
+    fn note_failure(&self, index: usize, error: GpuError) {
         self.stop.store(true, Ordering::Relaxed);
-        self.progress.lock().failure.get_or_insert(error);
+        let mut progress = self.progress.lock();
+        if progress.failure.as_ref().is_none_or(|(first, _)| index < *first) {
+            progress.failure = Some((index, error));
+        }
         self.changed.notify_all();
     }
 }
@@ -244,23 +260,31 @@ fn preparers(slots: usize) -> usize {
     slots.min(cores).min(PREPARERS_MAX)
 }
 
-fn no_thread(error: std::io::Error) -> GpuError {
+fn panicked() -> GpuError {
     GpuError::HostMemory {
-        call: "pthread_create",
+        call: "the preparation of a pinned slot",
         bytes: 0,
-        source: Arc::new(error),
-        remedy: "raise the limit on threads (ulimit -u, the container's pids limit)",
+        source: Arc::new(io::Error::other("it panicked")),
+        remedy: "this is an error of Headrace: report it with the panic's message",
     }
 }
 
-/// Signals are the business of the program's own threads.
+/// What a thread's own instruction raises: blocked, it would kill the process instead of
+/// reaching its handler.
+const FAULTS: [libc::c_int; 5] =
+    [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+
+/// Signals are the business of the program's own threads; faults are this one's.
 fn block_signals() {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises the set it is given; the mask of this thread alone
     // changes.
     unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());
+        libc::sigfillset(blocked.as_mut_ptr());
+        for fault in FAULTS {
+            libc::sigdelset(blocked.as_mut_ptr(), fault);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), ptr::null_mut());
     }
 }
 
@@ -270,6 +294,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn faults_reach_their_handlers() {
+        let blocked = thread::spawn(|| {
+            block_signals();
+            let mut mask = MaybeUninit::<libc::sigset_t>::uninit();
+            // SAFETY: the call fills the set in, and the questions only look at it.
+            unsafe {
+                libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr());
+                let asked = FAULTS.into_iter().chain([libc::SIGINT, libc::SIGTERM]);
+                asked.map(|signal| libc::sigismember(mask.as_ptr(), signal)).collect::<Vec<_>>()
+            }
+        });
+        assert_eq!(blocked.join().unwrap(), [0, 0, 0, 0, 0, 1, 1]);
+    }
 
     #[test]
     fn no_more_threads_than_slots() {
@@ -313,17 +352,56 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_and_what_was_ready_stays() {
-        let made = AtomicUsize::new(0);
-        let preparation =
-            Preparation::start(50, move || match made.fetch_add(1, Ordering::Relaxed) {
-                0..10 => Ok(()),
-                _ => Err(GpuError::invalid("test", "no more")),
-            })
-            .unwrap();
-        let error = preparation.wait(50).unwrap_err();
+        const COUNT: usize = 1_000_000;
+        let exhausted = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&exhausted);
+        let preparation = Preparation::start(COUNT, move || {
+            thread::sleep(Duration::from_millis(1));
+            match told.load(Ordering::Relaxed) {
+                false => Ok(()),
+                true => Err(GpuError::invalid("test", "no more")),
+            }
+        })
+        .unwrap();
+        preparation.wait(1).unwrap();
+        exhausted.store(true, Ordering::Relaxed);
+        let error = preparation.wait(COUNT).unwrap_err();
         assert!(error.to_string().contains("no more"), "{error}");
         assert!(preparation.poll_ready().is_err());
         assert!(preparation.wait(1).is_ok() && preparation.get(0).is_some());
+    }
+
+    #[test]
+    fn a_failure_behind_does_not_hide_what_is_under_way() {
+        let shared = Shared {
+            make: Box::new(|| Ok(())),
+            slots: (0..3).map(|_| OnceLock::new()).collect(),
+            next: AtomicUsize::new(3),
+            stop: AtomicBool::new(false),
+            progress: Mutex::new(Progress::default()),
+            changed: Condvar::new(),
+        };
+        let preparation = Preparation { shared: Arc::new(shared), preparers: Vec::new() };
+        let shared = &preparation.shared;
+        shared.note_failure(2, GpuError::invalid("test", "the last"));
+        shared.note_failure(1, GpuError::invalid("test", "the second"));
+        assert_eq!(preparation.poll_ready().unwrap(), 0);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| preparation.wait(1));
+            shared.slots[0].set(()).unwrap();
+            shared.note_ready();
+            waiter.join().unwrap().unwrap();
+        });
+        let error = preparation.wait(3).unwrap_err();
+        assert!(error.to_string().contains("the second"), "{error}");
+        assert!(preparation.poll_ready().is_err());
+    }
+
+    #[test]
+    fn a_panic_is_an_error_for_those_who_wait() {
+        let preparation: Preparation<()> = Preparation::start(3, || panic!("by order")).unwrap();
+        let error = preparation.wait(1).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 
 use parking_lot::Mutex;
 
@@ -11,6 +10,7 @@ use crate::device::Device;
 use crate::error::{GpuError, Result};
 use crate::host_pages::page_bytes;
 use crate::pinned::{HostAccess, RegisteredHost};
+use crate::threads;
 
 /// More do not pin faster: the driver takes locks.
 const THREADS_MAX: usize = 64;
@@ -32,7 +32,7 @@ pub struct RegisteredPieces {
 
 impl RegisteredPieces {
     /// Registers `bytes` bytes from `start` on in pieces of `piece_bytes` (the last may be
-    /// shorter), on `threads` threads. All three of start, length and piece must be
+    /// shorter), on up to `threads` threads. All three of start, length and piece must be
     /// multiples of [`page_bytes`].
     ///
     /// # Errors
@@ -81,8 +81,26 @@ impl RegisteredPieces {
 
     /// `bytes` bytes from `offset` on as (offset, bytes) of parts that each lie in one
     /// piece.
-    pub fn split(&self, offset: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
-        split(self.piece_bytes, offset, bytes)
+    ///
+    /// # Errors
+    /// [`GpuError::InvalidArgument`] for a range that passes the end of the last piece.
+    pub fn split(
+        &self,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<impl Iterator<Item = (usize, usize)> + use<>> {
+        require_inside(self.bytes, offset, bytes)?;
+        Ok(split(self.piece_bytes, offset, bytes))
+    }
+}
+
+fn require_inside(registered_bytes: usize, offset: usize, bytes: usize) -> Result<()> {
+    match offset.checked_add(bytes) {
+        Some(end) if end <= registered_bytes => Ok(()),
+        _ => Err(GpuError::invalid(
+            "RegisteredPieces::split",
+            format!("{bytes} bytes at {offset} of {registered_bytes} registered bytes"),
+        )),
     }
 }
 
@@ -111,7 +129,7 @@ fn ranges_of(bytes: usize, piece_bytes: usize) -> Result<Vec<(usize, usize)>> {
     Ok(split(piece_bytes, 0, bytes).collect())
 }
 
-/// `make(0..count)` on `threads` threads, in the order of the indices; the first error ends
+/// `make(0..count)` on up to `threads` threads, in the order of the indices; the first error ends
 /// it, and what was made is dropped.
 fn in_parallel<T: Send>(
     count: usize,
@@ -134,12 +152,7 @@ fn in_parallel<T: Send>(
             made.lock().push((index, outcome));
         }
     };
-    thread::scope(|scope| {
-        for _ in 1..threads.min(count) {
-            scope.spawn(work);
-        }
-        work();
-    });
+    threads::share(threads.min(count), work);
     let mut made = made.into_inner();
     made.sort_by_key(|(index, _)| *index);
     made.into_iter().map(|(_, outcome)| outcome).collect()
@@ -171,6 +184,14 @@ mod tests {
         );
         for (bytes, piece) in [(0, page), (page, 0), (page, page + 1)] {
             assert!(ranges_of(bytes, piece).is_err(), "{bytes} in {piece}");
+        }
+    }
+
+    #[test]
+    fn a_range_past_the_end_is_refused() {
+        assert!(require_inside(100, 0, 100).is_ok() && require_inside(100, 100, 0).is_ok());
+        for (offset, bytes) in [(0, 101), (100, 1), (101, 0), (1, usize::MAX)] {
+            assert!(require_inside(100, offset, bytes).is_err(), "{bytes} at {offset}");
         }
     }
 

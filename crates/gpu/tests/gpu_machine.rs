@@ -284,7 +284,8 @@ fn gpu_a_copy_across_registrations_is_split() {
     println!("one copy across three registrations: {whole:?}");
     bench.stream.synchronize().unwrap();
     let (offset, length) = (MIB / 2, 2 * MIB);
-    for (at, part) in pieces.split(offset, length) {
+    assert!(pieces.split(offset, bytes).is_err());
+    for (at, part) in pieces.split(offset, length).unwrap() {
         // SAFETY: the part lies inside the mapping and the target, which live past the wait.
         unsafe {
             bench.stream.copy_h2d_raw(target.ptr() + at as u64, source.add(at), part).unwrap();
@@ -299,10 +300,13 @@ fn gpu_a_copy_across_registrations_is_split() {
 }
 
 const HANDLE_VARIABLE: &str = "HEADRACE_TEST_IPC_HANDLE";
+/// Offset and length in an encoded handle, behind the driver's own.
+const NUMBERS_AT: usize = 64;
 /// Two small buffers share one allocation of the driver's; a large one has its own.
 const SHARED_SIZES: [usize; 3] = [1000, 5000, 33 * MIB + 7];
 
-/// The importer's side of the test below: reads what was shared, writes its complement.
+/// The importer's side of the test below: reads what was shared, writes its complement. What
+/// claims more than the exporter's allocation is refused, and spoils nothing.
 #[test]
 #[ignore = "a part of gpu_memory_is_shared_with_another_process"]
 fn child_imports_memory() {
@@ -312,6 +316,14 @@ fn child_imports_memory() {
     };
     let device = Device::open(0).unwrap();
     let handle: IpcHandle = handle.parse().unwrap();
+    for number in [NUMBERS_AT, NUMBERS_AT + 8] {
+        let mut encoded = handle.to_bytes();
+        // 1 TiB more, in the offset or in the length.
+        encoded[number + 5] |= 1;
+        let beyond = IpcHandle::from_bytes(&encoded).unwrap();
+        let refused = ImportedBuffer::open(&device, &beyond);
+        assert!(matches!(refused, Err(GpuError::InvalidArgument { .. })), "{refused:?}");
+    }
     let imported = ImportedBuffer::open(&device, &handle).unwrap();
     let bytes = usize::try_from(imported.bytes()).unwrap();
     let stream = device.stream().unwrap();

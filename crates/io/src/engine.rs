@@ -82,13 +82,23 @@ pub struct ReadDone {
 /// The end of a [`ReadRequest`].
 pub type Completion = Completed<ReadDone>;
 
-/// Receives completions, on a thread of the engine: it must be quick and must not block.
+/// Receives completions, on a thread of the engine: it must be quick and must not block. (A request
+/// for which there is nothing to do, a wrong one or an empty one, completes on the thread that
+/// submits it.)
+///
+/// It should not panic either. If it does on a thread of the engine, that completion is lost to its
+/// owner, and [`ReadEngine::sink_panics`] counts it; all others are delivered as if nothing had
+/// happened.
 pub type CompletionSink = Arc<dyn Fn(Completion) + Send + Sync>;
 
 /// A reader of extents with many requests in flight.
 ///
 /// Dropping an engine cancels what is queued, waits for what the kernel is working on, delivers
 /// all completions and joins the threads: after the drop no memory is touched any more.
+///
+/// A sink may hold the last reference to its engine. Dropped there, on a thread of its own, the
+/// engine does not wait for that thread: what it still owes is delivered after the drop, and all of
+/// it before the sink itself is dropped.
 pub trait ReadEngine: Send + Sync {
     /// The way of reading, in words ("io_uring, depth 64, registered buffers").
     fn describe(&self) -> String;
@@ -96,13 +106,17 @@ pub trait ReadEngine: Send + Sync {
     /// Queues a request; never blocks. Exactly one completion is delivered for it.
     ///
     /// # Safety
-    /// The window's memory must stay valid, and must not be used by anybody else, until the
-    /// request's completion was delivered or the engine was dropped.
+    /// The window's memory must be initialised (to anything) and stay valid, and must not be used
+    /// by anybody else, until the request's completion was delivered or the engine was dropped
+    /// (inside its own sink only the completion counts).
     unsafe fn submit(&self, request: ReadRequest);
 
     /// Lets everything that is queued but not yet begun complete as [`IoError::Cancelled`], now
     /// and for requests submitted later. What the kernel is working on completes as it will.
     fn cancel_queued(&self);
+
+    /// Panics of the sink on the engine's threads.
+    fn sink_panics(&self) -> u64;
 }
 
 impl From<Tally> for ReadDone {

@@ -148,12 +148,13 @@ pub enum IoError {
         #[source]
         cause: io::Error,
     },
-    /// The transfer was still queued when it was cancelled; no byte of it was moved.
+    /// A part of the transfer was still queued when it was cancelled. Other parts may have been
+    /// moved.
     #[error("{}: the transfer at offset {offset} was cancelled", path.display())]
     Cancelled {
         /// The file.
         path: PathBuf,
-        /// Start of the part that was not moved.
+        /// Start of the first part that was found queued.
         offset: u64,
     },
 }

@@ -119,9 +119,7 @@ impl DirectIo {
         identity: &FileIdentity,
         mut probe: impl FnMut(&File, &mut [u8]) -> io::Result<usize>,
     ) -> std::result::Result<DirectIo, String> {
-        let file = options
-            .custom_flags(libc::O_DIRECT)
-            .open(path)
+        let file = open_at_once(options, path, libc::O_DIRECT)
             .map_err(|cause| format!("opening with O_DIRECT failed: {cause}"))?;
         let reopened = FileIdentity::of_file(&file, path).map_err(|e| e.to_string())?;
         if (reopened.device, reopened.inode) != (identity.device, identity.inode) {
@@ -147,6 +145,21 @@ impl DirectIo {
             }
         }
     }
+}
+
+/// Opens without waiting: a pipe would have the caller wait for its other end.
+fn open_at_once(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> io::Result<File> {
+    let file = options.custom_flags(flags | libc::O_NONBLOCK).open(path)?;
+    // Only the opening: older kernels answer a ring's reads from such a file with EAGAIN where
+    // they would have to wait.
+    // SAFETY: plain calls with an open descriptor.
+    let rc = unsafe {
+        match libc::fcntl(file.as_raw_fd(), libc::F_GETFL) {
+            -1 => -1,
+            set => libc::fcntl(file.as_raw_fd(), libc::F_SETFL, set & !libc::O_NONBLOCK),
+        }
+    };
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
 /// An opened regular file, or a block device.
@@ -180,14 +193,25 @@ impl SourceFile {
     }
 
     fn open_if(path: &Path, wanted: impl Fn(FileType) -> bool) -> Result<Arc<SourceFile>> {
-        // Examined before it is opened: opening a pipe would block.
+        // Examined before it is opened, because opening some devices does something; and once more
+        // below, because the path may name something else by then.
         let metadata = std::fs::metadata(path)
             .map_err(|cause| IoError::open(path, "examine the file", cause))?;
         if !wanted(metadata.file_type()) {
             return Err(IoError::NotAFile { path: path.to_path_buf() });
         }
-        let buffered =
-            File::open(path).map_err(|cause| IoError::open(path, "open the file", cause))?;
+        Self::open_checked(path, wanted)
+    }
+
+    /// Whatever the path names is opened, and kept if it is `wanted`.
+    fn open_checked(path: &Path, wanted: impl Fn(FileType) -> bool) -> Result<Arc<SourceFile>> {
+        let buffered = open_at_once(OpenOptions::new().read(true), path, 0)
+            .map_err(|cause| IoError::open(path, "open the file", cause))?;
+        let metadata =
+            buffered.metadata().map_err(|cause| IoError::open(path, "examine the file", cause))?;
+        if !wanted(metadata.file_type()) {
+            return Err(IoError::NotAFile { path: path.to_path_buf() });
+        }
         let identity = FileIdentity::of_file(&buffered, path)?;
         Ok(Arc::new(SourceFile {
             path: path.to_path_buf(),
@@ -253,5 +277,47 @@ impl SourceFile {
 impl ReadAt for SourceFile {
     fn source(&self) -> &SourceFile {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    /// As if a pipe had taken the place of a file between the look at it and its opening.
+    #[test]
+    fn a_pipe_is_refused_without_waiting_for_its_other_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: a plain call with a terminated string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let (told, outcome) = crossbeam_channel::bounded(1);
+        std::thread::spawn(move || {
+            told.send(SourceFile::open_checked(&path, |kind| kind.is_file())).unwrap();
+        });
+        let outcome = outcome.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        assert!(matches!(outcome, Err(IoError::NotAFile { .. })), "{outcome:?}");
+    }
+
+    #[test]
+    fn reads_of_an_opened_file_wait_for_the_storage() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(8192).unwrap();
+        let source = SourceFile::open(file.path()).unwrap();
+        for mode in [ReadMode::Buffered, ReadMode::Direct] {
+            let Ok(fd) = source.raw_fd(mode) else {
+                // A temporary folder may lie in memory, where there is no O_DIRECT.
+                assert_eq!(mode, ReadMode::Direct);
+                continue;
+            };
+            // SAFETY: a plain call with an open descriptor.
+            let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+            assert!(flags >= 0 && flags & libc::O_NONBLOCK == 0, "{mode:?}: {flags:#x}");
+            assert_eq!(flags & libc::O_DIRECT != 0, mode == ReadMode::Direct);
+        }
     }
 }

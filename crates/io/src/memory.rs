@@ -3,6 +3,8 @@
 use std::io;
 use std::ptr::NonNull;
 
+use parking_lot::Mutex;
+
 use crate::{IoError, Result};
 
 /// Huge page size of the architectures we run on; only a hint, never needed for correctness.
@@ -108,17 +110,26 @@ impl AlignedBuffer {
         let threads = threads.max(1);
         // A multiple of the huge page size, so that no two threads fault on the same one.
         let part = self.bytes.div_ceil(threads).max(1).next_multiple_of(HUGE_PAGE_BYTES);
-        std::thread::scope(|scope| {
-            for part in self.as_mut_slice().chunks_mut(part) {
-                scope.spawn(move || {
-                    for byte in part.iter_mut().step_by(4096) {
-                        let at: *mut u8 = byte;
-                        // SAFETY: `at` is a valid exclusive pointer; volatile so that a write of
-                        // the value that is already there is not removed.
-                        unsafe { at.write_volatile(at.read_volatile()) };
-                    }
-                });
+        let parts = Mutex::new(self.as_mut_slice().chunks_mut(part));
+        let next = || parts.lock().next();
+        let work = || {
+            while let Some(part) = next() {
+                for byte in part.iter_mut().step_by(4096) {
+                    let at: *mut u8 = byte;
+                    // SAFETY: `at` is a valid exclusive pointer; volatile so that a write of the
+                    // value that is already there is not removed.
+                    unsafe { at.write_volatile(at.read_volatile()) };
+                }
             }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // Where the system has no more threads, those that there are do it.
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            work();
         });
     }
 }

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::segment::{Segment, Tally};
-use crate::transfer::{Pending, Sink, Transfer};
-use crate::{CompletionSink, EXTENT_ALIGN_BYTES, IoError, ReadEngine, ReadRequest, Result};
+use crate::segment::{self, Segment, Tally};
+use crate::transfer::{Outlet, Pending, Sink, Transfer, join};
+use crate::{CompletionSink, IoError, ReadEngine, ReadRequest, Result};
 
 /// A pool of reader threads, for buffered and for O_DIRECT reads.
 ///
@@ -19,7 +19,8 @@ pub struct PreadPool(Pool<ReadRequest>);
 
 impl PreadPool {
     /// Starts `threads` threads (at least 1) that read segments of at most `segment_bytes`
-    /// (rounded up to a multiple of [`EXTENT_ALIGN_BYTES`]).
+    /// (rounded up to a multiple of [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES), at most
+    /// 1 GiB).
     ///
     /// # Errors
     /// [`IoError::Thread`] where a thread cannot be started.
@@ -41,6 +42,10 @@ impl ReadEngine for PreadPool {
     fn cancel_queued(&self) {
         self.0.cancel_queued();
     }
+
+    fn sink_panics(&self) -> u64 {
+        self.0.sink_panics()
+    }
 }
 
 /// The pool, for either direction.
@@ -59,19 +64,20 @@ struct Task<T> {
 
 struct Shared<T: Transfer> {
     cancelled: AtomicBool,
-    sink: Sink<T>,
+    outlet: Outlet<T>,
 }
 
 impl<T: Transfer> Pool<T> {
     /// See [`PreadPool::start`].
     pub fn start(threads: usize, segment_bytes: usize, sink: Sink<T>) -> Result<Pool<T>> {
         let (queue, tasks) = unbounded();
-        let shared = Arc::new(Shared { cancelled: AtomicBool::new(false), sink });
+        let shared =
+            Arc::new(Shared { cancelled: AtomicBool::new(false), outlet: Outlet::new(sink) });
         let mut pool = Pool {
             queue: Some(queue),
             threads: Vec::new(),
             shared,
-            segment_bytes: segment_bytes.max(1).next_multiple_of(EXTENT_ALIGN_BYTES),
+            segment_bytes: segment::whole_blocks(segment_bytes),
         };
         for number in 0..threads.max(1) {
             let (tasks, shared) = (tasks.clone(), pool.shared.clone());
@@ -92,7 +98,7 @@ impl<T: Transfer> Pool<T> {
     /// The request's window must stay valid and untouched by others until its completion.
     pub unsafe fn submit(&self, request: T) {
         if let Some(completion) = request.settled() {
-            return (self.shared.sink)(completion);
+            return self.shared.outlet.deliver_to_submitter(completion);
         }
         let (pending, segments) = Pending::start(request, self.segment_bytes);
         let queue = self.queue.as_ref().expect("the queue lives until the drop");
@@ -104,10 +110,14 @@ impl<T: Transfer> Pool<T> {
                 let Task { pending, segment } = rejected.into_inner();
                 let error = pending.request.cancelled(segment.offset);
                 if let Some(completion) = pending.segment_ended(Err(error)) {
-                    (self.shared.sink)(completion);
+                    self.shared.outlet.deliver_to_submitter(completion);
                 }
             }
         }
+    }
+
+    pub fn sink_panics(&self) -> u64 {
+        self.shared.outlet.panics()
     }
 
     pub fn cancel_queued(&self) {
@@ -130,9 +140,10 @@ fn work<T: Transfer>(tasks: &Receiver<Task<T>>, shared: &Shared<T>) {
             outcome.map_err(|fault| request.error(&segment, fault))
         };
         if let Some(completion) = pending.segment_ended(result) {
-            // The request's hold on the file ends before its completion is seen.
+            // Here the request's hold on the file ends before its completion is seen; threads that
+            // had a part in it may keep theirs for a moment.
             drop(pending);
-            (shared.sink)(completion);
+            shared.outlet.deliver(completion);
         }
     }
 }
@@ -142,8 +153,7 @@ impl<T: Transfer> Drop for Pool<T> {
         self.cancel_queued();
         drop(self.queue.take());
         for thread in self.threads.drain(..) {
-            // A panic was already reported by the thread; there is nothing to add to it here.
-            let _ = thread.join();
+            join(thread);
         }
     }
 }

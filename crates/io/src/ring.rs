@@ -14,18 +14,12 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use io_uring::{IoUring, opcode, squeue, types};
 
-use crate::segment::{Segment, Step, Tally};
-use crate::transfer::{Pending, Sink, Transfer};
-use crate::{
-    EXTENT_ALIGN_BYTES, IoError, ReadMode, SetupFault, UringOptions, UringUnavailable, Window,
-};
+use crate::segment::{self, Segment, Step, TRANSFER_BYTES_MAX, Tally};
+use crate::transfer::{Outlet, Pending, Sink, Transfer, join};
+use crate::{IoError, ReadMode, SetupFault, UringOptions, UringUnavailable, Window};
 
 /// Mark of the read that waits on the eventfd.
 const WAKE: u64 = u64::MAX;
-
-/// The kernel takes at most this much in one registered buffer; no transfer is longer either, so
-/// that its length fits the ring's 32 bits.
-const REGISTERED_BYTES_MAX: usize = 1 << 30;
 
 /// A ring and its thread.
 pub(crate) struct Ring<T: Transfer> {
@@ -42,7 +36,7 @@ struct Shared<T: Transfer> {
     /// Whether the thread waits, or is about to wait, on the ring and must be woken for news.
     waiting: AtomicBool,
     wake: OwnedFd,
-    sink: Sink<T>,
+    outlet: Outlet<T>,
 }
 
 impl<T: Transfer> Shared<T> {
@@ -81,7 +75,7 @@ impl<T: Transfer> Ring<T> {
             cancelled: AtomicBool::new(false),
             waiting: AtomicBool::new(false),
             wake: eventfd().map_err(unavailable("eventfd"))?,
-            sink,
+            outlet: Outlet::new(sink),
         });
         let (queue, requests) = unbounded();
         let driver = Driver {
@@ -89,10 +83,7 @@ impl<T: Transfer> Ring<T> {
             requests,
             shared: shared.clone(),
             windows: if registered.is_ok() { windows } else { Vec::new() },
-            segment_bytes: options
-                .segment_bytes
-                .clamp(1, REGISTERED_BYTES_MAX)
-                .next_multiple_of(EXTENT_ALIGN_BYTES),
+            segment_bytes: segment::whole_blocks(options.segment_bytes),
             backlog: VecDeque::with_capacity(1024),
             flights: (0..depth).map(|_| None).collect(),
             free: (0..depth as usize).rev().collect(),
@@ -122,14 +113,15 @@ impl<T: Transfer> Ring<T> {
     /// The request's window must stay valid and untouched by others until its completion.
     pub unsafe fn submit(&self, request: T) {
         if let Some(completion) = request.settled() {
-            return (self.shared.sink)(completion);
+            return self.shared.outlet.deliver_to_submitter(completion);
         }
         let queue = self.queue.as_ref().expect("the queue lives until the drop");
         if let Err(rejected) = queue.send(request) {
             // Only if the thread panicked: then nobody else will complete the request.
             let request = rejected.into_inner();
             let error = request.cancelled(request.extent().0);
-            return (self.shared.sink)(request.immediately(Err(error)));
+            let completion = request.immediately(Err(error));
+            return self.shared.outlet.deliver_to_submitter(completion);
         }
         // SeqCst with the thread's store and its look at the queue: either it sees the request,
         // or we see that it waits.
@@ -137,6 +129,10 @@ impl<T: Transfer> Ring<T> {
         if self.shared.waiting.load(Ordering::SeqCst) {
             self.shared.wake();
         }
+    }
+
+    pub fn sink_panics(&self) -> u64 {
+        self.shared.outlet.panics()
     }
 
     pub fn cancel_queued(&self) {
@@ -157,11 +153,11 @@ fn injected(options: &UringOptions, kind: fn(i32) -> SetupFault) -> io::Result<(
 }
 
 /// Windows cut to the size that the kernel takes.
-fn registrable(windows: &[Window]) -> Vec<Window> {
+pub(crate) fn registrable(windows: &[Window]) -> Vec<Window> {
     let mut cut = Vec::new();
     for window in windows {
-        for offset in (0..window.bytes).step_by(REGISTERED_BYTES_MAX) {
-            let bytes = (window.bytes - offset).min(REGISTERED_BYTES_MAX);
+        for offset in (0..window.bytes).step_by(TRANSFER_BYTES_MAX) {
+            let bytes = (window.bytes - offset).min(TRANSFER_BYTES_MAX);
             // Inside the window: `offset` is below its length.
             cut.push(Window::new(window.start.wrapping_add(offset), bytes));
         }
@@ -179,14 +175,17 @@ unsafe fn register_windows(
     if windows.is_empty() {
         return Err("no buffers were given".to_string());
     }
-    let vectors: Vec<libc::iovec> = windows
-        .iter()
-        .map(|window| libc::iovec { iov_base: window.start.cast(), iov_len: window.bytes })
-        .collect();
     injected(options, SetupFault::Register)
         // SAFETY: the caller's promise.
-        .and_then(|()| unsafe { ring.submitter().register_buffers(&vectors) })
+        .and_then(|()| unsafe { ring.submitter().register_buffers(&vectors(windows)) })
         .map_err(|cause| UringUnavailable::from_os("registering buffers", &cause).to_string())
+}
+
+/// Windows as the kernel wants them.
+pub(crate) fn vectors(windows: &[Window]) -> Vec<libc::iovec> {
+    let vector =
+        |window: &Window| libc::iovec { iov_base: window.start.cast(), iov_len: window.bytes };
+    windows.iter().map(vector).collect()
 }
 
 fn eventfd() -> io::Result<OwnedFd> {
@@ -205,8 +204,7 @@ impl<T: Transfer> Drop for Ring<T> {
         drop(self.queue.take());
         self.shared.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic was already reported by the thread; there is nothing to add to it here.
-            let _ = thread.join();
+            join(thread);
         }
     }
 }
@@ -258,7 +256,6 @@ impl<T: Transfer> Driver<T> {
             self.wait(open);
             self.reap();
         }
-        self.retire_wake();
     }
 
     fn in_flight(&self) -> usize {
@@ -411,19 +408,32 @@ impl<T: Transfer> Driver<T> {
         if let Some(completion) = flight.pending.segment_ended(result) {
             // The request's hold on the file ends before its completion is seen.
             drop(flight);
-            (self.shared.sink)(completion);
+            self.shared.outlet.deliver(completion);
         }
     }
+}
 
-    /// Takes the read of the eventfd back, so that the kernel does not write to memory of ours
-    /// after this thread has ended.
-    fn retire_wake(&mut self) {
-        while self.wake_armed {
-            self.shared.wake();
+impl<T: Transfer> Drop for Driver<T> {
+    /// Waits until the kernel has done with all memory, the read of the eventfd taken back: also
+    /// when the thread panics, because whoever drops the engine may free the memory then.
+    fn drop(&mut self) {
+        while self.wake_armed || self.in_flight() > 0 {
+            if self.wake_armed {
+                self.shared.wake();
+            }
             if self.ring.submit_and_wait(1).is_err() {
                 std::thread::sleep(Duration::from_micros(100));
             }
-            self.reap();
+            for entry in self.ring.completion() {
+                if entry.user_data() == WAKE {
+                    self.wake_armed = false;
+                    continue;
+                }
+                let index = entry.user_data() as usize;
+                if self.flights[index].take().is_some() {
+                    self.free.push(index);
+                }
+            }
         }
     }
 }

@@ -16,6 +16,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::time::Duration;
 
 use crate::ReadMode;
 
@@ -23,8 +24,21 @@ use crate::ReadMode;
 /// size in use. Files that ask for more are read through the page cache, with that reason.
 pub const EXTENT_ALIGN_BYTES: usize = 4096;
 
+/// No transfer is longer: the ring has 32 bits for a length, and takes at most this much in one
+/// registered buffer.
+pub(crate) const TRANSFER_BYTES_MAX: usize = 1 << 30;
+
+/// The segment size that is used where `segment_bytes` was asked for.
+pub(crate) fn whole_blocks(segment_bytes: usize) -> usize {
+    segment_bytes.clamp(1, TRANSFER_BYTES_MAX).next_multiple_of(EXTENT_ALIGN_BYTES)
+}
+
 /// EINTR and EAGAIN without a byte of progress are retried this often before they are an error.
 const ATTEMPTS_MAX: u32 = 10_000;
+
+/// Pause after EAGAIN, so that the system can get what it lacks: with [`ATTEMPTS_MAX`] a second
+/// and more in all.
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// Where the bytes of an extent lie in the window it is moved to or from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,6 +197,9 @@ impl Segment {
             matches!(cause.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock);
         if transient && self.attempts < ATTEMPTS_MAX {
             self.attempts += 1;
+            if cause.kind() == io::ErrorKind::WouldBlock {
+                std::thread::sleep(PAUSE);
+            }
             return Step::Again;
         }
         if self.mode == ReadMode::Direct && cause.raw_os_error() == Some(libc::EINVAL) {
@@ -191,5 +208,42 @@ impl Segment {
             return Step::Again;
         }
         Step::Failed(Fault::Refused(cause))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Instant;
+
+    use super::*;
+
+    fn refused_for(errno: i32, times: usize) -> (Duration, std::result::Result<Tally, Fault>) {
+        let mut segment = Segment::new(ReadMode::Buffered, 0, std::ptr::null_mut(), 10);
+        let mut left = times;
+        let begun = Instant::now();
+        let outcome = segment.carry_out(|part| {
+            if left == 0 {
+                return Ok(part.bytes);
+            }
+            left -= 1;
+            Err(io::Error::from_raw_os_error(errno))
+        });
+        (begun.elapsed(), outcome)
+    }
+
+    #[test]
+    fn a_system_that_lacks_something_is_given_time() {
+        let (waited, outcome) = refused_for(libc::EAGAIN, 20);
+        assert_eq!(outcome.unwrap().buffered_bytes, 10);
+        assert!(waited >= 20 * PAUSE, "{waited:?}");
+    }
+
+    #[test]
+    fn interruptions_without_end_are_an_error() {
+        let (_, outcome) = refused_for(libc::EINTR, ATTEMPTS_MAX as usize);
+        assert_eq!(outcome.unwrap().buffered_bytes, 10);
+        let (_, outcome) = refused_for(libc::EINTR, usize::MAX);
+        assert!(matches!(outcome, Err(Fault::Refused(_))), "{outcome:?}");
     }
 }

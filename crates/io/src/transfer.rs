@@ -3,9 +3,11 @@
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use io_uring::{squeue, types};
@@ -29,6 +31,45 @@ pub struct Completed<Done> {
 
 /// Receives completions on a thread of the engine.
 pub(crate) type Sink<T> = Arc<dyn Fn(Completed<<T as Transfer>::Done>) + Send + Sync>;
+
+/// A sink, and how often it panicked.
+pub(crate) struct Outlet<T: Transfer> {
+    sink: Sink<T>,
+    panics: AtomicU64,
+}
+
+impl<T: Transfer> Outlet<T> {
+    pub fn new(sink: Sink<T>) -> Self {
+        Outlet { sink, panics: AtomicU64::new(0) }
+    }
+
+    /// Delivers on a thread of the engine. A panic ends here, or the thread would end, and with
+    /// it every completion that is still to come; the process's hook has told its message.
+    pub fn deliver(&self, completion: Completed<T::Done>) {
+        // Nothing of ours is behind the sink; what it leaves broken is its owner's.
+        if catch_unwind(AssertUnwindSafe(|| (self.sink)(completion))).is_err() {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Delivers on the thread of whoever submitted: a panic is theirs.
+    pub fn deliver_to_submitter(&self, completion: Completed<T::Done>) {
+        (self.sink)(completion);
+    }
+
+    /// Panics that ended in [`deliver`](Outlet::deliver).
+    pub fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+}
+
+/// Waits for the end of an engine's thread; not from that thread itself, which would wait for ever.
+pub(crate) fn join(thread: JoinHandle<()>) {
+    if thread.thread().id() != std::thread::current().id() {
+        // A panic was already reported by the thread; there is nothing to add to it here.
+        let _ = thread.join();
+    }
+}
 
 /// A request to move an extent between a file and memory: the engines work on this trait and do
 /// not know in which direction the bytes go.

@@ -11,7 +11,7 @@ pub struct UringOptions {
     /// Transfers in the kernel at once, 1 to 4096.
     pub depth: u32,
     /// Longest single transfer; rounded up to a multiple of
-    /// [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES).
+    /// [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES), at most 1 GiB.
     pub segment_bytes: usize,
     /// Set-up fails as if the kernel had refused: for tests of what comes instead.
     pub inject: Option<SetupFault>,
@@ -103,5 +103,9 @@ impl ReadEngine for UringEngine {
 
     fn cancel_queued(&self) {
         self.0.cancel_queued();
+    }
+
+    fn sink_panics(&self) -> u64 {
+        self.0.sink_panics()
     }
 }

@@ -1,6 +1,7 @@
 //! Results on standard output: data only, in the format asked for.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -26,6 +27,34 @@ pub fn print(text: &str) -> Result<()> {
 /// As [`print()`], a value as JSON for people and programs alike.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value).at("JSON")? + "\n"))
+}
+
+/// Whether a file's name stands for standard output.
+pub fn is_stdout(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+/// The folder that a file lies in.
+pub fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Writes a file whole or not at all: beside its place, then renamed.
+pub fn put(file: &Path, text: &str) -> Result<()> {
+    if is_stdout(file) {
+        return print(text);
+    }
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = folder_of(file).join(format!(".{name}.{}.partial", std::process::id()));
+    let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, file));
+    if written.is_err() {
+        // Nothing half-written stays; if even that fails, its name says what it is.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written.at(file.display())
 }
 
 /// Writes one result, batch by batch.

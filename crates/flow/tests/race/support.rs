@@ -18,7 +18,7 @@ pub struct TestFile {
 impl TestFile {
     /// On the disk on which the crate lies: a temporary folder may be a tmpfs.
     pub fn new(bytes: usize) -> TestFile {
-        Self::in_folder(env!("CARGO_MANIFEST_DIR"), bytes)
+        Self::in_folder(env!("CARGO_TARGET_TMPDIR"), bytes)
     }
 
     pub fn in_folder(folder: &str, bytes: usize) -> TestFile {

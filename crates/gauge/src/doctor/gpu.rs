@@ -115,12 +115,7 @@ pub(crate) fn cufile_fact() -> CuFileFact {
                     None => cufile.path().display().to_string(),
                 }),
                 remedy: None,
-                mode: match mode.kind {
-                    CuFileModeKind::Unknown => {
-                        Known::unknown(mode.evidence.first().map_or("no evidence", String::as_str))
-                    }
-                    kind => Known::Value(kind_text(kind).to_string()),
-                },
+                mode: Known::Value(kind_text(mode.kind).to_string()),
                 proven: mode.proven,
                 evidence: mode.evidence,
                 parameters: cufile.parameters(),
@@ -143,6 +138,5 @@ fn kind_text(kind: CuFileModeKind) -> &'static str {
         CuFileModeKind::P2pDma => "GPUDirect Storage through the kernel's P2PDMA",
         CuFileModeKind::Compatibility => "compatibility mode: through host memory",
         CuFileModeKind::Mixed => "several ways, some of them through host memory",
-        CuFileModeKind::Unknown => "unknown",
     }
 }

@@ -146,10 +146,7 @@ fn gpu_writes_what_it_made() {
 
 #[test]
 #[ignore = "needs two GPUs"]
-fn gpu_two_devices_share_the_chunks() {
-    if headrace_gpu::probe().devices.len() < 2 {
-        panic!("this test needs two GPUs; leave it out with --skip gpu_two");
-    }
+fn two_gpus_share_the_chunks() {
     let file = TestFile::new(SIZE);
     let plan = BenchPlan {
         target: Target::Gpus(vec![0, 1]),

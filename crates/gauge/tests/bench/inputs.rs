@@ -42,7 +42,7 @@ fn a_file_that_may_not_be_read() {
 
 #[test]
 fn a_folder_is_all_files_below_it() {
-    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
     std::fs::write(folder.path().join("one"), vec![1u8; 100_000]).unwrap();
     std::fs::write(folder.path().join("a/two"), vec![2u8; 50_000]).unwrap();

@@ -17,9 +17,11 @@ pub struct TestFile {
 }
 
 impl TestFile {
-    /// On the disk where the sources lie.
+    /// On the disk where the tests were built, or, where they were carried to, on the one of the
+    /// current folder: neither is memory.
     pub fn new(bytes: u64) -> TestFile {
-        Self::below(Path::new(env!("CARGO_MANIFEST_DIR")), bytes)
+        let built = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        Self::below(if built.is_dir() { built } else { Path::new(".") }, bytes)
     }
 
     pub fn in_memory(bytes: u64) -> TestFile {

@@ -17,7 +17,7 @@ const WAYS: [PathChoice; 4] =
 const SIZE: u64 = 1_000_003;
 
 fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
 fn plan(path: &Path, way: PathChoice) -> BenchPlan {

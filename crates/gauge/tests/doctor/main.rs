@@ -29,7 +29,7 @@ fn quick() -> Options {
 
 /// On the filesystem of the repository, which is that of no memory, unless that is tmpfs itself.
 fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
 fn write(folder: &Path, name: &str, bytes: usize) -> PathBuf {
@@ -295,7 +295,7 @@ fn an_interruption_leaves_a_report_of_what_was_done() {
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_every_way_to_the_device_delivers_the_file() {
-    for place in [env!("CARGO_MANIFEST_DIR"), "/dev/shm"] {
+    for place in [std::env::temp_dir(), "/dev/shm".into()] {
         let dir = tempfile::tempdir_in(place).unwrap();
         let path = write(dir.path(), "t.bin", (64 << 20) + 137);
         let report = of(&path, &options());

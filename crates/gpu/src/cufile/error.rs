@@ -143,7 +143,7 @@ fn meaning_of(code: i64) -> (&'static str, &'static str) {
 ///
 /// 5027 and 5030 from `cuFileHandleRegister`: the library asks libudev for the properties
 /// of the block device that holds the file, compatibility mode included, and refuses the
-/// file when `ID_FS_USAGE` is not among them ("udev property not found" in its log).
+/// file when `ID_FS_USAGE` or `ID_FS_TYPE` is not among them ("udev property not found" in its log).
 /// Containers and small virtual machines have no `/run/udev`; others met the same with
 /// both codes.
 fn remedy_of(code: i64) -> Option<&'static str> {
@@ -161,10 +161,11 @@ fn remedy_of(code: i64) -> Option<&'static str> {
         5018 => "only regular files and block devices can be registered",
         5025 => "see the owner and mode of the file and of /dev/nvidia-fs*",
         5027 | 5030 => {
-            "cuFile asks udev what holds the file, and refuses it without ID_FS_USAGE: in a \
-             container mount the host's /run/udev (read-only is enough); without udev write \
-             E:ID_FS_USAGE=filesystem and E:ID_FS_TYPE=<type> to /run/udev/data/b<major>:<minor> \
-             of the block device (tmpfs and overlay have none). cufile.log tells more"
+            "cuFile asks udev what holds the file, and refuses it without ID_FS_USAGE and \
+             ID_FS_TYPE: in a container mount the host's /run/udev (read-only is enough); without \
+             udev write E:ID_FS_USAGE=filesystem and E:ID_FS_TYPE=<type> to \
+             /run/udev/data/b<major>:<minor> of the block device; for tmpfs, which has none, set \
+             CUFILE_EXPERIMENTAL_FS=true. cufile.log tells more"
         }
         5034 => "see the deny list in cufile.json",
         5036 | 5016 => "raise max_device_pinned_mem_size_kb in cufile.json, or register less",

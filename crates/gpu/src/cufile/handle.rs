@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
+use std::ops::RangeInclusive;
 use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::Arc;
@@ -11,9 +12,12 @@ use std::sync::Arc;
 use cudarc::cufile::sys::{self, CUfileFileHandleType};
 
 use super::CuFile;
-use super::error::CuFileError;
+use super::error::{CuFileError, FIRST_CODE};
 use crate::device::Device;
 use crate::pool::DeviceBuffer;
+
+/// Where cuFile's codes lie, with room for those of later versions.
+const CODES: RangeInclusive<u64> = FIRST_CODE as u64..=5100;
 
 impl CuFile {
     /// Makes `file` known to cuFile. The handle keeps a duplicate of its descriptor, so
@@ -41,7 +45,7 @@ impl CuFile {
         let status =
             unsafe { (self.library.functions.cuFileHandleRegister)(&mut raw, &mut descriptor) };
         status.check(OPERATION, || place.clone())?;
-        Ok(CuFileHandle { cufile: Arc::clone(self), raw, place, _file: file })
+        Ok(CuFileHandle { cufile: Arc::clone(self), raw, place, file })
     }
 
     /// Pins a device buffer for direct access, so that reads into it need no bounce buffer
@@ -71,7 +75,7 @@ pub struct CuFileHandle {
     raw: sys::CUfileHandle_t,
     place: String,
     /// Keeps the registered descriptor open.
-    _file: File,
+    file: File,
 }
 
 // SAFETY: cuFile's functions may be called from any thread at a time, with one handle too.
@@ -88,6 +92,10 @@ impl fmt::Debug for CuFileHandle {
 impl CuFileHandle {
     /// Reads into `buffer` from its byte `buffer_offset` on, and waits. The bytes read:
     /// fewer than `bytes` only at the end of the file.
+    ///
+    /// The read knows no stream: work that is queued for the same range may come before or
+    /// after it, or in its midst. Wait for such work first, or its result is of either's
+    /// bytes.
     ///
     /// # Errors
     /// [`CuFileError`] for a range outside the buffer, and for what the library reports.
@@ -112,7 +120,8 @@ impl CuFileHandle {
     }
 
     /// Writes `bytes` bytes of `buffer` from its byte `buffer_offset` on to the file, and
-    /// waits. The bytes written: all of them.
+    /// waits. The bytes written: all of them, as they are then: as a
+    /// [read](CuFileHandle::read_into), it does not wait for queued work.
     ///
     /// # Errors
     /// As [`CuFileHandle::read_into`].
@@ -139,14 +148,15 @@ impl CuFileHandle {
     /// Reads `bytes` bytes of the file from `file_offset` on to `device_offset` bytes
     /// behind `device_address`, and waits. The bytes read: fewer than asked for only at
     /// the end of the file. `device_address` should be the start of an allocation (of a
-    /// registered buffer, where it is one): cuFile looks it up by that.
+    /// registered buffer, where it is one): cuFile looks it up by that. Queued work that
+    /// touches the range must be waited for, as with [`CuFileHandle::read_into`].
     ///
     /// # Errors
-    /// [`CuFileError`] with the system's `errno` or cuFile's code.
+    /// [`CuFileError`] with the system's `errno` or cuFile's code; EIO for a read that stops
+    /// before the end of the file.
     ///
     /// # Safety
-    /// The range must be device memory of `device`, alive through the call, and no queued
-    /// work may touch it meanwhile.
+    /// The range must be device memory of `device`, alive through the call.
     pub unsafe fn read(
         &self,
         device: &Device,
@@ -155,8 +165,11 @@ impl CuFileHandle {
         file_offset: u64,
         bytes: u64,
     ) -> Result<u64, CuFileError> {
+        const OPERATION: &str = "cuFileRead";
         let read = self.cufile.library.functions.cuFileRead;
-        self.repeat("cuFileRead", device, device_offset, file_offset, bytes, |part| {
+        let extent = Extent { device_offset, file_offset, bytes };
+        let is_end = |position| self.end_bytes().is_ok_and(|end| end == position);
+        let done = self.repeat(OPERATION, device, &extent, is_end, |part| {
             // SAFETY: this function's contract; `part` lies inside the range.
             unsafe {
                 read(
@@ -167,7 +180,11 @@ impl CuFileHandle {
                     part.device_offset,
                 )
             }
-        })
+        })?;
+        if done < bytes {
+            self.require_end(OPERATION, file_offset + done, bytes - done)?;
+        }
+        Ok(done)
     }
 
     /// Writes device memory to the file; otherwise as [`CuFileHandle::read`]. A write that
@@ -188,40 +205,49 @@ impl CuFileHandle {
     ) -> Result<u64, CuFileError> {
         const OPERATION: &str = "cuFileWrite";
         let write = self.cufile.library.functions.cuFileWrite;
-        let done = self.repeat(OPERATION, device, device_offset, file_offset, bytes, |part| {
-            // SAFETY: this function's contract; `part` lies inside the range.
-            unsafe {
-                write(
-                    self.raw,
-                    device_address as *const c_void,
-                    part.bytes,
-                    part.file_offset,
-                    part.device_offset,
-                )
-            }
-        })?;
+        let extent = Extent { device_offset, file_offset, bytes };
+        // No end stops a write.
+        let done = self.repeat(
+            OPERATION,
+            device,
+            &extent,
+            |_| false,
+            |part| {
+                // SAFETY: this function's contract; `part` lies inside the range.
+                unsafe {
+                    write(
+                        self.raw,
+                        device_address as *const c_void,
+                        part.bytes,
+                        part.file_offset,
+                        part.device_offset,
+                    )
+                }
+            },
+        )?;
         if done < bytes {
-            let place = self.range(file_offset, bytes);
+            let place = self.range(file_offset + done, bytes - done);
             return Err(CuFileError::of_code(OPERATION, i64::from(libc::EIO), place));
         }
         Ok(done)
     }
 
     /// Calls `transfer` until everything is moved or it moves nothing more: it may stop
-    /// short of what it was asked for.
+    /// short of what it was asked for. `is_end` says whether a position is where the file
+    /// ends for such a transfer.
     fn repeat(
         &self,
         operation: &'static str,
         device: &Device,
-        device_offset: u64,
-        file_offset: u64,
-        bytes: u64,
+        extent: &Extent,
+        is_end: impl Fn(u64) -> bool,
         transfer: impl Fn(Part) -> isize,
     ) -> Result<u64, CuFileError> {
         bind(operation, device)?;
+        let Extent { file_offset, bytes, .. } = *extent;
         let mut done = 0u64;
         while done < bytes {
-            let part = Part::new(device_offset, file_offset, done, bytes).ok_or_else(|| {
+            let part = extent.part(done).ok_or_else(|| {
                 let place = self.range(file_offset, bytes);
                 CuFileError::of_code(operation, i64::from(libc::EINVAL), place)
             })?;
@@ -229,16 +255,49 @@ impl CuFileHandle {
             let moved = transfer(part);
             // Before anything else can change errno.
             let errno = io::Error::last_os_error();
-            match outcome_of(moved, asked, &errno) {
+            match outcome_of(moved, asked, &errno, |moved| is_end(file_offset + done + moved)) {
                 Ok(0) => break,
                 Ok(moved) => done += moved,
                 Err(code) => {
                     let place = self.range(file_offset + done, bytes - done);
-                    return Err(CuFileError::of_code(operation, code, place));
+                    let mut error = CuFileError::of_code(operation, code, place);
+                    if moved > 0 {
+                        error.text.push_str("; told without a sign, as a count of bytes");
+                    }
+                    return Err(error);
                 }
             }
         }
         Ok(done)
+    }
+
+    /// Error unless the file ends at or before `position`, where a read of `missing` bytes
+    /// brought nothing: what is missing of a file's middle must not pass for its end.
+    fn require_end(
+        &self,
+        operation: &'static str,
+        position: u64,
+        missing: u64,
+    ) -> Result<(), CuFileError> {
+        let failed = |code| CuFileError::of_code(operation, code, self.range(position, missing));
+        match self.end_bytes() {
+            Ok(end) if end <= position => Ok(()),
+            Ok(end) => {
+                let mut error = failed(i64::from(libc::EIO));
+                error.text = format!("nothing was read, but the file ends at {end}");
+                Err(error)
+            }
+            Err(error) => {
+                let mut failed = failed(errno_of(&error));
+                failed.text = format!("nothing was read, and where the file ends: {error}");
+                Err(failed)
+            }
+        }
+    }
+
+    /// Where the file, or the block device, ends now.
+    fn end_bytes(&self) -> io::Result<u64> {
+        end_bytes(&self.file)
     }
 
     fn require_inside(
@@ -307,6 +366,13 @@ impl Drop for RegisteredDeviceBuffer {
     }
 }
 
+/// A transfer as it was asked for.
+struct Extent {
+    device_offset: u64,
+    file_offset: u64,
+    bytes: u64,
+}
+
 /// One call's share of a transfer, in the types of the call.
 struct Part {
     bytes: usize,
@@ -314,29 +380,49 @@ struct Part {
     device_offset: i64,
 }
 
-impl Part {
+impl Extent {
     /// What is left after `done` bytes; `None` for numbers that the call cannot take.
-    fn new(device_offset: u64, file_offset: u64, done: u64, bytes: u64) -> Option<Self> {
-        let left = usize::try_from(bytes - done).ok()?;
+    fn part(&self, done: u64) -> Option<Part> {
+        let left = usize::try_from(self.bytes - done).ok()?;
         isize::try_from(left).ok()?;
-        Some(Self {
+        Some(Part {
             bytes: left,
-            file_offset: i64::try_from(file_offset.checked_add(done)?).ok()?,
-            device_offset: i64::try_from(device_offset.checked_add(done)?).ok()?,
+            file_offset: i64::try_from(self.file_offset.checked_add(done)?).ok()?,
+            device_offset: i64::try_from(self.device_offset.checked_add(done)?).ok()?,
         })
     }
 }
 
 /// What a read or write returned: bytes, or the code of its failure. -1 puts the code into
-/// `errno` (the system's, or cuFile's own); other negative numbers are cuFile's codes. More
-/// than was asked for is no count either: some versions return a code without its sign.
-fn outcome_of(moved: isize, asked: usize, errno: &io::Error) -> Result<u64, i64> {
-    match usize::try_from(moved) {
-        Ok(moved) if moved <= asked => Ok(moved as u64),
-        Ok(code) => Err(code as i64),
+/// `errno` (the system's, or cuFile's own); other negative numbers are cuFile's codes. That
+/// is what is documented; but the macros of cufile.h take codes of either sign. So what
+/// cannot be a count (more than was asked for), or need not be one (a short count that is a
+/// code, and not where the file ends, as `is_end` tells), is an error too: taken for bytes,
+/// it would leave a hole.
+fn outcome_of(
+    moved: isize,
+    asked: usize,
+    errno: &io::Error,
+    is_end: impl FnOnce(u64) -> bool,
+) -> Result<u64, i64> {
+    match u64::try_from(moved) {
+        Ok(moved) if moved == asked as u64 => Ok(moved),
+        Ok(code) if code > asked as u64 => Err(i64::try_from(code).unwrap_or(i64::MAX)),
+        Ok(moved) if CODES.contains(&moved) && !is_end(moved) => Err(moved as i64),
+        Ok(moved) => Ok(moved),
         Err(_) if moved == -1 => Err(errno_of(errno)),
-        Err(_) => Err(-(moved as i64)),
+        Err(_) => Err((moved as i64).saturating_neg()),
     }
+}
+
+/// Where a regular file or a block device ends; an error for anything else.
+fn end_bytes(file: &File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        return Ok(metadata.len());
+    }
+    // Opened anew, because the position belongs to whoever registered the descriptor too.
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?.seek(SeekFrom::End(0))
 }
 
 fn errno_of(error: &io::Error) -> i64 {
@@ -368,22 +454,53 @@ mod tests {
 
     #[test]
     fn what_a_transfer_returns_is_read_right() {
-        let errno = io::Error::from_raw_os_error;
-        assert_eq!(outcome_of(4096, 4096, &errno(0)), Ok(4096));
-        assert_eq!(outcome_of(0, 4096, &errno(0)), Ok(0));
-        assert_eq!(outcome_of(-1, 4096, &errno(libc::EIO)), Err(i64::from(libc::EIO)));
-        assert_eq!(outcome_of(-1, 4096, &errno(5027)), Err(5027));
-        assert_eq!(outcome_of(-5011, 4096, &errno(0)), Err(5011));
-        assert_eq!(outcome_of(5006, 4096, &errno(0)), Err(5006));
+        let outcome = |moved, asked, errno| {
+            outcome_of(moved, asked, &io::Error::from_raw_os_error(errno), |_| false)
+        };
+        assert_eq!(outcome(4096, 4096, 0), Ok(4096));
+        assert_eq!(outcome(512, 4096, 0), Ok(512));
+        assert_eq!(outcome(0, 4096, 0), Ok(0));
+        assert_eq!(outcome(-1, 4096, libc::EIO), Err(i64::from(libc::EIO)));
+        assert_eq!(outcome(-1, 4096, 5027), Err(5027));
+        assert_eq!(outcome(-5011, 4096, 0), Err(5011));
+        assert_eq!(outcome(isize::MIN, 4096, 0), Err(i64::MAX));
+        assert_eq!(outcome(5006, 4096, 0), Err(5006));
+    }
+
+    #[test]
+    fn a_short_count_that_may_be_a_code_is_one_except_at_the_end_of_the_file() {
+        const END: u64 = 1_005_006;
+        let outcome = |moved, asked, at: u64| {
+            outcome_of(moved, asked, &io::Error::from_raw_os_error(0), |moved| at + moved == END)
+        };
+        for code in [5001, 5006, 5100] {
+            assert_eq!(outcome(code, 1 << 20, 0), Err(code as i64));
+            assert_eq!(outcome(code, code as usize, 0), Ok(code as u64), "all of it");
+        }
+        assert_eq!(outcome(5006, 1 << 20, 1_000_000), Ok(5006));
+        assert_eq!(outcome(5007, 1 << 20, 1_000_000), Err(5007));
+        assert_eq!(outcome(5000, 1 << 20, 0), Ok(5000));
+        assert_eq!(outcome(5101, 1 << 20, 0), Ok(5101));
+    }
+
+    #[test]
+    fn the_end_of_a_file_is_where_it_is_now() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(5006).unwrap();
+        assert_eq!(end_bytes(file.as_file()).unwrap(), 5006);
+        file.as_file().set_len(10).unwrap();
+        assert_eq!(end_bytes(file.as_file()).unwrap(), 10);
     }
 
     #[test]
     fn parts_move_on_and_refuse_what_the_call_cannot_take() {
-        let part = Part::new(100, 1 << 40, 50, 4096).unwrap();
+        let extent =
+            |device_offset, file_offset, bytes| Extent { device_offset, file_offset, bytes };
+        let part = extent(100, 1 << 40, 4096).part(50).unwrap();
         assert_eq!((part.bytes, part.file_offset, part.device_offset), (4046, (1 << 40) + 50, 150));
-        assert!(Part::new(0, u64::MAX, 1, 2).is_none());
-        assert!(Part::new(0, 1 << 63, 0, 2).is_none());
-        assert!(Part::new(u64::MAX, 0, 0, 2).is_none());
+        assert!(extent(0, u64::MAX, 2).part(1).is_none());
+        assert!(extent(0, 1 << 63, 2).part(0).is_none());
+        assert!(extent(u64::MAX, 0, 2).part(0).is_none());
     }
 
     #[test]

@@ -14,9 +14,13 @@
 //!
 //! * The driver opens without nvidia-fs, in compatibility mode; whether a *file* can be
 //!   used is decided by `cuFileHandleRegister`. That asks libudev what holds the file, in
-//!   compatibility mode too, and refuses with 5027 (or 5030) when the block device has no
-//!   `ID_FS_USAGE` property: in containers and small virtual machines, which have no
-//!   `/run/udev`. [`CuFileError::remedy`] says what helps.
+//!   compatibility mode too, and refuses with 5027 (or 5030) when the block device has not
+//!   both of the properties `ID_FS_USAGE` and `ID_FS_TYPE`: in containers and small virtual
+//!   machines, which have no `/run/udev`. With both written by hand, libcufile 1.15 took files of
+//!   ext4 on a virtio disk, with and without O_DIRECT; neither of them alone, an empty
+//!   `/run/udev`, nor any setting of cufile.json helped. tmpfs has no block device: its files are
+//!   taken with `CUFILE_EXPERIMENTAL_FS=true` in the environment. [`CuFileError::remedy`] says
+//!   so.
 //! * With nvidia-fs loaded but its `/dev/nvidia-fs*` nodes missing, the driver's opening
 //!   fails and closes file descriptor 0 on its way out. [`CuFile::open`] refuses such a
 //!   machine before it asks.

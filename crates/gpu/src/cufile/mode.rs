@@ -31,8 +31,6 @@ pub enum CuFileModeKind {
     Compatibility,
     /// More than one of them was used.
     Mixed,
-    /// The facts do not tell.
-    Unknown,
 }
 
 /// A mode and how it is known.

@@ -1,14 +1,11 @@
 //! The speed of copies within host memory. Needs no GPU.
 
-use std::sync::Barrier;
-use std::thread;
-use std::time::Instant;
-
 use serde::{Deserialize, Serialize};
 
-use super::{SAMPLES, gb_per_s};
+use super::best_of;
 use crate::error::{GpuError, Result};
 use crate::host_pages::HostPages;
+use crate::threads::{all_at_once, span_s};
 
 /// Of each thread, for each side. Together larger than a last-level cache from a few
 /// threads on; a single thread's copy is bound by the core either way.
@@ -35,7 +32,7 @@ pub struct HostCopySpeed {
 ///
 /// # Errors
 /// [`GpuError::InvalidArgument`] for no thread or more than 1024,
-/// [`GpuError::HostMemory`] without memory for the buffers.
+/// [`GpuError::HostMemory`] without memory for the buffers, or without that many threads.
 pub fn host_copy(threads: usize) -> Result<HostCopySpeed> {
     if threads == 0 || threads > THREADS_MAX {
         return Err(GpuError::invalid(
@@ -47,35 +44,20 @@ pub fn host_copy(threads: usize) -> Result<HostCopySpeed> {
         .map(|_| Ok((HostPages::new(BYTES_PER_THREAD)?, HostPages::new(BYTES_PER_THREAD)?)))
         .collect::<Result<Vec<_>>>()?;
     let bytes = threads * COPIES_PER_SAMPLE * BYTES_PER_THREAD;
-    let best = (0..SAMPLES).map(|_| gb_per_s(bytes, sample_s(&mut pairs))).fold(0.0, f64::max);
-    Ok(HostCopySpeed { threads, gb_per_s: best, traffic_gb_per_s: 2.0 * best })
+    let gb_per_s = best_of(bytes, || sample_s(&mut pairs))?.gb_per_s;
+    Ok(HostCopySpeed { threads, gb_per_s, traffic_gb_per_s: 2.0 * gb_per_s })
 }
 
 /// Seconds from the first thread's start to the last one's end.
-fn sample_s(pairs: &mut [(HostPages, HostPages)]) -> f64 {
-    let start = Barrier::new(pairs.len());
-    let spans: Vec<(Instant, Instant)> = thread::scope(|scope| {
-        let threads: Vec<_> = pairs
-            .iter_mut()
-            .map(|(source, target)| {
-                let start = &start;
-                scope.spawn(move || {
-                    start.wait();
-                    let begun = Instant::now();
-                    for _ in 0..COPIES_PER_SAMPLE {
-                        target.as_mut_slice().copy_from_slice(source.as_slice());
-                        // A copy whose result nobody reads could be left out.
-                        std::hint::black_box(target.as_slice());
-                    }
-                    (begun, Instant::now())
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().expect("a copy does not panic")).collect()
-    });
-    let first = spans.iter().map(|(begun, _)| *begun).min().expect("at least one thread");
-    let last = spans.iter().map(|(_, ended)| *ended).max().expect("at least one thread");
-    (last - first).as_secs_f64()
+fn sample_s(pairs: &mut [(HostPages, HostPages)]) -> Result<f64> {
+    let timed = all_at_once(pairs, |(source, target)| {
+        for _ in 0..COPIES_PER_SAMPLE {
+            target.as_mut_slice().copy_from_slice(source.as_slice());
+            // A copy whose result nobody reads could be left out.
+            std::hint::black_box(target.as_slice());
+        }
+    })?;
+    Ok(span_s(&timed))
 }
 
 #[cfg(test)]

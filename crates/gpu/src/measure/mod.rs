@@ -20,8 +20,7 @@
 
 mod host;
 
-use std::sync::{Arc, Barrier};
-use std::thread;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -32,6 +31,7 @@ use crate::event::{Event, EventFlags};
 use crate::pinned::PinnedBuffer;
 use crate::pool::{DeviceBuffer, DevicePool};
 use crate::stream::Stream;
+use crate::threads::{all_at_once, span_s};
 
 pub use host::{HostCopySpeed, host_copy};
 
@@ -155,7 +155,8 @@ pub fn both_ways(device: &Arc<Device>) -> Result<BothWays> {
 pub fn device_memory(device: &Arc<Device>) -> Result<CopySpeed> {
     let (free_bytes, _) = device.free_and_total_memory()?;
     let quarter = usize::try_from(free_bytes / 4).unwrap_or(usize::MAX);
-    let bytes = DEVICE_COPY_BYTES.min(quarter).max(COPY_BYTES);
+    // Whole blocks of the pool's, or their rounding would pass the budget.
+    let bytes = (quarter / COPY_BYTES * COPY_BYTES).clamp(COPY_BYTES, DEVICE_COPY_BYTES);
     let pool = DevicePool::new(device, 2 * bytes as u64);
     let (source, target) = (pool.alloc(bytes)?, pool.alloc(bytes)?);
     let stream = device.stream()?;
@@ -169,7 +170,8 @@ pub fn device_memory(device: &Arc<Device>) -> Result<CopySpeed> {
 /// thread and one buffer for each.
 ///
 /// # Errors
-/// [`GpuError::InvalidArgument`] for no device, else as [`h2d`].
+/// [`GpuError::InvalidArgument`] for no device, [`GpuError::HostMemory`] without a thread
+/// for each, else as [`h2d`].
 pub fn h2d_all(devices: &[Arc<Device>]) -> Result<AllDevices> {
     if devices.is_empty() {
         return Err(GpuError::invalid("measure::h2d_all", "no device was given"));
@@ -303,35 +305,18 @@ fn queue_both_ways(
 
 /// One sample of all rigs at the same time.
 fn all_once(rigs: &[Rig]) -> Result<AllDevices> {
-    let start = Barrier::new(rigs.len());
-    let samples: Vec<Result<(Instant, Instant)>> = thread::scope(|scope| {
-        let threads: Vec<_> = rigs
-            .iter()
-            .map(|rig| {
-                let start = &start;
-                scope.spawn(move || {
-                    start.wait();
-                    let begun = Instant::now();
-                    let queued = rig.queue(COPIES_PER_CONCURRENT_SAMPLE);
-                    queued.and(rig.stream.synchronize())?;
-                    Ok((begun, Instant::now()))
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().expect("a copy does not panic")).collect()
-    });
-    let samples = samples.into_iter().collect::<Result<Vec<_>>>()?;
+    let timed = all_at_once(rigs, |rig| {
+        let queued = rig.queue(COPIES_PER_CONCURRENT_SAMPLE);
+        queued.and(rig.stream.synchronize())
+    })?;
+    for copies in &timed {
+        copies.outcome.clone()?;
+    }
     let bytes = COPIES_PER_CONCURRENT_SAMPLE * COPY_BYTES;
-    let per_device_gb_per_s = samples
-        .iter()
-        .map(|(begun, ended)| gb_per_s(bytes, (*ended - *begun).as_secs_f64()))
-        .collect();
-    let first = samples.iter().map(|(begun, _)| *begun).min().expect("at least one rig");
-    let last = samples.iter().map(|(_, ended)| *ended).max().expect("at least one rig");
     Ok(AllDevices {
         ordinals: rigs.iter().map(|rig| rig.stream.device().ordinal()).collect(),
-        per_device_gb_per_s,
-        total_gb_per_s: gb_per_s(bytes * rigs.len(), (last - first).as_secs_f64()),
+        per_device_gb_per_s: timed.iter().map(|it| gb_per_s(bytes, it.seconds())).collect(),
+        total_gb_per_s: gb_per_s(bytes * rigs.len(), span_s(&timed)),
     })
 }
 

@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::limits::{Limit, limits};
 use super::root::{Fact, SysRoot, fact};
 use super::seccomp::{SeccompMode, seccomp};
-use crate::{AlignedBuffer, EXTENT_ALIGN_BYTES};
+use crate::ring::{registrable, vectors};
+use crate::{AlignedBuffer, EXTENT_ALIGN_BYTES, Window};
 
 const REGISTER: &str = "io_uring_register";
 
@@ -80,7 +81,7 @@ fn optional_step<S: serde::Serializer>(
 /// memory will do.
 pub fn uring_probe(root: &SysRoot, register_bytes: usize) -> UringProbe {
     const ENTRIES: u32 = 8;
-    let register_bytes = register_bytes.max(1).next_multiple_of(EXTENT_ALIGN_BYTES);
+    let register_bytes = whole_blocks(register_bytes);
     let circumstances = Circumstances::of(root);
     let refusal = |call| move |cause: io::Error| (call, cause);
     let ring = IoUring::builder().dontfork().build(ENTRIES).map_err(refusal("io_uring_setup"));
@@ -98,12 +99,23 @@ pub fn uring_probe(root: &SysRoot, register_bytes: usize) -> UringProbe {
     UringProbe { disabled_sysctl, setup, enter, register_bytes, register }
 }
 
+/// Rounded up, or down where there is nothing above.
+fn whole_blocks(bytes: usize) -> usize {
+    let up = bytes.max(1).checked_next_multiple_of(EXTENT_ALIGN_BYTES);
+    up.unwrap_or(usize::MAX / EXTENT_ALIGN_BYTES * EXTENT_ALIGN_BYTES)
+}
+
 fn try_nothing(ring: &mut IoUring) -> io::Result<()> {
     let nothing = opcode::Nop::new().build();
     // SAFETY: the operation refers to no memory.
     unsafe { ring.submission().push(&nothing) }
         .map_err(|_| io::Error::other("a new ring has no room"))?;
-    ring.submit_and_wait(1)?;
+    while let Err(cause) = ring.submit_and_wait(1) {
+        // A signal ends the wait; what was submitted before it is not submitted again.
+        if cause.kind() != io::ErrorKind::Interrupted {
+            return Err(cause);
+        }
+    }
     match ring.completion().next() {
         Some(entry) if entry.result() >= 0 => Ok(()),
         Some(entry) => Err(io::Error::from_raw_os_error(-entry.result())),
@@ -111,21 +123,12 @@ fn try_nothing(ring: &mut IoUring) -> io::Result<()> {
     }
 }
 
-/// The kernel takes at most this much in one registered buffer.
-const REGISTERED_BYTES_MAX: usize = 1 << 30;
-
 fn try_register(ring: &IoUring, bytes: usize) -> io::Result<()> {
     let memory = AlignedBuffer::allocate(bytes).map_err(|error| match error {
         crate::IoError::Memory { cause, .. } => cause,
         other => io::Error::other(other.to_string()),
     })?;
-    let parts: Vec<libc::iovec> = (0..bytes)
-        .step_by(REGISTERED_BYTES_MAX)
-        .map(|offset| libc::iovec {
-            iov_base: memory.as_ptr().wrapping_add(offset).cast(),
-            iov_len: (bytes - offset).min(REGISTERED_BYTES_MAX),
-        })
-        .collect();
+    let parts = vectors(&registrable(&[Window::new(memory.as_ptr(), bytes)]));
     // SAFETY: the memory is mapped, and stays so until it is unregistered or, where that fails,
     // until the kernel, which holds its own references to the pages, closes the ring; nothing
     // is read into it.
@@ -215,6 +218,15 @@ mod tests {
                 assert!(!refusal.text.is_empty() && !refusal.remedy.is_empty());
                 assert_eq!(json["setup"]["call"], "io_uring_setup");
             }
+        }
+    }
+
+    #[test]
+    fn more_than_there_is_memory_is_a_refusal() {
+        let probe = uring_probe(&SysRoot::host(), usize::MAX);
+        assert_eq!(probe.register_bytes, usize::MAX - 4095);
+        if probe.setup.is_ok() {
+            assert_eq!(probe.register.unwrap().unwrap_err().errno, Some(libc::ENOMEM));
         }
     }
 

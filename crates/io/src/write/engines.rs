@@ -7,13 +7,14 @@ use crate::pool::Pool;
 use crate::ring::Ring;
 use crate::{Result, UringOptions, UringUnavailable, Window};
 
-/// Receives completions, on a thread of the engine: it must be quick and must not block.
+/// Receives completions: see [`CompletionSink`](crate::CompletionSink), which is the readers'.
 pub type WriteCompletionSink = Arc<dyn Fn(WriteCompletion) + Send + Sync>;
 
 /// A writer of extents with many requests in flight.
 ///
 /// Dropping an engine cancels what is queued, waits for what the kernel is working on, delivers
-/// all completions and joins the threads: after the drop no memory is looked at any more.
+/// all completions and joins the threads: after the drop no memory is looked at any more. Dropped
+/// inside its own sink it does not wait, just as a [`ReadEngine`](crate::ReadEngine).
 ///
 /// Requests in flight may be carried out in any order: extents that overlap leave either's bytes.
 pub trait WriteEngine: Send + Sync {
@@ -24,14 +25,18 @@ pub trait WriteEngine: Send + Sync {
     ///
     /// # Safety
     /// The window's memory must stay valid, and must not be written by anybody, until the
-    /// request's completion was delivered or the engine was dropped. It must be initialised up
-    /// to [`Placement::window_bytes`](crate::Placement), the padding included.
+    /// request's completion was delivered or the engine was dropped (inside its own sink only the
+    /// completion counts). It must be initialised up to
+    /// [`Placement::window_bytes`](crate::Placement), the padding included.
     unsafe fn submit(&self, request: WriteRequest);
 
     /// Lets everything that is queued but not yet begun complete as
     /// [`IoError::Cancelled`](crate::IoError::Cancelled), now and for requests submitted later.
     /// What the kernel is working on completes as it will.
     fn cancel_queued(&self);
+
+    /// Panics of the sink on the engine's threads.
+    fn sink_panics(&self) -> u64;
 }
 
 /// A pool of writer threads, for buffered and for O_DIRECT writes.
@@ -90,6 +95,10 @@ impl WriteEngine for PwritePool {
     fn cancel_queued(&self) {
         self.0.cancel_queued();
     }
+
+    fn sink_panics(&self) -> u64 {
+        self.0.sink_panics()
+    }
 }
 
 impl WriteEngine for UringWriter {
@@ -104,5 +113,9 @@ impl WriteEngine for UringWriter {
 
     fn cancel_queued(&self) {
         self.0.cancel_queued();
+    }
+
+    fn sink_panics(&self) -> u64 {
+        self.0.sink_panics()
     }
 }

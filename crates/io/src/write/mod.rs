@@ -16,8 +16,9 @@
 //! whole one: bytes go to a hidden temporary file, and [`SinkFile::commit`] puts it in place.
 //!
 //! A process that writes past its limit of file sizes (RLIMIT_FSIZE) gets SIGXFSZ, which kills.
-//! Here it never arrives: the limit is looked at before a file is made, the engines' threads and
-//! the plain calls block the signal, and what is left is EFBIG, an error like any other.
+//! Here it never arrives: the limit is looked at before a file is made, the engines' threads block
+//! the signal for good and every call that writes blocks it meanwhile, whoever makes it; what is
+//! left is EFBIG, an error like any other.
 
 mod engines;
 mod faulty;

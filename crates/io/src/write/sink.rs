@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,7 +72,7 @@ pub trait WriteAt: Send + Sync + Debug {
     /// [`IoError::OutOfRange`] if the extent does not lie inside the file, [`IoError::Write`]
     /// otherwise.
     fn write_exact_at(&self, offset: u64, from: &[u8]) -> Result<()> {
-        size_limit::without_signal(|| request::write_exact(self, offset, from))
+        request::write_exact(self, offset, from)
     }
 }
 
@@ -108,12 +109,13 @@ impl SinkFile {
     /// there (whose permissions it gets). A symbolic link is followed.
     ///
     /// Room for all of it is reserved now, where the file system can: a full disk is an error
-    /// here, not in the middle of the work. O_DIRECT is tried with a real write.
+    /// here, not in the middle of the work. O_DIRECT is tried with a real write; it writes whole
+    /// blocks, so a limit of file sizes between the size and the next whole block rules it out.
     ///
     /// # Errors
-    /// [`IoError::NotAFile`] if something else than a regular file lies there; [`IoError::Sink`]
-    /// otherwise, with the cause and what helps: no such folder, no permission, no room, a limit
-    /// of file sizes.
+    /// [`IoError::NotAFile`] if something else than a regular file lies there, or the path ends
+    /// like a folder's; [`IoError::Sink`] otherwise, with the cause and what helps: no such
+    /// folder, a symbolic link to nothing, no permission, no room, a limit of file sizes.
     pub fn create(path: impl AsRef<Path>, size_bytes: u64) -> Result<Arc<SinkFile>> {
         let path = path.as_ref();
         size_limit::without_signal(|| Self::create_beside(path, size_bytes)).map(Arc::new)
@@ -122,15 +124,19 @@ impl SinkFile {
     fn create_beside(path: &Path, size_bytes: u64) -> Result<SinkFile> {
         let (target, permissions) = resolve(path)?;
         // Whole blocks: O_DIRECT writes the last one padded, and `commit` cuts it.
-        let written_bytes = size_bytes.checked_next_multiple_of(EXTENT_ALIGN_BYTES as u64);
-        let written_bytes =
-            written_bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).ok_or_else(|| {
+        let padded_bytes = size_bytes.checked_next_multiple_of(EXTENT_ALIGN_BYTES as u64);
+        let padded_bytes =
+            padded_bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).ok_or_else(|| {
                 let cause = io::Error::from_raw_os_error(libc::EFBIG);
                 IoError::sink(path, format!("make a file of {size_bytes} bytes"), cause)
             })?;
+        let may_pad = size_limit::check(padded_bytes).is_ok();
+        let written_bytes = if may_pad { padded_bytes } else { size_bytes };
         let reserve = || format!("reserve {written_bytes} bytes");
         size_limit::check(written_bytes).map_err(|cause| IoError::sink(path, reserve(), cause))?;
-        let (buffered, temporary) = temporary_beside(&target)
+        // What will be replaced may be closed to others: then the file is so from the beginning.
+        let mode = if permissions.is_some() { 0o600 } else { 0o666 };
+        let (buffered, temporary) = temporary_beside(&target, mode)
             .map_err(|cause| IoError::sink(path, "make a file in its folder", cause))?;
         // From here on the value's drop removes the temporary file.
         let mut sink = SinkFile {
@@ -142,14 +148,22 @@ impl SinkFile {
             place: Place::Temporary { path: temporary, target },
             closed: AtomicBool::new(false),
         };
-        if let Some(permissions) = permissions {
-            let set = sink.buffered.set_permissions(permissions);
-            set.map_err(|cause| IoError::sink(path, "set its permissions", cause))?;
-        }
         if size_bytes > 0 {
             sink.reserved = reserve_room(&sink.buffered, written_bytes)
                 .map_err(|cause| IoError::sink(path, reserve(), cause))?;
-            sink.direct = sink.open_direct();
+            sink.direct = if may_pad {
+                sink.open_direct()
+            } else {
+                Err(format!(
+                    "O_DIRECT writes whole blocks, {padded_bytes} bytes in all, and the limit of \
+                     file sizes (ulimit -f) is below that"
+                ))
+            };
+        }
+        // Last: they may forbid opening the file once more for O_DIRECT.
+        if let Some(permissions) = permissions {
+            let set = sink.buffered.set_permissions(permissions);
+            set.map_err(|cause| IoError::sink(path, "set its permissions", cause))?;
         }
         Ok(sink)
     }
@@ -303,7 +317,8 @@ impl SinkFile {
 
     /// One system call's worth of writing.
     pub(super) fn write_once(&self, mode: ReadMode, offset: u64, from: &[u8]) -> io::Result<usize> {
-        self.file(mode)?.write_at(from, offset)
+        let file = self.file(mode)?;
+        size_limit::without_signal(|| file.write_at(from, offset))
     }
 
     fn file(&self, mode: ReadMode) -> io::Result<&File> {
@@ -357,7 +372,9 @@ fn closed() -> io::Error {
 fn resolve(path: &Path) -> Result<(PathBuf, Option<Permissions>)> {
     let not_a_file = || IoError::NotAFile { path: path.to_path_buf() };
     let fail = |cause| IoError::sink(path, "examine what lies there", cause);
-    if path.file_name().is_none() {
+    // `a/` and `a/.` name a folder, whether or not there is one; `file_name` does not tell.
+    let text = path.as_os_str().as_bytes();
+    if path.file_name().is_none() || text.ends_with(b"/") || text.ends_with(b"/.") {
         return Err(not_a_file());
     }
     let metadata = match std::fs::symlink_metadata(path) {
@@ -368,7 +385,10 @@ fn resolve(path: &Path) -> Result<(PathBuf, Option<Permissions>)> {
         Err(cause) => return Err(fail(cause)),
     };
     let (target, metadata) = if metadata.is_symlink() {
-        let target = std::fs::canonicalize(path).map_err(fail)?;
+        let target = std::fs::canonicalize(path).map_err(|cause| match cause.kind() {
+            io::ErrorKind::NotFound => fail(dangling(path)),
+            _ => fail(cause),
+        })?;
         let metadata = std::fs::metadata(&target).map_err(fail)?;
         (target, metadata)
     } else {
@@ -380,6 +400,19 @@ fn resolve(path: &Path) -> Result<(PathBuf, Option<Permissions>)> {
     Ok((target, Some(metadata.permissions())))
 }
 
+/// What a symbolic link that leads nowhere is, and what helps.
+fn dangling(link: &Path) -> io::Error {
+    let target = std::fs::read_link(link).unwrap_or_default();
+    io::Error::new(
+        io::ErrorKind::NotFound,
+        format!(
+            "it is a symbolic link to `{}`, which does not exist: remove the link, or make that \
+             file first",
+            target.display()
+        ),
+    )
+}
+
 fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -389,14 +422,15 @@ fn folder_of(path: &Path) -> &Path {
 
 /// A new file that nobody else has, in the folder of `target`: renaming works only inside one
 /// file system.
-fn temporary_beside(target: &Path) -> io::Result<(File, PathBuf)> {
+fn temporary_beside(target: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let mut attempts = 0;
     loop {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!(".headrace-{}-{number}.partial", std::process::id());
         let path = folder_of(target).join(name);
-        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+        let mut options = OpenOptions::new();
+        match options.read(true).write(true).create_new(true).mode(mode).open(&path) {
             Ok(file) => return Ok((file, path)),
             Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists && attempts < NAMES_MAX => {
                 attempts += 1;
@@ -441,7 +475,7 @@ fn free_bytes(file: &File) -> io::Result<Option<u64>> {
         return Err(io::Error::last_os_error());
     }
     #[allow(clippy::unnecessary_cast)] // the members' types differ by architecture
-    Ok((found.f_blocks > 0).then(|| found.f_bavail as u64 * found.f_frsize as u64))
+    Ok((found.f_blocks > 0).then(|| (found.f_bavail as u64).saturating_mul(found.f_frsize as u64)))
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {

@@ -1,9 +1,15 @@
 //! The engines: right bytes without faults, right bytes or the right error with them.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use headrace_io::{FaultPlan, IoError, Placement, ReadAt, ReadMode, drop_cache};
+use crossbeam_channel::RecvTimeoutError;
+use headrace_io::{
+    AlignedBuffer, Completion, CompletionSink, FaultPlan, IoError, Placement, PreadPool, ReadAt,
+    ReadEngine, ReadMode, ReadRequest, UringEngine, UringOptions, Window, drop_cache,
+};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use crate::support::{Bench, KINDS, Kind, TestFile, edges};
@@ -235,7 +241,140 @@ fn dropping_an_engine_completes_everything_exactly_once() {
         tags.sort_unstable();
         assert!(tags.iter().copied().eq(0..50), "{kind:?}");
         // Everything that the engine held is gone: only our own handle of the file is left.
-        assert_eq!(std::sync::Arc::strong_count(&twin), 1, "{kind:?}");
+        assert_eq!(Arc::strong_count(&twin), 1, "{kind:?}");
+        drop(memory);
+    }
+}
+
+/// The engine's memory may be freed once it was dropped: whatever came between, the drop waits
+/// until nobody works on it any more, and ends.
+#[test]
+fn an_engine_whose_sink_panics_can_be_dropped() {
+    const BYTES: usize = 8 << 20;
+    const REQUESTS: usize = 4;
+    let file = TestFile::new(BYTES);
+    let (delivered, deliveries) = crossbeam_channel::unbounded();
+    let sink: CompletionSink = Arc::new(move |_| {
+        delivered.send(()).unwrap();
+        // Not in the thread that submits, which is this test's own.
+        let is_engine = std::thread::current().name().is_some_and(|it| it.starts_with("read-"));
+        assert!(!is_engine, "a sink that panics, by order");
+    });
+    for pool in [true, false] {
+        let memory = AlignedBuffer::allocate(REQUESTS * BYTES).unwrap();
+        let engine: Box<dyn ReadEngine> = if pool {
+            Box::new(PreadPool::start(2, usize::MAX, sink.clone()).unwrap())
+        } else {
+            let options = UringOptions { depth: 64, segment_bytes: 1 << 20, inject: None };
+            // SAFETY: nothing is registered.
+            Box::new(unsafe { UringEngine::start(&options, &[], sink.clone()) }.unwrap())
+        };
+        let source = file.open();
+        for number in 0..REQUESTS {
+            let request = ReadRequest {
+                file: source.clone(),
+                mode: ReadMode::Direct,
+                offset: 0,
+                // The first is done while the kernel still works on the others.
+                bytes: if number == 0 { 4096 } else { BYTES as u64 },
+                window: Window::new(memory.as_ptr().wrapping_add(number * BYTES), BYTES),
+                tag: number as u64,
+            };
+            // SAFETY: windows do not overlap, and the memory outlives the engine.
+            unsafe { engine.submit(request) };
+        }
+        deliveries.recv_timeout(Duration::from_secs(20)).unwrap();
+        drop(engine);
+        assert_eq!(deliveries.try_iter().count(), REQUESTS - 1, "pool: {pool}");
+        assert_eq!(Arc::strong_count(&source), 1, "pool: {pool}");
+        let sample = || -> Vec<u8> {
+            std::hint::black_box(memory.as_slice()).iter().step_by(4096).copied().collect()
+        };
+        let at_the_drop = sample();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(at_the_drop == sample(), "pool: {pool}: the memory changed after the drop");
+    }
+}
+
+#[test]
+fn a_sink_that_panics_loses_no_other_completion() {
+    const REQUESTS: u64 = 100;
+    let file = TestFile::new(50_000);
+    for kind in KINDS {
+        let (delivered, deliveries) = crossbeam_channel::unbounded();
+        let mut bench = Bench::with_sink(
+            kind,
+            1 << 20,
+            Arc::new(move |completion: Completion| {
+                delivered.send(completion.tag).unwrap();
+                assert!(!completion.tag.is_multiple_of(3), "a sink that panics, by order");
+            }),
+        );
+        let source = file.open();
+        for tag in 0..REQUESTS {
+            bench.submit(source.clone(), 0, 50_000, tag);
+            // One at a time: they share the memory.
+            let got = deliveries.recv_timeout(Duration::from_secs(20));
+            assert_eq!(got, Ok(tag), "{kind:?}");
+        }
+        // The last panic may still be on its way.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while bench.engine.sink_panics() < REQUESTS.div_ceil(3) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(bench.engine.sink_panics(), REQUESTS.div_ceil(3), "{kind:?}");
+    }
+}
+
+/// The last reference to an engine may go in its own sink: that must not wait for itself, and what
+/// is owed comes all the same.
+#[test]
+fn an_engine_dropped_in_its_own_sink_delivers_the_rest_and_ends() {
+    const BYTES: usize = 1 << 20;
+    const REQUESTS: usize = 20;
+    let file = TestFile::new(BYTES);
+    for kind in KINDS {
+        let slot: Arc<Mutex<Option<Box<dyn ReadEngine>>>> = Arc::default();
+        let (delivered, deliveries) = crossbeam_channel::unbounded();
+        let held = slot.clone();
+        let bench = Bench::with_sink(
+            kind,
+            REQUESTS * BYTES,
+            Arc::new(move |completion: Completion| {
+                let engine = held.lock().take();
+                drop(engine);
+                delivered.send(completion.tag).unwrap();
+            }),
+        );
+        let Bench { engine, memory, mode, .. } = bench;
+        let source = file.open();
+        // Nothing is delivered before the slot is filled.
+        let mut filled = slot.lock();
+        for number in 0..REQUESTS {
+            let request = ReadRequest {
+                file: source.clone(),
+                mode,
+                offset: 0,
+                bytes: BYTES as u64,
+                window: Window::new(memory.as_ptr().wrapping_add(number * BYTES), BYTES),
+                tag: number as u64,
+            };
+            // SAFETY: windows do not overlap, and the memory is kept until all are completed.
+            unsafe { engine.submit(request) };
+        }
+        *filled = Some(engine);
+        drop(filled);
+        let mut tags = Vec::new();
+        loop {
+            match deliveries.recv_timeout(Duration::from_secs(20)) {
+                Ok(tag) => tags.push(tag),
+                // The sink is gone, and with it the last thread that could deliver.
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("{kind:?}: only {tags:?} came"),
+            }
+        }
+        tags.sort_unstable();
+        assert!(tags.iter().copied().eq(0..REQUESTS as u64), "{kind:?}: {tags:?}");
         drop(memory);
     }
 }
@@ -284,15 +423,12 @@ fn many_requests_at_once_go_each_to_its_own_window() {
         for (tag, (offset, bytes)) in extents.iter().enumerate() {
             let placement = Placement::of(*offset, *bytes);
             assert!(at + placement.window_bytes <= bench.memory.len());
-            let request = headrace_io::ReadRequest {
+            let request = ReadRequest {
                 file: source.clone(),
                 mode: bench.mode,
                 offset: *offset,
                 bytes: *bytes,
-                window: headrace_io::Window::new(
-                    bench.memory.as_ptr().wrapping_add(at),
-                    placement.window_bytes,
-                ),
+                window: Window::new(bench.memory.as_ptr().wrapping_add(at), placement.window_bytes),
                 tag: tag as u64,
             };
             // SAFETY: windows do not overlap, and the memory outlives the engine.

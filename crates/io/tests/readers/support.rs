@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, unbounded};
 use headrace_io::{
-    AlignedBuffer, Completion, FaultPlan, FaultyFile, Placement, PreadPool, ReadAt, ReadDone,
-    ReadEngine, ReadMode, ReadRequest, Result, SourceFile, UringEngine, UringOptions, Window,
+    AlignedBuffer, Completion, CompletionSink, FaultPlan, FaultyFile, Placement, PreadPool, ReadAt,
+    ReadDone, ReadEngine, ReadMode, ReadRequest, Result, SourceFile, UringEngine, UringOptions,
+    Window,
 };
 
 pub struct TestFile {
@@ -74,9 +75,14 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(kind: Kind, memory_bytes: usize) -> Bench {
-        let memory = AlignedBuffer::allocate(memory_bytes).unwrap();
         let (sender, completions) = unbounded();
         let sink = Arc::new(move |completion| sender.send(completion).unwrap());
+        Bench { completions, ..Self::with_sink(kind, memory_bytes, sink) }
+    }
+
+    /// With a sink of the test's own: `completions` stays empty.
+    pub fn with_sink(kind: Kind, memory_bytes: usize, sink: CompletionSink) -> Bench {
+        let memory = AlignedBuffer::allocate(memory_bytes).unwrap();
         let options = UringOptions { depth: 4, segment_bytes: SEGMENT_BYTES, inject: None };
         let engine: Box<dyn ReadEngine> = match kind {
             Kind::Pool(_) => Box::new(PreadPool::start(3, SEGMENT_BYTES, sink).unwrap()),
@@ -92,7 +98,7 @@ impl Bench {
                 Box::new(unsafe { UringEngine::start(&options, &[], sink) }.unwrap())
             }
         };
-        Bench { engine, completions, memory, mode: kind.mode() }
+        Bench { engine, completions: unbounded().1, memory, mode: kind.mode() }
     }
 
     pub fn submit(&mut self, file: Arc<dyn ReadAt>, offset: u64, bytes: u64, tag: u64) {

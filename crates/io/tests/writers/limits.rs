@@ -28,6 +28,31 @@ fn a_file_size_limit_is_seen_before_a_byte_is_written() {
     });
 }
 
+/// O_DIRECT would pad the last block, past the limit; the file itself fits.
+#[test]
+fn a_file_size_limit_inside_the_last_block_leaves_the_page_cache() {
+    const BYTES: usize = 61_441;
+    in_child("limits::a_file_size_limit_inside_the_last_block_leaves_the_page_cache", || {
+        let folder = Folder::new();
+        let direct = folder.sink(BYTES).direct().is_ok();
+        limit(libc::RLIMIT_FSIZE, BYTES as u64);
+        let sink = folder.sink(BYTES);
+        let reason = sink.direct().unwrap_err().to_string();
+        assert!(reason.contains("ulimit -f") && reason.contains("65536"), "{reason}");
+        let error = Bench::new(KINDS[1], 1 << 20).write(sink.clone(), 0, &[0; 4096]).unwrap_err();
+        assert!(error.to_string().contains(&reason), "{error}");
+        let file: Arc<dyn WriteAt> = sink;
+        let mut bench = Bench::new(Kind::Pool(ReadMode::Buffered), 1 << 20);
+        bench.write_all(&file, &content(BYTES), 16_384).unwrap();
+        file.commit(true).unwrap();
+        assert!(std::fs::read(&folder.path).unwrap() == content(BYTES));
+        // One byte more does not fit, and a whole number of blocks needs no padding.
+        let error = SinkFile::create(&folder.path, BYTES as u64 + 1).unwrap_err();
+        assert!(error.to_string().contains("ulimit -f"), "{error}");
+        assert_eq!(folder.sink(57_344).direct().is_ok(), direct);
+    });
+}
+
 /// SIGXFSZ, whose default is to kill, came with each of these errors.
 #[test]
 fn a_file_size_limit_that_comes_later_is_an_error_and_kills_nobody() {
@@ -51,6 +76,8 @@ fn a_file_size_limit_that_comes_later_is_an_error_and_kills_nobody() {
             // From a thread that does not block signals.
             let error = sink.write_exact_at(20_000, &content(1000)).unwrap_err();
             assert!(matches!(error, IoError::Write { offset: LIMIT, .. }), "{error}");
+            let error = sink.write_at(ReadMode::Buffered, LIMIT, &content(10)).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{error}");
             assert_eq!(sigxfsz_is_blocked_or_pending(), (false, false));
             drop(sink);
             assert!(folder.names().is_empty(), "{kind:?}");

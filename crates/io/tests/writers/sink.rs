@@ -96,6 +96,9 @@ fn a_symbolic_link_is_followed() {
     std::fs::remove_file(&elsewhere.path).unwrap();
     let error = SinkFile::create(&link, 3).unwrap_err();
     assert!(matches!(error, IoError::Sink { .. }), "{error}");
+    assert!(error.to_string().contains("remove the link"), "{error}");
+    assert!(error.to_string().contains(elsewhere.path.to_str().unwrap()), "{error}");
+    assert!(!error.to_string().contains("folder first"), "{error}");
 }
 
 #[test]
@@ -105,12 +108,34 @@ fn places_where_no_file_can_lie() {
         let error = SinkFile::create(path, 10).unwrap_err();
         assert!(matches!(error, IoError::NotAFile { .. }), "{}: {error}", path.display());
     }
+    std::fs::write(&folder.path, b"").unwrap();
+    for name in ["out.bin/", "out.bin/.", "new/", "new/.", "new//"] {
+        let error = SinkFile::create(folder.dir.path().join(name), 10).unwrap_err();
+        assert!(matches!(error, IoError::NotAFile { .. }), "{name}: {error}");
+    }
     let error = SinkFile::create(folder.dir.path().join("no/such"), 10).unwrap_err();
     assert!(error.to_string().contains("make the folder first"), "{error}");
-    std::fs::write(&folder.path, b"").unwrap();
     let error = SinkFile::create(folder.path.join("below a file"), 10).unwrap_err();
     assert!(error.to_string().contains("make the folder first"), "{error}");
     assert_eq!(folder.names(), ["out.bin"]);
+}
+
+#[test]
+fn a_target_that_nobody_may_write_to_is_replaced_by_o_direct_too() {
+    in_child("sink::a_target_that_nobody_may_write_to_is_replaced_by_o_direct_too", || {
+        // What lets an administrator write everywhere.
+        drop_capability(CAP_DAC_OVERRIDE);
+        let folder = Folder::new();
+        let plain = folder.sink(5000).direct().map(|_| ()).map_err(str::to_string);
+        std::fs::write(&folder.path, b"old").unwrap();
+        std::fs::set_permissions(&folder.path, std::fs::Permissions::from_mode(0o444)).unwrap();
+        let sink = folder.sink(5000);
+        assert_eq!(sink.direct().map(|_| ()).map_err(str::to_string), plain);
+        sink.write_exact_at(0, &content(5000)).unwrap();
+        sink.commit(false).unwrap();
+        let mode = std::fs::metadata(&folder.path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o444);
+    });
 }
 
 #[test]

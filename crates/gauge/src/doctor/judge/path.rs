@@ -176,6 +176,7 @@ fn refused(
             remedy,
         )),
         Way::GpuRegistered(_) => None,
+        Way::GpuCuFile(_) if file.memory_backed => None,
         Way::GpuCuFile(_) => cufile_refused(subject, path, &found, remedy),
         Way::Write => None,
     }
@@ -221,8 +222,10 @@ fn direct_remedy(filesystem: &str) -> &'static str {
 /// What the measured rates say about each other.
 fn judge_rates(subject: &str, path: &PathFacts, file: &FileFact, gpu: &GpuFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let chose_badly = automatic(subject, path).or_else(|| ring_below_threads(subject, path));
-    findings.extend(chose_badly);
+    // O_DIRECT on a file in memory is a copy under another name: nobody takes that way.
+    if !file.memory_backed {
+        findings.extend(automatic(subject, path).or_else(|| ring_below_threads(subject, path)));
+    }
     findings.extend(below_earlier(subject, path, file));
     for device in &gpu.devices {
         findings.extend(reaches_gpu(subject, path, file, device.ordinal, device.h2d_gb_per_s()));
