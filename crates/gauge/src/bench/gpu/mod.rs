@@ -111,10 +111,14 @@ impl Gpus {
 
     fn options(&mut self, plan: &BenchPlan) -> Result<RaceOptions, BenchError> {
         let mut options = race_options(plan);
-        if matches!(plan.path, PathChoice::Auto | PathChoice::Registered) {
+        // Not for the automatic choice: the first pass over a file would pin it, which is slower
+        // than the slots, and only a file that is read again and again pays for that.
+        if plan.path == PathChoice::Registered {
             let budget_bytes = (physical_memory_bytes() as f64 * REGISTERED_SHARE) as u64;
             let pool = self.registered.get_or_insert_with(|| RegisteredPool::new(budget_bytes));
             options.registered = Some(pool.clone());
+        }
+        if matches!(plan.path, PathChoice::Auto | PathChoice::Registered) {
             options.mappings =
                 Some(self.mappings.get_or_insert_with(|| MappingPool::new(MAPPINGS_MAX)).clone());
         }
