@@ -8,6 +8,7 @@ use crate::bench::args::BenchCommand;
 use crate::doctor::DoctorArgs;
 use crate::gpu::GpuArgs;
 use crate::model::ModelArgs;
+use crate::sizes::{parse_bytes, parse_bytes_or_zero};
 
 /// Seed of generated data unless another is asked for.
 pub const DEFAULT_SEED: u64 = 42;
@@ -228,40 +229,6 @@ pub struct ConvertArgs {
     pub force: bool,
 }
 
-/// Bytes from "512MB", "4GiB", "1000000". MB = 10^6, MiB = 2^20.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| usage(text))?;
-    let factor: f64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "k" | "kb" => 1e3,
-        "m" | "mb" => 1e6,
-        "g" | "gb" => 1e9,
-        "t" | "tb" => 1e12,
-        "kib" => 1024.0,
-        "mib" => 1_048_576.0,
-        "gib" => 1_073_741_824.0,
-        "tib" => 1_099_511_627_776.0,
-        _ => return Err(usage(text)),
-    };
-    let bytes = number * factor;
-    if !(1.0..=9e18).contains(&bytes) {
-        return Err(usage(text));
-    }
-    Ok(bytes as u64)
-}
-
-/// As [`parse_bytes`], and 0.
-pub fn parse_bytes_or_zero(text: &str) -> Result<u64, String> {
-    if text.trim() == "0" { Ok(0) } else { parse_bytes(text) }
-}
-
-fn usage(text: &str) -> String {
-    format!("{text:?} is no size; write 512MB, 4GiB or a number of bytes")
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -271,15 +238,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(parse_bytes("512MB").unwrap(), 512_000_000);
-        assert_eq!(parse_bytes("1.5 GiB").unwrap(), 1_610_612_736);
-        assert_eq!(parse_bytes("1000").unwrap(), 1000);
-        for wrong in ["", "MB", "-1", "0", "1 potato", "1e99GB"] {
-            assert!(parse_bytes(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -19,6 +19,7 @@ mod model;
 mod output;
 mod query;
 mod session;
+mod sizes;
 mod ssb;
 mod trace;
 mod version;
@@ -76,10 +77,13 @@ fn start(cli: Cli) -> Result<i32> {
         if tells_how_far {
             // A measurement that was broken off still says what it saw; a second Ctrl-C ends it.
             tokio::select! {
-                Err(error) = &mut work => eprintln!("{error}"),
+                done = &mut work => {
+                    if let Err(error) = done {
+                        eprintln!("{error}");
+                    }
+                }
                 _ = tokio::time::sleep(PARTIAL_RESULT_WAIT) => {}
                 _ = tokio::signal::ctrl_c() => {}
-                else => {}
             }
         }
         Ok(INTERRUPTED)

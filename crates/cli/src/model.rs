@@ -2,6 +2,9 @@
 //! of. A thin door over `headrace_gauge::model`.
 
 use std::fmt::Write;
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -14,9 +17,9 @@ use headrace_gauge::model::{
 };
 use serde::Serialize;
 
-use crate::args::parse_bytes;
 use crate::error::{CliError, Context, Result};
 use crate::output;
+use crate::sizes::parse_bytes;
 
 /// `model`.
 #[derive(Debug, Args)]
@@ -248,6 +251,11 @@ fn stored_bytes(args: &ModelArgs) -> Result<u64> {
 /// Bytes of a file, or of all files below a folder; links below it are not followed.
 fn bytes_below(path: &Path) -> Result<u64> {
     let metadata = std::fs::metadata(path).at(path.display())?;
+    if metadata.file_type().is_block_device() {
+        // Its metadata say 0.
+        let mut device = File::open(path).at(path.display())?;
+        return device.seek(SeekFrom::End(0)).at(path.display());
+    }
     if !metadata.is_dir() {
         return Ok(metadata.len());
     }
@@ -296,7 +304,11 @@ fn machine(args: &ModelArgs) -> Result<Machine> {
 /// The record of this machine: the storage of the first path, and the GPUs that are here.
 fn measured(args: &ModelArgs) -> Result<Machine> {
     let ceilings = Ceilings::load().map_err(|error| {
-        CliError::new(&error).hint("state what is missing: --storage 3.5GB/s --gpu h200")
+        let text = error.to_string();
+        let (cause, remedy) =
+            text.split_once("\nhint: ").unwrap_or((text.as_str(), "measure anew"));
+        CliError::new(cause)
+            .hint(format!("{remedy}; or state what is missing: --storage 3.5GB/s --gpu h200"))
     })?;
     let store = match paths(args).next() {
         Some(path) => Some(StoreKey::of_path(path).at(path.display())?),

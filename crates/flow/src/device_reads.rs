@@ -144,7 +144,7 @@ fn work(
             let result = pending.first_error.lock().take().map_or(Ok(()), Err);
             let latency_ns = pending.begun.elapsed().as_nanos() as u64;
             let (tag, requests) = (pending.read.tag, pending.requests);
-            // The read's hold on the file ends before its end is seen.
+            // This thread's hold on the file ends before the read's end is seen.
             drop(pending);
             sink(DeviceReadDone { tag, result, requests, latency_ns });
         }

@@ -86,11 +86,26 @@ impl<'a> Engines<'a> {
         reasons: &mut Reasons,
     ) -> Result<(), RaceError> {
         let requests = requests_of(&request, self.options.segment_bytes);
+        // SAFETY: the caller's promise.
+        unsafe { self.submit_copy(request, reasons) }?;
+        self.requests += requests;
+        Ok(())
+    }
+
+    /// Begins to copy what lies in memory: for the engines a read like any other, but no request
+    /// to the kernel, and not counted as one.
+    ///
+    /// # Safety
+    /// As for [`submit`](Engines::submit).
+    pub unsafe fn submit_copy(
+        &mut self,
+        request: ReadRequest,
+        reasons: &mut Reasons,
+    ) -> Result<(), RaceError> {
         let engine = self.engine(&request, reasons)?;
         // SAFETY: the caller's promise.
         unsafe { engine.submit(request) };
         self.in_flight += 1;
-        self.requests += requests;
         self.set_busy();
         Ok(())
     }

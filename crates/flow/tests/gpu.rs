@@ -55,7 +55,8 @@ impl CopyBack {
     }
 }
 
-impl DeviceProgram for &mut CopyBack {
+// SAFETY: it has no output.
+unsafe impl DeviceProgram for &mut CopyBack {
     fn launch(
         &mut self,
         stream: &Stream,
@@ -92,7 +93,8 @@ impl DeviceProgram for &mut CopyBack {
 /// Does nothing with what arrived.
 struct Ignore;
 
-impl DeviceProgram for Ignore {
+// SAFETY: it has no output.
+unsafe impl DeviceProgram for Ignore {
     fn launch(&mut self, _: &Stream, _: usize, _: &[DeviceSlice]) -> Result<(), BoxError> {
         Ok(())
     }

@@ -70,8 +70,9 @@ impl RegisteredHost {
     ///
     /// # Safety
     /// The range must be mapped, and stay mapped to the same pages, until the value is
-    /// dropped and no queued copy uses it any more. A mapped file must not be truncated
-    /// meanwhile.
+    /// dropped and no queued copy uses it any more. A mapped file that is truncated meanwhile
+    /// keeps its pinned pages for the device, whose copies then bring bytes that are no longer
+    /// the file's; a load by the processor from behind the new end faults.
     pub unsafe fn register(
         device: &Arc<Device>,
         start: NonNull<u8>,

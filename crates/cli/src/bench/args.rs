@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use headrace_gauge::bench::PathChoice;
 
-use crate::args::parse_bytes;
+use crate::sizes::parse_bytes;
 
 /// The benchmarks.
 #[derive(Debug, Subcommand)]

@@ -1,6 +1,10 @@
 //! What was measured, on standard output and in files. A file is either written whole or not at
 //! all.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
 use headrace_flow::Trace;
 use headrace_gauge::bench::{BenchRun, Sweep, picture, render};
 use headrace_gauge::plot::{SweepPlot, sweep_svg};
@@ -13,9 +17,14 @@ use crate::trace;
 
 /// Whether what is asked for can be written: better known before minutes of measuring than after.
 pub fn check(args: &IoArgs) -> Result<()> {
-    for file in [&args.json, &args.plot, &args.trace].into_iter().flatten() {
-        if is_stdout(file) {
-            continue;
+    if outputs(args).filter(|file| is_stdout(file)).count() > 1 {
+        return Err(CliError::usage("several files cannot all be standard output")
+            .hint("name a file for all but one of --json, --plot and --trace"));
+    }
+    for file in outputs(args).filter(|file| !is_stdout(file)) {
+        if outputs(args).filter(|other| *other == file).count() > 1 {
+            return Err(CliError::usage(format!("{}: named twice", file.display()))
+                .hint("--json, --plot and --trace each need a file of their own"));
         }
         let folder = folder_of(file);
         if !folder.is_dir() {
@@ -27,13 +36,39 @@ pub fn check(args: &IoArgs) -> Result<()> {
                 CliError::new(format!("{}: this is a folder", file.display())).hint("name a file")
             );
         }
+        if is_something_else(file) {
+            return Err(CliError::usage(format!(
+                "{}: there is a file already that is neither JSON nor SVG, and it would be lost",
+                file.display()
+            ))
+            .hint("--json, --plot and --trace take the file to write; \"-\" is standard output"));
+        }
     }
     Ok(())
 }
 
+/// Whoever takes `--json` for a switch names the table behind it as the file to write: what does
+/// not begin as a record or a picture of ours is not replaced.
+fn is_something_else(file: &Path) -> bool {
+    if !file.is_file() {
+        return false;
+    }
+    let mut first = [0];
+    match File::open(file).and_then(|mut opened| opened.read(&mut first)) {
+        Ok(0) => false,
+        Ok(_) => !matches!(first[0], b'{' | b'[' | b'<'),
+        // It cannot be read, so what it is stays unknown.
+        Err(_) => true,
+    }
+}
+
+fn outputs(args: &IoArgs) -> impl Iterator<Item = &Path> {
+    [&args.json, &args.plot, &args.trace].into_iter().flatten().map(PathBuf::as_path)
+}
+
 /// A run, as soon as it is done.
 pub fn run(args: &IoArgs, run: &BenchRun) -> Result<()> {
-    if !json_is_stdout(args) {
+    if !stdout_is_taken(args) {
         print(&format!("{}\n", render::text(run)))?;
     }
     Ok(())
@@ -41,7 +76,7 @@ pub fn run(args: &IoArgs, run: &BenchRun) -> Result<()> {
 
 /// A sweep, when it is done.
 pub fn sweep(args: &IoArgs, sweep: &Sweep) -> Result<()> {
-    if !json_is_stdout(args) {
+    if !stdout_is_taken(args) {
         print(&render::sweep_table(sweep))?;
     }
     if let Some(file) = &args.json {
@@ -65,6 +100,7 @@ fn plot(args: &IoArgs, plot: impl FnOnce() -> SweepPlot) -> Result<()> {
     put(file, &sweep_svg(&plot()).at(file.display())?)
 }
 
-fn json_is_stdout(args: &IoArgs) -> bool {
-    args.json.as_deref().is_some_and(is_stdout)
+/// Standard output carries one thing: a file that goes there takes the place of the text.
+fn stdout_is_taken(args: &IoArgs) -> bool {
+    outputs(args).any(is_stdout)
 }

@@ -31,7 +31,7 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
 
 /// Whether a file's name stands for standard output.
 pub fn is_stdout(file: &Path) -> bool {
-    file == Path::new("-")
+    file == Path::new("-") || file == Path::new("/dev/stdout")
 }
 
 /// The folder that a file lies in.
@@ -42,11 +42,17 @@ pub fn folder_of(file: &Path) -> &Path {
     }
 }
 
-/// Writes a file whole or not at all: beside its place, then renamed.
+/// Writes a file whole or not at all: beside its place, then renamed. Devices and pipes are
+/// written to and stay what they are; behind a symbolic link it is the file that is replaced.
 pub fn put(file: &Path, text: &str) -> Result<()> {
     if is_stdout(file) {
         return print(text);
     }
+    if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        return std::fs::write(file, text).at(file.display());
+    }
+    let resolved = std::fs::canonicalize(file);
+    let file = resolved.as_deref().unwrap_or(file);
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let temporary = folder_of(file).join(format!(".{name}.{}.partial", std::process::id()));
     let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, file));
@@ -201,6 +207,22 @@ mod tests {
         }
         printer.finish(&mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_is_put_replaces_files_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("a.json"), folder.path().join("link.json"));
+        put(&file, "old").unwrap();
+        std::os::unix::fs::symlink("a.json", &link).unwrap();
+        put(&link, "new").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+        assert!(link.is_symlink());
+        let null = folder.path().join("null.json");
+        std::os::unix::fs::symlink("/dev/null", &null).unwrap();
+        put(&null, "gone").unwrap();
+        assert!(null.is_symlink(), "what it leads to was written to");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
     }
 
     #[test]

@@ -39,7 +39,11 @@ pub struct DeviceOutput {
 }
 
 /// What is done with a chunk in device memory.
-pub trait DeviceProgram {
+///
+/// # Safety
+/// What [`output`](Self::output) names is copied: its bytes must lie in device memory that stays
+/// allocated until the chunk is retired or the lane was synchronised.
+pub unsafe trait DeviceProgram {
     /// Enqueues the work on a chunk; must not wait for it. One slice per
     /// [`ReadSpec`](crate::ReadSpec), in that order; they are overwritten once the work that is
     /// in `stream` when this returns is done.

@@ -34,7 +34,8 @@ impl HostRegistrar for CudaRegistrar {
     /// Only ever for reading: to pin the pages of a file for writing counts as a write, which
     /// would change the file's times, and with them its identity.
     unsafe fn register(&self, start: NonNull<u8>, bytes: usize) -> Result<Registration, BoxError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise. A file that is truncated meanwhile takes nothing from under
+        // the device: it copies from the pages that were pinned, and nobody else reads the mapping.
         let registered =
             unsafe { RegisteredHost::register(&self.device, start, bytes, HostAccess::ReadOnly) };
         match registered {

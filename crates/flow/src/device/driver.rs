@@ -285,11 +285,8 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
     /// Takes note of an event whose bytes go nowhere any more.
     fn discard(&mut self, event: &Event) {
         match event {
-            Event::Read(completion) => self.engines.completed(completion, 0, true),
-            Event::DeviceRead(_) => {
-                self.device_reading -= 1;
-                self.engines.ended_elsewhere(None);
-            }
+            Event::Read(completion) => self.read_discarded(completion),
+            Event::DeviceRead(done) => self.device_read_discarded(done),
             Event::Registered(_) => {
                 self.registering -= 1;
                 self.engines.ended_elsewhere(None);

@@ -61,6 +61,8 @@ pub(super) struct Reading {
 /// What is to be begun for a buffer.
 enum Job {
     Read(ReadRequest),
+    /// As a read, from memory.
+    Copy(ReadRequest),
     Pieces(usize, Arc<SharedMapping>),
     Device(usize),
 }
@@ -106,6 +108,10 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
             // dropped (they are dropped before both).
             Job::Read(request) => unsafe {
                 self.engines.submit(request, &mut self.chooser.reasons)
+            },
+            // SAFETY: as above.
+            Job::Copy(request) => unsafe {
+                self.engines.submit_copy(request, &mut self.chooser.reasons)
             },
             Job::Pieces(buffer, mapping) => self.want_pieces(slot, buffer, &mapping),
             Job::Device(buffer) => self.read_on_device(slot, buffer),
@@ -160,7 +166,8 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
                 }
             }
         };
-        Some((Job::Read(request), origin))
+        let from_memory = matches!(origin, Origin::Memory(_));
+        Some((if from_memory { Job::Copy(request) } else { Job::Read(request) }, origin))
     }
 
     pub(super) fn read_completed(&mut self, completion: Completion) -> Result<(), RaceError> {
@@ -205,10 +212,24 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
                 };
                 // SAFETY: the window lies in a slot that belongs to this chunk until the
                 // completion was seen, or the engines were dropped.
-                return unsafe { self.engines.submit(request, &mut self.chooser.reasons) };
+                return unsafe { self.engines.submit_copy(request, &mut self.chooser.reasons) };
             }
         }
         self.copy(slot, buffer)
+    }
+
+    /// A read ended whose bytes go nowhere any more: what a file delivered counts all the same.
+    pub(super) fn read_discarded(&mut self, completion: &Completion) {
+        let (slot, buffer) = untag(completion.tag);
+        let from_file = self.reading[slot].as_ref().and_then(|reading| {
+            let origin = &reading.buffers[buffer].as_ref()?.origin;
+            let bytes = self.shared.race.chunks[reading.chunk].reads[buffer].bytes;
+            (!matches!(origin, Origin::Memory(_))).then_some(bytes)
+        });
+        match from_file.filter(|_| completion.result.is_ok()) {
+            Some(bytes) => self.engines.completed(completion, bytes, false),
+            None => self.engines.completed(completion, 0, true),
+        }
     }
 
     /// A buffer is in its slot: its copy can begin, whatever the other buffers do.
@@ -272,7 +293,10 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
             }
             if self.registrars.is_none() {
                 let registrar = self.lane.registrar();
-                let Some(registrar) = registrar else { return Ok(()) };
+                let Some(registrar) = registrar else {
+                    let source = "the lane had a registrar, and has none any more".into();
+                    return Err(device_error(Some(chunk), "registering a mapping", source));
+                };
                 let (threads, events) = (shared.race.options.registrars, self.events.clone());
                 let forced = self.is_past_slots_forced();
                 // Nobody listens any more only if the race is being unwound.
@@ -426,6 +450,18 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         done.result
             .map_err(|source| device_error(Some(chunk), "read into device memory", source))?;
         self.buffer_is_on_its_way(slot, buffer, |by_path| by_path.cufile += bytes)
+    }
+
+    /// A read by the device ended whose bytes go nowhere any more.
+    pub(super) fn device_read_discarded(&mut self, done: &DeviceReadDone) {
+        self.device_reading -= 1;
+        let (slot, buffer) = untag(done.tag);
+        let reading = self.reading[slot].as_ref().filter(|_| done.result.is_ok());
+        let brought = reading.map(|reading| {
+            let bytes = self.shared.race.chunks[reading.chunk].reads[buffer].bytes;
+            (bytes, done.requests, done.latency_ns)
+        });
+        self.engines.ended_elsewhere(brought);
     }
 
     /// Takes a filled slot's chunk to be launched.

@@ -68,6 +68,12 @@ impl<'a> Shared<'a> {
             }),
         })
     }
+
+    /// When the race began, and its error. What was kept for this race alone is let go here:
+    /// unpinning takes its time, which is part of the race's.
+    fn end(self) -> (Instant, Option<RaceError>) {
+        (self.start, self.stop.take_error())
+    }
 }
 
 /// The pool of registered mappings: the one that was given; one for this race, if the way is
@@ -99,8 +105,9 @@ pub(crate) fn run<L: DeviceLane + ?Sized>(
     let shared = Shared::new(race, &[lane.slots()], &Affinity::none())?;
     check_fits(race, lane)?;
     let tally = run_lane(&shared, 0, lane);
-    race.verify_files(shared.stop.take_error())?;
-    Ok(tally.finish(shared.start.elapsed().as_nanos() as u64))
+    let (start, error) = shared.end();
+    race.verify_files(error)?;
+    Ok(tally.finish(start.elapsed().as_nanos() as u64))
 }
 
 /// Several lanes, each on a thread of its own.
@@ -110,7 +117,8 @@ pub(crate) fn run_many(
     affinity: &Affinity,
 ) -> Result<DevicesReport, RaceError> {
     let lane_slots: Vec<usize> = lanes.iter().map(|lane| lane.slots()).collect();
-    let shared = &Shared::new(race, &lane_slots, affinity)?;
+    let owned = Shared::new(race, &lane_slots, affinity)?;
+    let shared = &owned;
     lanes.iter().try_for_each(|lane| check_fits(race, &**lane))?;
     let tallies: Vec<Tally> = std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(lanes.len());
@@ -137,8 +145,9 @@ pub(crate) fn run_many(
         });
         joined.collect()
     });
-    race.verify_files(shared.stop.take_error())?;
-    Ok(Tally::merge(tallies, shared.start.elapsed().as_nanos() as u64))
+    let (start, error) = owned.end();
+    race.verify_files(error)?;
+    Ok(Tally::merge(tallies, start.elapsed().as_nanos() as u64))
 }
 
 fn run_lane<L: DeviceLane + ?Sized>(shared: &Shared<'_>, number: usize, lane: &mut L) -> Tally {
@@ -158,10 +167,20 @@ fn run_lane<L: DeviceLane + ?Sized>(shared: &Shared<'_>, number: usize, lane: &m
     }
     // Whatever happened: after this the device touches no memory of the lane on our behalf. The
     // reads and writes have ended with the driver.
-    if let Err(source) = lane.synchronize() {
-        shared.stop.fail(device_error(None, "waiting for the device", source));
+    match catch_unwind(AssertUnwindSafe(|| lane.synchronize())) {
+        Ok(Ok(())) => drop(pins),
+        Ok(Err(source)) => {
+            // The context is lost: nothing is at work in it.
+            drop(pins);
+            shared.stop.fail(device_error(None, "waiting for the device", source));
+        }
+        Err(payload) => {
+            // Copies may be running: what they read from is never given back.
+            pins.leak();
+            let message = panic_message(&*payload);
+            shared.stop.fail(RaceError::Panic { chunk: None, message });
+        }
     }
-    drop(pins);
     let after = lane.times();
     let report = &mut tally.report;
     report.h2d_ns = after.h2d_ns.saturating_sub(before.h2d_ns);

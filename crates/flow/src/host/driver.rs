@@ -248,7 +248,7 @@ impl<'a> Driver<'a> {
     fn read_completed(&mut self, completion: Completion) {
         let (slot, buffer) = untag(completion.tag);
         let Some(reading) = self.reading[slot].as_mut() else {
-            return;
+            return self.engines.completed(&completion, 0, false);
         };
         let chunk = reading.chunk;
         let read = &self.shared.race.chunks[chunk].reads[buffer];

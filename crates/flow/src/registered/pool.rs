@@ -89,6 +89,8 @@ struct Inner {
     race: u64,
     tick: u64,
     held_bytes: u64,
+    /// Pieces that are being let go: their room still counts as taken.
+    leaving: usize,
     entries: HashMap<PieceKey, Entry>,
     mappings: HashMap<FileIdentity, std::sync::Weak<SharedMapping>>,
 }
@@ -225,6 +227,7 @@ impl RegisteredPool {
         let mut inner = self.inner.lock();
         loop {
             if let Some(piece) = inner.touch(&key, race) {
+                self.hits.fetch_add(1, Ordering::Relaxed);
                 return Ok(piece);
             }
             if !inner.entries.contains_key(&key) {
@@ -289,9 +292,17 @@ impl RegisteredPool {
         race: u64,
         forced: bool,
     ) -> bool {
+        if bytes > self.budget_bytes {
+            return false;
+        }
         while inner.held_bytes + bytes > self.budget_bytes {
             let Some(victim) = inner.victim(race, forced).and_then(|key| inner.remove(&key)) else {
-                return false;
+                if inner.leaving == 0 {
+                    return false;
+                }
+                // The room of what somebody is letting go may be enough.
+                self.settled.wait(inner);
+                continue;
             };
             self.evictions.fetch_add(1, Ordering::Relaxed);
             MutexGuard::unlocked(inner, || self.let_go(victim));
@@ -301,8 +312,15 @@ impl RegisteredPool {
 
     /// Unregisters, which takes its time, and only then counts the room as free.
     fn let_go(&self, (piece, bytes): (Arc<RegisteredPiece>, u64)) {
-        drop(piece);
-        self.inner.lock().held_bytes -= bytes;
+        // A panic of the driver's wrapper, of which the panic hook tells, must not leave others
+        // waiting for the room for ever.
+        let dropped = std::panic::AssertUnwindSafe(|| drop(piece));
+        let _ = std::panic::catch_unwind(dropped);
+        let mut inner = self.inner.lock();
+        inner.held_bytes -= bytes;
+        inner.leaving -= 1;
+        drop(inner);
+        self.settled.notify_all();
     }
 }
 
@@ -323,8 +341,8 @@ impl Inner {
         }
     }
 
-    /// Pieces that nobody copies from, with their last use. Clones are made only under the lock,
-    /// so that an idle piece stays so while it is held.
+    /// Pieces that nobody copies from, with their last use. The first clone of an idle piece is
+    /// made only under the lock, so that it stays idle while that is held.
     fn idle(&self) -> impl Iterator<Item = (PieceKey, (u64, u64))> {
         self.entries.iter().filter_map(|(key, entry)| match entry {
             Entry::Ready { piece, last_use, .. } if Arc::strong_count(piece) == 1 => {
@@ -341,9 +359,13 @@ impl Inner {
         chosen.map(|(key, _)| key)
     }
 
+    /// Takes a piece out, for [`RegisteredPool::let_go`].
     fn remove(&mut self, key: &PieceKey) -> Option<(Arc<RegisteredPiece>, u64)> {
         match self.entries.remove(key) {
-            Some(Entry::Ready { piece, bytes, .. }) => Some((piece, bytes)),
+            Some(Entry::Ready { piece, bytes, .. }) => {
+                self.leaving += 1;
+                Some((piece, bytes))
+            }
             _ => None,
         }
     }
@@ -455,6 +477,43 @@ mod tests {
         assert_eq!(pool.stats().held_bytes, mapping.piece(0).1 as u64);
     }
 
+    /// Its registrations take long to end, and end in a panic.
+    #[derive(Debug)]
+    struct Slow(std::sync::mpsc::Sender<()>);
+
+    struct SlowLive(std::sync::mpsc::Sender<()>);
+
+    impl Drop for SlowLive {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            panic!("unregistering panics by order");
+        }
+    }
+
+    impl HostRegistrar for Slow {
+        unsafe fn register(&self, _: NonNull<u8>, _: usize) -> Result<Registration, BoxError> {
+            Ok(Box::new(SlowLive(self.0.clone())))
+        }
+    }
+
+    #[test]
+    fn room_that_is_being_made_is_waited_for() {
+        let (_dir, file) = file(2);
+        let pool = RegisteredPool::new(PIECE_BYTES as u64);
+        let mapping = pool.mapping(&file).unwrap();
+        let (began, begin) = std::sync::mpsc::channel();
+        drop(pool.obtain(&mapping, 0, &Slow(began), 1, true).unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(|| pool.clear());
+            begin.recv().unwrap();
+            pool.obtain(&mapping, 1, &Counting::default(), 1, true).unwrap();
+        });
+        let stats = pool.stats();
+        assert_eq!((stats.refusals, stats.pieces), (0, 1));
+        assert_eq!(stats.held_bytes, mapping.piece(1).1 as u64);
+    }
+
     #[test]
     fn a_piece_wanted_by_many_is_registered_once() {
         let (_dir, file) = file(2);
@@ -466,6 +525,6 @@ mod tests {
                 scope.spawn(|| pool.obtain(&mapping, 1, &registrar, 1, true).unwrap());
             }
         });
-        assert_eq!(pool.stats().registrations, 1);
+        assert_eq!((pool.stats().registrations, pool.stats().hits), (1, 7));
     }
 }

@@ -62,7 +62,8 @@ impl PlusOne {
     }
 }
 
-impl DeviceProgram for PlusOne {
+// SAFETY: its output is one of the chunk's own buffers, in the slot's memory.
+unsafe impl DeviceProgram for PlusOne {
     fn launch(
         &mut self,
         stream: &Stream,
@@ -258,7 +259,8 @@ struct Checksums {
     buffers: usize,
 }
 
-impl DeviceProgram for &mut Checksums {
+// SAFETY: it has no output.
+unsafe impl DeviceProgram for &mut Checksums {
     fn launch(
         &mut self,
         stream: &Stream,

@@ -10,13 +10,19 @@ use crate::support::{Act, TestFile, check_bytes, forced_paths, race};
 
 const SIZE: usize = 500_000;
 
+/// A mapping is damaged for everybody at once: of several consumers, one that is at work on a sound
+/// chunk may be the first to notice.
+fn consumers(path: &str) -> usize {
+    if path == "mapped" { 1 } else { 2 }
+}
+
 #[test]
 fn an_io_error_names_chunk_file_and_offset() {
     let file = TestFile::new(SIZE);
     for (name, options) in forced_paths() {
         let plan = FaultPlan { io_error_at: Some(300_000), ..FaultPlan::default() };
         let race = race(vec![file.faulty(plan)], file.chunks(50_000), options);
-        let error = check_bytes(&race, 2, &file.content).unwrap_err();
+        let error = check_bytes(&race, consumers(name), &file.content).unwrap_err();
         let RaceError::Read { chunk, source } = &error else { panic!("{name}: {error}") };
         // The byte is the first of chunk 6; its block, if blocks are read, is also in chunk 5.
         assert!((5..=6).contains(chunk), "{name}: {error}");
@@ -32,7 +38,7 @@ fn truncation_is_an_error_on_every_path() {
     for (name, options) in forced_paths() {
         let plan = FaultPlan { truncated_at: Some(250_000), ..FaultPlan::default() };
         let race = race(vec![file.faulty(plan)], file.chunks(50_000), options);
-        let error = check_bytes(&race, 2, &file.content).unwrap_err();
+        let error = check_bytes(&race, consumers(name), &file.content).unwrap_err();
         let RaceError::Read { chunk, source } = &error else { panic!("{name}: {error}") };
         assert!(*chunk >= 4, "{name}: {error}");
         let expected = if name == "mapped" {

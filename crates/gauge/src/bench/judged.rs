@@ -7,7 +7,8 @@ use std::sync::Arc;
 use headrace_flow::RaceReport;
 use headrace_gpu::{Device, GpuError, measure};
 
-use super::record::{BenchRun, PredictedRecord};
+use super::record::{BenchRun, BytesMoved, PredictedRecord};
+use super::render::size;
 use super::{BenchPlan, Operation, PathChoice, Pattern, Target};
 use crate::ceilings::{Ceiling, Ceilings, Measure, Measurement, Place, StoreKey, share_of_ceiling};
 use crate::model::{self, Machine, Scan};
@@ -28,6 +29,44 @@ pub(crate) fn place(paths: &[PathBuf], gpus: Vec<String>) -> Place {
     Place { store, gpus }
 }
 
+/// Bytes that storage delivered through the page cache, as far as residency before the run tells:
+/// what was not in memory and was not read past the page cache. Their way is that of bytes in
+/// memory, their speed that of storage.
+fn missed_bytes(run: &BenchRun) -> u64 {
+    missed_of(run.bytes, &run.bytes_by_path, run.cache.resident_share_before.unwrap_or(1.0))
+}
+
+fn missed_of(bytes: u64, by: &BytesMoved, resident_share: f64) -> u64 {
+    let absent_bytes = (bytes as f64 * (1.0 - resident_share)) as u64;
+    let missed_bytes =
+        absent_bytes.saturating_sub(by.direct + by.cufile).min(by.mapped + by.buffered);
+    // Residency is sampled.
+    if missed_bytes as f64 > bytes as f64 * (1.0 - PURE_SHARE) { missed_bytes } else { 0 }
+}
+
+/// Whether storage delivered most bytes of a run that did not read past the page cache.
+fn mostly_missed(run: &BenchRun) -> bool {
+    missed_bytes(run) > run.bytes / 2
+}
+
+/// Says of bytes that passed the page cache that they came from storage, and calls a limit that
+/// was storage's so.
+pub(crate) fn tell_misses(run: &mut BenchRun) {
+    let missed_bytes = missed_bytes(run);
+    // Random blocks hit anew what earlier ones brought: how many missed is not known.
+    if missed_bytes == 0 || run.iops.is_some() {
+        return;
+    }
+    run.notes.push(format!(
+        "{} were not in memory before: storage delivered them through the page cache",
+        size(missed_bytes)
+    ));
+    if let (true, Some(bottleneck)) = (mostly_missed(run), &mut run.bottleneck) {
+        *bottleneck =
+            bottleneck.replacen("page-cache-bound", "storage-bound (through the page cache)", 1);
+    }
+}
+
 /// Fills in what the ceilings say about a run.
 pub(crate) fn judge(
     ceilings: &Ceilings,
@@ -45,14 +84,18 @@ pub(crate) fn judge(
         return;
     }
     let speed = run.gb_per_s;
-    let from_memory = run.bytes_by_path.direct + run.bytes_by_path.cufile == 0;
+    let missed = mostly_missed(run);
+    let from_memory = run.bytes_by_path.direct + run.bytes_by_path.cufile == 0 && !missed;
     for stage in &mut run.stages {
         let ceiling = ceiling_of(ceilings, place, stage.stage, from_memory);
         stage.ceiling_gb_per_s = ceiling.as_ref().map(|ceiling| ceiling.value);
         stage.ceiling_share = ceiling.map(|ceiling| speed / ceiling.value);
     }
     let name = match report {
-        Some(report) => report.bottleneck().map(|found| found.name),
+        Some(report) => report.bottleneck().map(|found| match found.name {
+            "page-cache-bound" if missed => "storage-bound",
+            name => name,
+        }),
         None => Some("write-bound"),
     };
     let ceiling = name.and_then(|name| ceilings.of_bottleneck(name, place));
@@ -100,8 +143,9 @@ fn predict(ceilings: &Ceilings, place: &Place, plan: &BenchPlan, run: &mut Bench
         Target::Host => model::Target::Host,
         Target::Gpus(_) => model::Target::Gpu,
     };
-    let storage_bytes = by.direct + by.cufile;
-    let mut memory_bytes = by.mapped + by.buffered + by.cached;
+    let missed_bytes = missed_bytes(run);
+    let storage_bytes = by.direct + by.cufile + missed_bytes;
+    let mut memory_bytes = by.mapped + by.buffered + by.cached - missed_bytes;
     if (memory_bytes as f64) < storage_bytes as f64 * (1.0 - PURE_SHARE) {
         // The partial last block of a file that is read by O_DIRECT is no stage of its own.
         memory_bytes = 0;
@@ -207,5 +251,24 @@ pub(crate) fn keep_highest(kept: &mut Vec<Measurement>, new: Measurement) {
         Some(old) if old.value < new.value => *old = new,
         Some(_) => {}
         None => kept.push(new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_absent_and_passed_the_page_cache_came_from_storage() {
+        let buffered = |bytes| BytesMoved { buffered: bytes, ..BytesMoved::default() };
+        assert_eq!(missed_of(1000, &buffered(1000), 0.0), 1000);
+        assert_eq!(missed_of(1000, &buffered(1000), 0.25), 750);
+        // All of it was in memory, but for the error of sampling.
+        assert_eq!(missed_of(1000, &buffered(1000), 1.0), 0);
+        assert_eq!(missed_of(1000, &buffered(1000), 0.995), 0);
+        // The absent half was read past the page cache.
+        let half = BytesMoved { mapped: 500, direct: 500, ..BytesMoved::default() };
+        assert_eq!(missed_of(1000, &half, 0.5), 0);
+        assert_eq!(missed_of(1000, &half, 0.0), 500);
     }
 }

@@ -301,9 +301,14 @@ impl BenchPlan {
         }
         let bytes = self.pattern.bytes();
         if bytes == 0 || bytes > CHUNK_BYTES_MAX || !bytes.is_multiple_of(512) {
+            let what = match self.pattern {
+                Pattern::Sequential { .. } => "chunks",
+                Pattern::Random { .. } => "blocks",
+            };
+            let near_bytes = bytes.clamp(512, CHUNK_BYTES_MAX).saturating_add(256) / 512 * 512;
             return Err(BenchError::plan(
-                format!("chunks of {bytes} bytes cannot be"),
-                "choose a multiple of 512 bytes up to 4GiB, such as 16MiB",
+                format!("{what} of {bytes} bytes cannot be: they start on sectors of 512 bytes"),
+                format!("choose a multiple of 512 bytes up to 4GiB, such as {near_bytes}"),
             ));
         }
         if self.threads == 0 || self.threads > 1024 || self.depth == 0 || self.depth > 4096 {

@@ -52,7 +52,7 @@ pub struct BenchRun {
     pub first_chunk_ns: u64,
     /// By the way they really took.
     pub bytes_by_path: BytesMoved,
-    /// Latency of requests.
+    /// Latency of chunks (blocks, when random), each from its first request to its last answer.
     pub latency: Latency,
     /// Mean size of a request to the kernel (what the devices saw of it is with them).
     pub mean_request_bytes: u64,
@@ -124,10 +124,10 @@ pub struct RingRecord {
     pub ready_ns: u64,
 }
 
-/// Latencies of requests, nanoseconds.
+/// Latencies of chunks or blocks, nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Latency {
-    /// Requests.
+    /// Chunks or blocks.
     pub count: u64,
     /// Median.
     pub p50_ns: u64,

@@ -52,8 +52,10 @@ pub fn sweep_document(machine: &impl Serialize, sweep: &Sweep) -> String {
     format!("{document:#}\n")
 }
 
-const COLUMNS: [&str; 11] =
-    ["path", "to", "paths", "memory", "threads", "chunk", "slots", "GB/s", "p50", "p99", "cpu"];
+const COLUMNS: [&str; 12] = [
+    "path", "to", "paths", "memory", "threads", "chunk", "slots", "GB/s", "IOPS", "p50", "p99",
+    "cpu",
+];
 
 /// A sweep as a table in the order of its grid, the best run marked; the ways that cannot be had
 /// below it, each with its reason.
@@ -113,6 +115,7 @@ fn cells(point: &SweepPoint, run: &BenchRun) -> [String; COLUMNS.len()] {
         binary_size(setting.chunk_bytes),
         run.slots.to_string(),
         format!("{:.2}", run.gb_per_s),
+        run.iops.map_or_else(|| "-".to_string(), |iops| format!("{iops:.0}")),
         latency(run.latency.p50_ns),
         latency(run.latency.p99_ns),
         format!("{:.0}%", run.cpu.percent),
@@ -142,10 +145,11 @@ pub fn text(run: &BenchRun) -> String {
             0 => String::new(),
             bytes => format!("; mean request {}", binary_size(bytes)),
         };
+        let pieces = if run.pattern == "random" { "blocks" } else { "chunks" };
         lines.add(
             "latency",
             format!(
-                "p50 {}  p90 {}  p99 {}  max {}  ({} requests{mean})",
+                "p50 {}  p90 {}  p99 {}  max {}  ({} {pieces}{mean})",
                 time(at.p50_ns),
                 time(at.p90_ns),
                 time(at.p99_ns),

@@ -118,6 +118,7 @@ impl Bench {
         }
         let report = std::mem::take(&mut outcome.report);
         fill_from_race(&mut run, plan, outcome, &report);
+        judged::tell_misses(&mut run);
         self.judge(plan, Some(&report), &mut run);
         Ok(run)
     }

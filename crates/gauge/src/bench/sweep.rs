@@ -88,9 +88,11 @@ pub struct Sweep {
 impl Sweep {
     /// The fastest run (most IOPS, when random), as an index into the points.
     pub fn best(&self) -> Option<usize> {
-        let speed = |point: &SweepPoint| point.outcome.as_ref().ok().map(|run| run.gb_per_s);
+        let speed = |point: &SweepPoint| {
+            point.outcome.as_ref().ok().map(|run| run.iops.unwrap_or(run.gb_per_s))
+        };
         let fast = self.points.iter().enumerate().filter_map(|(i, p)| Some((i, speed(p)?)));
-        fast.filter(|(_, gb_per_s)| *gb_per_s > 0.0)
+        fast.filter(|(_, speed)| *speed > 0.0)
             .max_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(index, _)| index)
     }

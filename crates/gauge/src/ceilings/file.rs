@@ -56,8 +56,21 @@ pub(super) fn default_path(variable: impl Fn(&str) -> Option<OsString>) -> Optio
     })
 }
 
+/// Devices and pipes are no records: to read one may never end, to replace one would remove it.
+fn refuse_special(path: &Path) -> Result<(), CeilingsError> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() && !found.is_dir() => Err(CeilingsError::Foreign {
+            path: path.to_path_buf(),
+            what: "it is no regular file".to_string(),
+        }),
+        // What else is wrong shows when it is opened.
+        _ => Ok(()),
+    }
+}
+
 /// What the file holds; nothing if there is none.
 pub(super) fn read(path: &Path) -> Result<Machines, CeilingsError> {
+    refuse_special(path)?;
     let mut bytes = Vec::new();
     match File::open(path) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Machines::new()),
@@ -200,6 +213,7 @@ pub(super) struct Lock {
 
 impl Lock {
     pub fn take(path: &Path) -> Result<Lock, CeilingsError> {
+        refuse_special(path)?;
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder)
                 .map_err(|cause| CeilingsError::io(path, "make the folder of", cause))?;
@@ -234,6 +248,18 @@ impl Lock {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_device_is_neither_read_nor_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.json");
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(matches!(read(&path), Err(CeilingsError::Foreign { .. })));
+        assert!(matches!(read_or_move_aside(&path, 1), Err(CeilingsError::Foreign { .. })));
+        assert!(matches!(Lock::take(&path), Err(CeilingsError::Foreign { .. })));
+        let names = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(names, 1, "nothing was put beside it");
+    }
 
     fn path_with(set: &[(&str, &str)]) -> Option<PathBuf> {
         default_path(|name| {

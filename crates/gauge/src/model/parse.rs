@@ -62,9 +62,13 @@ pub fn parse_gb_per_s(text: &str) -> Result<f64, ParseError> {
 /// # Errors
 /// [`ParseError`]: not a whole number of bytes, or an unknown unit.
 pub fn parse_bytes(text: &str) -> Result<u64, ParseError> {
-    const UNITS: [(&str, f64); 11] = [
+    const UNITS: [(&str, f64); 15] = [
         ("", 1.0),
         ("B", 1.0),
+        ("K", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
         ("KB", 1e3),
         ("MB", 1e6),
         ("GB", 1e9),
@@ -277,6 +281,7 @@ mod tests {
     fn sizes_are_decimal_or_binary_as_written() {
         assert_eq!(parse_bytes("4096").unwrap(), 4096);
         assert_eq!(parse_bytes("8MiB").unwrap(), 8 << 20);
+        assert_eq!(parse_bytes("4g").unwrap(), 4_000_000_000);
         assert_eq!(parse_bytes("1.5 GB").unwrap(), 1_500_000_000);
         assert_eq!(parse_bytes("0").unwrap(), 0);
         assert!(parse_bytes("8 apples").is_err());

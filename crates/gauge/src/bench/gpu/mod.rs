@@ -160,7 +160,8 @@ impl Gpu {
 /// The program of a lane that is only asked whether it is ready.
 struct Nothing;
 
-impl DeviceProgram for Nothing {
+// SAFETY: it has no output.
+unsafe impl DeviceProgram for Nothing {
     fn launch(&mut self, _: &Stream, chunk: usize, _: &[DeviceSlice]) -> Result<(), BoxError> {
         Err(format!("chunk {chunk} came to a lane that does no work").into())
     }

@@ -29,7 +29,8 @@ pub(super) struct Take<'a> {
     pub done: Vec<usize>,
 }
 
-impl DeviceProgram for &mut Take<'_> {
+// SAFETY: it has no output.
+unsafe impl DeviceProgram for &mut Take<'_> {
     fn launch(
         &mut self,
         stream: &Stream,

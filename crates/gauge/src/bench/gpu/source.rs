@@ -47,7 +47,8 @@ struct Fill<'a> {
     done: Vec<usize>,
 }
 
-impl DeviceProgram for &mut Fill<'_> {
+// SAFETY: its output lies in buffers of its own, which live as long as the value that the lane borrows.
+unsafe impl DeviceProgram for &mut Fill<'_> {
     fn launch(
         &mut self,
         stream: &Stream,

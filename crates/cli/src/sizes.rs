@@ -1,0 +1,37 @@
+//! Sizes as the user writes them.
+
+use headrace_gauge::model;
+
+/// Bytes from "512MB", "4GiB", "1000000", not 0. MB = 10^6, MiB = 2^20.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    match parse_bytes_or_zero(text)? {
+        0 => Err(usage(text)),
+        bytes => Ok(bytes),
+    }
+}
+
+/// As [`parse_bytes`], and 0.
+pub fn parse_bytes_or_zero(text: &str) -> Result<u64, String> {
+    model::parse_bytes(text).map_err(|_| usage(text))
+}
+
+fn usage(text: &str) -> String {
+    format!("{text:?} is no size; write 512MB, 4GiB or a number of bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_bytes("512MB").unwrap(), 512_000_000);
+        assert_eq!(parse_bytes("1.5 GiB").unwrap(), 1_610_612_736);
+        assert_eq!(parse_bytes("1000").unwrap(), 1000);
+        assert_eq!(parse_bytes_or_zero("0").unwrap(), 0);
+        for wrong in ["", "MB", "-1", "0", "0.2", "1 potato", "1e99GB"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}
