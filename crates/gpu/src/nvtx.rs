@@ -39,13 +39,16 @@ const ATTRIBUTES_VERSION: u16 = 3;
 /// The domain that our ranges are shown under.
 const DOMAIN: &CStr = c"headrace";
 
-/// Functions of a module of NVTX; the first slot is never used. Both modules that are
-/// offered have as many.
-const MODULE_FUNCTIONS: usize = 16;
+/// Slots of the largest module of NVTX; the first slot of each is never used.
+const MODULE_SLOTS_MAX: usize = 16;
 
-/// Module numbers (`NvtxCallbackModule`).
-const MODULE_CORE: c_uint = 1;
-const MODULE_CORE2: c_uint = 5;
+/// Slots of each module (`NvtxCallbackModule`), by its number less one: core, CUDA driver, OpenCL,
+/// CUDA runtime, domains, synchronisation. A tool wants all of them, used or not, and of these sizes.
+const MODULE_SLOTS: [usize; 6] = [MODULE_SLOTS_MAX, 9, 15, 7, MODULE_SLOTS_MAX, 7];
+
+/// The modules that are used, by their place in [`MODULE_SLOTS`].
+const CORE: usize = 0;
+const DOMAINS: usize = 4;
 
 /// Numbers of export tables (`NvtxExportTableID`).
 const TABLE_CALLBACKS: u32 = 1;
@@ -124,17 +127,19 @@ fn tool() -> Option<&'static Tool> {
 type RawFunction = *mut c_void;
 
 /// The functions of one module, filled in by the tool.
-struct FunctionTable([AtomicPtr<c_void>; MODULE_FUNCTIONS]);
+struct FunctionTable([AtomicPtr<c_void>; MODULE_SLOTS_MAX]);
 
 impl FunctionTable {
     const fn new() -> Self {
-        Self([const { AtomicPtr::new(ptr::null_mut()) }; MODULE_FUNCTIONS])
+        Self([const { AtomicPtr::new(ptr::null_mut()) }; MODULE_SLOTS_MAX])
     }
 
-    /// The protocol's view of the table: an array of pointers to function pointers. Leaked:
-    /// a tool may keep it.
-    fn slots(&'static self) -> *mut *mut RawFunction {
-        let slots: Vec<*mut RawFunction> = self.0.iter().map(AtomicPtr::as_ptr).collect();
+    /// The protocol's view of the table: an array of `slots` pointers to function pointers, and a
+    /// null. Leaked: a tool may keep it.
+    fn view(&'static self, slots: usize) -> *mut *mut RawFunction {
+        let mut slots: Vec<*mut RawFunction> =
+            self.0[..slots].iter().map(AtomicPtr::as_ptr).collect();
+        slots.push(ptr::null_mut());
         Box::leak(slots.into_boxed_slice()).as_mut_ptr()
     }
 
@@ -144,8 +149,8 @@ impl FunctionTable {
     }
 }
 
-static CORE: FunctionTable = FunctionTable::new();
-static CORE2: FunctionTable = FunctionTable::new();
+static MODULES: [FunctionTable; MODULE_SLOTS.len()] =
+    [const { FunctionTable::new() }; MODULE_SLOTS.len()];
 
 /// `NvtxExportTableCallbacks`.
 #[repr(C)]
@@ -183,18 +188,15 @@ unsafe extern "C" fn get_module_function_table(
     table: *mut *mut *mut RawFunction,
     functions: *mut c_uint,
 ) -> c_int {
-    let functions_of_module = match module {
-        MODULE_CORE => &CORE,
-        MODULE_CORE2 => &CORE2,
-        _ => return 0,
-    };
+    let index = (module as usize).wrapping_sub(1);
+    let Some(&slots) = MODULE_SLOTS.get(index) else { return 0 };
     if !functions.is_null() {
         // SAFETY: live by this function's contract.
-        unsafe { *functions = MODULE_FUNCTIONS as c_uint };
+        unsafe { *functions = slots as c_uint };
     }
     if !table.is_null() {
         // SAFETY: as above.
-        unsafe { *table = functions_of_module.slots() };
+        unsafe { *table = MODULES[index].view(slots) };
     }
     1
 }
@@ -252,15 +254,15 @@ impl Tool {
         }
         // SAFETY: the slots' types are those of the protocol.
         unsafe {
-            let create_domain: Option<CreateDomain> = function(&CORE2, DOMAIN_CREATE_A);
-            let push: Option<PushEx> = function(&CORE2, DOMAIN_RANGE_PUSH_EX);
-            let pop: Option<Pop> = function(&CORE2, DOMAIN_RANGE_POP);
+            let create_domain: Option<CreateDomain> = function(&MODULES[DOMAINS], DOMAIN_CREATE_A);
+            let push: Option<PushEx> = function(&MODULES[DOMAINS], DOMAIN_RANGE_PUSH_EX);
+            let pop: Option<Pop> = function(&MODULES[DOMAINS], DOMAIN_RANGE_POP);
             Ok(Self {
                 // Null is the domain of those who have none.
                 domain: create_domain.map_or(ptr::null_mut(), |create| create(DOMAIN.as_ptr())),
                 push_pop: push.zip(pop),
-                mark: function(&CORE2, DOMAIN_MARK_EX),
-                name_thread: function(&CORE, CORE_NAME_OS_THREAD_A),
+                mark: function(&MODULES[DOMAINS], DOMAIN_MARK_EX),
+                name_thread: function(&MODULES[CORE], CORE_NAME_OS_THREAD_A),
             })
         }
     }
@@ -390,9 +392,17 @@ mod tests {
             let callbacks = &*get(TABLE_CALLBACKS).cast::<Callbacks>();
             assert_eq!(callbacks.struct_bytes, 16);
             let (mut table, mut count) = (ptr::null_mut(), 0);
-            assert_eq!((callbacks.get_module_function_table)(2, &mut table, &mut count), 0);
-            let found = (callbacks.get_module_function_table)(MODULE_CORE2, &mut table, &mut count);
-            assert_eq!((found, count), (1, 16));
+            for module in [0, 7] {
+                let found = (callbacks.get_module_function_table)(module, &mut table, &mut count);
+                assert_eq!(found, 0);
+            }
+            for (module, slots) in (1..).zip(MODULE_SLOTS) {
+                let found = (callbacks.get_module_function_table)(module, &mut table, &mut count);
+                assert_eq!((found, count as usize), (1, slots));
+                assert!((*table.add(slots)).is_null());
+            }
+            let domains = DOMAINS as c_uint + 1;
+            (callbacks.get_module_function_table)(domains, &mut table, &mut count);
             **table.add(DOMAIN_CREATE_A) = create as RawFunction;
             **table.add(DOMAIN_RANGE_PUSH_EX) = push as RawFunction;
             **table.add(DOMAIN_RANGE_POP) = pop as RawFunction;

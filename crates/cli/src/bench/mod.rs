@@ -28,8 +28,15 @@ pub fn io(args: &IoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
         return sweep(args, &mut bench, &plan, watched);
     }
     let mut runs = Vec::new();
+    let mut failed = None;
     for _ in 0..args.runs {
-        let run = bench.run(&base).map_err(failure)?;
+        let run = match bench.run(&base) {
+            Ok(run) => run,
+            Err(error) => {
+                failed = Some(failure(error));
+                break;
+            }
+        };
         let ended = run.partial.is_some() && cancel.load(Ordering::Relaxed);
         watched.suspend(|| output::run(args, &run))?;
         runs.push(run);
@@ -39,8 +46,14 @@ pub fn io(args: &IoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     }
     drop(watched);
     record(&mut bench);
-    output::files_of_runs(args, &runs, base.trace.as_ref())?;
-    mismatches(&runs)
+    // What the runs before a failure measured is kept.
+    if !runs.is_empty() {
+        output::files_of_runs(args, &runs, base.trace.as_ref())?;
+    }
+    match failed {
+        Some(error) => Err(error),
+        None => mismatches(&runs),
+    }
 }
 
 /// Without a readable record nothing is compared and nothing recorded; the measurement goes on.
