@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
+use headrace_flow::Trace;
 use headrace_gauge::doctor::{self, Options};
 
 use crate::INTERRUPTED;
 use crate::error::Result;
 use crate::output;
+use crate::trace;
 
 /// `doctor`.
 #[derive(Debug, Args)]
@@ -37,6 +39,9 @@ pub struct DoctorArgs {
     /// Do not add what was measured to the record of this machine's ceilings.
     #[arg(long)]
     pub no_record: bool,
+    /// Record the races that try the ways: Chrome/Perfetto JSON, or a picture if FILE ends in .svg.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Do not say what is being looked at.
     #[arg(short, long)]
     pub quiet: bool,
@@ -44,8 +49,12 @@ pub struct DoctorArgs {
 
 /// Examines, prints, and says by its exit code how bad it is.
 pub fn run(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Result<i32> {
-    let report = doctor::examine(&args.paths, &options(args, cancel.clone()));
+    let options = options(args, cancel.clone());
+    let report = doctor::examine(&args.paths, &options);
     clear_progress(args);
+    if let (Some(file), Some(recorded)) = (&args.trace, &options.trace) {
+        trace::write(file, recorded)?;
+    }
     if args.json {
         output::print_json(&report)?;
     } else {
@@ -62,6 +71,7 @@ fn options(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Options {
         forget: args.no_record,
         cancel,
         progress: None,
+        trace: args.trace.as_ref().map(|_| Trace::new("headrace doctor", trace::SPANS_MAX)),
     };
     if shows_progress(args) {
         options.progress = Some(Arc::new(|what: &str| eprint!("\r\x1b[2Klooking at {what} …")));

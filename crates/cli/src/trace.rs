@@ -9,6 +9,9 @@ use crate::args::TraceArgs;
 use crate::error::{Context, Result};
 use crate::output::put;
 
+/// Spans that a recorder of the command line has room for.
+pub const SPANS_MAX: usize = 1 << 20;
+
 /// Writes what was recorded.
 pub fn write(file: &Path, trace: &Trace) -> Result<()> {
     if trace.dropped() > 0 {

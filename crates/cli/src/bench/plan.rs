@@ -9,6 +9,7 @@ use headrace_gauge::bench::{
 
 use super::args::{IoArgs, TargetArg};
 use crate::error::{CliError, Result};
+use crate::trace::SPANS_MAX;
 
 /// Chunk sizes of a sweep.
 const SWEEP_CHUNKS: [u64; 6] = [1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 512 << 20];
@@ -22,9 +23,6 @@ const REGISTERED_CHUNK_BYTES: u64 = 64 << 20;
 
 /// Seconds of a random run.
 const RANDOM_S: f64 = 10.0;
-
-/// Spans of a trace.
-const TRACE_SPANS_MAX: usize = 1 << 20;
 
 /// The plan of one run; of a sweep, what its points have in common.
 pub fn base(args: &IoArgs) -> Result<BenchPlan> {
@@ -57,7 +55,7 @@ pub fn base(args: &IoArgs) -> Result<BenchPlan> {
         limit_bytes: args.limit,
         time_limit: seconds.map(Duration::from_secs_f64),
         gpu_for: args.gpu_for.clone(),
-        trace: args.trace.as_ref().map(|_| Trace::new("headrace bench io", TRACE_SPANS_MAX)),
+        trace: args.trace.as_ref().map(|_| Trace::new("headrace bench io", SPANS_MAX)),
         ..plain
     })
 }

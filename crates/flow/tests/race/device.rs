@@ -263,7 +263,9 @@ fn faults_of_the_file_end_the_race_with_their_place() {
             let race = race(vec![file.faulty(plan)], file.chunks(CHUNK), options.clone());
             let error = check(&race, &mut lane(Plan::default()), &file.content).unwrap_err();
             let RaceError::Read { chunk, source } = &error else { panic!("{name}: {error}") };
-            assert!(*chunk >= 5, "{name}: {error}");
+            // A mapping is damaged for everybody at once: of several readers, one that is at work
+            // on a sound chunk may be the first to notice.
+            assert!(name == "mapped" || *chunk >= 5, "{name}: {error}");
             assert_eq!(source.path().unwrap(), file.path, "{name}");
         }
         let twin = file.faulty(FaultPlan { changed: true, ..FaultPlan::default() });

@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use headrace_flow::Trace;
+
 use crate::bench::{
     Bench, BenchError, BenchPlan, BenchRun, Operation, PathChoice, Pattern, Target,
 };
 
+use super::Options;
 use super::facts::{AccessProbe, Known, Outcome, Way};
 
 /// Bytes that are compared with plain reads.
@@ -50,13 +53,16 @@ pub(super) struct Prober<'a> {
     quick: bool,
     /// Once set, nothing more is begun.
     cancel: &'a Arc<AtomicBool>,
+    /// Records the races.
+    trace: Option<Trace>,
     /// Keeps what is dear to set up, such as a GPU's context and slots.
     bench: Bench,
 }
 
 impl<'a> Prober<'a> {
-    pub fn new(quick: bool, cancel: &'a Arc<AtomicBool>) -> Self {
-        Prober { quick, cancel, bench: Bench::new() }
+    pub fn new(options: &'a Options) -> Self {
+        let Options { quick, ref cancel, ref trace, .. } = *options;
+        Prober { quick, cancel, trace: trace.clone(), bench: Bench::new() }
     }
 
     /// Every way to the host and to the GPUs with these ordinals, best measured first: past the
@@ -144,6 +150,7 @@ impl<'a> Prober<'a> {
         plan.target = way.gpu().map_or(Target::Host, |gpu| Target::Gpus(vec![gpu]));
         plan.path = choice(way);
         plan.hooks.cancel = Some(self.cancel.clone());
+        plan.trace = self.trace.clone();
         plan
     }
 

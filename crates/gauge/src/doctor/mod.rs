@@ -34,6 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use headrace_flow::Trace;
 use headrace_gpu::measure::CopySpeed;
 use headrace_io::system::{self, NearestGpu, PciAddress, StorageHome, SysRoot};
 use serde::Serialize;
@@ -65,6 +66,8 @@ pub struct Options {
     pub cancel: Arc<AtomicBool>,
     /// Told what is looked at now.
     pub progress: Option<ProgressSink>,
+    /// Records the races that try the ways.
+    pub trace: Option<Trace>,
 }
 
 impl std::fmt::Debug for Options {
@@ -126,7 +129,7 @@ pub fn examine(paths: &[PathBuf], options: &Options) -> Report {
     let machine = machine::look(&root, options.quick);
     options.say("GPUs");
     let mut gpu = gpu::look(&root, options.quick);
-    let mut prober = Prober::new(options.quick, &options.cancel);
+    let mut prober = Prober::new(options);
     let paths: Vec<PathFacts> =
         paths.iter().map(|path| look_at_path(&root, path, &gpu, &mut prober, options)).collect();
     if !gpu.devices.is_empty() {
