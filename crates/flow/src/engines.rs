@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headrace_io::{
     Completion, CompletionSink, Placement, PreadPool, ReadDone, ReadEngine, ReadMode, ReadRequest,
-    UringEngine, UringOptions, Window,
+    UringEngine, Window,
 };
 
 use crate::report::{Latencies, Reasons, Stopwatch, Tally};
@@ -229,13 +229,9 @@ impl<'a> Engines<'a> {
     }
 
     fn start_uring(&mut self, reasons: &mut Reasons) {
-        let options = UringOptions {
-            depth: self.options.queue_depth,
-            segment_bytes: self.options.segment_bytes,
-            inject: self.options.inject_uring,
-        };
         // SAFETY: the promise made to `new`: the slots outlive this value, and so the engine.
-        let started = unsafe { UringEngine::start(&options, &self.register, self.sink.clone()) };
+        let started =
+            unsafe { UringEngine::start(&self.options.uring(), &self.register, self.sink.clone()) };
         match &started {
             Ok(engine) => {
                 self.used.push(engine.describe());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headrace_io::{Placement, SetupFault};
+use headrace_io::{Placement, SetupFault, UringOptions};
 
 use crate::{BoxError, HostCache, MappingPool, Outbox, RegisteredPool, Trace};
 
@@ -182,6 +182,17 @@ pub struct RaceOptions {
     pub trace: Option<Trace>,
     /// io_uring fails as if the kernel had refused: for tests of what comes instead.
     pub inject_uring: Option<SetupFault>,
+}
+
+impl RaceOptions {
+    /// How a ring for reads or writes is set up.
+    pub(crate) fn uring(&self) -> UringOptions {
+        UringOptions {
+            depth: self.queue_depth,
+            segment_bytes: self.segment_bytes,
+            inject: self.inject_uring,
+        }
+    }
 }
 
 impl Default for RaceOptions {

@@ -6,7 +6,7 @@ use headrace_io::write::{
     PwritePool, UringWriter, WriteAt, WriteCompletion, WriteCompletionSink, WriteDone, WriteEngine,
     WriteRequest,
 };
-use headrace_io::{EXTENT_ALIGN_BYTES, Placement, ReadMode, UringOptions, Window};
+use headrace_io::{EXTENT_ALIGN_BYTES, Placement, ReadMode, Window};
 
 use crate::report::{Latencies, Reasons, Stopwatch, Tally};
 use crate::{DirectEngine, OutputSpec, RaceError, RaceOptions, WriteAccess};
@@ -186,13 +186,8 @@ impl<'a> Writers<'a> {
     }
 
     fn start_uring(&mut self, reasons: &mut Reasons) {
-        let options = UringOptions {
-            depth: self.options.queue_depth,
-            segment_bytes: self.options.segment_bytes,
-            inject: self.options.inject_uring,
-        };
         // SAFETY: no memory is registered.
-        let started = unsafe { UringWriter::start(&options, &[], self.done.clone()) };
+        let started = unsafe { UringWriter::start(&self.options.uring(), &[], self.done.clone()) };
         match &started {
             Ok(engine) => self.used.push(engine.describe()),
             Err(refusal) => reasons.add(format!("{refusal}; O_DIRECT writes go through threads")),

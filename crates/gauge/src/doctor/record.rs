@@ -27,14 +27,9 @@ pub(super) fn keep(mut facts: Facts, options: &Options) -> Facts {
 }
 
 fn write(measurements: &[Measurement]) -> Result<String, CeilingsError> {
-    let mut ceilings = Ceilings::load().or_else(|error| match Ceilings::default_path() {
-        // A damaged record is moved aside when the new one is written.
-        Ok(path) => {
-            let _ = error;
-            Ok(Ceilings::empty_at(path))
-        }
-        Err(no_place) => Err(no_place),
-    })?;
+    // A damaged record is moved aside when the new one is written.
+    let mut ceilings =
+        Ceilings::load().or_else(|_| Ceilings::default_path().map(Ceilings::empty_at))?;
     let recorded = ceilings.record(measurements)?;
     let mut text = format!("kept in {}", ceilings.path().display());
     if let Some(aside) = recorded.moved_aside {

@@ -1,13 +1,13 @@
 //! What goes wrong in the middle: an error with its place, or a result that says it is partial.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use headrace_gauge::bench::{self, BenchError, PathChoice, Pattern, Progress, render};
+use headrace_gauge::bench::{self, BenchError, PathChoice, Pattern, render};
 use headrace_io::FaultPlan;
 
-use crate::support::{HOST_PATHS, TestFile, twin};
+use crate::support::{HOST_PATHS, TestFile, run_interrupted, twin};
 
 const SIZE: u64 = 1_000_003;
 
@@ -82,20 +82,7 @@ fn an_interruption_leaves_a_partial_result() {
     // Sixteen chunks of 20 ms each: the end is not reached before the interruption.
     plan.hooks.wrap =
         twin(FaultPlan { latency: Duration::from_millis(20), ..FaultPlan::default() });
-    let progress = Arc::new(Progress::default());
-    let cancel = Arc::new(AtomicBool::new(false));
-    plan.hooks.progress = Some(progress.clone());
-    plan.hooks.cancel = Some(cancel.clone());
-    let run = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let start = Instant::now();
-            while progress.done_bytes() == 0 && start.elapsed() < Duration::from_secs(10) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            cancel.store(true, Ordering::Relaxed);
-        });
-        bench::run(&plan).unwrap()
-    });
+    let run = run_interrupted(&mut plan);
     assert_eq!(run.partial, Some("interrupted"), "{run:?}");
     assert!(run.bytes > 0 && run.bytes < SIZE, "{run:?}");
     assert_eq!(run.bytes_by_path.buffered, run.bytes, "{run:?}");

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use headrace_gauge::bench::{BenchPlan, FileWrap, PathChoice, Pattern};
+use headrace_gauge::bench::{self, BenchPlan, BenchRun, FileWrap, PathChoice, Pattern, Progress};
 use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile};
 
 /// Paths that lead to the host.
@@ -57,4 +59,22 @@ impl TestFile {
 /// The race reads the faulty twin of every file.
 pub fn twin(faults: FaultPlan) -> Option<FileWrap> {
     Some(Arc::new(move |file| -> Arc<dyn ReadAt> { FaultyFile::new(file, faults.clone()) }))
+}
+
+/// Runs the plan, and interrupts it when the first bytes have arrived.
+pub fn run_interrupted(plan: &mut BenchPlan) -> BenchRun {
+    let progress = Arc::new(Progress::default());
+    let cancel = Arc::new(AtomicBool::new(false));
+    plan.hooks.progress = Some(progress.clone());
+    plan.hooks.cancel = Some(cancel.clone());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let start = Instant::now();
+            while progress.done_bytes() == 0 && start.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            cancel.store(true, Ordering::Relaxed);
+        });
+        bench::run(plan).unwrap()
+    })
 }

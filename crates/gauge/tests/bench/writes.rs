@@ -2,14 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use headrace_gauge::bench::{
-    self, BenchError, BenchPlan, Operation, PathChoice, Pattern, Progress, SinkWrap, Target, render,
+    self, BenchError, BenchPlan, Operation, PathChoice, Pattern, SinkWrap, Target, render,
 };
 use headrace_io::SetupFault;
 use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
+
+use crate::support::run_interrupted;
 
 const WAYS: [PathChoice; 4] =
     [PathChoice::Auto, PathChoice::Uring, PathChoice::Direct, PathChoice::Pread];
@@ -180,20 +181,7 @@ fn an_interruption_leaves_a_partial_result_and_no_file() {
     // Sixteen chunks of 20 ms each: the end is not reached before the interruption.
     let latency = Duration::from_millis(20);
     plan.hooks.wrap_sink = twin(WriteFaultPlan { latency, ..WriteFaultPlan::default() });
-    let progress = Arc::new(Progress::default());
-    let cancel = Arc::new(AtomicBool::new(false));
-    plan.hooks.progress = Some(progress.clone());
-    plan.hooks.cancel = Some(cancel.clone());
-    let run = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let start = Instant::now();
-            while progress.done_bytes() == 0 && start.elapsed() < Duration::from_secs(10) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            cancel.store(true, Ordering::Relaxed);
-        });
-        bench::run(&plan).unwrap()
-    });
+    let run = run_interrupted(&mut plan);
     assert_eq!(run.partial, Some("interrupted"), "{run:?}");
     assert!(run.bytes > 0 && run.bytes < SIZE, "{run:?}");
     assert!(run.notes.iter().any(|note| note.contains("not kept")), "{run:?}");

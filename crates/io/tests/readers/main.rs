@@ -6,6 +6,8 @@
 mod child;
 mod engines;
 mod environment;
+#[path = "../common/kinds.rs"]
+mod kinds;
 mod mapping;
 mod support;
 mod uring_setup;

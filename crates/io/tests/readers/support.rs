@@ -10,6 +10,8 @@ use headrace_io::{
     Window,
 };
 
+pub use crate::kinds::{KINDS, Kind, SEGMENT_BYTES};
+
 pub struct TestFile {
     pub dir: tempfile::TempDir,
     pub path: PathBuf,
@@ -37,33 +39,6 @@ impl TestFile {
         FaultyFile::new(self.open(), plan)
     }
 }
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Pool(ReadMode),
-    Uring(ReadMode),
-    UringUnregistered(ReadMode),
-}
-
-pub const KINDS: [Kind; 6] = [
-    Kind::Pool(ReadMode::Buffered),
-    Kind::Pool(ReadMode::Direct),
-    Kind::Uring(ReadMode::Buffered),
-    Kind::Uring(ReadMode::Direct),
-    Kind::UringUnregistered(ReadMode::Buffered),
-    Kind::UringUnregistered(ReadMode::Direct),
-];
-
-impl Kind {
-    pub fn mode(self) -> ReadMode {
-        match self {
-            Kind::Pool(mode) | Kind::Uring(mode) | Kind::UringUnregistered(mode) => mode,
-        }
-    }
-}
-
-/// Small, so that a small file is cut into many segments.
-pub const SEGMENT_BYTES: usize = 8192;
 
 pub struct Bench {
     // Declared first, so dropped first: the engine must end before its memory does.

@@ -7,6 +7,8 @@ mod child;
 mod device;
 mod engines;
 mod faults;
+#[path = "../common/kinds.rs"]
+mod kinds;
 mod limits;
 mod sink;
 mod support;

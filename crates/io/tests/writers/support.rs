@@ -11,6 +11,8 @@ use headrace_io::write::{
 };
 use headrace_io::{AlignedBuffer, Placement, ReadMode, Result, UringOptions, Window};
 
+pub use crate::kinds::{KINDS, Kind, SEGMENT_BYTES};
+
 pub fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| (i * 37 + i / 249 + 1) as u8).collect()
 }
@@ -50,33 +52,6 @@ impl Folder {
         names
     }
 }
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Pool(ReadMode),
-    Uring(ReadMode),
-    UringUnregistered(ReadMode),
-}
-
-pub const KINDS: [Kind; 6] = [
-    Kind::Pool(ReadMode::Buffered),
-    Kind::Pool(ReadMode::Direct),
-    Kind::Uring(ReadMode::Buffered),
-    Kind::Uring(ReadMode::Direct),
-    Kind::UringUnregistered(ReadMode::Buffered),
-    Kind::UringUnregistered(ReadMode::Direct),
-];
-
-impl Kind {
-    pub fn mode(self) -> ReadMode {
-        match self {
-            Kind::Pool(mode) | Kind::Uring(mode) | Kind::UringUnregistered(mode) => mode,
-        }
-    }
-}
-
-/// Small, so that a small file is cut into many segments.
-pub const SEGMENT_BYTES: usize = 8192;
 
 pub struct Bench {
     // Declared first, so dropped first: the engine must end before its memory does.
