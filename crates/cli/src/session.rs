@@ -4,7 +4,7 @@ use std::path::Path;
 
 use datafusion::common::DataFusionError;
 use datafusion::sql::parser::DFParser;
-use headrace_engine::{EngineOptions, HeadraceConfig, Processor, Session, SessionOptions};
+use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings};
 
 use crate::args::EngineArgs;
 use crate::error::{CliError, Result};
@@ -12,19 +12,19 @@ use crate::trace;
 
 /// A session without tables.
 pub fn new(args: &EngineArgs) -> Result<Session> {
-    let defaults = HeadraceConfig::default();
-    let config = HeadraceConfig {
+    let defaults = Settings::default();
+    let settings = Settings {
         processor: args.processor.parse().map_err(wrong_setting)?,
         fallback: args.fallback.parse().map_err(wrong_setting)?,
         access: args.access.parse().map_err(wrong_setting)?,
         threads: args.threads.map_or(defaults.threads, |n| n as usize),
         ..defaults
     };
-    let engine = EngineOptions {
+    let limits = RunnerOptions {
         memory_limit_bytes: args.memory_limit,
         device_cache_bytes: args.device_cache,
     };
-    let session = Session::new(SessionOptions { config, engine })
+    let session = Session::new(SessionOptions { settings, limits })
         .map_err(|error| failure("start", &error))?;
     if args.trace.is_some() {
         session.start_trace();
@@ -70,8 +70,8 @@ pub fn write_trace(session: &Session, args: &EngineArgs) -> Result<()> {
     trace::write(path, &session.start_trace())
 }
 
-fn wrong_setting(error: DataFusionError) -> CliError {
-    CliError::usage(message(&error))
+fn wrong_setting(error: SettingError) -> CliError {
+    CliError::usage(error.to_string())
 }
 
 /// An engine error as the user reads it.

@@ -1,109 +1,22 @@
-//! Settings, by [`crate::SessionOptions`] and by `SET headrace.<name> = '<value>'`.
+//! The runner's settings as DataFusion's: `SET headrace.<name> = '<value>'`.
 
 use std::any::Any;
-use std::fmt;
-use std::str::FromStr;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result, plan_err};
+use headrace_runner::{SettingError, Settings};
 
-/// Which processor runs pipelines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Processor {
-    /// CUDA if there is a GPU and it takes the pipeline, else the CPU.
-    #[default]
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// A CUDA GPU.
-    Cuda,
-    /// None: the planner's own plan.
-    Off,
+/// The settings that SQL can change, as an extension of DataFusion's options.
+#[derive(Clone, Debug, Default)]
+pub struct HeadraceConfig(pub Settings);
+
+/// The settings of a session.
+pub fn settings_of(options: &ConfigOptions) -> Settings {
+    options.extensions.get::<HeadraceConfig>().map(|config| config.0.clone()).unwrap_or_default()
 }
 
-/// What happens to a query, or a part of it, that the wanted processor cannot run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fallback {
-    /// It runs elsewhere, and EXPLAIN and the report say where and why.
-    #[default]
-    Allow,
-    /// The query fails with the reason. Every scan of a Headrace table must then be inside a
-    /// pipeline that runs on the wanted processor.
-    Forbid,
-}
-
-/// How bytes reach the processor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Access {
-    /// Chosen for each extent.
-    #[default]
-    Auto,
-    /// Mapped and consumed in place.
-    Mapped,
-    /// Read through the page cache.
-    Buffered,
-    /// Read around the page cache.
-    Direct,
-}
-
-macro_rules! named_values {
-    ($type:ty, $setting:literal, $($value:path => $name:literal),+) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $($value => $name),+ })
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = DataFusionError;
-
-            fn from_str(text: &str) -> Result<Self> {
-                match text.to_ascii_lowercase().as_str() {
-                    $($name => Ok($value),)+
-                    _ => plan_err!(
-                        "'{text}' is not a value of headrace.{}; valid values are {}",
-                        $setting,
-                        [$($name),+].join(", ")
-                    ),
-                }
-            }
-        }
-    };
-}
-
-named_values!(Processor, "processor",
-    Processor::Auto => "auto", Processor::Cpu => "cpu",
-    Processor::Cuda => "cuda", Processor::Off => "off");
-named_values!(Fallback, "fallback", Fallback::Allow => "allow", Fallback::Forbid => "forbid");
-named_values!(Access, "access",
-    Access::Auto => "auto", Access::Mapped => "mapped",
-    Access::Buffered => "buffered", Access::Direct => "direct");
-
-/// The settings that SQL can change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeadraceConfig {
-    /// Which processor runs pipelines.
-    pub processor: Processor,
-    /// What happens to what it cannot run.
-    pub fallback: Fallback,
-    /// How bytes reach it.
-    pub access: Access,
-    /// Threads that execute a pipeline on the CPU.
-    pub threads: usize,
-    /// Largest chunk in bytes: what a worker takes at once.
-    pub chunk_bytes: u64,
-}
-
-impl Default for HeadraceConfig {
-    fn default() -> Self {
-        Self {
-            processor: Processor::default(),
-            fallback: Fallback::default(),
-            access: Access::default(),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            chunk_bytes: 4 << 20,
-        }
-    }
+fn wrong_value(error: SettingError) -> DataFusionError {
+    DataFusionError::Plan(error.to_string())
 }
 
 const NAMES: [(&str, &str); 5] = [
@@ -115,18 +28,14 @@ const NAMES: [(&str, &str); 5] = [
 ];
 
 impl HeadraceConfig {
-    /// The settings of a session.
-    pub fn of(options: &ConfigOptions) -> Self {
-        options.extensions.get::<Self>().cloned().unwrap_or_default()
-    }
-
     fn value(&self, name: &str) -> Option<String> {
+        let settings = &self.0;
         Some(match name {
-            "processor" => self.processor.to_string(),
-            "fallback" => self.fallback.to_string(),
-            "access" => self.access.to_string(),
-            "threads" => self.threads.to_string(),
-            "chunk_bytes" => self.chunk_bytes.to_string(),
+            "processor" => settings.processor.to_string(),
+            "fallback" => settings.fallback.to_string(),
+            "access" => settings.access.to_string(),
+            "threads" => settings.threads.to_string(),
+            "chunk_bytes" => settings.chunk_bytes.to_string(),
             _ => return None,
         })
     }
@@ -150,12 +59,13 @@ impl ExtensionOptions for HeadraceConfig {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let settings = &mut self.0;
         match key {
-            "processor" => self.processor = value.parse()?,
-            "fallback" => self.fallback = value.parse()?,
-            "access" => self.access = value.parse()?,
-            "threads" => self.threads = positive(key, value)?,
-            "chunk_bytes" => self.chunk_bytes = positive(key, value)? as u64,
+            "processor" => settings.processor = value.parse().map_err(wrong_value)?,
+            "fallback" => settings.fallback = value.parse().map_err(wrong_value)?,
+            "access" => settings.access = value.parse().map_err(wrong_value)?,
+            "threads" => settings.threads = positive(key, value)?,
+            "chunk_bytes" => settings.chunk_bytes = positive(key, value)? as u64,
             _ => {
                 let names = NAMES.map(|(name, _)| name).join(", ");
                 return plan_err!("there is no setting headrace.{key}; the settings are {names}");

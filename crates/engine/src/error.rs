@@ -2,6 +2,7 @@
 
 use datafusion::common::DataFusionError;
 use headrace_pipeline::{ExecError, WhyNot};
+use headrace_runner::RunError;
 
 use crate::overflow::arith::overflow_message;
 
@@ -17,6 +18,14 @@ pub fn execution(error: ExecError) -> DataFusionError {
             DataFusionError::Execution(overflow_message(&place, &type_name))
         }
         ExecError::Memory { .. } => DataFusionError::ResourcesExhausted(error.to_string()),
+        other => external(other),
+    }
+}
+
+/// As [`execution`], for whatever ended a run.
+pub fn run_error(error: RunError) -> DataFusionError {
+    match error {
+        RunError::Exec(error) => execution(error),
         other => external(other),
     }
 }

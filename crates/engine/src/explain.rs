@@ -1,42 +1,33 @@
 //! How a pipeline reads in EXPLAIN.
 
 use headrace_ir::{BuildSource, Pipeline, Program};
+use headrace_runner::bytes_text;
 
 use crate::catalog::HeadraceTable;
 use crate::exec::PipelineExec;
 use crate::limits::Limits;
-use crate::rule::TableUse;
-
-/// Bytes in decimal units, three significant digits.
-pub fn bytes_text(bytes: u64) -> String {
-    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
-    let value = bytes as f64;
-    match units.iter().find(|(scale, _)| value >= *scale) {
-        Some((scale, unit)) => format!("{:.3} {unit}", value / scale),
-        None => format!("{bytes} B"),
-    }
-}
+use crate::report::report_lines;
+use crate::rule::Planned;
 
 /// The pipeline step by step; the first line stands beside the node's name.
 pub fn lines(node: &PipelineExec) -> Vec<String> {
     let planned = node.planned();
     let program = &planned.program;
-    let mut lines = vec![source_line("stream", &program.pipeline, &planned.stream)];
-    for (build, table) in program.builds.iter().zip(&planned.builds) {
-        match (&build.source, table) {
-            (BuildSource::Pipeline(pipeline), Some(table)) => {
-                lines.push(format!("  {}", source_line("build", pipeline, table)));
+    let mut lines = vec![source_line("stream", &program.pipeline, planned)];
+    for build in &program.builds {
+        match &build.source {
+            BuildSource::Pipeline(pipeline) => {
+                lines.push(format!("  {}", source_line("build", pipeline, planned)));
                 lines.extend(step_lines(program, pipeline, "    "));
             }
-            (BuildSource::Child(child), _) => {
+            BuildSource::Child(child) => {
                 lines.push(format!("  build {} from child plan {child}", build.name));
             }
-            _ => lines.push(format!("  build {}", build.name)),
         }
     }
     lines.extend(step_lines(program, &program.pipeline, "  "));
     let (processor, reason) = node.processor();
-    let access = node.config().access;
+    let access = node.settings().access;
     lines.push(match reason {
         None => format!("  processor {processor}, access {access}"),
         Some(reason) => format!("  processor {processor}, access {access}; why_not cuda: {reason}"),
@@ -47,7 +38,7 @@ pub fn lines(node: &PipelineExec) -> Vec<String> {
     }
     if let Some(report) = node.report() {
         let limits = Limits::of(node);
-        lines.extend(report.lines(&limits).into_iter().map(|line| format!("  {line}")));
+        lines.extend(report_lines(&report, &limits).into_iter().map(|line| format!("  {line}")));
     }
     lines
 }
@@ -58,17 +49,18 @@ fn step_lines(program: &Program, pipeline: &Pipeline, indent: &str) -> Vec<Strin
     steps.chain(sink).map(|line| format!("{indent}{line}")).collect()
 }
 
-fn source_line(verb: &str, pipeline: &Pipeline, table: &TableUse) -> String {
-    let bytes = table.columns.iter().map(|&c| table.table.column_bytes(c)).sum();
+fn source_line(verb: &str, pipeline: &Pipeline, planned: &Planned) -> String {
+    let table = &planned.tables[pipeline.source.table_id];
+    let bytes = pipeline.source.ordinals.iter().map(|&c| table.column_bytes(c)).sum();
     let names: Vec<_> = pipeline.source.columns.iter().map(|c| c.name.as_str()).collect();
     let mut line = format!(
         "{verb} {} [{}] {} rows, {}",
         pipeline.source.table,
         names.join(", "),
-        table.table.rows(),
+        table.rows(),
         bytes_text(bytes)
     );
-    if let Some(skipped) = skipped_text(&table.table) {
+    if let Some(skipped) = skipped_text(table) {
         line += &format!(", {skipped}");
     }
     line

@@ -24,7 +24,7 @@
 //!       fragments over Headrace tables ◄──────────── rule ────────────────────────┤
 //!            │ ir::Program                                                       │ the rest
 //!            ▼                                                                   ▼
-//!       exec::PipelineExec: builds, chunks, race on cpu or cuda ──batches──► DataFusion's
+//!       exec::PipelineExec ─► runner: builds, race on cpu or cuda ──batches──► DataFusion's
 //!                                                                            operators
 //! ```
 //!
@@ -32,12 +32,12 @@
 //! - [`scan`]: the planner's own scan of such a table.
 //! - [`overflow`]: integer and decimal arithmetic fails instead of wrapping, whatever runs it.
 //! - [`rule`]: which fragments become pipelines, and why others do not.
-//! - [`exec`]: how pipelines run.
+//! - [`exec`]: pipelines as nodes of a plan; the runner runs them.
 //! - [`report`]: what a query did.
 //!
 //! # Settings
 //!
-//! By [`SessionOptions`] or `SET headrace.<name> = '<value>'`; see [`HeadraceConfig`].
+//! By [`SessionOptions`] or `SET headrace.<name> = '<value>'`; see [`Settings`].
 //!
 //! `processor`: `auto` (CUDA where there is a GPU and it takes the pipeline, else the CPU),
 //! `cpu`, `cuda`, `off` (no pipelines: the planner's own plan, the baseline).
@@ -64,8 +64,9 @@ mod limits;
 mod plan_cache;
 mod session;
 
-pub use config::{Access, Fallback, HeadraceConfig, Processor};
-pub use exec::EngineOptions;
 pub use headrace_flow::Trace;
-pub use report::{PipelineReport, QueryReport};
+pub use headrace_runner::{
+    Access, Fallback, Processor, RunReport, RunnerOptions, SettingError, Settings,
+};
+pub use report::QueryReport;
 pub use session::{Query, Session, SessionOptions};

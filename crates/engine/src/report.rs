@@ -4,105 +4,66 @@ use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_flow::{BytesByPath, RaceReport};
+use headrace_runner::RunReport;
 
 use crate::exec::PipelineExec;
 use crate::limits::Limits;
 use crate::scan::HeadraceScanExec;
 
-/// What one pipeline did. Times are milliseconds of wall clock, bytes are wanted bytes.
-#[derive(Clone, Debug, Default)]
-pub struct PipelineReport {
-    /// The streamed table.
-    pub table: String,
-    /// What ran it: "cpu", "cuda", or "planner" if it was handed back.
-    pub processor: String,
-    /// Why it did not run on the wanted processor.
-    pub processor_why_not: Option<String>,
-    /// Rows of the chunks that were planned.
-    pub rows_in: u64,
-    /// Rows of the answer.
-    pub rows_out: u64,
-    /// From the first build to the last row.
-    pub wall_ms: f64,
-    /// Making the builds that were not cached.
-    pub build_ms: f64,
-    /// Builds made.
-    pub builds_made: usize,
-    /// Builds found in the cache.
-    pub builds_cached: usize,
-    /// Each build in words: its rows, how keys are found, its size.
-    pub builds: Vec<String>,
-    /// Bytes that builds read.
-    pub build_bytes: u64,
-    /// Record batches that statistics ruled out.
-    pub pruned_batches: u64,
-    /// Rows in them.
-    pub pruned_rows: u64,
-    /// Lowering and compiling.
-    pub bind_ms: f64,
-    /// Merging states and making the result.
-    pub finish_ms: f64,
-    /// The race.
-    pub race: RaceReport,
+/// Lines for EXPLAIN ANALYZE; `limits` are the measured ceilings, or why there are none.
+pub(crate) fn report_lines(report: &RunReport, limits: &Result<Limits, String>) -> Vec<String> {
+    let race = &report.race;
+    let mut lines = vec![format!(
+        "ran on {}: rows in {}, out {}, wall {:.2} ms (builds {:.2}, bind {:.2}, race {:.2}, \
+         finish {:.2})",
+        report.processor,
+        report.rows_in,
+        report.rows_out,
+        report.wall_ms,
+        report.build_ms,
+        report.bind_ms,
+        ms(race.wall_ns),
+        report.finish_ms
+    )];
+    if let Some(reason) = &report.processor_why_not {
+        lines.push(format!("why_not: {reason}"));
+    }
+    if report.processor == "planner" {
+        return lines;
+    }
+    let bytes = bytes_by_path_text(&race.bytes_by_path);
+    lines.push(format!("bytes {bytes}; {:.2} GB/s", race.gb_per_s()));
+    lines.push(format!(
+        "read {:.2} ms, h2d {:.2} ms, execute {:.2} ms on {}, kernel {:.2} ms",
+        ms(race.read_busy_ns),
+        ms(race.h2d_ns),
+        ms(race.execute_busy_ns),
+        race.consumers,
+        ms(race.kernel_ns)
+    ));
+    lines.extend(limit_lines(race, limits));
+    lines.push(format!(
+        "chunks {}, batches pruned {} ({} rows), builds made {}, cached {}",
+        race.chunks,
+        report.pruned_batches,
+        report.pruned_rows,
+        report.builds_made,
+        report.builds_cached
+    ));
+    lines.extend(report.builds.iter().map(|build| format!("build {build}")));
+    lines.extend(race.path_reasons.iter().map(|reason| format!("path: {reason}")));
+    lines
 }
 
-impl PipelineReport {
-    /// Lines for EXPLAIN ANALYZE; `limits` are the measured ceilings, or why there are none.
-    pub(crate) fn lines(&self, limits: &Result<Limits, String>) -> Vec<String> {
-        let race = &self.race;
-        let mut lines = vec![format!(
-            "ran on {}: rows in {}, out {}, wall {:.2} ms (builds {:.2}, bind {:.2}, race {:.2}, \
-             finish {:.2})",
-            self.processor,
-            self.rows_in,
-            self.rows_out,
-            self.wall_ms,
-            self.build_ms,
-            self.bind_ms,
-            ms(race.wall_ns),
-            self.finish_ms
-        )];
-        if let Some(reason) = &self.processor_why_not {
-            lines.push(format!("why_not: {reason}"));
-        }
-        if self.processor == "planner" {
-            return lines;
-        }
-        let bytes = bytes_by_path_text(&race.bytes_by_path);
-        lines.push(format!("bytes {bytes}; {:.2} GB/s", race.gb_per_s()));
-        lines.push(format!(
-            "read {:.2} ms, h2d {:.2} ms, execute {:.2} ms on {}, kernel {:.2} ms",
-            ms(race.read_busy_ns),
-            ms(race.h2d_ns),
-            ms(race.execute_busy_ns),
-            race.consumers,
-            ms(race.kernel_ns)
-        ));
-        lines.extend(self.limit_lines(limits));
-        lines.push(format!(
-            "chunks {}, batches pruned {} ({} rows), builds made {}, cached {}",
-            race.chunks,
-            self.pruned_batches,
-            self.pruned_rows,
-            self.builds_made,
-            self.builds_cached
-        ));
-        lines.extend(self.builds.iter().map(|build| format!("build {build}")));
-        lines.extend(race.path_reasons.iter().map(|reason| format!("path: {reason}")));
-        lines
-    }
-
-    fn limit_lines(&self, limits: &Result<Limits, String>) -> Vec<String> {
-        let race = &self.race;
-        let Some(bottleneck) = race.bottleneck() else { return Vec::new() };
-        match limits {
-            Ok(limits) => vec![
-                format!("bottleneck {}", limits.bottleneck(race).unwrap_or_default()),
-                format!("model: {}", limits.prediction(race)),
-            ],
-            Err(reason) => {
-                vec![format!("bottleneck {bottleneck}"), format!("model: {reason}")]
-            }
+fn limit_lines(race: &RaceReport, limits: &Result<Limits, String>) -> Vec<String> {
+    let Some(bottleneck) = race.bottleneck() else { return Vec::new() };
+    match limits {
+        Ok(limits) => vec![
+            format!("bottleneck {}", limits.bottleneck(race).unwrap_or_default()),
+            format!("model: {}", limits.prediction(race)),
+        ],
+        Err(reason) => {
+            vec![format!("bottleneck {bottleneck}"), format!("model: {reason}")]
         }
     }
 }
@@ -147,7 +108,7 @@ pub struct QueryReport {
     /// Why parts of the query were not run by a pipeline, or not on the wanted processor.
     pub why_not: Vec<String>,
     /// Every pipeline, in the order of the plan.
-    pub pipelines: Vec<PipelineReport>,
+    pub pipelines: Vec<RunReport>,
 }
 
 impl QueryReport {

@@ -19,10 +19,10 @@ use datafusion::prelude::{
 };
 
 use headrace_flow::Trace;
+use headrace_runner::{Runner, RunnerOptions, Settings};
 
 use crate::catalog::{FoundTable, HeadraceTable, TableEntry, TableKind, find_tables};
-use crate::config::HeadraceConfig;
-use crate::exec::{Engine, EngineOptions};
+use crate::config::{HeadraceConfig, settings_of};
 use crate::join_guard::optimizer_rules;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::sum::checked_sum;
@@ -34,9 +34,9 @@ use crate::rule::PipelineRule;
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
     /// Settings.
-    pub config: HeadraceConfig,
+    pub settings: Settings,
     /// Limits.
-    pub engine: EngineOptions,
+    pub limits: RunnerOptions,
 }
 
 /// A size that every batch exceeds, so that a repartition closes a spill file after one batch.
@@ -54,7 +54,7 @@ fn one_batch_a_spill_file() -> Result<ConfigNonZeroUsize> {
 /// Tables, settings, queries.
 pub struct Session {
     context: SessionContext,
-    engine: Arc<Engine>,
+    runner: Arc<Runner>,
     plans: PlanCache,
 }
 
@@ -64,16 +64,16 @@ impl Session {
     /// # Errors
     /// If DataFusion's runtime cannot be set up.
     pub fn new(options: SessionOptions) -> Result<Self> {
-        let engine = Arc::new(Engine::new(&options.engine));
+        let runner = Arc::new(Runner::new(&options.limits));
         let mut config = SessionConfig::new()
             .with_information_schema(true)
-            .with_target_partitions(options.config.threads)
-            .with_option_extension(options.config);
+            .with_target_partitions(options.settings.threads)
+            .with_option_extension(HeadraceConfig(options.settings));
         let options = config.options_mut();
         options.explain.format = ExplainFormat::Indent;
         options.execution.max_spill_file_size_bytes = one_batch_a_spill_file()?;
         let mut runtime = RuntimeEnvBuilder::new();
-        if let Some(bytes) = engine.memory().planner_bytes {
+        if let Some(bytes) = runner.memory().planner_bytes {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             runtime = runtime.with_memory_pool(Arc::new(GreedyMemoryPool::new(bytes)));
         }
@@ -83,11 +83,11 @@ impl Session {
             .with_default_features()
             .with_optimizer_rules(optimizer_rules())
             .with_analyzer_rule(Arc::new(CheckedArithmeticRule))
-            .with_physical_optimizer_rules(PipelineRule::rules(Arc::clone(&engine)))
+            .with_physical_optimizer_rules(PipelineRule::rules(Arc::clone(&runner)))
             .build();
         let context = SessionContext::new_with_state(state);
         context.register_udaf(checked_sum());
-        Ok(Self { context, engine, plans: PlanCache::default() })
+        Ok(Self { context, runner, plans: PlanCache::default() })
     }
 
     /// DataFusion's context, for what this façade does not offer.
@@ -96,19 +96,19 @@ impl Session {
     }
 
     /// What the session's pipelines share.
-    pub fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+    pub fn runner(&self) -> &Arc<Runner> {
+        &self.runner
     }
 
     /// Records the races of all later queries; [`Trace::write_json`] writes what Perfetto and
     /// Chrome show.
     pub fn start_trace(&self) -> Trace {
-        self.engine.start_trace()
+        self.runner.start_trace()
     }
 
     /// The present settings.
-    pub fn config(&self) -> HeadraceConfig {
-        HeadraceConfig::of(self.context.state_ref().read().config_options())
+    pub fn settings(&self) -> Settings {
+        settings_of(self.context.state_ref().read().config_options())
     }
 
     /// Registers Arrow files and folders as one table, in place of a table of that name.

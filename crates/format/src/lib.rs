@@ -12,7 +12,7 @@
 //! arrow RecordBatch ──ArrowWriter──► a file, whole or not at all
 //! ```
 //!
-//! A format answers one question: *which byte ranges of which files hold the rows and columns
+//! [`Table`] is what every format offers to whoever runs pipelines. A format answers one question: *which byte ranges of which files hold the rows and columns
 //! that are needed, and how do the values lie in them?* Metadata is read when a table is opened;
 //! the values are read later, by others, from the extents that [`arrow::ArrowTable::plan_chunks`]
 //! names. Whatever a pipeline cannot take in place (nested types, compressed buffers) is said
@@ -37,5 +37,7 @@
 pub mod arrow;
 
 mod error;
+mod table;
 
 pub use error::{FormatError, Result};
+pub use table::Table;

@@ -178,8 +178,6 @@ impl fmt::Display for ProbeKind {
         f.write_str(match self {
             Self::Inner => "inner",
             Self::Left => "left",
-            Self::Right => "right",
-            Self::Full => "full",
             Self::Semi => "semi",
             Self::Anti => "anti",
             Self::NullAwareAnti => "null-aware anti",
@@ -242,7 +240,6 @@ impl Program {
             Sink::Rows { columns, limit: Some(limit) } => {
                 format!("rows {} limit {limit}", names(columns))
             }
-            Sink::TopK { columns, limit, .. } => format!("top {limit} of {}", names(columns)),
             Sink::Build { keys, payload } => {
                 let payload = names(payload);
                 let payload =

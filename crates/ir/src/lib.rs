@@ -50,8 +50,8 @@ pub use aggregate::{AggregateCall, AggregateFunction};
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
 pub use pipeline::{
-    BuildPlan, BuildSource, NamedExpr, Pipeline, Probe, ProbeKind, Program, Sink, SortKey, Source,
-    SourceKind, Step,
+    BuildPlan, BuildSource, NamedExpr, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink,
+    Source, Step,
 };
 pub use scalar::{Scalar, Value};
 pub use types::{DataType, Field, Schema, TimeUnit};

@@ -17,24 +17,17 @@ pub struct Pipeline {
     pub sink: Sink,
 }
 
-/// The streamed rows.
+/// The streamed rows: columns of one of the tables that the program is run over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
-    /// How rows arrive.
-    pub kind: SourceKind,
-    /// Table name for EXPLAIN and errors.
+    /// Which table: its position among those that are handed over with the program.
+    pub table_id: usize,
+    /// The table's name for EXPLAIN and errors.
     pub table: String,
     /// The columns that the pipeline reads, in register order.
     pub columns: Vec<Field>,
-}
-
-/// How rows arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum SourceKind {
-    /// As byte ranges of files, read by the race.
-    Extents,
-    /// As rows that someone else produces (a child plan, pages of a buffer pool).
-    Batches,
+    /// For each of them, its position in the table's schema.
+    pub ordinals: Vec<usize>,
 }
 
 /// One step.
@@ -84,10 +77,6 @@ pub enum ProbeKind {
     Inner,
     /// One row per match; a row without a match is kept once with NULL payload.
     Left,
-    /// `Inner`, and unmatched build rows afterwards.
-    Right,
-    /// `Left` and `Right`.
-    Full,
     /// The row once, if there is a match.
     Semi,
     /// The row once, if there is no match.
@@ -116,15 +105,6 @@ pub enum Sink {
         /// At most this many rows, whichever come first.
         limit: Option<u64>,
     },
-    /// The first `limit` rows of an order.
-    TopK {
-        /// Output columns.
-        columns: Vec<NamedExpr>,
-        /// Sort keys over output columns.
-        order: Vec<SortKey>,
-        /// How many.
-        limit: u64,
-    },
     /// Rows become a build that other pipelines probe.
     Build {
         /// Keys.
@@ -132,17 +112,6 @@ pub enum Sink {
         /// Payload columns.
         payload: Vec<NamedExpr>,
     },
-}
-
-/// One sort key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct SortKey {
-    /// Output column.
-    pub column: usize,
-    /// Descending.
-    pub descending: bool,
-    /// NULLs first.
-    pub nulls_first: bool,
 }
 
 /// A build: rows by key.
@@ -167,11 +136,41 @@ pub enum BuildSource {
     Child(usize),
 }
 
-/// A pipeline and the builds that it probes, in an order in which they can be made.
+/// The version of programs that this crate writes and reads: changed whenever the meaning of a
+/// serialised program changes.
+pub const PROGRAM_VERSION: u32 = 1;
+
+/// A pipeline and the builds that it probes, in an order in which they can be made. Together with
+/// its tables and the rows of its child plans it says everything that a processor has to know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
+    /// [`PROGRAM_VERSION`] of whoever made it.
+    pub version: u32,
     /// Builds; a build's pipeline probes only builds before it.
     pub builds: Vec<BuildPlan>,
     /// The streamed pipeline.
     pub pipeline: Pipeline,
+}
+
+impl Program {
+    /// A program of the present version.
+    pub fn new(builds: Vec<BuildPlan>, pipeline: Pipeline) -> Self {
+        Self { version: PROGRAM_VERSION, builds, pipeline }
+    }
+
+    /// Every source: those of builds that are pipelines, then the streamed one.
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        let streamed = std::iter::once(&self.pipeline.source);
+        self.builds.iter().filter_map(|b| Some(&b.pipeline()?.source)).chain(streamed)
+    }
+}
+
+impl BuildPlan {
+    /// The pipeline that makes it, unless its rows come from a child plan.
+    pub fn pipeline(&self) -> Option<&Pipeline> {
+        match &self.source {
+            BuildSource::Pipeline(pipeline) => Some(pipeline),
+            BuildSource::Child(_) => None,
+        }
+    }
 }

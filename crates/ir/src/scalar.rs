@@ -14,8 +14,8 @@ pub enum Value {
     Bool(bool),
     /// Integer, date, time, timestamp; or the unscaled value of a decimal.
     Int(i128),
-    /// Float of either width.
-    Float(f64),
+    /// Float of either width; serialised as its bits, since JSON has no NaN and no infinity.
+    Float(#[serde(with = "float_bits")] f64),
     /// Text.
     Utf8(String),
     /// Bytes.
@@ -60,5 +60,37 @@ impl Scalar {
     /// Whether this is NULL.
     pub fn is_null(&self) -> bool {
         self.value == Value::Null
+    }
+}
+
+mod float_bits {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        value.to_bits().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        u64::deserialize(deserializer).map(f64::from_bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_float_survives_serialisation() {
+        let nan_with_payload = f64::from_bits(0xfff8_0000_0000_1234);
+        for value in [f64::NAN, nan_with_payload, f64::INFINITY, -0.0, 0.1, f64::MIN_POSITIVE] {
+            let scalar = Scalar::new(DataType::Float64, Value::Float(value));
+            let text = serde_json::to_string(&scalar).unwrap();
+            let Scalar { value: Value::Float(back), .. } = serde_json::from_str(&text).unwrap()
+            else {
+                panic!("{text} is no float");
+            };
+            assert_eq!(back.to_bits(), value.to_bits(), "{text}");
+        }
     }
 }

@@ -2,7 +2,10 @@
 
 use crate::aggregate::{AggregateCall, AggregateFunction};
 use crate::expr::{ArithmeticOp, Expr};
-use crate::pipeline::{BuildPlan, BuildSource, Pipeline, Probe, ProbeKind, Program, Sink, Step};
+use crate::pipeline::{
+    BuildPlan, BuildSource, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink, Source,
+    Step,
+};
 use crate::types::{DataType, Field};
 
 /// A program that does not mean anything.
@@ -22,8 +25,13 @@ fn fail<T>(place: &str, cause: impl Into<String>) -> Result<T> {
 }
 
 impl Program {
-    /// Checks registers, types, build order and payload indices of everything.
+    /// Checks version, registers, types, build order and payload indices of everything.
     pub fn validate(&self) -> Result<()> {
+        if self.version != PROGRAM_VERSION {
+            let cause = format!("version {}, this is {PROGRAM_VERSION}", self.version);
+            return fail("program", cause);
+        }
+        self.sources().try_for_each(check_source)?;
         for (index, build) in self.builds.iter().enumerate() {
             if let BuildSource::Pipeline(pipeline) = &build.source {
                 let place = format!("build {}", build.name);
@@ -34,6 +42,14 @@ impl Program {
         self.pipeline.registers_checked(&self.builds, "pipeline")?;
         Ok(())
     }
+}
+
+fn check_source(source: &Source) -> Result<()> {
+    let (columns, ordinals) = (source.columns.len(), source.ordinals.len());
+    if columns != ordinals {
+        return fail(&source.table, format!("{columns} columns at {ordinals} positions"));
+    }
+    Ok(())
 }
 
 fn check_build_sink(build: &BuildPlan, pipeline: &Pipeline, place: &str) -> Result<()> {
@@ -103,7 +119,7 @@ fn check_probe(
             );
         }
     }
-    let outer = matches!(probe.kind, ProbeKind::Left | ProbeKind::Full);
+    let outer = probe.kind == ProbeKind::Left;
     for &index in &probe.payload {
         let Some(field) = build.payload.get(index) else {
             return fail(place, format!("payload {index} of build {}", build.name));
@@ -128,12 +144,6 @@ fn check_sink(sink: &Sink, registers: &[Field], place: &str) -> Result<()> {
             calls.iter().try_for_each(|c| check_call(c, registers, place))
         }
         Sink::Rows { columns, .. } => {
-            columns.iter().try_for_each(|c| check_expr(&c.expr, registers, place))
-        }
-        Sink::TopK { columns, order, .. } => {
-            if let Some(key) = order.iter().find(|k| k.column >= columns.len()) {
-                return fail(place, format!("sort key on output column {}", key.column));
-            }
             columns.iter().try_for_each(|c| check_expr(&c.expr, registers, place))
         }
         Sink::Build { keys, payload } => {
@@ -250,7 +260,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::expr::{CompareOp, OnOverflow};
-    use crate::pipeline::{NamedExpr, Source, SourceKind};
+    use crate::pipeline::{NamedExpr, Source};
     use crate::scalar::Scalar;
 
     fn reg(index: usize, data_type: DataType) -> Expr {
@@ -267,9 +277,10 @@ mod tests {
         };
         let build = Pipeline {
             source: Source {
-                kind: SourceKind::Extents,
+                table_id: 1,
                 table: "date".into(),
                 columns: vec![key.clone(), year.clone()],
+                ordinals: vec![0, 4],
             },
             steps: vec![Step::Filter(filter)],
             sink: Sink::Build {
@@ -284,18 +295,19 @@ mod tests {
             data_type: DataType::Int32,
             on_overflow: OnOverflow::Error,
         };
-        Program {
-            builds: vec![BuildPlan {
+        Program::new(
+            vec![BuildPlan {
                 name: "date".into(),
                 source: BuildSource::Pipeline(Box::new(build)),
                 keys: vec![key],
                 payload: vec![year],
             }],
-            pipeline: Pipeline {
+            Pipeline {
                 source: Source {
-                    kind: SourceKind::Extents,
+                    table_id: 0,
                     table: "lineorder".into(),
                     columns: vec![Field::new("lo_orderdate", DataType::Int32, false)],
+                    ordinals: vec![5],
                 },
                 steps: vec![Step::Probe(Probe {
                     build: 0,
@@ -318,7 +330,23 @@ mod tests {
                     }],
                 },
             },
-        }
+        )
+    }
+
+    #[test]
+    fn a_program_travels_as_text_and_says_its_version() {
+        let program = program();
+        let text = serde_json::to_string(&program).unwrap();
+        assert_eq!(serde_json::from_str::<Program>(&text).unwrap(), program);
+        let newer = Program { version: PROGRAM_VERSION + 1, ..program };
+        assert!(newer.validate().unwrap_err().cause.contains("version"));
+    }
+
+    #[test]
+    fn a_source_says_where_each_column_lies() {
+        let mut program = program();
+        program.pipeline.source.ordinals.clear();
+        assert!(program.validate().unwrap_err().cause.contains("positions"));
     }
 
     #[test]

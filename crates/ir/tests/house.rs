@@ -14,8 +14,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("pipeline", &["ir", "io", "gpu", "flow"]),
     ("gauge", &["ir", "io", "gpu", "flow"]),
     ("ssb", &["ir", "io", "format"]),
-    ("engine", &["ir", "io", "gpu", "format", "flow", "gauge", "pipeline"]),
-    ("cli", &["ir", "io", "gpu", "format", "flow", "gauge", "pipeline", "engine", "ssb"]),
+    ("runner", &["ir", "io", "gpu", "format", "flow", "pipeline"]),
+    ("engine", &["ir", "io", "gpu", "format", "flow", "gauge", "pipeline", "runner"]),
+    ("cli", &["ir", "io", "gpu", "format", "flow", "gauge", "pipeline", "runner", "engine", "ssb"]),
 ];
 
 /// External crates that only some may name.

@@ -163,7 +163,6 @@ impl Binder {
             Sink::Rows { columns, limit } => {
                 Ok(BoundSink::Rows { columns: self.outputs(columns)?, limit: *limit })
             }
-            Sink::TopK { .. } => Err(WhyNot::new("a top-k sink is not built yet")),
             Sink::Build { keys, payload } => {
                 Ok(BoundSink::Build { keys: self.outputs(keys)?, payload: self.outputs(payload)? })
             }

@@ -128,7 +128,7 @@ pub struct Plan<'a> {
 pub async fn measure(session: &Session, query: &Query, plan: &Plan<'_>) -> Result<Measurement> {
     if !plan.drop_before_first.is_empty() {
         // What an earlier query left in our own caches would make this one warm.
-        session.engine().clear_caches();
+        session.runner().clear_caches();
         plan.drop_before_first.iter().try_for_each(|path| drop_page_cache(path))?;
     }
     let (answer, first) = run_once(session, query).await?;

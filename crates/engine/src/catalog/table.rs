@@ -12,8 +12,9 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics};
 use datafusion::datasource::TableType;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
+use headrace_format::Table;
 use headrace_format::arrow::ArrowTable;
-use headrace_pipeline::Dictionary;
+use headrace_runner::StreamTable;
 
 use crate::error::external;
 use crate::rule::types::integer_scalar;
@@ -22,9 +23,9 @@ use crate::scan::HeadraceScanExec;
 /// A table of Arrow files, with statistics.
 pub struct HeadraceTable {
     name: String,
-    arrow: ArrowTable,
+    arrow: Arc<ArrowTable>,
     statistics: Statistics,
-    dictionaries: Vec<Option<Arc<Dictionary>>>,
+    stream: Arc<StreamTable>,
 }
 
 impl fmt::Debug for HeadraceTable {
@@ -39,15 +40,11 @@ impl HeadraceTable {
     /// # Errors
     /// A file that is no valid Arrow file, or does not have the columns of the others.
     pub fn open(name: &str, paths: &[PathBuf]) -> Result<Arc<Self>> {
-        let arrow = ArrowTable::open(paths).map_err(external)?;
+        let arrow = Arc::new(ArrowTable::open(paths).map_err(external)?);
         let statistics = statistics(&arrow);
-        let dictionaries = (0..arrow.schema().fields().len())
-            .map(|column| {
-                let values = arrow.dictionary(column)?;
-                Some(Arc::new(Dictionary { values: values.as_ref().clone() }))
-            })
-            .collect();
-        Ok(Arc::new(Self { name: name.to_string(), arrow, statistics, dictionaries }))
+        let source: Arc<dyn Table> = arrow.clone();
+        let stream = Arc::new(StreamTable::new(name, source));
+        Ok(Arc::new(Self { name: name.to_string(), arrow, statistics, stream }))
     }
 
     /// Name in the catalogue.
@@ -65,9 +62,9 @@ impl HeadraceTable {
         Arc::clone(self.arrow.schema())
     }
 
-    /// The table-wide dictionary of a column of dictionary-encoded text.
-    pub fn dictionary(&self, column: usize) -> Option<Arc<Dictionary>> {
-        self.dictionaries.get(column).cloned().flatten()
+    /// The table as pipelines stream it.
+    pub fn stream(&self) -> &Arc<StreamTable> {
+        &self.stream
     }
 
     /// Rows of all files.

@@ -17,21 +17,19 @@ use datafusion::physical_plan::{
 };
 use headrace_ir::Sink;
 use headrace_pipeline::WhyNot;
+use headrace_runner::{Processor, RunReport, Runner, Settings};
 use parking_lot::Mutex;
 
-use super::Engine;
 use super::stream::stream;
-use crate::config::{HeadraceConfig, Processor};
 use crate::explain;
-use crate::report::PipelineReport;
 use crate::rule::Planned;
 
 /// A pipeline; one output partition.
 #[derive(Clone, Debug)]
 pub struct PipelineExec {
-    engine: Arc<Engine>,
+    runner: Arc<Runner>,
     /// The settings that it was planned under and runs under.
-    config: HeadraceConfig,
+    settings: Settings,
     planned: Arc<Planned>,
     /// Child plans of builds.
     children: Vec<Arc<dyn ExecutionPlan>>,
@@ -40,14 +38,14 @@ pub struct PipelineExec {
     why_not: Vec<WhyNot>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-    report: Arc<Mutex<Option<PipelineReport>>>,
+    report: Arc<Mutex<Option<RunReport>>>,
 }
 
 impl PipelineExec {
     /// A node in place of `original`. `why_not` tells why the nodes above are not part of it.
     pub fn new(
-        engine: Arc<Engine>,
-        config: HeadraceConfig,
+        runner: Arc<Runner>,
+        settings: Settings,
         planned: Planned,
         original: Arc<dyn ExecutionPlan>,
         why_not: Vec<WhyNot>,
@@ -66,21 +64,21 @@ impl PipelineExec {
         let metrics = ExecutionPlanMetricsSet::new();
         let planned = Arc::new(planned);
         let report = Arc::default();
-        Self { engine, config, planned, children, original, why_not, properties, metrics, report }
+        Self { runner, settings, planned, children, original, why_not, properties, metrics, report }
     }
 
     /// The settings that it was planned under.
-    pub fn config(&self) -> &HeadraceConfig {
-        &self.config
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// What will run it, and why not the processor that comes first.
     pub fn processor(&self) -> (&'static str, Option<WhyNot>) {
-        match self.config.processor {
+        match self.settings.processor {
             asked @ (Processor::Cpu | Processor::Off) => {
                 ("cpu", Some(WhyNot::new(format!("headrace.processor is {asked}"))))
             }
-            Processor::Auto | Processor::Cuda => match self.engine.cuda() {
+            Processor::Auto | Processor::Cuda => match self.runner.cuda() {
                 Ok(_) => ("cuda", None),
                 Err(reason) => ("cpu", Some(reason)),
             },
@@ -103,7 +101,7 @@ impl PipelineExec {
     }
 
     /// What the last run did; `None` before its end.
-    pub fn report(&self) -> Option<PipelineReport> {
+    pub fn report(&self) -> Option<RunReport> {
         self.report.lock().clone()
     }
 
@@ -111,19 +109,15 @@ impl PipelineExec {
     pub(crate) fn gpu_address(&self) -> Option<String> {
         match self.processor() {
             ("cuda", _) => {
-                let cuda = self.engine.cuda().ok()?;
+                let cuda = self.runner.cuda().ok()?;
                 Some(cuda.device().info().pcie_id.clone())
             }
             _ => None,
         }
     }
 
-    pub(super) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-
-    pub(super) fn shared(&self) -> &Arc<Planned> {
-        &self.planned
+    pub(super) fn runner(&self) -> &Arc<Runner> {
+        &self.runner
     }
 
     pub(super) fn original(&self) -> &Arc<dyn ExecutionPlan> {
@@ -135,7 +129,7 @@ impl PipelineExec {
     }
 
     /// Keeps a report, and what of it DataFusion's metrics can tell.
-    pub(super) fn record(&self, mut report: PipelineReport) {
+    pub(super) fn record(&self, mut report: RunReport) {
         report.rows_out = self.metrics.clone_inner().output_rows().unwrap_or(0) as u64;
         *self.report.lock() = Some(report);
     }

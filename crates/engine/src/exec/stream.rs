@@ -17,17 +17,14 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{Stream, StreamExt, TryStreamExt};
-use headrace_flow::{CancelToken, RaceError};
+use headrace_flow::CancelToken;
 use headrace_pipeline::WhyNot;
+use headrace_runner::{ErrorClass, Fallback, Request, RunError, RunReport, StreamTable};
 use tokio::sync::mpsc;
 
 use super::fallback::finish_plan;
 use super::plan::PipelineExec;
-use super::run::Run;
-use super::task::RunError;
-use crate::config::Fallback;
-use crate::error::forbidden;
-use crate::report::PipelineReport;
+use crate::error::{forbidden, run_error};
 
 /// Batches in the channel at once: the reader is never far behind, and a reader that stops
 /// stops the race.
@@ -38,7 +35,7 @@ enum Message {
     /// The processor does not take the pipeline; nothing came before this.
     Refused(WhyNot),
     Failed(DataFusionError),
-    Done(Box<PipelineReport>),
+    Done(Box<RunReport>),
 }
 
 /// Starts a pipeline when it is first polled.
@@ -56,27 +53,19 @@ async fn start(
     context: Arc<TaskContext>,
     token: CancelToken,
 ) -> Result<SendableRecordBatchStream> {
-    let config = node.config().clone();
     let reservation = MemoryConsumer::new("PipelineExec builds").register(context.memory_pool());
     let mut children = Vec::with_capacity(node.children().len());
     for child in node.children() {
         children.push(collect_within(child.execute(0, Arc::clone(&context))?, &reservation).await?);
     }
-    let run = Run {
-        planned: Arc::clone(node.shared()),
-        config: config.clone(),
-        engine: Arc::clone(node.engine()),
-        children,
-        _children_memory: reservation,
-        token,
-    };
+    let run = Run { node: node.clone(), children, _children_memory: reservation, token };
     let (sender, mut receiver) = mpsc::channel(CHANNEL_BATCHES);
     let schema = node.schema();
     spawn(run, sender, Arc::clone(&schema))?;
     // The first message decides who answers.
     let first = receiver.recv().await;
     if let Some(Message::Refused(reason)) = first {
-        if config.fallback == Fallback::Forbid {
+        if node.settings().fallback == Fallback::Forbid {
             return Err(forbidden(&reason));
         }
         return by_planner(&node, context, &reason);
@@ -86,6 +75,35 @@ async fn start(
         inbox.batch().await.transpose().map(|batch| (batch, inbox))
     });
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+}
+
+/// What the thread of a pipeline takes along.
+struct Run {
+    node: PipelineExec,
+    /// Batches of each child plan.
+    children: Vec<Vec<RecordBatch>>,
+    /// What they hold of the planner's memory.
+    _children_memory: MemoryReservation,
+    token: CancelToken,
+}
+
+impl Run {
+    fn run(
+        &self,
+        emit: &(dyn Fn(RecordBatch) -> bool + Send + Sync),
+    ) -> Result<RunReport, RunError> {
+        let planned = self.node.planned();
+        let tables: Vec<Arc<StreamTable>> =
+            planned.tables.iter().map(|table| Arc::clone(table.stream())).collect();
+        let request = Request {
+            program: &planned.program,
+            tables: &tables,
+            children: &self.children,
+            settings: self.node.settings(),
+            token: &self.token,
+        };
+        self.node.runner().run(&request, emit)
+    }
 }
 
 /// All batches of a child plan, which count against the planner's memory.
@@ -179,9 +197,9 @@ fn spawn(run: Run, sender: mpsc::Sender<Message>, schema: SchemaRef) -> Result<(
         let last = match run.run(&emit) {
             Ok(report) => Message::Done(Box::new(report)),
             Err(RunError::WhyNot(reason)) => Message::Refused(reason),
-            // Nobody listens to a race that was cancelled.
-            Err(RunError::Race(RaceError::Cancelled)) => return,
-            Err(error) => Message::Failed(error.into()),
+            // Nobody listens to a run that was cancelled.
+            Err(error) if error.class() == ErrorClass::Cancelled => return,
+            Err(error) => Message::Failed(run_error(error)),
         };
         let _ = sender.blocking_send(last);
     };
@@ -221,12 +239,12 @@ fn by_planner(
     if let Some(limit) = node.fetch() {
         plan = Arc::new(GlobalLimitExec::new(plan, 0, Some(limit)));
     }
-    node.record(PipelineReport {
+    node.record(RunReport {
         table: node.table().to_string(),
         processor: "planner".into(),
         processor_why_not: Some(reason.to_string()),
         wall_ms: started.elapsed().as_secs_f64() * 1e3,
-        ..PipelineReport::default()
+        ..RunReport::default()
     });
     plan.execute(0, context)
 }

@@ -1,6 +1,6 @@
 //! Small questions to IR expressions, and rewriting of their registers.
 
-use headrace_ir::{ArithmeticOp, CastFailure, DataType, Expr, OnOverflow, Register};
+use headrace_ir::{ArithmeticOp, CastFailure, Expr, OnOverflow, Register};
 
 /// Rebuilds an expression with every register replaced.
 pub fn map_registers<E>(
@@ -74,45 +74,9 @@ pub fn can_fail(expr: &Expr) -> bool {
             !value.data_type().is_float() && *on_overflow == OnOverflow::Error
         }
         Expr::Cast { value, to, on_failure } => {
-            *on_failure == CastFailure::Error && !widens(&value.data_type(), to)
+            *on_failure == CastFailure::Error && !value.data_type().widens_to(to)
         }
         _ => false,
     };
     here || expr.children().into_iter().any(can_fail)
-}
-
-/// Whether every value of `from` is a value of `to`.
-pub fn widens(from: &DataType, to: &DataType) -> bool {
-    use DataType::*;
-    match (from, to) {
-        (from, Float64) => !matches!(from, Utf8 | Binary | FixedBinary(_)),
-        (Int8 | Int16 | UInt8 | UInt16, Float32) => true,
-        (from, to) if to.is_integer() && from.is_integer() => {
-            match (from.integer_range(), to.integer_range()) {
-                (Some((from_min, from_max)), Some((to_min, to_max))) => {
-                    to_min <= from_min && from_max <= to_max
-                }
-                (Some((from_min, _)), None) => from_min >= 0,
-                (None, _) => from == to,
-            }
-        }
-        (from, Decimal128 { precision, scale }) if from.is_integer() => {
-            let digits = match from {
-                Int8 | UInt8 => 3,
-                Int16 | UInt16 => 5,
-                Int32 | UInt32 => 10,
-                _ => 20,
-            };
-            i32::from(*precision) - i32::from(*scale) >= digits
-        }
-        (
-            Decimal128 { precision: from_precision, scale: from_scale },
-            Decimal128 { precision, scale },
-        ) => {
-            scale >= from_scale
-                && i32::from(*precision) - i32::from(*scale)
-                    >= i32::from(*from_precision) - i32::from(*from_scale)
-        }
-        _ => false,
-    }
 }

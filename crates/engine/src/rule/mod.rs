@@ -21,8 +21,7 @@ mod program;
 mod translate;
 pub mod types;
 
-pub use expr_util::widens;
-pub use program::{Planned, TableUse};
+pub use program::Planned;
 
 use std::sync::Arc;
 
@@ -38,10 +37,11 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use headrace_ir::NamedExpr;
 use headrace_pipeline::WhyNot;
+use headrace_runner::{Fallback, Processor, Runner, Settings};
 
-use crate::config::{Fallback, HeadraceConfig, Processor};
+use crate::config::settings_of;
 use crate::error::forbidden;
-use crate::exec::{Engine, PipelineExec};
+use crate::exec::PipelineExec;
 use crate::scan::HeadraceScanExec;
 use graph::Graph;
 use program::{SinkSpec, assemble};
@@ -49,22 +49,22 @@ use program::{SinkSpec, assemble};
 /// The rule.
 #[derive(Debug)]
 pub struct PipelineRule {
-    engine: Arc<Engine>,
+    runner: Arc<Runner>,
 }
 
 impl PipelineRule {
-    /// A rule whose pipelines run on an engine.
-    pub fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
+    /// A rule whose pipelines run on a runner.
+    pub fn new(runner: Arc<Runner>) -> Self {
+        Self { runner }
     }
 
     /// DataFusion's rules with this one before the first that looks at join sides,
     /// distribution or order.
-    pub fn rules(engine: Arc<Engine>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    pub fn rules(runner: Arc<Runner>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         let mut rules = PhysicalOptimizer::default().rules;
         let place =
             rules.iter().position(|rule| rule.name() == "join_selection").unwrap_or_default();
-        rules.insert(place, Arc::new(Self::new(engine)));
+        rules.insert(place, Arc::new(Self::new(runner)));
         rules
     }
 }
@@ -78,7 +78,7 @@ impl PhysicalOptimizerRule for PipelineRule {
         if !has_scan(&plan) {
             return Ok(plan);
         }
-        let rewriter = Rewriter { config: HeadraceConfig::of(config), engine: &self.engine };
+        let rewriter = Rewriter { settings: settings_of(config), runner: &self.runner };
         rewriter.rewrite(plan, &[])
     }
 
@@ -96,8 +96,8 @@ fn has_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 struct Rewriter<'a> {
-    config: HeadraceConfig,
-    engine: &'a Arc<Engine>,
+    settings: Settings,
+    runner: &'a Arc<Runner>,
 }
 
 impl Rewriter<'_> {
@@ -112,7 +112,7 @@ impl Rewriter<'_> {
         let mut reasons = reasons.to_vec();
         match self.fragment(&plan) {
             None => {}
-            Some(Ok(planned)) if self.config.processor == Processor::Off => {
+            Some(Ok(planned)) if self.settings.processor == Processor::Off => {
                 drop(planned);
                 note(&mut reasons, WhyNot::new("headrace.processor is off"));
                 return self.tag_scans(plan, &reasons);
@@ -143,7 +143,7 @@ impl Rewriter<'_> {
     }
 
     fn must_run(&self) -> bool {
-        self.config.fallback == Fallback::Forbid && self.config.processor != Processor::Off
+        self.settings.fallback == Fallback::Forbid && self.settings.processor != Processor::Off
     }
 
     fn tag_scans(
@@ -203,8 +203,8 @@ impl Rewriter<'_> {
         let children = std::mem::take(&mut planned.children);
         planned.children =
             children.into_iter().map(|c| self.rewrite(c, &[])).collect::<Result<_>>()?;
-        let engine = Arc::clone(self.engine);
-        Ok(Arc::new(PipelineExec::new(engine, self.config.clone(), planned, plan, reasons)))
+        let runner = Arc::clone(self.runner);
+        Ok(Arc::new(PipelineExec::new(runner, self.settings.clone(), planned, plan, reasons)))
     }
 }
 

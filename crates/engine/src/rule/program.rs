@@ -13,7 +13,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use headrace_ir::{
     AggregateCall, BuildPlan, BuildSource, CompareOp, Expr, Field, NamedExpr, Pipeline, Probe,
-    ProbeKind, Program, Register, Sink, Source, SourceKind, Step,
+    ProbeKind, Program, Register, Sink, Source, Step,
 };
 use headrace_pipeline::WhyNot;
 
@@ -40,26 +40,33 @@ pub enum SinkSpec {
     },
 }
 
-/// The columns of a table that a pipeline reads, in register order.
-#[derive(Clone, Debug)]
-pub struct TableUse {
-    /// The table.
-    pub table: Arc<HeadraceTable>,
-    /// Indices into its schema.
-    pub columns: Vec<usize>,
-}
-
 /// A program with the tables and plans that feed it.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// The program.
     pub program: Program,
-    /// The streamed table.
-    pub stream: TableUse,
-    /// For each build, the table of its pipeline; `None` for a child plan.
-    pub builds: Vec<Option<TableUse>>,
+    /// Its tables, by [`Source::table_id`], each once.
+    pub tables: Vec<Arc<HeadraceTable>>,
     /// Child plans, each with the columns that its build wants: keys, then payload.
     pub children: Vec<Arc<dyn ExecutionPlan>>,
+}
+
+/// What feeds a program, as it is gathered.
+#[derive(Default)]
+struct Feeds {
+    tables: Vec<Arc<HeadraceTable>>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+}
+
+impl Feeds {
+    /// The number of a table.
+    fn table_id(&mut self, table: &Arc<HeadraceTable>) -> usize {
+        let known = self.tables.iter().position(|t| Arc::ptr_eq(t, table));
+        known.unwrap_or_else(|| {
+            self.tables.push(Arc::clone(table));
+            self.tables.len() - 1
+        })
+    }
 }
 
 /// A probe before registers have their final numbers.
@@ -347,20 +354,17 @@ impl Assembly {
     fn finish(self) -> Result<Planned, WhyNot> {
         let needed = self.stream_registers();
         let mut numbering = Numbering::default();
-        let (stream, source) =
-            table_source(&self.graph.leaves[self.stream], &needed, &mut numbering)?;
-        let mut children = Vec::new();
+        let mut feeds = Feeds::default();
+        let stream = &self.graph.leaves[self.stream];
+        let source = table_source(stream, &needed, &mut numbering, &mut feeds)?;
         let mut builds = Vec::new();
-        let mut build_tables = Vec::new();
-        let mut steps = filter_steps(&self.graph.leaves[self.stream].filters, &numbering)?;
+        let mut steps = filter_steps(&stream.filters, &numbering)?;
         let (mut pending, failing): (Vec<_>, Vec<_>) =
             self.graph.conjuncts.iter().cloned().partition(|c| !can_fail(c));
         for (index, probe) in self.probes.iter().enumerate() {
             let leaf = &self.graph.leaves[probe.leaf];
             let payload: Vec<_> = needed.iter().copied().filter(|&r| leaf.owns(r)).collect();
-            let (plan, table) = plan_build(leaf, probe, &payload, &mut children)?;
-            builds.push(plan);
-            build_tables.push(table);
+            builds.push(plan_build(leaf, probe, &payload, &mut feeds)?);
             steps.push(probe_step(index, probe, &payload, leaf, &mut numbering)?);
             let (ready, rest): (Vec<_>, Vec<_>) =
                 pending.into_iter().partition(|c| numbering.knows(c));
@@ -370,9 +374,9 @@ impl Assembly {
         steps.extend(filter_steps(&pending, &numbering)?);
         steps.extend(filter_steps(&failing, &numbering)?);
         let sink = finish_sink(&self.sink, &numbering)?;
-        let program = Program { builds, pipeline: Pipeline { source, steps, sink } };
+        let program = Program::new(builds, Pipeline { source, steps, sink });
         program.validate().map_err(|e| WhyNot::new(e.to_string()))?;
-        Ok(Planned { program, stream, builds: build_tables, children })
+        Ok(Planned { program, tables: feeds.tables, children: feeds.children })
     }
 }
 
@@ -408,7 +412,8 @@ fn table_source(
     leaf: &Leaf,
     needed: &BTreeSet<Register>,
     numbering: &mut Numbering,
-) -> Result<(TableUse, Source), WhyNot> {
+    feeds: &mut Feeds,
+) -> Result<Source, WhyNot> {
     let Some(scan) = leaf.scan() else { return why(format!("{} is no table", leaf.name())) };
     let mut registers: Vec<_> = needed.iter().copied().filter(|&r| leaf.owns(r)).collect();
     let table = Arc::clone(scan.table());
@@ -417,41 +422,34 @@ fn table_source(
         let narrowest = readable.min_by_key(|&c| table.column_bytes(scan.projection()[c]));
         registers.extend(narrowest.map(|c| leaf.first + c));
     }
-    let mut fields = Vec::with_capacity(registers.len());
     let mut columns = Vec::with_capacity(registers.len());
+    let mut ordinals = Vec::with_capacity(registers.len());
     for register in registers {
         let field = leaf.columns[register - leaf.first].clone()?;
         numbering.append(register, &field);
-        columns.push(scan.projection()[register - leaf.first]);
-        fields.push(field);
+        ordinals.push(scan.projection()[register - leaf.first]);
+        columns.push(field);
     }
-    if fields.is_empty() {
-        return any_column(table);
+    if columns.is_empty() {
+        let (ordinal, field) = any_column(&table)?;
+        ordinals.push(ordinal);
+        columns.push(field);
     }
-    let source =
-        Source { kind: SourceKind::Extents, table: table.name().to_string(), columns: fields };
-    Ok((TableUse { table, columns }, source))
+    let table_id = feeds.table_id(&table);
+    Ok(Source { table_id, table: table.name().to_string(), columns, ordinals })
 }
 
-/// A source over any one column, for pipelines over a scan that was projected to none.
-fn any_column(table: Arc<HeadraceTable>) -> Result<(TableUse, Source), WhyNot> {
-    let schema = table.arrow_schema();
-    let columns = super::flatten::fields_of(&schema);
+/// Any one column, for pipelines over a scan that was projected to none.
+fn any_column(table: &HeadraceTable) -> Result<(usize, Field), WhyNot> {
+    let columns = super::flatten::fields_of(&table.arrow_schema());
     let readable = columns.into_iter().enumerate().filter_map(|(i, field)| {
         (table.column_support(i).is_ok()).then_some(())?;
         Some((i, field.ok()?))
     });
-    match readable.min_by_key(|(i, _)| table.column_bytes(*i)) {
-        Some((index, field)) => Ok((
-            TableUse { table: Arc::clone(&table), columns: vec![index] },
-            Source {
-                kind: SourceKind::Extents,
-                table: table.name().to_string(),
-                columns: vec![field],
-            },
-        )),
-        None => why(format!("table {} has no column that a pipeline can read", table.name())),
-    }
+    let narrowest = readable.min_by_key(|(i, _)| table.column_bytes(*i));
+    narrowest.ok_or_else(|| {
+        WhyNot::new(format!("table {} has no column that a pipeline can read", table.name()))
+    })
 }
 
 /// Filters, those that cannot fail first.
@@ -495,8 +493,8 @@ fn plan_build(
     leaf: &Leaf,
     probe: &PlannedProbe,
     payload: &[Register],
-    children: &mut Vec<Arc<dyn ExecutionPlan>>,
-) -> Result<(BuildPlan, Option<TableUse>), WhyNot> {
+    feeds: &mut Feeds,
+) -> Result<BuildPlan, WhyNot> {
     let keys: Vec<_> = probe.keys.iter().map(|(_, key)| key.clone()).collect();
     let key_fields = keys
         .iter()
@@ -506,26 +504,25 @@ fn plan_build(
         .iter()
         .map(|&r| leaf.columns[r - leaf.first].clone())
         .collect::<Result<Vec<_>, _>>()?;
-    let (source, table) = if leaf.scan().is_some() {
-        let (pipeline, table) = build_pipeline(leaf, &keys, payload)?;
-        (BuildSource::Pipeline(Box::new(pipeline)), Some(table))
+    let source = if leaf.scan().is_some() {
+        BuildSource::Pipeline(Box::new(build_pipeline(leaf, &keys, payload, feeds)?))
     } else {
-        children.push(child_plan(leaf, &keys, payload)?);
-        (BuildSource::Child(children.len() - 1), None)
+        feeds.children.push(child_plan(leaf, &keys, payload)?);
+        BuildSource::Child(feeds.children.len() - 1)
     };
-    let plan = BuildPlan { name: leaf.name(), source, keys: key_fields, payload: payload_fields };
-    Ok((plan, table))
+    Ok(BuildPlan { name: leaf.name(), source, keys: key_fields, payload: payload_fields })
 }
 
 fn build_pipeline(
     leaf: &Leaf,
     keys: &[Expr],
     payload: &[Register],
-) -> Result<(Pipeline, TableUse), WhyNot> {
+    feeds: &mut Feeds,
+) -> Result<Pipeline, WhyNot> {
     let mut needed: BTreeSet<Register> = payload.iter().copied().collect();
     needed.extend(keys.iter().chain(&leaf.filters).flat_map(Expr::registers));
     let mut numbering = Numbering::default();
-    let (table, source) = table_source(leaf, &needed, &mut numbering)?;
+    let source = table_source(leaf, &needed, &mut numbering, feeds)?;
     let steps = filter_steps(&leaf.filters, &numbering)?;
     let keys = keys.iter().map(|key| numbering.apply(key).map(named)).collect::<Result<_, _>>()?;
     let payload = payload
@@ -535,7 +532,7 @@ fn build_pipeline(
             numbering.apply(&register(r, &field)).map(named)
         })
         .collect::<Result<_, WhyNot>>()?;
-    Ok((Pipeline { source, steps, sink: Sink::Build { keys, payload } }, table))
+    Ok(Pipeline { source, steps, sink: Sink::Build { keys, payload } })
 }
 
 /// A child plan projected to the columns of its build.

@@ -9,7 +9,7 @@ use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::DataFusionError;
-use headrace_engine::{HeadraceConfig, Processor, Session, SessionOptions};
+use headrace_engine::{Processor, Session, SessionOptions, Settings};
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 
 use crate::tables;
@@ -90,8 +90,8 @@ fn run_corpus(processor: Processor) {
     let mut failures = Vec::new();
     runtime.block_on(async {
         for script in scripts() {
-            let config = HeadraceConfig { processor, ..HeadraceConfig::default() };
-            let options = SessionOptions { config, ..SessionOptions::default() };
+            let settings = Settings { processor, ..Settings::default() };
+            let options = SessionOptions { settings, ..SessionOptions::default() };
             let session = Arc::new(Session::new(options).unwrap());
             tables::register(&session, folder.path()).await;
             let mut runner = Runner::new(|| async {
@@ -138,8 +138,8 @@ fn corpus_rewrite() {
     let folder = tempfile::tempdir().unwrap();
     runtime.block_on(async {
         for script in scripts() {
-            let config = HeadraceConfig { processor: Processor::Off, ..HeadraceConfig::default() };
-            let options = SessionOptions { config, ..SessionOptions::default() };
+            let settings = Settings { processor: Processor::Off, ..Settings::default() };
+            let options = SessionOptions { settings, ..SessionOptions::default() };
             let session = Arc::new(Session::new(options).unwrap());
             tables::register(&session, folder.path()).await;
             let mut runner = Runner::new(|| async {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::{ArrayRef, Int32Array};
 use datafusion::arrow::record_batch::RecordBatch;
 use futures::StreamExt;
-use headrace_engine::{EngineOptions, HeadraceConfig, Processor, Session, SessionOptions};
+use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, Settings};
 
 use crate::tables;
 
@@ -16,15 +16,15 @@ fn numbers(rows: i32) -> RecordBatch {
     RecordBatch::try_from_iter([("n", column)]).unwrap()
 }
 
-fn cpu_session(engine: EngineOptions) -> Session {
-    let config = HeadraceConfig { processor: Processor::Cpu, ..HeadraceConfig::default() };
-    Session::new(SessionOptions { config, engine }).unwrap()
+fn cpu_session(limits: RunnerOptions) -> Session {
+    let settings = Settings { processor: Processor::Cpu, ..Settings::default() };
+    Session::new(SessionOptions { settings, limits }).unwrap()
 }
 
 fn with_numbers(folder: &Path, rows: i32) -> Session {
     let path = folder.join("numbers.arrow");
     tables::write(&path, &numbers(rows), 1 << 16, true);
-    let session = cpu_session(EngineOptions::default());
+    let session = cpu_session(RunnerOptions::default());
     session.register_arrow("numbers", &[path]).unwrap();
     session
 }
@@ -85,9 +85,9 @@ async fn groups_beyond_the_memory_limit_are_an_error_that_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("numbers.arrow");
     tables::write(&path, &numbers(1_000_000), 1 << 16, true);
-    let session = cpu_session(EngineOptions {
+    let session = cpu_session(RunnerOptions {
         memory_limit_bytes: Some(16 << 20),
-        ..EngineOptions::default()
+        ..RunnerOptions::default()
     });
     session.register_arrow("numbers", &[path]).unwrap();
     let sql = "SELECT n * 1000, count(*) FROM numbers GROUP BY 1";
@@ -98,7 +98,7 @@ async fn groups_beyond_the_memory_limit_are_an_error_that_names_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forbid_names_the_part_that_no_pipeline_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let session = cpu_session(EngineOptions::default());
+    let session = cpu_session(RunnerOptions::default());
     tables::register(&session, folder.path()).await;
     session.sql("SET headrace.fallback = 'forbid'").await.unwrap().collect().await.unwrap();
     let error = match session.sql("SELECT list FROM nested WHERE k > 1").await {
@@ -130,7 +130,7 @@ async fn two_tables_of_one_name_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     tables::write(&folder.path().join("a.arrow"), &numbers(1), 10, true);
     std::fs::write(folder.path().join("a.csv"), "n\n1\n").unwrap();
-    let session = cpu_session(EngineOptions::default());
+    let session = cpu_session(RunnerOptions::default());
     let error = session.register_dir(folder.path()).await.unwrap_err().to_string();
     assert!(error.contains("a.arrow") && error.contains("a.csv"), "{error}");
 }
@@ -138,7 +138,7 @@ async fn two_tables_of_one_name_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_processor_refuses_goes_back_to_the_planner() {
     let folder = tempfile::tempdir().unwrap();
-    let session = cpu_session(EngineOptions::default());
+    let session = cpu_session(RunnerOptions::default());
     tables::register(&session, folder.path()).await;
     let sql = "SELECT count(*) FROM raw WHERE bytes IS NOT NULL";
     let (batches, report) = session.sql(sql).await.unwrap().collect().await.unwrap();

@@ -1,6 +1,6 @@
 //! Arithmetic that does not fit fails, whatever runs it.
 
-use headrace_engine::{HeadraceConfig, Processor, Session, SessionOptions};
+use headrace_engine::{Processor, Session, SessionOptions, Settings};
 
 use crate::tables;
 
@@ -50,8 +50,8 @@ const FITS: [(&str, &str); 8] = [
 
 async fn check(processor: Processor) {
     let folder = tempfile::tempdir().unwrap();
-    let config = HeadraceConfig { processor, ..HeadraceConfig::default() };
-    let session = Session::new(SessionOptions { config, ..SessionOptions::default() }).unwrap();
+    let settings = Settings { processor, ..Settings::default() };
+    let session = Session::new(SessionOptions { settings, ..SessionOptions::default() }).unwrap();
     tables::register(&session, folder.path()).await;
     for sql in OVERFLOWS {
         let answer = error_or_value(&session, sql).await;

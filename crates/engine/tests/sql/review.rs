@@ -7,15 +7,13 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Int32Array};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use headrace_engine::{
-    EngineOptions, HeadraceConfig, Processor, QueryReport, Session, SessionOptions,
-};
+use headrace_engine::{Processor, QueryReport, RunnerOptions, Session, SessionOptions, Settings};
 
 use crate::tables;
 
-fn session(processor: Processor, engine: EngineOptions) -> Session {
-    let config = HeadraceConfig { processor, threads: 2, ..HeadraceConfig::default() };
-    Session::new(SessionOptions { config, engine }).unwrap()
+fn session(processor: Processor, limits: RunnerOptions) -> Session {
+    let settings = Settings { processor, threads: 2, ..Settings::default() };
+    Session::new(SessionOptions { settings, limits }).unwrap()
 }
 
 async fn ask(session: &Session, sql: &str) -> (String, QueryReport) {
@@ -25,7 +23,7 @@ async fn ask(session: &Session, sql: &str) -> (String, QueryReport) {
 
 async fn on_corpus(processor: Processor) -> (Session, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let session = session(processor, EngineOptions::default());
+    let session = session(processor, RunnerOptions::default());
     tables::register(&session, folder.path()).await;
     (session, folder)
 }
@@ -109,8 +107,8 @@ async fn a_kept_build_does_not_hide_that_its_file_changed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_plans_of_builds_count_against_the_limit() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = EngineOptions { memory_limit_bytes: Some(4 << 20), ..Default::default() };
-    let session = session(Processor::Cpu, engine);
+    let limits = RunnerOptions { memory_limit_bytes: Some(4 << 20), ..Default::default() };
+    let session = session(Processor::Cpu, limits);
     let path = folder.path().join("numbers.arrow");
     let column = |step: i32| -> ArrayRef {
         Arc::new(Int32Array::from_iter_values((0..1_000_000).map(|n| n / step)))
@@ -182,10 +180,10 @@ fn a_process_stays_within_its_memory_limit() {
 #[ignore = "is run by a_process_stays_within_its_memory_limit"]
 fn child_of_the_memory_test() {
     let path = std::env::var(CHILD_FILE).unwrap().into();
-    let engine = EngineOptions { memory_limit_bytes: Some(LIMIT_BYTES), ..Default::default() };
+    let limits = RunnerOptions { memory_limit_bytes: Some(LIMIT_BYTES), ..Default::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let session = session(Processor::Cpu, engine);
+        let session = session(Processor::Cpu, limits);
         session.register_arrow("numbers", &[path]).unwrap();
         // Planning's own code and tables are not what the limit is for.
         ask(&session, "SELECT sum(n) FROM numbers WHERE n < 0").await;

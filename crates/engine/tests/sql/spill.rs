@@ -7,7 +7,7 @@ use std::time::Duration;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use futures::TryStreamExt;
-use headrace_engine::{EngineOptions, HeadraceConfig, Processor, Session, SessionOptions};
+use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, Settings};
 
 /// Two inputs must write at the same moment: one round alone is often lucky.
 const ROUNDS: usize = 40;
@@ -32,11 +32,10 @@ async fn run(session: &Session, sql: &str) -> (usize, usize) {
 }
 
 async fn spilling_session() -> Session {
-    let config =
-        HeadraceConfig { processor: Processor::Off, threads: 2, ..HeadraceConfig::default() };
+    let settings = Settings { processor: Processor::Off, threads: 2, ..Settings::default() };
     // A quarter is the planner's: too little for the rows under way, enough for the groups.
-    let engine = EngineOptions { memory_limit_bytes: Some(8 << 20), ..EngineOptions::default() };
-    let session = Session::new(SessionOptions { config, engine }).unwrap();
+    let limits = RunnerOptions { memory_limit_bytes: Some(8 << 20), ..RunnerOptions::default() };
+    let session = Session::new(SessionOptions { settings, limits }).unwrap();
     run(&session, "SET datafusion.execution.batch_size = 64").await;
     let sql = "CREATE TABLE t AS SELECT v % 13 AS g, \
                'a text of more than twelve bytes ' || cast(v % 337 AS varchar) AS s \

@@ -16,9 +16,6 @@ impl Binder {
         probe: &Probe,
         build: &Arc<BuildTable>,
     ) -> Result<BoundProbe, WhyNot> {
-        if matches!(probe.kind, ProbeKind::Right | ProbeKind::Full) {
-            return Err(WhyNot::new(format!("{} joins are not built yet", probe.kind)));
-        }
         if probe.null_equal && build.has_null_key && !build.nulls_equal {
             return Err(WhyNot::new(format!(
                 "build {} was made without its NULL keys, which are asked for",
@@ -55,7 +52,7 @@ impl Binder {
             ProbeKind::Semi => matching.min(1.0),
             ProbeKind::Anti | ProbeKind::NullAwareAnti => (1.0 - matching).max(0.0),
             ProbeKind::Left => (matching * average_duplicates(&build)).max(1.0),
-            ProbeKind::Mark | ProbeKind::Right | ProbeKind::Full => 1.0,
+            ProbeKind::Mark => 1.0,
         };
         Ok(BoundProbe {
             build,

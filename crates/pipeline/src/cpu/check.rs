@@ -13,9 +13,6 @@ pub fn supported(bound: &Bound) -> Result<(), WhyNot> {
             BoundStep::Filter { expr, .. } | BoundStep::Compute { expr, .. } => expression(expr)?,
             BoundStep::Probe(probe) => {
                 probe.keys.iter().chain(&probe.residual).try_for_each(expression)?;
-                if matches!(probe.kind, ProbeKind::Right | ProbeKind::Full) {
-                    return Err(WhyNot::new(format!("{} joins are not built yet", probe.kind)));
-                }
                 let three_valued = matches!(probe.kind, ProbeKind::NullAwareAnti | ProbeKind::Mark);
                 if three_valued && (probe.keys.len() > 1 || probe.residual.is_some()) {
                     return Err(WhyNot::new(format!(

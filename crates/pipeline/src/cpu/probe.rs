@@ -124,9 +124,6 @@ fn frame_matches<'a>(
             context.push_same();
             context.set(probe.first_register + probe.payload.len(), Rc::new(mark));
         }
-        ProbeKind::Right | ProbeKind::Full => {
-            return Err(ExecError::Internal(format!("{} probe was compiled", probe.kind)));
-        }
     }
     Ok(())
 }

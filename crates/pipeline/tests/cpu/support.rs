@@ -6,8 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use headrace_ir::{
     AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Encoding, Expr, Field,
-    NamedExpr, OnOverflow, Pipeline, Probe, ProbeKind, Scalar, Sink, Source, SourceKind, Step,
-    ValueRange,
+    NamedExpr, OnOverflow, Pipeline, Probe, ProbeKind, Scalar, Sink, Source, Step, ValueRange,
 };
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
@@ -97,7 +96,12 @@ impl Table {
     }
 
     pub fn source(&self) -> Source {
-        Source { kind: SourceKind::Extents, table: self.name.clone(), columns: self.fields.clone() }
+        Source {
+            table_id: 0,
+            table: self.name.clone(),
+            columns: self.fields.clone(),
+            ordinals: (0..self.fields.len()).collect(),
+        }
     }
 
     pub fn info(&self) -> SourceInfo {

@@ -9,8 +9,9 @@ use headrace_io::ReadAt;
 use headrace_ir::{Chunk, Segment, ValueRange};
 use headrace_pipeline::{ColumnView, SegmentView, SourceColumn, SourceInfo};
 
-use super::bounds::bounds;
-use super::task::{RunError, Task};
+use crate::bounds::bounds;
+use crate::error::RunError;
+use crate::task::Task;
 
 /// The chunks of a task.
 pub struct Chunks {
@@ -24,16 +25,16 @@ pub struct Chunks {
 
 /// Plans what a task reads.
 pub fn plan(task: &Task<'_>, options: ChunkOptions) -> Result<Chunks, RunError> {
-    let arrow = task.table.table.arrow();
+    let ordinals = &task.pipeline.source.ordinals;
     let conditions: Vec<_> = bounds(task.pipeline, task.builds)
         .into_iter()
         .map(|(register, interval)| ColumnBound {
-            column: task.table.columns[register],
+            column: ordinals[register],
             min: interval.min,
             max: interval.max,
         })
         .collect();
-    let plan = arrow.plan_chunks(&task.table.columns, &conditions, options)?;
+    let plan = task.table.source().plan_chunks(ordinals, &conditions, options)?;
     let files = open_files(task, &plan)?;
     let info = source_info(task, &plan);
     Ok(Chunks { plan, files, info })
@@ -45,18 +46,14 @@ fn used_files(plan: &ChunkPlan) -> BTreeSet<u32> {
 }
 
 fn open_files(task: &Task<'_>, plan: &ChunkPlan) -> Result<Vec<Arc<dyn ReadAt>>, RunError> {
-    let files = task.table.table.arrow().files();
-    let mut opened: Vec<Arc<dyn ReadAt>> = Vec::new();
-    for file in used_files(plan) {
-        opened.push(files[file as usize].open_source()?);
-    }
-    Ok(opened)
+    let source = task.table.source();
+    used_files(plan).into_iter().map(|file| Ok(source.open_file(file as usize)?)).collect()
 }
 
 fn source_info(task: &Task<'_>, plan: &ChunkPlan) -> SourceInfo {
-    let table = &task.table.table;
-    let columns = task.table.columns.iter().map(|&column| {
-        let stats = table.arrow().column_stats(column);
+    let table = task.table;
+    let columns = task.pipeline.source.ordinals.iter().map(|&column| {
+        let stats = table.source().column_stats(column);
         let range = match (stats.min, stats.max) {
             (Some(min), Some(max)) => Some(ValueRange { min, max }),
             _ => None,

@@ -12,24 +12,30 @@ use headrace_ir::Pipeline;
 use headrace_pipeline::BuildTable;
 use parking_lot::Mutex;
 
-use crate::rule::TableUse;
+use crate::table::StreamTable;
 
 /// What makes two builds the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BuildKey {
     text: String,
     files: Vec<FileIdentity>,
-    columns: Vec<usize>,
+    probed: Vec<BuildKey>,
 }
 
 impl BuildKey {
-    /// The key of a build from a pipeline over a table.
-    pub fn of(pipeline: &Pipeline, table: &TableUse, nulls_equal: bool) -> Self {
+    /// The key of a build from a pipeline over a table, and from the builds that it probes.
+    pub fn of(
+        pipeline: &Pipeline,
+        table: &StreamTable,
+        nulls_equal: bool,
+        probed: Vec<BuildKey>,
+    ) -> Self {
+        let files = 0..table.source().file_count();
         Self {
-            // Debug text is total (NaN constants, for one, have no JSON) and says everything.
+            // Debug text says everything, the columns' places in the table included.
             text: format!("{nulls_equal} {pipeline:?}"),
-            files: table.table.arrow().files().iter().map(|f| f.identity()).collect(),
-            columns: table.columns.clone(),
+            files: files.map(|file| table.source().file_identity(file)).collect(),
+            probed,
         }
     }
 }

@@ -15,8 +15,9 @@ use headrace_pipeline::cuda::{
 use headrace_pipeline::state::{Output, finish_dense};
 use headrace_pipeline::{Bound, ExecError, WhyNot};
 
-use super::chunks::{self, Chunks};
-use super::task::{Done, RunError, Task};
+use crate::chunks::{self, Chunks};
+use crate::error::RunError;
+use crate::task::{Done, Task};
 
 /// Rows of a chunk. Only rows decide where a record batch is split, so that a column's parts
 /// are the same in every query, whatever other columns it reads, and are found again.
@@ -43,7 +44,7 @@ pub fn open(resident_bytes: Option<u64>) -> Result<Arc<CudaDevice>, WhyNot> {
 
 /// Runs a task.
 pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
-    let device = task.engine.cuda()?;
+    let device = task.runner.cuda()?;
     let started = Instant::now();
     let chunks = chunks::plan(task, chunk_options())?;
     let bound = Arc::new(bind(task.pipeline, &chunks.info, task.builds, &BindOptions::default())?);
@@ -90,12 +91,13 @@ fn layouts(chunks: &Chunks) -> Vec<SegmentLayout> {
 /// Segments with what makes their columns the same in a later query.
 fn sources(task: &Task<'_>, chunks: &Chunks) -> Vec<Vec<SegmentSource>> {
     let numbers = chunks.file_numbers();
-    let columns: Arc<[u32]> = task.table.columns.iter().map(|&c| c as u32).collect();
-    let schema = task.table.table.arrow_schema();
-    let names: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-    let files = task.table.table.arrow().files();
-    let identities: Vec<Arc<[u8]>> =
-        files.iter().map(|file| identity_bytes(file.identity(), &names)).collect();
+    let ordinals = &task.pipeline.source.ordinals;
+    let columns: Arc<[u32]> = ordinals.iter().map(|&c| c as u32).collect();
+    let table = task.table.source();
+    let names: Vec<_> = table.schema().fields().iter().map(|f| f.name().as_str()).collect();
+    let identities: Vec<Arc<[u8]>> = (0..table.file_count())
+        .map(|file| identity_bytes(table.file_identity(file), &names))
+        .collect();
     let source = |segment: &headrace_ir::Segment| {
         let file = Arc::clone(&identities[segment.file as usize]);
         let mut segment = segment.clone();
@@ -144,7 +146,7 @@ fn stream(
     let race = Race::new(
         chunks.files.clone(),
         specs,
-        task.engine.race_options(task.config),
+        task.runner.race_options(task.settings),
         task.token.clone(),
     )?;
     let mut report = race.run_device(&mut lane)?;
@@ -170,7 +172,7 @@ fn finish(task: &Task<'_>, bound: &Bound, answer: CudaAnswer) -> Result<Output, 
         Sink::Rows { limit, .. } => limit.unwrap_or(u64::MAX),
         // Hashed groups come as they are.
         Sink::Aggregate { .. } => u64::MAX,
-        Sink::TopK { .. } | Sink::Build { .. } => {
+        Sink::Build { .. } => {
             return Err(ExecError::Internal("a GPU answered rows for another sink".into()).into());
         }
     };

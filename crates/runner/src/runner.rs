@@ -1,4 +1,4 @@
-//! What the pipelines of a session share: caches, mappings, limits.
+//! What the runs of a session share: caches, mappings, devices, limits.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,9 +7,10 @@ use headrace_pipeline::WhyNot;
 use headrace_pipeline::cuda::CudaDevice;
 use parking_lot::Mutex;
 
-use super::builds::BuildCache;
-use super::cuda;
-use crate::config::{Access, HeadraceConfig};
+use crate::builds::BuildCache;
+use crate::cuda;
+use crate::memory::MemorySplit;
+use crate::settings::{Access, Settings};
 
 /// Mappings kept open from query to query.
 const MAPPINGS_MAX: usize = 1024;
@@ -17,9 +18,9 @@ const MAPPINGS_MAX: usize = 1024;
 /// Spans that a trace keeps: about 100 MB of JSON.
 const TRACE_SPANS_MAX: usize = 1 << 20;
 
-/// Limits of an engine.
+/// Limits of a runner.
 #[derive(Clone, Debug, Default)]
-pub struct EngineOptions {
+pub struct RunnerOptions {
     /// Bytes that a session may hold in all; `None`: half of what is available at start-up, and
     /// the planner's own operators are not limited.
     pub memory_limit_bytes: Option<u64>,
@@ -28,58 +29,9 @@ pub struct EngineOptions {
     pub device_cache_bytes: Option<u64>,
 }
 
-/// How a session's memory is divided.
-///
-/// | share | for |
-/// |---|---|
-/// | 1/4 | the host chunk cache |
-/// | 1/8 | slots of running races |
-/// | 1/8 | builds kept for later queries |
-/// | 1/4 | groups, rows and new builds of running pipelines |
-/// | 1/4 | the planner's own operators (sorts, joins) |
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemorySplit {
-    /// The host chunk cache.
-    pub cache_bytes: u64,
-    /// Slots of a race.
-    pub slots_bytes: u64,
-    /// Builds kept.
-    pub builds_bytes: u64,
-    /// State of running pipelines.
-    pub groups_bytes: u64,
-    /// The planner's own operators; `None`: not limited.
-    pub planner_bytes: Option<u64>,
-    /// Whether mapped pages are given back after use, so that the process stays small.
-    pub release_mapped: bool,
-}
-
-impl MemorySplit {
-    /// Divides a limit.
-    pub fn of(limit_bytes: Option<u64>) -> Self {
-        let total = limit_bytes.unwrap_or_else(|| available_bytes() / 2);
-        Self {
-            cache_bytes: total / 4,
-            slots_bytes: total / 8,
-            builds_bytes: total / 8,
-            groups_bytes: total / 4,
-            planner_bytes: limit_bytes.map(|limit| limit / 4),
-            release_mapped: limit_bytes.is_some(),
-        }
-    }
-}
-
-/// Memory that can be had without swapping; 4 GiB if the system does not tell.
-fn available_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    text.lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))
-        .and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok())
-        .map_or(4 << 30, |kib| kib << 10)
-}
-
 /// Caches and devices.
 #[derive(Debug)]
-pub struct Engine {
+pub struct Runner {
     memory: MemorySplit,
     cache: Arc<HostCache>,
     mappings: Arc<MappingPool>,
@@ -89,9 +41,9 @@ pub struct Engine {
     device_cache_bytes: Option<u64>,
 }
 
-impl Engine {
-    /// An engine.
-    pub fn new(options: &EngineOptions) -> Self {
+impl Runner {
+    /// A runner with empty caches.
+    pub fn new(options: &RunnerOptions) -> Self {
         let memory = MemorySplit::of(options.memory_limit_bytes);
         Self {
             memory,
@@ -130,7 +82,7 @@ impl Engine {
         self.cuda.get_or_init(|| cuda::open(self.device_cache_bytes)).clone()
     }
 
-    pub(super) fn builds(&self) -> &BuildCache {
+    pub(crate) fn builds(&self) -> &BuildCache {
         &self.builds
     }
 
@@ -149,10 +101,10 @@ impl Engine {
     }
 
     /// How races are run under these settings.
-    pub(super) fn race_options(&self, config: &HeadraceConfig) -> RaceOptions {
-        let slots = (self.memory.slots_bytes / config.chunk_bytes.max(1)).clamp(2, 16);
+    pub(crate) fn race_options(&self, settings: &Settings) -> RaceOptions {
+        let slots = (self.memory.slots_bytes / settings.chunk_bytes.max(1)).clamp(2, 16);
         RaceOptions {
-            access: match config.access {
+            access: match settings.access {
                 Access::Auto => AccessPath::Auto,
                 Access::Mapped => AccessPath::Mapped,
                 Access::Buffered => AccessPath::Buffered,

@@ -9,8 +9,9 @@ use headrace_ir::Chunk;
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{self, CpuProgram, CpuWorker, WorkerOptions};
 
-use super::chunks::{self, segment_view};
-use super::task::{Done, Emit, RunError, Task};
+use crate::chunks::{self, segment_view};
+use crate::error::RunError;
+use crate::task::{Done, Emit, Task};
 
 /// Runs a task.
 pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
@@ -19,7 +20,7 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let bound = bind(task.pipeline, &chunks.info, task.builds, &BindOptions::default())?;
     let program = CpuProgram::compile(Arc::new(bound))?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
-    let options = WorkerOptions::new(task.engine.memory().groups_bytes);
+    let options = WorkerOptions::new(task.runner.memory().groups_bytes);
     // A worker without a chunk would only cost a thread.
     let threads = task.threads.clamp(1, chunks.plan.chunks.len().max(1));
     let consumers = (0..threads)
@@ -35,7 +36,7 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let race = Race::new(
         chunks.files.clone(),
         chunks.specs(),
-        task.engine.race_options(task.config),
+        task.runner.race_options(task.settings),
         task.token.clone(),
     )?;
     let (consumers, report) = race.run_host(consumers)?;
@@ -50,10 +51,10 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
 fn chunk_options(task: &Task<'_>) -> ChunkOptions {
     const CHUNKS_A_THREAD: u64 = 8;
     const CHUNK_BYTES_MIN: u64 = 256 << 10;
-    let table = &task.table;
-    let bytes: u64 = table.columns.iter().map(|&c| table.table.column_bytes(c)).sum();
+    let ordinals = &task.pipeline.source.ordinals;
+    let bytes: u64 = ordinals.iter().map(|&c| task.table.column_bytes(c)).sum();
     let share = bytes / (CHUNKS_A_THREAD * task.threads.max(1) as u64);
-    let wanted = share.max(CHUNK_BYTES_MIN).min(task.config.chunk_bytes);
+    let wanted = share.max(CHUNK_BYTES_MIN).min(task.settings.chunk_bytes);
     ChunkOptions { chunk_bytes_max: wanted, ..ChunkOptions::default() }
 }
 

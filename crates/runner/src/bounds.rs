@@ -6,8 +6,6 @@ use headrace_pipeline::BuildTable;
 use headrace_pipeline::build::BuildIndex;
 use std::sync::Arc;
 
-use crate::rule::widens;
-
 /// A closed interval, either end of which may be open; empty if `min > max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
@@ -151,7 +149,7 @@ fn interval_of(expr: &Expr) -> Option<(Register, Interval)> {
 fn plain_register(expr: &Expr) -> Option<Register> {
     match expr {
         Expr::Register { index, data_type, .. } => data_type.integer_range().map(|_| *index),
-        Expr::Cast { value, to, .. } if to.is_integer() && widens(&value.data_type(), to) => {
+        Expr::Cast { value, to, .. } if to.is_integer() && value.data_type().widens_to(to) => {
             plain_register(value)
         }
         _ => None,

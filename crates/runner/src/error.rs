@@ -1,0 +1,163 @@
+//! Why a program has no answer, and of what kind that is.
+
+use headrace_flow::{BoxError, RaceError};
+use headrace_format::FormatError;
+use headrace_io::IoError;
+use headrace_pipeline::{ExecError, WhyNot};
+
+/// What kind of failure an error is: what a door turns into its own codes (an SQLSTATE, an exit
+/// code), whatever path the failure took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// A value did not fit its type.
+    Overflow,
+    /// Division or modulo by zero.
+    DivisionByZero,
+    /// A value cannot be converted.
+    Cast,
+    /// Bytes that contradict their layout.
+    Corrupt,
+    /// A memory budget, or the memory of a tier, was exceeded; the text names both.
+    OutOfMemory,
+    /// A file is not what it was when its table was opened.
+    FileChanged,
+    /// Reading failed.
+    Io,
+    /// Whoever asked does not want the answer any more.
+    Cancelled,
+    /// Neither processor, or not the wanted one, can do what was asked.
+    Unsupported,
+    /// The device failed.
+    Device,
+    /// An invariant of ours is broken.
+    Internal,
+}
+
+/// Why a program has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The processor does not take it. Nothing has been emitted yet.
+    #[error("{0}")]
+    WhyNot(#[from] WhyNot),
+    /// It failed.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    /// Its table could not be planned.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// Its race failed.
+    #[error(transparent)]
+    Race(RaceError),
+    /// A thread could not be had, or ended by a panic.
+    #[error("{0}")]
+    Thread(String),
+}
+
+impl From<RaceError> for RunError {
+    /// What the processor itself says is the better explanation, whichever lane it came through:
+    /// the same mistake is the same error.
+    fn from(error: RaceError) -> Self {
+        match error {
+            RaceError::Consumer { chunk, source } => unwrapped(source)
+                .unwrap_or_else(|source| Self::Race(RaceError::Consumer { chunk, source })),
+            RaceError::Device { chunk, stage, source } => unwrapped(source)
+                .unwrap_or_else(|source| Self::Race(RaceError::Device { chunk, stage, source })),
+            other => Self::Race(other),
+        }
+    }
+}
+
+fn unwrapped(source: BoxError) -> Result<RunError, BoxError> {
+    source.downcast::<ExecError>().map(|error| RunError::Exec(*error))
+}
+
+impl RunError {
+    /// What kind of failure it is.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::WhyNot(_) => ErrorClass::Unsupported,
+            Self::Exec(error) => exec_class(error),
+            Self::Format(error) => format_class(error),
+            Self::Race(error) => race_class(error),
+            Self::Thread(_) => ErrorClass::Internal,
+        }
+    }
+}
+
+fn exec_class(error: &ExecError) -> ErrorClass {
+    match error {
+        ExecError::Overflow { .. } => ErrorClass::Overflow,
+        ExecError::DivisionByZero { .. } => ErrorClass::DivisionByZero,
+        ExecError::Cast { .. } => ErrorClass::Cast,
+        ExecError::Corrupt { .. } => ErrorClass::Corrupt,
+        ExecError::Memory { .. } => ErrorClass::OutOfMemory,
+        ExecError::Gpu(error) if error.is_out_of_memory() => ErrorClass::OutOfMemory,
+        ExecError::Gpu(_) => ErrorClass::Device,
+        ExecError::Internal(_) => ErrorClass::Internal,
+    }
+}
+
+fn format_class(error: &FormatError) -> ErrorClass {
+    match error {
+        FormatError::Io(error) => io_class(error),
+        FormatError::List { .. } | FormatError::Write { .. } | FormatError::NoFiles { .. } => {
+            ErrorClass::Io
+        }
+        FormatError::Unsupported { .. } => ErrorClass::Unsupported,
+        FormatError::Argument(_) => ErrorClass::Internal,
+        _ => ErrorClass::Corrupt,
+    }
+}
+
+fn race_class(error: &RaceError) -> ErrorClass {
+    match error {
+        RaceError::Changed(_) => ErrorClass::FileChanged,
+        RaceError::Read { source, .. }
+        | RaceError::Write { source, .. }
+        | RaceError::StartUp(source) => io_class(source),
+        RaceError::PathUnavailable { .. } | RaceError::WriteUnavailable { .. } => {
+            ErrorClass::Unsupported
+        }
+        RaceError::Device { .. } => ErrorClass::Device,
+        RaceError::Cancelled => ErrorClass::Cancelled,
+        _ => ErrorClass::Internal,
+    }
+}
+
+fn io_class(error: &IoError) -> ErrorClass {
+    match error {
+        IoError::Changed { .. } => ErrorClass::FileChanged,
+        IoError::Memory { .. } => ErrorClass::OutOfMemory,
+        IoError::Cancelled { .. } => ErrorClass::Cancelled,
+        _ => ErrorClass::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overflow() -> ExecError {
+        ExecError::Overflow { type_name: "Int32".into(), place: "a + b".into() }
+    }
+
+    #[test]
+    fn a_failing_row_is_the_same_error_whatever_carried_it() {
+        let direct = RunError::Exec(overflow());
+        let consumer = RunError::from(RaceError::Consumer { chunk: 3, source: overflow().into() });
+        let source = overflow().into();
+        let device = RunError::from(RaceError::Device { chunk: Some(3), stage: "retire", source });
+        for error in [consumer, device] {
+            assert_eq!(error.to_string(), direct.to_string());
+            assert_eq!(error.class(), ErrorClass::Overflow);
+        }
+    }
+
+    #[test]
+    fn classes_follow_the_cause_not_the_carrier() {
+        let cancelled = RunError::from(RaceError::Cancelled);
+        assert_eq!(cancelled.class(), ErrorClass::Cancelled);
+        let foreign = RaceError::Consumer { chunk: 0, source: "a consumer of someone else".into() };
+        assert_eq!(RunError::from(foreign).class(), ErrorClass::Internal);
+    }
+}

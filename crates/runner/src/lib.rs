@@ -1,0 +1,53 @@
+//! Runs an [`ir::Program`](headrace_ir::Program) over tables, and says what it did.
+//!
+//! # The data that flows through
+//!
+//! ```text
+//! Program + tables + rows of child plans + settings
+//!      │
+//!      ▼
+//! builds (cached, or made by pipelines of their own, several at a time)
+//!      │
+//!      ▼
+//! chunks of the streamed table ─► bind ─► race on cpu or cuda ─► merge ─► batches to `emit`
+//!                                                                   └───► RunReport
+//! ```
+//!
+//! A door (a SQL planner, another database's executor, a service) makes the program and hands it
+//! to [`Runner::run`] on a plain thread of its own; the call returns when the last row was emitted,
+//! or with a [`RunError`] whose [`ErrorClass`] tells what kind of failure it was. A
+//! [`CancelToken`](headrace_flow::CancelToken) ends it early.
+//!
+//! - [`Runner`]: what runs share: caches, mappings, devices, the division of memory.
+//! - [`StreamTable`]: a table of any format, with what is kept of it between runs.
+//! - [`Settings`]: which processor, which fallback, which way of reading, how many threads.
+//! - `cpu` and `cuda` run one [`task`] each; everything that depends on the processor is there.
+//!
+//! # What this crate must never know
+//!
+//! SQL, DataFusion, PostgreSQL, tokio, and which door is asking.
+
+#![warn(missing_docs)]
+
+mod bounds;
+mod builds;
+mod chunks;
+mod cpu;
+mod cuda;
+mod error;
+mod memory;
+mod report;
+mod run;
+mod runner;
+mod settings;
+mod table;
+mod task;
+
+pub use error::{ErrorClass, RunError};
+pub use memory::MemorySplit;
+pub use report::{RunReport, bytes_text};
+pub use run::Request;
+pub use runner::{Runner, RunnerOptions};
+pub use settings::{Access, Fallback, Processor, SettingError, Settings};
+pub use table::StreamTable;
+pub use task::Emit;

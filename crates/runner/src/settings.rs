@@ -1,0 +1,115 @@
+//! How programs are run.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Which processor runs pipelines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Processor {
+    /// CUDA if there is a GPU and it takes the pipeline, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// A CUDA GPU.
+    Cuda,
+    /// None: the planner's own plan.
+    Off,
+}
+
+/// What happens to a query, or a part of it, that the wanted processor cannot run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// It runs elsewhere, and EXPLAIN and the report say where and why.
+    #[default]
+    Allow,
+    /// The query fails with the reason. Every scan of a Headrace table must then be inside a
+    /// pipeline that runs on the wanted processor.
+    Forbid,
+}
+
+/// How bytes reach the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Chosen for each extent.
+    #[default]
+    Auto,
+    /// Mapped and consumed in place.
+    Mapped,
+    /// Read through the page cache.
+    Buffered,
+    /// Read around the page cache.
+    Direct,
+}
+
+/// A text that is no value of a setting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' is not a value of headrace.{setting}; valid values are {valid}")]
+pub struct SettingError {
+    /// Name of the setting.
+    pub setting: &'static str,
+    /// What was given.
+    pub text: String,
+    /// What may be given.
+    pub valid: String,
+}
+
+macro_rules! named_values {
+    ($type:ty, $setting:literal, $($value:path => $name:literal),+) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($value => $name),+ })
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = SettingError;
+
+            fn from_str(text: &str) -> Result<Self, SettingError> {
+                match text.to_ascii_lowercase().as_str() {
+                    $($name => Ok($value),)+
+                    _ => Err(SettingError {
+                        setting: $setting,
+                        text: text.to_string(),
+                        valid: [$($name),+].join(", "),
+                    }),
+                }
+            }
+        }
+    };
+}
+
+named_values!(Processor, "processor",
+    Processor::Auto => "auto", Processor::Cpu => "cpu",
+    Processor::Cuda => "cuda", Processor::Off => "off");
+named_values!(Fallback, "fallback", Fallback::Allow => "allow", Fallback::Forbid => "forbid");
+named_values!(Access, "access",
+    Access::Auto => "auto", Access::Mapped => "mapped",
+    Access::Buffered => "buffered", Access::Direct => "direct");
+
+/// How a program is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Which processor runs pipelines.
+    pub processor: Processor,
+    /// What happens to what it cannot run.
+    pub fallback: Fallback,
+    /// How bytes reach it.
+    pub access: Access,
+    /// Threads that execute a pipeline on the CPU.
+    pub threads: usize,
+    /// Largest chunk in bytes: what a worker takes at once.
+    pub chunk_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            processor: Processor::default(),
+            fallback: Fallback::default(),
+            access: Access::default(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            chunk_bytes: 4 << 20,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! One pipeline about to run, and what comes of it.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use headrace_flow::{CancelToken, RaceReport};
+use headrace_ir::Pipeline;
+use headrace_pipeline::{BuildTable, build::BuildOptions, state::Output};
+
+use crate::chunks::Chunks;
+use crate::runner::Runner;
+use crate::settings::Settings;
+use crate::table::StreamTable;
+
+/// Takes finished rows while the race still runs; `false`: nobody wants more.
+pub type Emit<'a> = &'a (dyn Fn(RecordBatch) -> bool + Send + Sync);
+
+/// A pipeline with everything that it runs on.
+pub struct Task<'a> {
+    /// The pipeline.
+    pub pipeline: &'a Pipeline,
+    /// The streamed table.
+    pub table: &'a StreamTable,
+    /// What it probes.
+    pub builds: &'a [Arc<BuildTable>],
+    /// How its own build is made, if it ends in one.
+    pub build_options: BuildOptions,
+    /// Settings.
+    pub settings: &'a Settings,
+    /// Caches and devices.
+    pub runner: &'a Runner,
+    /// Threads that may execute it.
+    pub threads: usize,
+    /// Ends it early.
+    pub token: &'a CancelToken,
+    /// Takes rows as they come.
+    pub emit: Emit<'a>,
+}
+
+/// What a task brought.
+pub struct Done {
+    /// Its output, rows that went to `emit` aside.
+    pub output: Output,
+    /// What was read, and what was not.
+    pub chunks: Chunks,
+    /// The race.
+    pub race: RaceReport,
+    /// Lowering and compiling, in milliseconds.
+    pub bind_ms: f64,
+    /// Merging states, in milliseconds.
+    pub finish_ms: f64,
+}
