@@ -46,6 +46,19 @@ pub struct AggregateCall {
     pub on_overflow: OnOverflow,
 }
 
+impl AggregateCall {
+    /// An aggregate of every row's value, whose result must fit `result`.
+    pub fn new(
+        name: impl Into<String>,
+        function: AggregateFunction,
+        argument: Option<Expr>,
+        result: DataType,
+    ) -> Self {
+        let (name, on_overflow) = (name.into(), OnOverflow::Error);
+        Self { name, function, argument, filter: None, distinct: false, result, on_overflow }
+    }
+}
+
 impl AggregateFunction {
     /// The SQL name.
     pub fn name(self) -> &'static str {

@@ -174,6 +174,23 @@ pub enum Expr {
 }
 
 impl Expr {
+    /// `left op right`.
+    pub fn compare(op: CompareOp, left: Expr, right: Expr) -> Self {
+        Self::Compare { op, left: Box::new(left), right: Box::new(right) }
+    }
+
+    /// Checked arithmetic on operands of one integer or float type.
+    pub fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr) -> Self {
+        let (data_type, on_overflow) = (left.data_type(), OnOverflow::Error);
+        let (left, right) = (Box::new(left), Box::new(right));
+        Self::Arithmetic { op, left, right, data_type, on_overflow }
+    }
+
+    /// The expression as another type; a value that does not fit fails.
+    pub fn cast(self, to: DataType) -> Self {
+        Self::Cast { value: Box::new(self), to, on_failure: CastFailure::Error }
+    }
+
     /// Type of the result.
     pub fn data_type(&self) -> DataType {
         match self {

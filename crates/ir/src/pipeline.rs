@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::AggregateCall;
-use crate::expr::Expr;
+use crate::expr::{Expr, Register};
 use crate::types::Field;
 
 /// What happens to each chunk of one streamed table with no stop in between.
@@ -28,6 +28,17 @@ pub struct Source {
     pub columns: Vec<Field>,
     /// For each of them, its position in the table's schema.
     pub ordinals: Vec<usize>,
+}
+
+impl Source {
+    /// The register of a column.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn register(&self, index: Register) -> Expr {
+        let Field { name, data_type, nullable } = self.columns[index].clone();
+        Expr::Register { index, data_type, nullable, name }
+    }
 }
 
 /// One step.
@@ -68,6 +79,14 @@ pub struct Probe {
     /// Payload columns of the build that are appended, by their index in
     /// [`BuildPlan::payload`].
     pub payload: Vec<usize>,
+}
+
+impl Probe {
+    /// Keeps the rows that have a match.
+    pub fn semi(build: usize, keys: Vec<Expr>) -> Self {
+        let kind = ProbeKind::Semi;
+        Self { build, keys, kind, null_equal: false, residual: None, payload: Vec::new() }
+    }
 }
 
 /// What a match means.

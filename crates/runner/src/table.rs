@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use headrace_format::Table;
+use headrace_format::arrow::ir_type;
+use headrace_ir::{Field, Source};
 use headrace_pipeline::Dictionary;
 
 /// A named table of any format, with what pipelines share of it from run to run.
@@ -40,6 +42,26 @@ impl StreamTable {
     /// Where its rows are.
     pub fn source(&self) -> &Arc<dyn Table> {
         &self.source
+    }
+
+    /// A source over columns by their names, in register order.
+    ///
+    /// # Errors
+    /// A column that the table does not have, or that pipelines cannot read, with the reason.
+    pub fn source_over(&self, table_id: usize, names: &[&str]) -> Result<Source, String> {
+        let schema = self.source.schema();
+        let mut over =
+            Source { table_id, table: self.name.clone(), columns: vec![], ordinals: vec![] };
+        for name in names {
+            let ordinal = schema.index_of(name).map_err(|error| error.to_string())?;
+            let column = schema.field(ordinal);
+            self.source.column_support(ordinal)?;
+            let data_type = ir_type(column.data_type())
+                .ok_or_else(|| format!("pipelines do not know type {}", column.data_type()))?;
+            over.columns.push(Field::new(*name, data_type, column.is_nullable()));
+            over.ordinals.push(ordinal);
+        }
+        Ok(over)
     }
 
     /// The table-wide dictionary of a column of dictionary-encoded text.
