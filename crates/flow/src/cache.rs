@@ -2,7 +2,8 @@
 //!
 //! A cold extent is read straight into memory of the cache and consumed there, so that admission
 //! costs no copy. The budget holds for all memory of the cache, also for what is being filled or
-//! still used after its eviction.
+//! still used after its eviction. The cache takes only what is free of a [`MemoryBudget`] that it
+//! shares, and gives way to whoever needs it ([`Reclaim`]).
 //!
 //! Eviction is by use, and resists scans: an entry that was used in the race that asks for room
 //! is not evicted for it. A table larger than the budget therefore keeps the part that was
@@ -10,10 +11,12 @@
 //! table displaces it at its first race.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use headrace_io::{AlignedBuffer, FileIdentity, Placement, Window};
+use headrace_io::{
+    AlignedBuffer, FileIdentity, MemoryBudget, MemoryUse, Placement, Reclaim, Window,
+};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -48,6 +51,7 @@ pub struct HostCacheStats {
 #[derive(Debug)]
 pub struct HostCache {
     budget_bytes: u64,
+    memory: Arc<MemoryBudget>,
     held_bytes: Arc<AtomicU64>,
     inner: Mutex<Inner>,
     hits: AtomicU64,
@@ -85,13 +89,15 @@ struct Entry {
 struct Counted {
     buffer: AlignedBuffer,
     held_bytes: Arc<AtomicU64>,
+    _memory: headrace_io::Reservation,
 }
 
 impl Counted {
-    fn allocate(bytes: usize, held_bytes: &Arc<AtomicU64>) -> Option<Counted> {
+    fn allocate(bytes: usize, cache: &HostCache) -> Option<Counted> {
+        let memory = cache.memory.reserve_free(MemoryUse::HostCache, bytes as u64)?;
         let buffer = AlignedBuffer::allocate(bytes).ok()?;
-        held_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Some(Counted { buffer, held_bytes: held_bytes.clone() })
+        cache.held_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Some(Counted { buffer, held_bytes: cache.held_bytes.clone(), _memory: memory })
     }
 }
 
@@ -118,15 +124,24 @@ impl CachedRange {
 impl HostCache {
     /// A cache that holds at most `budget_bytes`; nothing is allocated yet.
     pub fn new(budget_bytes: u64) -> Arc<HostCache> {
-        Arc::new(HostCache {
+        Self::within(&MemoryBudget::new(budget_bytes), budget_bytes)
+    }
+
+    /// A cache that holds at most `budget_bytes` of what is free of a budget.
+    pub fn within(memory: &Arc<MemoryBudget>, budget_bytes: u64) -> Arc<HostCache> {
+        let cache = Arc::new(HostCache {
             budget_bytes,
+            memory: memory.clone(),
             held_bytes: Arc::new(AtomicU64::new(0)),
             inner: Mutex::new(Inner::default()),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
-        })
+        });
+        let weak: Weak<HostCache> = Arc::downgrade(&cache);
+        memory.add_cache(weak);
+        cache
     }
 
     /// What the cache did and holds.
@@ -199,8 +214,10 @@ impl HostCache {
                 return Some(spare);
             }
             let held = self.held_bytes.load(Ordering::Relaxed);
-            if held + bytes as u64 <= self.budget_bytes {
-                return Counted::allocate(bytes, &self.held_bytes);
+            if held + bytes as u64 <= self.budget_bytes
+                && let Some(memory) = Counted::allocate(bytes, self)
+            {
+                return Some(memory);
             }
             // A spare of the wrong size makes room before anything useful does.
             if inner.spare.pop().is_none() {
@@ -209,6 +226,21 @@ impl HostCache {
                 inner.spare.push(evicted);
             }
         }
+    }
+}
+
+impl Reclaim for HostCache {
+    fn reclaim(&self, bytes: u64) -> bool {
+        let (mut dropped, mut dropped_bytes) = (Vec::new(), 0);
+        let mut inner = self.inner.lock();
+        while dropped_bytes < bytes {
+            let Some(next) = inner.spare.pop().or_else(|| inner.evict(u64::MAX)) else { break };
+            dropped_bytes += next.buffer.len() as u64;
+            dropped.push(next);
+        }
+        drop(inner);
+        self.evictions.fetch_add(dropped.len() as u64, Ordering::Relaxed);
+        !dropped.is_empty()
     }
 }
 
@@ -350,6 +382,24 @@ mod tests {
         let race = cache.begin_race();
         assert!((20..24).all(|number| touch(&cache, number, race)));
         assert!(cache.stats().held_bytes <= 4 * PAGE);
+    }
+
+    #[test]
+    fn the_cache_takes_what_is_free_and_gives_way() {
+        let memory = MemoryBudget::new(4 * PAGE);
+        let cache = HostCache::within(&memory, 3 * PAGE);
+        let race = cache.begin_race();
+        (0..5).for_each(|number| drop(touch(&cache, number, race)));
+        assert_eq!(cache.stats().held_bytes, 3 * PAGE, "its own bound");
+        let used = cache.get(&key(2), race).unwrap();
+        let needed = memory.reserve(MemoryUse::Pipelines, 3 * PAGE).unwrap();
+        assert_eq!(cache.stats().held_bytes, PAGE, "what nobody used went");
+        assert!(memory.reserve(MemoryUse::Pipelines, 1).is_err(), "what is used stays");
+        assert_eq!(used.bytes().len() as u64, PAGE);
+        assert!(!touch(&cache, 7, cache.begin_race()), "no room to admit another");
+        drop((used, needed));
+        let race = cache.begin_race();
+        assert!(!touch(&cache, 7, race) && touch(&cache, 7, race));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Why a race ended without an answer.
 
-use headrace_io::IoError;
+use headrace_io::{IoError, OutOfBudget};
 
 use crate::{AccessPath, WriteAccess};
 
@@ -24,6 +24,9 @@ pub enum RaceError {
     /// Memory or threads could not be had at start-up.
     #[error(transparent)]
     StartUp(IoError),
+    /// The memory budget has no room for a single slot.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfBudget),
     /// A chunk names a file that the race does not have, or an extent outside of it.
     #[error("chunk {chunk}, buffer {buffer}: {what}")]
     BadChunk {

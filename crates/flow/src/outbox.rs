@@ -23,7 +23,7 @@ pub(crate) struct OutputRing {
 impl OutputRing {
     pub fn allocate(windows: usize, window_bytes: usize) -> Result<OutputRing, RaceError> {
         let windows = windows.max(1);
-        let ring = SlotRing::allocate(windows, window_bytes.max(1))?;
+        let ring = SlotRing::allocate(windows, window_bytes.max(1), None)?;
         let free = bounded(windows);
         let output_ring = OutputRing { ring, free };
         (0..windows).for_each(|window| output_ring.give_back(window));

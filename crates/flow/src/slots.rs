@@ -1,6 +1,11 @@
 //! The memory of a ring of slots, and where the extents of a chunk lie in a slot.
 
-use headrace_io::{AlignedBuffer, EXTENT_ALIGN_BYTES, Placement, Window};
+use std::sync::Arc;
+
+use headrace_io::{
+    AlignedBuffer, EXTENT_ALIGN_BYTES, MemoryBudget, MemoryUse, OutOfBudget, Placement,
+    Reservation, Window,
+};
 
 use crate::{ChunkSpec, RaceError};
 
@@ -10,14 +15,27 @@ pub(crate) struct SlotRing {
     memory: AlignedBuffer,
     slot_bytes: usize,
     slots: usize,
+    _reserved: Option<Reservation>,
 }
 
 impl SlotRing {
-    pub fn allocate(slots: usize, slot_bytes: usize) -> Result<SlotRing, RaceError> {
+    /// As many slots as the budget has room for, `slots` at most and one at least.
+    pub fn allocate(
+        slots: usize,
+        slot_bytes: usize,
+        budget: Option<&Arc<MemoryBudget>>,
+    ) -> Result<SlotRing, RaceError> {
         let slot_bytes = slot_bytes.next_multiple_of(EXTENT_ALIGN_BYTES);
+        let (slots, reserved) = match budget {
+            Some(budget) => {
+                let (slots, reserved) = reserve(slots, slot_bytes, budget)?;
+                (slots, Some(reserved))
+            }
+            None => (slots, None),
+        };
         let bytes = slots.saturating_mul(slot_bytes);
         let memory = AlignedBuffer::allocate(bytes).map_err(RaceError::StartUp)?;
-        Ok(SlotRing { memory, slot_bytes, slots })
+        Ok(SlotRing { memory, slot_bytes, slots, _reserved: reserved })
     }
 
     pub fn slots(&self) -> usize {
@@ -31,6 +49,21 @@ impl SlotRing {
 
     pub fn whole(&self) -> Window {
         Window::new(self.memory.as_ptr(), self.memory.len())
+    }
+}
+
+fn reserve(
+    mut slots: usize,
+    slot_bytes: usize,
+    budget: &Arc<MemoryBudget>,
+) -> Result<(usize, Reservation), OutOfBudget> {
+    loop {
+        let bytes = slots.saturating_mul(slot_bytes) as u64;
+        match budget.reserve(MemoryUse::Slots, bytes) {
+            Ok(reserved) => return Ok((slots, reserved)),
+            Err(_) if slots > 1 => slots /= 2,
+            Err(refused) => return Err(refused),
+        }
     }
 }
 
@@ -54,7 +87,7 @@ impl SlotLayout {
         // Inside the slot, because the chunk fits.
         let start = self.slot.as_ptr().wrapping_add(self.used_bytes);
         self.used_bytes += placement.window_bytes;
-        debug_assert!(self.used_bytes <= self.slot.bytes());
+        assert!(self.used_bytes <= self.slot.bytes(), "a chunk that does not fit its slot");
         let wanted = Window::new(start.wrapping_add(placement.head_bytes), bytes as usize);
         (Window::new(start, placement.window_bytes), wanted)
     }
@@ -69,4 +102,23 @@ pub(crate) fn check_chunks_fit(chunks: &[ChunkSpec], slot_bytes: usize) -> Resul
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_small_budget_makes_a_small_ring_and_an_empty_one_an_error() {
+        let budget = MemoryBudget::new(5 << 12);
+        let ring = SlotRing::allocate(16, 1 << 12, Some(&budget)).unwrap();
+        assert_eq!(ring.slots(), 4);
+        let second = SlotRing::allocate(16, 1 << 12, Some(&budget)).unwrap();
+        assert_eq!(second.slots(), 1);
+        let refused = SlotRing::allocate(16, 1 << 12, Some(&budget)).unwrap_err();
+        assert!(matches!(refused, RaceError::OutOfMemory(_)), "{refused}");
+        drop((ring, second));
+        assert_eq!(budget.uses().total_bytes(), 0);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headrace_io::{Placement, SetupFault, UringOptions};
+use headrace_io::{MemoryBudget, Placement, SetupFault, UringOptions};
 
 use crate::{BoxError, HostCache, MappingPool, Outbox, RegisteredPool, Trace};
 
@@ -147,6 +147,8 @@ pub struct RaceOptions {
     /// Slots of the ring (at least 1): chunks that are being read, or were read and not consumed
     /// yet. A [`DeviceLane`](crate::DeviceLane) has its own number.
     pub slots: usize,
+    /// What slots are reserved from: there are fewer when it has no room for all of them.
+    pub memory: Option<Arc<MemoryBudget>>,
     /// Size of a slot; `None`: as large as the largest chunk needs.
     pub slot_bytes: Option<usize>,
     /// Threads that read through the page cache, or by O_DIRECT where io_uring cannot be had.
@@ -201,6 +203,7 @@ impl Default for RaceOptions {
         RaceOptions {
             access: AccessPath::Auto,
             slots: 8,
+            memory: None,
             slot_bytes: None,
             // A few cores are left to those who consume, or drive the device.
             readers: (cores - cores / 4).clamp(2, 12),

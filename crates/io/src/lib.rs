@@ -18,6 +18,8 @@
 //!   kernel, tried with a real read where the answer cannot be trusted, and returned as data with
 //!   a reason: this crate never chooses another path in silence. The caller chooses.
 //! * Facts about the machine (mounts, drives, PCIe, limits, the kernel) are in [`system`].
+//! * [`MemoryBudget`] is the one account of host memory that readers' slots, caches and whoever
+//!   consumes share.
 //! * Writers are the readers turned round, in [`mod@write`]: the same engines, seams and rules.
 //!
 //! This crate must never know: Arrow, SQL, CUDA. It works on Linux only.
@@ -26,6 +28,7 @@
 
 #![warn(missing_docs)]
 
+mod budget;
 mod engine;
 mod error;
 mod faulty;
@@ -44,6 +47,7 @@ mod transfer;
 mod uring;
 pub mod write;
 
+pub use budget::{MemoryBudget, MemoryUse, MemoryUses, OutOfBudget, Reclaim, Reservation};
 pub use engine::{
     Completion, CompletionSink, ReadDone, ReadEngine, ReadRequest, Window, block_signals,
 };

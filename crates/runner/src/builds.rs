@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use headrace_io::FileIdentity;
+use headrace_io::{FileIdentity, MemoryBudget, MemoryUse, OutOfBudget, Reclaim, Reservation};
 use headrace_ir::Pipeline;
 use headrace_pipeline::BuildTable;
 use parking_lot::Mutex;
@@ -40,16 +40,43 @@ impl BuildKey {
     }
 }
 
+/// A build with the memory that is reserved for it, until its last user is done.
+pub struct HeldBuild {
+    /// The build.
+    pub table: Arc<BuildTable>,
+    _memory: Reservation,
+}
+
+impl HeldBuild {
+    /// Reserves the memory of a build that was just made.
+    pub fn new(table: BuildTable, budget: &Arc<MemoryBudget>) -> Result<Arc<Self>, OutOfBudget> {
+        let memory = budget.reserve(MemoryUse::Builds, table.bytes)?;
+        Ok(Arc::new(Self { table: Arc::new(table), _memory: memory }))
+    }
+}
+
 #[derive(Default)]
 struct Entries {
     tick: u64,
     bytes: u64,
-    builds: HashMap<BuildKey, (u64, Arc<BuildTable>)>,
+    builds: HashMap<BuildKey, (u64, Arc<HeldBuild>)>,
 }
 
-/// Builds under a budget; the least recently used leaves first.
+impl Entries {
+    /// Takes out the build used longest ago among those that `leaves` lets go.
+    fn pop(&mut self, leaves: impl Fn(&Arc<HeldBuild>) -> bool) -> Option<Arc<HeldBuild>> {
+        let candidates = self.builds.iter().filter(|(_, (_, build))| leaves(build));
+        let oldest = candidates.min_by_key(|(_, (used, _))| *used)?.0.clone();
+        let (_, build) = self.builds.remove(&oldest)?;
+        self.bytes -= build.table.bytes;
+        Some(build)
+    }
+}
+
+/// Builds under a bound of their own; the least recently used leaves first. Those that no run uses
+/// give way to whoever needs memory.
 pub struct BuildCache {
-    budget_bytes: u64,
+    bytes_max: u64,
     entries: Mutex<Entries>,
 }
 
@@ -61,13 +88,16 @@ impl fmt::Debug for BuildCache {
 }
 
 impl BuildCache {
-    /// A cache of at most `budget_bytes`.
-    pub fn new(budget_bytes: u64) -> Self {
-        Self { budget_bytes, entries: Mutex::default() }
+    /// A cache of at most `bytes_max` that gives way when the budget asks.
+    pub fn new(bytes_max: u64, budget: &MemoryBudget) -> Arc<Self> {
+        let cache = Arc::new(Self { bytes_max, entries: Mutex::default() });
+        let weak: Weak<Self> = Arc::downgrade(&cache);
+        budget.add_cache(weak);
+        cache
     }
 
     /// A build, if it is here.
-    pub fn get(&self, key: &BuildKey) -> Option<Arc<BuildTable>> {
+    pub fn get(&self, key: &BuildKey) -> Option<Arc<HeldBuild>> {
         let mut entries = self.entries.lock();
         entries.tick += 1;
         let tick = entries.tick;
@@ -76,25 +106,24 @@ impl BuildCache {
         Some(Arc::clone(build))
     }
 
-    /// Keeps a build, at the cost of those not used for longest. One that alone exceeds the
-    /// budget is not kept.
-    pub fn put(&self, key: BuildKey, build: &Arc<BuildTable>) {
-        if build.bytes > self.budget_bytes {
+    /// Keeps a build, at the cost of those not used for longest. One that alone exceeds the bound
+    /// is not kept.
+    pub fn put(&self, key: BuildKey, build: &Arc<HeldBuild>) {
+        let bytes = build.table.bytes;
+        if bytes > self.bytes_max {
             return;
         }
+        let mut left = Vec::new();
         let mut entries = self.entries.lock();
         entries.tick += 1;
         let tick = entries.tick;
         if let Some((_, old)) = entries.builds.insert(key, (tick, Arc::clone(build))) {
-            entries.bytes -= old.bytes;
+            entries.bytes -= old.table.bytes;
+            left.push(old);
         }
-        entries.bytes += build.bytes;
-        while entries.bytes > self.budget_bytes {
-            let oldest = entries.builds.iter().min_by_key(|(_, (used, _))| *used);
-            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else { break };
-            if let Some((_, old)) = entries.builds.remove(&oldest) {
-                entries.bytes -= old.bytes;
-            }
+        entries.bytes += bytes;
+        while entries.bytes > self.bytes_max {
+            left.extend(entries.pop(|_| true));
         }
     }
 
@@ -105,6 +134,21 @@ impl BuildCache {
 
     /// Forgets everything.
     pub fn clear(&self) {
-        *self.entries.lock() = Entries::default();
+        let forgotten = std::mem::take(&mut *self.entries.lock());
+        drop(forgotten);
+    }
+}
+
+impl Reclaim for BuildCache {
+    fn reclaim(&self, bytes: u64) -> bool {
+        let mut left = Vec::new();
+        let mut left_bytes = 0;
+        while left_bytes < bytes {
+            let unused = |build: &Arc<HeldBuild>| Arc::strong_count(build) == 1;
+            let Some(build) = self.entries.lock().pop(unused) else { break };
+            left_bytes += build.table.bytes;
+            left.push(build);
+        }
+        !left.is_empty()
     }
 }

@@ -2,7 +2,7 @@
 
 use headrace_flow::{BoxError, RaceError};
 use headrace_format::FormatError;
-use headrace_io::IoError;
+use headrace_io::{IoError, OutOfBudget};
 use headrace_pipeline::{ExecError, WhyNot};
 
 /// What kind of failure an error is: what a door turns into its own codes (an SQLSTATE, an exit
@@ -48,6 +48,9 @@ pub enum RunError {
     /// Its race failed.
     #[error(transparent)]
     Race(RaceError),
+    /// The memory budget has no room for what it needs.
+    #[error(transparent)]
+    Memory(#[from] OutOfBudget),
     /// A thread could not be had, or ended by a panic.
     #[error("{0}")]
     Thread(String),
@@ -62,6 +65,7 @@ impl From<RaceError> for RunError {
                 .unwrap_or_else(|source| Self::Race(RaceError::Consumer { chunk, source })),
             RaceError::Device { chunk, stage, source } => unwrapped(source)
                 .unwrap_or_else(|source| Self::Race(RaceError::Device { chunk, stage, source })),
+            RaceError::OutOfMemory(refused) => Self::Memory(refused),
             other => Self::Race(other),
         }
     }
@@ -79,6 +83,7 @@ impl RunError {
             Self::Exec(error) => exec_class(error),
             Self::Format(error) => format_class(error),
             Self::Race(error) => race_class(error),
+            Self::Memory(_) => ErrorClass::OutOfMemory,
             Self::Thread(_) => ErrorClass::Internal,
         }
     }
@@ -112,6 +117,7 @@ fn format_class(error: &FormatError) -> ErrorClass {
 fn race_class(error: &RaceError) -> ErrorClass {
     match error {
         RaceError::Changed(_) => ErrorClass::FileChanged,
+        RaceError::OutOfMemory(_) => ErrorClass::OutOfMemory,
         RaceError::Read { source, .. }
         | RaceError::Write { source, .. }
         | RaceError::StartUp(source) => io_class(source),

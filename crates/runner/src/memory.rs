@@ -1,16 +1,23 @@
 //! How the memory of a runner is divided.
 
-/// How a session's memory is divided.
+use headrace_io::system::{SysRoot, available_memory_bytes};
+
+/// Bounds of the parts of one memory limit.
 ///
-/// | share | for |
+/// All parts together never exceed the limit: they are reserved from one budget. A part's own bound
+/// keeps it from crowding out the others; what caches hold gives way to running queries.
+///
+/// | bound | for |
 /// |---|---|
 /// | 1/4 | the host chunk cache |
-/// | 1/8 | slots of running races |
+/// | 1/8 | slots of a race |
 /// | 1/8 | builds kept for later queries |
 /// | 1/4 | groups, rows and new builds of running pipelines |
 /// | 1/4 | the planner's own operators (sorts, joins) |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySplit {
+    /// All of it.
+    pub limit_bytes: u64,
     /// The host chunk cache.
     pub cache_bytes: u64,
     /// Slots of a race.
@@ -26,10 +33,14 @@ pub struct MemorySplit {
 }
 
 impl MemorySplit {
-    /// Divides a limit.
+    /// Divides a limit; without one, half of what can be had.
     pub fn of(limit_bytes: Option<u64>) -> Self {
-        let total = limit_bytes.unwrap_or_else(|| available_bytes() / 2);
+        /// Where the system does not tell.
+        const AVAILABLE_BYTES: u64 = 4 << 30;
+        let available = || available_memory_bytes(&SysRoot::host()).unwrap_or(AVAILABLE_BYTES);
+        let total = limit_bytes.unwrap_or_else(|| available() / 2);
         Self {
+            limit_bytes: total,
             cache_bytes: total / 4,
             slots_bytes: total / 8,
             builds_bytes: total / 8,
@@ -38,13 +49,4 @@ impl MemorySplit {
             release_mapped: limit_bytes.is_some(),
         }
     }
-}
-
-/// Memory that can be had without swapping; 4 GiB if the system does not tell.
-fn available_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    text.lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))
-        .and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok())
-        .map_or(4 << 30, |kib| kib << 10)
 }

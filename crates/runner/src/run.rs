@@ -12,7 +12,7 @@ use headrace_pipeline::build::{BuildIndex, BuildOptions};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 
-use crate::builds::BuildKey;
+use crate::builds::{BuildKey, HeldBuild};
 use crate::error::RunError;
 use crate::report::{RunReport, bytes_text};
 use crate::runner::Runner;
@@ -43,14 +43,14 @@ enum Chosen {
 }
 
 struct Built {
-    table: Arc<BuildTable>,
+    held: Arc<HeldBuild>,
     cached: bool,
     bytes: u64,
 }
 
 impl Built {
     fn describe(&self) -> String {
-        let table = &self.table;
+        let table = &self.held.table;
         let index = match &table.index {
             BuildIndex::Direct { domain, .. } => format!("direct over {domain} keys"),
             BuildIndex::Hash(_) => "hashed".to_string(),
@@ -120,7 +120,7 @@ impl Run<'_> {
         let started = Instant::now();
         let built = self.builds()?;
         let build_ms = started.elapsed().as_secs_f64() * 1e3;
-        let builds: Vec<_> = built.iter().map(|b| Arc::clone(&b.table)).collect();
+        let builds: Vec<_> = built.iter().map(|b| Arc::clone(&b.held.table)).collect();
         let (done, chosen, reason) = self.stream(&builds, emit)?;
         let pipeline = &self.request.program.pipeline;
         let report = RunReport {
@@ -220,7 +220,7 @@ impl Run<'_> {
         before: &[Built],
         keys: &[Option<BuildKey>],
     ) -> Result<Vec<Built>, RunError> {
-        let before: Vec<_> = before.iter().map(|built| Arc::clone(&built.table)).collect();
+        let before: Vec<_> = before.iter().map(|built| Arc::clone(&built.held.table)).collect();
         let mut found = Vec::with_capacity(group.len());
         for index in group.clone() {
             found.push(self.kept_build(index, keys[index].as_ref())?);
@@ -231,7 +231,7 @@ impl Run<'_> {
         for some in missing.chunks(threads_max) {
             for (&index, made) in some.iter().zip(self.make_builds(some, &before, threads)?) {
                 if let Some(key) = &keys[index] {
-                    self.runner.builds().put(key.clone(), &made.table);
+                    self.runner.builds().put(key.clone(), &made.held);
                 }
                 found[index - group.start] = Some(made);
             }
@@ -245,11 +245,11 @@ impl Run<'_> {
         let BuildSource::Pipeline(pipeline) = &self.program().builds[build].source else {
             return Ok(None);
         };
-        let Some(table) = key.and_then(|key| self.runner.builds().get(key)) else {
+        let Some(held) = key.and_then(|key| self.runner.builds().get(key)) else {
             return Ok(None);
         };
         self.table(pipeline).source().check_unchanged()?;
-        Ok(Some(Built { table, cached: true, bytes: 0 }))
+        Ok(Some(Built { held, cached: true, bytes: 0 }))
     }
 
     fn make_builds(
@@ -322,7 +322,8 @@ impl Run<'_> {
                 (table, 0)
             }
         };
-        Ok(Built { table: Arc::new(table), cached: false, bytes })
+        let held = HeldBuild::new(table, self.runner.budget())?;
+        Ok(Built { held, cached: false, bytes })
     }
 
     /// Builds are made on the CPU whatever runs the streamed pipeline.

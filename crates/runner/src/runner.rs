@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use headrace_flow::{AccessPath, HostCache, MappingPool, RaceOptions, Trace};
+use headrace_io::MemoryBudget;
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::cuda::CudaDevice;
 use parking_lot::Mutex;
@@ -33,9 +34,10 @@ pub struct RunnerOptions {
 #[derive(Debug)]
 pub struct Runner {
     memory: MemorySplit,
+    budget: Arc<MemoryBudget>,
     cache: Arc<HostCache>,
     mappings: Arc<MappingPool>,
-    builds: BuildCache,
+    builds: Arc<BuildCache>,
     trace: Mutex<Option<Trace>>,
     cuda: OnceLock<Result<Arc<CudaDevice>, WhyNot>>,
     device_cache_bytes: Option<u64>,
@@ -45,11 +47,13 @@ impl Runner {
     /// A runner with empty caches.
     pub fn new(options: &RunnerOptions) -> Self {
         let memory = MemorySplit::of(options.memory_limit_bytes);
+        let budget = MemoryBudget::new(memory.limit_bytes);
         Self {
             memory,
-            cache: HostCache::new(memory.cache_bytes),
+            cache: HostCache::within(&budget, memory.cache_bytes),
             mappings: MappingPool::new(MAPPINGS_MAX),
-            builds: BuildCache::new(memory.builds_bytes),
+            builds: BuildCache::new(memory.builds_bytes, &budget),
+            budget,
             trace: Mutex::new(None),
             cuda: OnceLock::new(),
             device_cache_bytes: options.device_cache_bytes,
@@ -59,6 +63,11 @@ impl Runner {
     /// How memory is divided.
     pub fn memory(&self) -> &MemorySplit {
         &self.memory
+    }
+
+    /// The host memory that everything shares.
+    pub fn budget(&self) -> &Arc<MemoryBudget> {
+        &self.budget
     }
 
     /// Cold chunks that were read once.
@@ -111,6 +120,7 @@ impl Runner {
                 Access::Direct => AccessPath::Direct,
             },
             slots: slots as usize,
+            memory: Some(Arc::clone(&self.budget)),
             cache: Some(Arc::clone(&self.cache)),
             mappings: (!self.memory.release_mapped).then(|| Arc::clone(&self.mappings)),
             release_mapped: self.memory.release_mapped,

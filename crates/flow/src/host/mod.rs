@@ -93,7 +93,9 @@ pub(crate) fn run<C: HostProducer>(
     let start = Instant::now();
     let largest = race.chunks.iter().map(ChunkSpec::slot_bytes).max().unwrap_or(0);
     let slots = race.options.slots.max(1).min(race.chunks.len());
-    let ring = SlotRing::allocate(slots, race.options.slot_bytes.unwrap_or(largest).min(largest))?;
+    let slot_bytes = race.options.slot_bytes.unwrap_or(largest).min(largest);
+    let ring = SlotRing::allocate(slots, slot_bytes, race.options.memory.as_ref())?;
+    let slots = ring.slots();
     let outputs = if race.sinks.is_empty() {
         None
     } else {

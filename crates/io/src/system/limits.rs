@@ -109,6 +109,23 @@ pub fn limits(root: &SysRoot) -> Limits {
     }
 }
 
+/// Memory that can be had without swapping and without hitting the limit of the control group;
+/// `None` if the system does not tell.
+pub fn available_memory_bytes(root: &SysRoot) -> Option<u64> {
+    let system = root.text("/proc/meminfo").ok().and_then(|text| {
+        let rest = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        Some(rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? << 10)
+    });
+    let group = cgroup(root).ok().and_then(|group| {
+        let most = group.memory_max_bytes.amount()?;
+        let used = group.memory_current_bytes.unwrap_or(0);
+        // The page cache of the group counts as used, but leaves when room is needed: half of
+        // the limit is a fair guess at what can be had then.
+        Some(most.saturating_sub(used).max(most / 2))
+    });
+    [system, group].into_iter().flatten().min()
+}
+
 /// `Max locked memory         8388608              unlimited            bytes`
 fn limit_of(table: &Fact<String>, name: &str, column: usize) -> Fact<Limit> {
     let table = table.as_ref().map_err(Clone::clone)?;
@@ -286,6 +303,21 @@ Max open files            1024                 524288               files
         assert!(found.memlock_bytes.unwrap_err().is_missing());
         let text = serde_json::to_value(limits(&Tree::new().root())).unwrap();
         assert_eq!(text["open_files"]["unknown"], "/proc/self/limits: no such file");
+    }
+
+    #[test]
+    fn memory_to_be_had_is_what_system_and_group_both_allow() {
+        let tree = Tree::new();
+        assert_eq!(available_memory_bytes(&tree.root()), None);
+        tree.file("/proc/meminfo", "MemTotal: 64 kB\nMemAvailable:  8 kB\n");
+        assert_eq!(available_memory_bytes(&tree.root()), Some(8192));
+        tree.mountinfo("30 27 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        tree.file("/proc/self/cgroup", "0::/job\n");
+        tree.file("/sys/fs/cgroup/job/memory.max", "4096\n");
+        tree.file("/sys/fs/cgroup/job/memory.current", "1096\n");
+        assert_eq!(available_memory_bytes(&tree.root()), Some(3000));
+        tree.file("/sys/fs/cgroup/job/memory.current", "4096\n");
+        assert_eq!(available_memory_bytes(&tree.root()), Some(2048), "page cache can leave");
     }
 
     #[test]

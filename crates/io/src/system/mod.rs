@@ -51,7 +51,7 @@ pub use distance::{Distance, pci_distance};
 pub use hugepages::{HugePagePool, HugePages, huge_pages};
 pub use iommu::{Iommu, IommuGroup, iommu, iommu_group_of};
 pub use kernel::{Kernel, NvfsModule, NvfsSymbols, P2pMemory, P2pdma, kernel, kernel_release};
-pub use limits::{Cgroup, Limit, Limits, limits};
+pub use limits::{Cgroup, Limit, Limits, available_memory_bytes, limits};
 pub(crate) use mounts::mount_of_descriptor;
 pub use mounts::{Mount, mount_of, mounts};
 pub use net::{Interface, interface_to};

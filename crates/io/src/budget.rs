@@ -1,0 +1,399 @@
+//! One budget of host memory for everything that may grow.
+//!
+//! ```text
+//!                    ┌── Reservation (slots of a race)
+//!  MemoryBudget ◄────┼── Reservation (groups of a run)      grow, shrink, drop
+//!   limit, uses      ├── Reservation (a build)
+//!        │           └── Reservation (an extent in the host cache)
+//!        └──► Reclaim: caches give up what nobody uses before anybody is refused
+//! ```
+//!
+//! Whoever may hold much memory holds a [`Reservation`] for it. What is kept only because it may
+//! be useful (caches) takes what is free and never displaces; what a query needs makes caches give
+//! way first ([`Reclaim`]), and is refused with an error that says who holds what. Runs that start
+//! wait in line for their first reservation ([`MemoryBudget::admit`]): each running query has a
+//! part that no other can take, and none starves.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// What memory is reserved for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MemoryUse {
+    /// Extents kept for later races.
+    HostCache,
+    /// Builds of joins, running and kept.
+    Builds,
+    /// Groups, rows and unfinished builds of running pipelines.
+    Pipelines,
+    /// Slots that races read into, pinned memory included.
+    Slots,
+    /// The planner's own operators.
+    Planner,
+}
+
+impl MemoryUse {
+    const ALL: [Self; 5] =
+        [Self::HostCache, Self::Builds, Self::Pipelines, Self::Slots, Self::Planner];
+}
+
+impl fmt::Display for MemoryUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HostCache => "host cache",
+            Self::Builds => "builds",
+            Self::Pipelines => "pipelines",
+            Self::Slots => "slots",
+            Self::Planner => "planner",
+        })
+    }
+}
+
+/// Bytes by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUses([u64; MemoryUse::ALL.len()]);
+
+impl MemoryUses {
+    /// Bytes for one use.
+    pub fn of(&self, kind: MemoryUse) -> u64 {
+        self.0[kind as usize]
+    }
+
+    /// Bytes for all uses.
+    pub fn total_bytes(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+impl fmt::Display for MemoryUses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, kind) in MemoryUse::ALL.into_iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{kind} {:.1} MB", self.of(kind) as f64 / 1e6)?;
+        }
+        Ok(())
+    }
+}
+
+/// A reservation that was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "out of host memory: {wanted_bytes} bytes more are needed for {kind}, {} of the limit of \
+     {limit_bytes} bytes are in use ({uses}); raise the memory limit, or run fewer queries at a time",
+    uses.total_bytes()
+)]
+pub struct OutOfBudget {
+    /// What it was for.
+    pub kind: MemoryUse,
+    /// What was asked for.
+    pub wanted_bytes: u64,
+    /// The budget.
+    pub limit_bytes: u64,
+    /// Who held what.
+    pub uses: MemoryUses,
+}
+
+/// A cache that can give memory back.
+pub trait Reclaim: Send + Sync {
+    /// Drops what nobody uses, about `bytes` of it; called without locks of the budget, and may
+    /// drop reservations. Returns whether anything was dropped.
+    fn reclaim(&self, bytes: u64) -> bool;
+}
+
+#[derive(Default)]
+struct State {
+    uses: MemoryUses,
+    peak_bytes: u64,
+    /// Tickets of those who wait to be admitted, the oldest first.
+    line: VecDeque<u64>,
+    tickets: u64,
+}
+
+/// A limit that all reservations share.
+pub struct MemoryBudget {
+    limit_bytes: u64,
+    state: Mutex<State>,
+    freed: Condvar,
+    caches: Mutex<Vec<Weak<dyn Reclaim>>>,
+}
+
+impl fmt::Debug for MemoryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryBudget({} of {} bytes)", self.uses().total_bytes(), self.limit_bytes)
+    }
+}
+
+impl MemoryBudget {
+    /// A budget of which nothing is in use.
+    pub fn new(limit_bytes: u64) -> Arc<Self> {
+        Arc::new(Self {
+            limit_bytes,
+            state: Mutex::default(),
+            freed: Condvar::new(),
+            caches: Mutex::default(),
+        })
+    }
+
+    /// Bytes that all reservations together may have.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Bytes that they have now.
+    pub fn uses(&self) -> MemoryUses {
+        self.state.lock().uses
+    }
+
+    /// The most that they had at one time.
+    pub fn peak_bytes(&self) -> u64 {
+        self.state.lock().peak_bytes
+    }
+
+    /// Names a cache that gives way to whoever needs memory.
+    pub fn add_cache(&self, cache: Weak<dyn Reclaim>) {
+        self.caches.lock().push(cache);
+    }
+
+    /// Takes what is free; displaces nothing.
+    pub fn reserve_free(self: &Arc<Self>, kind: MemoryUse, bytes: u64) -> Option<Reservation> {
+        let taken = self.take(kind, bytes);
+        taken.then(|| Reservation { budget: Arc::clone(self), kind, bytes })
+    }
+
+    /// Takes memory, from caches if need be.
+    ///
+    /// # Errors
+    /// [`OutOfBudget`] when too little is free and caches have nothing more to give.
+    pub fn reserve(
+        self: &Arc<Self>,
+        kind: MemoryUse,
+        bytes: u64,
+    ) -> Result<Reservation, OutOfBudget> {
+        self.take_reclaiming(kind, bytes)?;
+        Ok(Reservation { budget: Arc::clone(self), kind, bytes })
+    }
+
+    /// As [`reserve`](Self::reserve), but waits in line until it can be had; `Ok(None)` when
+    /// `is_cancelled` said so meanwhile.
+    ///
+    /// # Errors
+    /// [`OutOfBudget`] for more than the whole budget: no waiting would help.
+    pub fn admit(
+        self: &Arc<Self>,
+        kind: MemoryUse,
+        bytes: u64,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Option<Reservation>, OutOfBudget> {
+        /// Cancellation is looked at this often.
+        const LOOK: Duration = Duration::from_millis(20);
+        if bytes > self.limit_bytes {
+            return Err(self.refusal(kind, bytes));
+        }
+        let place = Place::take(self);
+        loop {
+            if is_cancelled() {
+                return Ok(None);
+            }
+            if place.is_first() && self.take_reclaiming(kind, bytes).is_ok() {
+                return Ok(Some(Reservation { budget: Arc::clone(self), kind, bytes }));
+            }
+            let mut state = self.state.lock();
+            self.freed.wait_for(&mut state, LOOK);
+        }
+    }
+
+    fn take_reclaiming(&self, kind: MemoryUse, bytes: u64) -> Result<(), OutOfBudget> {
+        while !self.take(kind, bytes) {
+            if bytes > self.limit_bytes || !self.reclaim(bytes) {
+                return Err(self.refusal(kind, bytes));
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&self, kind: MemoryUse, bytes: u64) -> bool {
+        let mut state = self.state.lock();
+        let total = state.uses.total_bytes().saturating_add(bytes);
+        if total > self.limit_bytes {
+            return false;
+        }
+        state.uses.0[kind as usize] += bytes;
+        state.peak_bytes = state.peak_bytes.max(total);
+        true
+    }
+
+    fn give_back(&self, kind: MemoryUse, bytes: u64) {
+        let mut state = self.state.lock();
+        let used = &mut state.uses.0[kind as usize];
+        assert!(*used >= bytes, "{bytes} bytes for {kind} given back of {used}");
+        *used -= bytes;
+        drop(state);
+        self.freed.notify_all();
+    }
+
+    fn reclaim(&self, bytes: u64) -> bool {
+        let caches: Vec<_> = self.caches.lock().iter().filter_map(Weak::upgrade).collect();
+        caches.iter().any(|cache| cache.reclaim(bytes))
+    }
+
+    fn refusal(&self, kind: MemoryUse, wanted_bytes: u64) -> OutOfBudget {
+        OutOfBudget { kind, wanted_bytes, limit_bytes: self.limit_bytes, uses: self.uses() }
+    }
+}
+
+/// A place in the line of those who wait to be admitted; left when it is dropped.
+struct Place<'a> {
+    budget: &'a MemoryBudget,
+    ticket: u64,
+}
+
+impl<'a> Place<'a> {
+    fn take(budget: &'a MemoryBudget) -> Self {
+        let mut state = budget.state.lock();
+        let ticket = state.tickets;
+        state.tickets += 1;
+        state.line.push_back(ticket);
+        Self { budget, ticket }
+    }
+
+    fn is_first(&self) -> bool {
+        self.budget.state.lock().line.front() == Some(&self.ticket)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.budget.state.lock().line.retain(|ticket| *ticket != self.ticket);
+        self.budget.freed.notify_all();
+    }
+}
+
+/// Bytes of a budget, given back when it is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    budget: Arc<MemoryBudget>,
+    kind: MemoryUse,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Bytes that are reserved.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The budget that they are of.
+    pub fn budget(&self) -> &Arc<MemoryBudget> {
+        &self.budget
+    }
+
+    /// Reserves more or fewer bytes.
+    ///
+    /// # Errors
+    /// [`OutOfBudget`] when more cannot be had; what was reserved stays so.
+    pub fn resize(&mut self, bytes: u64) -> Result<(), OutOfBudget> {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.budget.take_reclaiming(self.kind, more)?,
+            None => self.budget.give_back(self.kind, self.bytes - bytes),
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.give_back(self.kind, self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use super::*;
+
+    /// A cache of reservations.
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Reservation>>);
+
+    impl Reclaim for Kept {
+        fn reclaim(&self, _bytes: u64) -> bool {
+            let oldest = self.0.lock().pop();
+            oldest.is_some()
+        }
+    }
+
+    #[test]
+    fn reservations_share_one_limit_and_give_back() {
+        let budget = MemoryBudget::new(100);
+        let mut builds = budget.reserve(MemoryUse::Builds, 60).unwrap();
+        let refused = budget.reserve(MemoryUse::Pipelines, 41).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("41 bytes") && text.contains("limit of 100"), "{text}");
+        assert_eq!(refused.uses.of(MemoryUse::Builds), 60);
+        builds.resize(10).unwrap();
+        let groups = budget.reserve(MemoryUse::Pipelines, 90).unwrap();
+        assert!(builds.resize(11).is_err(), "nothing is left");
+        assert_eq!(builds.bytes(), 10, "a refusal changes nothing");
+        drop((builds, groups));
+        assert_eq!((budget.uses().total_bytes(), budget.peak_bytes()), (0, 100));
+    }
+
+    #[test]
+    fn caches_give_way_to_queries_but_not_to_each_other() {
+        let budget = MemoryBudget::new(100);
+        let kept = Arc::new(Kept::default());
+        let weak: Weak<dyn Reclaim> = Arc::<Kept>::downgrade(&kept);
+        budget.add_cache(weak);
+        for _ in 0..4 {
+            kept.0.lock().push(budget.reserve_free(MemoryUse::HostCache, 25).unwrap());
+        }
+        assert!(budget.reserve_free(MemoryUse::HostCache, 1).is_none());
+        let needed = budget.reserve(MemoryUse::Pipelines, 50).unwrap();
+        assert_eq!(kept.0.lock().len(), 2);
+        assert!(budget.reserve(MemoryUse::Slots, 51).is_err(), "the query's own stays");
+        drop(needed);
+    }
+
+    #[test]
+    fn those_who_wait_are_admitted_in_line_and_all_of_them() {
+        let budget = MemoryBudget::new(100);
+        let running_bytes_max = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let own = budget.admit(MemoryUse::Pipelines, 40, &|| false).unwrap();
+                        let now = budget.uses().total_bytes();
+                        running_bytes_max.fetch_max(now, Ordering::Relaxed);
+                        drop(own);
+                    }
+                });
+            }
+        });
+        assert!(running_bytes_max.into_inner() <= 100);
+        assert_eq!(budget.uses().total_bytes(), 0);
+        assert!(budget.state.lock().line.is_empty());
+    }
+
+    #[test]
+    fn who_waits_can_give_up_and_who_asks_too_much_is_told() {
+        let budget = MemoryBudget::new(100);
+        assert!(budget.admit(MemoryUse::Pipelines, 101, &|| false).is_err());
+        let all = budget.reserve(MemoryUse::Planner, 100).unwrap();
+        let cancelled = AtomicBool::new(false);
+        let is_cancelled = || cancelled.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| budget.admit(MemoryUse::Slots, 1, &is_cancelled));
+            cancelled.store(true, Ordering::Relaxed);
+            assert!(waiting.join().unwrap().unwrap().is_none());
+        });
+        drop(all);
+    }
+}
