@@ -10,8 +10,10 @@ demo:
 	cargo build --locked --package headrace-cli
 	$(HEADRACE) demo
 
+# What is cheap first: formatting and clippy before any test is built.
 test:
 	scripts/setup test
+	$(MAKE) lint
 	scripts/test
 
 lint:
