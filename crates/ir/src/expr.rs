@@ -265,7 +265,8 @@ impl Expr {
         found
     }
 
-    /// Whether evaluation can fail for some row (overflow, division by zero, cast).
+    /// Whether evaluation can fail for some row (overflow, division by zero, cast), as far as
+    /// types tell.
     pub fn can_fail(&self) -> bool {
         let mut fails = false;
         self.visit(&mut |e| fails |= e.node_can_fail());
@@ -282,7 +283,9 @@ impl Expr {
             Self::Negate { value, on_overflow } => {
                 !value.data_type().is_float() && *on_overflow == OnOverflow::Error
             }
-            Self::Cast { on_failure, .. } => *on_failure == CastFailure::Error,
+            Self::Cast { value, to, on_failure } => {
+                *on_failure == CastFailure::Error && value.data_type().cast_can_fail(to)
+            }
             _ => false,
         }
     }

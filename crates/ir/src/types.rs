@@ -108,6 +108,42 @@ impl DataType {
         })
     }
 
+    /// Whether a cast to another type can fail for some bit pattern of this type. Digits that a
+    /// decimal declares are a claim: nobody checks them where values are read.
+    pub fn cast_can_fail(&self, to: &DataType) -> bool {
+        if self == to || (self.is_numeric() && to.is_float()) {
+            return false;
+        }
+        match to {
+            Self::Decimal128 { precision, scale } if self.is_integer() => {
+                i32::from(*precision) - i32::from(*scale) < self.integer_digits()
+            }
+            _ if self.is_integer() && to.is_integer() => !to.holds_all_of(self),
+            _ => true,
+        }
+    }
+
+    /// Most decimal digits of an integer.
+    fn integer_digits(&self) -> i32 {
+        match self {
+            Self::Int8 | Self::UInt8 => 3,
+            Self::Int16 | Self::UInt16 => 5,
+            Self::Int32 | Self::UInt32 => 10,
+            Self::Int64 => 19,
+            _ => 20,
+        }
+    }
+
+    /// Whether every value of another integer type is one of this integer type.
+    fn holds_all_of(&self, other: &DataType) -> bool {
+        match (other.integer_range(), self.integer_range()) {
+            (Some((low, high)), Some((min, max))) => min <= low && high <= max,
+            // UInt64 alone has no range.
+            (Some((low, _)), None) => low >= 0,
+            (None, _) => false,
+        }
+    }
+
     /// Smallest and largest value as integers, for types whose values are integers that
     /// fit 64 bits signed (dates and times included).
     pub fn integer_range(&self) -> Option<(i64, i64)> {

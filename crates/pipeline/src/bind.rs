@@ -7,7 +7,7 @@ mod expr;
 mod lookup;
 mod order;
 mod probe;
-mod proof;
+pub(crate) mod proof;
 mod range;
 mod selectivity;
 

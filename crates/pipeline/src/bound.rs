@@ -7,6 +7,7 @@ use headrace_ir::{
     ProbeKind, Register, Scalar, ValueRange,
 };
 
+use crate::bind::proof;
 use crate::build::BuildTable;
 use crate::segment::Dictionary;
 
@@ -447,7 +448,9 @@ impl BoundExpr {
         found
     }
 
-    /// Whether evaluation can fail for some row, given what ranges prove.
+    /// Whether evaluation can fail for some row: the one rule of both processors. Nothing that a
+    /// file claims proves the contrary, and nothing that holds for the rows alone which earlier
+    /// steps left: what cannot fail may be evaluated for any bit pattern of a register.
     pub fn can_fail(&self) -> bool {
         let mut fails = false;
         self.visit(&mut |e| fails |= e.node_can_fail());
@@ -461,46 +464,29 @@ impl BoundExpr {
         match &self.kind {
             BoundKind::Arithmetic { op, right, on_overflow, cannot_overflow, .. } => {
                 let divides = matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo);
-                let divisor_is_safe = right.range.is_some_and(|r| r.min > 0 || r.max < 0);
+                let divisor_is_safe = right.proven().is_some_and(|r| r.min > 0 || r.max < 0);
                 (divides && !divisor_is_safe)
                     || (*on_overflow == OnOverflow::Error && !cannot_overflow)
             }
             BoundKind::Negate { value, on_overflow } => {
                 // Signed types lack the opposite of their smallest value, unsigned ones have
                 // only that of 0.
-                let safe = match (value.range, value.data_type.integer_range()) {
+                let safe = match (value.proven(), value.data_type.integer_range()) {
                     (Some(range), Some((0, _))) => range.max <= 0,
                     (Some(range), Some((min, _))) => range.min > min,
-                    _ => matches!(value.data_type, DataType::Decimal128 { .. }),
+                    _ => false,
                 };
                 *on_overflow == OnOverflow::Error && !safe
             }
-            BoundKind::Cast { on_failure, .. } => {
-                *on_failure == CastFailure::Error && !self.cast_cannot_fail()
+            BoundKind::Cast { value, on_failure } => {
+                *on_failure == CastFailure::Error && value.data_type.cast_can_fail(&self.data_type)
             }
             _ => false,
         }
     }
 
-    /// Whether this is a cast that fails for no value of its operand's type.
-    pub fn cast_cannot_fail(&self) -> bool {
-        let BoundKind::Cast { value, .. } = &self.kind else { return false };
-        let (from, to) = (&value.data_type, &self.data_type);
-        if from == to || (from.is_float() && to.is_float()) {
-            return true;
-        }
-        let exact = |t: &DataType| t.is_integer() || matches!(t, DataType::Decimal128 { .. });
-        if to.is_float() {
-            return exact(from);
-        }
-        if !from.is_integer() || !to.is_integer() {
-            return false;
-        }
-        // Types, not ranges: a range may rest on what a file claims of itself.
-        let Some((low, high)) = from.integer_range() else { return false };
-        match to.integer_range() {
-            Some((min, max)) => min <= low && high <= max,
-            None => low >= 0,
-        }
+    /// Bounds that types and constants alone prove.
+    fn proven(&self) -> Option<ValueRange> {
+        proof::proven(self, &[])
     }
 }

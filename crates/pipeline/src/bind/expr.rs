@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headrace_ir::{ArithmeticOp, DataType, Expr, Scalar, Value, ValueRange};
+use headrace_ir::{ArithmeticOp, CastFailure, DataType, Expr, Scalar, Value, ValueRange};
 
 use crate::WhyNot;
 use crate::bind::{Binder, lookup, no_repr, proof, range};
@@ -89,20 +89,13 @@ impl Binder {
                 if value.data_type == *to {
                     return Ok(value);
                 }
+                let may_be_null = *on_failure == CastFailure::Null;
+                let nullable = value.nullable || may_be_null && value.data_type.cast_can_fail(to);
                 let bounds = value.range.map(|r| (i128::from(r.min), i128::from(r.max)));
                 let same_numbers = value.data_type.is_integer() && to.is_integer();
                 let (_, range) = range::fitted(bounds.filter(|_| same_numbers), to);
-                let mut bound = built(
-                    expr,
-                    BoundKind::Cast { value: Box::new(value), on_failure: *on_failure },
-                    to,
-                    expr.nullable(),
-                    range,
-                )?;
-                let cannot_fail = bound.cast_cannot_fail();
-                let BoundKind::Cast { value, .. } = &bound.kind else { return Ok(bound) };
-                bound.nullable = value.nullable || !cannot_fail && expr_may_null(expr);
-                Ok(bound)
+                let kind = BoundKind::Cast { value: Box::new(value), on_failure: *on_failure };
+                built(expr, kind, to, nullable, range)
             }
         }
     }
@@ -167,10 +160,6 @@ impl Binder {
         let kind = BoundKind::Case { branches, otherwise: otherwise.map(Box::new) };
         built(expr, kind, data_type, nullable, range)
     }
-}
-
-fn expr_may_null(expr: &Expr) -> bool {
-    matches!(expr, Expr::Cast { on_failure: headrace_ir::CastFailure::Null, .. })
 }
 
 fn order_of(a: &Value, b: &Value) -> std::cmp::Ordering {

@@ -10,7 +10,7 @@ use headrace_ir::ValueRange;
 use crate::bind::range;
 use crate::bound::{BoundExpr, BoundKind};
 
-/// Proven bounds of an expression, given those of the registers.
+/// Proven bounds of an expression, given those of the registers (none: by types and constants).
 pub fn proven(expr: &BoundExpr, registers: &[Option<ValueRange>]) -> Option<ValueRange> {
     let of = |e: &BoundExpr| proven(e, registers);
     match &expr.kind {

@@ -61,23 +61,6 @@ pub(super) fn registers(expr: &BoundExpr) -> Vec<usize> {
     found
 }
 
-/// Whether evaluation can fail for some row.
-pub(super) fn can_fail(expr: &BoundExpr) -> bool {
-    let here = match &expr.kind {
-        BoundKind::Arithmetic { op, on_overflow, cannot_overflow, .. } => {
-            !is_float(&expr.repr)
-                && (matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo)
-                    || (*on_overflow == OnOverflow::Error && !cannot_overflow))
-        }
-        BoundKind::Negate { on_overflow, .. } => {
-            !is_float(&expr.repr) && *on_overflow == OnOverflow::Error
-        }
-        BoundKind::Cast { on_failure, .. } => *on_failure == CastFailure::Error,
-        _ => false,
-    };
-    here || children(expr).into_iter().any(can_fail)
-}
-
 fn scale_of(data_type: &DataType) -> i32 {
     match data_type {
         DataType::Decimal128 { scale, .. } => i32::from(*scale),
@@ -499,7 +482,7 @@ impl Generator<'_> {
             return Ok(Value::known(all.to_string()));
         }
         let nullable = operands.iter().any(|e| self.may_be_null(e));
-        if !nullable && !operands.iter().skip(1).any(can_fail) {
+        if !nullable && !operands.iter().skip(1).any(BoundExpr::can_fail) {
             let mut parts = Vec::with_capacity(operands.len());
             for operand_expr in operands {
                 parts.push(operand(&self.value(operand_expr)?.code));

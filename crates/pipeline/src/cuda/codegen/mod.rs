@@ -217,7 +217,7 @@ impl<'a> Generator<'a> {
     fn filter(&mut self, expr: &BoundExpr) -> Result<()> {
         self.require(expr)?;
         self.body.open("HR_EACH_ROW(r)");
-        if expr::can_fail(expr) {
+        if expr.can_fail() {
             self.body.open("if (alive >> r & 1u)");
             let keep = self.truth(expr)?;
             self.body.line(format!("if (!{}) alive &= ~(1u << r);", expr::operand(&keep)));
