@@ -25,6 +25,7 @@ use crate::bound::Repr;
 
 pub use assemble::BuildOptions;
 pub(crate) use assemble::{BuildColumn, integers};
+pub(crate) use rekey::ByCode;
 
 /// Rows by key.
 #[derive(Debug)]
@@ -83,6 +84,10 @@ pub struct HashIndex {
     pub key_bytes: Vec<u8>,
     /// Start of each row's key in `key_bytes`, and the end of the last.
     pub key_offsets: Vec<u64>,
+    /// Length of the longest chain; 0 without rows.
+    pub duplicates_max: u64,
+    /// The same build by dictionary code, if it was asked for.
+    pub(crate) by_code: ByCode,
 }
 
 /// A payload column. In a `Direct` build entry `i` belongs to key `base + i`, in a `Hash`

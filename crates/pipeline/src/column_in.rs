@@ -100,6 +100,10 @@ fn texts(array: &ArrayRef) -> Option<Vec<&str>> {
         ArrowType::Dictionary(_, _) => {
             let dictionary = array.as_any_dictionary_opt()?;
             let values = texts(dictionary.values())?;
+            // Where all rows are NULL there may be no value at all.
+            if values.is_empty() {
+                return Some(vec![""; array.len()]);
+            }
             // Keys under a NULL are whatever they are.
             dictionary
                 .normalized_keys()

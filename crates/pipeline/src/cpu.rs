@@ -14,6 +14,7 @@
 //! left once few are (see [`context`]).
 
 mod aggregate;
+mod any_match;
 mod arithmetic;
 mod cast;
 pub(crate) mod check;

@@ -106,7 +106,7 @@ fn matched_keys(
         let build = build
             .keyed_by_code(dictionary)
             .map_err(|e| WhyNot::new(format!("build {} by dictionary code: {e}", build.name)))?;
-        return Ok((Arc::new(build), keys));
+        return Ok((build, keys));
     }
     let keys = keys
         .into_iter()

@@ -105,8 +105,9 @@ impl BuildTable {
         let (index, placement, unique) = match direct {
             Some((index, placement)) => (index, placement, true),
             None => {
-                let (index, unique) = hash_index(&keys, rows);
-                (index, Placement::in_row_order(rows), unique)
+                let index = hash_index(&keys, rows);
+                let unique = index.duplicates_max <= 1;
+                (BuildIndex::Hash(index), Placement::in_row_order(rows), unique)
             }
         };
         let payload = payload
@@ -132,8 +133,8 @@ impl BuildTable {
     /// Most rows of one key.
     pub fn duplicates_max(&self) -> u64 {
         match &self.index {
-            BuildIndex::Hash(index) if !self.unique => index.duplicates_max(),
-            _ => 1,
+            BuildIndex::Hash(index) => index.duplicates_max.max(1),
+            BuildIndex::Direct { .. } => 1,
         }
     }
 
@@ -198,11 +199,10 @@ pub(crate) fn integers<'v>(data: &'v Data<'_>) -> Option<Cow<'v, [i64]>> {
     })
 }
 
-fn hash_index(keys: &[BuildColumn<'_>], rows: usize) -> (BuildIndex, bool) {
+fn hash_index(keys: &[BuildColumn<'_>], rows: usize) -> HashIndex {
     let encoded = key::encode(keys.iter().map(|key| &key.vector), rows);
     let offsets = encoded.offsets.iter().map(|&offset| offset as u64).collect();
-    let (index, unique) = HashIndex::new(encoded.bytes, offsets);
-    (BuildIndex::Hash(index), unique)
+    HashIndex::new(encoded.bytes, offsets)
 }
 
 fn index_bytes(index: &BuildIndex) -> u64 {

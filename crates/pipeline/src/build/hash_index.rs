@@ -1,27 +1,31 @@
 //! The hash table of a build.
 
-use crate::build::{HashIndex, key};
+use crate::build::{ByCode, HashIndex, key};
 
 const EMPTY: u32 = u32::MAX;
 
 impl HashIndex {
-    /// A table over the keys of rows `0 .. offsets.len() - 1`. Also tells whether no key
-    /// occurs twice. Rows of one key are chained in their order.
-    pub(crate) fn new(key_bytes: Vec<u8>, key_offsets: Vec<u64>) -> (Self, bool) {
+    /// A table over the keys of rows `0 .. offsets.len() - 1`. Rows of one key are chained in
+    /// their order.
+    pub(crate) fn new(key_bytes: Vec<u8>, key_offsets: Vec<u64>) -> Self {
         let rows = key_offsets.len() - 1;
         let entries = (rows * 2).next_power_of_two().max(2);
-        let mut index =
-            Self { heads: vec![EMPTY; entries], next: vec![EMPTY; rows], key_bytes, key_offsets };
-        let mut unique = true;
+        let mut index = Self {
+            heads: vec![EMPTY; entries],
+            next: vec![EMPTY; rows],
+            key_bytes,
+            key_offsets,
+            duplicates_max: 0,
+            by_code: ByCode::default(),
+        };
         // From the last row to the first, so that chains run forwards.
         for row in (0..rows as u32).rev() {
             let slot = index.slot(index.key(row));
-            let head = index.heads[slot];
-            unique &= head == EMPTY;
-            index.next[row as usize] = head;
+            index.next[row as usize] = index.heads[slot];
             index.heads[slot] = row;
         }
-        (index, unique)
+        index.duplicates_max = index.longest_chain();
+        index
     }
 
     /// First row of a key.
@@ -36,8 +40,7 @@ impl HashIndex {
         &self.key_bytes[self.key_offsets[row] as usize..self.key_offsets[row + 1] as usize]
     }
 
-    /// Length of the longest chain of equal keys.
-    pub(crate) fn duplicates_max(&self) -> u64 {
+    fn longest_chain(&self) -> u64 {
         let length = |head: u32| {
             std::iter::successors(Some(head), |&row| {
                 Some(self.next[row as usize]).filter(|&next| next != EMPTY)

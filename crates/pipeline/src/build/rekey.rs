@@ -1,7 +1,7 @@
 //! A build on text, as seen by a stream whose text is dictionary codes: the dictionary is
 //! looked up once, and each row of the stream needs only its code.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::Array;
 use headrace_ir::Field;
@@ -9,19 +9,54 @@ use headrace_ir::Field;
 use crate::ExecError;
 use crate::bound::Repr;
 use crate::build::payload::code_vector;
-use crate::build::{BuildColumn, BuildIndex, BuildOptions, BuildTable, key};
+use crate::build::{BuildColumn, BuildIndex, BuildOptions, BuildTable, HashIndex, key};
 use crate::cpu::context::NO_MATCH;
 use crate::cpu::payload;
 use crate::cpu::vector::{Data, Vector};
 use crate::segment::Dictionary;
 
+/// Dictionaries by which one build is remembered.
+const DICTIONARIES_MAX: usize = 4;
+
+/// What became of a build for the dictionaries that asked last, the latest first. A build that is
+/// kept from query to query is the same one by code each time: devices know builds by address, and
+/// would copy another one anew.
+#[derive(Debug, Default)]
+pub(crate) struct ByCode(Mutex<Vec<(Arc<Dictionary>, Arc<BuildTable>)>>);
+
+impl ByCode {
+    fn get_or_make(
+        &self,
+        dictionary: &Arc<Dictionary>,
+        make: impl FnOnce() -> Result<BuildTable, ExecError>,
+    ) -> Result<Arc<BuildTable>, ExecError> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = match known.iter().position(|(of, _)| Arc::ptr_eq(of, dictionary)) {
+            Some(position) => known.remove(position),
+            None => (Arc::clone(dictionary), Arc::new(make()?)),
+        };
+        let build = Arc::clone(&latest.1);
+        known.truncate(DICTIONARIES_MAX - 1);
+        known.insert(0, latest);
+        Ok(build)
+    }
+}
+
 impl BuildTable {
     /// The same build with codes of `dictionary` in place of its one text key. Rows whose key
-    /// is not in the dictionary are left out: nobody can ask for them.
-    pub(crate) fn keyed_by_code(&self, dictionary: &Arc<Dictionary>) -> Result<Self, ExecError> {
+    /// is not in the dictionary are left out: nobody can ask for them. The same dictionary gets
+    /// the same build.
+    pub(crate) fn keyed_by_code(
+        &self,
+        dictionary: &Arc<Dictionary>,
+    ) -> Result<Arc<Self>, ExecError> {
         let BuildIndex::Hash(index) = &self.index else {
             return Err(ExecError::Internal("a direct-address build on text".into()));
         };
+        index.by_code.get_or_make(dictionary, || self.recoded(index, dictionary))
+    }
+
+    fn recoded(&self, index: &HashIndex, dictionary: &Arc<Dictionary>) -> Result<Self, ExecError> {
         let (mut codes, mut entries) = (Vec::new(), Vec::new());
         for code in 0..dictionary.values.len() {
             let text = Vector::constant(Data::Str(vec![dictionary.values.value(code)]), false);

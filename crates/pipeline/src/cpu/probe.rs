@@ -7,6 +7,7 @@ use headrace_ir::ProbeKind;
 use crate::ExecError;
 use crate::bound::BoundProbe;
 use crate::build::{BuildIndex, BuildTable, PayloadData, key};
+use crate::cpu::any_match::any_match;
 use crate::cpu::context::{Context, NO_MATCH};
 use crate::cpu::eval::{Shared, eval};
 use crate::cpu::payload::{bit, from_i64};
@@ -58,23 +59,21 @@ pub fn probe<'a>(
         }
         BuildIndex::Hash(_) => hash_heads(probe, &keys, key_nulls.as_deref(), context.rows())?,
     };
-    if probe.build.unique && probe.residual.is_none() {
+    let multiplies = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Left);
+    // The first row of a chain tells whether there is a match; with a residual any row may.
+    if probe.residual.is_none() && (probe.build.unique || !multiplies) {
         let matched: Vec<u8> = found.iter().map(|&e| u8::from(e != NO_MATCH)).collect();
         let rows = positions(&matched);
         let entries = rows.iter().map(|&row| found[row as usize]).collect();
         let matches = Matches { rows, entries, payload: None };
         return frame_matches(context, probe, matches, key_nulls).map(|()| Probed::Framed);
     }
-    let stream = PairStream { probe, heads: found, row: 0, entry: None };
-    match probe.kind {
-        ProbeKind::Inner | ProbeKind::Left => Ok(Probed::Pairs(stream)),
-        _ => {
-            let matched = any_match(context, stream)?;
-            let rows = positions(&matched);
-            let matches = Matches { rows, entries: Vec::new(), payload: None };
-            frame_matches(context, probe, matches, key_nulls).map(|()| Probed::Framed)
-        }
+    if multiplies {
+        return Ok(Probed::Pairs(PairStream { probe, heads: found, row: 0, entry: None }));
     }
+    let matched = any_match(context, probe, &found)?;
+    let matches = Matches { rows: positions(&matched), entries: Vec::new(), payload: None };
+    frame_matches(context, probe, matches, key_nulls).map(|()| Probed::Framed)
 }
 
 /// One byte a row, 1 where any key is NULL; `None`: nowhere.
@@ -388,7 +387,7 @@ impl<'a> PairStream<'a> {
             while entry != NO_MATCH && rows.len() < PAIRS_MAX {
                 rows.push(self.row as u32);
                 entries.push(entry);
-                entry = self.next_of(entry);
+                entry = next_of(self.probe, entry);
             }
             if entry == NO_MATCH {
                 self.row += 1;
@@ -399,13 +398,6 @@ impl<'a> PairStream<'a> {
         (rows, entries)
     }
 
-    fn next_of(&self, entry: u32) -> u32 {
-        match &self.probe.build.index {
-            BuildIndex::Direct { .. } => NO_MATCH,
-            BuildIndex::Hash(index) => index.next[entry as usize],
-        }
-    }
-
     /// Pushes a frame with the next pairs that satisfy the residual; `None` at the end.
     /// Otherwise the rows of the frame below that it holds.
     pub fn push_next(&mut self, context: &mut Context<'a>) -> Result<Option<Vec<u32>>, ExecError> {
@@ -413,14 +405,7 @@ impl<'a> PairStream<'a> {
         if rows.is_empty() {
             return Ok(None);
         }
-        context.push(rows.clone());
-        set_payload(context, self.probe, entries, None);
-        let Some(residual) = &self.probe.residual else { return Ok(Some(rows)) };
-        let truth = eval(context, residual)?;
-        let kept = positions(&truth_bytes(&truth, rows.len()));
-        let rows = kept.iter().map(|&i| rows[i as usize]).collect();
-        context.push(kept);
-        Ok(Some(rows))
+        push_pairs(context, self.probe, rows, entries).map(Some)
     }
 
     /// Number of streamed rows.
@@ -434,18 +419,30 @@ impl<'a> PairStream<'a> {
     }
 }
 
-/// One byte a row, 1 where any pair satisfies the residual.
-fn any_match<'a>(
-    context: &mut Context<'a>,
-    mut stream: PairStream<'a>,
-) -> Result<Vec<u8>, ExecError> {
-    let mut matched = vec![0u8; stream.rows()];
-    let depth = context.depth();
-    while let Some(rows) = stream.push_next(context)? {
-        rows.iter().for_each(|&row| matched[row as usize] = 1);
-        context.truncate(depth);
+/// The build row after `entry` in its chain, or [`NO_MATCH`].
+pub(super) fn next_of(probe: &BoundProbe, entry: u32) -> u32 {
+    match &probe.build.index {
+        BuildIndex::Direct { .. } => NO_MATCH,
+        BuildIndex::Hash(index) => index.next[entry as usize],
     }
-    Ok(matched)
+}
+
+/// Pushes a frame with the pairs of streamed and build rows that satisfy the residual, and
+/// answers the streamed rows that it holds.
+pub(super) fn push_pairs<'a>(
+    context: &mut Context<'a>,
+    probe: &'a BoundProbe,
+    rows: Vec<u32>,
+    entries: Vec<u32>,
+) -> Result<Vec<u32>, ExecError> {
+    context.push(rows.clone());
+    set_payload(context, probe, entries, None);
+    let Some(residual) = &probe.residual else { return Ok(rows) };
+    let truth = eval(context, residual)?;
+    let kept = positions(&truth_bytes(&truth, rows.len()));
+    let rows = kept.iter().map(|&i| rows[i as usize]).collect();
+    context.push(kept);
+    Ok(rows)
 }
 
 /// Pushes the frame of a left probe's rows without a match.

@@ -1,6 +1,7 @@
 //! The CPU processor through its public door: bind, compile, execute, finish.
 #![allow(clippy::unwrap_used)]
 
+mod builds;
 mod claims;
 mod corrupt;
 mod expressions;
