@@ -15,6 +15,14 @@ use crate::{IoError, ReadAt, ReadMode, Result};
 /// *afterwards*: pages that could not be delivered (the file was truncated, its storage failed)
 /// read as zeros. Whether the file was written meanwhile is for
 /// [`ReadAt::check_unchanged`] to say.
+///
+/// # What may be concluded from mapped bytes
+///
+/// Nothing that memory safety rests on. Other processes may write to the file or cut it, and the
+/// bytes change under whoever looks at them: two looks at the same byte may differ. Values of
+/// which any pattern of bits is one (numbers) can be read in place. What is checked first and
+/// trusted afterwards (offsets, codes, UTF-8, counted bits) must be [copied](MappedFile::copy)
+/// before it is checked, or be checked again at each use.
 #[derive(Debug)]
 pub struct MappedFile {
     file: Arc<dyn ReadAt>,
@@ -91,11 +99,40 @@ impl MappedFile {
         self.bytes == 0
     }
 
-    /// An extent of the file, in place.
+    /// An extent of the file, in place: see above for what may be concluded from it.
     ///
     /// # Errors
     /// [`IoError::OutOfRange`] if it does not lie inside the file.
     pub fn bytes(&self, offset: u64, bytes: u64) -> Result<&[u8]> {
+        let start = self.address(offset, bytes)?;
+        // SAFETY: the range lies inside the mapping, which lives as long as `self`, stays readable
+        // (the SIGBUS handler replaces pages that have gone) and is never written by this process.
+        // Another process may write to the file; Rust's rules know no other processes, and a load
+        // then yields the old or the new byte. Nothing here or in the callers lets memory safety
+        // depend on two loads agreeing.
+        Ok(unsafe { std::slice::from_raw_parts(start, bytes as usize) })
+    }
+
+    /// An extent of the file, copied: bytes that nobody else can change any more.
+    ///
+    /// # Errors
+    /// [`IoError::OutOfRange`] if it does not lie inside the file.
+    pub fn copy(&self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
+        let start = self.address(offset, bytes)?;
+        let bytes = bytes as usize;
+        let mut copy = Vec::with_capacity(bytes);
+        // SAFETY: `bytes` bytes from `start` on are mapped and readable (see `bytes`), the vector
+        // has room for them, and they do not overlap; copied from a pointer, so that no reference
+        // claims that they stand still meanwhile. All of them are initialised then.
+        unsafe {
+            std::ptr::copy_nonoverlapping(start, copy.as_mut_ptr(), bytes);
+            copy.set_len(bytes);
+        }
+        Ok(copy)
+    }
+
+    /// Where an extent of the file lies, all of it inside the mapping.
+    fn address(&self, offset: u64, bytes: u64) -> Result<*const u8> {
         let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes as u64);
         if !inside {
             return Err(IoError::OutOfRange {
@@ -105,13 +142,8 @@ impl MappedFile {
                 size_bytes: self.bytes as u64,
             });
         }
-        // SAFETY: the range lies inside the mapping, which lives as long as `self` and is never
-        // written by us. Another process may write to the file: the bytes are then unspecified
-        // (and the query fails when the identity is checked), but every access is a plain load of
-        // mapped memory, because the SIGBUS handler replaces pages that have gone.
-        Ok(unsafe {
-            std::slice::from_raw_parts(self.start.as_ptr().add(offset as usize), bytes as usize)
-        })
+        // SAFETY: the offset lies inside the mapping, or at its end.
+        Ok(unsafe { self.start.as_ptr().add(offset as usize) })
     }
 
     /// Error if a page that was read from the mapping could not be delivered.

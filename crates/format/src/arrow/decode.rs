@@ -24,11 +24,22 @@ impl From<String> for DecodeError {
     }
 }
 
+/// Where the bytes of a buffer may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// In memory of our own: what was checked must stay as it was, whoever writes to the file.
+    Copied,
+    /// Anywhere, the file included: every pattern of bits is a value, so nothing is checked.
+    InPlace,
+}
+
+/// Bytes of a range of a file.
+pub(crate) type Source<'a> = dyn Fn(Extent, Hold) -> Result<Buffer> + 'a;
+
 /// Walks through the nodes and buffers of a batch, field by field.
 pub(crate) struct Decoder<'a> {
     message: &'a BatchMessage,
-    /// Bytes of a range of the file.
-    source: &'a dyn Fn(Extent) -> Result<Buffer>,
+    source: &'a Source<'a>,
     /// Values by dictionary id. A dictionary that a file leaves out is empty: all codes of its
     /// column are NULL.
     dictionaries: &'a HashMap<i64, ArrayData>,
@@ -40,7 +51,7 @@ impl<'a> Decoder<'a> {
     /// Starts at the field whose entries begin at `first`.
     pub fn new(
         message: &'a BatchMessage,
-        source: &'a dyn Fn(Extent) -> Result<Buffer>,
+        source: &'a Source<'a>,
         dictionaries: &'a HashMap<i64, ArrayData>,
         unions_have_validity: bool,
         first: Footprint,
@@ -63,13 +74,14 @@ impl<'a> Decoder<'a> {
         }
         for (i, spec) in layout(data_type).buffers.iter().enumerate() {
             let offsets = i == 0 && has_closing_offset(data_type);
-            builder = builder.add_buffer(trim(self.buffer()?, spec, rows, offsets));
+            let buffer = self.buffer(hold(field, i))?;
+            builder = builder.add_buffer(trim(buffer, spec, rows, offsets));
         }
         if matches!(data_type, DataType::Utf8View | DataType::BinaryView) {
             let count = self.message.variadics.get(self.next.variadics).copied();
             self.next.variadics += 1;
             for _ in 0..count.ok_or_else(|| "no variadic buffer count".to_string())? {
-                builder = builder.add_buffer(self.buffer()?);
+                builder = builder.add_buffer(self.buffer(hold(field, 1))?);
             }
         }
         match field.dictionary {
@@ -93,7 +105,8 @@ impl<'a> Decoder<'a> {
 
     /// The validity bitmap; `None`: no NULLs.
     fn validity(&mut self, node: Node) -> std::result::Result<Option<Buffer>, DecodeError> {
-        let buffer = self.buffer()?;
+        // Kernels count the bits once and then rely on their number.
+        let buffer = self.buffer(Hold::Copied)?;
         if node.nulls == Some(0) || (node.nulls.is_none() && buffer.is_empty()) {
             return Ok(None);
         }
@@ -126,18 +139,32 @@ impl<'a> Decoder<'a> {
         Ok(node.ok_or_else(|| "too few fields in the batch".to_string())?)
     }
 
-    fn buffer(&mut self) -> std::result::Result<Buffer, DecodeError> {
+    fn buffer(&mut self, hold: Hold) -> std::result::Result<Buffer, DecodeError> {
         let extent = self.message.buffers.get(self.next.buffers).copied();
         self.next.buffers += 1;
         let extent = extent.ok_or_else(|| "too few buffers in the batch".to_string())?;
         if extent.bytes == 0 {
             return Ok(Buffer::from([]));
         }
-        let buffer = (self.source)(extent).map_err(DecodeError::Source)?;
+        let bytes = |hold| (self.source)(extent, hold).map_err(DecodeError::Source);
         match self.message.compression {
-            None => Ok(buffer),
-            Some(codec) => Ok(decompress(codec, &buffer)?),
+            None => bytes(hold),
+            // A decompressor relies on its input not to change under its hands.
+            Some(codec) => Ok(decompress(codec, &bytes(Hold::Copied)?)?),
         }
+    }
+}
+
+/// Where buffer `i` of a field may lie, validity aside; of views, buffer 1 and above are data.
+fn hold(field: &FileField, i: usize) -> Hold {
+    use DataType::*;
+    match field.data_type() {
+        _ if field.is_positions => Hold::Copied,
+        FixedSizeBinary(_) => Hold::InPlace,
+        Binary | LargeBinary | BinaryView if i > 0 => Hold::InPlace,
+        plain if plain.is_primitive() => Hold::InPlace,
+        // Offsets, views, sizes, type ids, codes, UTF-8; and bits, which filters count.
+        _ => Hold::Copied,
     }
 }
 

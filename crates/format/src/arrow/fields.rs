@@ -16,6 +16,8 @@ pub(crate) struct FileField {
     pub dictionary: Option<i64>,
     /// Children of the type, or of the dictionary's value type.
     pub children: Vec<FileField>,
+    /// Whether its values say where others lie: codes of a dictionary, ends of runs.
+    pub is_positions: bool,
 }
 
 /// How many metadata entries of a record batch a field takes, its children included.
@@ -55,6 +57,7 @@ impl FileField {
             field: Field::new(self.name(), value.as_ref().clone(), true),
             dictionary: None,
             children: self.children.clone(),
+            is_positions: false,
         })
     }
 
@@ -65,6 +68,7 @@ impl FileField {
             field: Field::new(self.name(), key.as_ref().clone(), true),
             dictionary: None,
             children: Vec::new(),
+            is_positions: true,
         })
     }
 
@@ -115,13 +119,16 @@ pub(crate) fn fields(schema: ipc::Schema<'_>) -> Result<Vec<FileField>, String> 
 
 fn field(field: ipc::Field<'_>) -> Result<FileField, String> {
     let name = field.name().unwrap_or_default().to_string();
-    let children = field
+    let mut children = field
         .children()
         .into_iter()
         .flatten()
         .map(self::field)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|cause| format!("{name}.{cause}"))?;
+    if let (ipc::Type::RunEndEncoded, [ends, ..]) = (field.type_type(), children.as_mut_slice()) {
+        ends.is_positions = true;
+    }
     let values = data_type(field, &children).map_err(|cause| format!("{name}: {cause}"))?;
     let (data_type, dictionary) = match field.dictionary() {
         None => (values, None),
@@ -135,7 +142,7 @@ fn field(field: ipc::Field<'_>) -> Result<FileField, String> {
     };
     let field = Field::new(name, data_type, field.nullable())
         .with_metadata(metadata(field.custom_metadata()));
-    Ok(FileField { field, dictionary, children })
+    Ok(FileField { field, dictionary, children, is_positions: false })
 }
 
 fn integer(int: ipc::Int<'_>) -> Result<DataType, String> {

@@ -48,7 +48,8 @@ pub struct ArrowFile {
 pub struct BatchReads {
     /// Bytes taken in place from a mapping of the file.
     pub mapped_bytes: u64,
-    /// Bytes read into memory, because the file could not be mapped.
+    /// Bytes copied into memory: what must not change once it was checked, or everything if the
+    /// file could not be mapped.
     pub copied_bytes: u64,
     /// Why the file could not be mapped.
     pub mapping_refused: Option<String>,
@@ -236,7 +237,7 @@ impl ArrowFile {
         let Some(field) = fields.get(&message.id) else {
             return Err(corrupt(format!("no column has dictionary {}", message.id)));
         };
-        let bytes = |extent: Extent| read_copy(source, extent);
+        let bytes = |extent: Extent, _| read_copy(source, extent);
         let mut decoder = Decoder::new(
             &message.values,
             &bytes,

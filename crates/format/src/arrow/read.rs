@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::builder::PrimitiveBuilder;
 use arrow_array::cast::AsArray;
@@ -18,7 +18,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use headrace_io::MappedFile;
 use headrace_ir::Extent;
 
-use super::decode::{DecodeError, Decoder};
+use super::decode::{DecodeError, Decoder, Hold};
 use super::fields::FileField;
 use super::file::{ArrowFile, read_copy};
 use super::growing::with_key_type;
@@ -29,10 +29,12 @@ impl ArrowTable {
     /// A record batch of a file in the table's types: dictionary codes are the table's, columns
     /// in the order of `projection` (all, if `None`).
     ///
-    /// Buffers that are aligned and not compressed are not copied but lie in a mapping of the
-    /// file; [`ArrowTable::check_unchanged`] after the last use of the batch says whether what
-    /// was seen there was the file. Offsets, UTF-8 and codes are checked here. Where a file
-    /// cannot be mapped it is read, which [`ArrowFile::reads`] counts.
+    /// Values of fixed width that are aligned and not compressed are not copied but lie in a
+    /// mapping of the file, where they may change when the file does: what they are is not
+    /// checked, and [`ArrowTable::check_unchanged`] after the last use of the batch says whether
+    /// they were the file's. Everything that is checked (offsets, views, UTF-8, codes) or counted
+    /// (bits) is copied first, so that it stays as it was checked. Where a file cannot be mapped
+    /// it is read; [`ArrowFile::reads`] counts both.
     ///
     /// # Errors
     /// [`FormatError::Argument`] for what does not exist, [`FormatError::Corrupt`] for values
@@ -61,7 +63,12 @@ impl ArrowTable {
         let arrays = columns
             .iter()
             .map(|column| self.read_column(source, file, batch, *column))
-            .collect::<Result<Vec<_>>>()?;
+            .collect::<Result<Vec<_>>>();
+        if arrays.is_err() {
+            // What was replaced under the reader's hands is not corrupt.
+            source.check_unchanged()?;
+        }
+        let arrays = arrays?;
         if let Ok(mapping) = source.mapping()? {
             mapping.check()?;
         }
@@ -138,7 +145,7 @@ impl ArrowFile {
     fn decode(&self, batch: usize, index: usize, field: &FileField) -> Result<ArrayRef> {
         let message = &self.batches[batch];
         let start = self.start(message, index);
-        let bytes = |extent: Extent| self.bytes(extent);
+        let bytes = |extent: Extent, hold: Hold| self.bytes(extent, hold);
         let mut decoder =
             Decoder::new(message, &bytes, &self.dictionaries, self.unions_have_validity, start);
         match decoder.array(field) {
@@ -152,28 +159,36 @@ impl ArrowFile {
         }
     }
 
-    /// Bytes of a range of the file, in place if it can be mapped.
-    fn bytes(&self, extent: Extent) -> Result<Buffer> {
-        match self.mapping()? {
-            Ok(mapping) => {
-                self.mapped_bytes.fetch_add(extent.bytes, Ordering::Relaxed);
+    /// Bytes of a range of the file, in place if that is allowed and it can be mapped.
+    fn bytes(&self, extent: Extent, hold: Hold) -> Result<Buffer> {
+        let count = |counter: &AtomicU64| counter.fetch_add(extent.bytes, Ordering::Relaxed);
+        match (self.mapping()?, hold) {
+            (Ok(mapping), Hold::InPlace) => {
+                count(&self.mapped_bytes);
                 mapped_buffer(mapping, extent)
             }
-            Err(_) => {
-                self.copied_bytes.fetch_add(extent.bytes, Ordering::Relaxed);
+            (Ok(mapping), Hold::Copied) => {
+                count(&self.copied_bytes);
+                Ok(Buffer::from_vec(mapping.copy(extent.offset, extent.bytes)?))
+            }
+            (Err(_), _) => {
+                count(&self.copied_bytes);
                 read_copy(self.open_source()?.as_ref(), extent)
             }
         }
     }
 }
 
+/// A range of a mapping as a buffer of values for which every pattern of bits is one.
 fn mapped_buffer(mapping: &Arc<MappedFile>, extent: Extent) -> Result<Buffer> {
     let bytes = mapping.bytes(extent.offset, extent.bytes)?;
     let start = NonNull::from(bytes).cast::<u8>();
     // A mapping cannot be left in a broken state by a panic: it is only read.
     let owner = Arc::new(AssertUnwindSafe(mapping.clone()));
-    // SAFETY: the bytes are initialised memory of a read-only mapping that lives as long as the
-    // owner, which the buffer keeps.
+    // SAFETY: the bytes are initialised memory that stays mapped and readable as long as the
+    // owner, which the buffer keeps, and that this process does not write. Others may write to
+    // the file, so nothing was concluded from these bytes that an array's methods rely on:
+    // `Hold::InPlace` is given only to plain values, of which any are valid.
     Ok(unsafe { Buffer::from_custom_allocation(start, bytes.len(), owner) })
 }
 

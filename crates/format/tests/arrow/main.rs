@@ -7,4 +7,5 @@ mod dictionaries;
 mod files;
 mod foreign;
 mod support;
+mod unstable;
 mod writer;
