@@ -82,9 +82,18 @@ impl HeadraceTable {
         self.arrow.column_support(column)
     }
 
-    /// Exact rows; minimum, maximum and NULLs where the files tell them.
+    /// Exact rows; minimum, maximum and NULLs as the files tell them, for estimates.
     pub fn table_statistics(&self) -> &Statistics {
         &self.statistics
+    }
+}
+
+/// The planner answers `count(column)` from exact numbers: "none" is one, other counts are claims.
+fn null_count(nulls: Option<u64>) -> Precision<usize> {
+    match nulls {
+        Some(0) => Precision::Exact(0),
+        Some(nulls) => Precision::Inexact(nulls as usize),
+        None => Precision::Absent,
     }
 }
 
@@ -98,9 +107,7 @@ fn statistics(arrow: &ArrowTable) -> Statistics {
                 .map_or(Precision::Absent, Precision::Inexact)
         };
         ColumnStatistics {
-            null_count: stats
-                .null_count
-                .map_or(Precision::Absent, |nulls| Precision::Exact(nulls as usize)),
+            null_count: null_count(stats.null_count),
             min_value: bound(stats.min),
             max_value: bound(stats.max),
             sum_value: Precision::Absent,

@@ -397,21 +397,23 @@ impl ArrowFile {
         Footprint { buffers: start.buffers + variadic as usize, ..start }
     }
 
-    /// NULLs of a field in a batch, if known.
+    /// NULLs of a field in a batch, if the file says how many. 0 is the truth, for no reader then
+    /// looks at the bitmap; any other number is a claim.
     pub(super) fn nulls(&self, batch: usize, field: usize) -> Option<u64> {
         let batch = &self.batches[batch];
         batch.nodes.get(self.start(batch, field).nodes).and_then(|node: &Node| node.nulls)
     }
 
-    /// What is known of the values of a field in a batch.
+    /// What the file's statistics say of the values of a field in a batch. That there are none
+    /// takes their word and the count of NULLs: the count alone is a claim that no reader relies
+    /// on where a bitmap says otherwise.
     pub(super) fn bounds(&self, batch: usize, field: usize) -> Bounds {
-        if self.nulls(batch, field) == Some(self.batches[batch].rows) {
-            return Bounds::NoValues;
-        }
-        let extremes = self.statistics[field].as_ref().and_then(|s| s.get(batch).copied());
-        match extremes.flatten() {
-            Some((min, max)) => Bounds::Range(min, max),
-            None => Bounds::Unknown,
+        match self.statistics[field].as_ref().and_then(|s| s.get(batch).copied()) {
+            Some(Some((min, max))) => Bounds::Range(min, max),
+            Some(None) if self.nulls(batch, field) == Some(self.batches[batch].rows) => {
+                Bounds::NoValues
+            }
+            Some(None) | None => Bounds::Unknown,
         }
     }
 

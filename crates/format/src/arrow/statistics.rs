@@ -9,6 +9,15 @@
 //! the start was written before anybody knew them. That tells computed statistics from inherited
 //! ones: a program that reads a file, changes rows and writes the result with the old field
 //! metadata puts the same text in both places, and it is then worth nothing.
+//!
+//! # How far they are trusted
+//!
+//! Statistics that pass these checks decide which record batches are skipped, and nothing else
+//! that an answer depends on. Skipping cannot be checked without reading what is skipped: a file
+//! whose statistics were computed of other values loses rows, and only its writer can prevent
+//! that. Everything else is read from the data: the number of rows from what every column's
+//! buffers must bear out, NULLs from the bitmaps (only "no NULLs at all" is taken from the count,
+//! as the format says), the order of dictionaries from their values.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{

@@ -55,11 +55,12 @@ pub struct SkippedFile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColumnStats {
     /// Smallest value as an integer (days, ticks, unscaled decimal); `None`: unknown, no value
-    /// at all, or outside 64 bits. A true bound, though not always tight.
+    /// at all, or outside 64 bits. Not always tight, and no truer than the files' statistics.
     pub min: Option<i64>,
     /// Largest value, likewise.
     pub max: Option<i64>,
-    /// Number of NULLs, if known.
+    /// Number of NULLs, if the files say. 0 is the truth: readers then look at no bitmap. Any
+    /// other number is a claim, fit for estimates only.
     pub null_count: Option<u64>,
     /// Bytes of the column's buffers in all files, dictionaries aside.
     pub bytes: u64,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod chunks;
+mod claims;
 mod damage;
 mod dictionaries;
 mod files;

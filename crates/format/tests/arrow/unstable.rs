@@ -54,7 +54,8 @@ fn survives(batch: &RecordBatch, before: &RecordBatch, what: &str) {
         assert_eq!(column.logical_null_count(), before.column(i).logical_null_count(), "{name}");
         // What has a fixed width lies in the file, and may be something else by now.
         let data_type = field.data_type();
-        let in_place = data_type.is_primitive() || matches!(data_type, DataType::FixedSizeBinary(_));
+        let in_place =
+            data_type.is_primitive() || matches!(data_type, DataType::FixedSizeBinary(_));
         if !in_place && !data_type.is_nested() {
             assert_eq!(&column.to_data(), &before.column(i).to_data(), "{what}: {name}");
         }
