@@ -1,14 +1,13 @@
 //! The interface of the engines: an extent goes in, a completion comes out.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
 
 use crate::segment::{Cut, Fault, Segment, Tally};
-use crate::transfer::{Completed, Transfer, check_extent, check_range};
+use crate::transfer::{Completed, Descriptor, Transfer, check_extent, check_range};
 use crate::{EXTENT_ALIGN_BYTES, IoError, ReadAt, ReadMode, Result};
 
 /// Memory that an engine may use: an address and a length, without a lifetime.
@@ -169,8 +168,8 @@ impl Transfer for ReadRequest {
         }
     }
 
-    fn raw_fd(&self, mode: ReadMode) -> io::Result<RawFd> {
-        self.file.source().raw_fd(mode)
+    fn descriptor(&self, mode: ReadMode) -> io::Result<Descriptor> {
+        self.file.source().descriptor(mode).map(Descriptor::Held)
     }
 
     fn entry(fd: types::Fd, segment: &Segment, registered: Option<u16>) -> squeue::Entry {
@@ -204,7 +203,9 @@ fn read_error(path: &Path, segment: &Segment, fault: Fault) -> IoError {
     let (path, offset, bytes) = (path.to_path_buf(), segment.offset, segment.bytes as u64);
     match fault {
         Fault::NothingMoved => IoError::UnexpectedEnd { path, offset, missing_bytes: bytes },
-        Fault::Refused(cause) => IoError::Read { path, offset, bytes, cause },
+        Fault::Refused(cause) => {
+            IoError::within(cause, |cause| IoError::Read { path, offset, bytes, cause })
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::FileIdentity;
 #[derive(Debug, thiserror::Error)]
 pub enum IoError {
     /// The file could not be opened, examined or mapped.
-    #[error("{}: cannot {action}: {cause}", path.display())]
+    #[error("{}: cannot {action}: {cause}{}", path.display(), open_remedy(cause))]
     Open {
         /// The file.
         path: PathBuf,
@@ -26,7 +26,10 @@ pub enum IoError {
         path: PathBuf,
     },
     /// A read failed.
-    #[error("{}: reading {bytes} bytes at offset {offset} failed: {cause}", path.display())]
+    #[error(
+        "{}: reading {bytes} bytes at offset {offset} failed: {cause}{}", path.display(),
+        open_remedy(cause)
+    )]
     Read {
         /// The file.
         path: PathBuf,
@@ -161,7 +164,13 @@ pub enum IoError {
 
 impl IoError {
     pub(crate) fn open(path: &Path, action: impl Into<String>, cause: io::Error) -> Self {
-        IoError::Open { path: path.to_path_buf(), action: action.into(), cause }
+        let open = |cause| IoError::Open { path: path.to_path_buf(), action: action.into(), cause };
+        Self::within(cause, open)
+    }
+
+    /// The error of ours that an operating system's error carries, or what `other` makes of it.
+    pub(crate) fn within(cause: io::Error, other: impl FnOnce(io::Error) -> Self) -> Self {
+        cause.downcast().unwrap_or_else(other)
     }
 
     pub(crate) fn sink(path: &Path, action: impl Into<String>, cause: io::Error) -> Self {
@@ -202,6 +211,19 @@ impl IoError {
 
     pub(crate) fn changed(path: &Path, before: &FileIdentity, after: &FileIdentity) -> Self {
         IoError::Changed { path: path.to_path_buf(), what: before.difference(after) }
+    }
+}
+
+/// What helps against a file that cannot be opened or mapped, as the end of a sentence; nothing
+/// where we do not know.
+fn open_remedy(cause: &io::Error) -> String {
+    match cause.raw_os_error() {
+        Some(libc::EMFILE) => format!(
+            "; this process may have {} open: raise the limit (ulimit -n)",
+            crate::handles::files_allowed()
+        ),
+        Some(libc::ENFILE) => "; raise the system's limit of open files (fs.file-max)".to_string(),
+        _ => String::new(),
     }
 }
 

@@ -3,11 +3,12 @@
 use std::fmt::Debug;
 use std::fs::{File, FileType, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use crate::handles::{self, Handle};
 use crate::segment::EXTENT_ALIGN_BYTES;
 use crate::{AlignedBuffer, FileIdentity, IoError, Result};
 use crate::{engine, probe};
@@ -24,8 +25,8 @@ pub enum ReadMode {
 /// A file that can be read at any offset: the seam under which [`FaultyFile`](crate::FaultyFile)
 /// takes the place of a [`SourceFile`].
 ///
-/// An engine reads either by [`read_at`](ReadAt::read_at) or by handing the descriptor of
-/// [`source`](ReadAt::source) to the kernel and passing the outcome through
+/// An engine reads either by [`read_at`](ReadAt::read_at) or by handing the
+/// [descriptor](SourceFile::descriptor) of [`source`](ReadAt::source) to the kernel and passing the outcome through
 /// [`intercept`](ReadAt::intercept); mappings are made from the descriptor and passed through
 /// [`prepare_mapping`](ReadAt::prepare_mapping).
 pub trait ReadAt: Send + Sync + Debug {
@@ -95,9 +96,8 @@ pub trait ReadAt: Send + Sync + Debug {
 }
 
 /// What O_DIRECT needs on a file for which a probing transfer succeeded.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct DirectIo {
-    pub(crate) file: File,
     /// Alignment of memory that the kernel asks for.
     pub memory_align_bytes: usize,
     /// Alignment of offsets and lengths that the kernel asks for.
@@ -109,7 +109,7 @@ impl DirectIo {
     /// block: some filesystems open a file with O_DIRECT and then refuse to use it.
     ///
     /// `options` say whether to read or to write; `identity` is that of the first opening;
-    /// `probe` is called with the file and a zeroed block.
+    /// `probe` is called with the file and a zeroed block. Yields the file that was opened too.
     ///
     /// # Errors
     /// The reason why O_DIRECT cannot be had, in words.
@@ -118,8 +118,8 @@ impl DirectIo {
         path: &Path,
         identity: &FileIdentity,
         mut probe: impl FnMut(&File, &mut [u8]) -> io::Result<usize>,
-    ) -> std::result::Result<DirectIo, String> {
-        let file = open_at_once(options, path, libc::O_DIRECT)
+    ) -> std::result::Result<(File, DirectIo), String> {
+        let file = handles::open_with_room(|| open_at_once(options, path, libc::O_DIRECT))
             .map_err(|cause| format!("opening with O_DIRECT failed: {cause}"))?;
         let reopened = FileIdentity::of_file(&file, path).map_err(|e| e.to_string())?;
         if (reopened.device, reopened.inode) != (identity.device, identity.inode) {
@@ -139,7 +139,7 @@ impl DirectIo {
         loop {
             match probe(&file, block.as_mut_slice()) {
                 Ok(0) => return Err("the probing O_DIRECT transfer moved no data".to_string()),
-                Ok(_) => return Ok(DirectIo { file, memory_align_bytes, offset_align_bytes }),
+                Ok(_) => return Ok((file, DirectIo { memory_align_bytes, offset_align_bytes })),
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
                 Err(cause) => return Err(format!("the probing O_DIRECT transfer failed: {cause}")),
             }
@@ -162,14 +162,19 @@ fn open_at_once(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> i
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
-/// An opened regular file, or a block device.
+/// A regular file, or a block device, of which it is known exactly which one it is.
+///
+/// It need not be open: descriptors come from a pool of bounded size, are opened when they are
+/// first wanted and again when the pool had to close them. Each opening makes sure that it is
+/// still the same file; if not, the error of whoever wanted to read is [`IoError::Changed`].
 #[derive(Debug)]
 pub struct SourceFile {
     path: PathBuf,
     identity: FileIdentity,
-    buffered: File,
+    buffered: Arc<Handle>,
     block_device: bool,
     direct: OnceLock<std::result::Result<DirectIo, String>>,
+    unbuffered: OnceLock<Arc<Handle>>,
     memory_backed: OnceLock<bool>,
 }
 
@@ -205,7 +210,8 @@ impl SourceFile {
 
     /// Whatever the path names is opened, and kept if it is `wanted`.
     fn open_checked(path: &Path, wanted: impl Fn(FileType) -> bool) -> Result<Arc<SourceFile>> {
-        let buffered = open_at_once(OpenOptions::new().read(true), path, 0)
+        let open = || open_at_once(OpenOptions::new().read(true), path, 0);
+        let buffered = handles::open_with_room(open)
             .map_err(|cause| IoError::open(path, "open the file", cause))?;
         let metadata =
             buffered.metadata().map_err(|cause| IoError::open(path, "examine the file", cause))?;
@@ -216,11 +222,26 @@ impl SourceFile {
         Ok(Arc::new(SourceFile {
             path: path.to_path_buf(),
             identity,
-            buffered,
+            buffered: Handle::of(buffered),
             block_device: metadata.file_type().is_block_device(),
             direct: OnceLock::new(),
+            unbuffered: OnceLock::new(),
             memory_backed: OnceLock::new(),
         }))
+    }
+
+    /// A regular file that was examined before. Nothing is opened until something is read, and
+    /// then only if it is that file still.
+    pub fn known(path: impl Into<PathBuf>, identity: FileIdentity) -> Arc<SourceFile> {
+        Arc::new(SourceFile {
+            path: path.into(),
+            identity,
+            buffered: Arc::default(),
+            block_device: false,
+            direct: OnceLock::new(),
+            unbuffered: OnceLock::new(),
+            memory_backed: OnceLock::new(),
+        })
     }
 
     /// O_DIRECT access, opened and tried with a real read at the first call; the reason if it
@@ -234,43 +255,60 @@ impl SourceFile {
         self.block_device
     }
 
-    /// Whether the file lies in memory (tmpfs, ramfs): a mapping of it is never cold.
+    /// Whether the file lies in memory (tmpfs, ramfs): a mapping of it is never cold. Of a file
+    /// that cannot be opened nobody knows.
     pub fn is_memory_backed(&self) -> bool {
+        if let Some(known) = self.memory_backed.get() {
+            return *known;
+        }
+        let Ok(file) = self.descriptor(ReadMode::Buffered) else { return false };
         // The node of a device lies in memory; what it names does not.
-        let in_memory = || !self.block_device && probe::is_memory_backed(&self.buffered);
+        let in_memory = || !self.block_device && probe::is_memory_backed(&file);
         *self.memory_backed.get_or_init(in_memory)
     }
 
-    /// The descriptor for a mode.
+    /// The descriptor for a mode, opened if it is not open. It stays open as long as the result
+    /// lives; afterwards the pool may close it.
     ///
     /// # Errors
-    /// `Unsupported` with the reason where O_DIRECT cannot be had.
-    pub fn raw_fd(&self, mode: ReadMode) -> io::Result<RawFd> {
-        Ok(self.file(mode)?.as_raw_fd())
+    /// `Unsupported` with the reason where O_DIRECT cannot be had; an [`IoError::Changed`] inside
+    /// if the path names another file by now; whatever opening says.
+    pub fn descriptor(&self, mode: ReadMode) -> io::Result<Arc<File>> {
+        match mode {
+            ReadMode::Buffered => self.buffered.get(|| self.reopen(0)),
+            ReadMode::Direct => match (self.direct(), self.unbuffered.get()) {
+                (Ok(_), Some(handle)) => handle.get(|| self.reopen(libc::O_DIRECT)),
+                (Err(reason), _) => Err(io::Error::new(io::ErrorKind::Unsupported, reason)),
+                (Ok(_), None) => Err(io::Error::other("O_DIRECT was not opened")),
+            },
+        }
+    }
+
+    /// Opens the file; an error if it is another one by now.
+    fn reopen(&self, flags: libc::c_int) -> io::Result<File> {
+        let file = open_at_once(OpenOptions::new().read(true), &self.path, flags)?;
+        let identity = FileIdentity::of_file(&file, &self.path).map_err(io::Error::other)?;
+        if identity != self.identity {
+            let changed = IoError::changed(&self.path, &self.identity, &identity);
+            return Err(io::Error::other(changed));
+        }
+        Ok(file)
     }
 
     /// One system call's worth of reading.
     fn read_once(&self, mode: ReadMode, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.file(mode)?.read_at(into, offset)
-    }
-
-    fn file(&self, mode: ReadMode) -> io::Result<&File> {
-        match mode {
-            ReadMode::Buffered => Ok(&self.buffered),
-            ReadMode::Direct => match self.direct() {
-                Ok(direct) => Ok(&direct.file),
-                Err(reason) => Err(io::Error::new(io::ErrorKind::Unsupported, reason)),
-            },
-        }
+        self.descriptor(mode)?.read_at(into, offset)
     }
 
     fn open_direct(&self) -> std::result::Result<DirectIo, String> {
         if self.identity.size_bytes == 0 {
             return Err("an empty file has nothing to read with O_DIRECT".to_string());
         }
-        DirectIo::open(OpenOptions::new().read(true), &self.path, &self.identity, |file, block| {
-            file.read_at(block, 0)
-        })
+        let probe = |file: &File, block: &mut [u8]| file.read_at(block, 0);
+        let options = &mut OpenOptions::new();
+        let (file, direct) = DirectIo::open(options.read(true), &self.path, &self.identity, probe)?;
+        self.unbuffered.get_or_init(|| Handle::of(file));
+        Ok(direct)
     }
 }
 
@@ -309,13 +347,13 @@ mod tests {
         file.as_file().set_len(8192).unwrap();
         let source = SourceFile::open(file.path()).unwrap();
         for mode in [ReadMode::Buffered, ReadMode::Direct] {
-            let Ok(fd) = source.raw_fd(mode) else {
+            let Ok(file) = source.descriptor(mode) else {
                 // A temporary folder may lie in memory, where there is no O_DIRECT.
                 assert_eq!(mode, ReadMode::Direct);
                 continue;
             };
             // SAFETY: a plain call with an open descriptor.
-            let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+            let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
             assert!(flags >= 0 && flags & libc::O_NONBLOCK == 0, "{mode:?}: {flags:#x}");
             assert_eq!(flags & libc::O_DIRECT != 0, mode == ReadMode::Direct);
         }

@@ -74,7 +74,9 @@ impl FileIdentity {
     pub fn check_unchanged(&self, path: &Path) -> Result<()> {
         // Opened, not only examined: on NFS it is the opening that asks the server again. Without
         // waiting, in case a pipe lies there now.
-        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let opened = crate::handles::open_with_room(|| {
+            OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+        });
         let now = match opened.and_then(|file| Self::of_opened(&file)) {
             Ok(identity) => identity,
             Err(cause) => {

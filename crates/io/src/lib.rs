@@ -8,7 +8,8 @@
 //!             (seeded faults)                      └── read_exact_at (a plain call, for metadata)
 //! ```
 //!
-//! * A [`SourceFile`] is an opened file with its [`FileIdentity`]; every reader works on the
+//! * A [`SourceFile`] is a file with its [`FileIdentity`], open when it is wanted, so that there may be
+//!   more files than a process may have open; every reader works on the
 //!   [`ReadAt`] trait, so that [`FaultyFile`], the seeded fault-injecting twin, stands in for the
 //!   file under *every* reader.
 //! * The engines ([`PreadPool`], [`UringEngine`]) share one interface, [`ReadEngine`]: an extent
@@ -33,6 +34,7 @@ mod engine;
 mod error;
 mod faulty;
 mod file;
+mod handles;
 mod identity;
 mod mapped;
 mod memory;
@@ -54,6 +56,7 @@ pub use engine::{
 pub use error::IoError;
 pub use faulty::{FaultPlan, FaultyFile};
 pub use file::{DirectIo, ReadAt, ReadMode, SourceFile};
+pub use handles::raise_open_files;
 pub use identity::FileIdentity;
 pub use mapped::MappedFile;
 pub use memory::AlignedBuffer;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -51,7 +52,8 @@ impl MappedFile {
         let start_of = || -> io::Result<(NonNull<u8>, usize)> {
             let bytes = usize::try_from(size_bytes)
                 .map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
-            let fd = file.source().raw_fd(ReadMode::Buffered)?;
+            // The mapping outlives the descriptor.
+            let descriptor = file.source().descriptor(ReadMode::Buffered)?;
             // SAFETY: a new mapping at an address of the kernel's choice.
             let address = unsafe {
                 libc::mmap(
@@ -59,7 +61,7 @@ impl MappedFile {
                     bytes,
                     libc::PROT_READ,
                     libc::MAP_PRIVATE | libc::MAP_NORESERVE,
-                    fd,
+                    descriptor.as_raw_fd(),
                     0,
                 )
             };

@@ -56,12 +56,13 @@ impl PathProbe {
 /// The type under which the file's filesystem is mounted. Asked by mount, not by device number:
 /// files of btrfs and overlay have numbers that no mount has.
 fn mounted_type(file: &SourceFile) -> Option<String> {
-    let fd = file.raw_fd(crate::ReadMode::Buffered).ok()?;
-    Some(mount_of_descriptor(fd).ok()?.filesystem)
+    let descriptor = file.descriptor(crate::ReadMode::Buffered).ok()?;
+    Some(mount_of_descriptor(descriptor.as_raw_fd()).ok()?.filesystem)
 }
 
 fn magic_name(file: &SourceFile) -> String {
-    match file.raw_fd(crate::ReadMode::Buffered).and_then(magic) {
+    let descriptor = file.descriptor(crate::ReadMode::Buffered);
+    match descriptor.and_then(|file| magic(file.as_raw_fd())) {
         Ok(magic) => format!("unknown (magic {magic:#x})"),
         Err(cause) => format!("unknown ({cause})"),
     }

@@ -1,7 +1,7 @@
 //! How much of a file lies in the page cache, and how to empty it for a cold run.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use crate::{IoError, ReadAt, ReadMode, Result};
 
@@ -54,7 +54,8 @@ pub fn residency(file: &dyn ReadAt, offset: u64, bytes: u64) -> Result<Residency
         });
     }
     let fail = |cause| IoError::open(file.path(), "ask which pages are in memory", cause);
-    let fd = file.source().raw_fd(ReadMode::Buffered).map_err(fail)?;
+    let descriptor = file.source().descriptor(ReadMode::Buffered).map_err(fail)?;
+    let fd = descriptor.as_raw_fd();
     let (pages_bytes, method) = match cachestat(fd, offset, bytes) {
         Ok(resident) => (resident, ResidencyMethod::Cachestat),
         // Older kernels, a seccomp filter, or a file of another owner.
@@ -99,7 +100,8 @@ pub fn residency_sampled(
 /// [`IoError::Open`] with the error of the operating system.
 pub fn drop_cache(file: &dyn ReadAt) -> Result<()> {
     let fail = |cause| IoError::open(file.path(), "drop the file's cached pages", cause);
-    let fd = file.source().raw_fd(ReadMode::Buffered).map_err(fail)?;
+    let descriptor = file.source().descriptor(ReadMode::Buffered).map_err(fail)?;
+    let fd = descriptor.as_raw_fd();
     // SAFETY: plain calls on an open descriptor.
     unsafe {
         if libc::fdatasync(fd) != 0 {
@@ -191,7 +193,8 @@ mod tests {
         std::fs::write(&path, vec![1u8; bytes]).unwrap();
         let file = SourceFile::open(&path).unwrap();
         drop_cache(&*file).unwrap();
-        let fd = file.raw_fd(ReadMode::Buffered).unwrap();
+        let descriptor = file.descriptor(ReadMode::Buffered).unwrap();
+        let fd = descriptor.as_raw_fd();
         let size = bytes as u64;
         assert_eq!(residency(&*file, 0, size).unwrap().resident_bytes, 0);
         assert_eq!(mincore(fd, 0, size).unwrap(), 0);

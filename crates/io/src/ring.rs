@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use io_uring::{IoUring, opcode, squeue, types};
 
 use crate::segment::{self, Segment, Step, TRANSFER_BYTES_MAX, Tally};
-use crate::transfer::{Outlet, Pending, Sink, Transfer, join};
+use crate::transfer::{Descriptor, Outlet, Pending, Sink, Transfer, join};
 use crate::{IoError, ReadMode, SetupFault, UringOptions, UringUnavailable, Window};
 
 /// Mark of the read that waits on the eventfd.
@@ -213,6 +213,8 @@ impl<T: Transfer> Drop for Ring<T> {
 struct Flight<T> {
     pending: Arc<Pending<T>>,
     segment: Segment,
+    /// What the kernel reads from or writes to, open until it has finished.
+    descriptor: Option<Descriptor>,
     tally: Tally,
 }
 
@@ -278,6 +280,7 @@ impl<T: Transfer> Driver<T> {
         self.backlog.extend(segments.map(|segment| Flight {
             pending: pending.clone(),
             segment,
+            descriptor: None,
             tally: Tally::default(),
         }));
     }
@@ -292,7 +295,7 @@ impl<T: Transfer> Driver<T> {
     /// Moves segments from the backlog into the submission queue.
     fn launch(&mut self) {
         while !self.free.is_empty() {
-            let Some(flight) = self.backlog.pop_front() else {
+            let Some(mut flight) = self.backlog.pop_front() else {
                 return;
             };
             if flight.pending.has_failed() {
@@ -302,7 +305,7 @@ impl<T: Transfer> Driver<T> {
             let Some(index) = self.free.pop() else {
                 return;
             };
-            match self.entry(&flight, index as u64) {
+            match self.entry(&mut flight, index as u64) {
                 Ok(entry) => {
                     self.flights[index] = Some(flight);
                     self.push(&entry);
@@ -315,9 +318,10 @@ impl<T: Transfer> Driver<T> {
         }
     }
 
-    fn entry(&self, flight: &Flight<T>, mark: u64) -> io::Result<squeue::Entry> {
+    fn entry(&self, flight: &mut Flight<T>, mark: u64) -> io::Result<squeue::Entry> {
         let segment = &flight.segment;
-        let fd = types::Fd(flight.pending.request.raw_fd(segment.mode)?);
+        let descriptor = flight.pending.request.descriptor(segment.mode)?;
+        let fd = types::Fd(flight.descriptor.insert(descriptor).raw_fd());
         Ok(T::entry(fd, segment, self.registered_index(segment)).user_data(mark))
     }
 
@@ -335,7 +339,7 @@ impl<T: Transfer> Driver<T> {
 
     fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: the descriptor and the memory live until the completion: the flight holds the
-        // file, the submitter promised the memory, `wake_value` is ours.
+        // descriptor or the file, the submitter promised the memory, `wake_value` is ours.
         let pushed = unsafe { self.ring.submission().push(entry) };
         // The queue has an entry for every flight and one for the eventfd, and is emptied by each
         // `wait`; a full queue would mean that two entries carry one mark.

@@ -1,8 +1,9 @@
 //! What reading and writing have in common, as far as the engines are concerned.
 
 use std::fmt::Debug;
+use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -71,6 +72,24 @@ pub(crate) fn join(thread: JoinHandle<()>) {
     }
 }
 
+/// An open descriptor.
+#[derive(Debug)]
+pub(crate) enum Descriptor {
+    /// Open as long as this lives.
+    Held(Arc<File>),
+    /// Open as long as the request holds its file.
+    OfRequest(RawFd),
+}
+
+impl Descriptor {
+    pub fn raw_fd(&self) -> RawFd {
+        match self {
+            Self::Held(file) => file.as_raw_fd(),
+            Self::OfRequest(fd) => *fd,
+        }
+    }
+}
+
 /// A request to move an extent between a file and memory: the engines work on this trait and do
 /// not know in which direction the bytes go.
 pub(crate) trait Transfer: Debug + Send + Sync + 'static {
@@ -92,7 +111,7 @@ pub(crate) trait Transfer: Debug + Send + Sync + 'static {
     /// What goes by O_DIRECT and what through the page cache, of a checked request.
     fn cut(&self) -> Cut;
     /// The descriptor for a mode.
-    fn raw_fd(&self, mode: ReadMode) -> io::Result<RawFd>;
+    fn descriptor(&self, mode: ReadMode) -> io::Result<Descriptor>;
     /// The ring's entry for a segment whose memory lies in a registered buffer, or not.
     fn entry(fd: types::Fd, segment: &Segment, registered: Option<u16>) -> squeue::Entry;
     /// One attempt.

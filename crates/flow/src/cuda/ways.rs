@@ -1,8 +1,6 @@
 //! The device's own ways past the slots' host memory: registered mappings and cuFile.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -87,9 +85,8 @@ impl CuFileReader {
         let source = file.source();
         // The way past host memory asks for O_DIRECT; where it cannot be had, the library's own
         // bounce works without.
-        let fd = source.raw_fd(ReadMode::Direct).or_else(|_| source.raw_fd(ReadMode::Buffered))?;
-        // SAFETY: the descriptor is open as long as `source`, and so during this function.
-        let file = File::from(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?);
+        let direct = source.descriptor(ReadMode::Direct);
+        let file = direct.or_else(|_| source.descriptor(ReadMode::Buffered))?;
         let handle = Arc::new(self.cufile.register(&file)?);
         let mut handles = self.handles.lock();
         if handles.len() >= HANDLES_MAX {

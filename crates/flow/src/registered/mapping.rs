@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -45,7 +46,8 @@ impl SharedMapping {
             .and_then(|bytes| bytes.checked_next_multiple_of(page_bytes()))
             .filter(|bytes| *bytes > 0)
             .ok_or_else(|| failed(io::Error::from_raw_os_error(libc::EINVAL)))?;
-        let fd = file.source().raw_fd(ReadMode::Buffered).map_err(failed)?;
+        let descriptor = file.source().descriptor(ReadMode::Buffered).map_err(failed)?;
+        let fd = descriptor.as_raw_fd();
         // SAFETY: a new mapping at an address of the kernel's choice.
         let address = unsafe {
             libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, fd, 0)

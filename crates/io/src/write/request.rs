@@ -1,7 +1,6 @@
 //! An extent to write, and how the engines see it.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use io_uring::{opcode, squeue, types};
 
 use super::WriteAt;
 use crate::segment::{Cut, Fault, Segment, Tally};
-use crate::transfer::{Completed, Transfer, check_extent, check_range};
+use crate::transfer::{Completed, Descriptor, Transfer, check_extent, check_range};
 use crate::{EXTENT_ALIGN_BYTES, IoError, Placement, ReadMode, Result, Window};
 
 /// An extent to write.
@@ -117,8 +116,8 @@ impl Transfer for WriteRequest {
         }
     }
 
-    fn raw_fd(&self, mode: ReadMode) -> io::Result<RawFd> {
-        self.file.sink().raw_fd(mode)
+    fn descriptor(&self, mode: ReadMode) -> io::Result<Descriptor> {
+        self.file.sink().raw_fd(mode).map(Descriptor::OfRequest)
     }
 
     fn entry(fd: types::Fd, segment: &Segment, registered: Option<u16>) -> squeue::Entry {

@@ -89,7 +89,7 @@ pub struct SinkFile {
     path: PathBuf,
     size_bytes: u64,
     buffered: File,
-    direct: std::result::Result<DirectIo, String>,
+    direct: std::result::Result<(File, DirectIo), String>,
     reserved: std::result::Result<(), String>,
     place: Place,
     closed: AtomicBool,
@@ -225,7 +225,7 @@ impl SinkFile {
 
     /// O_DIRECT access, which was tried with a real write; the reason if it cannot be had.
     pub fn direct(&self) -> std::result::Result<&DirectIo, &str> {
-        self.direct.as_ref().map_err(String::as_str)
+        self.direct.as_ref().map(|(_, direct)| direct).map_err(String::as_str)
     }
 
     /// Whether the file system has set room for the whole file aside; the reason if not.
@@ -328,14 +328,14 @@ impl SinkFile {
         match mode {
             ReadMode::Buffered => Ok(&self.buffered),
             ReadMode::Direct => match &self.direct {
-                Ok(direct) => Ok(&direct.file),
+                Ok((file, _)) => Ok(file),
                 Err(reason) => Err(io::Error::new(io::ErrorKind::Unsupported, reason.clone())),
             },
         }
     }
 
     /// Writes the first block as it is: of a device it may be all that the caller wants to keep.
-    fn open_direct(&self) -> std::result::Result<DirectIo, String> {
+    fn open_direct(&self) -> std::result::Result<(File, DirectIo), String> {
         let path = match &self.place {
             Place::Temporary { path, .. } => path,
             Place::Device => &self.path,

@@ -5,8 +5,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use headrace_io::{
-    AlignedBuffer, FaultPlan, IoError, ReadMode, UringEngine, UringOptions, UringUnavailable,
-    Window, drop_cache,
+    AlignedBuffer, FaultPlan, FileIdentity, IoError, MappedFile, ReadAt, ReadMode, SourceFile,
+    UringEngine, UringOptions, UringUnavailable, Window, drop_cache,
 };
 
 use crate::child::{drop_capability, forbid_io_uring, in_child, limit};
@@ -148,4 +148,85 @@ fn direct_reads_that_open_and_then_fail() {
         assert_eq!(done.direct_bytes, 0, "{kind:?}");
         assert!(done.direct_refused_bytes >= 95_000 - 4096, "{kind:?}: {done:?}");
     }
+}
+
+/// Far more files than may be open, each read through descriptors, the ring and mappings.
+#[test]
+fn more_files_than_may_be_open() {
+    in_child("environment::more_files_than_may_be_open", || {
+        const FILES: usize = 400;
+        let dir = tempfile::tempdir().unwrap();
+        let sources: Vec<_> = (0..FILES)
+            .map(|i| {
+                let path = dir.path().join(i.to_string());
+                std::fs::write(&path, content_of(i)).unwrap();
+                SourceFile::known(&path, FileIdentity::of_path(&path).unwrap())
+            })
+            .collect();
+        let mut benches: Vec<_> =
+            KINDS.into_iter().map(|kind| (kind, Bench::new(kind, 1 << 20))).collect();
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
+        limit(libc::RLIMIT_NOFILE, open + 40);
+        for round in 0..2 {
+            for (i, source) in sources.iter().enumerate() {
+                let wanted = content_of(i);
+                for (kind, bench) in &mut benches {
+                    let (got, _) = bench.read(source.clone(), 0, wanted.len() as u64).unwrap();
+                    assert!(got == wanted, "{kind:?}, file {i}, round {round}");
+                }
+                let mapped = MappedFile::map(source.clone()).unwrap();
+                assert!(mapped.bytes(0, wanted.len() as u64).unwrap() == wanted);
+                assert!(source.check_unchanged().is_ok());
+            }
+        }
+    });
+}
+
+fn content_of(file: usize) -> Vec<u8> {
+    (0..5000 + file).map(|at| (at * (file + 3) / 7) as u8).collect()
+}
+
+#[test]
+fn a_file_that_was_replaced_while_it_was_closed_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    std::fs::write(&path, vec![1; 10_000]).unwrap();
+    let known = SourceFile::known(&path, FileIdentity::of_path(&path).unwrap());
+    let gone = SourceFile::known(dir.path().join("b"), known.identity());
+    let other = dir.path().join("c");
+    std::fs::write(&other, vec![2; 10_000]).unwrap();
+    std::fs::rename(&other, &path).unwrap();
+    for kind in KINDS {
+        let mut bench = Bench::new(kind, 1 << 20);
+        let error = bench.read(known.clone(), 0, 100).unwrap_err();
+        // Past the page cache a file is tried out first, and the refusal is words.
+        let said = matches!(error, IoError::Changed { .. });
+        assert!(said || error.to_string().contains("another file"), "{kind:?}: {error}");
+        assert!(bench.read(gone.clone(), 0, 100).unwrap_err().to_string().contains("/b"));
+    }
+    assert!(matches!(MappedFile::map(known), Err(IoError::Changed { .. })));
+}
+
+#[test]
+fn no_file_at_all_names_the_limit_and_the_lever() {
+    in_child("environment::no_file_at_all_names_the_limit_and_the_lever", || {
+        let file = TestFile::new(10_000);
+        let source = SourceFile::known(&file.path, file.open().identity());
+        let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
+        let before = limit(libc::RLIMIT_NOFILE, next as u64);
+        let error = source.read_exact_at(0, &mut [0; 100]).unwrap_err().to_string();
+        assert!(error.contains("ulimit -n") && error.contains(&format!("{next} open")), "{error}");
+        let error = SourceFile::open(&file.path).unwrap_err().to_string();
+        assert!(error.contains("ulimit -n"), "{error}");
+        limit(libc::RLIMIT_NOFILE, before);
+        source.read_exact_at(0, &mut [0; 100]).unwrap();
+    });
+}
+
+#[test]
+fn the_limit_of_open_files_is_raised_to_what_is_allowed() {
+    in_child("environment::the_limit_of_open_files_is_raised_to_what_is_allowed", || {
+        let before = limit(libc::RLIMIT_NOFILE, 50);
+        assert!(headrace_io::raise_open_files() >= before);
+    });
 }

@@ -1,0 +1,136 @@
+//! Descriptors of many files, of which a bounded number is open at a time.
+//!
+//! A table may have more files than a process may have open. A file is opened when it is first
+//! read; when as many are open as the pool may hold, one that was not used lately is closed, and
+//! opened again when it is wanted. What somebody uses stays open until they let go of it: the
+//! pool forgets it only.
+//!
+//! The pool holds half of the descriptors that the process may have (`RLIMIT_NOFILE`), asked for
+//! anew each time, so that a raised limit counts at once.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+/// Files that the pool keeps open at least, whatever the limit.
+const FILES_MIN: usize = 8;
+
+/// More gain nothing: opening a file costs microseconds.
+const FILES_MAX: usize = 4096;
+
+/// Raised limits above this gain nothing either, and some programs walk through all numbers.
+const LIMIT_MAX: u64 = 1 << 20;
+
+/// A file's place in the pool: it is open, or not at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Handle {
+    file: Mutex<Option<Arc<File>>>,
+    /// Since the pool last looked for a file to close.
+    used: AtomicBool,
+}
+
+/// Handles of open files; those in front were admitted first.
+static OPEN: Mutex<VecDeque<Weak<Handle>>> = Mutex::new(VecDeque::new());
+
+impl Handle {
+    /// The file, opened by `open` if it is not open.
+    pub fn get(self: &Arc<Self>, open: impl FnMut() -> io::Result<File>) -> io::Result<Arc<File>> {
+        let mut place = self.file.lock();
+        self.used.store(true, Ordering::Relaxed);
+        if let Some(file) = &*place {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(open_with_room(open)?);
+        *place = Some(file.clone());
+        OPEN.lock().push_back(Arc::downgrade(self));
+        Ok(file)
+    }
+
+    /// A handle of a file that is open.
+    pub fn of(file: File) -> Arc<Handle> {
+        let handle = Arc::new(Handle::default());
+        // It cannot fail: the file is there.
+        let mut file = Some(file);
+        let _ = handle.get(|| file.take().ok_or_else(|| io::ErrorKind::NotFound.into()));
+        handle
+    }
+
+    /// Closes the file unless somebody is about to use it; whether it did.
+    fn close(&self) -> bool {
+        // Not waited for: its holder may wait for the pool.
+        self.file.try_lock().is_some_and(|mut place| place.take().is_some())
+    }
+}
+
+/// Opens a file when the pool has room for it, or has made some.
+///
+/// # Errors
+/// Those of `open`; "too many open files" only if closing every file of the pool does not help.
+pub(crate) fn open_with_room(mut open: impl FnMut() -> io::Result<File>) -> io::Result<File> {
+    close_down_to(files_max().saturating_sub(1));
+    match open() {
+        Err(cause) if matches!(cause.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            close_down_to(0);
+            open()
+        }
+        other => other,
+    }
+}
+
+/// Closes files that were not used lately until at most so many are open, as far as they let go.
+fn close_down_to(files: usize) {
+    let mut open = OPEN.lock();
+    if open.len() <= files {
+        return;
+    }
+    open.retain(|handle| handle.strong_count() > 0);
+    // Twice round: the first time may only find that all were used.
+    for _ in 0..2 * open.len() {
+        if open.len() <= files {
+            return;
+        }
+        let Some(handle) = open.pop_front() else { return };
+        if let Some(kept) = handle.upgrade()
+            && (kept.used.swap(false, Ordering::Relaxed) || !kept.close())
+        {
+            open.push_back(handle);
+        }
+    }
+}
+
+/// Files that the pool keeps open at most.
+fn files_max() -> usize {
+    let half = usize::try_from(limit().rlim_cur / 2).unwrap_or(FILES_MAX);
+    half.clamp(FILES_MIN, FILES_MAX)
+}
+
+fn limit() -> libc::rlimit {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a plain call that fills the structure in; it fails for wrong arguments only.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    limit
+}
+
+/// How many files this process may have open.
+pub(crate) fn files_allowed() -> u64 {
+    limit().rlim_cur
+}
+
+/// Raises the number of files that this process may have open to what its hard limit allows, at
+/// most 2^20; says what it is then. To be called by programs when they start: libraries do not
+/// change limits of their process.
+pub fn raise_open_files() -> u64 {
+    let mut limit = limit();
+    let wanted = limit.rlim_max.min(LIMIT_MAX);
+    if wanted > limit.rlim_cur {
+        limit.rlim_cur = wanted;
+        // SAFETY: a plain call. If it is refused, the limit stays what it was, and the pool
+        // does with that.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
+    files_allowed()
+}
