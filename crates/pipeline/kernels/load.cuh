@@ -1,4 +1,4 @@
-// Loads of four consecutive rows of a streamed column by one thread.
+// Loads of a thread's consecutive rows (HR_ROWS of them) of a streamed column.
 //
 // Streamed bytes are read once: they go past L1 (no_allocate) so that build tables stay in
 // it. A thread reads 16 bytes at a time where the column start allows; a column that starts
@@ -38,12 +38,12 @@ HR_DEVICE u32 stream_byte(const void* from)
 HR_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) { return __funnelshift_r(low, high, shift); }
 #endif
 
-// Words of four values of T.
-template <typename T> struct Pack { static constexpr u32 words = sizeof(T); };
+// Words of the values of a thread's rows.
+template <typename T> struct Pack { static constexpr u32 words = HR_ROWS * u32(sizeof(T)) / 4; };
 
 template <u32 BYTES> struct Unpack;
 template <> struct Unpack<1> {
-    template <typename T, u32 N> static HR_DEVICE T at(const u32 (&w)[N], u32 i) { return T(u8(w[0] >> (8 * i))); }
+    template <typename T, u32 N> static HR_DEVICE T at(const u32 (&w)[N], u32 i) { return T(u8(w[i / 4] >> (8 * (i & 3)))); }
 };
 template <> struct Unpack<2> {
     template <typename T, u32 N> static HR_DEVICE T at(const u32 (&w)[N], u32 i) { return T(u16(w[i / 2] >> (16 * (i & 1)))); }
@@ -82,35 +82,117 @@ HR_DEVICE void careful_words(u32 (&out)[WORDS], u64 address, u32 bytes)
     }
 }
 
-// Values of rows `row .. row + 4`; what rows past `rows` get is of no meaning. `row < rows`
-// must hold.
+// The words of the thread's rows, from `row` on; what rows past `rows` get is of no meaning.
+// `row < rows` must hold.
 template <typename T>
-HR_DEVICE void load4(T (&out)[4], const void* column, u32 row, u32 rows)
+HR_DEVICE void load_words(u32 (&words)[Pack<T>::words], const void* column, u32 row, u32 rows)
 {
-    constexpr u32 words = Pack<T>::words;
-    constexpr u64 alignment = words * 4 < 16 ? words * 4 : 16;
+    constexpr u64 alignment = Pack<T>::words * 4 < 16 ? Pack<T>::words * 4 : 16;
     const u64 address = reinterpret_cast<u64>(column) + u64(row) * sizeof(T);
-    u32 pack[words];
     const u32 left = rows - row;
-    if (left >= 4 && (address & (alignment - 1)) == 0) {
-        stream_words(pack, reinterpret_cast<const void*>(address));
+    if (left >= HR_ROWS && (address & (alignment - 1)) == 0) {
+        stream_words(words, reinterpret_cast<const void*>(address));
     } else {
-        careful_words(pack, address, (left < 4 ? left : 4) * u32(sizeof(T)));
+        careful_words(words, address, (left < HR_ROWS ? left : HR_ROWS) * u32(sizeof(T)));
     }
-#pragma unroll
-    for (u32 i = 0; i < 4; ++i) out[i] = Unpack<sizeof(T)>::template at<T>(pack, i);
 }
 
-// Four bits of a bitmap (validity, or booleans) from row `row` on, a multiple of four.
-HR_DEVICE u32 load_bits4(const void* bitmap, u32 row)
+// Values of the thread's rows.
+template <typename T>
+HR_DEVICE void load_rows(T (&out)[HR_ROWS], const void* column, u32 row, u32 rows)
 {
-    return stream_byte(static_cast<const u8*>(bitmap) + (row >> 3)) >> (row & 4u) & 15u;
+    u32 words[Pack<T>::words];
+    load_words<T>(words, column, row, rows);
+    HR_EACH_ROW(i) out[i] = Unpack<sizeof(T)>::template at<T>(words, i);
+}
+
+// Values of the thread's rows as unsigned differences from a base. They stay packed until they
+// are used: eight differences of one byte take two registers.
+//
+// Differences of three bytes lie in two planes, first the low 16 bits of all rows of the
+// segment, then (from a multiple of 16 bytes on) their high 8 bits.
+template <u32 BYTES> struct Deltas { u32 words[HR_ROWS * BYTES / 4]; };
+template <> struct Deltas<3> { u32 low[HR_ROWS / 2]; u32 high[HR_ROWS / 4]; };
+
+template <u32 BYTES> struct DeltaWord;
+template <> struct DeltaWord<1> { typedef u8 type; };
+template <> struct DeltaWord<2> { typedef u16 type; };
+template <> struct DeltaWord<4> { typedef u32 type; };
+
+// Where the second plane of three-byte differences begins.
+HR_DEVICE u64 high_plane(u32 rows) { return (u64(rows) * 2 + 15) & ~u64(15); }
+
+template <u32 BYTES>
+HR_DEVICE void load_deltas(Deltas<BYTES>& out, const void* column, u32 row, u32 rows)
+{
+    load_words<typename DeltaWord<BYTES>::type>(out.words, column, row, rows);
+}
+HR_DEVICE void load_deltas(Deltas<3>& out, const void* column, u32 row, u32 rows)
+{
+    load_words<u16>(out.low, column, row, rows);
+    load_words<u8>(out.high, static_cast<const u8*>(column) + high_plane(rows), row, rows);
+}
+
+template <u32 BYTES> HR_DEVICE u32 delta(const Deltas<BYTES>& d, u32 r)
+{
+    return Unpack<BYTES>::template at<typename DeltaWord<BYTES>::type>(d.words, r);
+}
+HR_DEVICE u32 delta(const Deltas<3>& d, u32 r)
+{
+    return Unpack<2>::at<u16>(d.low, r) | u32(Unpack<1>::at<u8>(d.high, r)) << 16;
+}
+
+// base + difference, modulo the width of T.
+template <typename T, u32 BYTES> HR_DEVICE T based(u64 base, const Deltas<BYTES>& d, u32 r)
+{
+    if constexpr (sizeof(T) <= 4) return T(u32(base) + delta(d, r));
+    else if constexpr (sizeof(T) == 8) return T(base + delta(d, r));
+    else return T(i64(base)) + T(delta(d, r));
+}
+
+// Forms of a column that lies differently in different segments: bytes of an unsigned
+// difference, or SIGNED_CODES and the bytes of a signed dictionary code, or PLAIN_VALUES.
+constexpr u32 PLAIN_VALUES = 0, SIGNED_CODES = 16;
+
+template <typename T, u32 BYTES>
+HR_DEVICE void spread_deltas(T (&out)[HR_ROWS], const void* column, u64 base, u32 row, u32 rows)
+{
+    Deltas<BYTES> deltas;
+    load_deltas(deltas, column, row, rows);
+    HR_EACH_ROW(r) out[r] = based<T>(base, deltas, r);
+}
+template <typename T, typename From>
+HR_DEVICE void spread_values(T (&out)[HR_ROWS], const void* column, u32 row, u32 rows)
+{
+    u32 words[Pack<From>::words];
+    load_words<From>(words, column, row, rows);
+    HR_EACH_ROW(r) out[r] = T(Unpack<sizeof(From)>::template at<From>(words, r));
+}
+template <typename T>
+HR_DEVICE void load_varying(T (&out)[HR_ROWS], const void* column, u32 form, u64 base, u32 row, u32 rows)
+{
+    switch (form) {
+    case 1: spread_deltas<T, 1>(out, column, base, row, rows); break;
+    case 2: spread_deltas<T, 2>(out, column, base, row, rows); break;
+    case 3: spread_deltas<T, 3>(out, column, base, row, rows); break;
+    case 4: spread_deltas<T, 4>(out, column, base, row, rows); break;
+    case SIGNED_CODES + 1: spread_values<T, i8>(out, column, row, rows); break;
+    case SIGNED_CODES + 2: spread_values<T, i16>(out, column, row, rows); break;
+    case SIGNED_CODES + 4: spread_values<T, i32>(out, column, row, rows); break;
+    default: load_rows(out, column, row, rows);
+    }
+}
+
+// Bits of a bitmap (validity, or booleans) for the thread's rows from `row` on.
+HR_DEVICE u32 load_bits(const void* bitmap, u32 row)
+{
+    return stream_byte(static_cast<const u8*>(bitmap) + (row >> 3)) >> (row & 7u) & HR_ALL_ROWS;
 }
 
 // As above for validity; without a bitmap there are no NULLs.
-HR_DEVICE u32 load_validity4(const void* bitmap, u32 row)
+HR_DEVICE u32 load_validity(const void* bitmap, u32 row)
 {
-    return bitmap == nullptr ? 15u : load_bits4(bitmap, row);
+    return bitmap == nullptr ? HR_ALL_ROWS : load_bits(bitmap, row);
 }
 
 // An entry of a table that is read at random.

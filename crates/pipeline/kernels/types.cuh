@@ -25,8 +25,11 @@ typedef double f64;
 #define HR_DYNAMIC_SHARED(name) extern __shared__ __align__(16) u8 name[]
 #endif
 
-// Rows that one thread handles at a time, and rows of a tile.
+// Rows that one thread handles at a time (4 or 8), all of them as bits, and rows of a tile.
+#ifndef HR_ROWS
 #define HR_ROWS 4u
+#endif
+#define HR_ALL_ROWS ((1u << HR_ROWS) - 1u)
 #define HR_TILE (BLOCK_THREADS * HR_ROWS)
 
 // The thread's rows, unrolled.
@@ -61,12 +64,12 @@ HR_DEVICE void raise(u32* error, u32 place)
     atomicCAS(error, 0u, place);
 }
 
-// Bits 0..3: which of the four rows from `row` on exist.
+// Which of the thread's rows, from `row` on, exist: bit r for row r.
 HR_DEVICE u32 rows_alive(u32 row, u32 rows)
 {
     if (row >= rows) return 0;
     const u32 left = rows - row;
-    return left >= HR_ROWS ? 15u : (1u << left) - 1u;
+    return left >= HR_ROWS ? HR_ALL_ROWS : (1u << left) - 1u;
 }
 
 } // namespace hr

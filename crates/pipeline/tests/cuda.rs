@@ -23,3 +23,5 @@ mod nvrtc;
 mod shim;
 #[path = "cuda/ssb.rs"]
 mod ssb;
+#[path = "cuda/timing.rs"]
+mod timing;

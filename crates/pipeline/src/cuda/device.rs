@@ -1,6 +1,7 @@
 //! A GPU with what queries share on it: loaded kernels, builds and resident columns.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headrace_gpu::{
@@ -11,6 +12,7 @@ use headrace_gpu::{
 use crate::bound::Bound;
 use crate::build::BuildTable;
 use crate::cuda::layout::SegmentLayout;
+use crate::cuda::narrow::{NARROW_KERNEL_NAME, narrow_source};
 use crate::cuda::program::{BuildPiece, COMPILE_OPTIONS, CudaProgram, KERNEL_NAME, Tuning};
 use crate::cuda::resident::ResidentColumns;
 use crate::cuda::tables::piece_bytes;
@@ -33,11 +35,13 @@ pub struct CudaOptions {
     pub resident_bytes: Option<u64>,
     /// Share of it for builds that no query uses at the moment, 0 to 1.
     pub build_share: f64,
+    /// What kernels are cut to, in place of [`Tuning::LADDER`].
+    pub tuning: Option<Tuning>,
 }
 
 impl Default for CudaOptions {
     fn default() -> Self {
-        Self { memory_bytes: None, resident_share: 0.8, resident_bytes: None, build_share: 0.1 }
+        Self { memory_bytes: None, resident_share: 0.8, resident_bytes: None, build_share: 0.1, tuning: None }
     }
 }
 
@@ -49,6 +53,9 @@ pub struct CudaDevice {
     cubins: CubinCache,
     upload: Mutex<Stream>,
     kernels: Mutex<HashMap<String, LoadedKernel>>,
+    compilations: AtomicU64,
+    tuning: Option<Tuning>,
+    narrow: Mutex<Option<Function>>,
     builds: Mutex<BuildCache>,
     resident: ResidentColumns,
     /// Pinned memory that no query uses: mapping and pinning take longer than many a query.
@@ -76,7 +83,6 @@ pub struct Kernel {
 struct LoadedKernel {
     tuning: Tuning,
     function: Function,
-    blocks_max: u32,
 }
 
 /// Parts of builds on the device. A build is known by its address, which is its own as long as
@@ -118,6 +124,9 @@ impl CudaDevice {
             cubins: CubinCache::open_default(),
             upload: Mutex::new(device.stream()?),
             kernels: Mutex::default(),
+            compilations: AtomicU64::new(0),
+            tuning: options.tuning,
+            narrow: Mutex::default(),
             builds: Mutex::new(BuildCache {
                 bytes_max: share(options.build_share),
                 ..BuildCache::default()
@@ -236,7 +245,7 @@ impl CudaDevice {
     /// [`ExecError::Gpu`] when it does not compile or load, [`ExecError::Internal`] for a
     /// pipeline that [`CudaProgram::compile`] refuses.
     pub fn kernel(&self, bound: &Arc<Bound>, layout: &SegmentLayout) -> Result<Kernel, ExecError> {
-        let ladder = tunings(self.device.info());
+        let ladder = self.tuning.map_or_else(|| tunings(self.device.info()), |only| vec![only]);
         let compile = |tuning| {
             CudaProgram::compile(Arc::clone(bound), layout, tuning)
                 .map_err(|why| ExecError::Internal(format!("not for the CUDA processor: {why}")))
@@ -245,29 +254,22 @@ impl CudaDevice {
         let known = lock(&self.kernels).get(&first.source).cloned();
         if let Some(known) = known {
             let program = if known.tuning == first.tuning { first } else { compile(known.tuning)? };
-            return Ok(Kernel {
-                program: Arc::new(program),
-                function: known.function,
-                blocks_max: known.blocks_max,
-            });
+            let blocks_max = self.blocks_max(&program, &known.function)?;
+            return Ok(Kernel { program: Arc::new(program), function: known.function, blocks_max });
         }
         let key = first.source.clone();
         let mut program = first;
         let mut rest = ladder[1..].iter();
         let (function, blocks_max) = loop {
-            let loaded = self.load(&program);
-            match (loaded, rest.next()) {
-                (Ok((function, blocks)), None) if blocks > 0 => break (function, blocks),
-                (Ok((function, blocks)), Some(_))
-                    if blocks > 0 && function.info().local_bytes == 0 =>
-                {
-                    break (function, blocks);
-                }
-                (Ok(_), Some(next)) => program = compile(*next)?,
-                (Ok(_), None) => {
+            let function = self.load(&program)?;
+            let blocks = self.blocks_max(&program, &function)?;
+            match rest.next() {
+                _ if blocks > 0 && function.info().local_bytes == 0 => break (function, blocks),
+                Some(next) => program = compile(*next)?,
+                None if blocks > 0 => break (function, blocks),
+                None => {
                     return Err(ExecError::Internal("a kernel of which no block fits".into()));
                 }
-                (Err(error), _) => return Err(error.into()),
             }
         };
         tracing::debug!(
@@ -275,6 +277,7 @@ impl CudaDevice {
             local_bytes = function.info().local_bytes,
             shared_bytes = program.shared_bytes,
             threads = program.tuning.block_threads,
+            rows = program.tuning.rows_per_thread,
             blocks_max,
             "kernel"
         );
@@ -282,21 +285,44 @@ impl CudaDevice {
         if kernels.len() >= KERNELS_MAX {
             kernels.clear();
         }
-        let loaded =
-            LoadedKernel { tuning: program.tuning, function: function.clone(), blocks_max };
-        kernels.insert(key, loaded);
+        kernels.insert(key, LoadedKernel { tuning: program.tuning, function: function.clone() });
         Ok(Kernel { program: Arc::new(program), function, blocks_max })
     }
 
-    fn load(&self, program: &CudaProgram) -> Result<(Function, u32), GpuError> {
+    fn load(&self, program: &CudaProgram) -> Result<Function, GpuError> {
+        self.compilations.fetch_add(1, Ordering::Relaxed);
         let arch = self.device.info().arch();
         let source = program.source();
         let (cubin, _) = self.cubins.compile(&self.compiler, &source, &arch, &COMPILE_OPTIONS)?;
         let function = Module::load(&self.device, &cubin)?.function(KERNEL_NAME)?;
-        function.set_max_dynamic_shared_bytes(program.shared_bytes)?;
+        // Programs of the same source differ in what of it they use.
+        function.set_max_dynamic_shared_bytes(program.tuning.shared_bytes_max)?;
+        Ok(function)
+    }
+
+    /// Blocks of a program that run at a time on the whole device.
+    fn blocks_max(&self, program: &CudaProgram, function: &Function) -> Result<u32, GpuError> {
         let threads = program.tuning.block_threads;
         let per_sm = function.max_active_blocks_per_sm(threads, program.shared_bytes)?;
-        Ok((function, per_sm * self.device.info().sm_count))
+        Ok(per_sm * self.device.info().sm_count)
+    }
+
+    /// The kernel of [`Narrowing`](crate::cuda::Narrowing).
+    pub(super) fn narrow_function(&self) -> Result<Function, GpuError> {
+        let mut known = lock(&self.narrow);
+        if let Some(function) = &*known {
+            return Ok(function.clone());
+        }
+        let arch = self.device.info().arch();
+        let source = narrow_source();
+        let (cubin, _) = self.cubins.compile(&self.compiler, &source, &arch, &COMPILE_OPTIONS)?;
+        let function = Module::load(&self.device, &cubin)?.function(NARROW_KERNEL_NAME)?;
+        Ok(known.insert(function).clone())
+    }
+
+    /// Kernels that were compiled, or found compiled on disk, and loaded so far.
+    pub fn kernels_loaded(&self) -> u64 {
+        self.compilations.load(Ordering::Relaxed)
     }
 }
 

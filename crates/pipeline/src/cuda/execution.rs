@@ -22,14 +22,20 @@ use crate::state::{AccumulatorState, DenseState};
 pub const LAUNCH_ROWS_MAX: u64 = 1 << 31;
 
 /// Bytes of the status that launches leave: the number of output rows (`u64`), then an error
-/// word (`u32`) for each kernel, as each numbers its failures itself.
+/// word (`u32`): the number of the kernel and, as each numbers its failures itself, of the failure.
 pub const STATUS_BYTES: usize = 256;
 
-/// Where the error words begin.
-const STATUS_ERRORS_AT: usize = 8;
+/// Where the error word lies.
+const STATUS_ERROR_AT: usize = 8;
 
-/// Kernels of one execution: their error words fit the status.
-const KERNELS_MAX: usize = (STATUS_BYTES - STATUS_ERRORS_AT) / 4;
+/// Bits of the error word that number a kernel's failures.
+const PLACE_BITS: u32 = 16;
+
+/// Tiles that a block takes in a row, so that it seldom looks for the segment of a tile.
+const RUN_TILES_MAX: u64 = 8;
+
+/// Runs for each block, at least: what makes up for blocks that are done early.
+const RUNS_PER_BLOCK_MIN: u64 = 16;
 
 /// Where a launch writes rows.
 #[derive(Debug)]
@@ -135,13 +141,12 @@ impl CudaExecution {
         &self.stream
     }
 
-    /// Source columns whose buffers the kernel of a layout reads, ascending.
+    /// Loads the kernel of a layout.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn columns_read(&mut self, layout: &SegmentLayout) -> Result<Vec<usize>, ExecError> {
-        let index = self.kernel_for(layout)?;
-        Ok(self.kernels[index].kernel.program.columns_read())
+    pub fn prepare(&mut self, layout: &SegmentLayout) -> Result<(), ExecError> {
+        self.kernel_for(layout).map(|_| ())
     }
 
     /// The kernel of a layout and its shape, for diagnosis.
@@ -160,9 +165,6 @@ impl CudaExecution {
     fn kernel_for(&mut self, layout: &SegmentLayout) -> Result<usize, ExecError> {
         if let Some(index) = self.by_layout.get(layout) {
             return Ok(*index);
-        }
-        if self.kernels.len() == KERNELS_MAX {
-            return Err(ExecError::Internal(format!("more than {KERNELS_MAX} segment layouts")));
         }
         let kernel = self.device.kernel(&self.bound, layout)?;
         if self.accumulators.is_empty() {
@@ -295,12 +297,17 @@ impl CudaExecution {
         }
         let index = self.kernel_for(layout)?;
         let LoadedProgram { kernel, fixed } = &self.kernels[index];
+        let blocks_max = u64::from(kernel.blocks_max);
+        let run_tiles = (tiles / (blocks_max * RUNS_PER_BLOCK_MIN)).clamp(1, RUN_TILES_MAX);
         let mut bytes = Vec::with_capacity(kernel.program.params.len() * 8);
         for (position, param) in kernel.program.params.iter().enumerate() {
             let word = match *param {
                 Param::Segments => descriptors,
                 Param::Tiles => tiles,
-                Param::Error => status + (STATUS_ERRORS_AT + index * 4) as u64,
+                Param::Error => status + STATUS_ERROR_AT as u64,
+                Param::FirstPlace => (index as u64) << PLACE_BITS,
+                Param::RunTiles => run_tiles,
+                Param::Constant(i) => kernel.program.constants[i],
                 Param::RowsUsed => status,
                 Param::Accumulator(i) => self.accumulators[i].ptr(),
                 Param::GroupSlots => self.groups.as_ref().map_or(0, |g| g.slots.ptr()),
@@ -324,7 +331,7 @@ impl CudaExecution {
         let mut args = LaunchArgs::new();
         args.push_bytes(&bytes);
         let grid = Grid {
-            blocks: u64::from(kernel.blocks_max).min(tiles) as u32,
+            blocks: blocks_max.min(tiles.div_ceil(run_tiles)) as u32,
             threads: kernel.program.tuning.block_threads,
             shared_bytes: kernel.program.shared_bytes,
         };
@@ -409,7 +416,7 @@ impl CudaExecution {
         self.stream.download(&self.status, 0, &mut status)?;
         // SAFETY: the status lives as long as the execution, which waits for the stream when it
         // is dropped.
-        unsafe { self.stream.fill_async(&self.status, 0, STATUS_ERRORS_AT, 0) }?;
+        unsafe { self.stream.fill_async(&self.status, 0, STATUS_ERROR_AT, 0) }?;
         self.read_status(&status)
     }
 
@@ -418,11 +425,11 @@ impl CudaExecution {
     /// # Errors
     /// The failure, as the CPU processor gives it.
     pub fn read_status(&self, status: &[u8; STATUS_BYTES]) -> Result<u64, ExecError> {
-        let words = chunks::<4>(&status[STATUS_ERRORS_AT..]).map(u32::from_le_bytes);
-        for (word, loaded) in words.zip(&self.kernels) {
-            if let Some(error) = loaded.kernel.program.error_of(word) {
-                return Err(error);
-            }
+        let word = chunks::<4>(&status[STATUS_ERROR_AT..]).next().map_or(0, u32::from_le_bytes);
+        if let Some(loaded) = self.kernels.get((word >> PLACE_BITS) as usize)
+            && let Some(error) = loaded.kernel.program.error_of(word & ((1 << PLACE_BITS) - 1))
+        {
+            return Err(error);
         }
         Ok(chunks::<8>(status).next().map_or(0, u64::from_le_bytes))
     }

@@ -8,7 +8,6 @@
 //! Columns that a chunk brought are copied within the device to the resident columns while
 //! their budget lasts: at terabytes a second that is nothing beside their way over the link.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,6 @@ use headrace_gpu::{DeviceBuffer, Event, EventFlags, PinnedBuffer, Stream};
 use headrace_io::Window;
 
 use crate::cuda::execution::{CudaExecution, CudaStats, RowBuffers, STATUS_BYTES};
-use crate::cuda::layout::SegmentLayout;
 use crate::cuda::program::{DeviceColumn, DeviceSegment};
 use crate::cuda::resident::{ColumnKey, ResidentColumn};
 use crate::cuda::stream_plan::{ColumnOrigin, PlannedChunk, PlannedSegment, StreamPlan};
@@ -182,22 +180,10 @@ impl CudaLane {
         self.execution.stats.resident_bytes += chunk.resident_bytes;
         self.execution.stats.h2d_bytes += buffers.iter().map(|b| b.bytes as u64).sum::<u64>();
         let base = self.slots[slot_index].device.ptr();
-        let mut by_layout: BTreeMap<usize, (SegmentLayout, Vec<DeviceSegment>)> = BTreeMap::new();
-        let mut layouts: Vec<SegmentLayout> = Vec::new();
-        for segment in &chunk.segments {
-            let index = layouts.iter().position(|l| *l == segment.layout).unwrap_or_else(|| {
-                layouts.push(segment.layout.clone());
-                layouts.len() - 1
-            });
-            let entry =
-                by_layout.entry(index).or_insert_with(|| (segment.layout.clone(), Vec::new()));
-            entry.1.push(on_device(segment, base, buffers));
-        }
-        let mut at = STATUS_BYTES.next_multiple_of(CONTROL_ALIGN_BYTES);
+        let segments: Vec<DeviceSegment> =
+            chunk.segments.iter().map(|segment| on_device(segment, base, buffers)).collect();
         self.reset_rows(slot_index)?;
-        for (layout, segments) in by_layout.into_values() {
-            at = self.launch_layout(slot_index, &layout, &segments, at)?;
-        }
+        self.launch_segments(slot_index, &segments)?;
         self.keep_columns(slot_index, chunk, buffers)?;
         self.fetch_status(slot_index)
     }
@@ -211,14 +197,14 @@ impl CudaLane {
         Ok(())
     }
 
-    fn launch_layout(
+    fn launch_segments(
         &mut self,
         slot: usize,
-        layout: &SegmentLayout,
         segments: &[DeviceSegment],
-        at: usize,
-    ) -> Result<usize, ExecError> {
-        let (words, tiles) = self.execution.describe(layout, segments)?;
+    ) -> Result<(), ExecError> {
+        let Some(layout) = self.plan.layout.clone() else { return Ok(()) };
+        let (words, tiles) = self.execution.describe(&layout, segments)?;
+        let at = STATUS_BYTES.next_multiple_of(CONTROL_ALIGN_BYTES);
         let slot = &mut self.slots[slot];
         let bytes = words.len() * 8;
         let room = slot.control_host.bytes().min(slot.control_device.bytes());
@@ -236,9 +222,9 @@ impl CudaLane {
         // slot's buffers and the resident columns, which the plan holds, stay until then too.
         unsafe {
             self.execution.stream().copy_h2d_async(&slot.control_device, at, staging)?;
-            self.execution.launch(layout, descriptors, tiles, status, slot.rows.as_ref())?;
+            self.execution.launch(&layout, descriptors, tiles, status, slot.rows.as_ref())?;
         }
-        Ok((at + bytes).next_multiple_of(CONTROL_ALIGN_BYTES))
+        Ok(())
     }
 
     /// Copies the columns that the chunk brought to where they may stay.
@@ -250,7 +236,7 @@ impl CudaLane {
     ) -> Result<(), ExecError> {
         let device = Arc::clone(self.execution.device());
         for origin in chunk.segments.iter().flat_map(|s| &s.columns) {
-            let ColumnOrigin::Read { values, validity, key } = origin else { continue };
+            let ColumnOrigin::Read { values, validity, form, key } = origin else { continue };
             let values = buffers[*values];
             let validity = validity.map(|v| buffers[v]);
             let validity_at = values.bytes.next_multiple_of(CONTROL_ALIGN_BYTES);
@@ -272,6 +258,8 @@ impl CudaLane {
             self.execution.stats.admitted_bytes += bytes as u64;
             let column = ResidentColumn {
                 buffer,
+                form: *form,
+                base: 0,
                 values_bytes: values.bytes as u64,
                 validity: validity.map(|v| (validity_at as u64, v.bytes as u64)),
             };
@@ -316,18 +304,24 @@ fn on_device(segment: &PlannedSegment, base: u64, buffers: &[DeviceRange]) -> De
             ColumnOrigin::Unread => DeviceColumn::default(),
             ColumnOrigin::Resident(column) => DeviceColumn {
                 values: column.buffer.ptr(),
+                form: column.form,
+                base: column.base,
                 validity: column.validity.map(|(offset, _)| column.buffer.ptr() + offset),
                 remap: *remap,
             },
-            ColumnOrigin::Read { values, validity, .. } => {
-                DeviceColumn { values: at(*values), validity: validity.map(at), remap: *remap }
-            }
+            ColumnOrigin::Read { values, validity, form, .. } => DeviceColumn {
+                values: at(*values),
+                form: *form,
+                base: 0,
+                validity: validity.map(at),
+                remap: *remap,
+            },
         })
         .collect();
     DeviceSegment { rows: segment.rows, columns }
 }
 
-/// Runs a plan all of whose columns are resident: one launch a layout.
+/// Runs a plan all of whose columns are resident: one launch.
 ///
 /// # Errors
 /// The failure of a row, or [`ExecError::Gpu`]; [`ExecError::Internal`] for a plan with reads.
@@ -339,20 +333,15 @@ pub fn run_resident(
     if !plan.is_resident() {
         return Err(ExecError::Internal("a plan that is not resident".into()));
     }
-    let mut by_layout: Vec<(SegmentLayout, Vec<DeviceSegment>)> = Vec::new();
-    for segment in plan.chunks.iter().flat_map(|chunk| &chunk.segments) {
-        let on_device = on_device(segment, 0, &[]);
-        match by_layout.iter_mut().find(|(layout, _)| *layout == segment.layout) {
-            Some((_, segments)) => segments.push(on_device),
-            None => by_layout.push((segment.layout.clone(), vec![on_device])),
-        }
-    }
+    let segments = plan.chunks.iter().flat_map(|chunk| &chunk.segments);
+    let segments: Vec<DeviceSegment> =
+        segments.map(|segment| on_device(segment, 0, &[])).collect();
     let mut batches = Vec::new();
-    for (layout, segments) in &by_layout {
+    if let Some(layout) = &plan.layout {
         // SAFETY: the plan holds the resident columns, which are complete (they were entered
         // when their copies were done), as long as their extents were for these rows, and
         // nobody writes to them.
-        batches.extend(unsafe { execution.run(layout, segments, row_capacity) }?);
+        batches.extend(unsafe { execution.run(layout, &segments, row_capacity) }?);
     }
     execution.stats.resident_bytes += plan.chunks.iter().map(|c| c.resident_bytes).sum::<u64>();
     batches.extend(execution.take_groups()?);

@@ -1,23 +1,72 @@
-//! How the columns of a segment lie, as far as a kernel depends on it: segments of equal
-//! layout run through one kernel.
+//! How the columns of a stream lie, as far as its kernel depends on it. All segments of a stream
+//! run through one kernel: what differs between them is a fact of each segment's descriptor.
 
 use headrace_ir::{Encoding, Segment};
+
+/// How the values of one column lie on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ColumnForm {
+    /// Fixed-width values.
+    #[default]
+    Plain,
+    /// Booleans, one bit each.
+    Bits,
+    /// Signed dictionary codes of this many bytes.
+    Codes(u8),
+    /// Unsigned differences of 1, 2, 3 or 4 bytes from a base that the segment tells. Those of
+    /// three bytes lie in two planes: the low 16 bits of all rows, then, from a multiple of 16
+    /// bytes on, the high 8 bits.
+    Deltas(u8),
+    /// Differently in different segments, each of which tells how.
+    Varying,
+    /// Text: no kernel reads it.
+    Text,
+}
+
+impl ColumnForm {
+    /// The form of a column as it lies in a file.
+    pub fn of(encoding: &Encoding) -> Self {
+        match encoding {
+            Encoding::Plain => Self::Plain,
+            Encoding::Bits => Self::Bits,
+            Encoding::Dictionary { code_bytes } => Self::Codes(*code_bytes),
+            Encoding::Offsets { .. } => Self::Text,
+        }
+    }
+
+    /// As a descriptor tells a kernel for varying forms (`load_varying` in `load.cuh`).
+    pub fn word(self) -> u64 {
+        match self {
+            Self::Codes(bytes) => 16 + u64::from(bytes),
+            Self::Deltas(bytes) => u64::from(bytes),
+            _ => 0,
+        }
+    }
+
+    /// One form for segments of both.
+    fn merged(self, other: Self) -> Self {
+        match (self, other) {
+            (a, b) if a == b => a,
+            (Self::Text, _) | (_, Self::Text) => Self::Text,
+            _ => Self::Varying,
+        }
+    }
+}
 
 /// One column of a [`SegmentLayout`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ColumnLayout {
     /// How the values lie.
-    pub encoding: Encoding,
-    /// Whether there is a validity bitmap.
+    pub form: ColumnForm,
+    /// Whether any segment has a validity bitmap. It matters for columns that the table declares
+    /// without NULLs, whose bitmaps are checked; others may have a bitmap in any segment.
     pub validity: bool,
-    /// Whether codes are translated.
-    pub remap: bool,
 }
 
 impl ColumnLayout {
     /// Plain values without NULLs.
     pub fn plain() -> Self {
-        Self { encoding: Encoding::Plain, validity: false, remap: false }
+        Self { form: ColumnForm::Plain, validity: false }
     }
 }
 
@@ -29,42 +78,27 @@ pub struct SegmentLayout {
 }
 
 impl SegmentLayout {
-    /// The fewest layouts that segments can be run with: a kernel for columns with validity and
-    /// code translation also takes segments that lack them, so only encodings divide.
-    pub fn merged<'s>(segments: impl IntoIterator<Item = &'s Segment>) -> Vec<Self> {
-        let mut merged: Vec<Self> = Vec::new();
-        for segment in segments {
-            let layout = Self::of(segment);
-            match merged.iter_mut().find(|known| known.has_encodings_of(&layout)) {
-                Some(known) => {
-                    for (into, from) in known.columns.iter_mut().zip(&layout.columns) {
-                        into.validity |= from.validity;
-                        into.remap |= from.remap;
-                    }
-                }
-                None => merged.push(layout),
-            }
-        }
-        merged
-    }
-
-    /// Whether every column is encoded alike.
-    pub fn has_encodings_of(&self, other: &Self) -> bool {
-        self.columns.len() == other.columns.len()
-            && self.columns.iter().zip(&other.columns).all(|(a, b)| a.encoding == b.encoding)
-    }
-
-    /// The layout of a segment.
+    /// The layout of a segment as it lies in its file.
     pub fn of(segment: &Segment) -> Self {
         let columns = segment
             .columns
             .iter()
             .map(|c| ColumnLayout {
-                encoding: c.encoding.clone(),
+                form: ColumnForm::of(&c.encoding),
                 validity: c.validity.is_some(),
-                remap: c.remap.is_some(),
             })
             .collect();
         Self { columns }
+    }
+
+    /// The one layout that segments of all of `layouts` run with; `None` without any.
+    pub fn merged(layouts: impl IntoIterator<Item = Self>) -> Option<Self> {
+        layouts.into_iter().reduce(|mut merged, layout| {
+            for (into, from) in merged.columns.iter_mut().zip(&layout.columns) {
+                into.form = into.form.merged(from.form);
+                into.validity |= from.validity;
+            }
+            merged
+        })
     }
 }

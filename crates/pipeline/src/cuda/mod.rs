@@ -26,6 +26,7 @@ mod execution;
 mod groups;
 mod lane;
 mod layout;
+mod narrow;
 mod program;
 mod resident;
 mod stream_plan;
@@ -37,7 +38,8 @@ pub use execution::{
 };
 pub use groups::{GroupKeyPart, GroupTableLayout, hashed_batch};
 pub use lane::{CudaAnswer, CudaLane, run_resident};
-pub use layout::{ColumnLayout, SegmentLayout};
+pub use layout::{ColumnForm, ColumnLayout, SegmentLayout};
+pub use narrow::{Narrowing, narrow_source};
 pub use program::{
     BuildPiece, COMPILE_OPTIONS, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceSegment,
     HEADERS, KERNEL_NAME, OutputColumn, Param, Place, SegmentField, Tuning,

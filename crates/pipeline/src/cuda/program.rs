@@ -5,14 +5,11 @@ use std::sync::Arc;
 use crate::bound::{AccumulatorKind, Bound, Repr};
 use crate::cuda::codegen;
 use crate::cuda::groups::GroupTableLayout;
-use crate::cuda::layout::SegmentLayout;
+use crate::cuda::layout::{ColumnForm, SegmentLayout};
 use crate::error::{ExecError, WhyNot};
 
 /// Name of the kernel in every generated source.
 pub const KERNEL_NAME: &str = "headrace_pipeline";
-
-/// Rows that one thread handles at a time.
-pub const ROWS_PER_THREAD: u32 = 4;
 
 /// How a kernel is cut to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,29 +18,38 @@ pub struct Tuning {
     pub block_threads: u32,
     /// Blocks that must fit a multiprocessor at a time: bounds the registers.
     pub blocks_per_sm: u32,
+    /// Rows that one thread handles at a time: 4 or 8.
+    pub rows_per_thread: u32,
     /// Most dynamic shared memory of a block, in bytes.
     pub shared_bytes_max: u32,
+    /// Whether columns are loaded ahead of the step that needs them.
+    pub ahead: bool,
 }
 
 impl Tuning {
-    /// Full occupancy with at most 32 registers a thread, for multiprocessors of 2048 threads
-    /// and at least 2 x 97 KB of shared memory (sm_80, sm_90, sm_100). The rest of the shared
-    /// memory stays L1.
-    pub const FULL: Self =
-        Self { block_threads: 1024, blocks_per_sm: 2, shared_bytes_max: 96 * 1024 };
+    /// One block a multiprocessor with 64 registers a thread and nearly all of the shared memory
+    /// (227 KB on sm_90 and sm_100): as many rows are on their way as with twice the threads of
+    /// four rows each, and the bitmaps of large dimensions fit.
+    pub const FULL: Self = Self {
+        block_threads: 1024,
+        blocks_per_sm: 1,
+        rows_per_thread: 8,
+        shared_bytes_max: 220 * 1024,
+        ahead: true,
+    };
 
-    /// From most threads to most registers a thread: 32, 64, 128, 255. The first whose kernel
-    /// does not spill is taken.
+    /// From most rows on their way to most registers a row. The first whose kernel does not spill
+    /// is taken.
     pub const LADDER: [Self; 4] = [
         Self::FULL,
-        Self { block_threads: 512, blocks_per_sm: 2, shared_bytes_max: 96 * 1024 },
-        Self { block_threads: 256, blocks_per_sm: 2, shared_bytes_max: 96 * 1024 },
-        Self { block_threads: 256, blocks_per_sm: 1, shared_bytes_max: 96 * 1024 },
+        Self { rows_per_thread: 4, ..Self::FULL },
+        Self { block_threads: 512, rows_per_thread: 4, ..Self::FULL },
+        Self { block_threads: 256, rows_per_thread: 4, ..Self::FULL },
     ];
 
     /// Rows of a tile.
     pub fn tile_rows(&self) -> u32 {
-        self.block_threads * ROWS_PER_THREAD
+        self.block_threads * self.rows_per_thread
     }
 }
 
@@ -71,8 +77,15 @@ pub enum Param {
     Segments,
     /// Number of tiles of all segments.
     Tiles,
-    /// Address of the error word (`u32`): 1 + index into [`CudaProgram::places`], 0 for none.
+    /// Address of the error word (`u32`): 0, or the first place and a number from 1 on, which is
+    /// 1 + index into [`CudaProgram::places`].
     Error,
+    /// What is added to the numbers of failures (`u32`): tells kernels apart.
+    FirstPlace,
+    /// Tiles that a block takes in a row (`u32`).
+    RunTiles,
+    /// A word of [`CudaProgram::constants`], by index.
+    Constant(usize),
     /// Address of a part of the build of the probe at this step.
     Build {
         /// Index into the bound steps.
@@ -118,6 +131,10 @@ pub enum SegmentField {
     Values(usize),
     /// Address of a column's validity bitmap; 0 where there are no NULLs.
     Validity(usize),
+    /// How a column of varying form lies in this segment: [`ColumnForm::word`].
+    Form(usize),
+    /// Base of a column's differences.
+    Base(usize),
     /// Address of a column's code translation (`i32` each); 0 where codes need none.
     Remap(usize),
     /// Number of entries of that translation.
@@ -271,6 +288,10 @@ pub struct OutputColumn {
 pub struct DeviceColumn {
     /// Address of values, codes or bits; at any alignment. 0 for a column that is not read.
     pub values: u64,
+    /// How they lie.
+    pub form: ColumnForm,
+    /// What is added to differences.
+    pub base: i64,
     /// Address of the validity bitmap.
     pub validity: Option<u64>,
     /// Index into the bound pipeline's remap tables.
@@ -303,6 +324,8 @@ pub struct CudaProgram {
     pub segment_fields: Vec<SegmentField>,
     /// Failures by number.
     pub places: Vec<Place>,
+    /// Literals, bases, sizes: what the text of the source does not depend on.
+    pub constants: Vec<u64>,
     /// Constant tables, each padded to 16 bytes.
     pub tables: Vec<Arc<[u8]>>,
     /// Dynamic shared memory of a block, in bytes.
@@ -397,6 +420,9 @@ impl CudaProgram {
         for segment in segments.iter().filter(|s| s.rows > 0) {
             let end_tile = tile + u64::from(segment.rows).div_ceil(tile_rows);
             // No translation: address 0, and codes below the number of entries.
+            for (c, column) in segment.columns.iter().enumerate() {
+                self.check_form(c, column)?;
+            }
             let remap = |column: usize| match segment.columns[column].remap {
                 None => Ok((0, dictionary_entries(&self.bound.registers[column].repr))),
                 Some(index) => {
@@ -414,6 +440,8 @@ impl CudaProgram {
                         address => address,
                     },
                     SegmentField::Validity(c) => segment.columns[c].validity.unwrap_or(0),
+                    SegmentField::Form(c) => segment.columns[c].form.word(),
+                    SegmentField::Base(c) => segment.columns[c].base as u64,
                     SegmentField::Remap(c) => remap(c)?.0,
                     SegmentField::RemapLength(c) => remap(c)?.1,
                 });
@@ -421,6 +449,23 @@ impl CudaProgram {
             tile = end_tile;
         }
         Ok((words, tile))
+    }
+
+    /// Whether the kernel reads a column as it lies.
+    fn check_form(&self, index: usize, column: &DeviceColumn) -> Result<(), ExecError> {
+        let expected = self.layout.columns[index].form;
+        let (name, form) = (&self.bound.registers[index].name, column.form);
+        let is_code = matches!(self.bound.registers[index].repr, Repr::Code(_));
+        let varies = match form {
+            ColumnForm::Plain => !is_code,
+            ColumnForm::Codes(_) => is_code,
+            ColumnForm::Deltas(_) => true,
+            ColumnForm::Bits | ColumnForm::Varying | ColumnForm::Text => false,
+        };
+        if column.values == 0 || form == expected || (expected == ColumnForm::Varying && varies) {
+            return Ok(());
+        }
+        Err(ExecError::Internal(format!("column {name} lies as {form:?}, not {expected:?}")))
     }
 
     /// Source columns whose buffers the kernel reads, ascending.
@@ -438,7 +483,7 @@ impl CudaProgram {
         columns
     }
 
-    /// The failure behind an error word; `None` for 0.
+    /// The failure behind an error word less the kernel's first place; `None` for 0.
     pub fn error_of(&self, word: u32) -> Option<ExecError> {
         let index = (word as usize).checked_sub(1)?;
         Some(self.places.get(index).map_or_else(

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headrace_gpu::DeviceBuffer;
 
+use crate::cuda::layout::ColumnForm;
+
 /// Which column of which segment of which file, as it was when its identity was taken.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ColumnKey {
@@ -31,6 +33,10 @@ pub struct ColumnKey {
 pub struct ResidentColumn {
     /// Values from its start.
     pub buffer: DeviceBuffer,
+    /// How they lie.
+    pub form: ColumnForm,
+    /// What is added to differences.
+    pub base: i64,
     /// Bytes of the values.
     pub values_bytes: u64,
     /// Where the validity bitmap lies, if there is one, and its bytes.

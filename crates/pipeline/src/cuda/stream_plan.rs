@@ -7,7 +7,8 @@ use headrace_ir::{Extent, Segment};
 
 use crate::bound::Bound;
 use crate::cuda::execution::CudaExecution;
-use crate::cuda::layout::SegmentLayout;
+use crate::cuda::layout::{ColumnForm, ColumnLayout, SegmentLayout};
+use crate::cuda::program::{CudaProgram, Tuning};
 use crate::cuda::resident::{ColumnKey, ResidentColumn};
 use crate::error::ExecError;
 
@@ -30,13 +31,12 @@ pub(super) enum ColumnOrigin {
     /// It is on the device.
     Resident(Arc<ResidentColumn>),
     /// It is read: positions among the chunk's reads.
-    Read { values: usize, validity: Option<usize>, key: ColumnKey },
+    Read { values: usize, validity: Option<usize>, form: ColumnForm, key: ColumnKey },
 }
 
 /// A segment as the lane launches it.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedSegment {
-    pub(super) layout: SegmentLayout,
     pub(super) rows: u32,
     pub(super) columns: Vec<ColumnOrigin>,
     pub(super) remaps: Vec<Option<u32>>,
@@ -55,6 +55,8 @@ pub(super) struct PlannedChunk {
 pub struct StreamPlan {
     pub(super) chunks: Vec<PlannedChunk>,
     pub(super) query: u64,
+    /// The layout of all segments; `None` if there is none.
+    pub(super) layout: Option<SegmentLayout>,
 }
 
 impl StreamPlan {
@@ -69,15 +71,24 @@ impl StreamPlan {
         chunks: &[Vec<SegmentSource>],
     ) -> Result<Self, ExecError> {
         let query = execution.device().resident().begin_query();
-        let layouts = SegmentLayout::merged(chunks.iter().flatten().map(|source| &source.segment));
-        let mut plan = Self { chunks: Vec::with_capacity(chunks.len()), query };
+        let in_files = chunks.iter().flatten().map(|source| SegmentLayout::of(&source.segment));
+        let Some(in_files) = SegmentLayout::merged(in_files) else {
+            return Ok(Self { query, ..Self::default() });
+        };
+        let read = columns_read(execution.bound(), &in_files)?;
+        let mut plan = Self { chunks: Vec::with_capacity(chunks.len()), query, layout: None };
         for sources in chunks {
             let mut chunk = PlannedChunk::default();
             for source in sources {
-                let segment = plan_segment(execution, &layouts, &mut chunk, source, query)?;
+                let segment = plan_segment(execution, &read, &mut chunk, source, query)?;
                 chunk.segments.push(segment);
             }
             plan.chunks.push(chunk);
+        }
+        let segments = plan.chunks.iter().flat_map(|chunk| &chunk.segments);
+        plan.layout = SegmentLayout::merged(segments.map(PlannedSegment::layout));
+        if let Some(layout) = &plan.layout {
+            execution.prepare(layout)?;
         }
         Ok(plan)
     }
@@ -121,20 +132,39 @@ impl StreamPlan {
     }
 }
 
+impl PlannedSegment {
+    fn layout(&self) -> SegmentLayout {
+        let column = |origin: &ColumnOrigin| match origin {
+            ColumnOrigin::Unread => ColumnLayout::plain(),
+            ColumnOrigin::Resident(column) => {
+                ColumnLayout { form: column.form, validity: column.validity.is_some() }
+            }
+            ColumnOrigin::Read { validity, form, .. } => {
+                ColumnLayout { form: *form, validity: validity.is_some() }
+            }
+        };
+        SegmentLayout { columns: self.columns.iter().map(column).collect() }
+    }
+}
+
+/// Source columns that a kernel reads, however they lie.
+fn columns_read(bound: &Arc<Bound>, layout: &SegmentLayout) -> Result<Vec<usize>, ExecError> {
+    let program = CudaProgram::compile(Arc::clone(bound), layout, Tuning::FULL)
+        .map_err(|why| ExecError::Internal(format!("not for the CUDA processor: {why}")))?;
+    Ok(program.columns_read())
+}
+
 fn plan_segment(
-    execution: &mut CudaExecution,
-    layouts: &[SegmentLayout],
+    execution: &CudaExecution,
+    read: &[usize],
     chunk: &mut PlannedChunk,
     source: &SegmentSource,
     query: u64,
 ) -> Result<PlannedSegment, ExecError> {
     let segment = &source.segment;
-    let own = SegmentLayout::of(segment);
-    let layout = layouts.iter().find(|l| l.has_encodings_of(&own)).cloned().unwrap_or(own);
-    let read = execution.columns_read(&layout)?;
     let bound = Arc::clone(execution.bound());
     let mut columns = vec![ColumnOrigin::Unread; segment.columns.len()];
-    for column in read {
+    for &column in read {
         check_extents(&bound, segment, column)?;
         let Some(&file_column) = source.columns.get(column) else {
             return Err(ExecError::Internal(format!("column {column} has no file column")));
@@ -157,12 +187,13 @@ fn plan_segment(
             None => {
                 let values = add_read(chunk, segment, extents.values);
                 let validity = extents.validity.map(|v| add_read(chunk, segment, v));
-                ColumnOrigin::Read { values, validity, key }
+                let form = ColumnForm::of(&extents.encoding);
+                ColumnOrigin::Read { values, validity, form, key }
             }
         };
     }
     let remaps = segment.columns.iter().map(|c| c.remap).collect();
-    Ok(PlannedSegment { layout, rows: segment.rows, columns, remaps })
+    Ok(PlannedSegment { rows: segment.rows, columns, remaps })
 }
 
 fn add_read(chunk: &mut PlannedChunk, segment: &Segment, extent: Extent) -> usize {

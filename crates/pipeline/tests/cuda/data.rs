@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::StringArray;
 use headrace_ir::{DataType, Encoding, Field, ValueRange};
-use headrace_pipeline::cuda::{ColumnLayout, SegmentLayout};
+use headrace_pipeline::cuda::{ColumnForm, ColumnLayout, SegmentLayout};
 use headrace_pipeline::{ColumnView, Dictionary, SegmentView, SourceColumn, SourceInfo};
 
 /// SplitMix64 (public domain, Sebastiano Vigna).
@@ -123,17 +123,14 @@ impl Table {
 
     /// The layout that takes all segments.
     pub fn layout(&self) -> SegmentLayout {
-        let any = |c: usize, has: fn(&ColumnData) -> bool| {
-            self.segments.iter().any(|s| has(&s.columns[c]))
+        let column = |column: &ColumnData| ColumnLayout {
+            form: ColumnForm::of(&column.encoding),
+            validity: column.validity.is_some(),
         };
-        let columns = (0..self.fields.len())
-            .map(|c| ColumnLayout {
-                encoding: self.segments[0].columns[c].encoding.clone(),
-                validity: any(c, |column| column.validity.is_some()),
-                remap: any(c, |column| column.remap.is_some()),
-            })
-            .collect();
-        SegmentLayout { columns }
+        let layout = |segment: &SegmentData| SegmentLayout {
+            columns: segment.columns.iter().map(column).collect(),
+        };
+        SegmentLayout::merged(self.segments.iter().map(layout)).unwrap()
     }
 
     pub fn view<'a>(&'a self, segment: &'a SegmentData) -> SegmentView<'a> {

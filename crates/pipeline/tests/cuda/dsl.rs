@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use headrace_ir::{
-    AggregateFunction, ArithmeticOp, CompareOp, DataType, Encoding, Field, OnOverflow, ProbeKind,
+    AggregateFunction, ArithmeticOp, CompareOp, DataType, Field, OnOverflow, ProbeKind,
     Scalar, ValueRange,
 };
 use headrace_pipeline::bound::*;
 use headrace_pipeline::build::{BuildIndex, BuildTable, PayloadColumn, PayloadData};
-use headrace_pipeline::cuda::{ColumnLayout, SegmentLayout};
+use headrace_pipeline::cuda::{ColumnForm, ColumnLayout, SegmentLayout};
 
 /// A program under construction.
 pub struct Star {
@@ -38,13 +38,12 @@ impl Star {
         let columns = self.registers[..self.source_registers]
             .iter()
             .map(|r| ColumnLayout {
-                encoding: match r.repr {
-                    Repr::Bool => Encoding::Bits,
-                    Repr::Code(_) => Encoding::Dictionary { code_bytes: 4 },
-                    _ => Encoding::Plain,
+                form: match r.repr {
+                    Repr::Bool => ColumnForm::Bits,
+                    Repr::Code(_) => ColumnForm::Codes(4),
+                    _ => ColumnForm::Plain,
                 },
                 validity: r.nullable,
-                remap: false,
             })
             .collect();
         SegmentLayout { columns }

@@ -1,4 +1,4 @@
-//! Every kind of generated kernel compiles, and those of the benchmark keep to 32 registers.
+//! Every kind of generated kernel compiles, and those of the benchmark keep to 64 registers.
 
 use std::sync::Arc;
 
@@ -58,10 +58,14 @@ fn section<'a>(image: &'a [u8], name: &str) -> &'a [u8] {
 
 #[test]
 #[ignore = "needs NVRTC"]
-fn nvrtc_compiles_the_star_schema_benchmark_within_32_registers() {
+fn nvrtc_compiles_the_star_schema_benchmark_within_64_registers() {
     let compiler = Compiler::load(None).unwrap();
-    for query in ssb::queries(&ssb::SF100) {
-        let program = CudaProgram::compile(query.bound, &query.layout, Tuning::FULL).unwrap();
+    let queries = || ssb::queries(&ssb::SF100).into_iter();
+    for (query, layout) in queries().flat_map(|q| {
+        let layouts = [q.layout.clone(), ssb::narrow_layout(&q)];
+        layouts.map(|layout| (ssb::Query { layout: layout.clone(), ..q.clone() }, layout))
+    }) {
+        let program = CudaProgram::compile(query.bound, &layout, Tuning::FULL).unwrap();
         let started = std::time::Instant::now();
         let cubin = compile(&compiler, &program);
         let (registers, stack_bytes) = registers_and_stack_bytes(&cubin);
@@ -73,7 +77,7 @@ fn nvrtc_compiles_the_star_schema_benchmark_within_32_registers() {
             cubin.image.len(),
             started.elapsed().as_millis()
         );
-        assert!((1..=32).contains(&registers) && stack_bytes == 0, "{}", query.name);
+        assert!((1..=64).contains(&registers) && stack_bytes == 0, "{}", query.name);
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
 use headrace_pipeline::cuda::{
-    CudaProgram, DeviceColumn, DeviceSegment, GroupTableLayout, HEADERS, Param, Tuning,
+    ColumnForm, CudaProgram, DeviceColumn, DeviceSegment, GroupTableLayout, HEADERS, Param, Tuning,
     accumulator_state, hashed_batch, piece_bytes, rows_batch,
 };
 use headrace_pipeline::state::{DenseState, finish_dense};
@@ -31,9 +31,6 @@ extern "C" void headrace_run(const Params* p, unsigned blocks)
     for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) headrace_pipeline(*p);
 }
 "#;
-
-/// Rows of a tile: one thread of four rows.
-const TILE_ROWS: u64 = 4;
 
 fn build_library(folder: &Path, program: &CudaProgram) -> PathBuf {
     let headers = folder.join("headrace");
@@ -107,6 +104,8 @@ pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answ
         for column in &segment.columns {
             columns.push(DeviceColumn {
                 values: keep(Memory::of(&column.values)) + skew,
+                form: ColumnForm::of(&column.encoding),
+                base: 0,
                 validity: column.validity.as_ref().map(|v| keep(Memory::of(v)) + skew),
                 remap: column.remap,
             });
@@ -121,7 +120,7 @@ pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answ
             (keep(Memory::of(&bytes)), codes.len() as u64)
         })
         .collect();
-    let (words, tiles) = program.describe(&segments, TILE_ROWS, &remaps).unwrap();
+    let (words, tiles) = program.describe(&segments, u64::from(program.tuning.rows_per_thread), &remaps).unwrap();
     let word_bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let descriptors = keep(Memory::of(&word_bytes));
     let rows: u64 = table.segments.iter().map(|s| s.rows as u64).sum();
@@ -155,6 +154,9 @@ pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answ
             Param::Segments => descriptors,
             Param::Tiles => tiles,
             Param::Error => status.address(),
+            Param::FirstPlace => 0,
+            Param::RunTiles => 5,
+            Param::Constant(i) => program.constants[i],
             Param::RowsUsed => status.address() + 8,
             Param::RowsCapacity => output_rows,
             Param::Build { step, piece } => {

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use headrace_ir::{ArithmeticOp, CompareOp, ProbeKind};
-use headrace_pipeline::bound::Bound;
+use headrace_ir::{ArithmeticOp, CompareOp, ProbeKind, ValueRange};
+use headrace_pipeline::bound::{Bound, RegisterInfo};
 use headrace_pipeline::build::BuildTable;
-use headrace_pipeline::cuda::SegmentLayout;
+use headrace_pipeline::cuda::{ColumnLayout, Narrowing, SegmentLayout};
 
 use crate::dsl::{BytePayload, Star, arithmetic, direct_build};
 
@@ -63,6 +63,34 @@ fn dimension(name: &str, rows: u64, one_in: u64, payload: Option<(&str, u8)>) ->
     }
 }
 
+/// How a lineorder column of scale factor 100 is claimed to be bounded.
+pub fn lineorder_range(name: &str, sizes: &Sizes) -> ValueRange {
+    let (min, max) = match name {
+        "lo_orderdate" => (DATE_BASE, DATE_BASE + DATE_DOMAIN as i64 - 1),
+        "lo_custkey" => (1, sizes.customers as i64),
+        "lo_suppkey" => (1, sizes.suppliers as i64),
+        "lo_partkey" => (1, sizes.parts as i64),
+        "lo_discount" => (0, 10),
+        "lo_quantity" => (1, 50),
+        "lo_extendedprice" => (90_000, 10_494_950),
+        "lo_supplycost" => (54_000, 125_939),
+        _ => (81_000, 10_474_950),
+    };
+    ValueRange { min, max }
+}
+
+/// The layout of a query once its columns have been made narrow.
+pub fn narrow_layout(query: &Query) -> SegmentLayout {
+    let columns = query.bound.registers[..query.bound.source_registers].iter();
+    let column = |register: &RegisterInfo| {
+        let range = lineorder_range(&register.name, &SF100);
+        let form = Narrowing::of_plain(&register.repr, range).unwrap().form();
+        ColumnLayout { form, validity: false }
+    };
+    SegmentLayout { columns: columns.map(column).collect() }
+}
+
+#[derive(Clone)]
 pub struct Query {
     pub name: &'static str,
     pub bound: Arc<Bound>,

@@ -1,16 +1,17 @@
 // Pipeline over lineorder
 //
 //   probe date semi on lo_orderdate = d_datekey
-//   filter lo_discount >= 1
-//   filter lo_discount <= 3
-//   filter lo_quantity >= 0
-//   filter lo_quantity <= 24
+//   filter lo_discount >= ?
+//   filter lo_discount <= ?
+//   filter lo_quantity >= ?
+//   filter lo_quantity <= ?
 //   aggregate sum(lo_extendedprice * lo_discount)
 
 #ifndef BLOCK_THREADS
 #define BLOCK_THREADS 1024
 #endif
-#define BLOCKS_PER_SM 2
+#define BLOCKS_PER_SM 1
+#define HR_ROWS 8u
 #include "headrace/pipeline.cuh"
 
 // One row range of the table and where its columns lie.
@@ -28,24 +29,40 @@ struct Params {
     const Segment* segments;
     u64 tiles;
     u32* error;
+    alignas(8) u32 first_place;
+    alignas(8) u32 run_tiles;
+    alignas(8) u32 date_base;
+    alignas(8) u32 date_domain;
     const u32* date_present;
+    alignas(8) i32 literal;
+    alignas(8) i32 literal_1;
+    alignas(8) i32 literal_2;
+    alignas(8) i32 literal_3;
+    alignas(8) u32 block_count_0_at;
+    alignas(8) u32 block_count_0_words;
+    alignas(8) u32 block_sum_1_at;
+    alignas(8) u32 block_sum_1_words;
+    alignas(8) u32 shared_date_present_at;
+    alignas(8) u32 shared_date_present_bytes;
     u64* count_0;
     u64* sum_1;
 };
 
 HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
     HR_DYNAMIC_SHARED(shared_memory);
-    u32* block_count_0 = reinterpret_cast<u32*>(shared_memory + 0);
-    hr::fill_shared<u32>(block_count_0, 4u, 0u);
-    u32* block_sum_1 = reinterpret_cast<u32*>(shared_memory + 16);
-    hr::fill_shared<u32>(block_sum_1, 4u, 0u);
-    u32* shared_date_present = reinterpret_cast<u32*>(shared_memory + 32);
-    hr::copy_to_shared(shared_date_present, p.date_present, 7648u);
+    u32* block_count_0 = reinterpret_cast<u32*>(shared_memory + p.block_count_0_at);
+    hr::fill_shared<u32>(block_count_0, p.block_count_0_words, 0u);
+    u32* block_sum_1 = reinterpret_cast<u32*>(shared_memory + p.block_sum_1_at);
+    hr::fill_shared<u32>(block_sum_1, p.block_sum_1_words, 0u);
+    u32* shared_date_present = reinterpret_cast<u32*>(shared_memory + p.shared_date_present_at);
+    hr::copy_to_shared(shared_date_present, p.date_present, p.shared_date_present_bytes);
     u32 my_count_0 = 0;
     i64 my_sum_1 = 0;
     __syncthreads();
     u32 s = 0;
-    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+    const u32 tiles = u32(p.tiles), stride = gridDim.x * p.run_tiles;
+    for (u32 run = blockIdx.x * p.run_tiles; run < tiles; run += stride)
+    for (u32 tile = run; tile < tiles && tile < run + p.run_tiles; ++tile) {
         while (tile >= p.segments[s].end_tile) ++s;
         const Segment& segment = p.segments[s];
         const u32 rows = u32(segment.row_count);
@@ -55,46 +72,45 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
 
         // probe date semi on lo_orderdate = d_datekey
         i32 lo_orderdate[HR_ROWS];
-        hr::load4(lo_orderdate, segment.lo_orderdate, row, rows);
+        hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
+        i32 lo_discount[HR_ROWS];
+        hr::load_rows(lo_discount, segment.lo_discount, row, rows);
         HR_EACH_ROW(r) {
             bool found = false;
             if (alive >> r & 1u) {
-                const u32 slot = u32(i32(lo_orderdate[r])) - 19920101u;
-                found = slot < 61131u && hr::bit(shared_date_present, slot);
+                const u32 slot = u32(i32(lo_orderdate[r])) - p.date_base;
+                found = slot < p.date_domain && hr::bit(shared_date_present, slot);
             }
             if (!found) alive &= ~(1u << r);
         }
 
-        // filter lo_discount >= 1
-        if (alive == 0) continue;
-        i32 lo_discount[HR_ROWS];
-        hr::load4(lo_discount, segment.lo_discount, row, rows);
+        // filter lo_discount >= ?
         HR_EACH_ROW(r) {
-            if (!(lo_discount[r] >= 1)) alive &= ~(1u << r);
+            if (!(lo_discount[r] >= p.literal)) alive &= ~(1u << r);
         }
 
-        // filter lo_discount <= 3
+        // filter lo_discount <= ?
         HR_EACH_ROW(r) {
-            if (!(lo_discount[r] <= 3)) alive &= ~(1u << r);
+            if (!(lo_discount[r] <= p.literal_1)) alive &= ~(1u << r);
         }
 
-        // filter lo_quantity >= 0
+        // filter lo_quantity >= ?
         if (alive == 0) continue;
         i32 lo_quantity[HR_ROWS];
-        hr::load4(lo_quantity, segment.lo_quantity, row, rows);
+        hr::load_rows(lo_quantity, segment.lo_quantity, row, rows);
         HR_EACH_ROW(r) {
-            if (!(lo_quantity[r] >= 0)) alive &= ~(1u << r);
+            if (!(lo_quantity[r] >= p.literal_2)) alive &= ~(1u << r);
         }
 
-        // filter lo_quantity <= 24
+        // filter lo_quantity <= ?
         HR_EACH_ROW(r) {
-            if (!(lo_quantity[r] <= 24)) alive &= ~(1u << r);
+            if (!(lo_quantity[r] <= p.literal_3)) alive &= ~(1u << r);
         }
 
         // aggregate sum(lo_extendedprice * lo_discount)
         if (alive == 0) continue;
         i32 lo_extendedprice[HR_ROWS];
-        hr::load4(lo_extendedprice, segment.lo_extendedprice, row, rows);
+        hr::load_rows(lo_extendedprice, segment.lo_extendedprice, row, rows);
         my_count_0 += __popc(alive);
         HR_EACH_ROW(r) {
             if (alive >> r & 1u) {

@@ -9,7 +9,8 @@
 #ifndef BLOCK_THREADS
 #define BLOCK_THREADS 1024
 #endif
-#define BLOCKS_PER_SM 2
+#define BLOCKS_PER_SM 1
+#define HR_ROWS 8u
 #include "headrace/pipeline.cuh"
 
 // One row range of the table and where its columns lie.
@@ -29,30 +30,58 @@ struct Params {
     const Segment* segments;
     u64 tiles;
     u32* error;
+    alignas(8) u32 first_place;
+    alignas(8) u32 run_tiles;
+    alignas(8) u32 supplier_base;
+    alignas(8) u32 supplier_domain;
     const u32* supplier_present;
-    const u8* supplier_s_nation;
-    const u32* date_present;
+    alignas(8) u32 date_base;
+    alignas(8) u32 date_domain;
     const u8* date_d_year;
+    i64 d_year_base;
+    alignas(8) u32 group_stride;
+    alignas(8) u32 customer_base;
+    alignas(8) u32 customer_domain;
     const u32* customer_present;
+    alignas(8) u32 part_base;
+    alignas(8) u32 part_domain;
     const u8* part_p_category;
+    i64 p_category_base;
+    alignas(8) u32 supplier_base_1;
+    const u8* supplier_s_nation;
+    i64 s_nation_base;
+    alignas(8) u32 group_stride_1;
+    alignas(8) u32 block_count_0_at;
+    alignas(8) u32 block_count_0_words;
+    alignas(8) u32 block_sum_1_at;
+    alignas(8) u32 block_sum_1_words;
+    alignas(8) u32 shared_supplier_present_at;
+    alignas(8) u32 shared_supplier_present_bytes;
+    alignas(8) u32 shared_date_d_year_at;
+    alignas(8) u32 shared_date_d_year_bytes;
+    alignas(8) u32 first_group_0;
+    alignas(8) u32 replica_mask;
+    alignas(8) u32 groups;
     u64* count_0;
     u64* sum_1;
 };
 
 HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
     HR_DYNAMIC_SHARED(shared_memory);
-    u32* block_count_0 = reinterpret_cast<u32*>(shared_memory + 0);
-    hr::fill_shared<u32>(block_count_0, 800u, 0u);
-    u32* block_sum_1 = reinterpret_cast<u32*>(shared_memory + 3200);
-    hr::fill_shared<u32>(block_sum_1, 1600u, 0u);
-    u32* shared_supplier_present = reinterpret_cast<u32*>(shared_memory + 9600);
-    hr::copy_to_shared(shared_supplier_present, p.supplier_present, 25008u);
-    u32* shared_date_present = reinterpret_cast<u32*>(shared_memory + 34608);
-    hr::copy_to_shared(shared_date_present, p.date_present, 7648u);
-    const u32 replica = threadIdx.x / 32u % 8u * 100u;
+    u32* block_count_0 = reinterpret_cast<u32*>(shared_memory + p.block_count_0_at);
+    hr::fill_shared<u32>(block_count_0, p.block_count_0_words, 0u);
+    u32* block_sum_1 = reinterpret_cast<u32*>(shared_memory + p.block_sum_1_at);
+    hr::fill_shared<u32>(block_sum_1, p.block_sum_1_words, 0u);
+    u32* shared_supplier_present = reinterpret_cast<u32*>(shared_memory + p.shared_supplier_present_at);
+    hr::copy_to_shared(shared_supplier_present, p.supplier_present, p.shared_supplier_present_bytes);
+    u8* shared_date_d_year = reinterpret_cast<u8*>(shared_memory + p.shared_date_d_year_at);
+    hr::copy_to_shared(shared_date_d_year, p.date_d_year, p.shared_date_d_year_bytes);
+    const u32 first_group = p.first_group_0 + (threadIdx.x / 32u & p.replica_mask) * p.groups;
     __syncthreads();
     u32 s = 0;
-    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+    const u32 tiles = u32(p.tiles), stride = gridDim.x * p.run_tiles;
+    for (u32 run = blockIdx.x * p.run_tiles; run < tiles; run += stride)
+    for (u32 tile = run; tile < tiles && tile < run + p.run_tiles; ++tile) {
         while (tile >= p.segments[s].end_tile) ++s;
         const Segment& segment = p.segments[s];
         const u32 rows = u32(segment.row_count);
@@ -62,51 +91,49 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
 
         // probe supplier inner on lo_suppkey = s_key -> s_nation
         i32 lo_suppkey[HR_ROWS];
-        hr::load4(lo_suppkey, segment.lo_suppkey, row, rows);
-        u8 s_nation[HR_ROWS];
+        hr::load_rows(lo_suppkey, segment.lo_suppkey, row, rows);
+        i32 lo_orderdate[HR_ROWS];
+        hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
         HR_EACH_ROW(r) {
-            s_nation[r] = 0;
             bool found = false;
             if (alive >> r & 1u) {
-                const u32 slot = u32(i32(lo_suppkey[r])) - 1u;
-                found = slot < 200000u && hr::bit(shared_supplier_present, slot);
-                if (found) {
-                    s_nation[r] = hr::entry(p.supplier_s_nation, slot);
-                }
+                const u32 slot = u32(i32(lo_suppkey[r])) - p.supplier_base;
+                found = slot < p.supplier_domain && hr::bit(shared_supplier_present, slot);
             }
             if (!found) alive &= ~(1u << r);
         }
-        u32 group[HR_ROWS] = {0, 0, 0, 0};
-        HR_EACH_ROW(r) group[r] += u32(s_nation[r]) * 10u;
 
         // probe date inner on lo_orderdate = d_datekey -> d_year
         if (alive == 0) continue;
-        i32 lo_orderdate[HR_ROWS];
-        hr::load4(lo_orderdate, segment.lo_orderdate, row, rows);
         u8 d_year[HR_ROWS];
         HR_EACH_ROW(r) {
             d_year[r] = 0;
             bool found = false;
             if (alive >> r & 1u) {
-                const u32 slot = u32(i32(lo_orderdate[r])) - 19920101u;
-                found = slot < 61131u && hr::bit(shared_date_present, slot);
-                if (found) {
-                    d_year[r] = hr::entry(p.date_d_year, slot);
+                const u32 slot = u32(i32(lo_orderdate[r])) - p.date_base;
+                if (slot < p.date_domain) {
+                    const u32 hit = hr::entry(shared_date_d_year, slot);
+                    found = hit != 255u;
+                    if (found) {
+                        d_year[r] = hit;
+                    }
                 }
             }
             if (!found) alive &= ~(1u << r);
         }
-        HR_EACH_ROW(r) group[r] += u32(d_year[r]) * 50u;
+        u32 group[HR_ROWS];
+        HR_EACH_ROW(r) group[r] = first_group;
+        HR_EACH_ROW(r) group[r] += u32(d_year[r]) * p.group_stride;
 
         // probe customer semi on lo_custkey = c_key
         if (alive == 0) continue;
         i32 lo_custkey[HR_ROWS];
-        hr::load4(lo_custkey, segment.lo_custkey, row, rows);
+        hr::load_rows(lo_custkey, segment.lo_custkey, row, rows);
         HR_EACH_ROW(r) {
             bool found = false;
             if (alive >> r & 1u) {
-                const u32 slot = u32(i32(lo_custkey[r])) - 1u;
-                found = slot < 3000000u && hr::bit(p.customer_present, slot);
+                const u32 slot = u32(i32(lo_custkey[r])) - p.customer_base;
+                found = slot < p.customer_domain && hr::bit(p.customer_present, slot);
             }
             if (!found) alive &= ~(1u << r);
         }
@@ -114,14 +141,14 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
         // probe part inner on lo_partkey = p_key -> p_category
         if (alive == 0) continue;
         i32 lo_partkey[HR_ROWS];
-        hr::load4(lo_partkey, segment.lo_partkey, row, rows);
+        hr::load_rows(lo_partkey, segment.lo_partkey, row, rows);
         u8 p_category[HR_ROWS];
         HR_EACH_ROW(r) {
             p_category[r] = 0;
             bool found = false;
             if (alive >> r & 1u) {
-                const u32 slot = u32(i32(lo_partkey[r])) - 1u;
-                if (slot < 1400000u) {
+                const u32 slot = u32(i32(lo_partkey[r])) - p.part_base;
+                if (slot < p.part_domain) {
                     const u32 hit = hr::entry(p.part_p_category, slot);
                     found = hit != 255u;
                     if (found) {
@@ -135,13 +162,22 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
 
         // aggregate sum(lo_revenue - lo_supplycost) by d_year, s_nation, p_category
         if (alive == 0) continue;
+        u8 s_nation[HR_ROWS];
+        HR_EACH_ROW(r) {
+            s_nation[r] = 0;
+            if (alive >> r & 1u) {
+                const u32 slot = u32(i32(lo_suppkey[r])) - p.supplier_base_1;
+                s_nation[r] = hr::entry(p.supplier_s_nation, slot);
+            }
+        }
+        HR_EACH_ROW(r) group[r] += u32(s_nation[r]) * p.group_stride_1;
         i32 lo_revenue[HR_ROWS];
-        hr::load4(lo_revenue, segment.lo_revenue, row, rows);
+        hr::load_rows(lo_revenue, segment.lo_revenue, row, rows);
         i32 lo_supplycost[HR_ROWS];
-        hr::load4(lo_supplycost, segment.lo_supplycost, row, rows);
+        hr::load_rows(lo_supplycost, segment.lo_supplycost, row, rows);
         HR_EACH_ROW(r) {
             if (alive >> r & 1u) {
-                const u32 at = replica + group[r];
+                const u32 at = group[r];
                 hr::mark(block_count_0 + at);
                 hr::add_total<2>(block_sum_1 + 2 * at, i64((lo_revenue[r] - lo_supplycost[r])));
             }
@@ -150,6 +186,6 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
 
     // merge the block's accumulators
     __syncthreads();
-    hr::flush_count(p.count_0, block_count_0, 100u, 8u);
-    hr::flush_total64(p.sum_1, block_sum_1, 100u, 8u);
+    hr::flush_count(p.count_0, block_count_0, p.groups, p.replica_mask + 1u);
+    hr::flush_total64(p.sum_1, block_sum_1, p.groups, p.replica_mask + 1u);
 }

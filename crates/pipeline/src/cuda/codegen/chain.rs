@@ -19,7 +19,7 @@ use super::expr::registers;
 use super::probe::Appended;
 use super::{Generator, Held, Result, refuse};
 use crate::bound::{Bound, BoundExpr, BoundProbe, BoundStep};
-use crate::cuda::program::{BuildPiece, Param};
+use crate::cuda::program::BuildPiece;
 
 /// Output rows of a chunk of [`CHUNK_ROWS`] that a rows sink has room for.
 const OUTPUT_ROWS_MAX: u64 = 32 << 20;
@@ -114,11 +114,6 @@ impl Generator<'_> {
         self.body.close();
         self.body.close();
         self.hold(probe, &appended);
-        debug_assert!(
-            self.params
-                .iter()
-                .any(|(p, _, _)| { *p == Param::Build { step, piece: BuildPiece::HashNext } })
-        );
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use headrace_ir::{
     ArithmeticOp, CastFailure, CompareOp, DataType, OnOverflow, Scalar, Value as Constant,
 };
 
-use super::text::{c_type, integer_literal, is_float, is_integer, literal};
+use super::text::{c_type, is_float, is_integer, literal};
 use super::{Generator, Held, Result, refuse};
 use crate::bound::{BoundExpr, BoundKind, Repr, Truth};
 use crate::cuda::program::Place;
@@ -23,43 +23,24 @@ impl Value {
     }
 }
 
-/// Operands of an expression, in order of evaluation.
-pub(super) fn children(expr: &BoundExpr) -> Vec<&BoundExpr> {
-    match &expr.kind {
-        BoundKind::Register(_) | BoundKind::Literal(_) | BoundKind::Lookup { .. } => vec![],
-        BoundKind::Arithmetic { left, right, .. } | BoundKind::Compare { left, right, .. } => {
-            vec![left, right]
-        }
-        BoundKind::Negate { value, .. }
-        | BoundKind::Not(value)
-        | BoundKind::IsNull(value)
-        | BoundKind::InList { value, .. }
-        | BoundKind::Like { value, .. }
-        | BoundKind::Cast { value, .. }
-        | BoundKind::Decode(value) => vec![value],
-        BoundKind::And(operands) | BoundKind::Or(operands) => operands.iter().collect(),
-        BoundKind::Case { branches, otherwise } => branches
-            .iter()
-            .flat_map(|(condition, value)| [condition, value])
-            .chain(otherwise.as_deref())
-            .collect(),
-    }
-}
-
 /// Registers that an expression reads, in order of evaluation, each once.
 pub(super) fn registers(expr: &BoundExpr) -> Vec<usize> {
-    fn collect(expr: &BoundExpr, found: &mut Vec<usize>) {
-        if let BoundKind::Register(register) | BoundKind::Lookup { register, .. } = &expr.kind
+    let mut found = Vec::new();
+    expr.visit(&mut |e| {
+        if let BoundKind::Register(register) | BoundKind::Lookup { register, .. } = &e.kind
             && !found.contains(register)
         {
             found.push(*register);
         }
-        children(expr).into_iter().for_each(|child| collect(child, found));
-    }
-    let mut found = Vec::new();
-    collect(expr, &mut found);
+    });
     found
 }
+
+/// Dictionaries of at most this many texts have their predicates as bits of one parameter.
+const MASK_ENTRIES_MAX: usize = 64;
+
+/// IN lists of at most this many constants are compared one by one.
+const SHORT_LIST_MAX: usize = 8;
 
 fn scale_of(data_type: &DataType) -> i32 {
     match data_type {
@@ -91,8 +72,10 @@ impl Generator<'_> {
     pub(super) fn may_be_null(&self, expr: &BoundExpr) -> bool {
         match &expr.kind {
             BoundKind::Register(register) => match &self.held[*register] {
-                Held::Array { valid, .. } | Held::Raw { valid, .. } => valid.is_some(),
-                Held::NotLoaded => self.bound.registers[*register].nullable,
+                Held::Array { valid, .. }
+                | Held::Raw { valid, .. }
+                | Held::Deltas { valid, .. } => valid.is_some(),
+                Held::NotLoaded | Held::Late { .. } => self.bound.registers[*register].nullable,
             },
             BoundKind::Literal(scalar) => scalar.is_null(),
             BoundKind::IsNull(_) => false,
@@ -107,7 +90,7 @@ impl Generator<'_> {
             BoundKind::Cast { value, on_failure } => {
                 *on_failure == CastFailure::Null || self.may_be_null(value)
             }
-            _ => children(expr).into_iter().any(|child| self.may_be_null(child)),
+            _ => expr.children().into_iter().any(|child| self.may_be_null(child)),
         }
     }
 
@@ -128,7 +111,9 @@ impl Generator<'_> {
             BoundKind::Literal(scalar) if scalar.is_null() => {
                 Ok(Value { code: format!("{}(0)", c_type(&expr.repr)?), null: Some("true".into()) })
             }
-            BoundKind::Literal(scalar) => Ok(Value::known(literal(scalar, &expr.repr)?)),
+            BoundKind::Literal(scalar) => {
+                Ok(Value::known(self.literal(scalar, &expr.repr, "literal")?))
+            }
             BoundKind::Lookup { register, table } => self.lookup(*register, table),
             BoundKind::Arithmetic { op, left, right, on_overflow, cannot_overflow } => {
                 let checked = *on_overflow == OnOverflow::Error && !cannot_overflow;
@@ -166,13 +151,13 @@ impl Generator<'_> {
             Held::Array { name, valid } => Value { code: format!("{name}[r]"), null: null(valid) },
             Held::Raw { name, base, valid } => {
                 let kind = c_type(self.register_type(register))?;
-                let code = match base {
-                    0 => format!("{kind}({name}[r])"),
-                    base => format!("{kind}({base}ll + {name}[r])"),
-                };
-                Value { code, null: null(valid) }
+                Value { code: format!("{kind}({base} + {name}[r])"), null: null(valid) }
             }
-            Held::NotLoaded => {
+            Held::Deltas { name, base, valid } => {
+                let kind = c_type(self.register_type(register))?;
+                Value { code: format!("hr::based<{kind}>({base}, {name}, r)"), null: null(valid) }
+            }
+            Held::NotLoaded | Held::Late { .. } => {
                 return refuse(format!(
                     "register {} is not available where it is read",
                     self.bound.registers[register].name
@@ -200,14 +185,14 @@ impl Generator<'_> {
         }
     }
 
-    /// Writes a statement that fails with `place` where `condition` holds and the row is not NULL.
+    /// Writes a statement that fails with `place` where `condition` holds, the row is there and
+    /// not NULL. (What ranges say cannot fail is evaluated for rows that are gone as well.)
     pub(super) fn fail_if(&mut self, null: &Option<String>, condition: &str, place: Place) {
         let place = self.place(place);
-        let condition = match null {
-            None => condition.to_string(),
-            Some(null) => format!("!({null}) && {}", operand(condition)),
-        };
-        self.body.line(format!("if ({condition}) hr::raise(p.error, {place});"));
+        let not_null = null.as_ref().map(|null| format!(" && !({null})")).unwrap_or_default();
+        self.body.open(format!("if ((alive >> r & 1u){not_null} && {})", operand(condition)));
+        self.raise(&place);
+        self.body.close();
     }
 
     pub(super) fn overflow_place(expr: &BoundExpr) -> Place {
@@ -255,17 +240,10 @@ impl Generator<'_> {
         for (i, _) in table.iter().enumerate().filter(|(_, truth)| **truth == wanted) {
             words[i / 32] |= 1 << (i % 32);
         }
-        match table.iter().filter(|truth| **truth == wanted).count() {
-            0 => return Ok("false".into()),
-            count if count == table.len() => return Ok("true".into()),
-            1 => {
-                let code = table.iter().position(|truth| *truth == wanted).unwrap_or(0);
-                return Ok(format!("({index} == {code})"));
-            }
-            _ => {}
-        }
-        if table.len() <= 32 {
-            return Ok(format!("bool({:#x}u >> {index} & 1u)", words[0]));
+        if table.len() <= MASK_ENTRIES_MAX {
+            let mask = words.iter().rev().fold(0, |mask, word| mask << 32 | u64::from(*word));
+            let mask = self.constant(mask, "u64", wish);
+            return Ok(format!("bool({mask} >> {index} & 1u)"));
         }
         let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let table = self.table(bytes, "const u32*", wish);
@@ -285,7 +263,14 @@ impl Generator<'_> {
             return self.decimal_arithmetic(expr, op, left, right, checked);
         }
         let kind = c_type(&expr.repr)?;
-        let (l, r) = (self.value(left)?, self.value(right)?);
+        let l = self.value(left)?;
+        let r = match &right.kind {
+            // A division by a known number is a multiplication.
+            BoundKind::Literal(scalar) if divides(op) && !scalar.is_null() => {
+                Value::known(literal(scalar, &right.repr)?)
+            }
+            _ => self.value(right)?,
+        };
         let null = self.either_null(&l, &r);
         if is_float(&expr.repr) {
             let code = match op {
@@ -299,7 +284,7 @@ impl Generator<'_> {
         if !is_integer(&expr.repr) {
             return refuse(format!("{} is not arithmetic on numbers", expr.text));
         }
-        if matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) {
+        if divides(op) {
             return self.divide(expr, op, l, r, null, checked);
         }
         let verb = verb(op);
@@ -538,22 +523,15 @@ impl Generator<'_> {
             return Ok("false".into());
         }
         let kind = c_type(&value.repr)?;
-        let integers: Option<Vec<i128>> = list
-            .iter()
-            .map(|s| match s.value {
-                Constant::Int(i) if is_integer(&value.repr) => Some(i),
-                _ => None,
-            })
-            .collect();
-        if list.len() > 8 || integers.as_ref().is_some_and(|i| is_contiguous(i)) {
-            let Some(integers) = integers else {
-                return refuse(format!("a long IN list over {}", value.data_type));
-            };
-            return self.integer_member(value, kind, code, integers);
+        if list.len() > SHORT_LIST_MAX {
+            return self.integer_member(value, kind, code, list);
         }
-        let mut parts = Vec::with_capacity(list.len());
-        for scalar in list {
-            let constant = literal(scalar, &value.repr)?;
+        // Lists of nearly the same length are one kernel: the last constant stands again.
+        let length = list.len().next_power_of_two();
+        let mut parts = Vec::with_capacity(length);
+        for index in 0..length {
+            let scalar = &list[index.min(list.len() - 1)];
+            let constant = self.literal(scalar, &value.repr, "listed")?;
             parts.push(if is_float(&value.repr) {
                 format!("hr::equal({kind}({code}), {kind}({constant}))")
             } else {
@@ -568,18 +546,17 @@ impl Generator<'_> {
         value: &BoundExpr,
         kind: &str,
         code: &str,
-        mut list: Vec<i128>,
+        list: &[Scalar],
     ) -> Result<String> {
+        let integer = |scalar: &Scalar| match scalar.value {
+            Constant::Int(value_of) if is_integer(&value.repr) => Some(value_of),
+            _ => None,
+        };
+        let Some(mut list) = list.iter().map(integer).collect::<Option<Vec<i128>>>() else {
+            return refuse(format!("a long IN list over {}", value.data_type));
+        };
         list.sort_unstable();
         list.dedup();
-        if is_contiguous(&list) {
-            let low = integer_literal(list[0], &value.repr)?;
-            let high = integer_literal(list[list.len() - 1], &value.repr)?;
-            return Ok(match list.len() {
-                1 => format!("({code} == {low})"),
-                _ => format!("({code} >= {low} && {code} <= {high})"),
-            });
-        }
         let width = match kind {
             "i8" | "u8" => 1,
             "i16" | "u16" => 2,
@@ -588,7 +565,8 @@ impl Generator<'_> {
         };
         let bytes = list.iter().flat_map(|v| v.to_le_bytes()[..width].to_vec()).collect();
         let table = self.table(bytes, &format!("const {kind}*"), "in_list");
-        Ok(format!("hr::in_sorted<{kind}>({table}, {}u, {code})", list.len()))
+        let length = self.constant(list.len() as u64, "u32", "in_list_length");
+        Ok(format!("hr::in_sorted<{kind}>({table}, {length}, {code})"))
     }
 
     fn case(
@@ -631,8 +609,8 @@ impl Generator<'_> {
     }
 }
 
-fn is_contiguous(sorted: &[i128]) -> bool {
-    sorted.windows(2).all(|pair| pair[0] + 1 == pair[1])
+fn divides(op: ArithmeticOp) -> bool {
+    matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo)
 }
 
 fn verb(op: ArithmeticOp) -> &'static str {

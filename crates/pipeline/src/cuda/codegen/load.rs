@@ -1,11 +1,9 @@
 //! Loading source columns when a step first needs them.
 
-use arrow_array::Array;
-use headrace_ir::Encoding;
-
 use super::text::c_type;
 use super::{Generator, Held, Result, refuse};
 use crate::bound::{BoundExpr, Repr};
+use crate::cuda::layout::ColumnForm;
 use crate::cuda::program::{Place, SegmentField};
 
 impl Generator<'_> {
@@ -16,46 +14,53 @@ impl Generator<'_> {
 
     /// Makes one register available.
     pub(super) fn require_register(&mut self, register: usize) -> Result<()> {
-        if matches!(self.held[register], Held::NotLoaded) {
-            self.load(register)?;
+        match self.held[register] {
+            Held::NotLoaded => {
+                self.leave_if_dead();
+                self.load(register)
+            }
+            Held::Late { step } => self.read_late(step),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    fn load(&mut self, register: usize) -> Result<()> {
-        if register >= self.bound.source_registers {
-            return refuse(format!(
-                "register {} is read before a step sets it",
-                self.bound.registers[register].name
-            ));
-        }
-        self.leave_if_dead();
-        let layout = self.layout.columns[register].clone();
+    /// Loads a source column.
+    pub(super) fn load(&mut self, register: usize) -> Result<()> {
         let info = &self.bound.registers[register];
+        if register >= self.bound.source_registers {
+            return refuse(format!("register {} is read before a step sets it", info.name));
+        }
+        let form = self.layout.columns[register].form;
         let repr = info.repr.clone();
         let name = self.names.unique(&info.name);
+        if matches!(repr, Repr::Code(_)) {
+            return self.load_codes(register, name, form);
+        }
         let values = self.segment_field(SegmentField::Values(register), &name);
-        match (&layout.encoding, &repr) {
-            (_, Repr::Str) | (Encoding::Offsets { .. }, _) => {
+        match (form, &repr) {
+            (ColumnForm::Text, _) | (_, Repr::Str) => {
                 return refuse(format!("column {} is plain text", info.name));
             }
-            (Encoding::Plain, Repr::Bool | Repr::Code(_)) => {
-                return refuse(format!("column {} lies in an unexpected way", info.name));
-            }
-            (Encoding::Plain, _) => {
-                let kind = c_type(&repr)?;
+            (ColumnForm::Plain, repr) if !matches!(repr, Repr::Bool) => {
+                let kind = c_type(repr)?;
                 self.body.line(format!("{kind} {name}[HR_ROWS];"));
-                self.body.line(format!("hr::load4({name}, {values}, row, rows);"));
+                self.body.line(format!("hr::load_rows({name}, {values}, row, rows);"));
             }
-            (Encoding::Bits, Repr::Bool) => {
+            (ColumnForm::Bits, Repr::Bool) => {
                 let bits = self.names.unique(&format!("{name}_bits"));
-                self.body.line(format!("const u32 {bits} = hr::load_bits4({values}, row);"));
+                self.body.line(format!("const u32 {bits} = hr::load_bits({values}, row);"));
                 self.body.line(format!("bool {name}[HR_ROWS];"));
                 self.body.line(format!("HR_EACH_ROW(r) {name}[r] = {bits} >> r & 1u;"));
             }
-            (Encoding::Dictionary { code_bytes }, Repr::Code(dictionary)) => {
-                let entries = dictionary.values.len();
-                return self.load_codes(register, name, values, *code_bytes, entries);
+            (ColumnForm::Deltas(bytes), repr) if !matches!(repr, Repr::Bool) => {
+                self.load_deltas(&name, &values, bytes);
+                let base = self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
+                let valid = self.load_validity(register, &name)?;
+                self.held[register] = Held::Deltas { name, base, valid };
+                return Ok(());
+            }
+            (ColumnForm::Varying, repr) if !matches!(repr, Repr::Bool) => {
+                self.load_varying(register, &name, c_type(repr)?);
             }
             _ => return refuse(format!("column {} lies in an unexpected way", info.name)),
         }
@@ -64,106 +69,115 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// The validity nibble of a column. A NULL in a column that was declared without is
-    /// corrupt data.
+    fn load_deltas(&mut self, name: &str, values: &str, bytes: u8) {
+        self.body.line(format!("hr::Deltas<{bytes}> {name};"));
+        self.body.line(format!("hr::load_deltas({name}, {values}, row, rows);"));
+    }
+
+    fn load_varying(&mut self, register: usize, name: &str, kind: &str) {
+        let values = self.segment_field(SegmentField::Values(register), name);
+        let form = self.segment_field(SegmentField::Form(register), &format!("{name}_form"));
+        let base = self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
+        self.body.line(format!("{kind} {name}[HR_ROWS];"));
+        self.body.line(format!("hr::load_varying({name}, {values}, {form}, {base}, row, rows);"));
+    }
+
+    /// The validity bits of a column that may have NULLs; a segment without a bitmap has none. A
+    /// NULL in a column that was declared without is corrupt data.
     fn load_validity(&mut self, register: usize, name: &str) -> Result<Option<String>> {
-        if !self.layout.columns[register].validity {
+        let info = &self.bound.registers[register];
+        if !info.nullable && !self.layout.columns[register].validity {
             return Ok(None);
         }
         let valid = self.names.unique(&format!("{name}_valid"));
         let field = self.segment_field(SegmentField::Validity(register), &valid);
-        let info = &self.bound.registers[register];
         if info.nullable {
-            self.body.line(format!("u32 {valid} = hr::load_validity4({field}, row);"));
+            self.body.line(format!("u32 {valid} = hr::load_validity({field}, row);"));
             return Ok(Some(valid));
         }
         let place = self.place(Place::Corrupt {
             column: info.name.clone(),
             cause: "a NULL where the table declares none".into(),
         });
-        self.body.open(format!("if (alive & ~hr::load_validity4({field}, row))"));
-        self.body.line(format!("hr::raise(p.error, {place});"));
+        self.body.open(format!("if (alive & ~hr::load_validity({field}, row))"));
+        self.raise(&place);
         self.body.line("continue;");
         self.body.close();
         Ok(None)
     }
 
-    /// Loads dictionary codes, translates them, and makes sure that each lies within the
-    /// dictionary: 0 stands where there is no row or no value.
-    fn load_codes(
-        &mut self,
-        register: usize,
-        name: String,
-        values: String,
-        code_bytes: u8,
-        entries: usize,
-    ) -> Result<()> {
-        let raw_type = match code_bytes {
-            1 => "i8",
-            2 => "i16",
-            4 => "i32",
-            8 => "i64",
-            other => return refuse(format!("dictionary codes of {other} bytes")),
-        };
+    /// Loads dictionary codes, translates those of segments that need it, and makes sure that
+    /// each lies within the dictionary: 0 stands where there is no row or no value.
+    fn load_codes(&mut self, register: usize, name: String, form: ColumnForm) -> Result<()> {
         let info = &self.bound.registers[register];
-        let (column, nullable) = (info.name.clone(), info.nullable);
-        let remap = self.layout.columns[register].remap;
         let raw = self.names.unique(&format!("{name}_raw"));
-        self.body.line(format!("{raw_type} {raw}[HR_ROWS];"));
-        self.body.line(format!("hr::load4({raw}, {values}, row, rows);"));
-        let from_bitmap = self.load_validity(register, &name)?;
-        let valid = match from_bitmap {
-            None if remap && nullable => {
-                let valid = self.names.unique(&format!("{name}_valid"));
-                self.body.line(format!("u32 {valid} = 15u;"));
-                Some(valid)
+        let values = self.segment_field(SegmentField::Values(register), &name);
+        let code = match form {
+            ColumnForm::Codes(bytes @ (1 | 2 | 4 | 8)) => {
+                self.body.line(format!("i{} {raw}[HR_ROWS];", u32::from(bytes) * 8));
+                self.body.line(format!("hr::load_rows({raw}, {values}, row, rows);"));
+                format!("u64(i64({raw}[r]))")
             }
-            valid => valid,
+            ColumnForm::Deltas(bytes) => {
+                self.load_deltas(&raw, &values, bytes);
+                let base = self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
+                format!("hr::based<u64>({base}, {raw}, r)")
+            }
+            ColumnForm::Varying => {
+                self.load_varying(register, &raw, "i64");
+                format!("u64({raw}[r])")
+            }
+            _ => return refuse(format!("column {} lies in an unexpected way", info.name)),
         };
-        let outside = self.place(Place::Corrupt {
-            column: column.clone(),
-            cause: "a code outside its dictionary".into(),
-        });
-        let length = if remap {
-            self.segment_field(SegmentField::RemapLength(register), &format!("{name}_remap_length"))
-        } else {
-            format!("{entries}u")
-        };
+        let valid = self.load_validity(register, &name)?;
+        self.check_codes(register, &name, &code, valid.as_deref());
+        self.held[register] = Held::Array { name, valid };
+        Ok(())
+    }
+
+    /// `name[r]` becomes the table's code for the segment's code `code`.
+    fn check_codes(&mut self, register: usize, name: &str, code: &str, valid: Option<&str>) {
+        let column = self.bound.registers[register].name.clone();
+        let entries = self.dictionary_entries(register);
+        let entries = self.constant(entries, "u32", &format!("{name}_entries"));
+        let cause = "a code outside its dictionary".into();
+        let outside = self.place(Place::Corrupt { column, cause });
+        let length =
+            self.segment_field(SegmentField::RemapLength(register), &format!("{name}_remap_length"));
+        let table = self.segment_field(SegmentField::Remap(register), &format!("{name}_remap"));
         self.body.line(format!("i32 {name}[HR_ROWS];"));
         self.body.open("HR_EACH_ROW(r)");
         self.body.line(format!("{name}[r] = 0;"));
-        let guard = match &valid {
+        self.body.open(match valid {
             Some(valid) => format!("if ((alive & {valid}) >> r & 1u)"),
             None => "if (alive >> r & 1u)".to_string(),
-        };
-        self.body.open(guard);
-        self.body.open(format!("if (u64(i64({raw}[r])) < {length})"));
-        if remap {
-            let table = self.segment_field(SegmentField::Remap(register), &format!("{name}_remap"));
-            self.body.line(format!(
-                "{name}[r] = {table} == nullptr ? i32({raw}[r]) : {table}[{raw}[r]];"
-            ));
-            self.body.open(format!("if (u32({name}[r]) >= {entries}u)"));
-            match &valid {
-                Some(valid) => {
-                    self.body.open(format!("if ({name}[r] != -1)"));
-                    self.body.line(format!("hr::raise(p.error, {outside});"));
-                    self.body.close();
-                    self.body.line(format!("{valid} &= ~(1u << r);"));
-                }
-                None => self.body.line(format!("hr::raise(p.error, {outside});")),
+        });
+        self.body.line(format!("const u64 code = {code};"));
+        self.body.open(format!("if (code < {length})"));
+        self.body.line(format!("{name}[r] = {table} == nullptr ? i32(code) : {table}[code];"));
+        self.body.open(format!("if (u32({name}[r]) >= {entries})"));
+        match valid {
+            Some(valid) => {
+                self.body.open(format!("if ({name}[r] != -1)"));
+                self.raise(&outside);
+                self.body.close();
+                self.body.line(format!("{valid} &= ~(1u << r);"));
             }
-            self.body.line(format!("{name}[r] = 0;"));
-            self.body.close();
-        } else {
-            self.body.line(format!("{name}[r] = i32({raw}[r]);"));
+            None => self.raise(&outside),
         }
+        self.body.line(format!("{name}[r] = 0;"));
+        self.body.close();
         self.body.otherwise();
-        self.body.line(format!("hr::raise(p.error, {outside});"));
+        self.raise(&outside);
         self.body.close();
         self.body.close();
         self.body.close();
-        self.held[register] = Held::Array { name, valid };
-        Ok(())
+    }
+
+    fn dictionary_entries(&self, register: usize) -> u64 {
+        match &self.bound.registers[register].repr {
+            Repr::Code(dictionary) => arrow_array::Array::len(&dictionary.values) as u64,
+            _ => 0,
+        }
     }
 }

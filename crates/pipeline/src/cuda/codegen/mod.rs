@@ -1,10 +1,10 @@
-//! Generation of one fused kernel for one pipeline and one segment layout.
+//! Generation of one fused kernel for one pipeline and one layout.
 //!
 //! ```text
-//! for each tile of 4 x BLOCK_THREADS rows          every thread has 4 rows, `alive` their bits
-//!     load the first step's columns                16 bytes a thread and column
+//! for each tile of HR_ROWS x BLOCK_THREADS rows    every thread has 8 (or 4) rows, `alive` their bits
+//!     load the first step's columns                16 bytes at a time
 //!     filter / probe                               clears bits of `alive`
-//!     continue if none of the 4 rows is alive      later columns are not touched then
+//!     continue if none of the rows is alive        later columns are not touched then
 //!     ...
 //!     (for each match of the rows:                 builds with duplicate keys: what follows stands
 //!                                                  in a loop, `alive` the rows with one more match)
@@ -15,9 +15,20 @@
 //! The text reads like the plan: each part stands under the SQL of its step. Expressions are
 //! evaluated row by row ([`expr`]); those that can fail are only evaluated for rows that are
 //! alive. A value is a C++ expression and, where it may be NULL, another one that tells.
+//!
+//! The text depends on the shape of the pipeline alone. Literals, bases, domains, strides, sizes,
+//! predicates over dictionaries and IN lists are fields of the parameter struct, so that a
+//! constant never seen or a build that has grown finds its kernel compiled. What the text does
+//! depend on changes rarely: types, nullability and the forms of columns; the index, the
+//! uniqueness and the payload widths of builds; which of their tables fit shared memory; where
+//! accumulators live; which columns are loaded ahead; divisors, as a division by a known number
+//! is a multiplication; which overflows are proven impossible.
 
 mod cast;
 mod chain;
+mod constants;
+mod describe;
+mod eager;
 mod expr;
 mod load;
 mod probe;
@@ -32,6 +43,7 @@ use crate::cuda::layout::SegmentLayout;
 use crate::cuda::program::{CudaProgram, KERNEL_NAME, Param, Place, SegmentField, Tuning};
 use crate::error::WhyNot;
 
+use eager::EagerPlan;
 use shared::SharedPlan;
 pub(super) use shared::payload_shape;
 use text::{Names, Writer, comment_text};
@@ -49,8 +61,12 @@ enum Held {
     NotLoaded,
     /// `name[r]` of the register's type; with a nibble `valid` whose bit r is set where not NULL.
     Array { name: String, valid: Option<String> },
-    /// `base + name[r]` with narrow unsigned `name[r]`.
-    Raw { name: String, base: i64, valid: Option<String> },
+    /// `base + name[r]` with narrow unsigned `name[r]`; `base` is an expression.
+    Raw { name: String, base: String, valid: Option<String> },
+    /// `hr::Deltas name` over the expression `base`.
+    Deltas { name: String, base: String, valid: Option<String> },
+    /// Payload of the probe at this step, of whose keys only the presence has been looked up.
+    Late { step: usize },
 }
 
 /// State of one generation.
@@ -69,8 +85,14 @@ struct Generator<'a> {
     params: Vec<(Param, String, String)>,
     segment_fields: Vec<(SegmentField, String)>,
     places: Vec<Place>,
+    constants: Vec<u64>,
     tables: Vec<Arc<[u8]>>,
     shared: SharedPlan,
+    eager: EagerPlan,
+    /// What the group number of a row is before any digit that is not a narrow payload value.
+    first_group: u32,
+    /// Parameters with the number of groups, and of their copies in shared memory less one.
+    replicas: Option<(String, String)>,
     /// Whether `alive` may have become 0 since it was last looked at.
     check_pending: bool,
     /// Whether the group number's variable is declared.
@@ -102,7 +124,7 @@ pub(super) fn generate(
         return refuse("the segment layout has another number of columns than the source");
     }
     let sink = sink::SinkPlan::of(&bound, tuning)?;
-    let shared = SharedPlan::of(&bound, &sink, tuning)?;
+    let shared = SharedPlan::of(&bound, &sink, tuning);
     let mut generator = Generator::new(&bound, layout, tuning, shared);
     for (index, step) in bound.steps.iter().enumerate() {
         generator.step(index, step)?;
@@ -117,6 +139,7 @@ pub(super) fn generate(
         params: parts.params,
         segment_fields: parts.segment_fields,
         places: parts.places,
+        constants: parts.constants,
         tables: parts.tables,
         shared_bytes: parts.shared_bytes,
         accumulators: sink.accumulators,
@@ -133,6 +156,7 @@ struct Parts {
     params: Vec<Param>,
     segment_fields: Vec<SegmentField>,
     places: Vec<Place>,
+    constants: Vec<u64>,
     tables: Vec<Arc<[u8]>>,
     shared_bytes: u32,
 }
@@ -156,8 +180,12 @@ impl<'a> Generator<'a> {
             params: Vec::new(),
             segment_fields: Vec::new(),
             places: Vec::new(),
+            constants: Vec::new(),
             tables: Vec::new(),
             shared,
+            eager: EagerPlan::of(bound, layout, tuning),
+            first_group: 0,
+            replicas: None,
             check_pending: false,
             group_declared: false,
             keys_folded: Vec::new(),
@@ -171,6 +199,8 @@ impl<'a> Generator<'a> {
             (Param::Segments, "const Segment*", "segments"),
             (Param::Tiles, "u64", "tiles"),
             (Param::Error, "u32*", "error"),
+            (Param::FirstPlace, "u32", "first_place"),
+            (Param::RunTiles, "u32", "run_tiles"),
         ] {
             generator.param_names.reserve(name);
             generator.params.push((param, c_type.into(), name.into()));
@@ -187,19 +217,13 @@ impl<'a> Generator<'a> {
     }
 
     fn step(&mut self, index: usize, step: &BoundStep) -> Result<()> {
+        self.headline(&describe::step(self.bound, step));
+        self.load_ahead(index, step)?;
         match step {
-            BoundStep::Filter { expr, .. } => {
-                self.headline(&format!("filter {}", expr.text));
-                self.filter(expr)?;
-            }
-            BoundStep::Compute { register, expr } => {
-                let name = &self.bound.registers[*register].name;
-                self.headline(&format!("compute {name} = {}", expr.text));
-                self.compute(*register, expr)?;
-            }
-            BoundStep::Probe(probe) => self.probe(index, probe)?,
+            BoundStep::Filter { expr, .. } => self.filter(expr),
+            BoundStep::Compute { register, expr } => self.compute(*register, expr),
+            BoundStep::Probe(probe) => self.probe(index, probe),
         }
-        Ok(())
     }
 
     fn headline(&mut self, text: &str) {
@@ -236,7 +260,7 @@ impl<'a> Generator<'a> {
         self.leave_if_dead();
         let info = &self.bound.registers[register];
         let kind = text::c_type(&info.repr)?;
-        let name = self.names.unique(&info.name);
+        let name = self.names.unique(describe::plain_name(&info.name, "computed"));
         let may_be_null = self.may_be_null(expr);
         self.body.line(format!("{kind} {name}[HR_ROWS];"));
         let valid = may_be_null.then(|| self.names.unique(&format!("{name}_valid")));
@@ -266,13 +290,16 @@ impl<'a> Generator<'a> {
         Ok(())
     }
 
-    /// Number of a failure, from 1.
-    fn place(&mut self, place: Place) -> usize {
-        let index = self.places.iter().position(|p| *p == place).unwrap_or_else(|| {
-            self.places.push(place);
-            self.places.len() - 1
-        });
-        index + 1
+    /// The expression of a failure's number. Equal failures are numbered apart: their texts hold
+    /// constants, on which the source must not depend.
+    fn place(&mut self, place: Place) -> String {
+        self.places.push(place);
+        format!("p.first_place + {}u", self.places.len())
+    }
+
+    /// A statement that fails at a place.
+    fn raise(&mut self, place: &str) {
+        self.body.line(format!("hr::raise(p.error, {place});"));
     }
 
     /// Name of a parameter, which is declared when first asked for.
@@ -308,6 +335,9 @@ impl<'a> Generator<'a> {
     }
 
     fn into_parts(mut self, sink: &sink::SinkPlan) -> Result<Parts> {
+        if self.places.len() > usize::from(u16::MAX) {
+            return refuse(format!("{} places that can fail", self.places.len()));
+        }
         let body = std::mem::take(&mut self.body).into_text();
         let mut text = Writer::default();
         self.preamble(&mut text);
@@ -318,7 +348,9 @@ impl<'a> Generator<'a> {
             text.line(line);
         }
         text.line("u32 s = 0;");
-        text.open("for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x)");
+        text.line("const u32 tiles = u32(p.tiles), stride = gridDim.x * p.run_tiles;");
+        text.line("for (u32 run = blockIdx.x * p.run_tiles; run < tiles; run += stride)");
+        text.open("for (u32 tile = run; tile < tiles && tile < run + p.run_tiles; ++tile)");
         text.line("while (tile >= p.segments[s].end_tile) ++s;");
         text.line("const Segment& segment = p.segments[s];");
         text.line("const u32 rows = u32(segment.row_count);");
@@ -341,6 +373,7 @@ impl<'a> Generator<'a> {
             params: self.params.into_iter().map(|(param, _, _)| param).collect(),
             segment_fields: self.segment_fields.into_iter().map(|(field, _)| field).collect(),
             places: self.places,
+            constants: self.constants,
             tables: self.tables,
             shared_bytes: self.shared.bytes,
         })
@@ -350,22 +383,16 @@ impl<'a> Generator<'a> {
         text.line(format!("// Pipeline over {}", comment_text(&self.bound.table)));
         text.line("//");
         for step in &self.bound.steps {
-            let line = match step {
-                BoundStep::Filter { expr, .. } => format!("filter {}", expr.text),
-                BoundStep::Compute { register, expr } => {
-                    format!("compute {} = {}", self.bound.registers[*register].name, expr.text)
-                }
-                BoundStep::Probe(probe) => probe::line(probe),
-            };
-            text.line(format!("//   {}", comment_text(&line)));
+            text.line(format!("//   {}", comment_text(&describe::step(self.bound, step))));
         }
-        text.line(format!("//   {}", comment_text(&sink::line(&self.bound.sink))));
+        text.line(format!("//   {}", comment_text(&describe::sink(self.bound))));
         text.line("");
-        let Tuning { block_threads, blocks_per_sm, .. } = self.tuning;
+        let Tuning { block_threads, blocks_per_sm, rows_per_thread, .. } = self.tuning;
         text.line("#ifndef BLOCK_THREADS");
         text.line(format!("#define BLOCK_THREADS {block_threads}"));
         text.line("#endif");
         text.line(format!("#define BLOCKS_PER_SM {blocks_per_sm}"));
+        text.line(format!("#define HR_ROWS {rows_per_thread}u"));
         text.line("#include \"headrace/pipeline.cuh\"");
         text.line("");
     }
@@ -377,6 +404,7 @@ impl<'a> Generator<'a> {
             let c_type = match field {
                 SegmentField::Values(_) | SegmentField::Validity(_) => "const void*",
                 SegmentField::Remap(_) => "const i32*",
+                SegmentField::Form(_) => "alignas(8) u32",
                 _ => "u64",
             };
             text.line(format!("{c_type} {name};"));
@@ -384,7 +412,10 @@ impl<'a> Generator<'a> {
         text.close_struct();
         text.open("struct Params");
         for (_, c_type, name) in &self.params {
-            text.line(format!("{c_type} {name};"));
+            // Every field takes 8 bytes.
+            let wide = c_type.ends_with('*') || matches!(c_type.as_str(), "u64" | "i64" | "f64");
+            let align = if wide { "" } else { "alignas(8) " };
+            text.line(format!("{align}{c_type} {name};"));
         }
         text.close_struct();
     }

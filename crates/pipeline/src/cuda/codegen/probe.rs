@@ -1,38 +1,14 @@
 //! Probes; those that loop over the matches of a key are in [`super::chain`].
 
-use std::fmt::Write as _;
-
 use headrace_ir::ProbeKind;
 
 use super::shared::{SharedItem, marked_payload, payload_shape};
-use super::text::{c_type, i64_literal};
+use super::text::c_type;
 use super::{Generator, Held, Result, chain, refuse};
-use crate::bound::{BoundExpr, BoundProbe, Repr};
+use crate::bound::{BoundExpr, BoundKind, BoundProbe, BoundStep, Repr};
 use crate::build::{BuildIndex, BuildTable, PayloadData};
 use crate::cuda::program::{BuildPiece, Param};
 use crate::cuda::tables::{KeyWidth, key_width, slots_of};
-
-/// A probe as the kernel's comments show it.
-pub(super) fn line(probe: &BoundProbe) -> String {
-    let texts: Vec<&str> = probe.keys.iter().map(|k| &*k.text).collect();
-    let keys: Vec<&str> = probe.build.keys.iter().map(|k| k.name.as_str()).collect();
-    let mut line = format!(
-        "probe {} {} on {} = {}",
-        probe.build.name,
-        probe.kind,
-        texts.join(", "),
-        keys.join(", ")
-    );
-    if let Some(residual) = &probe.residual {
-        let _ = write!(line, " and {}", residual.text);
-    }
-    let payload: Vec<&str> =
-        probe.payload.iter().map(|&c| probe.build.payload[c].field.name.as_str()).collect();
-    if !payload.is_empty() {
-        let _ = write!(line, " -> {}", payload.join(", "));
-    }
-    line
-}
 
 /// A payload register of a probe.
 pub(super) struct Appended {
@@ -45,7 +21,6 @@ pub(super) struct Appended {
 impl Generator<'_> {
     pub(super) fn probe(&mut self, step: usize, probe: &BoundProbe) -> Result<()> {
         check(probe)?;
-        self.headline(&line(probe));
         for key in &probe.keys {
             self.require(key)?;
         }
@@ -57,7 +32,8 @@ impl Generator<'_> {
         if judged.is_some() {
             self.body.line("u32 matched = 0;");
         }
-        let appended = self.declare_payload(probe)?;
+        let late = self.is_late(step, probe);
+        let appended = if late { Vec::new() } else { self.declare_payload(probe)? };
         self.body.open("HR_EACH_ROW(r)");
         for a in &appended {
             self.body.line(format!("{}[r] = 0;", a.name));
@@ -71,7 +47,7 @@ impl Generator<'_> {
         self.body.open("if (alive >> r & 1u)");
         match &probe.build.index {
             BuildIndex::Direct { base, domain, .. } => {
-                self.find_direct(step, probe, *base, *domain, &appended, null_key)?;
+                self.find_direct(step, probe, (*base, *domain), &appended, null_key)?;
             }
             BuildIndex::Hash(_) => self.find_hashed(step, probe, &appended, null_key, None)?,
         }
@@ -79,10 +55,14 @@ impl Generator<'_> {
         if judged.is_some() {
             self.body.line("if (found) matched |= 1u << r;");
         } else {
-            self.apply(probe, &appended, null_key);
+            self.apply(probe, null_key);
         }
         self.body.close();
         self.hold(probe, &appended);
+        if late {
+            let own = probe.first_register..probe.first_register + probe.payload.len();
+            own.for_each(|register| self.held[register] = Held::Late { step });
+        }
         if let Some(residual) = judged {
             self.judge(probe, residual, &appended)?;
         } else {
@@ -94,13 +74,55 @@ impl Generator<'_> {
         self.fold_keys(&appended.iter().map(|a| a.register).collect::<Vec<_>>())
     }
 
+    /// Whether a probe only asks a bitmap in shared memory, its payload being read when a later
+    /// step needs it: of fewer rows, and together with that of other probes.
+    fn is_late(&self, step: usize, probe: &BoundProbe) -> bool {
+        probe.kind == ProbeKind::Inner
+            && probe.residual.is_none()
+            && !probe.payload.is_empty()
+            && self.shared.has(step, BuildPiece::Present)
+            && probe.keys.iter().all(|key| matches!(key.kind, BoundKind::Register(_)))
+    }
+
+    /// Reads the payload of a late probe for the rows that are still there.
+    pub(super) fn read_late(&mut self, step: usize) -> Result<()> {
+        let bound = self.bound;
+        let Some(BoundStep::Probe(probe)) = bound.steps.get(step) else {
+            return refuse("payload of a step that is no probe");
+        };
+        let (BuildIndex::Direct { base, domain, .. }, [key]) =
+            (&probe.build.index, probe.keys.as_slice())
+        else {
+            return refuse("late payload of a build by hash");
+        };
+        self.leave_if_dead();
+        let appended = self.declare_payload(probe)?;
+        self.body.open("HR_EACH_ROW(r)");
+        for a in &appended {
+            self.body.line(format!("{}[r] = 0;", a.name));
+        }
+        self.body.open("if (alive >> r & 1u)");
+        let value = self.value(key)?;
+        let wish = format!("{}_base", probe.build.name);
+        let offset = self.offset_of(&value.code, &key.repr, (*base, *domain), &wish)?;
+        self.body.line(format!("const {} slot = {};", offset.c_type, offset.code));
+        self.read_payload(step, probe, &appended, None, "slot");
+        self.body.close();
+        self.body.close();
+        self.hold(probe, &appended);
+        Ok(())
+    }
+
     /// The payload registers are there from now on.
     pub(super) fn hold(&mut self, probe: &BoundProbe, appended: &[Appended]) {
         for a in appended {
             let data = &probe.build.payload[a.column].data;
             let (name, valid) = (a.name.clone(), a.valid.clone());
             self.held[a.register] = match payload_shape(data).base {
-                Some(base) => Held::Raw { name, base, valid },
+                Some(base) => {
+                    let base = self.constant(base as u64, "i64", &format!("{name}_base"));
+                    Held::Raw { name, base, valid }
+                }
                 None => Held::Array { name, valid },
             };
         }
@@ -159,8 +181,7 @@ impl Generator<'_> {
         &mut self,
         step: usize,
         probe: &BoundProbe,
-        base: i64,
-        domain: u64,
+        (base, domain): (i64, u64),
         appended: &[Appended],
         null_key: bool,
     ) -> Result<()> {
@@ -168,11 +189,13 @@ impl Generator<'_> {
             return refuse(format!("build {} is direct over several keys", probe.build.name));
         };
         let value = self.value(key)?;
-        let (slot_type, slot) = offset_of(&value.code, &key.repr, base, domain)?;
+        let build = &probe.build.name;
+        let wish = format!("{build}_base");
+        let offset = self.offset_of(&value.code, &key.repr, (base, domain), &wish)?;
         self.note_null_key(&value.null, null_key);
-        self.body.line(format!("const {slot_type} slot = {slot};"));
-        let suffix = if slot_type == "u64" { "ull" } else { "u" };
-        let mut condition = format!("slot < {domain}{suffix}");
+        self.body.line(format!("const {} slot = {};", offset.c_type, offset.code));
+        let domain = self.constant(domain, offset.c_type, &format!("{build}_domain"));
+        let mut condition = format!("slot < {domain}");
         if let Some(null) = &value.null {
             condition = format!("{condition} && !({null})");
         }
@@ -241,17 +264,18 @@ impl Generator<'_> {
         let rows = self.piece(step, probe, BuildPiece::HashRows, "u32");
         let keys = self.piece(step, probe, BuildPiece::HashKeys, "u64");
         let mask = slots_of(probe.build.rows) - 1;
+        let mask = self.constant(mask, "u32", &format!("{}_slot_mask", probe.build.name));
         let joined = parts.join(" | ");
         let guard = nulls.map_or_else(|| "true".to_string(), |null| format!("!({null})"));
         self.body.open(format!("if ({guard})"));
         let call = match width {
             KeyWidth::One => {
                 self.body.line(format!("const u64 key = {joined};"));
-                format!("hr::find({rows}, {keys}, {mask}u, key)")
+                format!("hr::find({rows}, {keys}, {mask}, key)")
             }
             KeyWidth::Two => {
                 self.body.line(format!("const u128 key = {joined};"));
-                format!("hr::find({rows}, {keys}, {mask}u, u64(key), u64(key >> 64))")
+                format!("hr::find({rows}, {keys}, {mask}, u64(key), u64(key >> 64))")
             }
         };
         if let Some(chain) = chain {
@@ -315,16 +339,20 @@ impl Generator<'_> {
     }
 
     /// What a match or its absence does to the row.
-    fn apply(&mut self, probe: &BoundProbe, appended: &[Appended], null_key: bool) {
+    fn apply(&mut self, probe: &BoundProbe, null_key: bool) {
         let build = &probe.build;
         let drop_if = match probe.kind {
-            ProbeKind::Inner | ProbeKind::Semi => "!found",
-            ProbeKind::Anti => "found",
-            ProbeKind::NullAwareAnti if build.has_null_key => "true",
-            ProbeKind::NullAwareAnti if null_key && build.rows > 0 => "found || null_key",
-            ProbeKind::NullAwareAnti => "found",
+            ProbeKind::Inner | ProbeKind::Semi => "!found".to_string(),
+            ProbeKind::Anti => "found".to_string(),
+            ProbeKind::NullAwareAnti => {
+                let name = &build.name;
+                let wish = format!("{name}_has_null_key");
+                let none = self.constant(u64::from(build.has_null_key), "u32", &wish);
+                let any = self.constant(u64::from(build.rows > 0), "u32", &format!("{name}_has_rows"));
+                let null_key = if null_key { format!(" || (null_key && {any})") } else { String::new() };
+                format!("found || {none}{null_key}")
+            }
             _ => {
-                debug_assert!(appended.iter().all(|a| a.valid.is_some()));
                 return;
             }
         };
@@ -366,6 +394,48 @@ impl Generator<'_> {
     }
 }
 
+/// A value less a base.
+pub(super) struct Offset {
+    /// `u32` or `u64`.
+    pub(super) c_type: &'static str,
+    pub(super) code: String,
+}
+
+impl Generator<'_> {
+    /// `code - base` as an unsigned number: below `count` exactly when the value lies in
+    /// `base .. base + count`. 32 bits where both sides fit.
+    ///
+    /// With 32 bits the difference wraps modulo 2^32; as value and `base + count - 1` lie in the
+    /// same 32-bit type, no value outside can wrap into the range.
+    pub(super) fn offset_of(
+        &mut self,
+        code: &str,
+        repr: &Repr,
+        (base, count): (i64, u64),
+        wish: &str,
+    ) -> Result<Offset> {
+        let last = i128::from(base) + i128::from(count) - 1;
+        let fits = |low: i64, high: i64| {
+            base >= low && last <= i128::from(high) && count <= u64::from(u32::MAX)
+        };
+        let (c_type, value) = match repr {
+            Repr::I8 | Repr::I16 | Repr::I32 | Repr::U8 | Repr::U16 | Repr::Code(_)
+                if fits(i64::from(i32::MIN), i64::from(i32::MAX)) =>
+            {
+                ("u32", format!("u32(i32({code}))"))
+            }
+            Repr::U32 if fits(0, i64::from(u32::MAX)) => ("u32", format!("u32({code})")),
+            Repr::U64 | Repr::Bool => ("u64", format!("u64({code})")),
+            Repr::F32 | Repr::F64 | Repr::I128 | Repr::Str => {
+                return refuse("an index over this type of key");
+            }
+            _ => ("u64", format!("u64(i64({code}))")),
+        };
+        let base = self.constant(base as u64, c_type, wish);
+        Ok(Offset { c_type, code: format!("{value} - {base}") })
+    }
+}
+
 /// Whether the residual condition decides what a match is, rather than which rows go on.
 fn judges_matches(kind: ProbeKind) -> bool {
     matches!(kind, ProbeKind::Left | ProbeKind::Anti)
@@ -389,44 +459,6 @@ pub(super) fn check(probe: &BoundProbe) -> Result<()> {
         return refuse("joins in which NULL equals NULL are not on the CUDA processor");
     }
     Ok(())
-}
-
-/// `code - base` as an unsigned number: below `count` exactly when the value lies in
-/// `base .. base + count`. 32 bits where both sides fit.
-///
-/// With 32 bits the difference wraps modulo 2^32; as value and `base + count - 1` lie in the
-/// same 32-bit type, no value outside can wrap into the range.
-pub(super) fn offset_of(
-    code: &str,
-    repr: &Repr,
-    base: i64,
-    count: u64,
-) -> Result<(&'static str, String)> {
-    let last = i128::from(base) + i128::from(count) - 1;
-    let fits = |low: i64, high: i64| base >= low && last <= i128::from(high);
-    let minus = |value: String, base: String| match base.as_str() {
-        "0u" | "0ull" => value,
-        _ => format!("{value} - {base}"),
-    };
-    match repr {
-        Repr::I8 | Repr::I16 | Repr::I32 | Repr::U8 | Repr::U16 | Repr::Code(_)
-            if fits(i64::from(i32::MIN), i64::from(i32::MAX)) && count <= u64::from(u32::MAX) =>
-        {
-            let base = format!("{}u", base as i32 as u32);
-            Ok(("u32", minus(format!("u32(i32({code}))"), base)))
-        }
-        Repr::U32 if fits(0, i64::from(u32::MAX)) && count <= u64::from(u32::MAX) => {
-            Ok(("u32", minus(format!("u32({code})"), format!("{base}u"))))
-        }
-        Repr::U64 => {
-            Ok(("u64", minus(format!("u64({code})"), format!("u64({})", i64_literal(base)))))
-        }
-        Repr::Bool => {
-            Ok(("u64", minus(format!("u64({code})"), format!("u64({})", i64_literal(base)))))
-        }
-        Repr::F32 | Repr::F64 | Repr::I128 | Repr::Str => refuse("an index over this type of key"),
-        _ => Ok(("u64", minus(format!("u64(i64({code}))"), format!("u64({})", i64_literal(base))))),
-    }
 }
 
 /// The unsigned type whose bits are a key's, and its bytes.

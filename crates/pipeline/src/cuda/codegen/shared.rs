@@ -6,7 +6,6 @@ use crate::build::{BuildIndex, PayloadData};
 use crate::cuda::program::{BuildPiece, Tuning};
 use headrace_ir::ProbeKind;
 
-use super::Result;
 use super::sink::{SinkPlan, Where};
 
 /// A table is worth copying into every block when at least this share of the rows looks into it.
@@ -42,7 +41,7 @@ pub(super) struct SharedPlan {
 }
 
 impl SharedPlan {
-    pub(super) fn of(bound: &Bound, sink: &SinkPlan, tuning: Tuning) -> Result<Self> {
+    pub(super) fn of(bound: &Bound, sink: &SinkPlan, tuning: Tuning) -> Self {
         let mut plan = Self::default();
         let replicas = match sink.place {
             Where::Registers => 1,
@@ -68,7 +67,7 @@ impl SharedPlan {
                 }
             }
         }
-        Ok(plan)
+        plan
     }
 
     fn add(&mut self, item: SharedItem, bytes: u64) {

@@ -3,10 +3,11 @@
 use headrace_ir::AggregateFunction;
 
 use super::expr::Value;
-use super::probe::{key_part, offset_of};
+use super::probe::key_part;
 use super::shared::SharedItem;
 use super::text::c_type;
 use super::{Generator, Held, Result, refuse};
+use crate::build::PayloadColumn;
 use crate::bound::{
     Accumulator, AccumulatorKind, Bound, BoundCall, BoundExpr, BoundKey, BoundKind, BoundSink,
     BoundStep, DenseKey, Grouping, Repr,
@@ -173,25 +174,6 @@ fn value_bytes(repr: &Repr) -> Result<u32> {
     })
 }
 
-/// The sink as the kernel's comments show it.
-pub(super) fn line(sink: &BoundSink) -> String {
-    match sink {
-        BoundSink::Aggregate { keys, calls, .. } => {
-            let calls: Vec<&str> = calls.iter().map(|c| &*c.text).collect();
-            let keys: Vec<&str> = keys.iter().map(|k| k.field.name.as_str()).collect();
-            match keys.is_empty() {
-                true => format!("aggregate {}", calls.join(", ")),
-                false => format!("aggregate {} by {}", calls.join(", "), keys.join(", ")),
-            }
-        }
-        BoundSink::Rows { columns, .. } => {
-            let columns: Vec<&str> = columns.iter().map(|(_, e)| &*e.text).collect();
-            format!("rows {}", columns.join(", "))
-        }
-        BoundSink::Build { .. } => "build".to_string(),
-    }
-}
-
 /// Short name of an accumulator.
 fn accumulator_wish(index: usize, kind: AccumulatorKind) -> String {
     let kind = match kind {
@@ -235,7 +217,7 @@ fn first_extreme(device: DeviceAccumulator) -> &'static str {
 impl Generator<'_> {
     pub(super) fn sink(&mut self, plan: &SinkPlan) -> Result<()> {
         let bound = self.bound;
-        self.headline(&line(&bound.sink));
+        self.headline(&super::describe::sink(bound));
         match &bound.sink {
             BoundSink::Aggregate { keys, accumulators, .. } => {
                 self.aggregate(plan, keys, accumulators)
@@ -278,9 +260,10 @@ impl Generator<'_> {
         self.keys_folded[index] = true;
         if !self.group_declared {
             self.group_declared = true;
-            self.body.line("u32 group[HR_ROWS] = {0, 0, 0, 0};");
+            self.body.line("u32 group[HR_ROWS];");
+            self.body.line("HR_EACH_ROW(r) group[r] = first_group;");
         }
-        if let Some(line) = self.plain_digit(key, dense) {
+        if let Some(line) = self.plain_digit(index, key, dense) {
             self.body.line(format!("HR_EACH_ROW(r) {line}"));
             return Ok(());
         }
@@ -288,56 +271,71 @@ impl Generator<'_> {
         self.body.open("HR_EACH_ROW(r)");
         self.body.open("if (alive >> r & 1u)");
         let value = self.value(&key.expr)?;
-        let (kind, offset) = offset_of(&value.code, &key.expr.repr, dense.min, values)?;
-        self.body.line(format!("{kind} digit = {offset};"));
+        let name = &key.field.name;
+        let range = (dense.min, values);
+        let wish = super::describe::plain_name(name, "key");
+        let offset =
+            self.offset_of(&value.code, &key.expr.repr, range, &format!("{wish}_min"))?;
+        self.body.line(format!("{} digit = {};", offset.c_type, offset.code));
+        let values = self.constant(values, offset.c_type, &format!("{wish}_values"));
         let outside = self.place(Place::Corrupt {
             column: key.field.name.clone(),
             cause: "a value outside the bounds that are recorded for it".into(),
         });
         let null = value.null.filter(|_| dense.has_null);
         let otherwise = if let Some(null) = &null {
-            self.body.line(format!("if ({null}) digit = {values}u;"));
+            self.body.line(format!("if ({null}) digit = {values};"));
             "else "
         } else {
             ""
         };
-        self.body.open(format!("{otherwise}if (digit >= {values}u)"));
-        self.body.line(format!("hr::raise(p.error, {outside});"));
+        self.body.open(format!("{otherwise}if (digit >= {values})"));
+        self.raise(&outside);
         self.body.line("digit = 0;");
         self.body.close();
-        self.body.line(format!("group[r] += u32(digit) * {}u;", dense.stride));
+        let digit = self.strided(index, "u32(digit)", dense);
+        self.body.line(format!("group[r] += {digit};"));
         self.body.close();
         self.body.close();
         Ok(())
     }
 
-    /// The digit of a payload column whose bounds are exact: no check, no branch.
-    fn plain_digit(&self, key: &BoundKey, dense: DenseKey) -> Option<String> {
+    /// The digit of a payload column whose bounds are exact: no check, no branch. What its raw
+    /// values begin with is part of the first group number.
+    fn plain_digit(&mut self, index: usize, key: &BoundKey, dense: DenseKey) -> Option<String> {
         let BoundKind::Register(register) = key.expr.kind else { return None };
-        let Held::Raw { name, base, valid: None } = &self.held[register] else { return None };
-        let range = self.payload_range(register)?;
+        let Held::Raw { name, valid: None, .. } = &self.held[register] else { return None };
+        let name = name.clone();
+        let payload = self.payload_of(register)?;
+        let range = payload.range?;
+        let base = super::shared::payload_shape(&payload.data).base?;
         let values = dense.cardinality - u64::from(dense.has_null);
         let last = i128::from(dense.min) + i128::from(values) - 1;
         if range.min < dense.min || i128::from(range.max) > last {
             return None;
         }
-        let shift = u32::try_from(i128::from(*base) - i128::from(dense.min)).ok()?;
-        let digit = match shift {
-            0 => format!("u32({name}[r])"),
-            shift => format!("({name}[r] + {shift}u)"),
-        };
-        Some(match dense.stride {
-            1 => format!("group[r] += {digit};"),
-            stride => format!("group[r] += {digit} * {stride}u;"),
-        })
+        let shift = u32::try_from(i128::from(base) - i128::from(dense.min)).ok()?;
+        let shifted = shift.wrapping_mul(dense.stride as u32);
+        self.first_group = self.first_group.wrapping_add(shifted);
+        let digit = self.strided(index, &format!("u32({name}[r])"), dense);
+        Some(format!("group[r] += {digit};"))
     }
 
-    /// Exact bounds of the payload column behind a register.
-    fn payload_range(&self, register: usize) -> Option<headrace_ir::ValueRange> {
+    /// A digit times its stride, which is 1 for the last key.
+    fn strided(&mut self, index: usize, digit: &str, dense: DenseKey) -> String {
+        if index + 1 == self.keys_folded.len() {
+            return digit.to_string();
+        }
+        let stride = self.constant(dense.stride, "u32", "group_stride");
+        format!("{digit} * {stride}")
+    }
+
+    /// The payload column behind a register.
+    fn payload_of(&self, register: usize) -> Option<&PayloadColumn> {
         self.bound.steps.iter().find_map(|step| match step {
             BoundStep::Probe(probe) => {
                 let index = register.checked_sub(probe.first_register)?;
-                probe.build.payload[*probe.payload.get(index)?].range
+                probe.build.payload.get(*probe.payload.get(index)?)
             }
             _ => None,
         })
@@ -349,6 +347,12 @@ impl Generator<'_> {
         keys: &[BoundKey],
         accumulators: &[Accumulator],
     ) -> Result<()> {
+        // The columns first: payload that is read late is on its way at the same time.
+        for accumulator in accumulators {
+            for expr in accumulator.filter.iter().chain(&accumulator.argument) {
+                self.require(expr)?;
+            }
+        }
         for (index, key) in keys.iter().enumerate() {
             if plan.group_table.is_some() {
                 self.require(&key.expr)?;
@@ -364,15 +368,11 @@ impl Generator<'_> {
             self.leave_if_dead();
             self.add_digit(index, key, dense)?;
         }
-        for accumulator in accumulators {
-            for expr in accumulator.filter.iter().chain(&accumulator.argument) {
-                self.require(expr)?;
-            }
-        }
         self.leave_if_dead();
         let hashed = plan.group_table.is_some();
         if !self.group_declared && !hashed && plan.place != Where::Registers {
-            self.body.line("const u32 group[HR_ROWS] = {0, 0, 0, 0};");
+            self.body.line("u32 group[HR_ROWS];");
+            self.body.line("HR_EACH_ROW(r) group[r] = first_group;");
         }
         let count_by_bits = plan.place == Where::Registers;
         if count_by_bits {
@@ -385,9 +385,6 @@ impl Generator<'_> {
         self.body.open("HR_EACH_ROW(r)");
         self.body.open("if (alive >> r & 1u)");
         match plan.place {
-            Where::Shared { replicas } if replicas > 1 => {
-                self.body.line("const u32 at = replica + group[r];");
-            }
             _ if hashed => self.find_group(plan, keys)?,
             Where::Shared { .. } | Where::Global => self.body.line("const u32 at = group[r];"),
             Where::Registers | Where::Rows => {}
@@ -433,7 +430,7 @@ impl Generator<'_> {
         let cause = "more groups than the bounds that are recorded for it allow".into();
         let place = self.place(Place::Corrupt { column, cause });
         self.body.open("if (at == hr::NO_GROUP)");
-        self.body.line(format!("hr::raise(p.error, {place});"));
+        self.raise(&place);
         self.body.line("continue;");
         self.body.close();
         Ok(())
@@ -523,14 +520,7 @@ impl Generator<'_> {
         for entry in self.shared.entries.clone() {
             self.shared_entry(plan, &entry, &mut before);
         }
-        if let Where::Shared { replicas } = plan.place
-            && replicas > 1
-        {
-            before.push(format!(
-                "const u32 replica = threadIdx.x / 32u % {replicas}u * {}u;",
-                plan.groups
-            ));
-        }
+        before.extend(self.first_group(plan));
         if plan.place == Where::Registers {
             for (index, kind) in kinds.iter().enumerate() {
                 before.push(register_accumulator(plan.accumulators[index], index, *kind));
@@ -555,6 +545,29 @@ impl Generator<'_> {
         Ok((before, after))
     }
 
+    /// Where group numbers begin: in shared memory at the copy of the thread's warp.
+    fn first_group(&mut self, plan: &SinkPlan) -> Option<String> {
+        if plan.group_table.is_some() {
+            return None;
+        }
+        let first = u64::from(self.first_group);
+        match plan.place {
+            Where::Registers | Where::Rows => None,
+            Where::Global => {
+                let first = self.constant(first, "u32", "first_group");
+                Some(format!("const u32 first_group = {first};"))
+            }
+            Where::Shared { replicas } => {
+                let first = self.constant(first, "u32", "first_group");
+                let mask = self.constant(u64::from(replicas) - 1, "u32", "replica_mask");
+                let groups = self.constant(plan.groups, "u32", "groups");
+                let first = format!("{first} + (threadIdx.x / 32u & {mask}) * {groups}");
+                self.replicas = Some((groups, mask));
+                Some(format!("const u32 first_group = {first};"))
+            }
+        }
+    }
+
     /// Offsets without the entries that nothing uses.
     fn pack_shared(&mut self) {
         let mut offset = 0;
@@ -577,9 +590,7 @@ impl Generator<'_> {
             SharedItem::Accumulator(index) => {
                 let device = plan.accumulators[index];
                 let (_, element) = element_types(device);
-                lines.push(format!(
-                    "{element}* {name} = reinterpret_cast<{element}*>(shared_memory + {offset});"
-                ));
+                lines.push(self.shared_pointer(element, name, offset));
                 let first = match device {
                     DeviceAccumulator::Count
                     | DeviceAccumulator::Total64
@@ -591,8 +602,8 @@ impl Generator<'_> {
                     extreme => first_extreme(extreme),
                 };
                 let width = if matches!(element, "u32") { 4 } else { 8 };
-                let count = entry.bytes / width;
-                lines.push(format!("hr::fill_shared<{element}>({name}, {count}u, {first});"));
+                let count = self.constant(entry.bytes / width, "u32", &format!("{name}_words"));
+                lines.push(format!("hr::fill_shared<{element}>({name}, {count}, {first});"));
             }
             SharedItem::Build { step, piece } => {
                 let Some((_, c_type, param)) =
@@ -600,13 +611,18 @@ impl Generator<'_> {
                 else {
                     return;
                 };
+                let (c_type, param) = (c_type.clone(), param.clone());
                 let element = c_type.trim_start_matches("const ").trim_end_matches('*');
-                lines.push(format!(
-                    "{element}* {name} = reinterpret_cast<{element}*>(shared_memory + {offset});"
-                ));
-                lines.push(format!("hr::copy_to_shared({name}, p.{param}, {}u);", entry.bytes));
+                lines.push(self.shared_pointer(element, name, offset));
+                let bytes = self.constant(entry.bytes, "u32", &format!("{name}_bytes"));
+                lines.push(format!("hr::copy_to_shared({name}, p.{param}, {bytes});"));
             }
         }
+    }
+
+    fn shared_pointer(&mut self, element: &str, name: &str, offset: u64) -> String {
+        let offset = self.constant(offset, "u32", &format!("{name}_at"));
+        format!("{element}* {name} = reinterpret_cast<{element}*>(shared_memory + {offset});")
     }
 
     /// Brings the threads' registers together in the block's entry.
@@ -653,11 +669,10 @@ impl Generator<'_> {
             extreme if extreme.is_min() => "flush_min".to_string(),
             _ => "flush_max".to_string(),
         };
-        let replicas = match plan.place {
-            Where::Shared { replicas } => replicas,
-            _ => 1,
-        };
-        format!("hr::{verb}({to}, {from}, {}u, {replicas}u);", plan.groups)
+        match &self.replicas {
+            None => format!("hr::{verb}({to}, {from}, 1u, 1u);"),
+            Some((groups, mask)) => format!("hr::{verb}({to}, {from}, {groups}, {mask} + 1u);"),
+        }
     }
 
     fn write_rows(
@@ -675,7 +690,7 @@ impl Generator<'_> {
                 "bool" => "u8",
                 kind => kind,
             };
-            let wish = format!("out_{}", field.name);
+            let wish = format!("out_{}", super::describe::plain_name(&field.name, "column"));
             let to = self.param(Param::RowsValues(index), &format!("{kind}*"), &wish);
             let value = self.value(expr)?;
             self.body.line(format!("{to}[output] = {kind}({});", value.code));
@@ -689,7 +704,9 @@ impl Generator<'_> {
                     column: field.name.clone(),
                     cause: "a NULL where none can be".into(),
                 });
-                self.body.line(format!("if ({null}) hr::raise(p.error, {place});"));
+                self.body.open(format!("if ({null})"));
+                self.raise(&place);
+                self.body.close();
             }
         }
         self.body.line("++output;");
