@@ -6,7 +6,7 @@
 //!            eval    expressions, a column at a time
 //!            select  from truth to the rows that are kept
 //!            probe   from keys to rows of a build
-//!            aggregate, hash_aggregate, sink
+//!            aggregate, group_table, sink
 //! ```
 //!
 //! One [`CpuWorker`] belongs to one thread; workers share nothing but counters. A column is
@@ -22,7 +22,10 @@ mod compare;
 pub mod context;
 pub(crate) mod decimal;
 pub(crate) mod eval;
-mod hash_aggregate;
+pub(crate) mod group_keys;
+mod group_table;
+pub(crate) mod hash_sink;
+pub(crate) mod hash_state;
 mod in_list;
 mod like;
 mod load;
@@ -35,16 +38,22 @@ mod simd;
 mod sink;
 pub(crate) mod vector;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use arrow_array::RecordBatch;
+use headrace_flow::CancelToken;
 
 use crate::bound::{Bound, BoundSink};
 use crate::build::BuildOptions;
+use crate::cpu::hash_sink::{HashLevel, HashOptions};
 use crate::cpu::load::SourceColumns;
 use crate::cpu::run::Runner;
 use crate::cpu::sink::SinkState;
+use crate::memory::{MemoryAccount, Reservation};
+use crate::partial::merge::Outlet;
+use crate::partial::spill::SpillPlace;
+use crate::partial::{PartialSchema, SpillReport, SpillStore, dense_partial};
 use crate::segment::SegmentView;
 use crate::state::{Output, finish_dense};
 use crate::{ExecError, WhyNot};
@@ -54,28 +63,63 @@ pub use cast::is_supported as is_cast_supported;
 /// Rows of a batch: the columns of a batch stay in a core's L1 and L2 caches.
 pub const BATCH_ROWS: usize = 4096;
 
+/// Takes finished batches, from any thread; `false`: nobody wants more.
+pub type Emit<'a> = &'a (dyn Fn(RecordBatch) -> bool + Send + Sync);
+
 /// What all workers of one execution share. Clone it for each worker.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
-    /// Host bytes that the states of all workers together may take.
-    pub memory_limit_bytes: u64,
+    /// Pays for the states of all workers and for merging them.
+    pub memory: Arc<MemoryAccount>,
+    /// Where groups go that do not fit; `None`: they must.
+    pub spill: Option<Arc<dyn SpillStore>>,
+    /// Workers at the same time, threads that merge included.
+    pub workers: usize,
     /// Rows of a batch; [`BATCH_ROWS`] but for tests.
     pub batch_rows: usize,
-    /// Host bytes that they take.
-    pub memory_used_bytes: Arc<AtomicU64>,
+    /// Groups of a table that are spilled whatever they take; tests set it.
+    pub groups_max: usize,
     /// Rows that reached a row sink with a limit.
     pub emitted_rows: Arc<AtomicU64>,
+    /// Ends merging early.
+    pub cancel: CancelToken,
+    /// What was spilled.
+    pub spilled: Arc<SpillReport>,
+    level: Arc<OnceLock<Arc<HashLevel>>>,
 }
 
 impl WorkerOptions {
-    /// Options of one execution.
+    /// Options of one execution with an account of its own and no place to spill to.
     pub fn new(memory_limit_bytes: u64) -> Self {
+        Self::with_memory(MemoryAccount::new(memory_limit_bytes))
+    }
+
+    /// Options of one execution that shares an account with others.
+    pub fn with_memory(memory: Arc<MemoryAccount>) -> Self {
         Self {
-            memory_limit_bytes,
+            memory,
+            spill: None,
+            workers: 1,
             batch_rows: BATCH_ROWS,
-            memory_used_bytes: Arc::default(),
+            groups_max: usize::MAX,
             emitted_rows: Arc::default(),
+            cancel: CancelToken::new(),
+            spilled: Arc::default(),
+            level: Arc::default(),
         }
+    }
+
+    pub(crate) fn hash_options(&self, form: PartialSchema) -> HashOptions {
+        let place = SpillPlace { store: self.spill.clone(), report: Arc::clone(&self.spilled) };
+        let account = Arc::clone(&self.memory);
+        HashOptions { form, account, place, groups_max: self.groups_max }
+    }
+
+    /// What the hash tables of all workers share.
+    fn hash_level(&self, bound: &Bound) -> Result<Arc<HashLevel>, ExecError> {
+        let form = PartialSchema::local(bound)?;
+        let new = || HashLevel::first(self.hash_options(form), self.workers);
+        Ok(Arc::clone(self.level.get_or_init(new)))
     }
 }
 
@@ -108,60 +152,165 @@ impl CpuProgram {
 
     /// A worker for one thread.
     pub fn worker(self: &Arc<Self>, options: &WorkerOptions) -> Result<CpuWorker, ExecError> {
-        let sink = SinkState::new(&self.bound.sink)?;
-        let options = options.clone();
-        let mut worker =
-            CpuWorker { program: Arc::clone(self), sink, options, rows: 0, accounted_bytes: 0 };
+        let sink = SinkState::new(&self.bound, options)?;
+        let (memory, options) = (options.memory.reserve(), options.clone());
+        let mut worker = CpuWorker { program: Arc::clone(self), sink, memory, options, rows: 0 };
         worker.account()?;
         Ok(worker)
     }
 
-    /// Merges what the workers of one execution gathered. `build_options.source_rows` is
-    /// filled in for a build if it is not known.
+    /// Merges what the workers of one execution gathered, all of it in memory. See
+    /// [`Self::finish_each`].
+    ///
+    /// # Errors
+    /// Those of [`Self::finish_each`].
     pub fn finish(
         &self,
         workers: Vec<CpuWorker>,
-        mut build_options: BuildOptions,
+        build_options: BuildOptions,
     ) -> Result<Output, ExecError> {
-        let sink = &self.bound.sink;
+        let batches = Mutex::new(Vec::new());
+        let emit = |batch| {
+            batches.lock().map(|mut batches: MutexGuard<'_, Vec<_>>| batches.push(batch)).is_ok()
+        };
+        let output = self.finish_each(workers, build_options, &emit)?;
+        let gathered = batches.into_inner();
+        match (output, gathered) {
+            (Output::Batches(_), Ok(batches)) => Ok(Output::Batches(batches)),
+            (build, _) => Ok(build),
+        }
+    }
+
+    /// Merges what the workers of one execution gathered. Batches go to `emit` as soon as they
+    /// are finished, in no particular order, and none are left in the output.
+    /// `build_options.source_rows` is filled in for a build if it is not known.
+    ///
+    /// # Errors
+    /// Totals that overflow; memory; the spill store; [`ExecError::Cancelled`].
+    pub fn finish_each(
+        &self,
+        workers: Vec<CpuWorker>,
+        mut build_options: BuildOptions,
+        emit: Emit<'_>,
+    ) -> Result<Output, ExecError> {
         let rows: u64 = workers.iter().map(|worker| worker.rows).sum();
         build_options.source_rows.get_or_insert(rows);
-        let mut states = workers.into_iter().map(CpuWorker::into_state);
+        let options = match workers.first() {
+            Some(worker) => worker.options.clone(),
+            None => WorkerOptions::new(u64::MAX),
+        };
+        // What the states take is held until they are merged.
+        let (states, mut memory) = states(workers);
+        if let (BoundSink::Aggregate { .. }, Some(SinkState::Hash(_))) =
+            (&self.bound.sink, states.first())
+        {
+            self.finish_hash(states, None, &options, emit)?;
+            return Ok(Output::Batches(Vec::new()));
+        }
+        let merged = self.merged(states, &options)?;
+        if let (SinkState::Build { columns }, BoundSink::Build { keys, payload }) =
+            (&merged, &self.bound.sink)
+        {
+            let name = &self.bound.table;
+            // The build takes about as much again, beside the columns that it is made from.
+            let held: u64 = memory.iter().map(Reservation::bytes).sum();
+            if let Some(memory) = memory.first_mut() {
+                let more = memory.bytes().saturating_add(held);
+                memory.try_resize(more, &format!("the build {name}"))?;
+            }
+            let build = sink::finish_build(name, columns, keys, payload, build_options)?;
+            return Ok(Output::Build(build));
+        }
+        self.rows_of(merged)?.into_iter().all(emit);
+        Ok(Output::Batches(Vec::new()))
+    }
+
+    /// What the workers of one execution gathered as partial states in portable form, for
+    /// another [`PartialMerge`](crate::partial::PartialMerge) wherever that is.
+    ///
+    /// # Errors
+    /// As [`Self::finish_each`], and for a pipeline that does not aggregate.
+    pub fn finish_partial(&self, workers: Vec<CpuWorker>, emit: Emit<'_>) -> Result<(), ExecError> {
+        let Some(options) = workers.first().map(|worker| worker.options.clone()) else {
+            return Ok(());
+        };
+        let (states, _memory) = states(workers);
+        if let Some(SinkState::Hash(_)) = states.first() {
+            return self.finish_hash(
+                states,
+                Some(PartialSchema::portable(&self.bound)?),
+                &options,
+                emit,
+            );
+        }
+        match self.merged(states, &options)? {
+            SinkState::Dense(state) => {
+                emit(dense_partial(&self.bound, &state)?);
+                Ok(())
+            }
+            _ => Err(ExecError::Internal("partial states of another sink".into())),
+        }
+    }
+
+    fn finish_hash(
+        &self,
+        states: Vec<SinkState>,
+        partial: Option<PartialSchema>,
+        options: &WorkerOptions,
+        emit: Emit<'_>,
+    ) -> Result<(), ExecError> {
+        let sinks = states.into_iter().map(|state| match state {
+            SinkState::Hash(groups) => Ok(groups),
+            _ => Err(ExecError::Internal("workers of different sinks".into())),
+        });
+        let sinks = sinks.collect::<Result<Vec<_>, _>>()?;
+        let threads = options.workers.max(sinks.len());
+        Outlet::new(&self.bound, partial, &options.cancel, emit).finish(sinks, threads)
+    }
+
+    fn merged(
+        &self,
+        states: Vec<SinkState>,
+        options: &WorkerOptions,
+    ) -> Result<SinkState, ExecError> {
+        let mut states = states.into_iter();
         let mut merged = match states.next() {
             Some(first) => first,
-            None => SinkState::new(sink)?,
+            None => SinkState::new(&self.bound, options)?,
         };
-        states.try_for_each(|state| merged.merge(state, sink))?;
-        match (merged, sink) {
-            (SinkState::Dense(state), _) => {
-                Ok(Output::Batches(vec![finish_dense(&self.bound, &state)?]))
-            }
-            (SinkState::Hash { table, states }, BoundSink::Aggregate { keys, .. }) => {
-                Ok(Output::Batches(vec![sink::finish_hash(&table, &states, keys, sink)?]))
-            }
+        states.try_for_each(|state| merged.merge(state, &self.bound.sink))?;
+        Ok(merged)
+    }
+
+    fn rows_of(&self, merged: SinkState) -> Result<Vec<RecordBatch>, ExecError> {
+        match (merged, &self.bound.sink) {
+            (SinkState::Dense(state), _) => Ok(vec![finish_dense(&self.bound, &state)?]),
             (
                 SinkState::Rows { mut columns, mut batches },
                 BoundSink::Rows { columns: outputs, .. },
             ) => {
                 batches.extend(sink::last_batch(&mut columns, outputs)?);
-                Ok(Output::Batches(batches))
+                Ok(batches)
             }
-            (SinkState::Build { columns }, BoundSink::Build { keys, payload }) => {
-                let name = &self.bound.table;
-                sink::finish_build(name, &columns, keys, payload, build_options).map(Output::Build)
-            }
+            // No worker, no groups.
+            (SinkState::Hash(_), _) => Ok(Vec::new()),
             _ => Err(ExecError::Internal("workers of another sink".into())),
         }
     }
+}
+
+/// What workers gathered, and what it takes.
+fn states(workers: Vec<CpuWorker>) -> (Vec<SinkState>, Vec<Reservation>) {
+    workers.into_iter().map(|worker| (worker.sink, worker.memory)).unzip()
 }
 
 /// The state of one thread.
 pub struct CpuWorker {
     program: Arc<CpuProgram>,
     sink: SinkState,
+    memory: Reservation,
     options: WorkerOptions,
     rows: u64,
-    accounted_bytes: u64,
 }
 
 impl CpuWorker {
@@ -216,26 +365,18 @@ impl CpuWorker {
     /// Brings the shared account up to date and checks the limit.
     fn account(&mut self) -> Result<(), ExecError> {
         let bytes = self.sink.bytes();
-        let change = bytes.wrapping_sub(self.accounted_bytes);
-        self.accounted_bytes = bytes;
-        let before = self.options.memory_used_bytes.fetch_add(change, Ordering::Relaxed);
-        let used = before.wrapping_add(change);
-        if used <= self.options.memory_limit_bytes {
+        if bytes == self.memory.bytes() {
             return Ok(());
         }
-        Err(ExecError::Memory {
-            tier: "host memory",
-            what: match self.sink {
-                SinkState::Dense(_) | SinkState::Hash { .. } => "groups".into(),
-                SinkState::Rows { .. } => "output rows".into(),
-                SinkState::Build { .. } => format!("the build {}", self.program.bound.table),
-            },
-            needed_bytes: used,
-            limit_bytes: self.options.memory_limit_bytes,
-        })
-    }
-
-    fn into_state(self) -> SinkState {
-        self.sink
+        let build;
+        let what = match self.sink {
+            SinkState::Dense(_) | SinkState::Hash(_) => "groups",
+            SinkState::Rows { .. } => "output rows",
+            SinkState::Build { .. } => {
+                build = format!("the build {}", self.program.bound.table);
+                &build
+            }
+        };
+        self.memory.try_resize(bytes, what)
     }
 }

@@ -58,6 +58,15 @@ pub enum ExecError {
         /// Limit in bytes.
         limit_bytes: u64,
     },
+    /// Groups could not be put aside or brought back.
+    #[error("spilling groups: {0}")]
+    Spill(#[source] crate::partial::SpillError),
+    /// Partial states that are not those of the pipeline.
+    #[error("partial states that are not of this pipeline: {0}")]
+    Partial(String),
+    /// Nobody wants the result any more.
+    #[error("cancelled")]
+    Cancelled,
     /// The GPU failed.
     #[error(transparent)]
     Gpu(#[from] headrace_gpu::GpuError),

@@ -17,7 +17,8 @@
 //!    them into partial state ([`state`]). The CPU processor does so with one worker a core
 //!    over cache-sized batches; the CUDA processor with one generated kernel.
 //! 3. States merge in any order and finish into Arrow record batches, or into a
-//!    [`build::BuildTable`] that other pipelines probe.
+//!    [`build::BuildTable`] that other pipelines probe. As data they are [`partial`] states,
+//!    which travel between processors and processes, and wait elsewhere when memory is short.
 //!
 //! What a processor cannot do it says when it is compiled, as a [`WhyNot`]; it never does
 //! something else instead.
@@ -32,6 +33,8 @@ pub mod bound;
 pub mod build;
 pub mod cpu;
 pub mod cuda;
+pub mod memory;
+pub mod partial;
 pub mod segment;
 pub mod state;
 

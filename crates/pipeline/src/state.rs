@@ -1,7 +1,9 @@
-//! Partial states of dense aggregation, as both processors produce them, and finished output.
+//! Running values of groups, as both processors produce them, and finished output.
 
 mod finish;
+mod mean;
 pub(crate) mod merge;
+mod texts;
 
 use arrow_array::RecordBatch;
 
@@ -9,7 +11,8 @@ use crate::bound::{Accumulator, AccumulatorKind, Repr};
 use crate::build::BuildTable;
 
 pub use finish::finish_dense;
-pub(crate) use finish::{finish_calls, output_batch};
+pub(crate) use finish::{dense_key, existing_groups, finish_calls, output_batch};
+pub use texts::Texts;
 
 /// One accumulator over all possible groups.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +41,7 @@ pub enum AccumulatorState {
     /// Of decimals.
     ExtremeI128(Vec<i128>),
     /// Of text.
-    ExtremeText(Vec<Option<Box<str>>>),
+    ExtremeText(Texts),
 }
 
 /// State of a dense aggregation: entry `g` of each accumulator belongs to group number `g`.
@@ -63,52 +66,46 @@ impl AccumulatorState {
     /// of their type and maxima at the smallest, so that merging needs no flag; whether a
     /// value was seen is what the count accumulator tells.
     pub fn new(accumulator: &Accumulator, groups: usize) -> Self {
-        let largest = accumulator.kind == AccumulatorKind::Min;
         let repr = accumulator.argument.as_ref().map(|argument| &argument.repr);
-        match (accumulator.kind, repr) {
-            (AccumulatorKind::Count, _) => Self::Count(vec![0; groups]),
-            (AccumulatorKind::SumI64, _) => Self::SumI64(vec![0; groups]),
-            (AccumulatorKind::SumI128, _) => Self::SumI128(vec![0; groups]),
-            (AccumulatorKind::SumWide, _) => {
-                Self::SumWide { low: vec![0; groups], carry: vec![0; groups] }
-            }
-            (AccumulatorKind::SumF64, _) => Self::SumF64(vec![0.0; groups]),
-            (_, Some(Repr::U64)) => {
-                Self::ExtremeU64(vec![if largest { u64::MAX } else { u64::MIN }; groups])
-            }
-            (_, Some(Repr::F32 | Repr::F64)) => {
-                // NaN is the largest float.
-                Self::ExtremeF64(vec![if largest { f64::NAN } else { f64::NEG_INFINITY }; groups])
-            }
-            (_, Some(Repr::I128)) => {
-                Self::ExtremeI128(vec![if largest { i128::MAX } else { i128::MIN }; groups])
-            }
-            (_, Some(Repr::Str)) => Self::ExtremeText(vec![None; groups]),
-            (_, _) => Self::ExtremeI64(vec![if largest { i64::MAX } else { i64::MIN }; groups]),
-        }
+        let mut state = match (accumulator.kind, repr) {
+            (AccumulatorKind::Count, _) => Self::Count(Vec::new()),
+            (AccumulatorKind::SumI64, _) => Self::SumI64(Vec::new()),
+            (AccumulatorKind::SumI128, _) => Self::SumI128(Vec::new()),
+            (AccumulatorKind::SumWide, _) => Self::SumWide { low: Vec::new(), carry: Vec::new() },
+            (AccumulatorKind::SumF64, _) => Self::SumF64(Vec::new()),
+            (_, Some(Repr::U64)) => Self::ExtremeU64(Vec::new()),
+            (_, Some(Repr::F32 | Repr::F64)) => Self::ExtremeF64(Vec::new()),
+            (_, Some(Repr::I128)) => Self::ExtremeI128(Vec::new()),
+            (_, Some(Repr::Str)) => Self::ExtremeText(Texts::default()),
+            (_, _) => Self::ExtremeI64(Vec::new()),
+        };
+        state.resize(groups, accumulator.kind == AccumulatorKind::Min);
+        state
     }
 
-    /// Appends groups that have seen no row.
-    pub fn grow(&mut self, accumulator: &Accumulator, groups: usize) {
-        match (self, Self::new(accumulator, groups)) {
-            (Self::Count(a), Self::Count(b)) => a.extend(b),
-            (Self::SumI64(a), Self::SumI64(b)) | (Self::ExtremeI64(a), Self::ExtremeI64(b)) => {
-                a.extend(b);
+    /// Appends groups that have seen no row, or removes groups at the end. `smaller`: of
+    /// extremes, whether the smallest are kept.
+    pub fn resize(&mut self, groups: usize, smaller: bool) {
+        macro_rules! resize {
+            ($values:expr, $largest:expr, $smallest:expr) => {
+                $values.resize(groups, if smaller { $largest } else { $smallest })
+            };
+        }
+        match self {
+            Self::Count(values) => values.resize(groups, 0),
+            Self::SumI64(values) => values.resize(groups, 0),
+            Self::SumI128(values) => values.resize(groups, 0),
+            Self::SumWide { low, carry } => {
+                low.resize(groups, 0);
+                carry.resize(groups, 0);
             }
-            (Self::SumI128(a), Self::SumI128(b)) | (Self::ExtremeI128(a), Self::ExtremeI128(b)) => {
-                a.extend(b);
-            }
-            (Self::SumWide { low, carry }, Self::SumWide { low: l, carry: c }) => {
-                low.extend(l);
-                carry.extend(c);
-            }
-            (Self::SumF64(a), Self::SumF64(b)) | (Self::ExtremeF64(a), Self::ExtremeF64(b)) => {
-                a.extend(b);
-            }
-            (Self::ExtremeU64(a), Self::ExtremeU64(b)) => a.extend(b),
-            (Self::ExtremeText(a), Self::ExtremeText(b)) => a.extend(b),
-            // `new` answers the same variant for the same accumulator.
-            _ => {}
+            Self::SumF64(values) => values.resize(groups, 0.0),
+            Self::ExtremeI64(values) => resize!(values, i64::MAX, i64::MIN),
+            Self::ExtremeU64(values) => resize!(values, u64::MAX, u64::MIN),
+            // NaN is the largest float.
+            Self::ExtremeF64(values) => resize!(values, f64::NAN, f64::NEG_INFINITY),
+            Self::ExtremeI128(values) => resize!(values, i128::MAX, i128::MIN),
+            Self::ExtremeText(texts) => texts.resize(groups),
         }
     }
 
@@ -121,7 +118,7 @@ impl AccumulatorState {
             Self::SumWide { low, .. } => low.len(),
             Self::SumF64(v) | Self::ExtremeF64(v) => v.len(),
             Self::ExtremeU64(v) => v.len(),
-            Self::ExtremeText(v) => v.len(),
+            Self::ExtremeText(texts) => texts.len(),
         }
     }
 
@@ -133,9 +130,7 @@ impl AccumulatorState {
             Self::SumF64(_) | Self::ExtremeF64(_) | Self::ExtremeU64(_) => groups * 8,
             Self::SumI128(_) | Self::ExtremeI128(_) => groups * 16,
             Self::SumWide { .. } => groups * 24,
-            Self::ExtremeText(texts) => {
-                groups * 16 + texts.iter().flatten().map(|text| text.len() as u64).sum::<u64>()
-            }
+            Self::ExtremeText(texts) => texts.bytes(),
         }
     }
 }

@@ -7,8 +7,8 @@ use crate::cpu::context::Context;
 use crate::cpu::eval::{Shared, eval};
 use crate::cpu::select::{positions, truth_bytes};
 use crate::cpu::vector::{Data, Element, Vector, take_values};
-use crate::state::AccumulatorState;
-use crate::state::merge::{add_wide, extreme, extreme_text};
+use crate::state::merge::{add_wide, extreme};
+use crate::state::{AccumulatorState, Texts};
 
 /// The group of each row.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub fn dense_groups<'a>(
     let mut numbers = vec![0u32; rows];
     for key in keys {
         let vector = eval(context, &key.expr)?;
-        add_digits(key, &vector.expanded(rows), &mut numbers)?;
+        add_digits(key, &vector.spelled(rows), &mut numbers)?;
     }
     Ok(Groups::Numbers(numbers))
 }
@@ -129,7 +129,7 @@ fn fold<'a>(
         count_rows(counts, groups, None, rows);
         return Ok(());
     };
-    let vector = vector.expanded(rows);
+    let vector = vector.spelled(rows);
     let valid = vector.validity.as_deref();
     let smaller = accumulator.kind == AccumulatorKind::Min;
     let done =
@@ -304,14 +304,14 @@ fn extremes<T: Element>(
 }
 
 fn extreme_texts(
-    kept: &mut [Option<Box<str>>],
+    kept: &mut Texts,
     vector: &Vector<'_>,
     groups: &Groups,
     smaller: bool,
 ) -> Option<()> {
     let Data::Str(texts) = &vector.data else { return None };
     each(texts, groups, vector.validity.as_deref(), |group, text| {
-        extreme_text(&mut kept[group], text, smaller);
+        kept.offer(group, text, smaller);
     });
     Some(())
 }

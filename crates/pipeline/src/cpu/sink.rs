@@ -2,19 +2,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use headrace_ir::Field;
 
 use crate::ExecError;
-use crate::bound::{BoundExpr, BoundKey, BoundSink, Grouping, Repr};
+use crate::bound::{Bound, BoundExpr, BoundSink, Grouping, Repr};
 use crate::build::{BuildColumn, BuildOptions, BuildTable};
-use crate::column::{Column, vector_array};
+use crate::column::Column;
 use crate::cpu::WorkerOptions;
 use crate::cpu::aggregate;
 use crate::cpu::context::Context;
 use crate::cpu::eval::{decode, eval};
-use crate::cpu::hash_aggregate::GroupTable;
-use crate::state::{AccumulatorState, DenseState, finish_calls, output_batch};
+use crate::cpu::hash_sink::HashSink;
+use crate::state::{AccumulatorState, DenseState, output_batch};
 
 /// Output rows are handed over in batches of about this many.
 const OUTPUT_ROWS: usize = 8 * 1024;
@@ -23,13 +23,8 @@ const OUTPUT_ROWS: usize = 8 * 1024;
 pub enum SinkState {
     /// Dense groups.
     Dense(DenseState),
-    /// Hashed groups.
-    Hash {
-        /// Keys.
-        table: GroupTable,
-        /// One per accumulator.
-        states: Vec<AccumulatorState>,
-    },
+    /// Hashed groups, which account for themselves.
+    Hash(HashSink),
     /// Rows on their way out.
     Rows {
         /// Rows not yet in a batch.
@@ -46,15 +41,12 @@ pub enum SinkState {
 
 impl SinkState {
     /// An empty state.
-    pub fn new(sink: &BoundSink) -> Result<Self, ExecError> {
-        Ok(match sink {
+    pub fn new(bound: &Bound, options: &WorkerOptions) -> Result<Self, ExecError> {
+        Ok(match &bound.sink {
             BoundSink::Aggregate { grouping: Grouping::Dense { groups }, accumulators, .. } => {
                 Self::Dense(DenseState::new(accumulators, *groups as usize))
             }
-            BoundSink::Aggregate { keys, accumulators, .. } => Self::Hash {
-                table: GroupTable::new(keys)?,
-                states: DenseState::new(accumulators, 0).accumulators,
-            },
+            BoundSink::Aggregate { .. } => Self::Hash(HashSink::new(&options.hash_level(bound)?)),
             BoundSink::Rows { columns, .. } => {
                 Self::Rows { columns: empty(columns.iter())?, batches: Vec::new() }
             }
@@ -64,13 +56,11 @@ impl SinkState {
         })
     }
 
-    /// Host bytes.
+    /// Host bytes, but for what accounts for itself.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Dense(state) => state.accumulators.iter().map(AccumulatorState::bytes).sum(),
-            Self::Hash { table, states } => {
-                table.bytes() + states.iter().map(AccumulatorState::bytes).sum::<u64>()
-            }
+            Self::Hash(_) => 0,
             Self::Rows { columns, batches } => {
                 columns.iter().map(Column::bytes).sum::<u64>()
                     + batches.iter().map(|b| b.get_array_memory_size() as u64).sum::<u64>()
@@ -91,10 +81,8 @@ impl SinkState {
                 let groups = aggregate::dense_groups(context, keys)?;
                 aggregate::update(context, accumulators, &mut state.accumulators, &groups)
             }
-            (Self::Hash { table, states }, BoundSink::Aggregate { keys, accumulators, .. }) => {
-                let groups = table.groups(context, keys)?;
-                grow(states, accumulators, table.len());
-                aggregate::update(context, accumulators, states, &groups)
+            (Self::Hash(groups), BoundSink::Aggregate { keys, accumulators, .. }) => {
+                groups.consume(context, keys, accumulators)
             }
             (Self::Rows { columns, batches }, BoundSink::Rows { columns: outputs, limit }) => {
                 limit_rows(context, *limit, &options.emitted_rows);
@@ -116,21 +104,6 @@ impl SinkState {
         match (self, other, sink) {
             (Self::Dense(a), Self::Dense(b), BoundSink::Aggregate { accumulators, .. }) => {
                 a.merge(&b, accumulators)
-            }
-            (
-                Self::Hash { table, states },
-                Self::Hash { table: other, states: others },
-                BoundSink::Aggregate { accumulators, .. },
-            ) => {
-                let into = table.absorb(&other)?;
-                grow(states, accumulators, table.len());
-                for ((state, other), accumulator) in
-                    states.iter_mut().zip(&others).zip(accumulators)
-                {
-                    let pairs = into.iter().enumerate().map(|(from, &into)| (into as usize, from));
-                    state.fold(other, pairs, accumulator.kind)?;
-                }
-                Ok(())
             }
             (
                 Self::Rows { batches, .. },
@@ -165,19 +138,6 @@ fn append<'a>(
         column.push(&vector, context.rows())?;
     }
     Ok(())
-}
-
-fn grow(
-    states: &mut [AccumulatorState],
-    accumulators: &[crate::bound::Accumulator],
-    groups: usize,
-) {
-    for (state, accumulator) in states.iter_mut().zip(accumulators) {
-        let more = groups - state.groups();
-        if more > 0 {
-            state.grow(accumulator, more);
-        }
-    }
 }
 
 /// Keeps only as many of the current rows as the query still wants.
@@ -216,30 +176,6 @@ pub fn last_batch(
         Some(column) if column.rows() > 0 => cut_batch(columns, outputs).map(Some),
         _ => Ok(None),
     }
-}
-
-/// Hashed groups as a record batch.
-pub fn finish_hash(
-    table: &GroupTable,
-    states: &[AccumulatorState],
-    keys: &[BoundKey],
-    sink: &BoundSink,
-) -> Result<RecordBatch, ExecError> {
-    let BoundSink::Aggregate { accumulators, calls, .. } = sink else {
-        return Err(ExecError::Internal("groups of another sink".into()));
-    };
-    let groups: Vec<usize> = (0..table.len()).collect();
-    let mut columns = table
-        .columns()
-        .iter()
-        .zip(keys)
-        .map(|(column, key)| {
-            vector_array(&column.vector(), column.repr(), &key.field.data_type, groups.len())
-        })
-        .collect::<Result<Vec<ArrayRef>, _>>()?;
-    columns.extend(finish_calls(calls, accumulators, states, &groups)?);
-    let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|call| &call.field));
-    output_batch(fields, columns, groups.len())
 }
 
 /// The build that the gathered rows make. Keys that are codes become text again: another

@@ -9,10 +9,12 @@ use headrace_ir::{AggregateFunction, DataType, Field, OnOverflow};
 
 use crate::ExecError;
 use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Grouping, Repr};
+use crate::build::key::canonical_f64;
 use crate::column::{arrow_field, vector_array};
 use crate::cpu::decimal;
 use crate::cpu::payload::from_i64;
 use crate::cpu::vector::{Data, Vector};
+use crate::state::mean::mean_f64;
 use crate::state::{AccumulatorState, DenseState};
 
 /// The groups that exist, as a record batch: keys, then calls. Without keys there is always
@@ -23,18 +25,31 @@ pub fn finish_dense(bound: &Bound, state: &DenseState) -> Result<RecordBatch, Ex
     else {
         return Err(ExecError::Internal("a dense state of another sink".into()));
     };
-    let groups: Vec<usize> = match state.accumulators.first() {
-        _ if keys.is_empty() => vec![0],
-        Some(AccumulatorState::Count(counts)) => {
-            (0..counts.len()).filter(|&group| counts[group] > 0).collect()
-        }
-        _ => return Err(ExecError::Internal("accumulator 0 does not count rows".into())),
-    };
-    let mut columns =
-        keys.iter().map(|key| dense_key(key, &groups)).collect::<Result<Vec<ArrayRef>, _>>()?;
+    let groups = existing_groups(keys, state)?;
+    let mut columns = keys
+        .iter()
+        .map(|key| {
+            let values = dense_key(key, &groups)?;
+            vector_array(&values, &key.expr.repr, &key.field.data_type, groups.len())
+        })
+        .collect::<Result<Vec<ArrayRef>, _>>()?;
     columns.extend(finish_calls(calls, accumulators, &state.accumulators, &groups)?);
     let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|call| &call.field));
     output_batch(fields, columns, groups.len())
+}
+
+/// Numbers of the dense groups that exist. Without keys there is always one.
+pub(crate) fn existing_groups(
+    keys: &[BoundKey],
+    state: &DenseState,
+) -> Result<Vec<usize>, ExecError> {
+    match state.accumulators.first() {
+        _ if keys.is_empty() => Ok(vec![0]),
+        Some(AccumulatorState::Count(counts)) => {
+            Ok((0..counts.len()).filter(|&group| counts[group] > 0).collect())
+        }
+        _ => Err(ExecError::Internal("accumulator 0 does not count rows".into())),
+    }
 }
 
 /// A record batch of output columns.
@@ -50,7 +65,7 @@ pub(crate) fn output_batch<'f>(
 }
 
 /// Values of one key from group numbers.
-fn dense_key(key: &BoundKey, groups: &[usize]) -> Result<ArrayRef, ExecError> {
+pub(crate) fn dense_key(key: &BoundKey, groups: &[usize]) -> Result<Vector<'static>, ExecError> {
     let dense = key
         .dense
         .ok_or_else(|| ExecError::Internal(format!("key {} has no digits", key.field.name)))?;
@@ -61,8 +76,7 @@ fn dense_key(key: &BoundKey, groups: &[usize]) -> Result<ArrayRef, ExecError> {
         digits.iter().map(|&d| if Some(d) == null { 0 } else { dense.min.wrapping_add(d as i64) });
     let data = from_i64(&key.expr.repr, values)?;
     let validity = null.map(|null| digits.iter().map(|&d| u8::from(d != null)).collect());
-    let vector = Vector::with_validity(data, validity);
-    vector_array(&vector, &key.expr.repr, &key.field.data_type, groups.len())
+    Ok(Vector::with_validity(data, validity))
 }
 
 /// The aggregate columns of the given groups.
@@ -79,7 +93,11 @@ pub(crate) fn finish_calls(
                 return Err(ExecError::Internal(format!("{} has no count", call.text)));
             };
             let argument = accumulators[call.value].argument.as_ref();
-            let repr = argument.map_or(Repr::I64, |argument| argument.repr.clone());
+            let repr = match (&states[call.value], argument) {
+                // Text, or codes that have become text on their way.
+                (AccumulatorState::ExtremeText(_), _) | (_, None) => Repr::Str,
+                (_, Some(argument)) => argument.repr.clone(),
+            };
             let finish = CallFinish { call, counts, groups, repr };
             finish.array(&states[call.value])
         })
@@ -189,11 +207,16 @@ impl CallFinish<'_> {
                 Data::I128(self.collect(&totals, |t| fit(t, -limit, limit))?.into())
             }
             result if result.is_float() => {
-                return self.floats(totals.iter().map(|t| t.as_i128() as f64));
+                let totals = self.collect(&totals, |t| self.narrow(t))?;
+                return self.floats(totals.iter().map(|&t| t as f64));
             }
             _ => return Err(self.mismatch()),
         };
         self.column(data)
+    }
+
+    fn narrow(&self, total: &i256) -> Result<i128, ExecError> {
+        total.to_i128().ok_or_else(|| self.overflow())
     }
 
     fn collect<T>(
@@ -238,8 +261,9 @@ impl CallFinish<'_> {
                     DataType::Decimal128 { scale, .. } => 10f64.powi(i32::from(*scale)),
                     _ => 1.0,
                 };
+                let totals = self.collect(&totals, |t| self.narrow(t))?;
                 let means = totals.iter().zip(counts);
-                self.floats(means.map(|(t, count)| t.as_i128() as f64 / unit / count as f64))
+                self.floats(means.map(|(&total, count)| mean_f64(total, count) / unit))
             }
             _ => Err(self.mismatch()),
         }
@@ -255,14 +279,16 @@ impl CallFinish<'_> {
             }
             (AccumulatorState::ExtremeU64(v), _) => Data::U64(groups.map(|&g| v[g]).collect()),
             (AccumulatorState::ExtremeF64(v), Repr::F32) => {
-                Data::F32(groups.map(|&g| v[g] as f32).collect())
+                Data::F32(groups.map(|&g| canonical_f64(v[g]) as f32).collect())
             }
-            (AccumulatorState::ExtremeF64(v), _) => Data::F64(groups.map(|&g| v[g]).collect()),
+            (AccumulatorState::ExtremeF64(v), _) => {
+                Data::F64(groups.map(|&g| canonical_f64(v[g])).collect())
+            }
             (AccumulatorState::ExtremeI128(v), _) => {
                 Data::I128(groups.map(|&g| if seen(g) { v[g] } else { 0 }).collect())
             }
             (AccumulatorState::ExtremeText(v), _) => {
-                Data::Str(groups.map(|&g| v[g].as_deref().unwrap_or_default()).collect())
+                Data::Str(groups.map(|&g| v.get(g).unwrap_or_default()).collect())
             }
             _ => return Err(self.mismatch()),
         };

@@ -18,7 +18,8 @@ impl DenseState {
             if state.groups() != other.groups() {
                 return Err(ExecError::Internal("states of different groups are merged".into()));
             }
-            state.fold(other, (0..other.groups()).map(|g| (g, g)), accumulator.kind)?;
+            let smaller = accumulator.kind == AccumulatorKind::Min;
+            state.fold(other, (0..other.groups()).map(|g| (g, g)), smaller)?;
         }
         Ok(())
     }
@@ -26,13 +27,13 @@ impl DenseState {
 
 impl AccumulatorState {
     /// Folds group `from` of another state into group `into` of this one, for each pair.
+    /// `smaller`: of extremes, whether the smallest are kept.
     pub(crate) fn fold(
         &mut self,
         other: &AccumulatorState,
         pairs: impl Iterator<Item = (usize, usize)>,
-        kind: AccumulatorKind,
+        smaller: bool,
     ) -> Result<(), ExecError> {
-        let smaller = kind == AccumulatorKind::Min;
         match (self, other) {
             (Self::Count(a), Self::Count(b)) => {
                 pairs.for_each(|(i, j)| a[i] = a[i].wrapping_add(b[j]));
@@ -63,8 +64,8 @@ impl AccumulatorState {
                 pairs.for_each(|(i, j)| a[i] = extreme(a[i], b[j], smaller));
             }
             (Self::ExtremeText(a), Self::ExtremeText(b)) => pairs.for_each(|(i, j)| {
-                if let Some(text) = &b[j] {
-                    extreme_text(&mut a[i], text, smaller);
+                if let Some(text) = b.get(j) {
+                    a.offer(i, text, smaller);
                 }
             }),
             _ => return Err(ExecError::Internal("states of different kinds are merged".into())),
@@ -80,18 +81,6 @@ pub(crate) fn extreme<T: Element>(a: T, b: T, smaller: bool) -> T {
     if replace { b } else { a }
 }
 
-/// Keeps the smaller or the larger text.
-pub(crate) fn extreme_text(kept: &mut Option<Box<str>>, text: &str, smaller: bool) {
-    let replace = match kept {
-        None => true,
-        Some(kept) if smaller => text < &**kept,
-        Some(kept) => text > &**kept,
-    };
-    if replace {
-        *kept = Some(text.into());
-    }
-}
-
 /// Adds to a 128-bit total that counts its overflows.
 #[inline(always)]
 pub(crate) fn add_wide(low: &mut i128, carry: &mut i64, value: i128) {
@@ -100,4 +89,23 @@ pub(crate) fn add_wide(low: &mut i128, carry: &mut i64, value: i128) {
     if overflow {
         *carry = carry.wrapping_add(if value < 0 { -1 } else { 1 });
     }
+}
+
+/// A total of 192 bits, little-endian in two's complement: how it travels.
+pub(crate) fn wide_bytes(low: i128, carry: i64) -> [u8; 24] {
+    let high = carry.wrapping_sub(i64::from(low < 0));
+    let mut bytes = [0; 24];
+    bytes[..16].copy_from_slice(&low.to_le_bytes());
+    bytes[16..].copy_from_slice(&high.to_le_bytes());
+    bytes
+}
+
+/// The inverse of [`wide_bytes`]: `low + carry * 2^128`.
+pub(crate) fn wide_total(bytes: &[u8; 24]) -> (i128, i64) {
+    let mut low = [0; 16];
+    let mut high = [0; 8];
+    low.copy_from_slice(&bytes[..16]);
+    high.copy_from_slice(&bytes[16..]);
+    let low = i128::from_le_bytes(low);
+    (low, i64::from_le_bytes(high).wrapping_add(i64::from(low < 0)))
 }

@@ -12,7 +12,7 @@ use crate::reference::{eval, show};
 use crate::support::*;
 
 /// Argument type, result type.
-fn result_type(function: AggregateFunction, argument: &DataType) -> DataType {
+pub fn result_type(function: AggregateFunction, argument: &DataType) -> DataType {
     match (function, argument) {
         (AggregateFunction::Count, _) => DataType::Int64,
         (AggregateFunction::Min | AggregateFunction::Max, t) => t.clone(),
@@ -26,6 +26,19 @@ fn result_type(function: AggregateFunction, argument: &DataType) -> DataType {
         (AggregateFunction::Sum, t) if t.is_integer() => DataType::Int64,
         _ => DataType::Float64,
     }
+}
+
+/// The nearest float, by way of decimal digits: parsing rounds once.
+fn quotient(total: i128, count: i128) -> f64 {
+    let mut text = format!("{}{}.", if total < 0 { "-" } else { "" }, total.abs() / count);
+    let mut rest = total.abs() % count;
+    for _ in 0..60 {
+        rest *= 10;
+        text.push_str(&(rest / count).to_string());
+        rest %= count;
+    }
+    text.push(if rest == 0 { '0' } else { '1' });
+    text.parse().unwrap()
 }
 
 /// The exact result, or `None` for an overflow.
@@ -66,7 +79,7 @@ fn fold(function: AggregateFunction, values: &[Value], result: &DataType) -> Opt
             Some(Value::Float(floats().fold(0.0, |a, b| a + b) / values.len() as f64))
         }
         AggregateFunction::Avg if result.is_float() => {
-            Some(Value::Float(ints().sum::<i128>() as f64 / values.len() as f64))
+            Some(Value::Float(quotient(ints().sum(), values.len() as i128)))
         }
         AggregateFunction::Avg => fits(ints().sum::<i128>() * 10_000 / values.len() as i128),
         _ => {
@@ -88,7 +101,7 @@ fn fold(function: AggregateFunction, values: &[Value], result: &DataType) -> Opt
     }
 }
 
-const FUNCTIONS: [AggregateFunction; 5] = [
+pub const FUNCTIONS: [AggregateFunction; 5] = [
     AggregateFunction::Count,
     AggregateFunction::Sum,
     AggregateFunction::Avg,
@@ -171,13 +184,19 @@ proptest! {
         }
         lines.sort();
 
-        for dense_groups_max in [0, 65_536] {
+        // Dense, hashed, and hashed with tables that flush all the time, now and then to disk.
+        let flush = Some(1 + random.below(6));
+        let little = *random.pick(&[150_000, u64::MAX]);
+        let ways = [(65_536, None, u64::MAX), (0, None, u64::MAX), (0, flush, little)];
+        for (dense_groups_max, groups_max, memory_limit_bytes) in ways {
             let named_keys = keys.iter().enumerate()
                 .map(|(i, k)| named(&format!("k{i}"), table.col(&format!("c{k}")))).collect();
             let sink = Sink::Aggregate { keys: named_keys, calls: calls.clone() };
             let options = RunOptions {
                 dense_groups_max,
                 workers,
+                groups_max,
+                memory_limit_bytes,
                 batch_rows: *random.pick(&[1, 5, 4096]),
                 ..RunOptions::default()
             };
@@ -186,7 +205,7 @@ proptest! {
                     prop_assert!(!failed, "no failure of {:?}", calls);
                     let mut found: Vec<String> = rows(&batches).into_iter().map(normal).collect();
                     found.sort();
-                    prop_assert_eq!(&lines, &found, "{:?} by {:?}, dense {}", calls, keys, dense_groups_max);
+                    prop_assert_eq!(&lines, &found, "{:?} by {:?}, dense {}, flush {:?}", calls, keys, dense_groups_max, groups_max);
                 }
                 Ok(Output::Build(_)) => panic!("a build"),
                 Err(error) => prop_assert!(failed, "{} of {:?}", error, calls),
@@ -233,6 +252,50 @@ fn the_mean_of_decimals_is_truncated_at_four_more_digits() {
     assert_eq!(rows(&run(&table, vec![], sink, &[]).unwrap()), ["1670000"]);
 }
 
+fn int64(values: &[i64]) -> Table {
+    let mut table = Table::new("t", values.len());
+    let column = TestColumn {
+        encoding: Some(headrace_ir::Encoding::Plain),
+        values: values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        ..TestColumn::default()
+    };
+    table.push("i", DataType::Int64, false, column);
+    table
+}
+
+#[test]
+fn the_mean_of_integers_is_exact_and_rounded_once() {
+    let mean = |values: &[i64]| {
+        let table = int64(values);
+        let avg = call(AggregateFunction::Avg, Some(table.col("i")), DataType::Float64);
+        let sink = Sink::Aggregate { keys: vec![], calls: vec![avg] };
+        rows(&run(&table, vec![], sink, &[]).unwrap()).remove(0)
+    };
+    assert_eq!(mean(&[i64::MAX, 1, -1, i64::MIN, 5]), "0.8");
+    // A total that is no float, and a mean that is one.
+    assert_eq!(mean(&[1 << 53, 1, 0]), "3002399751580331.0");
+    assert_eq!(mean(&[i64::MAX; 3]), "9.223372036854776e18");
+}
+
+#[test]
+fn a_zero_among_extremes_has_no_sign_whoever_comes_first() {
+    for values in [[-0.0, 0.0], [0.0, -0.0]] {
+        let mut table = Table::new("t", 2);
+        let column = TestColumn {
+            encoding: Some(headrace_ir::Encoding::Plain),
+            values: values.iter().flat_map(|v: &f64| v.to_le_bytes()).collect(),
+            ..TestColumn::default()
+        };
+        table.push("f", DataType::Float64, false, column);
+        let extreme = |function| call(function, Some(table.col("f")), DataType::Float64);
+        let sink = Sink::Aggregate {
+            keys: vec![],
+            calls: vec![extreme(AggregateFunction::Min), extreme(AggregateFunction::Max)],
+        };
+        assert_eq!(rows(&run(&table, vec![], sink, &[]).unwrap()), ["0.0|0.0"]);
+    }
+}
+
 #[test]
 fn a_sum_that_wraps_wraps_if_asked_to() {
     let table = Table::new("t", 3).int32("i", &[1, 2, 3]);
@@ -271,6 +334,7 @@ fn a_memory_limit_names_its_tier() {
         RunOptions { dense_groups_max: 0, memory_limit_bytes: 100_000, ..RunOptions::default() };
     let error = run_with(&table, vec![], sink, &[], options).unwrap_err();
     assert!(matches!(error, ExecError::Memory { tier: "host memory", .. }), "{error}");
+    assert!(error.to_string().contains("the limit is 100000"), "{error}");
 }
 
 #[test]

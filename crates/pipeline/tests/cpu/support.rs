@@ -1,15 +1,20 @@
 //! Tables in memory, and shorthands for IR.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
+use arrow_schema::SchemaRef;
+use headrace_format::arrow::{SpillFile, SpillFolder};
 use headrace_ir::{
     AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Encoding, Expr, Field,
     NamedExpr, OnOverflow, Pipeline, Probe, ProbeKind, Scalar, Sink, Source, Step, ValueRange,
 };
 use headrace_pipeline::bind::{BindOptions, bind};
-use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
+use headrace_pipeline::cpu::{CpuProgram, CpuWorker, WorkerOptions};
+use headrace_pipeline::partial::{Spill, SpillBlock, SpillError, SpillStore};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{
     Bound, BuildOptions, BuildTable, ColumnView, ExecError, SegmentView, SourceColumn, SourceInfo,
@@ -209,6 +214,8 @@ pub struct RunOptions {
     pub batch_rows: usize,
     pub dense_groups_max: u64,
     pub memory_limit_bytes: u64,
+    /// Groups of a table that is flushed; there is a store to spill to if it is set.
+    pub groups_max: Option<usize>,
     pub build: BuildOptions,
 }
 
@@ -219,6 +226,7 @@ impl Default for RunOptions {
             batch_rows: 4096,
             dense_groups_max: 65_536,
             memory_limit_bytes: u64::MAX,
+            groups_max: None,
             build: BuildOptions::default(),
         }
     }
@@ -245,17 +253,96 @@ pub fn run_with(
     let bind_options = BindOptions { dense_groups_max: options.dense_groups_max };
     let bound = bind(&pipeline, &table.info(), builds, &bind_options).unwrap();
     let program = CpuProgram::compile(Arc::new(bound)).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let shared = worker_options(&options, home.path());
+    program.finish(work(&program, table, &shared, options.workers)?, options.build)
+}
+
+/// What the workers of one execution share.
+pub fn worker_options(options: &RunOptions, spill_folder: &Path) -> WorkerOptions {
     let mut shared = WorkerOptions::new(options.memory_limit_bytes);
     shared.batch_rows = options.batch_rows;
+    shared.workers = options.workers;
+    if let Some(groups_max) = options.groups_max {
+        shared.groups_max = groups_max;
+        let folder = SpillFolder::new(spill_folder, u64::MAX, "");
+        shared.spill = Some(Arc::new(Store { folder, fault: Fault::None }));
+    }
+    shared
+}
+
+/// Workers that have seen all rows.
+pub fn work(
+    program: &Arc<CpuProgram>,
+    table: &Table,
+    options: &WorkerOptions,
+    count: usize,
+) -> Result<Vec<CpuWorker>, ExecError> {
     let mut workers = Vec::new();
-    for i in 0..options.workers {
-        let mut worker = program.worker(&shared)?;
-        let last = i + 1 == options.workers;
+    for i in 0..count {
+        let mut worker = program.worker(options)?;
+        let last = i + 1 == count;
         let end = if last { table.rows } else { ((i + 1) * 8).min(table.rows / 8 * 8) };
         worker.execute(&table.part((i * 8).min(table.rows / 8 * 8), end))?;
         workers.push(worker);
     }
-    program.finish(workers, options.build)
+    Ok(workers)
+}
+
+/// What goes wrong in a store, from some call on.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    None,
+    Open,
+    Write(u64),
+    Read(u64),
+}
+
+/// Spills in a folder.
+#[derive(Debug)]
+pub struct Store {
+    pub folder: Arc<SpillFolder>,
+    pub fault: Fault,
+}
+
+#[derive(Debug)]
+struct FileSpill {
+    file: SpillFile,
+    fault: Fault,
+    calls: [AtomicU64; 2],
+}
+
+fn spill_error(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SpillError {
+    SpillError(cause.into())
+}
+
+impl SpillStore for Store {
+    fn open(&self, schema: &SchemaRef) -> Result<Box<dyn Spill>, SpillError> {
+        if let Fault::Open = self.fault {
+            return Err(spill_error("no room for a file"));
+        }
+        let file = self.folder.create(Arc::clone(schema)).map_err(spill_error)?;
+        Ok(Box::new(FileSpill { file, fault: self.fault, calls: Default::default() }))
+    }
+}
+
+impl Spill for FileSpill {
+    fn write(&self, batch: &RecordBatch) -> Result<SpillBlock, SpillError> {
+        let call = self.calls[0].fetch_add(1, Ordering::Relaxed);
+        if matches!(self.fault, Fault::Write(from) if call >= from) {
+            return Err(spill_error("the device is full"));
+        }
+        let (offset, bytes) = self.file.write(batch).map_err(spill_error)?;
+        Ok(SpillBlock { offset, bytes })
+    }
+
+    fn read(&self, block: SpillBlock) -> Result<RecordBatch, SpillError> {
+        let call = self.calls[1].fetch_add(1, Ordering::Relaxed);
+        if matches!(self.fault, Fault::Read(from) if call >= from) {
+            return Err(spill_error("the checksum is wrong"));
+        }
+        self.file.read(block.offset, block.bytes).map_err(spill_error)
+    }
 }
 
 pub fn run(

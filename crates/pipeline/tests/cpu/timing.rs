@@ -2,7 +2,13 @@
 //! memory with one thread. Run with `--ignored --nocapture --test-threads=1`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use headrace_format::arrow::SpillFolder;
 
 use headrace_ir::{
     AggregateFunction, ArithmeticOp, CastFailure, CompareOp, DataType, Expr, Sink, Step,
@@ -209,4 +215,74 @@ fn star_schema_queries() {
         dimension("part", 200_000, 2, 5, 25),
     ];
     time("Q4.1", &t, steps, sink, &builds);
+}
+
+/// A line of `/proc/self/status` in bytes.
+fn status_bytes(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1000
+}
+
+/// `MILLION_GROUPS` million groups (10), each seen by two workers, under `MEMORY_MB` MB (32).
+#[test]
+#[ignore = "a measurement"]
+fn many_groups_in_little_memory() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse::<u64>().unwrap())
+    };
+    let (groups, memory) = (number("MILLION_GROUPS", 10) * 1_000_000, number("MEMORY_MB", 32) * 1_000_000);
+    let keys: Vec<i32> =
+        (0..groups * 2).map(|i| ((i % groups) as u32).wrapping_mul(0x9e37_79b1) as i32).collect();
+    let total: i64 = keys.iter().map(|&key| i64::from(key)).sum();
+    let table = Table::new("t", keys.len()).int32("k", &keys);
+    drop(keys);
+    let sink = Sink::Aggregate {
+        keys: vec![named("k", table.col("k"))],
+        calls: vec![call(AggregateFunction::Count, None, DataType::Int64), sum(table.col("k"))],
+    };
+    let program = CpuProgram::compile(bound(&table, vec![], sink, &[])).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let folder = SpillFolder::new(home.path(), u64::MAX, "");
+    let mut options = WorkerOptions::new(memory);
+    options.workers = 2;
+    let spill = number("SPILL", 1) == 1;
+    options.spill = spill.then(|| Arc::new(Store { folder, fault: Fault::None }) as _);
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = status_bytes("VmRSS");
+    let start = Instant::now();
+    let middle = groups as usize;
+    let workers = std::thread::scope(|scope| {
+        let handles = [(0, middle), (middle, 2 * middle)].map(|(from, to)| {
+            let (program, options, table) = (&program, &options, &table);
+            scope.spawn(move || {
+                let mut worker = program.worker(options).unwrap();
+                worker.execute(&table.part(from, to)).unwrap();
+                worker
+            })
+        });
+        handles.map(|handle| handle.join().unwrap()).into()
+    });
+    let streamed = start.elapsed();
+    let (rows, sums) = (AtomicU64::new(0), AtomicI64::new(0));
+    let emit = |batch: RecordBatch| {
+        rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+        let counts = batch.column(1).as_primitive::<Int64Type>();
+        assert!(counts.values().iter().all(|&count| count == 2));
+        let column = batch.column(2).as_primitive::<Int64Type>();
+        sums.fetch_add(column.values().iter().sum::<i64>(), Ordering::Relaxed);
+        true
+    };
+    program.finish_each(workers, BuildOptions::default(), &emit).unwrap();
+    assert_eq!((rows.into_inner(), sums.into_inner()), (groups, total));
+    println!(
+        "{groups} groups, {memory} bytes: {:.2} s + {:.2} s to merge, {:.0} ns a row; account \
+         {} bytes at most, resident {} bytes more than before; {:?}",
+        streamed.as_secs_f64(),
+        (start.elapsed() - streamed).as_secs_f64(),
+        start.elapsed().as_nanos() as f64 / (groups * 2) as f64,
+        options.memory.peak_bytes(),
+        status_bytes("VmHWM") - before,
+        options.spilled,
+    );
 }

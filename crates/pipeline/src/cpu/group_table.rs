@@ -1,0 +1,154 @@
+//! Grouping by any keys: a hash table from keys to group numbers.
+
+use crate::ExecError;
+use crate::cpu::group_keys::{KeyLayout, KeyRows};
+use crate::cpu::vector::Vector;
+use crate::partial::hash::hash_keys;
+
+/// Slots of the smallest table.
+const SLOTS_MIN: usize = 64;
+
+/// How many rows ahead a slot is asked for.
+const AHEAD_ROWS: usize = 16;
+
+/// Groups in the order in which they were first seen, in open addressing with linear probing.
+/// A slot holds the low half of the hash and the group's number + 1; 0 is empty.
+#[derive(Debug)]
+pub struct GroupTable {
+    layout: KeyLayout,
+    keys: KeyRows,
+    slots: Vec<u64>,
+    /// Keys and hashes of the rows at hand.
+    batch: KeyRows,
+    hashes: Vec<u64>,
+}
+
+impl GroupTable {
+    /// An empty table.
+    pub fn new(layout: KeyLayout) -> Self {
+        let (keys, batch) = (KeyRows::default(), KeyRows::default());
+        Self { layout, keys, slots: vec![0; SLOTS_MIN], batch, hashes: Vec::new() }
+    }
+
+    /// Number of groups.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Host bytes.
+    pub fn bytes(&self) -> u64 {
+        let slots = size_of_val::<[u64]>(&self.slots) + size_of_val::<[u64]>(&self.hashes);
+        slots as u64 + self.keys.bytes() + self.batch.bytes()
+    }
+
+    /// Host bytes of a group, about: texts not counted.
+    pub fn group_bytes(&self) -> u64 {
+        // Slots are between 3/8 and 3/4 full.
+        self.layout.header_bytes() as u64 + 16
+    }
+
+    /// Host bytes that `rows` more groups may take at once: old and new slots while it grows.
+    pub fn growth_bytes(&self, rows: usize) -> u64 {
+        let grows = (self.len() + rows) * 4 > self.slots.len() * 3;
+        if grows { size_of_val::<[u64]>(&self.slots) as u64 * 2 } else { 0 }
+    }
+
+    /// Forgets all groups; what they took is kept.
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        self.slots.fill(0);
+    }
+
+    /// Values of key `part` of the groups at `groups`.
+    pub fn key_column(
+        &self,
+        part: usize,
+        groups: impl ExactSizeIterator<Item = usize> + Clone,
+    ) -> Result<Vector<'_>, ExecError> {
+        self.keys.column(&self.layout, part, groups)
+    }
+
+    /// The group of each of `rows` rows into `numbers`; new keys become new groups.
+    pub fn number(
+        &mut self,
+        columns: &[&Vector<'_>],
+        rows: usize,
+        numbers: &mut Vec<u32>,
+    ) -> Result<(), ExecError> {
+        if self.len() + rows >= u32::MAX as usize {
+            return Err(ExecError::Internal("more than 2^32 - 2 groups in one table".into()));
+        }
+        self.batch.encode(&self.layout, columns, rows)?;
+        hash_keys(columns, rows, &mut self.hashes);
+        numbers.clear();
+        for row in 0..rows {
+            if let Some(&hash) = self.hashes.get(row + AHEAD_ROWS) {
+                prefetch(&self.slots, hash);
+            }
+            let group = self.find_or_insert(row);
+            numbers.push(group);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn find_or_insert(&mut self, row: usize) -> u32 {
+        let hash = self.hashes[row] as u32;
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = self.slots[at];
+            if slot == 0 {
+                return self.insert(at, hash, row);
+            }
+            let group = slot as u32 - 1;
+            if (slot >> 32) as u32 == hash
+                && self.keys.equal(group as usize, &self.batch, row, &self.layout)
+            {
+                return group;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn insert(&mut self, at: usize, hash: u32, row: usize) -> u32 {
+        let group = self.keys.len() as u32;
+        self.keys.push(&self.batch, row, &self.layout);
+        self.slots[at] = slot(hash, group);
+        if self.len() * 4 > self.slots.len() * 3 {
+            self.grow();
+        }
+        group
+    }
+
+    fn grow(&mut self) {
+        let mask = self.slots.len() * 2 - 1;
+        let old = std::mem::replace(&mut self.slots, vec![0; mask + 1]);
+        for slot in old.into_iter().filter(|&slot| slot != 0) {
+            let mut at = (slot >> 32) as usize & mask;
+            while self.slots[at] != 0 {
+                at = (at + 1) & mask;
+            }
+            self.slots[at] = slot;
+        }
+    }
+}
+
+fn slot(hash: u32, group: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(group + 1)
+}
+
+/// Asks for the slot where a search will begin.
+#[inline(always)]
+fn prefetch(slots: &[u64], hash: u64) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let slot = &slots[hash as u32 as usize & (slots.len() - 1)];
+        // SAFETY: a prefetch reads nothing that the program could see, and the address is that
+        // of a live element.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(slot).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (slots, hash);
+}

@@ -1,0 +1,194 @@
+//! A table of groups that flushes when its share of memory is full.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::RecordBatch;
+
+use crate::ExecError;
+use crate::bound::{Accumulator, BoundKey};
+use crate::cpu::context::Context;
+use crate::cpu::hash_state::HashState;
+use crate::memory::{MemoryAccount, Reservation};
+use crate::partial::PartialSchema;
+use crate::partial::hash::{FAN_OUT_MAX, LEVELS};
+use crate::partial::runs::Runs;
+use crate::partial::spill::SpillPlace;
+
+/// Groups that a flushed partition shall have at least: a batch of fewer costs more to frame
+/// than to hold.
+const PARTITION_GROUPS_MIN: u64 = 512;
+/// Fewest partitions of a level.
+const FAN_OUT_MIN: u64 = 4;
+
+/// What an execution groups with.
+#[derive(Clone, Debug)]
+pub struct HashOptions {
+    /// How keys and values are held.
+    pub form: PartialSchema,
+    /// Pays for everything.
+    pub account: Arc<MemoryAccount>,
+    /// Where groups go that do not fit.
+    pub place: SpillPlace,
+    /// Groups of a table that are flushed whatever they take; tests set it.
+    pub groups_max: usize,
+}
+
+/// What the tables of one level share.
+#[derive(Debug)]
+pub struct HashLevel {
+    options: HashOptions,
+    /// Bytes of one table.
+    share_bytes: u64,
+    level: u32,
+    runs: Runs,
+    flushed: AtomicBool,
+}
+
+impl HashLevel {
+    /// The level of `workers` tables that grow at the same time. Half of the account is theirs,
+    /// a quarter is for flushed groups, and what is left for what happens in between.
+    pub fn first(options: HashOptions, workers: usize) -> Arc<Self> {
+        let bytes = options.account.share_bytes();
+        let share_bytes = match options.place.store {
+            Some(_) => bytes / 2 / workers.max(1) as u64,
+            // There is no place to flush to but memory itself.
+            None => u64::MAX,
+        };
+        Self::new(options, share_bytes, bytes / 4, 0)
+    }
+
+    /// The level of a partition's partitions, whose table may take `share_bytes`.
+    pub fn below(&self, share_bytes: u64) -> Arc<Self> {
+        let share = if self.options.place.store.is_some() { share_bytes } else { u64::MAX };
+        Self::new(self.options.clone(), share, 0, self.level + 1)
+    }
+
+    fn new(options: HashOptions, share_bytes: u64, kept_bytes: u64, level: u32) -> Arc<Self> {
+        let group_bytes = HashState::new(options.form.clone()).group_bytes();
+        let groups = (share_bytes / group_bytes).min(options.groups_max as u64);
+        let fan_out = (groups / PARTITION_GROUPS_MIN).clamp(FAN_OUT_MIN, FAN_OUT_MAX as u64);
+        let runs = Runs::new(
+            level,
+            fan_out.next_power_of_two() as usize,
+            Arc::clone(options.form.arrow()),
+            options.account.reserve(),
+            kept_bytes,
+            options.place.clone(),
+        );
+        Arc::new(Self { options, share_bytes, level, runs, flushed: AtomicBool::new(false) })
+    }
+
+    /// What was flushed.
+    pub fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// Whether anything was flushed.
+    pub fn has_flushed(&self) -> bool {
+        self.flushed.load(Ordering::Relaxed)
+    }
+
+    /// What it groups with.
+    pub fn options(&self) -> &HashOptions {
+        &self.options
+    }
+
+    /// Whether groups can be flushed: below the last level no bits of a hash are left.
+    fn can_flush(&self) -> bool {
+        self.level < LEVELS && self.options.place.store.is_some()
+    }
+}
+
+/// One table.
+#[derive(Debug)]
+pub struct HashSink {
+    level: Arc<HashLevel>,
+    state: HashState,
+    memory: Reservation,
+}
+
+impl HashSink {
+    /// No groups.
+    pub fn new(level: &Arc<HashLevel>) -> Self {
+        let options = &level.options;
+        let (state, memory) = (HashState::new(options.form.clone()), options.account.reserve());
+        Self { level: Arc::clone(level), state, memory }
+    }
+
+    /// The level of the table.
+    pub fn level(&self) -> &Arc<HashLevel> {
+        &self.level
+    }
+
+    /// What has not been flushed.
+    pub fn state(&self) -> &HashState {
+        &self.state
+    }
+
+    /// Host bytes that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    /// Folds in the current rows.
+    pub fn consume<'a>(
+        &mut self,
+        context: &mut Context<'a>,
+        keys: &'a [BoundKey],
+        accumulators: &'a [Accumulator],
+    ) -> Result<(), ExecError> {
+        self.make_room(context.rows())?;
+        self.state.consume(context, keys, accumulators)?;
+        self.account()
+    }
+
+    /// Folds in partial states.
+    pub fn absorb(&mut self, batch: &RecordBatch) -> Result<(), ExecError> {
+        self.make_room(batch.num_rows())?;
+        self.state.absorb(batch)?;
+        self.account()
+    }
+
+    /// Folds in the groups of another table.
+    pub fn merge(&mut self, other: &HashSink) -> Result<(), ExecError> {
+        self.state.merge(&other.state)?;
+        self.account()
+    }
+
+    /// Makes sure that there is a group where there are no keys.
+    pub fn keep_one_without_keys(&mut self) -> Result<(), ExecError> {
+        self.state.keep_one_without_keys()
+    }
+
+    /// Hands all groups over to the level.
+    pub fn flush(&mut self) -> Result<(), ExecError> {
+        self.level.flushed.store(true, Ordering::Relaxed);
+        self.state.flush(&self.level.runs)
+    }
+
+    fn flush_early(&mut self) -> Result<(), ExecError> {
+        self.level.options.place.report.flushed(self.level.level);
+        self.flush()
+    }
+
+    fn make_room(&mut self, rows: usize) -> Result<(), ExecError> {
+        let wanted = self.state.bytes().saturating_add(self.state.growth_bytes(rows));
+        let full =
+            wanted > self.level.share_bytes || self.state.len() >= self.level.options.groups_max;
+        if full && self.state.len() > 0 && self.level.can_flush() {
+            self.flush_early()?;
+        }
+        Ok(())
+    }
+
+    /// Brings the account up to date; flushes if it has not as much.
+    fn account(&mut self) -> Result<(), ExecError> {
+        let held = self.memory.try_resize(self.state.bytes(), "groups");
+        if held.is_err() && self.state.len() > 0 && self.level.can_flush() {
+            self.flush_early()?;
+            return self.memory.try_resize(self.state.bytes(), "groups");
+        }
+        held
+    }
+}

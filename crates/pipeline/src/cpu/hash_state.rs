@@ -1,0 +1,204 @@
+//! A table of groups with their running values.
+
+use arrow_array::RecordBatch;
+
+use crate::ExecError;
+use crate::bound::{Accumulator, BoundKey, Repr};
+use crate::cpu::aggregate::{self, Groups};
+use crate::cpu::context::Context;
+use crate::cpu::eval::{Shared, eval};
+use crate::cpu::group_table::GroupTable;
+use crate::cpu::vector::Vector;
+use crate::partial::PartialSchema;
+use crate::partial::hash::{hash_keys, partition};
+use crate::partial::runs::Runs;
+use crate::state::AccumulatorState;
+
+/// Groups are looked at in portions of about this many.
+const PORTION_GROUPS: usize = 8 * 1024;
+
+/// Groups, their keys and running values.
+#[derive(Debug)]
+pub struct HashState {
+    form: PartialSchema,
+    table: GroupTable,
+    states: Vec<AccumulatorState>,
+    /// Groups of the rows at hand.
+    numbers: Vec<u32>,
+}
+
+impl HashState {
+    /// No groups.
+    pub fn new(form: PartialSchema) -> Self {
+        let table = GroupTable::new(form.layout());
+        let states = form.values().iter().map(|value| value.empty.clone()).collect();
+        Self { form, table, states, numbers: Vec::new() }
+    }
+
+    /// Number of groups.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Host bytes.
+    pub fn bytes(&self) -> u64 {
+        let values: u64 = self.states.iter().map(AccumulatorState::bytes).sum();
+        self.table.bytes() + values + size_of_val::<[u32]>(&self.numbers) as u64
+    }
+
+    /// Host bytes of a group, about: texts not counted.
+    pub fn group_bytes(&self) -> u64 {
+        let mut one = self.states.clone();
+        let values = one.iter_mut().zip(self.form.values()).map(|(state, value)| {
+            let before = state.bytes();
+            state.resize(state.groups() + 1, value.smaller);
+            state.bytes() - before
+        });
+        self.table.group_bytes() + values.sum::<u64>()
+    }
+
+    /// The form of its keys and values.
+    pub fn form(&self) -> &PartialSchema {
+        &self.form
+    }
+
+    /// Host bytes that it may take for a moment while it takes in `rows` more groups.
+    pub fn growth_bytes(&self, rows: usize) -> u64 {
+        self.table.growth_bytes(rows)
+    }
+
+    /// Running values, one per accumulator.
+    pub fn states(&self) -> &[AccumulatorState] {
+        &self.states
+    }
+
+    /// Folds in the current rows.
+    pub fn consume<'a>(
+        &mut self,
+        context: &mut Context<'a>,
+        keys: &'a [BoundKey],
+        accumulators: &'a [Accumulator],
+    ) -> Result<(), ExecError> {
+        let vectors: Vec<Shared<'a>> =
+            keys.iter().map(|key| eval(context, &key.expr)).collect::<Result<_, _>>()?;
+        let vectors: Vec<&Vector<'a>> = vectors.iter().map(|vector| &**vector).collect();
+        self.number(&vectors, context.rows())?;
+        let groups = Groups::Numbers(std::mem::take(&mut self.numbers));
+        let updated = aggregate::update(context, accumulators, &mut self.states, &groups);
+        if let Groups::Numbers(numbers) = groups {
+            self.numbers = numbers;
+        }
+        updated
+    }
+
+    /// Folds in partial states.
+    pub fn absorb(&mut self, batch: &RecordBatch) -> Result<(), ExecError> {
+        let keys = self.form.decode_keys(batch)?;
+        let states = self.form.decode_states(batch)?;
+        self.fold(&keys, &states, batch.num_rows())
+    }
+
+    /// Folds in the groups of another table of the same form.
+    pub fn merge(&mut self, other: &HashState) -> Result<(), ExecError> {
+        self.fold(&other.keys(0..other.len())?, &other.states, other.len())
+    }
+
+    fn fold(
+        &mut self,
+        keys: &[Vector<'_>],
+        states: &[AccumulatorState],
+        rows: usize,
+    ) -> Result<(), ExecError> {
+        self.number(&keys.iter().collect::<Vec<_>>(), rows)?;
+        let Self { form, states: into, numbers, .. } = self;
+        for ((into, from), value) in into.iter_mut().zip(states).zip(form.values()) {
+            let pairs = numbers.iter().enumerate().map(|(row, &group)| (group as usize, row));
+            into.fold(from, pairs, value.smaller)?;
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, keys: &[&Vector<'_>], rows: usize) -> Result<(), ExecError> {
+        self.table.number(keys, rows, &mut self.numbers)?;
+        for (state, value) in self.states.iter_mut().zip(self.form.values()) {
+            state.resize(self.table.len(), value.smaller);
+        }
+        Ok(())
+    }
+
+    /// Keys of some groups.
+    pub fn keys(
+        &self,
+        groups: impl ExactSizeIterator<Item = usize> + Clone,
+    ) -> Result<Vec<Vector<'_>>, ExecError> {
+        (0..self.form.keys().len()).map(|k| self.table.key_column(k, groups.clone())).collect()
+    }
+
+    /// Partial states of some groups, in any form. `arguments` are the representations of the
+    /// accumulators' arguments.
+    pub fn encode(
+        &self,
+        form: &PartialSchema,
+        arguments: &[Option<&Repr>],
+        groups: &[u32],
+    ) -> Result<RecordBatch, ExecError> {
+        let keys = self.keys(groups.iter().map(|&group| group as usize))?;
+        let reprs: Vec<&Repr> = self.form.keys().iter().map(|key| &key.held).collect();
+        form.encode(&keys, &reprs, &self.states, arguments, groups)
+    }
+
+    /// Hands all groups over to `runs`, and is empty then.
+    pub fn flush(&mut self, runs: &Runs) -> Result<(), ExecError> {
+        let (order, ends) = self.by_partition(runs)?;
+        // What the form holds is what the states hold: nothing becomes text on its way.
+        let arguments = vec![None; self.states.len()];
+        let mut start = 0;
+        for (partition, end) in ends.into_iter().enumerate() {
+            for portion in order[start..end].chunks(PORTION_GROUPS) {
+                runs.push(partition, self.encode(&self.form, &arguments, portion)?)?;
+            }
+            start = end;
+        }
+        self.clear();
+        Ok(())
+    }
+
+    /// Makes sure that there is a group where there are no keys: without rows there is one too.
+    pub fn keep_one_without_keys(&mut self) -> Result<(), ExecError> {
+        if self.form.keys().is_empty() && self.len() == 0 { self.number(&[], 1) } else { Ok(()) }
+    }
+
+    fn clear(&mut self) {
+        self.table.clear();
+        for (state, value) in self.states.iter_mut().zip(self.form.values()) {
+            state.resize(0, value.smaller);
+        }
+    }
+
+    /// Group numbers in order of their partitions, and where each partition ends.
+    fn by_partition(&self, runs: &Runs) -> Result<(Vec<u32>, Vec<usize>), ExecError> {
+        let fan_out = runs.fan_out();
+        let mut partitions = Vec::with_capacity(self.len());
+        let mut hashes = Vec::new();
+        for start in (0..self.len()).step_by(PORTION_GROUPS) {
+            let end = self.len().min(start + PORTION_GROUPS);
+            let keys = self.keys(start..end)?;
+            hash_keys(&keys.iter().collect::<Vec<_>>(), end - start, &mut hashes);
+            let numbers = hashes.iter().map(|&hash| partition(hash, runs.level(), fan_out) as u8);
+            partitions.extend(numbers);
+        }
+        let mut ends = vec![0usize; fan_out];
+        partitions.iter().for_each(|&partition| ends[usize::from(partition)] += 1);
+        let mut next = vec![0usize; fan_out];
+        for partition in 1..fan_out {
+            next[partition] = next[partition - 1] + ends[partition - 1];
+        }
+        let mut order = vec![0u32; partitions.len()];
+        for (group, &partition) in partitions.iter().enumerate() {
+            let at = &mut next[usize::from(partition)];
+            order[*at] = group as u32;
+            *at += 1;
+        }
+        Ok((order, next))
+    }
+}

@@ -1,0 +1,248 @@
+//! From tables and partial states of groups to what comes out: partition by partition.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arrow_array::RecordBatch;
+use headrace_flow::CancelToken;
+
+use crate::ExecError;
+use crate::bound::{Bound, BoundSink, Repr};
+use crate::column::vector_array;
+use crate::cpu::hash_sink::{HashLevel, HashSink};
+use crate::cpu::hash_state::HashState;
+use crate::cpu::{Emit, WorkerOptions};
+use crate::partial::PartialSchema;
+use crate::state::{DenseState, dense_key, existing_groups, finish_calls, output_batch};
+
+/// Groups come out in batches of at most this many.
+const OUTPUT_GROUPS: usize = 8 * 1024;
+
+/// Tables of fewer groups in all are merged into one at once.
+const GROUPS_AT_ONCE: usize = 64 * 1024;
+
+/// The groups of a dense state as partial states in portable form.
+///
+/// # Errors
+/// The state is of another sink.
+pub fn dense_partial(bound: &Bound, state: &DenseState) -> Result<RecordBatch, ExecError> {
+    let BoundSink::Aggregate { keys, accumulators, .. } = &bound.sink else {
+        return Err(ExecError::Internal("a dense state of another sink".into()));
+    };
+    let groups = existing_groups(keys, state)?;
+    let values = keys.iter().map(|key| dense_key(key, &groups)).collect::<Result<Vec<_>, _>>()?;
+    let reprs: Vec<&Repr> = keys.iter().map(|key| &key.expr.repr).collect();
+    let arguments: Vec<_> =
+        accumulators.iter().map(|a| a.argument.as_ref().map(|argument| &argument.repr)).collect();
+    let groups: Vec<u32> = groups.into_iter().map(|group| group as u32).collect();
+    let form = PartialSchema::portable(bound)?;
+    form.encode(&values, &reprs, &state.accumulators, &arguments, &groups)
+}
+
+/// Merges partial states of any origin in any order.
+#[derive(Debug)]
+pub struct PartialMerge {
+    bound: Arc<Bound>,
+    sink: HashSink,
+    cancel: CancelToken,
+}
+
+impl PartialMerge {
+    /// Nothing merged yet. The options' memory and spill store are used as by a worker.
+    ///
+    /// # Errors
+    /// The pipeline does not aggregate.
+    pub fn new(bound: Arc<Bound>, options: &WorkerOptions) -> Result<Self, ExecError> {
+        let hash = options.hash_options(PartialSchema::portable(&bound)?);
+        let sink = HashSink::new(&HashLevel::first(hash, 1));
+        Ok(Self { bound, sink, cancel: options.cancel.clone() })
+    }
+
+    /// Folds in a batch of the pipeline's portable [`PartialSchema`].
+    ///
+    /// # Errors
+    /// The batch has another schema; memory; the spill store.
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<(), ExecError> {
+        self.sink.absorb(batch)
+    }
+
+    /// The finished groups, batch by batch.
+    ///
+    /// # Errors
+    /// Totals that overflow; memory; the spill store.
+    pub fn finish(mut self, emit: Emit<'_>) -> Result<(), ExecError> {
+        self.sink.keep_one_without_keys()?;
+        Outlet::new(&self.bound, None, &self.cancel, emit).finish(vec![self.sink], 1)
+    }
+}
+
+/// Where merged groups go, and in which form.
+pub(crate) struct Outlet<'a> {
+    bound: &'a Bound,
+    /// Partial states of this form instead of finished groups.
+    partial: Option<PartialSchema>,
+    cancel: &'a CancelToken,
+    emit: Emit<'a>,
+    /// Nobody wants more.
+    enough: AtomicBool,
+}
+
+impl<'a> Outlet<'a> {
+    pub fn new(
+        bound: &'a Bound,
+        partial: Option<PartialSchema>,
+        cancel: &'a CancelToken,
+        emit: Emit<'a>,
+    ) -> Self {
+        Self { bound, partial, cancel, emit, enough: AtomicBool::new(false) }
+    }
+
+    /// Merges the tables of one level with everything that they flushed, on `threads` threads.
+    pub fn finish(&self, sinks: Vec<HashSink>, threads: usize) -> Result<(), ExecError> {
+        match self.merge(sinks, threads) {
+            // That is how the threads were told.
+            Err(ExecError::Cancelled) if self.enough.load(Ordering::Relaxed) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn merge(&self, sinks: Vec<HashSink>, threads: usize) -> Result<(), ExecError> {
+        let Some(first) = sinks.first() else { return Ok(()) };
+        let level = Arc::clone(first.level());
+        let groups: usize = sinks.iter().map(|sink| sink.state().len()).sum();
+        if !level.has_flushed() && (sinks.len() == 1 || groups <= GROUPS_AT_ONCE) {
+            return self.merge_at_once(sinks);
+        }
+        in_parallel(threads, sinks, |mut sink| {
+            self.check()?;
+            sink.flush()
+        })?;
+        self.partitions(&level, threads)
+    }
+
+    fn merge_at_once(&self, sinks: Vec<HashSink>) -> Result<(), ExecError> {
+        let mut sinks = sinks.into_iter();
+        let Some(mut all) = sinks.next() else { return Ok(()) };
+        for sink in sinks {
+            all.merge(&sink)?;
+        }
+        // The account may have been too short for the last table.
+        if all.level().has_flushed() { self.merge(vec![all], 1) } else { self.put(all.state()) }
+    }
+
+    /// The partitions of a level: the first alone, which tells how many fit memory at a time.
+    fn partitions(&self, level: &Arc<HashLevel>, threads: usize) -> Result<(), ExecError> {
+        let account = &level.options().account;
+        let free = account.share_bytes().saturating_sub(account.used_bytes());
+        // The rest is for batches on their way in and out.
+        let budget = free / 8 * 7;
+        let table_bytes = self.partition(level, 0, budget)?.max(1);
+        let at_a_time = (budget / table_bytes.saturating_add(table_bytes / 2)) as usize;
+        let at_a_time = at_a_time.clamp(1, threads.max(1));
+        let share = budget / at_a_time as u64;
+        let others: Vec<usize> = (1..level.runs().fan_out()).collect();
+        in_parallel(at_a_time, others, |p| self.partition(level, p, share).map(drop))
+    }
+
+    /// Merges one partition; answers what its table took.
+    fn partition(
+        &self,
+        level: &Arc<HashLevel>,
+        partition: usize,
+        share_bytes: u64,
+    ) -> Result<u64, ExecError> {
+        let mut sink = HashSink::new(&level.below(share_bytes));
+        level.runs().drain(partition, |batch| {
+            self.check()?;
+            sink.absorb(batch)
+        })?;
+        let bytes = sink.held_bytes();
+        self.merge(vec![sink], 1)?;
+        Ok(bytes)
+    }
+
+    fn check(&self) -> Result<(), ExecError> {
+        let over = self.cancel.is_cancelled() || self.enough.load(Ordering::Relaxed);
+        if over { Err(ExecError::Cancelled) } else { Ok(()) }
+    }
+
+    /// Hands out all groups of a table.
+    fn put(&self, state: &HashState) -> Result<(), ExecError> {
+        for start in (0..state.len()).step_by(OUTPUT_GROUPS) {
+            self.check()?;
+            let batch = self.batch(state, start..state.len().min(start + OUTPUT_GROUPS))?;
+            if !(self.emit)(batch) {
+                self.enough.store(true, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    fn batch(&self, state: &HashState, groups: Range<usize>) -> Result<RecordBatch, ExecError> {
+        let BoundSink::Aggregate { keys, accumulators, calls, .. } = &self.bound.sink else {
+            return Err(ExecError::Internal("groups of another sink".into()));
+        };
+        if let Some(form) = &self.partial {
+            let arguments: Vec<_> =
+                accumulators.iter().map(|a| a.argument.as_ref().map(|a| &a.repr)).collect();
+            let groups: Vec<u32> = groups.map(|group| group as u32).collect();
+            return state.encode(form, &arguments, &groups);
+        }
+        let vectors = state.keys(groups.clone())?;
+        let held = state.form().keys().iter().map(|key| &key.held);
+        let mut columns = keys
+            .iter()
+            .zip(&vectors)
+            .zip(held)
+            .map(|((key, v), held)| vector_array(v, held, &key.field.data_type, groups.len()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let numbers: Vec<usize> = groups.clone().collect();
+        columns.extend(finish_calls(calls, accumulators, state.states(), &numbers)?);
+        let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|c| &c.field));
+        output_batch(fields, columns, groups.len())
+    }
+}
+
+/// Does `work` for all items on up to `threads` threads, this one among them; stops at the
+/// first error.
+fn in_parallel<T: Send>(
+    threads: usize,
+    items: Vec<T>,
+    work: impl Fn(T) -> Result<(), ExecError> + Sync,
+) -> Result<(), ExecError> {
+    let helpers = threads.min(items.len()).saturating_sub(1);
+    let items: Vec<_> = items.into_iter().map(|item| std::sync::Mutex::new(Some(item))).collect();
+    let next = AtomicUsize::new(0);
+    let run = || {
+        while let Some(slot) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let item = slot.lock().ok().and_then(|mut item| item.take());
+            if let Some(Err(error)) = item.map(&work) {
+                next.store(items.len(), Ordering::Relaxed);
+                return Err(error);
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        // Without another thread this one does it all.
+        let handles: Vec<_> = (0..helpers)
+            .filter_map(|_| {
+                let body = || {
+                    headrace_io::block_signals();
+                    run()
+                };
+                std::thread::Builder::new()
+                    .name("headrace-merge".into())
+                    .spawn_scoped(scope, body)
+                    .ok()
+            })
+            .collect();
+        let mut outcome = run();
+        for handle in handles {
+            let panicked = |_| Err(ExecError::Internal("a merging thread panicked".into()));
+            outcome = outcome.and(handle.join().unwrap_or_else(panicked));
+        }
+        outcome
+    })
+}
