@@ -158,6 +158,11 @@ impl MemoryBudget {
         self.caches.lock().push(cache);
     }
 
+    /// A reservation of nothing, to be resized.
+    pub fn reserve_nothing(self: &Arc<Self>, kind: MemoryUse) -> Reservation {
+        Reservation { budget: Arc::clone(self), kind, bytes: 0 }
+    }
+
     /// Takes what is free; displaces nothing.
     pub fn reserve_free(self: &Arc<Self>, kind: MemoryUse, bytes: u64) -> Option<Reservation> {
         let taken = self.take(kind, bytes);

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use headrace_io::{self as io, MemoryBudget, MemoryUse};
+use parking_lot::Mutex;
+
 use crate::ExecError;
 
 /// Host bytes that groups, rows and builds may take together. Workers, merges and whole
@@ -11,21 +14,23 @@ use crate::ExecError;
 pub struct MemoryAccount {
     share_bytes: u64,
     limit_bytes: u64,
-    used_bytes: AtomicU64,
+    /// What all of them hold of the budget.
+    held: Mutex<io::Reservation>,
     peak_bytes: AtomicU64,
 }
 
 impl MemoryAccount {
-    /// An account of `limit_bytes`.
+    /// An account of `limit_bytes` of its own.
     pub fn new(limit_bytes: u64) -> Arc<Self> {
-        Self::share_of(limit_bytes, limit_bytes)
+        Self::within(&MemoryBudget::new(limit_bytes), limit_bytes)
     }
 
-    /// An account of `share_bytes`, which were set aside from a limit of `limit_bytes`: the one
-    /// that errors name, because it is the one that somebody chose.
-    pub fn share_of(share_bytes: u64, limit_bytes: u64) -> Arc<Self> {
-        let (used_bytes, peak_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { share_bytes, limit_bytes, used_bytes, peak_bytes })
+    /// An account that takes at most `share_bytes` of a budget. Errors name the budget's limit,
+    /// because that is the one that somebody chose.
+    pub fn within(budget: &Arc<MemoryBudget>, share_bytes: u64) -> Arc<Self> {
+        let held = Mutex::new(budget.reserve_nothing(MemoryUse::Pipelines));
+        let limit_bytes = budget.limit_bytes();
+        Arc::new(Self { share_bytes, limit_bytes, held, peak_bytes: AtomicU64::new(0) })
     }
 
     /// Bytes that may be held at a time.
@@ -35,7 +40,7 @@ impl MemoryAccount {
 
     /// Bytes held now.
     pub fn used_bytes(&self) -> u64 {
-        self.used_bytes.load(Ordering::Relaxed)
+        self.held.lock().bytes()
     }
 
     /// Most bytes that were ever held at a time.
@@ -48,16 +53,26 @@ impl MemoryAccount {
         Reservation { account: Arc::clone(self), bytes: 0 }
     }
 
-    /// Takes bytes; answers what would be held if they are not to be had.
-    fn take(&self, bytes: u64) -> Result<(), u64> {
-        let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.share_bytes);
-        match self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within) {
-            Ok(before) => {
-                self.peak_bytes.fetch_max(before + bytes, Ordering::Relaxed);
-                Ok(())
-            }
-            Err(used) => Err(used.saturating_add(bytes)),
+    fn take(&self, bytes: u64, what: &str) -> Result<(), ExecError> {
+        let mut held = self.held.lock();
+        let wanted_bytes = held.bytes().saturating_add(bytes);
+        if wanted_bytes > self.share_bytes {
+            return Err(self.exceeded(what, wanted_bytes));
         }
+        held.resize(wanted_bytes).map_err(|refused| {
+            let what = format!("{what} while others hold {}", refused.uses);
+            let needed_bytes = refused.uses.total_bytes().saturating_add(bytes);
+            let limit_bytes = self.limit_bytes;
+            ExecError::Memory { tier: "host memory", what, needed_bytes, limit_bytes }
+        })?;
+        self.peak_bytes.fetch_max(wanted_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        let mut held = self.held.lock();
+        let left = held.bytes().checked_sub(bytes).expect("what was taken is given back once");
+        held.resize(left).expect("a smaller reservation is never refused");
     }
 
     fn exceeded(&self, what: &str, needed_bytes: u64) -> ExecError {
@@ -90,10 +105,9 @@ impl Reservation {
     /// [`ExecError::Memory`] if the account has not as many; then what was held is still held.
     pub fn try_resize(&mut self, bytes: u64, what: &str) -> Result<(), ExecError> {
         if bytes > self.bytes {
-            let taken = self.account.take(bytes - self.bytes);
-            taken.map_err(|needed| self.account.exceeded(what, needed))?;
-        } else {
-            self.account.used_bytes.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.account.take(bytes - self.bytes, what)?;
+        } else if bytes < self.bytes {
+            self.account.give_back(self.bytes - bytes);
         }
         self.bytes = bytes;
         Ok(())
@@ -102,7 +116,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.account.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.account.give_back(self.bytes);
     }
 }
 
@@ -112,7 +126,7 @@ mod tests {
 
     #[test]
     fn reservations_share_one_account_and_give_back() {
-        let account = MemoryAccount::share_of(100, 400);
+        let account = MemoryAccount::within(&MemoryBudget::new(400), 100);
         let (mut a, mut b) = (account.reserve(), account.reserve());
         a.try_resize(60, "a").unwrap();
         b.try_resize(40, "b").unwrap();
@@ -124,5 +138,19 @@ mod tests {
         b.try_resize(90, "b").unwrap();
         drop((a, b));
         assert_eq!((account.used_bytes(), account.peak_bytes()), (0, 100));
+    }
+
+    #[test]
+    fn accounts_of_one_budget_share_it() {
+        let budget = MemoryBudget::new(100);
+        let accounts = [MemoryAccount::within(&budget, 80), MemoryAccount::within(&budget, 80)];
+        let [mut a, mut b] = accounts.each_ref().map(|account| account.reserve());
+        a.try_resize(70, "a").unwrap();
+        let error = b.try_resize(31, "rows of b").unwrap_err().to_string();
+        assert!(error.contains("101 bytes are needed for rows of b while others"), "{error}");
+        b.try_resize(30, "b").unwrap();
+        drop(a);
+        b.try_resize(80, "b").unwrap();
+        assert_eq!(budget.uses().of(MemoryUse::Pipelines), 80);
     }
 }

@@ -98,6 +98,9 @@ fn exec_class(error: &ExecError) -> ErrorClass {
         ExecError::Memory { .. } => ErrorClass::OutOfMemory,
         ExecError::Gpu(error) if error.is_out_of_memory() => ErrorClass::OutOfMemory,
         ExecError::Gpu(_) => ErrorClass::Device,
+        ExecError::Spill(_) => ErrorClass::Io,
+        ExecError::Partial(_) => ErrorClass::Corrupt,
+        ExecError::Cancelled => ErrorClass::Cancelled,
         ExecError::Internal(_) => ErrorClass::Internal,
     }
 }
@@ -105,9 +108,10 @@ fn exec_class(error: &ExecError) -> ErrorClass {
 fn format_class(error: &FormatError) -> ErrorClass {
     match error {
         FormatError::Io(error) => io_class(error),
-        FormatError::List { .. } | FormatError::Write { .. } | FormatError::NoFiles { .. } => {
-            ErrorClass::Io
-        }
+        FormatError::List { .. }
+        | FormatError::Write { .. }
+        | FormatError::SpillLimit { .. }
+        | FormatError::NoFiles { .. } => ErrorClass::Io,
         FormatError::Unsupported { .. } => ErrorClass::Unsupported,
         FormatError::Argument(_) => ErrorClass::Internal,
         _ => ErrorClass::Corrupt,

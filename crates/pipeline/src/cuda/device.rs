@@ -41,7 +41,13 @@ pub struct CudaOptions {
 
 impl Default for CudaOptions {
     fn default() -> Self {
-        Self { memory_bytes: None, resident_share: 0.8, resident_bytes: None, build_share: 0.1, tuning: None }
+        Self {
+            memory_bytes: None,
+            resident_share: 0.8,
+            resident_bytes: None,
+            build_share: 0.1,
+            tuning: None,
+        }
     }
 }
 

@@ -334,8 +334,7 @@ pub fn run_resident(
         return Err(ExecError::Internal("a plan that is not resident".into()));
     }
     let segments = plan.chunks.iter().flat_map(|chunk| &chunk.segments);
-    let segments: Vec<DeviceSegment> =
-        segments.map(|segment| on_device(segment, 0, &[])).collect();
+    let segments: Vec<DeviceSegment> = segments.map(|segment| on_device(segment, 0, &[])).collect();
     let mut batches = Vec::new();
     if let Some(layout) = &plan.layout {
         // SAFETY: the plan holds the resident columns, which are complete (they were entered

@@ -48,7 +48,8 @@ impl Narrowing {
         let (values_form, min, max) = match (form, &info.repr) {
             (ColumnForm::Codes(bytes @ (2 | 4 | 8)), Repr::Code(dictionary)) => {
                 let translated = bound.remaps.iter().map(|remap| remap.len()).max();
-                let codes = arrow_array::Array::len(&dictionary.values).max(translated.unwrap_or(0));
+                let codes =
+                    arrow_array::Array::len(&dictionary.values).max(translated.unwrap_or(0));
                 (u32::from(bytes), 0, codes.saturating_sub(1) as i64)
             }
             (ColumnForm::Plain, repr) => return Self::of_plain(repr, info.range?),
@@ -95,7 +96,14 @@ impl Narrowing {
     }
 
     /// The parameter struct of `narrow.cu`, field by field.
-    pub fn params(&self, rows: u32, values: u64, validity: u64, deltas: u64, misfit: u64) -> [u64; 8] {
+    pub fn params(
+        &self,
+        rows: u32,
+        values: u64,
+        validity: u64,
+        deltas: u64,
+        misfit: u64,
+    ) -> [u64; 8] {
         let (form, bytes) = (u64::from(self.values_form), u64::from(self.delta_bytes));
         [values, validity, deltas, misfit, self.base as u64, u64::from(rows), form, bytes]
     }

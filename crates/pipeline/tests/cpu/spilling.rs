@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use headrace_format::arrow::SpillFolder;
+use headrace_io::MemoryBudget;
 use headrace_ir::{AggregateFunction, DataType, Sink};
 use headrace_pipeline::ExecError;
 use headrace_pipeline::bind::{BindOptions, bind};
@@ -63,7 +64,8 @@ struct Run {
 fn prepare(limit_bytes: u64, fault: Fault) -> Run {
     let home = tempfile::tempdir().unwrap();
     let folder = SpillFolder::new(home.path(), limit_bytes, "raise the spill limit");
-    let mut options = WorkerOptions::with_memory(MemoryAccount::share_of(600_000, 2_400_000));
+    let mut options =
+        WorkerOptions::with_memory(MemoryAccount::within(&MemoryBudget::new(2_400_000), 600_000));
     options.workers = 2;
     options.batch_rows = 512;
     options.spill = Some(Arc::new(Store { folder: Arc::clone(&folder), fault }));

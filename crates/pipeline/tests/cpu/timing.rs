@@ -231,7 +231,8 @@ fn many_groups_in_little_memory() {
     let number = |name: &str, default: u64| {
         std::env::var(name).map_or(default, |text| text.parse::<u64>().unwrap())
     };
-    let (groups, memory) = (number("MILLION_GROUPS", 10) * 1_000_000, number("MEMORY_MB", 32) * 1_000_000);
+    let (groups, memory) =
+        (number("MILLION_GROUPS", 10) * 1_000_000, number("MEMORY_MB", 32) * 1_000_000);
     let keys: Vec<i32> =
         (0..groups * 2).map(|i| ((i % groups) as u32).wrapping_mul(0x9e37_79b1) as i32).collect();
     let total: i64 = keys.iter().map(|&key| i64::from(key)).sum();

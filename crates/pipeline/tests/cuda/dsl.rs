@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use headrace_ir::{
-    AggregateFunction, ArithmeticOp, CompareOp, DataType, Field, OnOverflow, ProbeKind,
-    Scalar, ValueRange,
+    AggregateFunction, ArithmeticOp, CompareOp, DataType, Field, OnOverflow, ProbeKind, Scalar,
+    ValueRange,
 };
 use headrace_pipeline::bound::*;
 use headrace_pipeline::build::{BuildIndex, BuildTable, PayloadColumn, PayloadData};

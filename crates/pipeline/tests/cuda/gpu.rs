@@ -8,8 +8,8 @@ use headrace_io::{ReadAt, SourceFile};
 use headrace_ir::{ColumnExtents, Extent, Segment, Sink};
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cuda::{
-    ColumnForm, CudaAnswer, CudaDevice, CudaExecution, CudaLane, CudaOptions, CudaProgram, DeviceColumn,
-    DeviceSegment, SegmentSource, StreamPlan, Tuning, run_resident,
+    ColumnForm, CudaAnswer, CudaDevice, CudaExecution, CudaLane, CudaOptions, CudaProgram,
+    DeviceColumn, DeviceSegment, SegmentSource, StreamPlan, Tuning, run_resident,
 };
 use headrace_pipeline::state::finish_dense;
 

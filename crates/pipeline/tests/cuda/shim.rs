@@ -120,7 +120,8 @@ pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answ
             (keep(Memory::of(&bytes)), codes.len() as u64)
         })
         .collect();
-    let (words, tiles) = program.describe(&segments, u64::from(program.tuning.rows_per_thread), &remaps).unwrap();
+    let (words, tiles) =
+        program.describe(&segments, u64::from(program.tuning.rows_per_thread), &remaps).unwrap();
     let word_bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let descriptors = keep(Memory::of(&word_bytes));
     let rows: u64 = table.segments.iter().map(|s| s.rows as u64).sum();

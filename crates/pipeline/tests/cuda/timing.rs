@@ -220,12 +220,18 @@ fn expected(lineorder: &Lineorder, query: Query) -> Expected {
 }
 
 /// Milliseconds of the fastest of a few runs.
-fn time(device: &Arc<CudaDevice>, lineorder: &Lineorder, expected: &Expected, layout: &SegmentLayout) -> f64 {
+fn time(
+    device: &Arc<CudaDevice>,
+    lineorder: &Lineorder,
+    expected: &Expected,
+    layout: &SegmentLayout,
+) -> f64 {
     let Expected { query, block, total: expected_total } = expected;
     let bound = &query.bound;
     let run = |rows: usize| {
         let segments = lineorder.segments(bound, layout, rows);
-        let mut execution = CudaExecution::new(device, bound, std::slice::from_ref(layout)).unwrap();
+        let mut execution =
+            CudaExecution::new(device, bound, std::slice::from_ref(layout)).unwrap();
         // SAFETY: the segments lie inside the lineorder's buffers, which outlive the call.
         unsafe { execution.run(layout, &segments, 0) }.unwrap();
         let kernel = execution.kernels().next().unwrap().clone();
@@ -293,8 +299,7 @@ fn gpu_times_the_star_schema_benchmark_resident() {
                 true => ssb::narrow_layout(query),
                 false => query.layout.clone(),
             };
-            let of_query =
-                |expected| time(&device, &lineorder, expected, &layout(&expected.query));
+            let of_query = |expected| time(&device, &lineorder, expected, &layout(&expected.query));
             let sum_ms: f64 = queries.iter().map(of_query).sum();
             println!("{name}, {lies} columns: 13 queries over {rows} rows: {sum_ms:.2} ms");
         }

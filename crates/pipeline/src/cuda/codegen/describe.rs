@@ -81,9 +81,8 @@ fn call_text(bound: &Bound, function: AggregateFunction, of: Option<&BoundExpr>)
 fn text(bound: &Bound, expr: &BoundExpr) -> String {
     let name = |register: usize| plain_name(&bound.registers[register].name, "computed");
     let inner = |expr: &BoundExpr| operand(bound, expr);
-    let joined = |operands: &[BoundExpr], by: &str| {
-        operands.iter().map(inner).collect::<Vec<_>>().join(by)
-    };
+    let joined =
+        |operands: &[BoundExpr], by: &str| operands.iter().map(inner).collect::<Vec<_>>().join(by);
     let not = |negated: bool| if negated { "not " } else { "" };
     match &expr.kind {
         BoundKind::Register(register) => name(*register).to_string(),
@@ -99,8 +98,12 @@ fn text(bound: &Bound, expr: &BoundExpr) -> String {
         BoundKind::Or(operands) => joined(operands, " or "),
         BoundKind::Not(value) => format!("not {}", inner(value)),
         BoundKind::IsNull(value) => format!("{} is null", inner(value)),
-        BoundKind::InList { value, negated, .. } => format!("{} {}in ?", inner(value), not(*negated)),
-        BoundKind::Like { value, negated, .. } => format!("{} {}like ?", inner(value), not(*negated)),
+        BoundKind::InList { value, negated, .. } => {
+            format!("{} {}in ?", inner(value), not(*negated))
+        }
+        BoundKind::Like { value, negated, .. } => {
+            format!("{} {}like ?", inner(value), not(*negated))
+        }
         BoundKind::Case { branches, otherwise } => {
             let mut out = "case".to_string();
             for (condition, value) in branches {

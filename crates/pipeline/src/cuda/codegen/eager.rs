@@ -41,7 +41,11 @@ impl EagerPlan {
                     && may_load_ahead(bound, layout, *column)
             };
             if !needed.is_empty() {
-                if tuning.ahead && index > 0 && together + needed.len() <= TOGETHER_MAX && needed.iter().all(ahead) {
+                if tuning.ahead
+                    && index > 0
+                    && together + needed.len() <= TOGETHER_MAX
+                    && needed.iter().all(ahead)
+                {
                     by_step[group].extend(&needed);
                     together += needed.len();
                 } else {

@@ -54,7 +54,8 @@ impl Generator<'_> {
             }
             (ColumnForm::Deltas(bytes), repr) if !matches!(repr, Repr::Bool) => {
                 self.load_deltas(&name, &values, bytes);
-                let base = self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
+                let base =
+                    self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
                 let valid = self.load_validity(register, &name)?;
                 self.held[register] = Held::Deltas { name, base, valid };
                 return Ok(());
@@ -120,7 +121,8 @@ impl Generator<'_> {
             }
             ColumnForm::Deltas(bytes) => {
                 self.load_deltas(&raw, &values, bytes);
-                let base = self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
+                let base =
+                    self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
                 format!("hr::based<u64>({base}, {raw}, r)")
             }
             ColumnForm::Varying => {
@@ -142,8 +144,8 @@ impl Generator<'_> {
         let entries = self.constant(entries, "u32", &format!("{name}_entries"));
         let cause = "a code outside its dictionary".into();
         let outside = self.place(Place::Corrupt { column, cause });
-        let length =
-            self.segment_field(SegmentField::RemapLength(register), &format!("{name}_remap_length"));
+        let length = self
+            .segment_field(SegmentField::RemapLength(register), &format!("{name}_remap_length"));
         let table = self.segment_field(SegmentField::Remap(register), &format!("{name}_remap"));
         self.body.line(format!("i32 {name}[HR_ROWS];"));
         self.body.open("HR_EACH_ROW(r)");

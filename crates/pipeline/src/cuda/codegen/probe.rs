@@ -348,8 +348,10 @@ impl Generator<'_> {
                 let name = &build.name;
                 let wish = format!("{name}_has_null_key");
                 let none = self.constant(u64::from(build.has_null_key), "u32", &wish);
-                let any = self.constant(u64::from(build.rows > 0), "u32", &format!("{name}_has_rows"));
-                let null_key = if null_key { format!(" || (null_key && {any})") } else { String::new() };
+                let any =
+                    self.constant(u64::from(build.rows > 0), "u32", &format!("{name}_has_rows"));
+                let null_key =
+                    if null_key { format!(" || (null_key && {any})") } else { String::new() };
                 format!("found || {none}{null_key}")
             }
             _ => {

@@ -7,11 +7,11 @@ use super::probe::key_part;
 use super::shared::SharedItem;
 use super::text::c_type;
 use super::{Generator, Held, Result, refuse};
-use crate::build::PayloadColumn;
 use crate::bound::{
     Accumulator, AccumulatorKind, Bound, BoundCall, BoundExpr, BoundKey, BoundKind, BoundSink,
     BoundStep, DenseKey, Grouping, Repr,
 };
+use crate::build::PayloadColumn;
 use crate::cuda::groups::GroupTableLayout;
 use crate::cuda::program::{DeviceAccumulator, OutputColumn, Param, Place, Tuning};
 
@@ -274,8 +274,7 @@ impl Generator<'_> {
         let name = &key.field.name;
         let range = (dense.min, values);
         let wish = super::describe::plain_name(name, "key");
-        let offset =
-            self.offset_of(&value.code, &key.expr.repr, range, &format!("{wish}_min"))?;
+        let offset = self.offset_of(&value.code, &key.expr.repr, range, &format!("{wish}_min"))?;
         self.body.line(format!("{} digit = {};", offset.c_type, offset.code));
         let values = self.constant(values, offset.c_type, &format!("{wish}_values"));
         let outside = self.place(Place::Corrupt {
