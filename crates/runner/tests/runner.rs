@@ -1,0 +1,218 @@
+//! Programs over small Arrow files, without a planner: what is refused, builds that probe builds,
+//! what is kept from run to run, and many runs at a time.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
+use headrace_flow::CancelToken;
+use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions};
+use headrace_ir::{
+    AggregateCall, AggregateFunction, BuildPlan, BuildSource, CompareOp, DataType, Expr, NamedExpr,
+    Pipeline, Probe, ProbeKind, Program, Scalar, Sink, Source, Step,
+};
+use headrace_runner::{
+    ErrorClass, Processor, Request, RunError, RunReport, Runner, RunnerOptions, Settings,
+    StreamTable,
+};
+
+const CITIES: i32 = 100;
+const FACTS: i32 = 50_000;
+
+fn write(path: &Path, columns: Vec<(&str, ArrayRef)>) {
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut writer = ArrowWriter::create(path, &batch.schema(), WriterOptions::default()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+}
+
+fn ints(values: impl Iterator<Item = i32>) -> ArrayRef {
+    Arc::new(Int32Array::from_iter_values(values))
+}
+
+/// `region(id, zone)`, `city(id, region)`, `fact(city, value)`: a snowflake.
+fn write_tables(folder: &Path) {
+    write(
+        &folder.join("region.arrow"),
+        vec![("id", ints(0..10)), ("zone", ints((0..10).map(|r| r % 2)))],
+    );
+    let region = ints((0..CITIES).map(|c| c % 10));
+    write(&folder.join("city.arrow"), vec![("id", ints(0..CITIES)), ("region", region)]);
+    let values = Int64Array::from_iter_values(0..i64::from(FACTS));
+    let city = ints((0..FACTS).map(|f| f % CITIES));
+    write(&folder.join("fact.arrow"), vec![("city", city), ("value", Arc::new(values))]);
+}
+
+fn open(folder: &Path, name: &str) -> Arc<StreamTable> {
+    let table = ArrowTable::open(&[folder.join(name).with_extension("arrow")]).unwrap();
+    Arc::new(StreamTable::new(name, Arc::new(table)))
+}
+
+fn tables(folder: &Path) -> Vec<Arc<StreamTable>> {
+    ["region", "city", "fact"].map(|name| open(folder, name)).into()
+}
+
+fn build(source: Source, steps: Vec<Step>) -> BuildPlan {
+    let key = NamedExpr { name: "id".into(), expr: source.register(0) };
+    let (name, keys) = (source.table.clone(), vec![source.columns[0].clone()]);
+    let sink = Sink::Build { keys: vec![key], payload: vec![] };
+    let source = BuildSource::Pipeline(Box::new(Pipeline { source, steps, sink }));
+    BuildPlan { name, source, keys, payload: vec![] }
+}
+
+/// `sum(value)` of facts in cities whose region lies in a zone: the build of cities probes that of
+/// regions.
+fn sum_of_zone(tables: &[Arc<StreamTable>], zone: i32) -> Program {
+    let region = tables[0].source_over(0, &["id", "zone"]).unwrap();
+    let zone = Expr::Literal(Scalar::int(DataType::Int32, zone.into()));
+    let in_zone = Step::Filter(Expr::compare(CompareOp::Eq, region.register(1), zone));
+    let city = tables[1].source_over(1, &["id", "region"]).unwrap();
+    let in_region = Step::Probe(Probe::semi(0, vec![city.register(1)]));
+    let fact = tables[2].source_over(2, &["city", "value"]).unwrap();
+    let in_city = Step::Probe(Probe::semi(1, vec![fact.register(0)]));
+    let sum = AggregateCall::new(
+        "total",
+        AggregateFunction::Sum,
+        Some(fact.register(1)),
+        DataType::Int64,
+    );
+    let sink = Sink::Aggregate { keys: vec![], calls: vec![sum] };
+    Program::new(
+        vec![build(region, vec![in_zone]), build(city, vec![in_region])],
+        Pipeline { source: fact, steps: vec![in_city], sink },
+    )
+}
+
+fn expected_of_zone(zone: i32) -> i64 {
+    (0..FACTS).filter(|f| (f % CITIES) % 10 % 2 == zone).map(i64::from).sum()
+}
+
+fn on_cpu() -> Settings {
+    Settings { processor: Processor::Cpu, threads: 2, ..Settings::default() }
+}
+
+fn run(
+    runner: &Runner,
+    program: &Program,
+    tables: &[Arc<StreamTable>],
+) -> Result<(Vec<RecordBatch>, RunReport), RunError> {
+    let batches = Mutex::new(Vec::new());
+    let request =
+        Request { program, tables, children: &[], settings: &on_cpu(), token: &CancelToken::new() };
+    let report = runner.run(&request, &|batch| {
+        batches.lock().unwrap().push(batch);
+        true
+    })?;
+    Ok((batches.into_inner().unwrap(), report))
+}
+
+fn total(batches: &[RecordBatch]) -> i64 {
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+    batches
+        .iter()
+        .find(|b| b.num_rows() == 1)
+        .unwrap()
+        .column(0)
+        .as_primitive::<Int64Type>()
+        .value(0)
+}
+
+#[test]
+fn builds_may_probe_builds_and_are_kept_while_all_files_are_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tables(folder.path());
+    let tables = tables(folder.path());
+    let runner = Runner::new(&RunnerOptions::default());
+    for zone in [0, 1] {
+        let program = sum_of_zone(&tables, zone);
+        let (batches, report) = run(&runner, &program, &tables).unwrap();
+        assert_eq!(total(&batches), expected_of_zone(zone));
+        assert_eq!((report.builds_made, report.builds_cached), (2, 0), "zone {zone}: {report:?}");
+        let (batches, report) = run(&runner, &program, &tables).unwrap();
+        assert_eq!(total(&batches), expected_of_zone(zone));
+        assert_eq!((report.builds_made, report.builds_cached), (0, 2), "zone {zone}: {report:?}");
+    }
+    // The outer dimension changes: neither it nor what probed it may be used again.
+    let program = sum_of_zone(&tables, 0);
+    write(
+        &folder.path().join("region.arrow"),
+        vec![("id", ints(0..10)), ("zone", ints((0..10).map(|_| 0)))],
+    );
+    let error = run(&runner, &program, &tables).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::FileChanged, "{error}");
+    let reopened = vec![open(folder.path(), "region"), tables[1].clone(), tables[2].clone()];
+    let (batches, report) = run(&runner, &program, &reopened).unwrap();
+    assert_eq!(total(&batches), (0..i64::from(FACTS)).sum::<i64>());
+    assert_eq!(report.builds_made, 2);
+}
+
+#[test]
+fn a_program_for_other_tables_is_refused_before_anything_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tables(folder.path());
+    let tables = tables(folder.path());
+    let runner = Runner::new(&RunnerOptions::default());
+    let program = sum_of_zone(&tables, 0);
+    let swapped = vec![tables[0].clone(), tables[2].clone(), tables[1].clone()];
+    let error = run(&runner, &program, &swapped).unwrap_err();
+    assert!(error.to_string().contains("the program wants region as int32"), "{error}");
+    let error = run(&runner, &program, &tables[..2]).unwrap_err();
+    assert!(error.to_string().contains("there is no table 2"), "{error}");
+    let older = Program { version: 0, ..program };
+    let error = run(&runner, &older, &tables).unwrap_err();
+    assert!(error.to_string().contains("version 0"), "{error}");
+}
+
+#[test]
+fn a_build_may_not_probe_itself_or_a_later_one() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tables(folder.path());
+    let tables = tables(folder.path());
+    let mut program = sum_of_zone(&tables, 0);
+    program.builds.swap(0, 1);
+    let runner = Runner::new(&RunnerOptions::default());
+    let error = run(&runner, &program, &tables).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Internal, "{error}");
+}
+
+#[test]
+fn an_anti_join_on_a_build_that_probes_a_build() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tables(folder.path());
+    let tables = tables(folder.path());
+    let mut program = sum_of_zone(&tables, 0);
+    let Step::Probe(probe) = &mut program.pipeline.steps[0] else { panic!("no probe") };
+    probe.kind = ProbeKind::Anti;
+    let (batches, _) = run(&Runner::new(&RunnerOptions::default()), &program, &tables).unwrap();
+    assert_eq!(total(&batches), expected_of_zone(1));
+}
+
+#[test]
+fn many_runs_at_a_time_share_one_budget_and_all_answer_right() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tables(folder.path());
+    let tables = tables(folder.path());
+    let limit_bytes = 64 << 20;
+    let options =
+        RunnerOptions { memory_limit_bytes: Some(limit_bytes), ..RunnerOptions::default() };
+    let runner = Runner::new(&options);
+    std::thread::scope(|scope| {
+        for thread in 0..10 {
+            let (runner, tables) = (&runner, &tables);
+            scope.spawn(move || {
+                for query in 0..10 {
+                    let zone = (thread + query) % 2;
+                    let (batches, _) = run(runner, &sum_of_zone(tables, zone), tables).unwrap();
+                    assert_eq!(total(&batches), expected_of_zone(zone));
+                }
+            });
+        }
+    });
+    assert!(runner.budget().peak_bytes() <= limit_bytes);
+    runner.clear_caches();
+    assert_eq!(runner.budget().uses().total_bytes(), 0, "{:?}", runner.budget());
+}
