@@ -158,43 +158,6 @@ impl DataType {
             _ => return None,
         })
     }
-
-    /// Whether every value of this type is a value of `to`, so that a cast cannot fail.
-    pub fn widens_to(&self, to: &Self) -> bool {
-        match (self, to) {
-            (from, Self::Float64) => {
-                !matches!(from, Self::Utf8 | Self::Binary | Self::FixedBinary(_))
-            }
-            (Self::Int8 | Self::Int16 | Self::UInt8 | Self::UInt16, Self::Float32) => true,
-            (from, to) if to.is_integer() && from.is_integer() => {
-                match (from.integer_range(), to.integer_range()) {
-                    (Some((from_min, from_max)), Some((to_min, to_max))) => {
-                        to_min <= from_min && from_max <= to_max
-                    }
-                    (Some((from_min, _)), None) => from_min >= 0,
-                    (None, _) => from == to,
-                }
-            }
-            (from, Self::Decimal128 { precision, scale }) if from.is_integer() => {
-                let digits = match from {
-                    Self::Int8 | Self::UInt8 => 3,
-                    Self::Int16 | Self::UInt16 => 5,
-                    Self::Int32 | Self::UInt32 => 10,
-                    _ => 20,
-                };
-                i32::from(*precision) - i32::from(*scale) >= digits
-            }
-            (
-                Self::Decimal128 { precision: from_precision, scale: from_scale },
-                Self::Decimal128 { precision, scale },
-            ) => {
-                scale >= from_scale
-                    && i32::from(*precision) - i32::from(*scale)
-                        >= i32::from(*from_precision) - i32::from(*from_scale)
-            }
-            _ => false,
-        }
-    }
 }
 
 /// A named, typed column.

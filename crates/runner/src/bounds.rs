@@ -149,7 +149,7 @@ fn interval_of(expr: &Expr) -> Option<(Register, Interval)> {
 fn plain_register(expr: &Expr) -> Option<Register> {
     match expr {
         Expr::Register { index, data_type, .. } => data_type.integer_range().map(|_| *index),
-        Expr::Cast { value, to, .. } if to.is_integer() && value.data_type().widens_to(to) => {
+        Expr::Cast { value, to, .. } if to.is_integer() && !value.data_type().cast_can_fail(to) => {
             plain_register(value)
         }
         _ => None,

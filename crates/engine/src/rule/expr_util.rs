@@ -1,6 +1,6 @@
-//! Small questions to IR expressions, and rewriting of their registers.
+//! Rewriting of registers.
 
-use headrace_ir::{ArithmeticOp, CastFailure, Expr, OnOverflow, Register};
+use headrace_ir::{Expr, Register};
 
 /// Rebuilds an expression with every register replaced.
 pub fn map_registers<E>(
@@ -60,23 +60,4 @@ fn map_all<E>(
     f: &mut impl FnMut(Register) -> Result<Expr, E>,
 ) -> Result<Vec<Expr>, E> {
     exprs.iter().map(|e| map_registers(e, f)).collect()
-}
-
-/// Whether evaluation can fail for some value. Casts that widen cannot.
-pub fn can_fail(expr: &Expr) -> bool {
-    let here = match expr {
-        Expr::Arithmetic { op, data_type, on_overflow, .. } => {
-            !data_type.is_float()
-                && (*on_overflow == OnOverflow::Error
-                    || matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo))
-        }
-        Expr::Negate { value, on_overflow } => {
-            !value.data_type().is_float() && *on_overflow == OnOverflow::Error
-        }
-        Expr::Cast { value, to, on_failure } => {
-            *on_failure == CastFailure::Error && !value.data_type().widens_to(to)
-        }
-        _ => false,
-    };
-    here || expr.children().into_iter().any(can_fail)
 }

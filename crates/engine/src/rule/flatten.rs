@@ -102,10 +102,9 @@ fn flatten_filter(filter: &FilterExec, graph: &mut Graph) -> Result<Columns, Why
     let schema = filter.input().schema();
     let predicate =
         Translator { columns: &columns, schema: &schema }.translate(filter.predicate())?;
-    let conjuncts = predicate.conjuncts();
     match graph.only_leaf_since(&mark) {
-        Some(leaf) => graph.leaves[leaf].filters.extend(conjuncts),
-        None => graph.conjuncts.extend(conjuncts),
+        Some(leaf) => graph.leaves[leaf].filters.extend(predicate.conjuncts()),
+        None => graph.add_condition(predicate, mark.next_part()),
     }
     Ok(project(columns, filter.projection().as_deref()))
 }
@@ -183,14 +182,18 @@ fn translate_filter(
 }
 
 fn flatten_inner(join: &HashJoinExec, graph: &mut Graph) -> Result<Columns, WhyNot> {
+    let first = graph.next_part();
     let left = flatten_or_opaque(join.left(), graph);
+    let middle = graph.next_part();
     let right = flatten_or_opaque(join.right(), graph);
+    let end = graph.next_part();
     let null_equal = null_equal(join);
     for (l, r) in translate_pairs(join, &left, &right)? {
-        graph.edges.push(Edge { left: l, right: r, null_equal });
+        let (part, left_below, right_below) = (graph.add_part(), first..middle, middle..end);
+        graph.edges.push(Edge { left: l, right: r, null_equal, part, left_below, right_below });
     }
     if let Some(condition) = translate_filter(join.filter(), &left, &right)? {
-        graph.conjuncts.extend(condition.conjuncts());
+        graph.add_condition(condition, first);
     }
     Ok(left.into_iter().chain(right).collect())
 }
@@ -205,6 +208,7 @@ fn flatten_hanging(
     let preserves_left = preserved == JoinSide::Left;
     let (kept_plan, hung_plan) =
         if preserves_left { (join.left(), join.right()) } else { (join.right(), join.left()) };
+    let first = graph.next_part();
     let kept = flatten(kept_plan, graph)?;
     let (leaf, hung) = flatten_single(hung_plan, graph);
     let (left, right) = if preserves_left { (&kept, &hung) } else { (&hung, &kept) };
@@ -215,7 +219,9 @@ fn flatten_hanging(
     let residual = translate_filter(join.filter(), left, right)?;
     graph.leaves[leaf].hanging = true;
     let null_equal = null_equal(join);
-    graph.hanging.push(Hanging { leaf, kind, keys, null_equal, residual });
+    let part = graph.add_part();
+    let below = first..part;
+    graph.hanging.push(Hanging { leaf, kind, keys, null_equal, residual, part, below });
     if kind != ProbeKind::Left {
         return Ok(kept);
     }

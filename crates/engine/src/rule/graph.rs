@@ -5,8 +5,12 @@
 //! Semi, anti and outer joins keep their place: their second side *hangs* from the rows that
 //! they preserve.
 //!
+//! Edges, conjuncts and hanging joins are numbered in the order of the plan, what stands below
+//! first: an expression that can fail must not see rows that something below it removes.
+//!
 //! Expressions here read *graph registers*: leaf `l` owns `first..first + columns.len()`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
@@ -53,6 +57,9 @@ impl Leaf {
     }
 }
 
+/// Numbers of edges, conjuncts and hanging joins.
+pub type Parts = Range<usize>;
+
 /// An equality between two sides of inner joins.
 #[derive(Clone, Debug)]
 pub struct Edge {
@@ -62,6 +69,36 @@ pub struct Edge {
     pub right: Expr,
     /// Whether NULL equals NULL.
     pub null_equal: bool,
+    /// Its number.
+    pub part: usize,
+    /// What stands below the left side.
+    pub left_below: Parts,
+    /// What stands below the right side.
+    pub right_below: Parts,
+}
+
+impl Edge {
+    /// The same with its sides exchanged.
+    pub fn swapped(self) -> Self {
+        Self {
+            left: self.right,
+            right: self.left,
+            left_below: self.right_below,
+            right_below: self.left_below,
+            ..self
+        }
+    }
+}
+
+/// A condition that is no equality of two sides.
+#[derive(Clone, Debug)]
+pub struct Conjunct {
+    /// The condition.
+    pub expr: Expr,
+    /// Its number.
+    pub part: usize,
+    /// What stands below it.
+    pub below: Parts,
 }
 
 /// A leaf that is looked up without being part of the inner joins.
@@ -77,6 +114,10 @@ pub struct Hanging {
     pub null_equal: bool,
     /// Further condition on a pair.
     pub residual: Option<Expr>,
+    /// Its number.
+    pub part: usize,
+    /// What stands below the rows that it preserves.
+    pub below: Parts,
 }
 
 /// Leaves, edges, conjuncts.
@@ -87,10 +128,11 @@ pub struct Graph {
     /// Equalities.
     pub edges: Vec<Edge>,
     /// Other conditions.
-    pub conjuncts: Vec<Expr>,
+    pub conjuncts: Vec<Conjunct>,
     /// Semi, anti and outer joins in the order of the plan, inner ones first.
     pub hanging: Vec<Hanging>,
     next_register: Register,
+    next_part: usize,
 }
 
 /// A state of a [`Graph`] to return to.
@@ -100,6 +142,14 @@ pub struct Mark {
     conjuncts: usize,
     hanging: usize,
     next_register: Register,
+    next_part: usize,
+}
+
+impl Mark {
+    /// The number of the first part after it.
+    pub fn next_part(&self) -> usize {
+        self.next_part
+    }
 }
 
 impl Graph {
@@ -129,6 +179,7 @@ impl Graph {
             conjuncts: self.conjuncts.len(),
             hanging: self.hanging.len(),
             next_register: self.next_register,
+            next_part: self.next_part,
         }
     }
 
@@ -139,14 +190,39 @@ impl Graph {
         self.conjuncts.truncate(mark.conjuncts);
         self.hanging.truncate(mark.hanging);
         self.next_register = mark.next_register;
+        self.next_part = mark.next_part;
+    }
+
+    /// The number of the next edge, conjunct or hanging join.
+    pub fn next_part(&self) -> usize {
+        self.next_part
+    }
+
+    /// A new number.
+    pub fn add_part(&mut self) -> usize {
+        self.next_part += 1;
+        self.next_part - 1
+    }
+
+    /// Adds the conjuncts of a condition that stands above everything from part `first` on.
+    pub fn add_condition(&mut self, condition: Expr, first: usize) {
+        for expr in condition.conjuncts() {
+            let part = self.add_part();
+            self.conjuncts.push(Conjunct { expr, part, below: first..part });
+        }
+    }
+
+    /// Whether one of these parts is still there.
+    pub fn holds_any(&self, parts: &Parts) -> bool {
+        self.edges.iter().any(|edge| parts.contains(&edge.part))
+            || self.conjuncts.iter().any(|conjunct| parts.contains(&conjunct.part))
+            || self.hanging.iter().any(|hanging| parts.contains(&hanging.part))
     }
 
     /// The one leaf that was added since `mark`, if that is all that happened.
     pub fn only_leaf_since(&self, mark: &Mark) -> Option<usize> {
         let one = self.leaves.len() == mark.leaves + 1;
-        let nothing_else = self.edges.len() == mark.edges
-            && self.conjuncts.len() == mark.conjuncts
-            && self.hanging.len() == mark.hanging;
+        let nothing_else = self.next_part == mark.next_part;
         (one && nothing_else).then_some(mark.leaves)
     }
 

@@ -17,6 +17,7 @@ mod aggregate;
 mod expr_util;
 mod flatten;
 mod graph;
+mod order;
 mod program;
 mod translate;
 pub mod types;

@@ -1,9 +1,8 @@
 //! From a [`Graph`] and a sink to a [`Program`].
 //!
-//! The leaf with the most bytes is streamed. Every other leaf becomes a build; the order in
-//! which builds are probed only has to respect which registers their keys need (a snowflake's
-//! outer dimension is keyed by the payload of an inner one), because the processor sorts
-//! steps by selectivity when it binds the program.
+//! The leaf with the most bytes is streamed. Every other leaf becomes a build, probed in an order
+//! that means what the plan means (see [`super::order`]); the processor sorts steps by selectivity
+//! when it binds the program.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,14 +11,14 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use headrace_ir::{
-    AggregateCall, BuildPlan, BuildSource, CompareOp, Expr, Field, NamedExpr, Pipeline, Probe,
-    ProbeKind, Program, Register, Sink, Source, Step,
+    AggregateCall, BuildPlan, BuildSource, Expr, Field, NamedExpr, Pipeline, Probe, ProbeKind,
+    Program, Register, Sink, Source, Step,
 };
 use headrace_pipeline::WhyNot;
 
-use super::expr_util::{can_fail, map_registers};
-use super::graph::{Edge, Graph, Leaf, register};
-use super::translate::compare;
+use super::expr_util::map_registers;
+use super::graph::{Graph, Leaf, register};
+use super::order::{self, PlannedProbe, PlannedStep};
 use crate::catalog::HeadraceTable;
 use crate::scan::HeadraceScanExec;
 
@@ -69,27 +68,16 @@ impl Feeds {
     }
 }
 
-/// A probe before registers have their final numbers.
-struct PlannedProbe {
-    leaf: usize,
-    kind: ProbeKind,
-    /// `(over streamed rows, over the leaf)`.
-    keys: Vec<(Expr, Expr)>,
-    null_equal: bool,
-    residual: Option<Expr>,
-}
-
 fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
     Err(WhyNot::new(reason))
 }
 
 /// Builds the program.
 pub fn assemble(graph: Graph, sink: SinkSpec) -> Result<Planned, WhyNot> {
-    let mut assembly = Assembly::new(graph, sink)?;
-    assembly.order_probes()?;
-    assembly.close_edges()?;
+    let stream = choose_stream(&graph, &sink)?;
+    let (graph, steps) = order::ordered(graph, stream)?;
+    let mut assembly = Assembly { graph, sink, stream, steps };
     assembly.reuse_keys()?;
-    assembly.push_down();
     assembly.finish()
 }
 
@@ -97,8 +85,7 @@ struct Assembly {
     graph: Graph,
     sink: SinkSpec,
     stream: usize,
-    probes: Vec<PlannedProbe>,
-    joined: Vec<bool>,
+    steps: Vec<PlannedStep>,
 }
 
 impl SinkSpec {
@@ -149,7 +136,7 @@ fn used_registers(graph: &Graph, sink: &SinkSpec) -> BTreeSet<Register> {
     let edges = graph.edges.iter().flat_map(|e| [&e.left, &e.right]);
     let filters = graph.leaves.iter().flat_map(|l| &l.filters);
     let all = sink.exprs().into_iter().chain(hanging).chain(edges).chain(filters);
-    all.chain(&graph.conjuncts).flat_map(Expr::registers).collect()
+    all.chain(graph.conjuncts.iter().map(|c| &c.expr)).flat_map(Expr::registers).collect()
 }
 
 /// The leaf to stream: the one with the most bytes.
@@ -178,128 +165,15 @@ fn choose_stream(graph: &Graph, sink: &SinkSpec) -> Result<usize, WhyNot> {
 }
 
 impl Assembly {
-    fn new(graph: Graph, sink: SinkSpec) -> Result<Self, WhyNot> {
-        let stream = choose_stream(&graph, &sink)?;
-        let mut joined = vec![false; graph.leaves.len()];
-        joined[stream] = true;
-        Ok(Self { graph, sink, stream, probes: vec![], joined })
-    }
-
-    fn is_joined(&self, expr: &Expr) -> bool {
-        self.graph.leaves_of(expr).into_iter().all(|leaf| self.joined[leaf])
-    }
-
-    /// Orients the graph as a tree from the streamed leaf.
-    fn order_probes(&mut self) -> Result<(), WhyNot> {
-        loop {
-            let progress = self.attach_hanging() | self.attach_inner()?;
-            if !progress {
-                break;
-            }
-        }
-        match self.joined.iter().position(|joined| !joined) {
-            None => Ok(()),
-            Some(leaf) => why(format!(
-                "no equality joins {} with the streamed {}",
-                self.graph.leaves[leaf].name(),
-                self.graph.leaves[self.stream].name()
-            )),
-        }
-    }
-
-    fn attach_hanging(&mut self) -> bool {
-        let mut progress = false;
-        for hanging in self.graph.hanging.clone() {
-            let leaf = hanging.leaf;
-            let ready =
-                |e: &Expr| self.graph.leaves_of(e).into_iter().all(|l| l == leaf || self.joined[l]);
-            let can = hanging.keys.iter().all(|(kept, _)| ready(kept))
-                && hanging.residual.iter().all(ready);
-            if self.joined[leaf] || !can {
-                continue;
-            }
-            self.joined[leaf] = true;
-            progress = true;
-            self.probes.push(PlannedProbe {
-                leaf,
-                kind: hanging.kind,
-                keys: hanging.keys,
-                null_equal: hanging.null_equal,
-                residual: hanging.residual,
-            });
-        }
-        progress
-    }
-
-    fn attach_inner(&mut self) -> Result<bool, WhyNot> {
-        for leaf in 0..self.graph.leaves.len() {
-            if self.joined[leaf] || self.graph.leaves[leaf].hanging {
-                continue;
-            }
-            let (keys, rest) = self.split_edges(leaf);
-            let Some(first) = keys.first() else { continue };
-            let null_equal = first.null_equal;
-            if keys.iter().any(|k| k.null_equal != null_equal) {
-                return why("a join on some keys where NULL equals NULL and some where not");
-            }
-            self.graph.edges = rest;
-            self.joined[leaf] = true;
-            self.probes.push(PlannedProbe {
-                leaf,
-                kind: ProbeKind::Inner,
-                keys: keys.into_iter().map(|edge| (edge.left, edge.right)).collect(),
-                null_equal,
-                residual: None,
-            });
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
-    /// Edges between the joined leaves (made their left side) and `leaf`, and all others.
-    fn split_edges(&self, leaf: usize) -> (Vec<Edge>, Vec<Edge>) {
-        let (mut keys, mut rest) = (Vec::new(), Vec::new());
-        for edge in &self.graph.edges {
-            let connects = |joined: &Expr, other: &Expr| {
-                let sources = self.graph.leaves_of(joined);
-                !sources.is_empty()
-                    && self.is_joined(joined)
-                    && self.graph.leaves_of(other) == [leaf]
-            };
-            if connects(&edge.left, &edge.right) {
-                keys.push(edge.clone());
-            } else if connects(&edge.right, &edge.left) {
-                keys.push(Edge {
-                    left: edge.right.clone(),
-                    right: edge.left.clone(),
-                    null_equal: edge.null_equal,
-                });
-            } else {
-                rest.push(edge.clone());
-            }
-        }
-        (keys, rest)
-    }
-
-    /// Equalities that close a cycle are conditions like any other.
-    fn close_edges(&mut self) -> Result<(), WhyNot> {
-        for edge in std::mem::take(&mut self.graph.edges) {
-            if edge.null_equal {
-                return why("a cycle of joins where NULL equals NULL");
-            }
-            self.graph.conjuncts.push(compare(CompareOp::Eq, edge.left, edge.right)?);
-        }
-        Ok(())
-    }
-
     /// Where an inner join makes a build's key equal to a register at hand, that register is
     /// read in place of the key, which then need not be payload.
     fn reuse_keys(&mut self) -> Result<(), WhyNot> {
-        for i in 0..self.probes.len() {
-            if self.probes[i].kind != ProbeKind::Inner || self.probes[i].null_equal {
+        for i in 0..self.steps.len() {
+            let PlannedStep::Probe(probe) = &self.steps[i] else { continue };
+            if probe.kind != ProbeKind::Inner || probe.null_equal {
                 continue;
             }
-            for (at_hand, key) in self.probes[i].keys.clone() {
+            for (at_hand, key) in probe.keys.clone() {
                 // Equal floats may still differ in their sign.
                 let same = !at_hand.data_type().is_float();
                 if let (Expr::Register { .. }, Expr::Register { index: key, .. }) = (&at_hand, &key)
@@ -312,10 +186,8 @@ impl Assembly {
         Ok(())
     }
 
-    fn replace_downstream(&mut self, probe: usize, key: Register, by: &Expr) -> Result<(), WhyNot> {
-        let later = self.probes[probe + 1..]
-            .iter_mut()
-            .flat_map(|p| p.keys.iter_mut().map(|(kept, _)| kept).chain(&mut p.residual));
+    fn replace_downstream(&mut self, step: usize, key: Register, by: &Expr) -> Result<(), WhyNot> {
+        let later = self.steps[step + 1..].iter_mut().flat_map(PlannedStep::probe_exprs_mut);
         for expr in self.sink.exprs_mut().into_iter().chain(later) {
             *expr = map_registers(expr, &mut |index| {
                 let unchanged = || self.graph.field(index).map(|f| register(index, &f));
@@ -325,30 +197,12 @@ impl Assembly {
         Ok(())
     }
 
-    /// Conditions on one build alone are applied when it is built.
-    fn push_down(&mut self) {
-        let conjuncts = std::mem::take(&mut self.graph.conjuncts);
-        for conjunct in conjuncts {
-            let target = match self.graph.leaves_of(&conjunct).as_slice() {
-                [leaf] => Some(*leaf),
-                _ => None,
-            };
-            match target.map(|leaf| &mut self.graph.leaves[leaf]) {
-                Some(leaf) if !leaf.hanging && leaf.opaque.is_none() && !can_fail(&conjunct) => {
-                    leaf.filters.push(conjunct);
-                }
-                _ => self.graph.conjuncts.push(conjunct),
-            }
-        }
-    }
-
     /// Registers that the streamed pipeline reads, wherever they come from.
     fn stream_registers(&self) -> BTreeSet<Register> {
-        let probes =
-            self.probes.iter().flat_map(|p| p.keys.iter().map(|(kept, _)| kept).chain(&p.residual));
+        let steps = self.steps.iter().flat_map(PlannedStep::exprs);
         let filters = &self.graph.leaves[self.stream].filters;
-        let all = self.sink.exprs().into_iter().chain(probes).chain(filters);
-        all.chain(&self.graph.conjuncts).flat_map(Expr::registers).collect()
+        let all = self.sink.exprs().into_iter().chain(steps).chain(filters);
+        all.flat_map(Expr::registers).collect()
     }
 
     fn finish(self) -> Result<Planned, WhyNot> {
@@ -359,20 +213,18 @@ impl Assembly {
         let source = table_source(stream, &needed, &mut numbering, &mut feeds)?;
         let mut builds = Vec::new();
         let mut steps = filter_steps(&stream.filters, &numbering)?;
-        let (mut pending, failing): (Vec<_>, Vec<_>) =
-            self.graph.conjuncts.iter().cloned().partition(|c| !can_fail(c));
-        for (index, probe) in self.probes.iter().enumerate() {
-            let leaf = &self.graph.leaves[probe.leaf];
-            let payload: Vec<_> = needed.iter().copied().filter(|&r| leaf.owns(r)).collect();
-            builds.push(plan_build(leaf, probe, &payload, &mut feeds)?);
-            steps.push(probe_step(index, probe, &payload, leaf, &mut numbering)?);
-            let (ready, rest): (Vec<_>, Vec<_>) =
-                pending.into_iter().partition(|c| numbering.knows(c));
-            steps.extend(filter_steps(&ready, &numbering)?);
-            pending = rest;
+        for step in &self.steps {
+            steps.push(match step {
+                PlannedStep::Filter(condition) => Step::Filter(numbering.apply(condition)?),
+                PlannedStep::Probe(probe) => {
+                    let leaf = &self.graph.leaves[probe.leaf];
+                    let payload: Vec<_> =
+                        needed.iter().copied().filter(|&r| leaf.owns(r)).collect();
+                    builds.push(plan_build(leaf, probe, &payload, &mut feeds)?);
+                    probe_step(builds.len() - 1, probe, &payload, leaf, &mut numbering)?
+                }
+            });
         }
-        steps.extend(filter_steps(&pending, &numbering)?);
-        steps.extend(filter_steps(&failing, &numbering)?);
         let sink = finish_sink(&self.sink, &numbering)?;
         let program = Program::new(builds, Pipeline { source, steps, sink });
         program.validate().map_err(|e| WhyNot::new(e.to_string()))?;
@@ -391,10 +243,6 @@ impl Numbering {
     fn append(&mut self, graph_register: Register, field: &Field) {
         self.map.insert(graph_register, register(self.next, field));
         self.next += 1;
-    }
-
-    fn knows(&self, expr: &Expr) -> bool {
-        expr.registers().iter().all(|r| self.map.contains_key(r))
     }
 
     fn apply(&self, expr: &Expr) -> Result<Expr, WhyNot> {
@@ -454,7 +302,7 @@ fn any_column(table: &HeadraceTable) -> Result<(usize, Field), WhyNot> {
 
 /// Filters, those that cannot fail first.
 fn filter_steps(filters: &[Expr], numbering: &Numbering) -> Result<Vec<Step>, WhyNot> {
-    let (safe, failing): (Vec<_>, Vec<_>) = filters.iter().partition(|f| !can_fail(f));
+    let (safe, failing): (Vec<_>, Vec<_>) = filters.iter().partition(|f| !f.can_fail());
     safe.into_iter()
         .chain(failing)
         .map(|filter| numbering.apply(filter).map(Step::Filter))
