@@ -47,7 +47,6 @@ mod engines;
 mod error;
 mod host;
 mod lane;
-mod mapping_pool;
 mod memory_source;
 mod outbox;
 mod output;
@@ -66,11 +65,11 @@ pub use cache::{HostCache, HostCacheStats};
 pub use cancel::CancelToken;
 pub use cuda::{CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice};
 pub use error::{BoxError, RaceError};
+pub use headrace_io::MappingPool;
 pub use lane::{
     DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceReader, DeviceTimes, HostRegistrar,
     Registration, StageSpans,
 };
-pub use mapping_pool::MappingPool;
 pub use outbox::{Outbox, OutputBuffer};
 pub use output::OutputSpec;
 pub use race::Race;

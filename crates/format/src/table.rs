@@ -49,10 +49,11 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// What makes a file the same file: as it was when the table was opened.
     fn file_identity(&self, file: usize) -> FileIdentity;
 
-    /// A file, to be read.
+    /// A file, to be read. It need not be open: there may be more files than may be open. Reading
+    /// from it is an error if it is not what it was when the table was opened.
     ///
     /// # Errors
-    /// If it cannot be opened, or is not what it was when the table was opened.
+    /// If it cannot be had.
     fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>>;
 
     /// # Errors
@@ -99,8 +100,7 @@ impl Table for ArrowTable {
     }
 
     fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>> {
-        let source = self.files()[file].open_source()?;
-        Ok(source)
+        Ok(self.files()[file].source())
     }
 
     fn check_unchanged(&self) -> Result<()> {

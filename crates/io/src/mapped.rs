@@ -3,8 +3,10 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::residency::page_bytes;
 use crate::sigbus::Guarded;
@@ -31,6 +33,32 @@ pub struct MappedFile {
     bytes: usize,
     /// `None` only for an empty file and while the mapping is being dropped.
     guarded: Option<Guarded>,
+    mark: PoisonMark,
+}
+
+/// Says of a mapping that has gone whether a page of it could not be delivered. One that lives
+/// is asked itself.
+#[derive(Debug, Clone)]
+pub struct PoisonMark(Arc<AtomicU64>);
+
+impl PoisonMark {
+    const CLEAN: u64 = u64::MAX;
+
+    fn new() -> Self {
+        Self(Arc::new(AtomicU64::new(Self::CLEAN)))
+    }
+
+    /// Error if a page of the file at `path` could not be delivered.
+    pub fn check(&self, path: &Path) -> Result<()> {
+        match self.0.load(Ordering::Acquire) {
+            Self::CLEAN => Ok(()),
+            offset => Err(IoError::Poisoned {
+                path: path.to_path_buf(),
+                offset,
+                cause: "the file was truncated, or its storage could not be read",
+            }),
+        }
+    }
 }
 
 // SAFETY: the mapping is read-only memory that lives as long as the value.
@@ -47,7 +75,13 @@ impl MappedFile {
         let size_bytes = file.size_bytes();
         let action = || format!("map {size_bytes} bytes");
         if size_bytes == 0 {
-            return Ok(MappedFile { file, start: NonNull::dangling(), bytes: 0, guarded: None });
+            return Ok(MappedFile {
+                file,
+                start: NonNull::dangling(),
+                bytes: 0,
+                guarded: None,
+                mark: PoisonMark::new(),
+            });
         }
         let start_of = || -> io::Result<(NonNull<u8>, usize)> {
             let bytes = usize::try_from(size_bytes)
@@ -74,7 +108,7 @@ impl MappedFile {
         };
         let (start, bytes) =
             start_of().map_err(|cause| IoError::open(file.path(), action(), cause))?;
-        let mut mapped = MappedFile { file, start, bytes, guarded: None };
+        let mut mapped = MappedFile { file, start, bytes, guarded: None, mark: PoisonMark::new() };
         // SAFETY: the mapping was just made, is private, and nobody else knows it.
         let prepared = unsafe { mapped.file.prepare_mapping(start.as_ptr(), bytes) };
         // SAFETY: the mapping belongs to `mapped`, which drops the guard before it unmaps.
@@ -150,14 +184,19 @@ impl MappedFile {
 
     /// Error if a page that was read from the mapping could not be delivered.
     pub fn check(&self) -> Result<()> {
-        let Some(at) = self.guarded.as_ref().and_then(Guarded::poisoned_at) else {
-            return Ok(());
-        };
-        Err(IoError::Poisoned {
-            path: self.file.path().to_path_buf(),
-            offset: at as u64,
-            cause: "the file was truncated, or its storage could not be read",
-        })
+        self.update_mark();
+        self.mark.check(self.file.path())
+    }
+
+    /// What remains of [`check`](Self::check) when the mapping has gone.
+    pub fn mark(&self) -> PoisonMark {
+        self.mark.clone()
+    }
+
+    fn update_mark(&self) {
+        if let Some(at) = self.guarded.as_ref().and_then(Guarded::poisoned_at) {
+            self.mark.0.store(at as u64, Ordering::Release);
+        }
     }
 
     /// Gives the pages that lie wholly in the range back, so that the process stays small; they
@@ -200,6 +239,7 @@ impl MappedFile {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
+        self.update_mark();
         // First out of the handler's table, then unmapped: the handler must never replace pages
         // at an address that the kernel may have given to somebody else.
         self.guarded = None;

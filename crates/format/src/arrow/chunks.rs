@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use headrace_ir::layout::ROW_ALIGNMENT;
-use headrace_ir::{Chunk, Encoding, Segment};
+use headrace_ir::{Chunk, ColumnExtents, Segment};
 
-use super::file::{Bounds, encoding};
+use super::file::Bounds;
 use super::table::ArrowTable;
 use crate::error::{FormatError, Result};
 
@@ -28,18 +28,30 @@ pub struct ColumnBound {
 /// How large chunks may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkOptions {
-    /// Rows of a chunk at most.
+    /// A record batch of more rows is split into parts of about equal size, whatever columns are
+    /// asked for: what was read of a column for one query is found again by another.
+    pub part_rows_max: u64,
+    /// Rows of a chunk at most; more than this split a batch too.
     pub chunk_rows_max: u64,
-    /// Bytes of a chunk's extents at most. A chunk of one segment may be larger where it cannot
-    /// be split: [`ROW_ALIGNMENT`] rows that are wider, or text (see [`ChunkPlan`]).
+    /// Bytes of a chunk's extents at most. A part that is larger is halved until it fits, and
+    /// then other columns may have other parts. A chunk of one segment may be larger where it
+    /// cannot be split: [`ROW_ALIGNMENT`] rows that are wider, or text (see [`ChunkPlan`]).
     pub chunk_bytes_max: u64,
+    /// A chunk that has so many bytes gets no further segment.
+    pub chunk_bytes_wanted: u64,
     /// Segments of a chunk at most.
     pub chunk_segments_max: usize,
 }
 
 impl Default for ChunkOptions {
     fn default() -> Self {
-        Self { chunk_rows_max: 1 << 24, chunk_bytes_max: 64 << 20, chunk_segments_max: 1024 }
+        Self {
+            part_rows_max: 1 << 24,
+            chunk_rows_max: 1 << 24,
+            chunk_bytes_max: 64 << 20,
+            chunk_bytes_wanted: 64 << 20,
+            chunk_segments_max: 1024,
+        }
     }
 }
 
@@ -49,7 +61,7 @@ impl Default for ChunkOptions {
 /// parts of about equal size; small batches share a chunk. Offsets of text count from the start
 /// of the batch's text, so every part of a split batch has the text of the whole batch among its
 /// extents: a batch whose text alone exceeds the limit is not split for its bytes, and
-/// [`bytes_max`](Self::bytes_max) says how large chunks really get.
+/// [`bytes_max`](ChunkTotals::bytes_max) says how large chunks really get.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkPlan {
     /// The chunks.
@@ -68,36 +80,73 @@ pub struct ChunkPlan {
     pub pruned_rows: u64,
 }
 
+/// What a [`ChunkFeed`] has yielded and left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkTotals {
+    /// Chunks.
+    pub chunks: u64,
+    /// Their segments.
+    pub segments: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Bytes of their extents.
+    pub bytes: u64,
+    /// Bytes of the largest.
+    pub bytes_max: u64,
+    /// Record batches that the conditions rule out.
+    pub pruned_batches: u64,
+    /// Their rows.
+    pub pruned_rows: u64,
+}
+
 impl ArrowTable {
     /// Plans the reading of columns (in register order; none to only count rows), leaving out
-    /// record batches in which no row can meet the conditions.
+    /// record batches in which no row can meet the conditions: all of [`feed`](Self::feed).
     ///
     /// # Errors
-    /// [`FormatError::Argument`] for a column that does not exist, is not supported (with the
-    /// reason of [`column_support`](Self::column_support)), or options of 0.
+    /// Those of [`feed`](Self::feed).
     pub fn plan_chunks(
         &self,
         columns: &[usize],
         conditions: &[ColumnBound],
         options: ChunkOptions,
     ) -> Result<ChunkPlan> {
+        let mut feed = self.feed(columns, conditions, options)?;
+        let chunks = feed.by_ref().collect::<Result<Vec<_>>>()?;
+        let totals = feed.totals();
+        Ok(ChunkPlan {
+            chunks,
+            remaps: feed.remaps,
+            rows: totals.rows,
+            bytes: totals.bytes,
+            bytes_max: totals.bytes_max,
+            pruned_batches: totals.pruned_batches,
+            pruned_rows: totals.pruned_rows,
+        })
+    }
+
+    /// The chunks of a plan one by one: none is made before it is asked for, and nothing is kept
+    /// of those that were taken.
+    ///
+    /// # Errors
+    /// [`FormatError::Argument`] for a column that does not exist, is not supported (with the
+    /// reason of [`column_support`](Self::column_support)), or options of 0.
+    pub fn feed<'a>(
+        &'a self,
+        columns: &'a [usize],
+        conditions: &'a [ColumnBound],
+        options: ChunkOptions,
+    ) -> Result<ChunkFeed<'a>> {
         self.check_arguments(columns, conditions, options)?;
-        let mut planner = Planner { table: self, columns, options, plan: ChunkPlan::default() };
-        for (number, file) in self.files().iter().enumerate() {
-            for batch in 0..file.batches() {
-                let rows = file.batch_rows(batch);
-                if rows == 0 {
-                    continue;
-                }
-                if conditions.iter().any(|c| self.rules_out(c, number, batch)) {
-                    planner.plan.pruned_batches += 1;
-                    planner.plan.pruned_rows += rows;
-                } else {
-                    planner.add_batch(number, batch)?;
-                }
-            }
+        let mut remaps: Vec<Arc<[i32]>> = Vec::new();
+        let mut first_remaps = Vec::with_capacity(columns.len());
+        for &column in columns {
+            first_remaps.push(index(remaps.len(), "dictionaries")?);
+            remaps.extend(self.table_dictionary(column).into_iter().flat_map(|d| d.remaps.clone()));
         }
-        Ok(planner.finish())
+        index(remaps.len(), "dictionaries")?;
+        let parts = Parts { table: self, columns, conditions, options, at: Place::default() };
+        Ok(ChunkFeed { parts, first_remaps, remaps, next: None, totals: ChunkTotals::default() })
     }
 
     fn check_arguments(
@@ -120,7 +169,8 @@ impl ArrowTable {
                 ))
             })?;
         }
-        if options.chunk_rows_max == 0
+        if options.part_rows_max == 0
+            || options.chunk_rows_max == 0
             || options.chunk_bytes_max == 0
             || options.chunk_segments_max == 0
         {
@@ -147,121 +197,214 @@ impl ArrowTable {
     }
 }
 
-struct Planner<'a> {
-    table: &'a ArrowTable,
-    columns: &'a [usize],
-    options: ChunkOptions,
-    plan: ChunkPlan,
+/// Chunks of a table, made as they are asked for. See [`ArrowTable::feed`].
+#[derive(Debug)]
+pub struct ChunkFeed<'a> {
+    parts: Parts<'a>,
+    /// By column of the plan: where its dictionary's remaps begin among `remaps`.
+    first_remaps: Vec<u32>,
+    remaps: Vec<Arc<[i32]>>,
+    /// The part that did not fit the chunk before.
+    next: Option<Part>,
+    totals: ChunkTotals,
 }
 
-impl Planner<'_> {
-    fn add_batch(&mut self, file: usize, batch: usize) -> Result<()> {
-        let rows = self.table.files()[file].batch_rows(batch);
-        let step = self.rows_per_part(file, batch, rows);
-        let mut first_row = 0;
-        while first_row < rows {
-            let count = step.min(rows - first_row);
-            let segment = self.segment(file, batch, first_row, count)?;
-            self.add_segment(segment);
-            first_row += count;
-        }
-        Ok(())
+impl ChunkFeed<'_> {
+    /// Code translation tables of all chunks, see [`headrace_ir::ColumnExtents::remap`].
+    pub fn remaps(&self) -> &[Arc<[i32]>] {
+        &self.remaps
     }
 
-    /// Rows of each part of a batch: all, or a multiple of [`ROW_ALIGNMENT`].
-    fn rows_per_part(&self, file: usize, batch: usize, rows: u64) -> u64 {
-        let (row_bits, text_bytes) = self.row_size(file, batch);
-        let rows_by_bytes = match self.options.chunk_bytes_max.checked_sub(text_bytes) {
-            // In 128 bits: neither the limit nor the width is bounded.
-            Some(left) if row_bits > 0 => {
-                u64::try_from(u128::from(left) * 8 / u128::from(row_bits)).unwrap_or(u64::MAX)
-            }
-            _ => u64::MAX,
+    /// What was yielded so far.
+    pub fn totals(&self) -> ChunkTotals {
+        self.totals
+    }
+
+    /// What all chunks together will be. Walks through the metadata, and makes no chunk.
+    pub fn survey(&self) -> ChunkTotals {
+        let parts = Parts { at: Place::default(), ..self.parts.clone() };
+        let mut feed = ChunkFeed {
+            parts,
+            first_remaps: Vec::new(),
+            remaps: Vec::new(),
+            next: None,
+            totals: ChunkTotals::default(),
         };
-        let limit = rows_by_bytes.min(self.options.chunk_rows_max).min(SEGMENT_ROWS_MAX);
-        if rows <= limit {
-            return rows;
-        }
-        let limit = (limit / ROW_ALIGNMENT).max(1) * ROW_ALIGNMENT;
-        // Parts of about equal size rather than full ones and a rest.
-        rows.div_ceil(rows.div_ceil(limit)).next_multiple_of(ROW_ALIGNMENT)
+        while feed.gather(|_| ()) {}
+        feed.totals
     }
 
-    /// Bits that a row of the batch takes, and bytes that every part of it takes besides.
-    fn row_size(&self, file: usize, batch: usize) -> (u64, u64) {
-        let source = &self.table.files()[file];
-        let (mut row_bits, mut text_bytes) = (0, 0);
-        for &column in self.columns {
-            let field = self.table.fields[file][column];
-            let Some(extents) = source.extents(batch, field, 0, 1) else { continue };
-            row_bits += u64::from(extents.validity.is_some());
-            row_bits += match encoding(source.fields[field].data_type()) {
-                Some(Encoding::Bits) => 1,
-                Some(Encoding::Offsets { offset_bytes }) => {
-                    text_bytes += extents.values.bytes + u64::from(offset_bytes);
-                    u64::from(offset_bytes) * 8
-                }
-                _ => extents.values.bytes * 8,
-            };
-        }
-        (row_bits, text_bytes)
-    }
-
-    fn segment(&mut self, file: usize, batch: usize, first_row: u64, rows: u64) -> Result<Segment> {
-        let source = &self.table.files()[file];
-        let mut columns = Vec::with_capacity(self.columns.len());
-        for &column in self.columns {
-            let field = self.table.fields[file][column];
-            let Some(mut extents) = source.extents(batch, field, first_row, rows) else {
-                let name = self.table.schema().field(column).name();
-                return Err(FormatError::column(name, "its values have no place in the file"));
-            };
-            let dictionary = self.table.table_dictionary(column);
-            if let Some(remap) = dictionary.and_then(|d| d.remaps[file].as_ref()) {
-                extents.remap = Some(remap_index(&mut self.plan.remaps, remap));
+    /// Takes the parts of the next chunk; whether there are any.
+    fn gather(&mut self, mut take: impl FnMut(&Part)) -> bool {
+        let options = self.parts.options;
+        let (mut segments, mut rows, mut bytes) = (0, 0, 0);
+        while let Some(part) = self.next.take().or_else(|| self.parts.next(&mut self.totals)) {
+            let fits = segments < options.chunk_segments_max
+                && rows + part.rows <= options.chunk_rows_max
+                && bytes + part.bytes <= options.chunk_bytes_max
+                && bytes < options.chunk_bytes_wanted.max(1);
+            if segments > 0 && !fits {
+                self.next = Some(part);
+                break;
             }
-            columns.push(extents);
+            take(&part);
+            (segments, rows, bytes) = (segments + 1, rows + part.rows, bytes + part.bytes);
         }
+        let totals = &mut self.totals;
+        totals.chunks += u64::from(segments > 0);
+        totals.segments += segments as u64;
+        totals.rows += rows;
+        totals.bytes += bytes;
+        totals.bytes_max = totals.bytes_max.max(bytes);
+        segments > 0
+    }
+
+    fn segment(&self, part: &Part) -> Result<Segment> {
+        let table = self.parts.table;
+        let (file, batch) = (part.file, part.batch);
+        let column = |(&column, &first_remap): (&usize, &u32)| {
+            let mut extents = self.parts.extents(part, column).ok_or_else(|| {
+                let name = table.schema().field(column).name();
+                FormatError::column(name, "its values have no place in the file")
+            })?;
+            let dictionary = table.table_dictionary(column);
+            let remap = dictionary.and_then(|dictionary| dictionary.remap(file));
+            extents.remap = remap.map(|(number, _)| first_remap + number);
+            Ok(extents)
+        };
+        let columns = self.parts.columns.iter().zip(&self.first_remaps);
         Ok(Segment {
             file: index(file, "files")?,
             batch: index(batch, "record batches")?,
-            first_row,
-            rows: index(rows as usize, "rows")?,
-            columns,
+            first_row: part.first_row,
+            rows: index(part.rows as usize, "rows")?,
+            columns: columns.map(column).collect::<Result<_>>()?,
         })
     }
+}
 
-    fn add_segment(&mut self, segment: Segment) {
-        let rows = u64::from(segment.rows);
-        let bytes: u64 = segment.extents().map(|e| e.bytes).sum();
-        let options = self.options;
-        self.plan.rows += rows;
-        self.plan.bytes += bytes;
-        if let Some(last) = self.plan.chunks.last_mut()
-            && last.segments.len() < options.chunk_segments_max
-            && last.rows() + rows <= options.chunk_rows_max
-            && last.bytes() + bytes <= options.chunk_bytes_max
-        {
-            last.segments.push(segment);
-            return;
+impl Iterator for ChunkFeed<'_> {
+    type Item = Result<Chunk>;
+
+    fn next(&mut self) -> Option<Result<Chunk>> {
+        let mut parts = Vec::new();
+        if !self.gather(|part| parts.push(*part)) {
+            return None;
         }
-        self.plan.chunks.push(Chunk { segments: vec![segment] });
+        let segments = parts.iter().map(|part| self.segment(part)).collect::<Result<Vec<_>>>();
+        Some(segments.map(|segments| Chunk { segments }))
+    }
+}
+
+/// A row range of a record batch.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    file: usize,
+    batch: usize,
+    first_row: u64,
+    rows: u64,
+    /// Bytes of all extents.
+    bytes: u64,
+}
+
+/// Where the next part begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    file: usize,
+    batch: usize,
+    row: u64,
+    /// Rows of each part of the batch; 0: the batch was not looked at yet.
+    part_rows: u64,
+    /// Bytes of the first part.
+    part_bytes: u64,
+}
+
+/// The parts of all record batches that are not ruled out, in order.
+#[derive(Clone, Debug)]
+struct Parts<'a> {
+    table: &'a ArrowTable,
+    columns: &'a [usize],
+    conditions: &'a [ColumnBound],
+    options: ChunkOptions,
+    at: Place,
+}
+
+impl Parts<'_> {
+    fn next(&mut self, totals: &mut ChunkTotals) -> Option<Part> {
+        loop {
+            let Place { file, batch, row, part_rows, part_bytes } = self.at;
+            let source = self.table.files().get(file)?;
+            let rows = source.batch_rows(batch);
+            if batch >= source.batches() {
+                self.at = Place { file: file + 1, ..Place::default() };
+            } else if row >= rows {
+                self.at = Place { file, batch: batch + 1, ..Place::default() };
+            } else if part_rows > 0 {
+                self.at.row = row + part_rows;
+                let rows = part_rows.min(rows - row);
+                let mut part = Part { file, batch, first_row: row, rows, bytes: part_bytes };
+                if row > 0 {
+                    part.bytes = self.bytes(&part);
+                }
+                return Some(part);
+            } else if self.conditions.iter().any(|c| self.table.rules_out(c, file, batch)) {
+                totals.pruned_batches += 1;
+                totals.pruned_rows += rows;
+                self.at.row = rows;
+            } else {
+                let first = self.first_part(file, batch, rows);
+                (self.at.part_rows, self.at.part_bytes) = (first.rows, first.bytes);
+            }
+        }
     }
 
-    fn finish(mut self) -> ChunkPlan {
-        self.plan.bytes_max = self.plan.chunks.iter().map(Chunk::bytes).max().unwrap_or(0);
-        self.plan
+    fn extents(&self, part: &Part, column: usize) -> Option<ColumnExtents> {
+        let field = self.table.fields[part.file][column];
+        self.table.files()[part.file].extents(part.batch, field, part.first_row, part.rows)
     }
+
+    fn bytes(&self, part: &Part) -> u64 {
+        let column = |&column: &usize| self.extents(part, column).map_or(0, |e| bytes_of(&e));
+        self.columns.iter().map(column).sum()
+    }
+
+    /// The first part of a batch: all rows, or a multiple of [`ROW_ALIGNMENT`] for each part.
+    fn first_part(&self, file: usize, batch: usize, rows: u64) -> Part {
+        let options = self.options;
+        let limit = options.part_rows_max.min(options.chunk_rows_max).min(SEGMENT_ROWS_MAX);
+        let limit = (limit / ROW_ALIGNMENT).max(1) * ROW_ALIGNMENT;
+        // Of about equal size rather than full ones and a rest; halved by doubling their number.
+        let mut parts = rows.div_ceil(limit);
+        loop {
+            let part_rows = rows.div_ceil(parts).next_multiple_of(ROW_ALIGNMENT);
+            let mut part = Part { file, batch, first_row: 0, rows: part_rows.min(rows), bytes: 0 };
+            part.bytes = self.bytes(&part);
+            if part.bytes <= options.chunk_bytes_max
+                || part_rows == ROW_ALIGNMENT
+                || self.text_bytes(file, batch) >= options.chunk_bytes_max
+            {
+                return part;
+            }
+            parts *= 2;
+        }
+    }
+
+    /// Bytes that every part of a batch takes, however small it is.
+    fn text_bytes(&self, file: usize, batch: usize) -> u64 {
+        let one = Part { file, batch, first_row: 0, rows: 1, bytes: 0 };
+        let text = |&column: &usize| {
+            let extents = self.extents(&one, column)?;
+            extents.offsets.map(|_| extents.values.bytes)
+        };
+        self.columns.iter().filter_map(text).sum()
+    }
+}
+
+fn bytes_of(extents: &ColumnExtents) -> u64 {
+    let all = [Some(extents.values), extents.offsets, extents.validity];
+    all.iter().flatten().map(|extent| extent.bytes).sum()
 }
 
 fn index(value: usize, what: &str) -> Result<u32> {
     u32::try_from(value).map_err(|_| FormatError::Argument(format!("more than 2^32 {what}")))
-}
-
-fn remap_index(remaps: &mut Vec<Arc<[i32]>>, remap: &Arc<[i32]>) -> u32 {
-    let known = remaps.iter().position(|known| Arc::ptr_eq(known, remap));
-    known.unwrap_or_else(|| {
-        remaps.push(remap.clone());
-        remaps.len() - 1
-    }) as u32
 }

@@ -15,9 +15,19 @@ use super::growing::code_capacity;
 pub struct TableDictionary {
     /// Distinct values, sorted by bytes, none NULL: codes compare as their texts do.
     pub values: Arc<StringArray>,
-    /// By file: how codes of the file become codes of `values`; `None` if they are the same.
-    /// An entry of -1 is NULL.
-    pub remaps: Vec<Option<Arc<[i32]>>>,
+    /// How codes of files become codes of `values`, each once. An entry of -1 is NULL.
+    pub remaps: Vec<Arc<[i32]>>,
+    /// By file: which of the remaps; `None`: the codes are the same.
+    remap_of_file: Vec<Option<u32>>,
+}
+
+impl TableDictionary {
+    /// How codes of a file become codes of the table, with its number among the remaps; `None`
+    /// if they are the same.
+    pub fn remap(&self, file: usize) -> Option<(u32, &Arc<[i32]>)> {
+        let number = (*self.remap_of_file.get(file)?)?;
+        Some((number, self.remaps.get(number as usize)?))
+    }
 }
 
 /// Unifies the dictionaries of a column, one per file.
@@ -34,31 +44,57 @@ pub(crate) fn unify(files: &[ArrayRef]) -> Result<TableDictionary, String> {
     if i32::try_from(sorted.len()).is_err() {
         return Err(format!("{} distinct values", sorted.len()));
     }
-    let remaps: Vec<Option<Arc<[i32]>>> = sources.iter().map(|s| remap(s, &sorted)).collect();
-    Ok(TableDictionary {
-        values: sorted,
-        remaps: source_of_file.into_iter().map(|source| remaps[source].clone()).collect(),
-    })
+    // One for all sources: they may be as many as the files.
+    let codes: HashMap<&str, i32> = sorted.iter().flatten().zip(0..).collect();
+    let mut remaps = Vec::new();
+    let mut number_of_source = Vec::with_capacity(sources.len());
+    for source in &sources {
+        let remap = remap(source, &codes);
+        number_of_source.push(remap.is_some().then_some(remaps.len() as u32));
+        remaps.extend(remap);
+    }
+    drop(codes);
+    let remap_of_file = source_of_file.into_iter().map(|source| number_of_source[source]).collect();
+    Ok(TableDictionary { values: sorted, remaps, remap_of_file })
 }
 
-/// Different dictionaries, and which one each file has: writers of logs give every file the same.
+/// Different dictionaries, and which one each file has: writers of logs give every file the same,
+/// which then is the same memory and is looked at once.
 fn distinct(files: &[ArrayRef]) -> Result<(Vec<Arc<StringArray>>, Vec<usize>), String> {
     let mut sources: Vec<Arc<StringArray>> = Vec::new();
+    let mut by_memory: HashMap<Memory, usize> = HashMap::new();
     let mut by_hash: HashMap<u64, Vec<usize>> = HashMap::new();
     let mut source_of_file = Vec::with_capacity(files.len());
     for values in files {
-        let values = plain_text(values)?;
+        let memory = memory(values);
+        if let Some(known) = by_memory.get(&memory) {
+            source_of_file.push(*known);
+            continue;
+        }
+        let text = plain_text(values)?;
         let mut hasher = DefaultHasher::new();
-        values.iter().for_each(|value| value.hash(&mut hasher));
+        text.iter().for_each(|value| value.hash(&mut hasher));
         let candidates = by_hash.entry(hasher.finish()).or_default();
-        let known = candidates.iter().copied().find(|i| sources[*i] == values);
-        source_of_file.push(known.unwrap_or_else(|| {
+        let known = candidates.iter().copied().find(|i| sources[*i] == text);
+        let source = known.unwrap_or_else(|| {
             candidates.push(sources.len());
-            sources.push(values);
+            sources.push(text);
             sources.len() - 1
-        }));
+        });
+        by_memory.insert(memory, source);
+        source_of_file.push(source);
     }
     Ok((sources, source_of_file))
+}
+
+/// Where an array's bytes lie: equal for clones, while `files` hold them.
+type Memory = (usize, usize, usize, Vec<usize>);
+
+fn memory(values: &ArrayRef) -> Memory {
+    let data = values.to_data();
+    let validity = data.nulls().map_or(0, |nulls| nulls.buffer().as_ptr().addr());
+    let buffers = data.buffers().iter().map(|buffer| buffer.as_ptr().addr()).collect();
+    (data.len(), data.offset(), validity, buffers)
 }
 
 fn plain_text(values: &ArrayRef) -> Result<Arc<StringArray>, String> {
@@ -85,8 +121,8 @@ fn sorted_set(sources: &[Arc<StringArray>]) -> Result<StringArray, String> {
     Ok(StringArray::from_iter_values(all))
 }
 
-fn remap(source: &StringArray, sorted: &StringArray) -> Option<Arc<[i32]>> {
-    let codes: HashMap<&str, i32> = sorted.iter().flatten().zip(0..).collect();
+/// `None` if the codes are the same.
+fn remap(source: &StringArray, codes: &HashMap<&str, i32>) -> Option<Arc<[i32]>> {
     let remap: Arc<[i32]> = source
         .iter()
         .map(|value| value.and_then(|value| codes.get(value).copied()).unwrap_or(-1))
@@ -134,13 +170,13 @@ mod tests {
         let unified = unify(&files).unwrap();
         let values: Vec<_> = unified.values.iter().flatten().collect();
         assert_eq!(values, ["a", "b", "c"]);
-        let remaps: Vec<_> = unified.remaps.iter().map(|r| r.as_deref()).collect();
+        let remaps: Vec<_> = (0..5).map(|i| unified.remap(i).map(|(_, remap)| &**remap)).collect();
         assert_eq!(remaps[0], Some([1, 0].as_slice()));
         assert_eq!(remaps[1], None);
         assert_eq!(remaps[2], Some([-1, 2, 2].as_slice()));
         assert_eq!(remaps[3], None);
-        let (first, last) = (unified.remaps[0].as_ref(), unified.remaps[4].as_ref());
-        assert!(Arc::ptr_eq(first.unwrap(), last.unwrap()));
+        assert_eq!(unified.remap(0).unwrap().0, unified.remap(4).unwrap().0);
+        assert_eq!(unified.remaps.len(), 2);
     }
 
     #[test]
@@ -148,7 +184,7 @@ mod tests {
         let large: ArrayRef = Arc::new(LargeStringArray::from(vec!["", "Z", "a", "é"]));
         let view: ArrayRef = Arc::new(StringViewArray::from(vec!["", "Z", "a", "é"]));
         let unified = unify(&[large, view]).unwrap();
-        assert!(unified.remaps.iter().all(Option::is_none));
+        assert!(unified.remaps.is_empty());
         assert_eq!(unified.values.value(3), "é");
         assert_eq!(unify(&[]).unwrap().values.len(), 0);
     }

@@ -9,6 +9,7 @@ use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch};
 use headrace_io::{FaultPlan, FaultyFile, IoError, SourceFile};
 
 use super::file::{ArrowFile, Opened};
+use super::schema::Shared;
 use super::{ArrowWriter, WriterOptions};
 use crate::error::{FormatError, Result};
 
@@ -25,7 +26,7 @@ fn write(path: &Path) -> u64 {
 
 fn parse(path: &Path, plan: FaultPlan) -> Result<ArrowFile> {
     let source = FaultyFile::new(SourceFile::open(path).unwrap(), plan);
-    match ArrowFile::parse(source.as_ref())? {
+    match ArrowFile::parse(source.as_ref(), &Shared::default())? {
         Opened::File(file) => Ok(*file),
         Opened::Skipped(reason) => panic!("skipped: {reason}"),
     }
@@ -84,7 +85,7 @@ fn torn_metadata_never_panic() {
     for seed in 0..200 {
         let plan = FaultPlan { seed, torn_blocks_permille: 200, ..FaultPlan::default() };
         let source = FaultyFile::new(SourceFile::open(&path).unwrap(), plan);
-        match ArrowFile::parse(source.as_ref()) {
+        match ArrowFile::parse(source.as_ref(), &Shared::default()) {
             Ok(_) => {}
             Err(FormatError::Corrupt { .. } | FormatError::NotArrow { .. }) => corrupt += 1,
             Err(other) => panic!("{other}"),

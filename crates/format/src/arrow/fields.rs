@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Fields, IntervalUnit, TimeUnit, UnionFields,
 use flatbuffers::{ForwardsUOffset, Vector};
 
 /// A column of a file, or a child of one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FileField {
     /// Name, type, nullability and metadata. A dictionary-encoded field has type `Dictionary`.
     pub field: Field,

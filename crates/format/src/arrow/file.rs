@@ -2,25 +2,29 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow_buffer::Buffer;
-use arrow_data::ArrayData;
 use arrow_schema::DataType;
-use headrace_io::{FileIdentity, MappedFile, ReadAt, SourceFile};
+use headrace_io::{FileIdentity, ReadAt, SourceFile};
 use headrace_ir::{ColumnExtents, Encoding, Extent};
 
+use super::batches::Batches;
 use super::decode::{DecodeError, Decoder};
 use super::fields::{FileField, Footprint};
-use super::message::{self, BatchMessage, Block, MAGIC, Node, TRAILER_BYTES};
+use super::mapping::Mapping;
+use super::message::{self, BatchMessage, Block, MAGIC, TRAILER_BYTES};
 use super::parallel::try_map;
-use super::statistics::{self, Extremes, MAX_VALUES_KEY, MIN_VALUES_KEY};
+use super::schema::{Dictionaries, FileSchema, Lie, Shared};
+use super::statistics::{self, ColumnExtremes, MAX_VALUES_KEY, MIN_VALUES_KEY, Texts};
 use super::types::{ir_type, is_text};
 use crate::error::{FormatError, Result};
 
-/// Record batches whose metadata one thread reads when a file is opened, at least.
-const BATCHES_PER_THREAD_MIN: usize = 64;
+/// Record batches whose metadata one thread reads in one go.
+const BATCHES_PER_RUN: usize = 64;
+
+/// Such runs that one thread has, at least.
+const RUNS_PER_THREAD_MIN: usize = 1;
 
 /// A file of a table.
 #[derive(Debug)]
@@ -28,19 +32,13 @@ pub struct ArrowFile {
     path: PathBuf,
     identity: FileIdentity,
     rows: u64,
-    pub(super) fields: Vec<FileField>,
-    /// Where each field's entries begin in the metadata of a batch, variadic buffers aside.
-    starts: Vec<Footprint>,
-    pub(super) batches: Vec<BatchMessage>,
-    /// By field; `None`: no statistics.
-    statistics: Vec<Option<Vec<Extremes>>>,
+    pub(super) schema: Arc<FileSchema>,
+    pub(super) batches: Batches,
+    /// By field; `None`: no statistics. Empty if no field has any.
+    statistics: Vec<Option<ColumnExtremes>>,
     statistics_refused: Vec<String>,
-    pub(super) dictionaries: HashMap<i64, ArrayData>,
-    pub(super) unions_have_validity: bool,
-    pub(super) metadata: HashMap<String, String>,
-    mapping: OnceLock<std::result::Result<Arc<MappedFile>, String>>,
-    pub(super) mapped_bytes: AtomicU64,
-    pub(super) copied_bytes: AtomicU64,
+    pub(super) dictionaries: Arc<Dictionaries>,
+    pub(super) mapping: Mapping,
 }
 
 /// How batches of a file were read by [`ArrowTable::read_batch`](super::ArrowTable::read_batch).
@@ -72,48 +70,71 @@ pub(super) enum Opened {
 
 impl ArrowFile {
     /// Reads and checks the metadata and the dictionaries of a file.
-    pub(super) fn open(path: &Path) -> Result<Opened> {
-        Self::parse(SourceFile::open(path)?.as_ref())
+    pub(super) fn open(path: &Path, shared: &Shared) -> Result<Opened> {
+        Self::parse(SourceFile::open(path)?.as_ref(), shared)
     }
 
     /// As [`open`](Self::open), of a file that is open.
-    pub(super) fn parse(source: &dyn ReadAt) -> Result<Opened> {
+    pub(super) fn parse(source: &dyn ReadAt, shared: &Shared) -> Result<Opened> {
         if let Some(reason) = incomplete(source)? {
             return Ok(Opened::Skipped(reason));
         }
-        let footer = message::read_footer(source)?;
-        let mut total = Footprint::default();
-        let mut starts = Vec::with_capacity(footer.fields.len());
-        for field in &footer.fields {
-            starts.push(total);
-            total = total.plus(field.footprint(footer.unions_have_validity));
-        }
+        let mut footer = message::read_footer(source)?;
+        let texts: Vec<_> = footer.fields.iter_mut().map(statistics::take_texts).collect();
+        let schema = FileSchema::new(footer.fields, footer.metadata, footer.unions_have_validity);
         let mut file = ArrowFile {
             path: source.path().to_path_buf(),
             identity: source.identity(),
             rows: 0,
-            starts,
-            batches: Vec::new(),
+            schema: shared.schema(schema),
+            batches: Batches::default(),
             statistics: Vec::new(),
             statistics_refused: Vec::new(),
-            dictionaries: HashMap::new(),
-            unions_have_validity: footer.unions_have_validity,
-            metadata: footer.metadata,
-            fields: footer.fields,
-            mapping: OnceLock::new(),
-            mapped_bytes: AtomicU64::new(0),
-            copied_bytes: AtomicU64::new(0),
+            dictionaries: Arc::default(),
+            mapping: Mapping::default(),
         };
-        file.read_dictionaries(source, &footer.dictionaries)?;
-        file.batches = try_map(footer.batches.len(), BATCHES_PER_THREAD_MIN, |number| {
-            let block = &footer.batches[number];
-            let batch = message::read_batch_message(source, block, number, total)?;
-            file.check_batch(&batch, block, number)?;
-            Ok::<_, FormatError>(batch)
-        })?;
-        file.rows = file.batches.iter().map(|batch| batch.rows).sum();
-        file.read_statistics(source);
+        let dictionaries = file.read_dictionaries(source, &footer.dictionaries)?;
+        file.dictionaries = shared.dictionaries(dictionaries);
+        file.batches = file.read_batches(source, &footer.batches)?;
+        file.rows = file.batches.rows_total();
+        file.read_statistics(source, &texts);
         Ok(Opened::File(Box::new(file)))
+    }
+
+    fn read_batches(&self, source: &dyn ReadAt, blocks: &[Block]) -> Result<Batches> {
+        let total = self.schema.total;
+        let runs = blocks.len().div_ceil(BATCHES_PER_RUN);
+        let parts = try_map(runs, RUNS_PER_THREAD_MIN, |run| {
+            let mut batches = Batches::new(total);
+            let first = run * BATCHES_PER_RUN;
+            for (i, block) in blocks[first..].iter().take(BATCHES_PER_RUN).enumerate() {
+                let batch = message::read_batch_message(source, block, first + i, total)?;
+                self.check_batch(&batch, block, first + i)?;
+                batches.push(&batch);
+            }
+            Ok::<_, FormatError>(batches)
+        })?;
+        Ok(Batches::joined(total, parts))
+    }
+
+    /// A file that is not there, for tests of what metadata cost.
+    #[cfg(test)]
+    pub(super) fn imagined(
+        schema: Arc<FileSchema>,
+        batches: Batches,
+        statistics: Vec<Option<ColumnExtremes>>,
+    ) -> Self {
+        ArrowFile {
+            path: PathBuf::from("imagined.arrow"),
+            identity: FileIdentity { device: 0, inode: 0, size_bytes: 0, mtime_ns: 0, ctime_ns: 0 },
+            rows: batches.rows_total(),
+            schema,
+            batches,
+            statistics,
+            statistics_refused: Vec::new(),
+            dictionaries: Arc::default(),
+            mapping: Mapping::default(),
+        }
     }
 
     /// Where the file is.
@@ -138,7 +159,7 @@ impl ArrowFile {
 
     /// Rows of a record batch; 0 for one that does not exist.
     pub fn batch_rows(&self, batch: usize) -> u64 {
-        self.batches.get(batch).map_or(0, |b| b.rows)
+        self.batches.rows(batch)
     }
 
     /// Why statistics that stand in the file are not used, column by column.
@@ -148,86 +169,55 @@ impl ArrowFile {
 
     /// How [`ArrowTable::read_batch`](super::ArrowTable::read_batch) got its bytes so far.
     pub fn reads(&self) -> BatchReads {
-        BatchReads {
-            mapped_bytes: self.mapped_bytes.load(Ordering::Relaxed),
-            copied_bytes: self.copied_bytes.load(Ordering::Relaxed),
-            mapping_refused: self.mapping.get().and_then(|m| m.as_ref().err().cloned()),
-        }
+        self.mapping.reads()
     }
 
-    /// Opens the file for reading its extents. Nothing is kept open in between, so that a table
-    /// may have more files than a process may have open.
-    ///
-    /// # Errors
-    /// [`headrace_io::IoError::Changed`] if it is not the file any more that the table knows.
-    pub fn open_source(&self) -> Result<Arc<SourceFile>> {
-        let source = SourceFile::open(&self.path)?;
-        if source.identity() != self.identity {
-            // Says what differs; if it does not differ any more, it did when it was opened.
-            self.identity.check_unchanged(&self.path)?;
-            return Err(FormatError::Io(headrace_io::IoError::Changed {
-                path: self.path.clone(),
-                what: "it was replaced while it was opened".into(),
-            }));
-        }
-        Ok(source)
+    /// The file, for reading its extents. It is opened when something is read, so that a table may
+    /// have more files than a process may have open; if it is not the file any more that the
+    /// table knows, reading is an error, [`headrace_io::IoError::Changed`].
+    pub fn source(&self) -> Arc<SourceFile> {
+        SourceFile::known(&self.path, self.identity)
     }
 
     /// Error if the file changed since the table was opened, or if a page that was read through
     /// a mapping could not be delivered. To be called after the last use of batches that
     /// [`ArrowTable::read_batch`](super::ArrowTable::read_batch) returned.
     pub fn check_unchanged(&self) -> Result<()> {
-        if let Some(Ok(mapping)) = self.mapping.get() {
-            mapping.check()?;
-        }
+        self.mapping.check(&self.path)?;
         Ok(self.identity.check_unchanged(&self.path)?)
     }
 
     /// Gives the pages of the mapping back, so that the process stays small; batches that lie in
     /// it stay valid and fault their pages in again.
     pub fn release_mapped(&self) {
-        if let Some(Ok(mapping)) = self.mapping.get() {
-            mapping.release(0..self.identity.size_bytes);
-        }
+        self.mapping.release(self.identity.size_bytes);
     }
 
-    /// The mapping of the file, made at the first call; the reason if it cannot be had.
-    pub(super) fn mapping(&self) -> Result<std::result::Result<&Arc<MappedFile>, &str>> {
-        if self.mapping.get().is_none() {
-            let source = self.open_source()?;
-            let mapped = MappedFile::map(source).map(Arc::new).map_err(|e| e.to_string());
-            // Another thread may have been faster; its mapping is as good.
-            let _ = self.mapping.set(mapped);
-        }
-        match self.mapping.get() {
-            Some(Ok(mapping)) => Ok(Ok(mapping)),
-            Some(Err(reason)) => Ok(Err(reason)),
-            None => Ok(Err("the mapping is being made")),
-        }
-    }
-
-    fn read_dictionaries(&mut self, source: &dyn ReadAt, blocks: &[Block]) -> Result<()> {
+    fn read_dictionaries(&self, source: &dyn ReadAt, blocks: &[Block]) -> Result<Dictionaries> {
         let fields: HashMap<i64, FileField> = self
+            .schema
             .fields
             .iter()
             .flat_map(FileField::dictionaries)
             .filter_map(|(id, field)| Some((id, field.dictionary_values()?)))
             .collect();
-        blocks
-            .iter()
-            .enumerate()
-            .try_for_each(|(number, block)| self.read_dictionary(source, block, number, &fields))
+        let mut dictionaries = Dictionaries::new();
+        for (number, block) in blocks.iter().enumerate() {
+            self.read_dictionary(source, block, number, &fields, &mut dictionaries)?;
+        }
+        Ok(dictionaries)
     }
 
     fn read_dictionary(
-        &mut self,
+        &self,
         source: &dyn ReadAt,
         block: &Block,
         number: usize,
         fields: &HashMap<i64, FileField>,
+        dictionaries: &mut Dictionaries,
     ) -> Result<()> {
         let footprint = |id: i64| match fields.get(&id) {
-            Some(values) => Ok(values.footprint(self.unions_have_validity)),
+            Some(values) => Ok(values.footprint(self.schema.unions_have_validity)),
             None => Err(format!("no column has dictionary {id}")),
         };
         let message = message::read_dictionary_message(source, block, number, footprint)?;
@@ -241,8 +231,8 @@ impl ArrowFile {
         let mut decoder = Decoder::new(
             &message.values,
             &bytes,
-            &self.dictionaries,
-            self.unions_have_validity,
+            dictionaries,
+            self.schema.unions_have_validity,
             Footprint::default(),
         );
         let values = decoder.array(field).map_err(|error| match error {
@@ -256,7 +246,7 @@ impl ArrowFile {
                 message.values.rows
             )));
         }
-        let values = match (self.dictionaries.get(&message.id), message.is_delta) {
+        let values = match (dictionaries.get(&message.id), message.is_delta) {
             (None, false) => values,
             (None, true) => {
                 return Err(corrupt(format!(
@@ -273,15 +263,15 @@ impl ArrowFile {
                 arrow_select::concat::concat(&parts).map_err(|e| corrupt(e.to_string()))?.to_data()
             }
         };
-        self.dictionaries.insert(message.id, values);
+        dictionaries.insert(message.id, values);
         Ok(())
     }
 
     /// Checks everything that planning relies on.
     fn check_batch(&self, batch: &BatchMessage, block: &Block, number: usize) -> Result<()> {
-        for (i, field) in self.fields.iter().enumerate() {
-            let start = self.start(batch, i);
-            self.check_column(batch, field, start).map_err(|cause| {
+        for (i, field) in self.schema.fields.iter().enumerate() {
+            let start = self.start_with(&batch.variadics, i);
+            check_column(batch, self.schema.places[i].lie.as_ref(), start).map_err(|cause| {
                 let place = format!("record batch {number}, column {}", field.name());
                 FormatError::corrupt(&self.path, block.header.offset, place, cause)
             })?;
@@ -289,50 +279,8 @@ impl ArrowFile {
         Ok(())
     }
 
-    fn check_column(
-        &self,
-        batch: &BatchMessage,
-        field: &FileField,
-        start: Footprint,
-    ) -> std::result::Result<(), String> {
-        let node = batch.nodes.get(start.nodes).ok_or("no field entry")?;
-        if node.rows != batch.rows {
-            return Err(format!("{} rows in a batch of {}", node.rows, batch.rows));
-        }
-        let Some(encoding) = encoding(field.data_type()) else { return Ok(()) };
-        if batch.compression.is_some() || batch.rows == 0 {
-            return Ok(());
-        }
-        let buffer = |i: usize| batch.buffers.get(start.buffers + i).ok_or("no buffer entry");
-        let at_least = |what: &str, extent: &Extent, bytes: u64| {
-            if extent.bytes >= bytes {
-                return Ok(());
-            }
-            Err(format!("{what} of {} bytes where {} rows take {bytes}", extent.bytes, batch.rows))
-        };
-        if node.nulls != Some(0) && !(node.nulls.is_none() && buffer(0)?.bytes == 0) {
-            at_least("validity", buffer(0)?, batch.rows.div_ceil(8))?;
-        }
-        match &encoding {
-            Encoding::Offsets { offset_bytes } => {
-                at_least("offsets", buffer(1)?, (batch.rows + 1) * u64::from(*offset_bytes))
-            }
-            fixed => {
-                let data_type = ir_type(field.data_type()).ok_or("type is not known")?;
-                let bytes = fixed.values_bytes(&data_type, batch.rows).ok_or("no fixed width")?;
-                at_least("values", buffer(1)?, bytes)
-            }
-        }
-    }
-
     /// Takes statistics over where they can be believed.
-    fn read_statistics(&mut self, source: &dyn ReadAt) {
-        let present = |field: &FileField| {
-            let metadata = field.field.metadata();
-            Some((metadata.get(MIN_VALUES_KEY)?.clone(), metadata.get(MAX_VALUES_KEY)?.clone()))
-        };
-        let texts: Vec<_> = self.fields.iter().map(present).collect();
-        self.statistics = vec![None; self.fields.len()];
+    fn read_statistics(&mut self, source: &dyn ReadAt, texts: &[Option<Texts>]) {
         if texts.iter().all(Option::is_none) {
             return;
         }
@@ -343,44 +291,49 @@ impl ArrowFile {
                 return;
             }
         };
-        for (i, text) in texts.into_iter().enumerate() {
-            let Some((min, max)) = text else { continue };
-            match self.believe(i, &min, &max, head.get(i)) {
-                Ok(extremes) => self.statistics[i] = Some(extremes),
-                Err(cause) => {
-                    self.statistics_refused.push(format!("{}: {cause}", self.fields[i].name()));
-                }
-            }
+        let take = |(i, texts): (usize, &Option<Texts>)| match self.believe(
+            i,
+            texts.as_ref()?,
+            head.get(i),
+        ) {
+            Ok(extremes) => Some(Ok(extremes)),
+            Err(cause) => Some(Err(format!("{}: {cause}", self.schema.fields[i].name()))),
+        };
+        let taken: Vec<_> = texts.iter().enumerate().map(take).collect();
+        for outcome in taken {
+            let outcome = outcome.transpose();
+            self.statistics.push(outcome.unwrap_or_else(|cause| {
+                self.statistics_refused.push(cause);
+                None
+            }));
         }
     }
 
     fn believe(
         &self,
         i: usize,
-        min: &str,
-        max: &str,
+        texts: &Texts,
         head: Option<&FileField>,
-    ) -> std::result::Result<Vec<Extremes>, String> {
-        let field = &self.fields[i];
+    ) -> std::result::Result<ColumnExtremes, String> {
+        let field = &self.schema.fields[i];
         if !statistics::has_statistics(field.data_type()) {
             return Err(format!("smallest and largest values of type {}", field.data_type()));
         }
         let head = head.ok_or("the schema at the start of the file lacks the column")?;
-        let head = |key: &str| head.field.metadata().get(key).map(String::as_str);
+        let head = |key: &str| head.field.metadata().get(key);
         // pg2arrow leaves empty entries there and fills those of the footer.
-        if head(MIN_VALUES_KEY) == Some(min) || head(MAX_VALUES_KEY) == Some(max) {
+        if head(MIN_VALUES_KEY) == Some(&texts.min) || head(MAX_VALUES_KEY) == Some(&texts.max) {
             let cause = "they stood there before the data were written, so they are of other data";
             return Err(cause.into());
         }
-        let extremes = statistics::from_text(min, max, self.batches.len())?;
-        for (number, (extremes, batch)) in extremes.iter().zip(&self.batches).enumerate() {
-            let node = batch.nodes.get(self.start(batch, i).nodes).ok_or("no field entry")?;
-            let may_have_values = node.nulls.is_none_or(|nulls| nulls < batch.rows);
-            match (extremes, may_have_values && batch.rows > 0) {
-                (None, true) if node.nulls.is_some() => {
-                    return Err(format!("batch {number} has values but no smallest one"));
+        let extremes = statistics::from_text(&texts.min, &texts.max, self.batches.len())?;
+        for batch in 0..self.batches.len() {
+            let (rows, nulls) = (self.batches.rows(batch), self.nulls(batch, i));
+            match extremes.get(batch).flatten() {
+                None if rows > 0 && nulls.is_some_and(|nulls| nulls < rows) => {
+                    return Err(format!("batch {batch} has values but no smallest one"));
                 }
-                (Some((min, max)), _) if !fits(field.data_type(), *min, *max) => {
+                Some((min, max)) if !fits(field.data_type(), min, max) => {
                     return Err(format!("{min}..{max} does not fit {}", field.data_type()));
                 }
                 _ => {}
@@ -390,27 +343,30 @@ impl ArrowFile {
     }
 
     /// Where a field's entries begin in a batch.
-    pub(super) fn start(&self, batch: &BatchMessage, field: usize) -> Footprint {
-        let start = self.starts[field];
-        let variadic: u64 =
-            batch.variadics.iter().take(start.variadics).map(|n| u64::from(*n)).sum();
+    pub(super) fn start(&self, batch: usize, field: usize) -> Footprint {
+        self.start_with(self.batches.variadics(batch), field)
+    }
+
+    fn start_with(&self, variadics: &[u32], field: usize) -> Footprint {
+        let start = self.schema.places[field].start;
+        let variadic: u64 = variadics.iter().take(start.variadics).map(|n| u64::from(*n)).sum();
         Footprint { buffers: start.buffers + variadic as usize, ..start }
     }
 
     /// NULLs of a field in a batch, if the file says how many. 0 is the truth, for no reader then
     /// looks at the bitmap; any other number is a claim.
     pub(super) fn nulls(&self, batch: usize, field: usize) -> Option<u64> {
-        let batch = &self.batches[batch];
-        batch.nodes.get(self.start(batch, field).nodes).and_then(|node: &Node| node.nulls)
+        self.batches.nulls(batch, self.schema.places[field].start.nodes)
     }
 
     /// What the file's statistics say of the values of a field in a batch. That there are none
     /// takes their word and the count of NULLs: the count alone is a claim that no reader relies
     /// on where a bitmap says otherwise.
     pub(super) fn bounds(&self, batch: usize, field: usize) -> Bounds {
-        match self.statistics[field].as_ref().and_then(|s| s.get(batch).copied()) {
+        let extremes = self.statistics.get(field).and_then(Option::as_ref);
+        match extremes.and_then(|extremes| extremes.get(batch)) {
             Some(Some((min, max))) => Bounds::Range(min, max),
-            Some(None) if self.nulls(batch, field) == Some(self.batches[batch].rows) => {
+            Some(None) if self.nulls(batch, field) == Some(self.batches.rows(batch)) => {
                 Bounds::NoValues
             }
             Some(None) | None => Bounds::Unknown,
@@ -419,17 +375,18 @@ impl ArrowFile {
 
     /// Bytes of all buffers of a field in a batch, as they lie in the file.
     pub(super) fn stored_bytes(&self, batch: usize, field: usize) -> u64 {
-        let message = &self.batches[batch];
-        let first = self.start(message, field).buffers;
-        let last = match field + 1 < self.fields.len() {
-            true => self.start(message, field + 1).buffers,
-            false => message.buffers.len(),
+        let buffers = self.batches.buffers(batch);
+        let first = self.start(batch, field).buffers;
+        let last = match field + 1 < self.schema.fields.len() {
+            true => self.start(batch, field + 1).buffers,
+            false => buffers.len(),
         };
-        message.buffers.get(first..last).into_iter().flatten().map(|b| b.bytes).sum()
+        buffers.get(first..last).into_iter().flatten().map(|b| b.bytes).sum()
     }
 
-    /// Byte ranges of rows of a field, whose type has an [`encoding`] and whose batch is not
-    /// compressed. Text bytes are those of the whole batch, because offsets count from there.
+    /// Byte ranges of rows of a field, whose values lie as pipelines can take them and whose
+    /// batch is not compressed. Text bytes are those of the whole batch, because offsets count
+    /// from there.
     pub(super) fn extents(
         &self,
         batch: usize,
@@ -437,30 +394,57 @@ impl ArrowFile {
         first_row: u64,
         rows: u64,
     ) -> Option<ColumnExtents> {
-        let message = &self.batches[batch];
-        let start = self.start(message, field);
-        let node = message.nodes.get(start.nodes)?;
-        let buffer = |i: usize| message.buffers.get(start.buffers + i).copied();
+        let lie = self.schema.places[field].lie.as_ref()?;
+        let buffers = self.batches.buffers(batch).get(self.start(batch, field).buffers..)?;
         let part =
-            |whole: Extent, skip: u64, bytes: u64| Extent { offset: whole.offset + skip, bytes };
-        let validity = buffer(0)
-            .filter(|b| node.nulls != Some(0) && b.bytes > 0)
+            |whole: &Extent, skip: u64, bytes: u64| Extent { offset: whole.offset + skip, bytes };
+        let validity = buffers
+            .first()
+            .filter(|b| self.nulls(batch, field) != Some(0) && b.bytes > 0)
             .map(|b| part(b, first_row / 8, rows.div_ceil(8)));
-        let data_type = self.fields[field].data_type();
-        let encoding = encoding(data_type)?;
-        let (values, offsets) = match &encoding {
-            Encoding::Offsets { offset_bytes } => {
-                let width = u64::from(*offset_bytes);
-                (buffer(2)?, Some(part(buffer(1)?, first_row * width, (rows + 1) * width)))
-            }
-            fixed => {
-                let data_type = ir_type(data_type)?;
-                let skip = fixed.values_bytes(&data_type, first_row)?;
-                (part(buffer(1)?, skip, fixed.values_bytes(&data_type, rows)?), None)
-            }
+        let own = part(buffers.get(1)?, first_row * lie.row_bits / 8, lie.bytes(rows));
+        let (values, offsets) = match lie.encoding {
+            Encoding::Offsets { .. } => (*buffers.get(2)?, Some(own)),
+            _ => (own, None),
         };
-        Some(ColumnExtents { encoding, values, offsets, validity, remap: None })
+        Some(ColumnExtents {
+            encoding: lie.encoding.clone(),
+            values,
+            offsets,
+            validity,
+            remap: None,
+        })
     }
+}
+
+fn check_column(
+    batch: &BatchMessage,
+    lie: Option<&Lie>,
+    start: Footprint,
+) -> std::result::Result<(), String> {
+    let node = batch.nodes.get(start.nodes).ok_or("no field entry")?;
+    if node.rows != batch.rows {
+        return Err(format!("{} rows in a batch of {}", node.rows, batch.rows));
+    }
+    let Some(lie) = lie else { return Ok(()) };
+    if batch.compression.is_some() || batch.rows == 0 {
+        return Ok(());
+    }
+    let buffer = |i: usize| batch.buffers.get(start.buffers + i).ok_or("no buffer entry");
+    let at_least = |what: &str, extent: &Extent, bytes: u64| {
+        if extent.bytes >= bytes {
+            return Ok(());
+        }
+        Err(format!("{what} of {} bytes where {} rows take {bytes}", extent.bytes, batch.rows))
+    };
+    if node.nulls != Some(0) && !(node.nulls.is_none() && buffer(0)?.bytes == 0) {
+        at_least("validity", buffer(0)?, batch.rows.div_ceil(8))?;
+    }
+    let what = match lie.encoding {
+        Encoding::Offsets { .. } => "offsets",
+        _ => "values",
+    };
+    at_least(what, buffer(1)?, lie.bytes(batch.rows))
 }
 
 /// Why there is nothing in the file yet; `None` if it ends as a complete file does.

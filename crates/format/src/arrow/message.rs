@@ -55,7 +55,7 @@ pub(crate) enum Compression {
 }
 
 /// The metadata of a record batch or of a dictionary's values. All ranges lie inside the file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BatchMessage {
     pub rows: u64,
     pub nodes: Vec<Node>,

@@ -11,16 +11,19 @@
 //!
 //! Specification: <https://arrow.apache.org/docs/format/Columnar.html>.
 
+mod batches;
 mod chunks;
 mod decode;
 mod dictionary;
 mod fields;
 mod file;
 mod growing;
+mod mapping;
 mod message;
 mod parallel;
 mod read;
 mod scan;
+mod schema;
 mod spill;
 mod statistics;
 mod table;
@@ -29,8 +32,10 @@ mod writer;
 
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod scale;
 
-pub use chunks::{ChunkOptions, ChunkPlan, ColumnBound};
+pub use chunks::{ChunkFeed, ChunkOptions, ChunkPlan, ChunkTotals, ColumnBound};
 pub use file::{ArrowFile, BatchReads};
 pub use growing::{encode_text, encoded_schema};
 pub use spill::{SpillFile, SpillFolder};

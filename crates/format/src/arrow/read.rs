@@ -15,7 +15,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchOptions, make_array};
 use arrow_buffer::{ArrowNativeType, Buffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use headrace_io::MappedFile;
+use headrace_io::{MappedFile, MappingPool, SourceFile};
 use headrace_ir::Extent;
 
 use super::decode::{DecodeError, Decoder, Hold};
@@ -54,25 +54,22 @@ impl ArrowTable {
             }
         };
         let schema = self.projected_schema(columns)?;
-        let (Some(source), Some(rows)) = (
-            self.files().get(file),
-            self.files().get(file).and_then(|f| f.batches.get(batch)).map(|b| b.rows),
-        ) else {
+        let Some(source) = self.files().get(file).filter(|file| batch < file.batches()) else {
             return Err(FormatError::Argument(format!("record batch {batch} of file {file}")));
         };
+        let bytes = Bytes::of(source, &self.mappings)?;
         let arrays = columns
             .iter()
-            .map(|column| self.read_column(source, file, batch, *column))
+            .map(|column| self.read_column(&bytes, file, batch, *column))
             .collect::<Result<Vec<_>>>();
         if arrays.is_err() {
             // What was replaced under the reader's hands is not corrupt.
             source.check_unchanged()?;
         }
         let arrays = arrays?;
-        if let Ok(mapping) = source.mapping()? {
-            mapping.check()?;
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows as usize));
+        source.mapping.check(source.path())?;
+        let rows = source.batch_rows(batch) as usize;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|cause| {
             let place = format!("record batch {batch}");
             FormatError::corrupt(source.path(), 0, place, cause.to_string())
@@ -115,65 +112,83 @@ impl ArrowTable {
 
     fn read_column(
         &self,
-        source: &ArrowFile,
+        bytes: &Bytes<'_>,
         file: usize,
         batch: usize,
         column: usize,
     ) -> Result<ArrayRef> {
         let index = self.fields[file][column];
-        let field = &source.fields[index];
+        let source = bytes.file;
+        let field = &source.schema.fields[index];
         match (self.table_dictionary(column), field.dictionary_codes()) {
             (Some(dictionary), Some(codes)) => {
-                let codes = source.decode(batch, index, &codes)?;
+                let codes = bytes.decode(batch, index, &codes)?;
                 let DataType::Dictionary(key, _) = self.schema().field(column).data_type() else {
                     return Err(FormatError::column(field.name(), "not a dictionary"));
                 };
-                let remap = dictionary.remaps[file].as_deref();
+                let remap = dictionary.remap(file).map(|(_, remap)| &**remap);
                 let values: ArrayRef = dictionary.values.clone();
                 table_codes(&codes, remap, key, values).map_err(|cause| {
                     let place = format!("record batch {batch}, column {}", field.name());
                     FormatError::corrupt(source.path(), 0, place, cause)
                 })
             }
-            _ => source.decode(batch, index, field),
+            _ => bytes.decode(batch, index, field),
         }
     }
 }
 
-impl ArrowFile {
+/// Where the bytes of a file's batches come from.
+struct Bytes<'a> {
+    file: &'a ArrowFile,
+    /// The mapping, or the file to read from where there is none.
+    from: std::result::Result<Arc<MappedFile>, Arc<SourceFile>>,
+}
+
+impl<'a> Bytes<'a> {
+    fn of(file: &'a ArrowFile, pool: &MappingPool) -> Result<Self> {
+        let source = file.source();
+        let mapping = file.mapping.get(source.clone(), pool)?;
+        Ok(Bytes { file, from: mapping.map_err(|_| source) })
+    }
+
     /// The entries of field `index` in a batch, decoded as `field`.
     fn decode(&self, batch: usize, index: usize, field: &FileField) -> Result<ArrayRef> {
-        let message = &self.batches[batch];
-        let start = self.start(message, index);
-        let bytes = |extent: Extent, hold: Hold| self.bytes(extent, hold);
+        let file = self.file;
+        let message = file.batches.message(batch);
+        let start = file.start(batch, index);
+        let bytes = |extent: Extent, hold: Hold| self.get(extent, hold);
+        let unions_have_validity = file.schema.unions_have_validity;
         let mut decoder =
-            Decoder::new(message, &bytes, &self.dictionaries, self.unions_have_validity, start);
+            Decoder::new(&message, &bytes, &file.dictionaries, unions_have_validity, start);
         match decoder.array(field) {
             Ok(data) => Ok(make_array(data)),
             Err(DecodeError::Source(error)) => Err(error),
             Err(DecodeError::Data(cause)) => {
                 let offset = message.buffers.get(start.buffers).map_or(0, |b| b.offset);
-                let place = format!("record batch {batch}, column {}", self.fields[index].name());
-                Err(FormatError::corrupt(self.path(), offset, place, cause))
+                let name = file.schema.fields[index].name();
+                let place = format!("record batch {batch}, column {name}");
+                Err(FormatError::corrupt(file.path(), offset, place, cause))
             }
         }
     }
 
-    /// Bytes of a range of the file, in place if that is allowed and it can be mapped.
-    fn bytes(&self, extent: Extent, hold: Hold) -> Result<Buffer> {
+    /// Bytes of a range of the file, in place if that is allowed and it is mapped.
+    fn get(&self, extent: Extent, hold: Hold) -> Result<Buffer> {
         let count = |counter: &AtomicU64| counter.fetch_add(extent.bytes, Ordering::Relaxed);
-        match (self.mapping()?, hold) {
+        let counters = &self.file.mapping;
+        match (&self.from, hold) {
             (Ok(mapping), Hold::InPlace) => {
-                count(&self.mapped_bytes);
+                count(&counters.mapped_bytes);
                 mapped_buffer(mapping, extent)
             }
             (Ok(mapping), Hold::Copied) => {
-                count(&self.copied_bytes);
+                count(&counters.copied_bytes);
                 Ok(Buffer::from_vec(mapping.copy(extent.offset, extent.bytes)?))
             }
-            (Err(_), _) => {
-                count(&self.copied_bytes);
-                read_copy(self.open_source()?.as_ref(), extent)
+            (Err(source), _) => {
+                count(&counters.copied_bytes);
+                read_copy(source.as_ref(), extent)
             }
         }
     }

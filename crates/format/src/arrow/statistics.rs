@@ -29,12 +29,27 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
 
+use super::fields::FileField;
+
 /// Metadata key of the smallest values.
 pub const MIN_VALUES_KEY: &str = "min_values";
 /// Metadata key of the largest values.
 pub const MAX_VALUES_KEY: &str = "max_values";
 
 const NO_VALUE: &str = "null";
+
+/// Both metadata entries of a column.
+pub(crate) struct Texts {
+    pub min: String,
+    pub max: String,
+}
+
+/// Takes a column's entries out of its metadata: they are of one file alone.
+pub(crate) fn take_texts(field: &mut FileField) -> Option<Texts> {
+    let metadata = field.field.metadata_mut();
+    let (min, max) = (metadata.remove(MIN_VALUES_KEY), metadata.remove(MAX_VALUES_KEY));
+    Some(Texts { min: min?, max: max? })
+}
 
 /// Smallest and largest value of one column of one batch; `None`: all NULL.
 pub(crate) type Extremes = Option<(i128, i128)>;
@@ -112,41 +127,87 @@ pub(crate) fn to_text(batches: &[Extremes], pick: fn((i128, i128)) -> i128) -> S
     text
 }
 
+/// Extremes of one column of every batch of a file, in as little memory as they need.
+#[derive(Debug)]
+pub(crate) enum ColumnExtremes {
+    /// All fit 64 bits; a batch without values has its smallest above its largest.
+    Narrow(Vec<(i64, i64)>),
+    /// Likewise, of larger ones.
+    Wide(Vec<(i128, i128)>),
+}
+
+impl ColumnExtremes {
+    fn with_capacity(batches: usize) -> Self {
+        Self::Narrow(Vec::with_capacity(batches))
+    }
+
+    fn push(&mut self, extremes: Extremes) {
+        let narrow = match extremes {
+            None => Some((i64::MAX, i64::MIN)),
+            Some((min, max)) => i64::try_from(min).ok().zip(i64::try_from(max).ok()),
+        };
+        match (&mut *self, narrow) {
+            (Self::Narrow(batches), Some(narrow)) => batches.push(narrow),
+            (Self::Narrow(batches), None) => {
+                let room = batches.capacity();
+                let mut wide: Vec<_> = Vec::with_capacity(room);
+                wide.extend(batches.iter().map(|(min, max)| (i128::from(*min), i128::from(*max))));
+                *self = Self::Wide(wide);
+                self.push(extremes);
+            }
+            (Self::Wide(batches), _) => {
+                batches.push(extremes.unwrap_or((i128::MAX, i128::MIN)));
+            }
+        }
+    }
+
+    /// Those of a batch; `None` for a batch that does not exist.
+    pub fn get(&self, batch: usize) -> Option<Extremes> {
+        let (min, max) = match self {
+            Self::Narrow(batches) => {
+                batches.get(batch).map(|(min, max)| (i128::from(*min), i128::from(*max)))?
+            }
+            Self::Wide(batches) => *batches.get(batch)?,
+        };
+        Some((min <= max).then_some((min, max)))
+    }
+}
+
 /// Reads back both metadata entries for a file of `batches` record batches.
 ///
 /// # Errors
 /// The reason for which the statistics are not worth anything: another number of entries,
 /// something that is no integer, a smallest value above the largest, NULL on one side only.
-pub(crate) fn from_text(min: &str, max: &str, batches: usize) -> Result<Vec<Extremes>, String> {
-    let (min, max) = (entries(min, batches)?, entries(max, batches)?);
-    min.into_iter()
-        .zip(max)
-        .enumerate()
-        .map(|(batch, pair)| match pair {
-            (Some(min), Some(max)) if min <= max => Ok(Some((min, max))),
-            (None, None) => Ok(None),
-            (min, max) => Err(format!("batch {batch} has smallest {min:?} and largest {max:?}")),
-        })
-        .collect()
+pub(crate) fn from_text(min: &str, max: &str, batches: usize) -> Result<ColumnExtremes, String> {
+    // Counted before anything is collected: the text comes from a file.
+    let count = |text: &str| match text.trim().is_empty() && batches == 0 {
+        true => 0,
+        false => text.split(',').count(),
+    };
+    if let Some(wrong) = [count(min), count(max)].into_iter().find(|count| *count != batches) {
+        return Err(format!("{wrong} entries for {batches} record batches"));
+    }
+    let mut extremes = ColumnExtremes::with_capacity(batches);
+    for (batch, (min, max)) in min.split(',').zip(max.split(',')).take(batches).enumerate() {
+        extremes.push(match (entry(min)?, entry(max)?) {
+            (Some(min), Some(max)) if min <= max => Some((min, max)),
+            (None, None) => None,
+            (min, max) => {
+                return Err(format!("batch {batch} has smallest {min:?} and largest {max:?}"));
+            }
+        });
+    }
+    Ok(extremes)
 }
 
-fn entries(text: &str, batches: usize) -> Result<Vec<Option<i128>>, String> {
-    if batches == 0 && text.trim().is_empty() {
-        return Ok(Vec::new());
+fn entry(text: &str) -> Result<Option<i128>, String> {
+    match text.trim() {
+        none if none.eq_ignore_ascii_case(NO_VALUE) => Ok(None),
+        value => value
+            .parse()
+            .map(Some)
+            .map_err(|_| format!("{:?} is no integer", value.chars().take(40).collect::<String>())),
     }
-    // Counted before anything is collected: the text comes from a file.
-    let count = text.split(',').count();
-    if count != batches {
-        return Err(format!("{count} entries for {batches} record batches"));
-    }
-    text.split(',')
-        .map(|entry| match entry.trim() {
-            none if none.eq_ignore_ascii_case(NO_VALUE) => Ok(None),
-            value => value.parse().map(Some).map_err(|_| {
-                format!("{:?} is no integer", value.chars().take(40).collect::<String>())
-            }),
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -177,9 +238,14 @@ mod tests {
         let batches = vec![Some((-5, 7)), None, Some((i128::MIN, i128::MAX))];
         let (min, max) = (to_text(&batches, |p| p.0), to_text(&batches, |p| p.1));
         assert_eq!(min, format!("-5,null,{}", i128::MIN));
-        assert_eq!(from_text(&min, &max, 3).unwrap(), batches);
-        assert_eq!(from_text("", "", 0).unwrap(), vec![]);
-        assert_eq!(from_text(" 1 , NULL", "2,null", 2).unwrap(), vec![Some((1, 2)), None]);
+        let read = |min: &str, max: &str, batches: usize| -> Vec<Extremes> {
+            let extremes = from_text(min, max, batches).unwrap();
+            assert_eq!(extremes.get(batches), None);
+            (0..batches).map(|batch| extremes.get(batch).unwrap()).collect()
+        };
+        assert_eq!(read(&min, &max, 3), batches);
+        assert_eq!(read("", "", 0), vec![]);
+        assert_eq!(read(" 1 , NULL", "2,null", 2), vec![Some((1, 2)), None]);
     }
 
     #[test]

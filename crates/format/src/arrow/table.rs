@@ -1,11 +1,13 @@
 //! A table: one file or many, with one set of columns.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use headrace_io::MappingPool;
 use headrace_ir::DataType as IrType;
 
 use super::dictionary::{self, TableDictionary};
@@ -13,6 +15,7 @@ use super::fields::FileField;
 use super::file::{ArrowFile, Bounds, Opened, encoding};
 use super::growing::code_capacity;
 use super::parallel::try_map;
+use super::schema::{FileSchema, Shared};
 use super::statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY};
 use super::types::{ir_type, is_text};
 use crate::error::{FormatError, Result};
@@ -22,6 +25,9 @@ const EXTENSIONS: [&str; 3] = ["arrow", "feather", "ipc"];
 
 /// Files that one thread opens, at least.
 const FILES_PER_THREAD_MIN: usize = 4;
+
+/// Mappings that a table keeps for its batches. A process may have 16,384.
+const MAPPINGS_MAX: usize = 1024;
 
 /// A table of Arrow files.
 ///
@@ -35,8 +41,10 @@ const FILES_PER_THREAD_MIN: usize = 4;
 pub struct ArrowTable {
     schema: SchemaRef,
     files: Vec<ArrowFile>,
-    /// By file, then by table column: the field of the file.
-    pub(super) fields: Vec<Vec<usize>>,
+    /// By file, then by table column: the field of the file. Files of one schema share theirs.
+    pub(super) fields: Vec<Arc<[usize]>>,
+    /// For batches as Arrow arrays; not more than it keeps, besides those in use.
+    pub(super) mappings: Arc<MappingPool>,
     skipped: Vec<SkippedFile>,
     rows: u64,
     columns: Vec<TableColumn>,
@@ -95,7 +103,9 @@ impl ArrowTable {
         let mut skipped = Vec::new();
         let mut seen: HashMap<(u64, u64), PathBuf> = HashMap::new();
         let listed = list(paths)?;
-        let opened = try_map(listed.len(), FILES_PER_THREAD_MIN, |i| ArrowFile::open(&listed[i]))?;
+        let shared = Shared::default();
+        let open = |i: usize| ArrowFile::open(&listed[i], &shared);
+        let opened = try_map(listed.len(), FILES_PER_THREAD_MIN, open)?;
         for (path, opened) in listed.into_iter().zip(opened) {
             match opened {
                 Opened::Skipped(reason) => skipped.push(SkippedFile { path, reason }),
@@ -113,20 +123,21 @@ impl ArrowTable {
         }
         let names = match (expected, files.first()) {
             (Some(schema), _) => schema.fields().iter().map(|f| f.name().clone()).collect(),
-            (None, Some(first)) => first.fields.iter().map(|f| f.name().to_string()).collect(),
+            (None, Some(first)) => {
+                first.schema.fields.iter().map(|f| f.name().to_string()).collect()
+            }
             (None, None) => return Err(no_files(paths, &skipped)),
         };
         Self::unite(names, expected, files, skipped)
     }
 
-    fn unite(
+    pub(super) fn unite(
         names: Vec<String>,
         expected: Option<&Schema>,
         files: Vec<ArrowFile>,
         skipped: Vec<SkippedFile>,
     ) -> Result<ArrowTable> {
-        let fields =
-            files.iter().map(|file| match_columns(&names, file)).collect::<Result<Vec<_>>>()?;
+        let fields = match_files(&names, &files)?;
         let mut table_fields = Vec::with_capacity(names.len());
         let mut columns = Vec::with_capacity(names.len());
         for (i, name) in names.iter().enumerate() {
@@ -141,7 +152,7 @@ impl ArrowTable {
         }
         let metadata = match (expected, files.first()) {
             (Some(schema), _) => schema.metadata().clone(),
-            (None, Some(first)) => first.metadata.clone(),
+            (None, Some(first)) => first.schema.metadata.clone(),
             (None, None) => HashMap::new(),
         };
         Ok(ArrowTable {
@@ -149,6 +160,7 @@ impl ArrowTable {
             rows: files.iter().map(ArrowFile::rows).sum(),
             files,
             fields,
+            mappings: MappingPool::new(MAPPINGS_MAX),
             skipped,
             columns,
         })
@@ -252,9 +264,19 @@ fn is_table_file(path: &Path) -> bool {
     !hidden && EXTENSIONS.iter().any(|e| e.eq_ignore_ascii_case(extension)) && !path.is_dir()
 }
 
+/// The fields of every file for the columns of the table.
+fn match_files(names: &[String], files: &[ArrowFile]) -> Result<Vec<Arc<[usize]>>> {
+    let mut by_schema: HashMap<*const FileSchema, Arc<[usize]>> = HashMap::new();
+    let of_file = |file: &ArrowFile| match by_schema.entry(Arc::as_ptr(&file.schema)) {
+        Entry::Occupied(known) => Ok(known.get().clone()),
+        Entry::Vacant(new) => Ok(new.insert(match_columns(names, file)?.into()).clone()),
+    };
+    files.iter().map(of_file).collect()
+}
+
 /// The field of the file for each column of the table.
 fn match_columns(names: &[String], file: &ArrowFile) -> Result<Vec<usize>> {
-    let own: Vec<&str> = file.fields.iter().map(FileField::name).collect();
+    let own: Vec<&str> = file.schema.fields.iter().map(FileField::name).collect();
     if own.len() == names.len() && own.iter().zip(names).all(|(a, b)| a == b) {
         return Ok((0..own.len()).collect());
     }
@@ -290,7 +312,7 @@ struct ColumnPart<'a> {
 
 impl ColumnPart<'_> {
     fn field(&self) -> &FileField {
-        &self.file.fields[self.field]
+        &self.file.schema.fields[self.field]
     }
 
     /// Whether NULLs may occur whatever the schema says: not every writer keeps to it.
@@ -339,9 +361,8 @@ fn unite_column(
         }
     }
     let dictionary = unite_dictionaries(name, &first_type, parts)?;
-    let null_values = dictionary
-        .as_ref()
-        .is_some_and(|d| d.remaps.iter().flatten().any(|remap| remap.contains(&-1)));
+    let null_values =
+        dictionary.as_ref().is_some_and(|d| d.remaps.iter().any(|remap| remap.contains(&-1)));
     let data_type = match &dictionary {
         None => first_type,
         Some(d) => {
@@ -378,16 +399,19 @@ fn unite_dictionaries(
     })
 }
 
-/// Metadata of the first file's field, statistics left out: they are of that file alone.
+/// Metadata of the first file's field.
 fn column_metadata(expected: Option<&Field>, parts: &[ColumnPart<'_>]) -> HashMap<String, String> {
-    let mut metadata = match (expected, parts.first()) {
-        (Some(field), _) => field.metadata().clone(),
+    match (expected, parts.first()) {
+        (Some(field), _) => {
+            let mut metadata = field.metadata().clone();
+            // They are of one file alone.
+            metadata.remove(MIN_VALUES_KEY);
+            metadata.remove(MAX_VALUES_KEY);
+            metadata
+        }
         (None, Some(part)) => part.field().field.metadata().clone(),
         (None, None) => HashMap::new(),
-    };
-    metadata.remove(MIN_VALUES_KEY);
-    metadata.remove(MAX_VALUES_KEY);
-    metadata
+    }
 }
 
 fn support(data_type: &DataType, parts: &[ColumnPart<'_>]) -> std::result::Result<(), String> {
@@ -399,14 +423,7 @@ fn support(data_type: &DataType, parts: &[ColumnPart<'_>]) -> std::result::Resul
     }
     for part in parts {
         let file = part.file.path().display();
-        let compressed = |batch: &super::message::BatchMessage| batch.compression;
-        if let Some((batch, codec)) = part
-            .file
-            .batches
-            .iter()
-            .enumerate()
-            .find_map(|(i, batch)| Some((i, compressed(batch)?)))
-        {
+        if let Some((batch, codec)) = part.file.batches.compressed() {
             return Err(format!("record batch {batch} of {file} is compressed ({codec})"));
         }
         let (Some(key), Some(values)) =

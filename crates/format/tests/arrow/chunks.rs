@@ -7,7 +7,13 @@ use headrace_ir::DataType;
 use crate::support::{dictionary, ints, open, read_all, read_plan, write};
 
 fn options(rows: u64, bytes: u64) -> ChunkOptions {
-    ChunkOptions { chunk_rows_max: rows, chunk_bytes_max: bytes, chunk_segments_max: 1000 }
+    ChunkOptions {
+        chunk_rows_max: rows,
+        chunk_bytes_max: bytes,
+        chunk_bytes_wanted: bytes,
+        chunk_segments_max: 1000,
+        ..ChunkOptions::default()
+    }
 }
 
 fn plan(table: &ArrowTable, columns: &[usize], rows: u64, bytes: u64) -> ChunkPlan {

@@ -122,7 +122,9 @@ fn a_file_that_changes_is_an_error() {
     let error = table.check_unchanged().unwrap_err();
     assert!(error.to_string().contains("t.arrow"), "{error}");
     assert!(matches!(table.read_batch(0, 0, None), Err(FormatError::Io(_))));
-    assert!(table.files()[0].open_source().is_err());
+    let source = table.files()[0].source();
+    let error = headrace_io::ReadAt::read_exact_at(source.as_ref(), 0, &mut [0; 6]).unwrap_err();
+    assert!(matches!(error, headrace_io::IoError::Changed { .. }), "{error}");
 
     let table = open(&[&path]);
     let batch = table.read_batch(0, 0, None).unwrap();

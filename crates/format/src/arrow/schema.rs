@@ -1,0 +1,136 @@
+//! What files of a table have in common, kept once: columns, where they lie in a batch's
+//! metadata, dictionaries.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_data::ArrayData;
+use headrace_ir::Encoding;
+
+use super::fields::{FileField, Footprint};
+use super::file::encoding;
+use super::types::ir_type;
+
+/// Values by dictionary id.
+pub(crate) type Dictionaries = HashMap<i64, ArrayData>;
+
+/// The columns of a file, its own statistics left out.
+#[derive(Debug, PartialEq)]
+pub(crate) struct FileSchema {
+    pub fields: Vec<FileField>,
+    /// By field.
+    pub places: Vec<Place>,
+    /// Entries of all fields in the metadata of a batch, variadic buffers aside.
+    pub total: Footprint,
+    /// Metadata version 4.
+    pub unions_have_validity: bool,
+    pub metadata: HashMap<String, String>,
+}
+
+/// Where a field's entries begin in the metadata of a batch, variadic buffers aside, and how its
+/// values lie.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub start: Footprint,
+    pub lie: Option<Lie>,
+}
+
+/// How the values of a field lie that pipelines can take in place.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Lie {
+    pub encoding: Encoding,
+    /// Bits of a value, or of an offset.
+    pub row_bits: u64,
+}
+
+impl Lie {
+    fn of(field: &FileField) -> Option<Lie> {
+        let encoding = encoding(field.data_type())?;
+        let row_bits = match encoding {
+            Encoding::Bits => 1,
+            Encoding::Offsets { offset_bytes } => u64::from(offset_bytes) * 8,
+            _ => encoding.values_bytes(&ir_type(field.data_type())?, 8)?,
+        };
+        Some(Lie { encoding, row_bits })
+    }
+
+    /// Bytes of the values, or of the offsets, of so many rows. At most 2^64 - 1: rows are as
+    /// many as a file claims.
+    pub fn bytes(&self, rows: u64) -> u64 {
+        let entries =
+            u128::from(rows) + u128::from(matches!(self.encoding, Encoding::Offsets { .. }));
+        let bytes = (entries * u128::from(self.row_bits)).div_ceil(8);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+impl FileSchema {
+    pub fn new(
+        fields: Vec<FileField>,
+        metadata: HashMap<String, String>,
+        unions_have_validity: bool,
+    ) -> Self {
+        let mut total = Footprint::default();
+        let mut places = Vec::with_capacity(fields.len());
+        for field in &fields {
+            places.push(Place { start: total, lie: Lie::of(field) });
+            total = total.plus(field.footprint(unions_have_validity));
+        }
+        FileSchema { fields, places, total, unions_have_validity, metadata }
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.fields.iter().for_each(|field| field.field.hash(&mut hasher));
+        hasher.finish()
+    }
+}
+
+/// What the files of a table share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    schemas: Known<FileSchema>,
+    dictionaries: Known<Dictionaries>,
+}
+
+impl Shared {
+    pub fn schema(&self, schema: FileSchema) -> Arc<FileSchema> {
+        self.schemas.get(schema.hash(), schema)
+    }
+
+    pub fn dictionaries(&self, dictionaries: Dictionaries) -> Arc<Dictionaries> {
+        let mut ids: Vec<_> = dictionaries.keys().copied().collect();
+        ids.sort_unstable();
+        let mut hasher = DefaultHasher::new();
+        for data in ids.iter().filter_map(|id| dictionaries.get(id)) {
+            data.len().hash(&mut hasher);
+            data.buffers().iter().for_each(|buffer| hasher.write(buffer));
+        }
+        self.dictionaries.get(hasher.finish(), dictionaries)
+    }
+}
+
+/// Values that were seen, by hash.
+struct Known<T>(Mutex<HashMap<u64, Vec<Arc<T>>>>);
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Known(Mutex::default())
+    }
+}
+
+impl<T: PartialEq> Known<T> {
+    /// The first of equal values.
+    fn get(&self, hash: u64, value: T) -> Arc<T> {
+        // Nothing in here panics halfway.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same_hash = known.entry(hash).or_default();
+        if let Some(same) = same_hash.iter().find(|known| ***known == value) {
+            return same.clone();
+        }
+        let value = Arc::new(value);
+        same_hash.push(value.clone());
+        value
+    }
+}
