@@ -19,12 +19,16 @@ fn wrong_value(error: SettingError) -> DataFusionError {
     DataFusionError::Plan(error.to_string())
 }
 
-const NAMES: [(&str, &str); 5] = [
+const NAMES: [(&str, &str); 6] = [
     ("processor", "What runs pipelines: auto, cpu, cuda or off"),
     ("fallback", "What happens to what the processor cannot run: allow or forbid"),
-    ("access", "How bytes reach the processor: auto, mapped, buffered or direct"),
+    (
+        "access",
+        "How bytes reach the processor: auto, mapped, buffered or direct; on a GPU registered or cufile too",
+    ),
     ("threads", "Threads that execute a pipeline on the CPU"),
     ("chunk_bytes", "Largest chunk that a worker takes at once, in bytes"),
+    ("devices", "GPUs that take part: all, or their ordinals, such as 0,1"),
 ];
 
 impl HeadraceConfig {
@@ -36,6 +40,7 @@ impl HeadraceConfig {
             "access" => settings.access.to_string(),
             "threads" => settings.threads.to_string(),
             "chunk_bytes" => settings.chunk_bytes.to_string(),
+            "devices" => settings.devices.to_string(),
             _ => return None,
         })
     }
@@ -66,6 +71,7 @@ impl ExtensionOptions for HeadraceConfig {
             "access" => settings.access = value.parse().map_err(wrong_value)?,
             "threads" => settings.threads = positive(key, value)?,
             "chunk_bytes" => settings.chunk_bytes = positive(key, value)? as u64,
+            "devices" => settings.devices = value.parse().map_err(wrong_value)?,
             _ => {
                 let names = NAMES.map(|(name, _)| name).join(", ");
                 return plan_err!("there is no setting headrace.{key}; the settings are {names}");

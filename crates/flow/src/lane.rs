@@ -97,8 +97,8 @@ pub trait DeviceReader: Send + Sync + fmt::Debug {
 /// One device's end of the race. All methods are called from the thread that drives the lane.
 ///
 /// For each chunk the race calls, in this order and for a slot that is free:
-/// `copy_to_device` (once a buffer, or a part of one, as soon as it is there) → `mark_copied` →
-/// `launch` → `output` → `mark_executed` → (`copy_to_host`, if there is an output) → `poll` or
+/// `is_resident` (once a buffer) → `copy_to_device` (once a buffer that is not, or a part of one,
+/// as soon as it is there) → `mark_copied` → `launch` → `output` → `mark_executed` → (`copy_to_host`, if there is an output) → `poll` or
 /// `wait` until all of it is done → `retire`; then the output is written from the slot's output
 /// window, and then the slot is free again. None but `wait` and `synchronize` may block on the
 /// device.
@@ -148,40 +148,39 @@ pub unsafe trait DeviceLane {
         Err("the device's driver offers no reads into device memory".to_string())
     }
 
-    /// Bytes of the chunk's buffers if they all lie in device memory already; the race then
-    /// neither reads nor copies, and calls [`launch_resident`](DeviceLane::launch_resident).
-    fn resident_bytes(&mut self, _chunk: usize) -> Option<u64> {
-        None
+    /// Whether a chunk's buffer lies in device memory already, where the lane will find it: the
+    /// race then neither reads nor copies it, and `launch` is given an empty range for it. Asked
+    /// for once, when the chunk is given a slot; the buffer must stay until it is retired.
+    fn is_resident(&mut self, _chunk: usize, _buffer: usize) -> bool {
+        false
     }
 
-    /// Enqueues a copy into the slot's device memory.
+    /// Enqueues a copy into the slot's device memory. The window is an address and a length: what
+    /// lies there may be written by somebody else meanwhile (a mapped file), in which case it is
+    /// not said which bytes arrive.
     ///
     /// # Safety
-    /// `from` stays valid and unchanged until the slot's execution was seen to be done, or
-    /// [`synchronize`](DeviceLane::synchronize) has returned.
+    /// The device can read `from`, or the processor can if it is not pinned, until the slot's
+    /// execution was seen to be done, or [`synchronize`](DeviceLane::synchronize) has returned.
+    /// Nobody writes to it through this process until then.
     unsafe fn copy_to_device(
         &mut self,
         slot: usize,
         offset: usize,
-        from: &[u8],
+        from: Window,
     ) -> Result<(), BoxError>;
 
     /// All copies of the slot's chunk are enqueued.
     fn mark_copied(&mut self, slot: usize) -> Result<(), BoxError>;
 
     /// Enqueues the work on a chunk, to begin when its copies are done. One range per
-    /// [`ReadSpec`](crate::ReadSpec), in that order.
+    /// [`ReadSpec`](crate::ReadSpec), in that order; empty for what is resident.
     fn launch(
         &mut self,
         slot: usize,
         chunk: usize,
         buffers: &[DeviceRange],
     ) -> Result<(), BoxError>;
-
-    /// Enqueues the work on a chunk whose buffers are in device memory.
-    fn launch_resident(&mut self, _slot: usize, chunk: usize) -> Result<(), BoxError> {
-        Err(format!("chunk {chunk} is not resident in device memory").into())
-    }
 
     /// What the chunk that was just launched puts out, if anything: how many bytes, and where
     /// they go. It must fit the slot's output window.

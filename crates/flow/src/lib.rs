@@ -63,7 +63,7 @@ mod writers;
 
 pub use cache::{HostCache, HostCacheStats};
 pub use cancel::CancelToken;
-pub use cuda::{CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice};
+pub use cuda::{CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, SlotChunk};
 pub use error::{BoxError, RaceError};
 pub use headrace_io::MappingPool;
 pub use lane::{

@@ -6,11 +6,12 @@ use parking_lot::Mutex;
 
 use crate::ChunkSpec;
 
-/// Which device a file's chunks go to, if it is free to take them: the one nearest to the file's
-/// storage, or the one that keeps the file's columns.
+/// Which device a chunk goes to, if that is free to take it: the one nearest to its file's storage,
+/// or the one that keeps its columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Affinity {
     by_file: Vec<Option<usize>>,
+    by_chunk: Vec<usize>,
 }
 
 impl Affinity {
@@ -22,17 +23,28 @@ impl Affinity {
     /// For each file of the race the number of the preferred lane. Files beyond the end of the
     /// list, and those with a lane that there is not, have none.
     pub fn by_file(lanes: Vec<Option<usize>>) -> Affinity {
-        Affinity { by_file: lanes }
+        Affinity { by_file: lanes, by_chunk: Vec::new() }
+    }
+
+    /// For each chunk of the race the number of the preferred lane. Chunks beyond the end of the
+    /// list, and those with a lane that there is not, have none.
+    pub fn by_chunk(lanes: Vec<usize>) -> Affinity {
+        Affinity { by_file: Vec::new(), by_chunk: lanes }
+    }
+
+    fn of(&self, number: usize, chunk: &ChunkSpec, lanes: usize) -> Option<usize> {
+        let own = self.by_chunk.get(number).copied();
+        own.or_else(|| self.of_files(chunk)).filter(|lane| *lane < lanes)
     }
 
     /// The lane preferred by the file that most of the chunk's bytes come from.
-    fn of_chunk(&self, chunk: &ChunkSpec, lanes: usize) -> Option<usize> {
+    fn of_files(&self, chunk: &ChunkSpec) -> Option<usize> {
         let bytes_of = |file| -> u64 {
             chunk.reads.iter().filter(|read| read.file == file).map(|read| read.bytes).sum()
         };
         // The first of equals, so that the choice does not depend on anything else.
         let main = chunk.reads.iter().rev().max_by_key(|read| bytes_of(read.file))?;
-        self.by_file.get(main.file).copied().flatten().filter(|lane| *lane < lanes)
+        self.by_file.get(main.file).copied().flatten()
     }
 }
 
@@ -57,7 +69,7 @@ impl Schedule {
         let mut lists: Vec<VecDeque<usize>> = vec![VecDeque::new(); lanes];
         let mut in_turn = 0;
         for (number, chunk) in chunks.iter().enumerate() {
-            let lane = affinity.of_chunk(chunk, lanes).unwrap_or_else(|| {
+            let lane = affinity.of(number, chunk, lanes).unwrap_or_else(|| {
                 in_turn += 1;
                 (in_turn - 1) % lanes
             });
@@ -121,5 +133,13 @@ mod tests {
         let schedule = Schedule::new(&chunks, 2, &affinity);
         // File 2 prefers nobody, file 3 a lane that there is not: they are dealt out in turn.
         assert_eq!(schedule.lists.lock().clone(), [vec![1, 2, 4], vec![0, 3]]);
+    }
+
+    #[test]
+    fn chunks_may_prefer_a_lane_of_their_own() {
+        let chunks = vec![ChunkSpec::default(); 5];
+        let schedule = Schedule::new(&chunks, 2, &Affinity::by_chunk(vec![1, 1, 0, 7]));
+        // There is no lane 7, and nothing was said of the last: they are dealt out in turn.
+        assert_eq!(schedule.lists.lock().clone(), [vec![2, 3], vec![0, 1, 4]]);
     }
 }

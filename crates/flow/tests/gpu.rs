@@ -10,7 +10,7 @@ mod stages;
 
 use headrace_flow::{
     AccessPath, BoxError, CancelToken, ChunkSpec, CudaSlots, DeviceProgram, DeviceSlice, HostCache,
-    Race, RaceError, RaceOptions, ReadSpec, Verdict,
+    Race, RaceError, RaceOptions, ReadSpec, SlotChunk, Verdict,
 };
 use headrace_gpu::{Device, DevicePool, PinnedBuffer, Stream, measure_h2d_gb_per_s};
 use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile, drop_cache};
@@ -60,7 +60,7 @@ unsafe impl DeviceProgram for &mut CopyBack {
     fn launch(
         &mut self,
         stream: &Stream,
-        chunk: usize,
+        SlotChunk { chunk, .. }: SlotChunk,
         buffers: &[DeviceSlice],
     ) -> Result<(), BoxError> {
         if self.fail_at == Some(chunk) {
@@ -79,7 +79,7 @@ unsafe impl DeviceProgram for &mut CopyBack {
         Ok(())
     }
 
-    fn retire(&mut self, chunk: usize) -> Result<Verdict, BoxError> {
+    fn retire(&mut self, SlotChunk { chunk, .. }: SlotChunk) -> Result<Verdict, BoxError> {
         self.retired += 1;
         if let Some((at, token)) = &self.cancel_at
             && *at == chunk
@@ -95,7 +95,7 @@ struct Ignore;
 
 // SAFETY: it has no output.
 unsafe impl DeviceProgram for Ignore {
-    fn launch(&mut self, _: &Stream, _: usize, _: &[DeviceSlice]) -> Result<(), BoxError> {
+    fn launch(&mut self, _: &Stream, _: SlotChunk, _: &[DeviceSlice]) -> Result<(), BoxError> {
         Ok(())
     }
 }

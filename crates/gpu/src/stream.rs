@@ -170,6 +170,34 @@ impl Stream {
         self.device.check("cuMemcpyDtoDAsync", code)
     }
 
+    /// Queues a copy of `bytes` bytes at the device address `src` into `dst` from byte
+    /// `dst_offset` on; the source is not checked.
+    ///
+    /// # Errors
+    /// As [`Stream::copy_h2d_async`], for `dst`.
+    ///
+    /// # Safety
+    /// `src..src + bytes` must be memory of this stream's device that does not overlap the
+    /// destination. Neither may be freed, or touched unordered, until the stream has done the
+    /// copy.
+    pub unsafe fn copy_d2d_from(
+        &self,
+        dst: &DeviceBuffer,
+        dst_offset: usize,
+        src: u64,
+        bytes: usize,
+    ) -> Result<()> {
+        let to = self.device_address("copy_d2d_from", dst, dst_offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: the destination lies inside a live device buffer of this context; the source is
+        // the caller's promise.
+        let code = unsafe { api::cuMemcpyDtoDAsync_v2(to, src, bytes, self.raw) };
+        self.device.check("cuMemcpyDtoDAsync", code)
+    }
+
     /// Queues a copy of `bytes` bytes between buffers of any two devices: directly where
     /// one reaches the other ([`Device::enable_peer_access`]), else through host memory.
     /// At least one of the buffers must be of this stream's device.

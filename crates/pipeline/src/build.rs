@@ -18,6 +18,7 @@ mod payload;
 mod rekey;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use headrace_ir::{Field, ValueRange};
 
@@ -54,6 +55,20 @@ pub struct BuildTable {
     pub payload: Vec<PayloadColumn>,
     /// Host bytes of all of it.
     pub bytes: u64,
+    /// By which caches know it.
+    pub id: BuildId,
+}
+
+/// A number that no other build of this process has or had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BuildId(u64);
+
+impl Default for BuildId {
+    /// The next one.
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// How a key is found.

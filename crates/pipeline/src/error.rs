@@ -74,3 +74,14 @@ pub enum ExecError {
     #[error("internal error: {0}")]
     Internal(String),
 }
+
+impl ExecError {
+    /// Whether there was too little memory of whatever tier.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::Memory { .. } => true,
+            Self::Gpu(error) => error.is_out_of_memory(),
+            _ => false,
+        }
+    }
+}

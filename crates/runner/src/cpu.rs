@@ -11,7 +11,7 @@ use headrace_pipeline::cpu::{self, CpuProgram, CpuWorker, WorkerOptions};
 
 use crate::chunks::{self, segment_view};
 use crate::error::RunError;
-use crate::task::{Done, Emit, Task};
+use crate::task::{Done, Emit, Scope, Task};
 
 /// Runs a task.
 pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
@@ -44,7 +44,8 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let workers = consumers.into_iter().map(|c| c.worker).collect();
     let output = program.finish(workers, task.build_options)?;
     let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
-    Ok(Done { output, chunks, race: report, bind_ms, finish_ms })
+    let scope = Scope::of(&chunks.plan);
+    Ok(Done { output, scope, race: report, bind_ms, finish_ms })
 }
 
 /// Chunks small enough that every thread gets several, so that all finish together.

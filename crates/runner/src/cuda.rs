@@ -1,95 +1,181 @@
-//! The CUDA processor: columns stream to the GPU, or are there already.
+//! The CUDA processor: columns stream to the GPUs, or are there already.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_flow::{BytesByPath, Race, RaceReport};
+use headrace_flow::{AccessPath, Race, RaceReport};
 use headrace_format::arrow::ChunkOptions;
 use headrace_io::FileIdentity;
-use headrace_ir::Sink;
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cuda::{
-    CudaAnswer, CudaDevice, CudaExecution, CudaLane, CudaOptions, CudaProgram, SegmentLayout,
-    SegmentSource, StreamPlan, Tuning, run_resident,
+    ChunkSource, CudaAnswer, CudaDevice, CudaProgram, CudaRun, RowOutput, SegmentLayout,
+    SegmentSource, Tuning, chunked, one_device_reason,
 };
 use headrace_pipeline::state::{Output, finish_dense};
 use headrace_pipeline::{Bound, ExecError, WhyNot};
 
 use crate::chunks::{self, Chunks};
 use crate::error::RunError;
-use crate::task::{Done, Task};
+use crate::prepared::Prepared;
+use crate::settings::Devices;
+use crate::task::{Done, Scope, Task};
 
-/// Rows of a chunk. Only rows decide where a record batch is split, so that a column's parts
-/// are the same in every query, whatever other columns it reads, and are found again.
-const CHUNK_ROWS: u64 = 2 << 20;
+/// Rows of a segment at most, where memory allows. Only rows decide where a record batch is split,
+/// so that a column's parts are the same in every query, whatever other columns it reads, and are
+/// found again.
+const SEGMENT_ROWS_MAX: u64 = 1 << 20;
 
-/// No chunk is larger than this, in bytes: 32 columns of 4 bytes.
-const CHUNK_BYTES_MAX: u64 = 256 << 20;
+/// Rows of a segment at most, however little memory there is.
+const SEGMENT_ROWS_MIN: u64 = 16 << 10;
 
-/// Chunks on their way at a time: one is read, one copied, one executed, one to spare.
-const SLOTS: usize = 4;
+/// Bytes of a row by which segments are cut to the memory for slots.
+const ROW_BYTES: u64 = 64;
 
-/// Output rows that one launch over resident columns may yield.
-const RESIDENT_ROWS_MAX: u64 = 16 << 20;
+/// Slots that the memory for them must hold.
+const SLOTS_MIN: u64 = 3;
 
-/// Opens the first GPU; the reason if there is none that can be used.
-pub fn open(resident_bytes: Option<u64>) -> Result<Arc<CudaDevice>, WhyNot> {
-    let options = CudaOptions { resident_bytes, ..CudaOptions::default() };
-    CudaDevice::open(0, options).map_err(|error| {
-        // Remedies follow on lines of their own; EXPLAIN has room for the cause.
-        let text = error.to_string();
-        WhyNot::new(text.lines().next().unwrap_or("no GPU"))
-    })
-}
+/// Segments are not cut by bytes: this only keeps one chunk from taking all memory.
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of a chunk of several segments: with its reads widened, it fits a slot of 24 MiB.
+const CHUNK_BYTES_MAX: u64 = 23 << 20;
+
+/// Segments of a chunk at most.
+const CHUNK_SEGMENTS_MAX: usize = 256;
+
+/// Device memory of its own that a pipeline may keep for the next time.
+const PREPARED_BYTES_MAX: u64 = 16 << 20;
 
 /// Runs a task.
 pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
-    let device = task.runner.cuda()?;
+    // Without a GPU, nothing is planned for one.
+    task.runner.cuda(&task.settings.devices)?;
+    match run_prepared(task)? {
+        Some(done) => Ok(done),
+        None => run_planned(task),
+    }
+}
+
+/// Runs what an earlier query left ready, if its columns are still on the GPUs.
+fn run_prepared(task: &Task<'_>) -> Result<Option<Done>, RunError> {
+    let (ordinals, _) = task.runner.gpus().ordinals(&task.settings.devices);
+    let Some(prepared) = task.runner.prepared().take(task, &ordinals) else { return Ok(None) };
+    run_resident(task, &ordinals, prepared, 0.0)
+}
+
+/// Runs over resident columns; `None` if one has left its GPU since.
+fn run_resident(
+    task: &Task<'_>,
+    ordinals: &[usize],
+    mut prepared: Prepared,
+    bind_ms: f64,
+) -> Result<Option<Done>, RunError> {
+    let bound = Arc::clone(prepared.runs.bound());
+    let output = RowOutput::new(&bound, task.emit);
+    let Some((answer, mut race)) = prepared.runs.run(&output)? else { return Ok(None) };
+    // Columns that were on the device come from files that may have changed since.
+    task.table.source().check_unchanged()?;
+    race.path_reasons.clone_from(&prepared.notes);
+    let scope = prepared.scope;
+    if prepared.runs.device_bytes() <= PREPARED_BYTES_MAX {
+        task.runner.prepared().put(task, ordinals, prepared);
+    }
+    finish(&bound, answer, scope, race, bind_ms).map(Some)
+}
+
+fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let started = Instant::now();
-    let chunks = chunks::plan(task, chunk_options())?;
+    let chunks = chunks::plan(task, chunk_options(task))?;
     let bound = Arc::new(bind(task.pipeline, &chunks.info, task.builds, &BindOptions::default())?);
     CudaProgram::check(&bound, Tuning::FULL)?;
     // Files or bounds may leave nothing to stream, and so no layout.
-    let layouts = layouts(&chunks);
+    let segments = chunks.plan.chunks.iter().flat_map(|chunk| &chunk.segments);
+    let layouts = SegmentLayout::merged(segments);
     for layout in &layouts {
         CudaProgram::compile(Arc::clone(&bound), layout, Tuning::FULL)?;
     }
-    let mut execution = CudaExecution::new(&device, &bound, &layouts)?;
-    let plan = StreamPlan::new(&mut execution, &sources(task, &chunks))?;
+    let Dealt { ordinals, devices, chunks: dealt, notes } = deal(task, &chunks, &bound)?;
+    let run = CudaRun::new(&devices, &bound, &layouts, &dealt)?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
-    let (answer, race) = if plan.is_resident() {
-        resident(execution, &plan)?
-    } else {
-        stream(task, &chunks, execution, plan)?
-    };
+    let scope = Scope::of(&chunks.plan);
+    if run.is_resident() {
+        let runs = run.into_resident()?;
+        let prepared = Prepared { runs, scope, notes };
+        return match run_resident(task, &ordinals, prepared, bind_ms)? {
+            Some(done) => Ok(done),
+            None => Err(ExecError::Internal("columns that were held left the GPU".into()).into()),
+        };
+    }
+    let output = RowOutput::new(&bound, task.emit);
+    let (answer, mut race) = stream(task, &chunks, run, &output)?;
+    race.path_reasons.extend(notes);
     check_files(&chunks)?;
-    let finishing = Instant::now();
-    let output = finish(task, &bound, answer)?;
-    let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
-    Ok(Done { output, chunks, race, bind_ms, finish_ms })
+    finish(&bound, answer, scope, race, bind_ms)
 }
 
-fn chunk_options() -> ChunkOptions {
+fn chunk_options(task: &Task<'_>) -> ChunkOptions {
+    let gpus = task.runner.gpus().ordinals(&Devices::All).0.len() as u64;
+    let rows = task.runner.memory().slots_bytes / gpus / SLOTS_MIN / ROW_BYTES;
+    // A power of two, so that it is the same whenever about as much memory is given.
+    let rows = 1 << rows.clamp(SEGMENT_ROWS_MIN, SEGMENT_ROWS_MAX).ilog2();
     ChunkOptions {
-        chunk_rows_max: CHUNK_ROWS,
-        chunk_bytes_max: CHUNK_BYTES_MAX,
+        chunk_rows_max: rows,
+        chunk_bytes_max: SEGMENT_BYTES_MAX,
         ..ChunkOptions::default()
     }
 }
 
-fn layouts(chunks: &Chunks) -> Vec<SegmentLayout> {
-    let mut layouts: Vec<SegmentLayout> = Vec::new();
-    for segment in chunks.plan.chunks.iter().flat_map(|c| &c.segments) {
-        let layout = SegmentLayout::of(segment);
-        if !layouts.contains(&layout) {
-            layouts.push(layout);
+/// Which GPU takes which chunks.
+struct Dealt {
+    /// The GPUs that were to choose from.
+    ordinals: Vec<usize>,
+    /// Those that have chunks; a chunk's device counts these.
+    devices: Vec<Arc<CudaDevice>>,
+    chunks: Vec<ChunkSource>,
+    /// Why not all take part.
+    notes: Vec<String>,
+}
+
+/// Deals the segments out to the GPUs. One that cannot be opened is left out, unless it was asked
+/// for.
+fn deal(task: &Task<'_>, chunks: &Chunks, bound: &Bound) -> Result<Dealt, WhyNot> {
+    let sources = sources(task, chunks);
+    let gpus = task.runner.gpus();
+    loop {
+        let (ordinals, mut notes) = gpus.ordinals(&task.settings.devices);
+        let mut several = ordinals.len();
+        if let (Some(reason), 2..) = (one_device_reason(bound), several) {
+            notes.push(format!("one GPU of {several}: {reason}"));
+            several = 1;
         }
+        let mut dealt = chunked(sources.clone(), several, CHUNK_BYTES_MAX, CHUNK_SEGMENTS_MAX);
+        let used = used_devices(&mut dealt);
+        let opened: Vec<_> = used.iter().map(|&device| gpus.open(ordinals[device])).collect();
+        if let Some(Err(reason)) = opened.iter().find(|opened| opened.is_err()) {
+            // The next round leaves it out, if there is any other.
+            if gpus.ordinals(&task.settings.devices).0 == ordinals {
+                return Err(reason.clone());
+            }
+            continue;
+        }
+        let devices = opened.into_iter().flatten().collect();
+        return Ok(Dealt { ordinals, devices, chunks: dealt, notes });
     }
-    layouts
+}
+
+/// The devices that have chunks, at least one; chunks count these from now on.
+fn used_devices(chunks: &mut [ChunkSource]) -> Vec<usize> {
+    let mut used: Vec<usize> = chunks.iter().map(|chunk| chunk.device).collect();
+    used.sort_unstable();
+    used.dedup();
+    for chunk in chunks {
+        chunk.device = used.partition_point(|device| *device < chunk.device);
+    }
+    if used.is_empty() { vec![0] } else { used }
 }
 
 /// Segments with what makes their columns the same in a later query.
-fn sources(task: &Task<'_>, chunks: &Chunks) -> Vec<Vec<SegmentSource>> {
+fn sources(task: &Task<'_>, chunks: &Chunks) -> Vec<SegmentSource> {
     let numbers = chunks.file_numbers();
     let ordinals = &task.pipeline.source.ordinals;
     let columns: Arc<[u32]> = ordinals.iter().map(|&c| c as u32).collect();
@@ -104,8 +190,7 @@ fn sources(task: &Task<'_>, chunks: &Chunks) -> Vec<Vec<SegmentSource>> {
         segment.file = numbers[&segment.file] as u32;
         SegmentSource { segment, file, columns: Arc::clone(&columns) }
     };
-    let of_chunk = |chunk: &headrace_ir::Chunk| chunk.segments.iter().map(source).collect();
-    chunks.plan.chunks.iter().map(of_chunk).collect()
+    chunks.plan.chunks.iter().flat_map(|chunk| &chunk.segments).map(source).collect()
 }
 
 /// Columns are numbered as the table has them, which another table over the same file may
@@ -114,45 +199,19 @@ fn identity_bytes(identity: FileIdentity, columns: &[&str]) -> Arc<[u8]> {
     format!("{identity:?} {columns:?}").into_bytes().into()
 }
 
-/// Everything is on the device: nothing is read.
-fn resident(
-    execution: CudaExecution,
-    plan: &StreamPlan,
-) -> Result<(CudaAnswer, RaceReport), RunError> {
-    let started = Instant::now();
-    let answer = run_resident(execution, plan, RESIDENT_ROWS_MAX)?;
-    let report = RaceReport {
-        wall_ns: started.elapsed().as_nanos() as u64,
-        chunks: plan.chunk_specs().len() as u64,
-        bytes_by_path: BytesByPath {
-            resident_device: answer.stats.resident_bytes,
-            ..BytesByPath::default()
-        },
-        kernel_ns: (answer.stats.kernel_ms * 1e6) as u64,
-        ..RaceReport::default()
-    };
-    Ok((answer, report))
-}
-
 fn stream(
     task: &Task<'_>,
     chunks: &Chunks,
-    execution: CudaExecution,
-    plan: StreamPlan,
+    run: CudaRun,
+    output: &RowOutput<'_>,
 ) -> Result<(CudaAnswer, RaceReport), RunError> {
-    let specs = plan.chunk_specs();
-    let slots = SLOTS.min(specs.len().max(1));
-    let mut lane = CudaLane::new(execution, plan, slots)?;
-    let race = Race::new(
-        chunks.files.clone(),
-        specs,
-        task.runner.race_options(task.settings),
-        task.token.clone(),
-    )?;
-    let mut report = race.run_device(&mut lane)?;
-    let answer = lane.finish()?;
-    report.kernel_ns = report.kernel_ns.max((answer.stats.kernel_ms * 1e6) as u64);
-    Ok((answer, report))
+    let mut options = task.runner.gpu_race_options(task.settings);
+    if options.access == AccessPath::Auto && CudaDevice::reads_past_host_memory() {
+        // What goes straight to the device is not kept on the host.
+        options.cache = None;
+    }
+    let race = Race::new(chunks.files.clone(), run.chunk_specs(), options, task.token.clone())?;
+    Ok(run.stream(&race, output)?)
 }
 
 /// The race checks the files that it reads; columns that were on the device come from files
@@ -164,23 +223,33 @@ fn check_files(chunks: &Chunks) -> Result<(), RunError> {
     Ok(())
 }
 
-fn finish(task: &Task<'_>, bound: &Bound, answer: CudaAnswer) -> Result<Output, RunError> {
+/// What is left of the answer when its rows were emitted.
+fn finish(
+    bound: &Bound,
+    answer: CudaAnswer,
+    scope: Scope,
+    race: RaceReport,
+    bind_ms: f64,
+) -> Result<Done, RunError> {
+    let finishing = Instant::now();
+    let mut batches: Vec<_> = answer.groups.into_iter().collect();
     if let Some(state) = &answer.state {
-        return Ok(Output::Batches(vec![finish_dense(bound, state)?]));
+        batches.push(finish_dense(bound, state)?);
     }
-    let mut left = match &task.pipeline.sink {
-        Sink::Rows { limit, .. } => limit.unwrap_or(u64::MAX),
-        // Hashed groups come as they are.
-        Sink::Aggregate { .. } => u64::MAX,
-        Sink::Build { .. } => {
-            return Err(ExecError::Internal("a GPU answered rows for another sink".into()).into());
-        }
-    };
-    let mut batches = answer.batches;
-    for batch in &mut batches {
-        let rows = (batch.num_rows() as u64).min(left);
-        *batch = batch.slice(0, rows as usize);
-        left -= rows;
+    let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
+    Ok(Done { output: Output::Batches(batches), scope, race, bind_ms, finish_ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_without_chunks_do_not_count() {
+        let chunk = |device| ChunkSource { device, ..ChunkSource::default() };
+        let mut chunks = [chunk(3), chunk(1), chunk(3)];
+        assert_eq!(used_devices(&mut chunks), [1, 3]);
+        assert_eq!(chunks.map(|chunk| chunk.device), [1, 0, 1]);
+        assert_eq!(used_devices(&mut []), [0]);
     }
-    Ok(Output::Batches(batches))
 }

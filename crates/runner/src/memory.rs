@@ -14,14 +14,19 @@ use headrace_io::system::{SysRoot, available_memory_bytes};
 /// | 1/8 | builds kept for later queries |
 /// | 1/4 | groups, rows and new builds of running pipelines |
 /// | 1/4 | the planner's own operators (sorts, joins) |
+///
+/// Pages of files in memory (tmpfs) that are pinned for GPUs to copy from are not memory of ours;
+/// they are pinned up to as many bytes as all of this, and not at all under a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySplit {
     /// All of it.
     pub limit_bytes: u64,
     /// The host chunk cache.
     pub cache_bytes: u64,
-    /// Slots of a race.
+    /// Slots of a race, on the CPU or pinned for GPUs.
     pub slots_bytes: u64,
+    /// Pages of files in memory that may be pinned for GPUs; `None`: none.
+    pub registered_bytes: Option<u64>,
     /// Builds kept.
     pub builds_bytes: u64,
     /// State of running pipelines.
@@ -43,6 +48,7 @@ impl MemorySplit {
             limit_bytes: total,
             cache_bytes: total / 4,
             slots_bytes: total / 8,
+            registered_bytes: limit_bytes.is_none().then_some(total),
             builds_bytes: total / 8,
             groups_bytes: total / 4,
             planner_bytes: limit_bytes.map(|limit| limit / 4),

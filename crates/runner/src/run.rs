@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
@@ -13,7 +14,7 @@ use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 
 use crate::builds::{BuildKey, HeldBuild};
-use crate::error::RunError;
+use crate::error::{ErrorClass, RunError};
 use crate::report::{RunReport, bytes_text};
 use crate::runner::Runner;
 use crate::settings::{Fallback, Processor, Settings};
@@ -110,6 +111,20 @@ fn check_columns(source: &Source, table: &StreamTable) -> Result<(), String> {
     Ok(())
 }
 
+/// Why the GPU did not run a pipeline that the CPU can run all the same: it does not take it, has
+/// too little memory for it, or does not work.
+fn gpu_refusal(error: &RunError) -> Option<WhyNot> {
+    match (error, error.class()) {
+        (RunError::WhyNot(reason), _) => Some(reason.clone()),
+        (_, ErrorClass::OutOfMemory | ErrorClass::Device) => {
+            // Remedies follow on lines of their own; EXPLAIN has room for the cause.
+            let text = error.to_string();
+            Some(WhyNot::new(text.lines().next().unwrap_or("the GPU failed")))
+        }
+        _ => None,
+    }
+}
+
 struct Run<'a> {
     request: &'a Request<'a>,
     runner: &'a Runner,
@@ -130,7 +145,7 @@ impl Run<'_> {
                 Chosen::Cuda => "cuda".into(),
             },
             processor_why_not: reason.map(|r| r.to_string()),
-            rows_in: done.chunks.plan.rows,
+            rows_in: done.scope.rows,
             rows_out: 0,
             wall_ms: started.elapsed().as_secs_f64() * 1e3,
             build_ms,
@@ -138,8 +153,8 @@ impl Run<'_> {
             builds_cached: built.iter().filter(|b| b.cached).count(),
             builds: built.iter().map(Built::describe).collect(),
             build_bytes: built.iter().map(|b| b.bytes).sum(),
-            pruned_batches: done.chunks.plan.pruned_batches,
-            pruned_rows: done.chunks.plan.pruned_rows,
+            pruned_batches: done.scope.pruned_batches,
+            pruned_rows: done.scope.pruned_rows,
             bind_ms: done.bind_ms,
             finish_ms: done.finish_ms,
             race: done.race,
@@ -176,17 +191,21 @@ impl Run<'_> {
         if matches!(settings.processor, Processor::Cpu | Processor::Off) {
             return Ok((cpu::run(&task)?, Chosen::Cpu, None));
         }
-        match cuda::run(&task) {
-            Ok(done) => Ok((done, Chosen::Cuda, None)),
-            Err(RunError::WhyNot(reason)) => {
-                let must =
-                    settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
-                if must {
-                    return Err(reason.into());
-                }
+        let emitted = AtomicBool::new(false);
+        let watched = |batch| {
+            emitted.store(true, Ordering::Relaxed);
+            emit(batch)
+        };
+        let error = match cuda::run(&Task { emit: &watched, ..task }) {
+            Ok(done) => return Ok((done, Chosen::Cuda, None)),
+            Err(error) => error,
+        };
+        let must = settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
+        match gpu_refusal(&error) {
+            Some(reason) if !must && !emitted.into_inner() => {
                 Ok((cpu::run(&task)?, Chosen::Cpu, Some(reason)))
             }
-            Err(error) => Err(error),
+            _ => Err(error),
         }
     }
 

@@ -1,17 +1,18 @@
 //! What the runs of a session share: caches, mappings, devices, limits.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use headrace_flow::{AccessPath, HostCache, MappingPool, RaceOptions, Trace};
+use headrace_flow::{AccessPath, HostCache, MappingPool, RaceOptions, RegisteredPool, Trace};
 use headrace_io::MemoryBudget;
 use headrace_pipeline::WhyNot;
-use headrace_pipeline::cuda::CudaDevice;
+use headrace_pipeline::cuda::{CudaDevice, CudaOptions};
 use parking_lot::Mutex;
 
 use crate::builds::BuildCache;
-use crate::cuda;
+use crate::gpus::Gpus;
 use crate::memory::MemorySplit;
-use crate::settings::{Access, Settings};
+use crate::prepared::PreparedRuns;
+use crate::settings::{Access, Devices, Settings};
 
 /// Mappings kept open from query to query.
 const MAPPINGS_MAX: usize = 1024;
@@ -39,8 +40,10 @@ pub struct Runner {
     mappings: Arc<MappingPool>,
     builds: Arc<BuildCache>,
     trace: Mutex<Option<Trace>>,
-    cuda: OnceLock<Result<Arc<CudaDevice>, WhyNot>>,
-    device_cache_bytes: Option<u64>,
+    // Before what the GPUs own is let go.
+    prepared: PreparedRuns,
+    registered: Option<Arc<RegisteredPool>>,
+    gpus: Gpus,
 }
 
 impl Runner {
@@ -55,8 +58,13 @@ impl Runner {
             builds: BuildCache::new(memory.builds_bytes, &budget),
             budget,
             trace: Mutex::new(None),
-            cuda: OnceLock::new(),
-            device_cache_bytes: options.device_cache_bytes,
+            prepared: PreparedRuns::default(),
+            registered: memory.registered_bytes.map(RegisteredPool::new),
+            gpus: Gpus::new(CudaOptions {
+                resident_bytes: options.device_cache_bytes,
+                pinned_bytes_max: memory.slots_bytes,
+                ..CudaOptions::default()
+            }),
         }
     }
 
@@ -86,9 +94,26 @@ impl Runner {
         self.trace.lock().clone()
     }
 
-    /// The GPU, opened when it is first asked for; the reason if there is none to be used.
-    pub fn cuda(&self) -> Result<Arc<CudaDevice>, WhyNot> {
-        self.cuda.get_or_init(|| cuda::open(self.device_cache_bytes)).clone()
+    /// The first of the GPUs to be used, opened when it is first asked for; the reason if there
+    /// is none.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn cuda(&self, devices: &Devices) -> Result<Arc<CudaDevice>, WhyNot> {
+        let first = |ordinals: &[usize]| ordinals.first().copied().unwrap_or(0);
+        let ordinal = first(&self.gpus.ordinals(devices).0);
+        let opened = self.gpus.open(ordinal);
+        // The one that has just failed is left out from now on, if there is any other.
+        let next = first(&self.gpus.ordinals(devices).0);
+        if opened.is_err() && next != ordinal { self.cuda(devices) } else { opened }
+    }
+
+    pub(crate) fn gpus(&self) -> &Gpus {
+        &self.gpus
+    }
+
+    pub(crate) fn prepared(&self) -> &PreparedRuns {
+        &self.prepared
     }
 
     pub(crate) fn builds(&self) -> &BuildCache {
@@ -104,17 +129,33 @@ impl Runner {
     pub fn clear_caches(&self) {
         self.builds.clear();
         self.cache.clear();
-        if let Some(Ok(device)) = self.cuda.get() {
+        self.prepared.clear();
+        for device in self.gpus.all_open() {
             device.resident().clear();
         }
     }
 
-    /// How races are run under these settings.
+    /// How races to GPUs are run under these settings.
+    pub(crate) fn gpu_race_options(&self, settings: &Settings) -> RaceOptions {
+        let options = self.race_options(settings);
+        RaceOptions {
+            access: match settings.access {
+                Access::Registered => AccessPath::Registered,
+                Access::Cufile => AccessPath::CuFile,
+                _ => options.access,
+            },
+            registered: self.registered.clone(),
+            ..options
+        }
+    }
+
+    /// How races on the CPU are run under these settings.
     pub(crate) fn race_options(&self, settings: &Settings) -> RaceOptions {
         let slots = (self.memory.slots_bytes / settings.chunk_bytes.max(1)).clamp(2, 16);
         RaceOptions {
             access: match settings.access {
-                Access::Auto => AccessPath::Auto,
+                // Ways to a GPU alone.
+                Access::Auto | Access::Registered | Access::Cufile => AccessPath::Auto,
                 Access::Mapped => AccessPath::Mapped,
                 Access::Buffered => AccessPath::Buffered,
                 Access::Direct => AccessPath::Direct,

@@ -40,6 +40,52 @@ pub enum Access {
     Buffered,
     /// Read around the page cache.
     Direct,
+    /// Copied to a GPU straight from registered mappings of the files. What runs on the CPU
+    /// chooses for each extent.
+    Registered,
+    /// Read into a GPU's memory by cuFile. What runs on the CPU chooses for each extent.
+    Cufile,
+}
+
+/// Which GPUs take part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Devices {
+    /// All that there are and that work.
+    #[default]
+    All,
+    /// These, by their ordinals, which count from 0.
+    These(Vec<usize>),
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::These(ordinals) => {
+                let texts: Vec<String> = ordinals.iter().map(usize::to_string).collect();
+                f.write_str(&texts.join(","))
+            }
+        }
+    }
+}
+
+impl FromStr for Devices {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        if text.eq_ignore_ascii_case("all") {
+            return Ok(Self::All);
+        }
+        let ordinals: Result<Vec<usize>, _> = text.split(',').map(|o| o.trim().parse()).collect();
+        let mut ordinals = ordinals.map_err(|_| SettingError {
+            setting: "devices",
+            text: text.to_string(),
+            valid: "all, or ordinals such as 0 or 0,1".to_string(),
+        })?;
+        ordinals.sort_unstable();
+        ordinals.dedup();
+        Ok(Self::These(ordinals))
+    }
 }
 
 /// A text that is no value of a setting.
@@ -85,7 +131,8 @@ named_values!(Processor, "processor",
 named_values!(Fallback, "fallback", Fallback::Allow => "allow", Fallback::Forbid => "forbid");
 named_values!(Access, "access",
     Access::Auto => "auto", Access::Mapped => "mapped",
-    Access::Buffered => "buffered", Access::Direct => "direct");
+    Access::Buffered => "buffered", Access::Direct => "direct",
+    Access::Registered => "registered", Access::Cufile => "cufile");
 
 /// How a program is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +147,8 @@ pub struct Settings {
     pub threads: usize,
     /// Largest chunk in bytes: what a worker takes at once.
     pub chunk_bytes: u64,
+    /// Which GPUs take part.
+    pub devices: Devices,
 }
 
 impl Default for Settings {
@@ -110,6 +159,25 @@ impl Default for Settings {
             access: Access::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             chunk_bytes: 4 << 20,
+            devices: Devices::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn devices_are_all_or_those_named() {
+        assert_eq!("ALL".parse::<Devices>().unwrap(), Devices::All);
+        let devices: Devices = "1, 0,1".parse().unwrap();
+        assert_eq!(devices, Devices::These(vec![0, 1]));
+        assert_eq!(devices.to_string(), "0,1");
+        for text in ["", "0,", "one", "-1", "all,0"] {
+            let error = text.parse::<Devices>().unwrap_err().to_string();
+            assert!(error.contains("headrace.devices"), "{error}");
         }
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use headrace_flow::{CancelToken, RaceReport};
+use headrace_format::arrow::ChunkPlan;
 use headrace_ir::Pipeline;
 use headrace_pipeline::{BuildTable, build::BuildOptions, state::Output};
 
-use crate::chunks::Chunks;
 use crate::runner::Runner;
 use crate::settings::Settings;
 use crate::table::StreamTable;
@@ -37,12 +37,31 @@ pub struct Task<'a> {
     pub emit: Emit<'a>,
 }
 
+/// How much of a table a task looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Rows of the chunks.
+    pub rows: u64,
+    /// Record batches that statistics ruled out.
+    pub pruned_batches: u64,
+    /// Rows in them.
+    pub pruned_rows: u64,
+}
+
+impl Scope {
+    /// That of a plan.
+    pub fn of(plan: &ChunkPlan) -> Self {
+        let &ChunkPlan { rows, pruned_batches, pruned_rows, .. } = plan;
+        Self { rows, pruned_batches, pruned_rows }
+    }
+}
+
 /// What a task brought.
 pub struct Done {
     /// Its output, rows that went to `emit` aside.
     pub output: Output,
     /// What was read, and what was not.
-    pub chunks: Chunks,
+    pub scope: Scope,
     /// The race.
     pub race: RaceReport,
     /// Lowering and compiling, in milliseconds.

@@ -78,7 +78,7 @@ impl PipelineExec {
             asked @ (Processor::Cpu | Processor::Off) => {
                 ("cpu", Some(WhyNot::new(format!("headrace.processor is {asked}"))))
             }
-            Processor::Auto | Processor::Cuda => match self.runner.cuda() {
+            Processor::Auto | Processor::Cuda => match self.runner.cuda(&self.settings.devices) {
                 Ok(_) => ("cuda", None),
                 Err(reason) => ("cpu", Some(reason)),
             },
@@ -109,7 +109,7 @@ impl PipelineExec {
     pub(crate) fn gpu_address(&self) -> Option<String> {
         match self.processor() {
             ("cuda", _) => {
-                let cuda = self.runner.cuda().ok()?;
+                let cuda = self.runner.cuda(&self.settings.devices).ok()?;
                 Some(cuda.device().info().pcie_id.clone())
             }
             _ => None,

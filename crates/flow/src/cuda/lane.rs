@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use headrace_io::Window;
 
-use super::{CudaSlots, DeviceProgram, DeviceSlice};
+use super::slots::Returning;
+use super::{CudaSlots, DeviceProgram, DeviceSlice, SlotChunk};
 use crate::lane::DeviceReader;
 use crate::{
     BoxError, DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceTimes, HostRegistrar, OutputSpec,
@@ -22,6 +23,30 @@ impl<P> CudaLane<'_, P> {
     /// The program, with whatever it gathered.
     pub fn into_program(self) -> P {
         self.program
+    }
+}
+
+impl<P: DeviceProgram> CudaLane<'_, P> {
+    /// Lets the program bring back what it wants of a chunk whose work, and whose copies so far,
+    /// are done; whether it began another copy.
+    fn bring_back(&mut self, slot: usize) -> Result<bool, BoxError> {
+        let stream = &self.slots.idle.back;
+        let state = &mut self.slots.slots[slot];
+        match state.returning {
+            // An output's bytes were all that was to come.
+            Returning::Output | Returning::Done => return Ok(false),
+            Returning::Nothing => {}
+            Returning::Part => state.add_returned_ns()?,
+        }
+        state.return_begin.record(stream)?;
+        let at = SlotChunk { slot, chunk: state.chunk };
+        let more = self.program.bring_back(stream, at)?;
+        let state = &mut self.slots.slots[slot];
+        if more {
+            state.returned.record(stream)?;
+        }
+        state.returning = if more { Returning::Part } else { Returning::Done };
+        Ok(more)
     }
 }
 
@@ -63,23 +88,29 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
         Ok(reader)
     }
 
-    fn resident_bytes(&mut self, chunk: usize) -> Option<u64> {
-        self.program.resident_bytes(chunk)
+    fn is_resident(&mut self, chunk: usize, buffer: usize) -> bool {
+        self.program.is_resident(chunk, buffer)
     }
 
     unsafe fn copy_to_device(
         &mut self,
         slot: usize,
         offset: usize,
-        from: &[u8],
+        from: Window,
     ) -> Result<(), BoxError> {
+        let slot_bytes = self.slots.slot_bytes;
+        if offset.checked_add(from.bytes()).is_none_or(|end| end > slot_bytes) {
+            let bytes = from.bytes();
+            return Err(format!("{bytes} bytes at {offset} of a slot of {slot_bytes}").into());
+        }
         let stream = &self.slots.idle.copy;
         let slot = &mut self.slots.slots[slot];
         slot.next_copy()?.0.record(stream)?;
+        let address = slot.memory.ptr() + offset as u64;
         // SAFETY: the race keeps `from` until the execution was seen to be done, or
-        // `synchronize` has returned; the slot's device memory lives as long as the streams have
-        // work on it; the last execution on it was seen to be done.
-        unsafe { stream.copy_h2d_async(&slot.memory, offset, from)? };
+        // `synchronize` has returned; the range lies inside the slot's device memory, which lives
+        // as long as the streams have work on it; the last execution on it was seen to be done.
+        unsafe { stream.copy_h2d_raw(address, from.as_ptr(), from.bytes())? };
         slot.copies[slot.copies_used - 1].1.record(stream)?;
         Ok(())
     }
@@ -95,9 +126,11 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
         buffers: &[DeviceRange],
     ) -> Result<(), BoxError> {
         let stream = &self.slots.idle.compute;
+        let at = SlotChunk { slot, chunk };
         let slot = &mut self.slots.slots[slot];
         let base = slot.memory.ptr();
-        debug_assert!(base.is_multiple_of(DEVICE_ALIGN_BYTES as u64));
+        assert!(base.is_multiple_of(DEVICE_ALIGN_BYTES as u64), "the pool aligns its buffers");
+        slot.chunk = chunk;
         slot.buffers.clear();
         slot.buffers.extend(
             buffers.iter().map(|range| DeviceSlice {
@@ -107,14 +140,7 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
         );
         stream.wait_event(&slot.copied)?;
         slot.execute_begin.record(stream)?;
-        self.program.launch(stream, chunk, &slot.buffers)
-    }
-
-    fn launch_resident(&mut self, slot: usize, chunk: usize) -> Result<(), BoxError> {
-        let stream = &self.slots.idle.compute;
-        self.slots.slots[slot].buffers.clear();
-        self.slots.slots[slot].execute_begin.record(stream)?;
-        self.program.launch_resident(stream, chunk)
+        self.program.launch(stream, at, &slot.buffers)
     }
 
     fn output(&mut self, slot: usize, chunk: usize) -> Result<Option<OutputSpec>, BoxError> {
@@ -151,21 +177,26 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
         // stays where it is until then.
         unsafe { stream.copy_d2h_raw(into, slot.output_address, bytes)? };
         slot.returned.record(stream)?;
-        slot.returning = true;
+        slot.returning = Returning::Output;
         Ok(())
     }
 
     fn poll(&mut self, slot: usize) -> Result<bool, BoxError> {
-        let slot = &self.slots.slots[slot];
-        // The copy back waits for the execution.
-        let last = if slot.returning { &slot.returned } else { &slot.executed };
-        Ok(last.is_complete()?)
+        while self.slots.slots[slot].last_event().is_complete()? {
+            if !self.bring_back(slot)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn wait(&mut self, slot: usize) -> Result<(), BoxError> {
-        let slot = &self.slots.slots[slot];
-        let last = if slot.returning { &slot.returned } else { &slot.executed };
-        Ok(last.synchronize()?)
+        loop {
+            self.slots.slots[slot].last_event().synchronize()?;
+            if !self.bring_back(slot)? {
+                return Ok(());
+            }
+        }
     }
 
     fn stage_spans(&mut self, slot: usize) -> Option<StageSpans> {
@@ -184,7 +215,7 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
     fn output_span(&mut self, slot: usize) -> Option<(Instant, Instant)> {
         let slots = &*self.slots;
         let slot = &slots.slots[slot];
-        if !slot.returning {
+        if slot.returning != Returning::Output {
             return None;
         }
         slots.host_time(&slot.return_begin).zip(slots.host_time(&slot.returned))
@@ -193,7 +224,7 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
     fn retire(&mut self, slot: usize, chunk: usize) -> Result<Verdict, BoxError> {
         let slots = &mut *self.slots;
         slots.slots[slot].take_times(&mut slots.times)?;
-        self.program.retire(chunk)
+        self.program.retire(SlotChunk { slot, chunk })
     }
 
     fn synchronize(&mut self) -> Result<(), BoxError> {

@@ -29,6 +29,15 @@ pub struct DeviceSlice {
     pub bytes: usize,
 }
 
+/// A chunk, and the slot that is its own until it is retired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotChunk {
+    /// Number of the slot.
+    pub slot: usize,
+    /// Number of the chunk.
+    pub chunk: usize,
+}
+
 /// What a chunk puts out, on the device and afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceOutput {
@@ -42,28 +51,26 @@ pub struct DeviceOutput {
 ///
 /// # Safety
 /// What [`output`](Self::output) names is copied: its bytes must lie in device memory that stays
-/// allocated until the chunk is retired or the lane was synchronised.
+/// allocated until the chunk is retired or the lane was synchronised. What `launch` and
+/// `bring_back` enqueue may use memory of the program until then.
 pub unsafe trait DeviceProgram {
+    /// Whether a chunk's buffer lies in memory of the program's own on the device: it is then
+    /// neither read nor copied. Asked for once, when the chunk is given a slot; the buffer must
+    /// stay until the chunk is retired or the lane was synchronised.
+    fn is_resident(&mut self, _chunk: usize, _buffer: usize) -> bool {
+        false
+    }
+
     /// Enqueues the work on a chunk; must not wait for it. One slice per
-    /// [`ReadSpec`](crate::ReadSpec), in that order; they are overwritten once the work that is
-    /// in `stream` when this returns is done.
+    /// [`ReadSpec`](crate::ReadSpec), in that order, empty for what is resident; they are
+    /// overwritten once the work that is in `stream` when this returns is done. No other chunk
+    /// has the slot until this one is retired.
     fn launch(
         &mut self,
         stream: &Stream,
-        chunk: usize,
+        at: SlotChunk,
         buffers: &[DeviceSlice],
     ) -> Result<(), BoxError>;
-
-    /// Bytes of the chunk's buffers if they all lie in device memory already.
-    fn resident_bytes(&mut self, _chunk: usize) -> Option<u64> {
-        None
-    }
-
-    /// Enqueues the work on a chunk for which [`resident_bytes`](Self::resident_bytes) gave an
-    /// answer.
-    fn launch_resident(&mut self, _stream: &Stream, chunk: usize) -> Result<(), BoxError> {
-        Err(format!("chunk {chunk} is not resident in device memory").into())
-    }
 
     /// What the chunk that was just launched puts out. The bytes are in device memory when the
     /// work that is in the stream now is done, and stay there until `retire`: in the chunk's
@@ -76,8 +83,16 @@ pub unsafe trait DeviceProgram {
         Ok(None)
     }
 
+    /// Brings back what is known only now that the work on the chunk is done, for programs whose
+    /// chunks put nothing out: enqueues copies to memory of its own and says `true`; it is asked
+    /// again when they have arrived, until it says `false`. May hand on what arrived and wait for
+    /// whoever takes it: meanwhile nothing new is launched.
+    fn bring_back(&mut self, _stream: &Stream, _at: SlotChunk) -> Result<bool, BoxError> {
+        Ok(false)
+    }
+
     /// The work on the chunk is done, and its output, if any, is back in host memory.
-    fn retire(&mut self, _chunk: usize) -> Result<Verdict, BoxError> {
+    fn retire(&mut self, _at: SlotChunk) -> Result<Verdict, BoxError> {
         Ok(Verdict::Continue)
     }
 }

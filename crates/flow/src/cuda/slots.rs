@@ -45,8 +45,12 @@ pub(super) struct Slot {
     pub buffers: Vec<DeviceSlice>,
     /// Device address of the chunk's output.
     pub output_address: u64,
-    /// Whether a copy of the chunk's output was enqueued.
-    pub returning: bool,
+    /// The chunk that was launched.
+    pub chunk: usize,
+    /// What of the chunk goes back to the host.
+    pub returning: Returning,
+    /// Time of the parts that went back.
+    returned_ns: u64,
     /// Begin and end of each copy of the chunk that is in the slot; the first `copies_used`.
     pub copies: Vec<(Event, Event)>,
     pub copies_used: usize,
@@ -58,6 +62,19 @@ pub(super) struct Slot {
     pub returned: Event,
 }
 
+/// What of a launched chunk goes back to the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Returning {
+    /// Nothing yet.
+    Nothing,
+    /// Its output, by the race.
+    Output,
+    /// A part that the program wanted.
+    Part,
+    /// All that the program wanted has come.
+    Done,
+}
+
 impl Slot {
     fn new(pool: &Arc<DevicePool>, slot_bytes: usize) -> Result<Slot, GpuError> {
         let device = pool.device();
@@ -65,7 +82,9 @@ impl Slot {
             memory: Arc::new(pool.alloc(slot_bytes)?),
             buffers: Vec::new(),
             output_address: 0,
-            returning: false,
+            chunk: 0,
+            returning: Returning::Nothing,
+            returned_ns: 0,
             copies: Vec::new(),
             copies_used: 0,
             copied: device.event(EventFlags::ORDER)?,
@@ -93,17 +112,34 @@ impl Slot {
             times.h2d_ns += nanoseconds(begin.elapsed_ms(end)?);
         }
         times.kernel_ns += nanoseconds(self.execute_begin.elapsed_ms(&self.executed)?);
-        if self.returning {
-            times.d2h_ns += nanoseconds(self.return_begin.elapsed_ms(&self.returned)?);
+        if self.returning == Returning::Output {
+            self.add_returned_ns()?;
         }
+        times.d2h_ns += self.returned_ns;
         self.forget();
         Ok(())
+    }
+
+    /// Adds up what a copy back took that is done.
+    pub fn add_returned_ns(&mut self) -> Result<(), GpuError> {
+        self.returned_ns += nanoseconds(self.return_begin.elapsed_ms(&self.returned)?);
+        Ok(())
+    }
+
+    /// What is passed when all that was enqueued for the chunk is done: the copies back wait for
+    /// the execution.
+    pub fn last_event(&self) -> &Event {
+        match self.returning {
+            Returning::Output | Returning::Part => &self.returned,
+            Returning::Nothing | Returning::Done => &self.executed,
+        }
     }
 
     /// The chunk is gone.
     pub fn forget(&mut self) {
         self.copies_used = 0;
-        self.returning = false;
+        self.returning = Returning::Nothing;
+        self.returned_ns = 0;
     }
 }
 
@@ -134,16 +170,18 @@ impl CudaSlots {
     ) -> Result<CudaSlots, GpuError> {
         let slot_bytes = slot_bytes.max(1).next_multiple_of(EXTENT_ALIGN_BYTES);
         let device = pool.device();
-        let pinned = PinnedSlots::start(device, slots.max(1), slot_bytes)?;
+        // First, because it fails at once where there is too little.
+        let memory = (0..slots.max(1))
+            .map(|_| Slot::new(pool, slot_bytes))
+            .collect::<Result<Vec<_>, _>>()?;
+        let pinned = PinnedSlots::start(device, memory.len(), slot_bytes)?;
         Ok(CudaSlots {
             idle: IdleOnDrop {
                 copy: device.stream()?,
                 compute: device.stream()?,
                 back: device.stream()?,
             },
-            slots: (0..slots.max(1))
-                .map(|_| Slot::new(pool, slot_bytes))
-                .collect::<Result<_, _>>()?,
+            slots: memory,
             pinned,
             slot_bytes,
             times: DeviceTimes::default(),

@@ -179,10 +179,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
             };
             self.in_use += 1;
             self.tally.report.stolen_chunks += u64::from(taken.stolen);
-            match self.lane.resident_bytes(taken.chunk) {
-                Some(bytes) => self.launch_resident(slot, taken.chunk, bytes)?,
-                None => self.begin(slot, taken.chunk)?,
-            }
+            self.begin(slot, taken.chunk)?;
         }
         self.engines.starved(!self.shared.schedule.is_empty());
         Ok(())

@@ -75,7 +75,15 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         let mut layout = SlotLayout::new(self.lane.host_window(slot));
         let mut buffers = Vec::with_capacity(reads.len());
         let mut jobs = Vec::with_capacity(reads.len());
+        let mut ranges = device_ranges(reads).0;
+        let mut bytes = BytesByPath::default();
         for (buffer, read) in reads.iter().enumerate() {
+            if self.lane.is_resident(chunk, buffer) {
+                ranges[buffer] = DeviceRange::default();
+                bytes.resident_device += read.bytes;
+                buffers.push(None);
+                continue;
+            }
             let way = self.chooser.choose(read)?;
             let past_slot = matches!(way, Way::Nothing | Way::Registered(_) | Way::DeviceReader);
             // What was forced past the slot need not fit it, and never falls back to it.
@@ -96,8 +104,8 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
             started: Instant::now(),
             buffers_left: jobs.len(),
             buffers,
-            ranges: device_ranges(reads).0,
-            bytes: BytesByPath::default(),
+            ranges,
+            bytes,
         });
         if jobs.is_empty() {
             return self.launch(slot);
@@ -236,14 +244,13 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
     fn copy(&mut self, slot: usize, buffer: usize) -> Result<(), RaceError> {
         let Some(reading) = self.reading[slot].as_ref() else { return Ok(()) };
         let Some(Filling { wanted, .. }) = &reading.buffers[buffer] else { return Ok(()) };
-        // SAFETY: the wanted bytes lie in the slot's window, which the lane promised is valid and
-        // initialised; the read is complete, and nobody writes there until the slot is free, or
-        // its output is copied back, which is after this copy.
-        let from = unsafe { std::slice::from_raw_parts(wanted.as_ptr(), wanted.bytes()) };
+        let from = *wanted;
         let (chunk, offset) = (reading.chunk, reading.ranges[buffer].offset);
         let _range = nvtx::range("enqueue copy to device");
-        // SAFETY: as above; the slot becomes free only after its execution was seen to be done,
-        // and the race ends with `synchronize` in any case.
+        // SAFETY: the wanted bytes lie in the slot's window, which the lane promised is valid and
+        // initialised; the read is complete, and nobody writes there until the slot is free, or
+        // its output is copied back, which is after this copy. The slot becomes free only after
+        // its execution was seen to be done, and the race ends with `synchronize` in any case.
         unsafe { self.lane.copy_to_device(slot, offset, from) }
             .map_err(|source| device_error(Some(chunk), "copy to the device", source))?;
         self.buffer_is_on_its_way(slot, buffer, |_| {})
@@ -340,13 +347,12 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         let offset = start + (part.start - read.offset) as usize;
         self.pins[slot].push(registered.clone());
         let _range = nvtx::range("enqueue copy to device");
-        // SAFETY: only the device reads from it, while `pins` holds the piece: until the slot's
-        // execution was seen to be done, or the lane was synchronised.
-        unsafe {
-            let from = registered.mapping().device_bytes(part);
-            self.lane.copy_to_device(slot, offset, from)
-        }
-        .map_err(|source| device_error(Some(chunk), "copy to the device", source))?;
+        let from = registered.mapping().window(part);
+        // SAFETY: the pages are pinned, so that the device can read them, while `pins` holds the
+        // piece: until the slot's execution was seen to be done, or the lane was synchronised. The
+        // mapping is for reading only.
+        unsafe { self.lane.copy_to_device(slot, offset, from) }
+            .map_err(|source| device_error(Some(chunk), "copy to the device", source))?;
         self.piece_done(slot, buffer, false)
     }
 

@@ -44,22 +44,6 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         self.launched(slot, chunk, launched, bytes)
     }
 
-    /// Launches the work on a chunk that is in device memory already.
-    pub(super) fn launch_resident(
-        &mut self,
-        slot: usize,
-        chunk: usize,
-        resident_bytes: u64,
-    ) -> Result<(), RaceError> {
-        self.note_first_chunk();
-        let launched = Instant::now();
-        let _range = nvtx::range("launch");
-        let failed = |source| device_error(Some(chunk), "launch", source);
-        self.lane.launch_resident(slot, chunk).map_err(failed)?;
-        let bytes = BytesByPath { resident_device: resident_bytes, ..BytesByPath::default() };
-        self.launched(slot, chunk, launched, bytes)
-    }
-
     fn launched(
         &mut self,
         slot: usize,

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use headrace_io::{IoError, ReadAt, ReadMode};
+use headrace_io::{IoError, ReadAt, ReadMode, Window};
 
 /// A shared read-only mapping of a whole file.
 ///
@@ -28,7 +28,8 @@ pub(crate) struct SharedMapping {
     piece_bytes: usize,
 }
 
-// SAFETY: the mapping is read-only memory that lives as long as the value and is not read by it.
+// SAFETY: the value owns an address range, which is not bound to a thread, and neither reads nor
+// writes what lies there.
 unsafe impl Send for SharedMapping {}
 // SAFETY: as above; all methods take `&self` and give addresses or advice.
 unsafe impl Sync for SharedMapping {}
@@ -81,21 +82,13 @@ impl SharedMapping {
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_READ) };
     }
 
-    /// The bytes of an extent that lie in one piece, as a device sees them.
-    ///
-    /// # Safety
-    /// Only a device, or the kernel, may read from the slice, not the processor (see above), and
-    /// only while the piece is registered.
-    pub unsafe fn device_bytes(&self, range: Range<u64>) -> &[u8] {
-        debug_assert!(range.end <= self.mapped_bytes as u64);
-        // SAFETY: the range lies inside the mapping, because the extent lies inside the file; the
-        // caller lets nobody read from it who could not bear a missing page.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.start.as_ptr().add(range.start as usize),
-                (range.end - range.start) as usize,
-            )
-        }
+    /// Where the bytes of an extent lie: an address, because there is nothing to borrow. The file
+    /// is open to other processes, which may write or cut it off while a device copies; and a load
+    /// of the processor may raise SIGBUS, while the device reads pages that were pinned.
+    pub fn window(&self, range: Range<u64>) -> Window {
+        assert!(range.start <= range.end && range.end <= self.mapped_bytes as u64);
+        let start = self.start.as_ptr().wrapping_add(range.start as usize);
+        Window::new(start, (range.end - range.start) as usize)
     }
 }
 

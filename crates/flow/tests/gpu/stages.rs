@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use headrace_flow::{
     AccessPath, Affinity, BoxError, CancelToken, ChunkSpec, CudaSlots, DeviceLane, DeviceOutput,
-    DeviceProgram, DeviceSlice, OutputSpec, Race, RaceError, RaceOptions, RegisteredPool, Trace,
-    Verdict, WriteAccess,
+    DeviceProgram, DeviceSlice, OutputSpec, Race, RaceError, RaceOptions, RegisteredPool,
+    SlotChunk, Trace, Verdict, WriteAccess,
 };
 use headrace_gpu::{
     Compiler, Device, DeviceBuffer, DevicePool, Function, Grid, LaunchArgs, Module, Source, Stream,
@@ -67,7 +67,7 @@ unsafe impl DeviceProgram for PlusOne {
     fn launch(
         &mut self,
         stream: &Stream,
-        _chunk: usize,
+        _at: SlotChunk,
         buffers: &[DeviceSlice],
     ) -> Result<(), BoxError> {
         for buffer in buffers.iter().filter(|buffer| buffer.bytes > 0) {
@@ -265,7 +265,7 @@ unsafe impl DeviceProgram for &mut Checksums {
     fn launch(
         &mut self,
         stream: &Stream,
-        chunk: usize,
+        SlotChunk { chunk, .. }: SlotChunk,
         buffers: &[DeviceSlice],
     ) -> Result<(), BoxError> {
         for (number, buffer) in buffers.iter().enumerate().filter(|(_, b)| b.bytes > 0) {
@@ -279,7 +279,7 @@ unsafe impl DeviceProgram for &mut Checksums {
         Ok(())
     }
 
-    fn retire(&mut self, _chunk: usize) -> Result<Verdict, BoxError> {
+    fn retire(&mut self, _at: SlotChunk) -> Result<Verdict, BoxError> {
         Ok(Verdict::Continue)
     }
 }

@@ -99,17 +99,39 @@ fn resident_chunks_are_neither_read_nor_copied() {
     let file = TestFile::new(SIZE);
     let twin = file.faulty(FaultPlan { io_error_at: Some(0), ..FaultPlan::default() });
     let race = race(vec![twin.clone()], file.chunks(CHUNK), RaceOptions::default());
-    let resident = race.chunks().iter().map(ChunkSpec::bytes).enumerate().collect();
+    let buffers = |(chunk, spec): (usize, &ChunkSpec)| -> Vec<(usize, usize)> {
+        (0..spec.reads.len()).map(|buffer| (chunk, buffer)).collect()
+    };
+    let resident: Vec<_> = race.chunks().iter().enumerate().flat_map(buffers).collect();
     let mut all = lane(Plan { resident, ..Plan::default() });
     let report = race.run_device(&mut all).unwrap();
     assert_eq!(report.bytes_by_path.resident_device, SIZE as u64);
     assert_eq!((report.chunks, twin.reads(), report.h2d_ns), (11, 0, 0));
 
     // Only the first chunk, whose bytes cannot be read.
-    let mut one = lane(Plan { resident: vec![(0, CHUNK as u64)], ..Plan::default() });
+    let first = (0..race.chunks()[0].reads.len()).map(|buffer| (0, buffer)).collect();
+    let mut one = lane(Plan { resident: first, ..Plan::default() });
     let report = race.run_device(&mut one).unwrap();
     assert_eq!(report.bytes_by_path.resident_device, CHUNK as u64);
     assert_eq!(report.bytes_by_path.total(), SIZE as u64);
+}
+
+#[test]
+fn a_chunk_may_be_resident_in_part() {
+    let file = TestFile::new(SIZE);
+    let race = race(file.files(), file.chunks(CHUNK), RaceOptions::default());
+    let resident = (0..race.chunks().len()).map(|chunk| (chunk, 0)).collect();
+    let mut lane = lane(Plan { resident, ..Plan::default() });
+    let report = race.run_device(&mut lane).unwrap();
+    let first: u64 = race.chunks().iter().map(|chunk| chunk.reads[0].bytes).sum();
+    assert_eq!(report.bytes_by_path.resident_device, first);
+    assert_eq!(report.bytes_by_path.total(), SIZE as u64);
+    for (chunk, buffers) in lane.take_results() {
+        assert!(buffers[0].is_empty(), "what is resident has no room in the slot");
+        for (bytes, read) in buffers.iter().zip(&race.chunks()[chunk].reads).skip(1) {
+            assert!(bytes[..] == file.content[read.offset as usize..][..read.bytes as usize]);
+        }
+    }
 }
 
 #[test]

@@ -43,8 +43,8 @@ pub struct Plan {
     pub happen: Option<(At, usize, What)>,
     /// Stage and chunk at which the token is cancelled.
     pub cancel: Option<(At, usize, CancelToken)>,
-    /// Chunks that count as resident, with their bytes.
-    pub resident: Vec<(usize, u64)>,
+    /// Chunks and buffers that count as resident.
+    pub resident: Vec<(usize, usize)>,
     /// Where the output of each chunk goes: every byte of its buffers, plus one.
     pub outputs: Vec<OutputSpec>,
     pub return_latency: Duration,
@@ -303,22 +303,21 @@ unsafe impl DeviceLane for SimulatedLane {
         }
     }
 
-    fn resident_bytes(&mut self, chunk: usize) -> Option<u64> {
-        self.plan.resident.iter().find(|(resident, _)| *resident == chunk).map(|(_, bytes)| *bytes)
+    fn is_resident(&mut self, chunk: usize, buffer: usize) -> bool {
+        self.plan.resident.contains(&(chunk, buffer))
     }
 
     unsafe fn copy_to_device(
         &mut self,
         slot: usize,
         offset: usize,
-        from: &[u8],
+        from: Window,
     ) -> Result<(), BoxError> {
         assert_eq!(self.slots[slot], Slot::Filling, "a copy into a slot that is in use");
         assert!(self.plan.registrar.is_some() || offset.is_multiple_of(DEVICE_ALIGN_BYTES));
         self.copies += 1;
         // By number of the copy: which chunk it belongs to is not told.
         self.event(At::Copy, self.copies - 1)?;
-        let from = Window::new(from.as_ptr().cast_mut(), from.len());
         self.enqueue(Job::Copy { slot, offset, from, latency: self.plan.copy_latency });
         Ok(())
     }
@@ -343,13 +342,6 @@ unsafe impl DeviceLane for SimulatedLane {
         let latency = self.plan.kernel_latency;
         self.enqueue(Job::Kernel { slot, chunk, buffers: buffers.to_vec(), latency });
         Ok(())
-    }
-
-    fn launch_resident(&mut self, slot: usize, chunk: usize) -> Result<(), BoxError> {
-        assert_eq!(self.slots[slot], Slot::Filling);
-        assert!(self.resident_bytes(chunk).is_some());
-        self.slots[slot] = Slot::Copied;
-        self.launch(slot, chunk, &[])
     }
 
     fn output(&mut self, slot: usize, chunk: usize) -> Result<Option<OutputSpec>, BoxError> {

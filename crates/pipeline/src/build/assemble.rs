@@ -8,7 +8,7 @@ use headrace_ir::Field;
 use crate::ExecError;
 use crate::bound::Repr;
 use crate::build::payload::{Placement, encode};
-use crate::build::{BuildIndex, BuildTable, HashIndex, PayloadColumn, PayloadData, key};
+use crate::build::{BuildId, BuildIndex, BuildTable, HashIndex, PayloadColumn, PayloadData, key};
 use crate::column::Column;
 use crate::column_in::append_array;
 use crate::cpu::payload::bit;
@@ -127,6 +127,7 @@ impl BuildTable {
             index,
             payload,
             bytes,
+            id: BuildId::default(),
         })
     }
 

@@ -19,8 +19,7 @@ use crate::segment::Dictionary;
 const DICTIONARIES_MAX: usize = 4;
 
 /// What became of a build for the dictionaries that asked last, the latest first. A build that is
-/// kept from query to query is the same one by code each time: devices know builds by address, and
-/// would copy another one anew.
+/// kept from query to query is the same one by code each time: devices would copy another one anew.
 #[derive(Debug, Default)]
 pub(crate) struct ByCode(Mutex<Vec<(Arc<Dictionary>, Arc<BuildTable>)>>);
 

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headrace_gpu::{
-    Compiler, CubinCache, Device, DeviceBuffer, DeviceInfo, DevicePool, Function, GpuError, Module,
-    PinnedBuffer, Stream,
+    Compiler, CuFile, CubinCache, Device, DeviceBuffer, DeviceInfo, DevicePool, Function, GpuError,
+    Module, Stream,
 };
 
 use crate::bound::Bound;
 use crate::build::BuildTable;
+use crate::cuda::build_cache::BuildCache;
+use crate::cuda::host_memory::HostMemory;
 use crate::cuda::layout::SegmentLayout;
 use crate::cuda::narrow::{NARROW_KERNEL_NAME, narrow_source};
 use crate::cuda::program::{BuildPiece, COMPILE_OPTIONS, CudaProgram, KERNEL_NAME, Tuning};
@@ -37,6 +39,8 @@ pub struct CudaOptions {
     pub build_share: f64,
     /// What kernels are cut to, in place of [`Tuning::LADDER`].
     pub tuning: Option<Tuning>,
+    /// Host memory that may be pinned, in bytes: slots of races and what comes back.
+    pub pinned_bytes_max: u64,
 }
 
 impl Default for CudaOptions {
@@ -47,6 +51,7 @@ impl Default for CudaOptions {
             resident_bytes: None,
             build_share: 0.1,
             tuning: None,
+            pinned_bytes_max: u64::MAX,
         }
     }
 }
@@ -64,8 +69,7 @@ pub struct CudaDevice {
     narrow: Mutex<Option<Function>>,
     builds: Mutex<BuildCache>,
     resident: ResidentColumns,
-    /// Pinned memory that no query uses: mapping and pinning take longer than many a query.
-    pinned: Mutex<Vec<PinnedBuffer>>,
+    host: HostMemory,
 }
 
 impl std::fmt::Debug for CudaDevice {
@@ -91,24 +95,8 @@ struct LoadedKernel {
     function: Function,
 }
 
-/// Parts of builds on the device. A build is known by its address, which is its own as long as
-/// the entry holds it.
-#[derive(Default)]
-struct BuildCache {
-    pieces: HashMap<(usize, BuildPiece), CachedPiece>,
-    bytes: u64,
-    bytes_max: u64,
-    clock: u64,
-}
-
-struct CachedPiece {
-    _build: Arc<BuildTable>,
-    buffer: Arc<DeviceBuffer>,
-    used: u64,
-}
-
 /// Locks; a panic of another thread while it held the lock leaves caches usable.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -133,16 +121,23 @@ impl CudaDevice {
             compilations: AtomicU64::new(0),
             tuning: options.tuning,
             narrow: Mutex::default(),
-            builds: Mutex::new(BuildCache {
-                bytes_max: share(options.build_share),
-                ..BuildCache::default()
-            }),
+            builds: Mutex::new(BuildCache::new(share(options.build_share))),
             resident: ResidentColumns::new(
                 options.resident_bytes.unwrap_or_else(|| share(options.resident_share)),
             ),
-            pinned: Mutex::default(),
+            host: HostMemory::new(options.pinned_bytes_max),
             device,
         }))
+    }
+
+    /// GPUs that this process sees; 0 without a driver.
+    pub fn count() -> usize {
+        headrace_gpu::probe().devices.len()
+    }
+
+    /// Whether the kernel has what it takes to read files past host memory (nvidia-fs).
+    pub fn reads_past_host_memory() -> bool {
+        CuFile::nvidia_fs().is_some()
     }
 
     /// The GPU.
@@ -165,16 +160,27 @@ impl CudaDevice {
         &self.resident
     }
 
-    /// Device memory; when there is none left, resident columns that no query uses make room.
+    /// Device memory; when there is none left, what no query uses makes room.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`] naming the tier.
     pub fn alloc(&self, bytes: usize) -> Result<DeviceBuffer, GpuError> {
-        let bytes = bytes.max(16);
+        self.with_room(|| self.pool.alloc(bytes.max(16)))
+    }
+
+    /// What `make` allocates. While there is too little memory, what no query uses makes room:
+    /// resident columns, then builds, then slots.
+    pub(super) fn with_room<T>(
+        &self,
+        make: impl Fn() -> Result<T, GpuError>,
+    ) -> Result<T, GpuError> {
         loop {
-            match self.pool.alloc(bytes) {
+            match make() {
                 Err(error) if error.is_out_of_memory() => {
-                    if !self.resident.evict_oldest() && !lock(&self.builds).evict_oldest() {
+                    let made_room = self.resident.evict_oldest()
+                        || lock(&self.builds).evict_oldest()
+                        || self.host.release_idle();
+                    if !made_room {
                         return Err(error);
                     }
                 }
@@ -183,37 +189,18 @@ impl CudaDevice {
         }
     }
 
-    /// Pinned host memory of at least `bytes` bytes: the smallest that was given back and is not
-    /// more than four times as large, or new memory.
-    ///
-    /// # Errors
-    /// [`GpuError`] when the system refuses.
-    pub fn take_pinned(&self, bytes: usize) -> Result<PinnedBuffer, GpuError> {
-        let mut free = lock(&self.pinned);
-        let fits = |have: usize| have >= bytes && have / 4 <= bytes.max(4096);
-        let best = free
-            .iter()
-            .enumerate()
-            .filter(|(_, buffer)| fits(buffer.bytes()))
-            .min_by_key(|(_, buffer)| buffer.bytes())
-            .map(|(index, _)| index);
-        match best {
-            Some(index) => Ok(free.swap_remove(index)),
-            None => {
-                drop(free);
-                PinnedBuffer::new(&self.device, bytes.max(1))
-            }
-        }
+    pub(super) fn host_memory(&self) -> &HostMemory {
+        &self.host
     }
 
-    /// Gives pinned memory back for later queries. No queued copy may use it any more.
-    pub fn give_pinned(&self, buffer: PinnedBuffer) {
-        lock(&self.pinned).push(buffer);
+    /// Host memory that is pinned for this device, used or kept for later queries, in bytes.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.host.held_bytes()
     }
 
-    /// Unpins and frees the host memory that no query uses.
+    /// Unpins and frees the slots and buffers that no query uses.
     pub fn trim_pinned(&self) {
-        lock(&self.pinned).clear();
+        self.host.release_idle();
     }
 
     /// A buffer with a copy of `bytes`.
@@ -222,8 +209,13 @@ impl CudaDevice {
     /// [`GpuError`] when memory or the device fails.
     pub fn upload(&self, bytes: &[u8]) -> Result<Arc<DeviceBuffer>, GpuError> {
         let buffer = self.alloc(bytes.len())?;
-        lock(&self.upload).upload(&buffer, 0, bytes)?;
+        self.upload_into(&buffer, bytes)?;
         Ok(Arc::new(buffer))
+    }
+
+    /// Copies `bytes` to the start of a buffer.
+    pub(super) fn upload_into(&self, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<(), GpuError> {
+        lock(&self.upload).upload(buffer, 0, bytes)
     }
 
     /// A part of a build, uploaded when it is not on the device yet.
@@ -235,12 +227,12 @@ impl CudaDevice {
         build: &Arc<BuildTable>,
         piece: BuildPiece,
     ) -> Result<Arc<DeviceBuffer>, ExecError> {
-        let key = (Arc::as_ptr(build).addr(), piece);
+        let key = (build.id, piece);
         if let Some(buffer) = lock(&self.builds).get(key) {
             return Ok(buffer);
         }
         let buffer = self.upload(&piece_bytes(build, piece)?)?;
-        lock(&self.builds).put(key, build, &buffer);
+        lock(&self.builds).put(key, &buffer);
         Ok(buffer)
     }
 
@@ -348,42 +340,4 @@ fn tunings(info: &DeviceInfo) -> Vec<Tuning> {
             }
         })
         .collect()
-}
-
-impl BuildCache {
-    fn get(&mut self, key: (usize, BuildPiece)) -> Option<Arc<DeviceBuffer>> {
-        self.clock += 1;
-        let entry = self.pieces.get_mut(&key)?;
-        entry.used = self.clock;
-        Some(Arc::clone(&entry.buffer))
-    }
-
-    fn put(
-        &mut self,
-        key: (usize, BuildPiece),
-        build: &Arc<BuildTable>,
-        buffer: &Arc<DeviceBuffer>,
-    ) {
-        self.clock += 1;
-        let entry =
-            CachedPiece { _build: Arc::clone(build), buffer: Arc::clone(buffer), used: self.clock };
-        self.bytes += buffer.capacity_bytes();
-        if let Some(old) = self.pieces.insert(key, entry) {
-            self.bytes -= old.buffer.capacity_bytes();
-        }
-        while self.bytes > self.bytes_max && self.evict_oldest() {}
-    }
-
-    /// Drops the piece that was used longest ago and that no query holds.
-    fn evict_oldest(&mut self) -> bool {
-        let oldest = self
-            .pieces
-            .iter()
-            .filter(|(_, entry)| Arc::strong_count(&entry.buffer) == 1)
-            .min_by_key(|(_, entry)| entry.used)
-            .map(|(key, _)| *key);
-        let Some(entry) = oldest.and_then(|key| self.pieces.remove(&key)) else { return false };
-        self.bytes -= entry.buffer.capacity_bytes();
-        true
-    }
 }

@@ -5,7 +5,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use crate::bound::{Bound, BoundKey, BoundSink, Repr};
 use crate::column::vector_array;
 use crate::cpu::vector::Vector;
-use crate::cuda::execution::data_of;
+use crate::cuda::decode::data_of;
 use crate::cuda::tables::repr_bytes;
 use crate::error::{ExecError, WhyNot};
 use crate::state::{AccumulatorState, finish_calls, output_batch};

@@ -4,10 +4,10 @@
 //! Bound + SegmentLayout ──CudaProgram::compile──► CUDA C++ (no GPU needed)
 //!                                                     │ CudaDevice::kernel (NVRTC, cubin cache)
 //!                                                     ▼
-//! segments on the device ──CudaExecution::run / CudaLane──► accumulators, rows
-//!    ▲           ▲                                              │ finish
+//! segments on the device ──────────CudaExecution──────────► accumulators, rows
+//!    ▲           ▲                                              │
 //!    │           └─ ResidentColumns (left by earlier queries)   ▼
-//!    └─ the race (flow::Race::run_device drives CudaLane)   DenseState | RecordBatches
+//!    └─ the race (a flow::CudaLane with a StreamProgram)    DenseState | RecordBatches
 //! ```
 //!
 //! What it takes: filters, computed columns and inner, left, semi and anti probes; aggregation
@@ -16,34 +16,42 @@
 //! with a reason.
 //!
 //! Order of calls: [`CudaProgram::compile`] tells at planning time whether a pipeline is taken.
-//! [`CudaExecution::new`] loads its kernels, [`StreamPlan::new`] finds which columns are on the
-//! device. A plan that [`StreamPlan::is_resident`] runs with [`run_resident`] in one launch;
-//! another one goes through [`CudaLane`] and a race over [`StreamPlan::chunk_specs`].
+//! [`chunked`] deals the segments out to the devices, [`CudaRun::new`] loads the kernels on each and
+//! finds which columns are there. A run that [`CudaRun::is_resident`] becomes [`ResidentRuns`]: one
+//! launch a device, kept for the next time. Another one goes through a race over
+//! [`CudaRun::chunk_specs`], in which devices take chunks from each other.
 
+mod build_cache;
 mod codegen;
+mod decode;
 mod device;
+mod device_state;
 mod execution;
 mod groups;
-mod lane;
+mod host_memory;
 mod layout;
 mod narrow;
 mod program;
 mod resident;
+mod resident_run;
+mod rows;
+mod run;
 mod stream_plan;
+mod stream_program;
 mod tables;
 
+pub use decode::accumulator_state;
 pub use device::{CudaDevice, CudaOptions, Kernel};
-pub use execution::{
-    CudaExecution, CudaStats, LAUNCH_ROWS_MAX, RowBuffers, accumulator_state, rows_batch,
-};
+pub use execution::{CudaExecution, CudaStats, LAUNCH_ROWS_MAX};
 pub use groups::{GroupKeyPart, GroupTableLayout, hashed_batch};
-pub use lane::{CudaAnswer, CudaLane, run_resident};
 pub use layout::{ColumnForm, ColumnLayout, SegmentLayout};
 pub use narrow::{Narrowing, narrow_source};
 pub use program::{
     BuildPiece, COMPILE_OPTIONS, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceSegment,
     HEADERS, KERNEL_NAME, OutputColumn, Param, Place, SegmentField, Tuning,
 };
-pub use resident::{ColumnKey, ResidentColumn, ResidentColumns, ResidentStats};
-pub use stream_plan::{SegmentSource, StreamPlan};
+pub use resident::{ColumnKey, FileId, ResidentColumn, ResidentColumns, ResidentStats};
+pub use rows::{EmitRows, RowBuffers, RowOutput, rows_batch};
+pub use run::{CudaAnswer, CudaRun, ResidentRuns, one_device_reason};
+pub use stream_plan::{ChunkSource, SegmentSource, StreamPlan, chunked};
 pub use tables::piece_bytes;

@@ -1,4 +1,8 @@
 //! Which buffers of the streamed table a query has to bring to the device, and which are there.
+//!
+//! Every device has a plan of its own over the same chunks: a chunk names all of its reads, and a
+//! device says which of them it has. A chunk's own device is chosen by file, batch and row alone, so
+//! that each device finds again what it kept; another device that takes the chunk keeps nothing.
 
 use std::sync::Arc;
 
@@ -9,7 +13,7 @@ use crate::bound::Bound;
 use crate::cuda::execution::CudaExecution;
 use crate::cuda::layout::{ColumnForm, ColumnLayout, SegmentLayout};
 use crate::cuda::program::{CudaProgram, Tuning};
-use crate::cuda::resident::{ColumnKey, ResidentColumn};
+use crate::cuda::resident::{ColumnKey, FileId, ResidentColumn};
 use crate::error::ExecError;
 
 /// A segment and where it is from, as far as its columns may stay on the device.
@@ -21,6 +25,58 @@ pub struct SegmentSource {
     pub file: Arc<[u8]>,
     /// For each source register, the index of its column in the file.
     pub columns: Arc<[u32]>,
+}
+
+impl SegmentSource {
+    /// One of `devices` devices, the same in each query.
+    fn device(&self, devices: usize) -> usize {
+        let file = self.file.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let part = self.segment.first_row / u64::from(self.segment.rows.max(1));
+        let number = (file >> 32).wrapping_add(u64::from(self.segment.batch)).wrapping_add(part);
+        (number % devices.max(1) as u64) as usize
+    }
+}
+
+/// Segments that one device takes together.
+#[derive(Clone, Debug, Default)]
+pub struct ChunkSource {
+    /// The device that takes it and keeps its columns, unless another has nothing to do.
+    pub device: usize,
+    /// In the order of the table.
+    pub segments: Vec<SegmentSource>,
+}
+
+/// Deals segments out to `devices` devices, in chunks of at most `chunk_bytes` bytes and
+/// `segments_max` segments, but at least a segment.
+pub fn chunked(
+    segments: impl IntoIterator<Item = SegmentSource>,
+    devices: usize,
+    chunk_bytes: u64,
+    segments_max: usize,
+) -> Vec<ChunkSource> {
+    let mut chunks: Vec<ChunkSource> = Vec::new();
+    // The last chunk of each device, and its bytes.
+    let mut open: Vec<Option<(usize, u64)>> = vec![None; devices.max(1)];
+    for source in segments {
+        let device = source.device(devices);
+        let bytes: u64 = source.segment.extents().map(|extent| extent.bytes).sum();
+        match &mut open[device] {
+            Some((chunk, filled))
+                if *filled + bytes <= chunk_bytes
+                    && chunks[*chunk].segments.len() < segments_max =>
+            {
+                *filled += bytes;
+                chunks[*chunk].segments.push(source);
+            }
+            last => {
+                *last = Some((chunks.len(), bytes));
+                chunks.push(ChunkSource { device, segments: vec![source] });
+            }
+        }
+    }
+    chunks
 }
 
 /// Where one column of a segment comes from.
@@ -47,10 +103,14 @@ pub(super) struct PlannedSegment {
 pub(super) struct PlannedChunk {
     pub(super) segments: Vec<PlannedSegment>,
     pub(super) reads: Vec<ReadSpec>,
+    /// Of each read whether the device has it.
+    pub(super) resident: Vec<bool>,
     pub(super) resident_bytes: u64,
+    /// Whether it is this device that keeps its columns.
+    pub(super) is_own: bool,
 }
 
-/// Chunks with the reads that they still need.
+/// Chunks with what a device has of them.
 #[derive(Debug, Default)]
 pub struct StreamPlan {
     pub(super) chunks: Vec<PlannedChunk>,
@@ -60,27 +120,34 @@ pub struct StreamPlan {
 }
 
 impl StreamPlan {
-    /// Looks for each column that the kernels read among the resident columns; the rest is to
-    /// be read from the files, which [`Segment::file`] counts.
+    /// Looks for each column that the kernels read among the resident columns of the execution's
+    /// device, which is the one of number `device`; the rest is to be read from the files, which
+    /// [`Segment::file`] counts.
     ///
     /// # Errors
     /// [`ExecError::Corrupt`] for an extent that is too short for its rows, and what loading
     /// the kernels gives.
     pub fn new(
         execution: &mut CudaExecution,
-        chunks: &[Vec<SegmentSource>],
+        chunks: &[ChunkSource],
+        device: usize,
     ) -> Result<Self, ExecError> {
         let query = execution.device().resident().begin_query();
-        let in_files = chunks.iter().flatten().map(|source| SegmentLayout::of(&source.segment));
+        let sources = chunks.iter().flat_map(|chunk| &chunk.segments);
+        let in_files = sources.map(|source| SegmentLayout::of(&source.segment));
         let Some(in_files) = SegmentLayout::merged(in_files) else {
             return Ok(Self { query, ..Self::default() });
         };
         let read = columns_read(execution.bound(), &in_files)?;
+        let mut files = FileIds::default();
         let mut plan = Self { chunks: Vec::with_capacity(chunks.len()), query, layout: None };
-        for sources in chunks {
-            let mut chunk = PlannedChunk::default();
-            for source in sources {
-                let segment = plan_segment(execution, &read, &mut chunk, source, query)?;
+        for source in chunks {
+            let mut chunk =
+                PlannedChunk { is_own: source.device == device, ..PlannedChunk::default() };
+            for source in &source.segments {
+                let file = files.of(execution, &source.file);
+                let at = (file, query);
+                let segment = plan_segment(execution, &read, &mut chunk, source, at)?;
                 chunk.segments.push(segment);
             }
             plan.chunks.push(chunk);
@@ -93,12 +160,17 @@ impl StreamPlan {
         Ok(plan)
     }
 
-    /// Whether nothing needs to be read.
+    /// Whether the device has all that it is to work on.
     pub fn is_resident(&self) -> bool {
-        self.chunks.iter().all(|chunk| chunk.reads.is_empty())
+        self.own_chunks().flat_map(|chunk| &chunk.resident).all(|resident| *resident)
     }
 
-    /// What a race has to read, chunk by chunk. Chunks without reads are launched as they are.
+    /// Chunks that are the device's own.
+    pub(super) fn own_chunks(&self) -> impl Iterator<Item = &PlannedChunk> {
+        self.chunks.iter().filter(|chunk| chunk.is_own)
+    }
+
+    /// What a race has to read, chunk by chunk, where a device has nothing.
     pub fn chunk_specs(&self) -> Vec<ChunkSpec> {
         self.chunks.iter().map(|chunk| ChunkSpec { reads: chunk.reads.clone() }).collect()
     }
@@ -114,21 +186,34 @@ impl StreamPlan {
         self.chunks.iter().map(|chunk| chunk.segments.len()).max().unwrap_or(0)
     }
 
-    /// Device bytes that the largest chunk's reads need, each buffer aligned.
-    pub(super) fn device_bytes_max(&self) -> usize {
+    /// Bytes that the largest chunk needs of a slot: on the host, where reads are widened, and on
+    /// the device, where buffers are aligned.
+    pub fn slot_bytes(&self) -> usize {
+        let aligned = |read: &ReadSpec| (read.bytes as usize).next_multiple_of(DEVICE_ALIGN_BYTES);
         let bytes = |chunk: &PlannedChunk| {
-            chunk
-                .reads
-                .iter()
-                .map(|read| (read.bytes as usize).next_multiple_of(DEVICE_ALIGN_BYTES))
-                .sum()
+            let on_device: usize = chunk.reads.iter().map(aligned).sum();
+            on_device.max(ChunkSpec { reads: chunk.reads.clone() }.slot_bytes())
         };
         self.chunks.iter().map(bytes).max().unwrap_or(0)
     }
+}
 
-    /// Host bytes that the largest chunk's reads need.
-    pub(super) fn host_bytes_max(&self) -> usize {
-        self.chunk_specs().iter().map(ChunkSpec::slot_bytes).max().unwrap_or(0)
+/// Numbers of the files of a plan: the segments of a file share what tells it from others.
+#[derive(Default)]
+struct FileIds {
+    last: Option<(Arc<[u8]>, FileId)>,
+}
+
+impl FileIds {
+    fn of(&mut self, execution: &CudaExecution, identity: &Arc<[u8]>) -> FileId {
+        match &self.last {
+            Some((known, id)) if Arc::ptr_eq(known, identity) => *id,
+            _ => {
+                let id = execution.device().resident().file_id(identity);
+                self.last = Some((Arc::clone(identity), id));
+                id
+            }
+        }
     }
 }
 
@@ -159,7 +244,7 @@ fn plan_segment(
     read: &[usize],
     chunk: &mut PlannedChunk,
     source: &SegmentSource,
-    query: u64,
+    (file, query): (FileId, u64),
 ) -> Result<PlannedSegment, ExecError> {
     let segment = &source.segment;
     let bound = Arc::clone(execution.bound());
@@ -170,7 +255,7 @@ fn plan_segment(
             return Err(ExecError::Internal(format!("column {column} has no file column")));
         };
         let key = ColumnKey {
-            file: Arc::clone(&source.file),
+            file,
             column: file_column,
             batch: segment.batch,
             first_row: segment.first_row,
@@ -178,15 +263,12 @@ fn plan_segment(
         };
         let extents = &segment.columns[column];
         let resident = execution.device().resident().get(&key, query);
+        let is_resident = resident.is_some();
+        let values = add_read(chunk, segment, extents.values, is_resident);
+        let validity = extents.validity.map(|v| add_read(chunk, segment, v, is_resident));
         columns[column] = match resident {
-            Some(resident) => {
-                chunk.resident_bytes +=
-                    extents.values.bytes + extents.validity.map_or(0, |v| v.bytes);
-                ColumnOrigin::Resident(resident)
-            }
+            Some(resident) => ColumnOrigin::Resident(resident),
             None => {
-                let values = add_read(chunk, segment, extents.values);
-                let validity = extents.validity.map(|v| add_read(chunk, segment, v));
                 let form = ColumnForm::of(&extents.encoding);
                 ColumnOrigin::Read { values, validity, form, key }
             }
@@ -196,7 +278,14 @@ fn plan_segment(
     Ok(PlannedSegment { rows: segment.rows, columns, remaps })
 }
 
-fn add_read(chunk: &mut PlannedChunk, segment: &Segment, extent: Extent) -> usize {
+fn add_read(
+    chunk: &mut PlannedChunk,
+    segment: &Segment,
+    extent: Extent,
+    is_resident: bool,
+) -> usize {
+    chunk.resident.push(is_resident);
+    chunk.resident_bytes += if is_resident { extent.bytes } else { 0 };
     chunk.reads.push(ReadSpec {
         file: segment.file as usize,
         offset: extent.offset,

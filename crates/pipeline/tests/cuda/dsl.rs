@@ -7,7 +7,7 @@ use headrace_ir::{
     ValueRange,
 };
 use headrace_pipeline::bound::*;
-use headrace_pipeline::build::{BuildIndex, BuildTable, PayloadColumn, PayloadData};
+use headrace_pipeline::build::{BuildId, BuildIndex, BuildTable, PayloadColumn, PayloadData};
 use headrace_pipeline::cuda::{ColumnForm, ColumnLayout, SegmentLayout};
 
 /// A program under construction.
@@ -237,5 +237,6 @@ pub fn direct_build(
         index: BuildIndex::Direct { base, domain, present },
         payload,
         bytes: 0,
+        id: BuildId::default(),
     }
 }

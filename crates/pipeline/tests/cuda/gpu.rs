@@ -1,28 +1,44 @@
 //! On a GPU: against the CPU processor.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use headrace_flow::{CancelToken, Race, RaceOptions};
 use headrace_gpu::DeviceBuffer;
 use headrace_io::{ReadAt, SourceFile};
-use headrace_ir::{ColumnExtents, Extent, Segment, Sink};
+use headrace_ir::{ColumnExtents, Encoding, Extent, Segment, Sink};
 use headrace_pipeline::bound::Bound;
+use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
 use headrace_pipeline::cuda::{
-    ColumnForm, CudaAnswer, CudaDevice, CudaExecution, CudaLane, CudaOptions, CudaProgram,
-    DeviceColumn, DeviceSegment, SegmentSource, StreamPlan, Tuning, run_resident,
+    CudaAnswer, CudaDevice, CudaExecution, CudaOptions, CudaProgram, CudaRun, DeviceColumn,
+    DeviceSegment, ResidentRuns, RowOutput, SegmentSource, Tuning, chunked, one_device_reason,
 };
-use headrace_pipeline::state::finish_dense;
+use headrace_pipeline::state::{Output, finish_dense};
+use headrace_pipeline::{ColumnView, ExecError, SegmentView};
 
 use crate::corpus;
-use crate::data::Table;
+use crate::data::{Random, Table};
 use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes};
+use crate::ssb;
 
 fn open() -> Arc<CudaDevice> {
     CudaDevice::open(0, CudaOptions::default()).unwrap()
 }
 
-fn answer(bound: &Bound, answer: CudaAnswer) -> Answer {
-    let mut batches = answer.batches;
+/// What `run` leaves and puts out.
+fn answer_of(
+    bound: &Bound,
+    run: impl FnOnce(&RowOutput<'_>) -> Result<CudaAnswer, String>,
+) -> Answer {
+    let rows = Mutex::new(Vec::new());
+    let emit = |batch| {
+        rows.lock().unwrap().push(batch);
+        true
+    };
+    let answer = run(&RowOutput::new(bound, &emit))?;
+    let mut batches = rows.into_inner().unwrap();
+    batches.extend(answer.groups);
     if let Some(state) = answer.state {
         batches.push(finish_dense(bound, &state).map_err(|e| e.to_string())?);
     }
@@ -55,21 +71,14 @@ fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> Answer
         segments.push(DeviceSegment { rows: segment.rows as u32, columns });
     }
     let layout = table.layout();
-    let run = || {
+    let run = |output: &RowOutput<'_>| {
         let mut execution = CudaExecution::new(device, bound, std::slice::from_ref(&layout))?;
         // SAFETY: the buffers hold the table's segments in its layout and outlive the call.
-        let mut batches = unsafe { execution.run(&layout, &segments, 100_000) }?;
-        batches.extend(execution.take_groups()?);
-        let (state, stats) = execution.finish()?;
-        Ok(CudaAnswer { state, batches, stats })
+        unsafe { execution.run(&layout, &segments, 100_000, output) }?;
+        let (groups, state) = (execution.take_groups()?, execution.take_dense()?);
+        Ok(CudaAnswer { state, groups, stats: execution.stats })
     };
-    match run() {
-        Ok(found) => answer(bound, found),
-        Err(error) => {
-            let error: headrace_pipeline::ExecError = error;
-            Err(error.to_string())
-        }
-    }
+    answer_of(bound, |output| run(output).map_err(|e: ExecError| e.to_string()))
 }
 
 /// Rows are compared as text, which takes its time.
@@ -116,7 +125,7 @@ fn gpu_corrupt_codes_are_an_error() {
 }
 
 /// The table's segments as one file, each buffer at an odd multiple of 8 bytes.
-fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<Vec<SegmentSource>> {
+fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<SegmentSource> {
     let mut bytes: Vec<u8> = vec![0; 8];
     let skew = table.shape.skew;
     let mut append = |from: &[u8]| {
@@ -126,7 +135,7 @@ fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<Vec<
         extent
     };
     let columns: Arc<[u32]> = (0..table.fields.len() as u32).collect();
-    let chunks = table
+    let sources = table
         .segments
         .iter()
         .enumerate()
@@ -157,14 +166,55 @@ fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<Vec<
         })
         .collect::<Vec<_>>();
     std::fs::write(path, &bytes).unwrap();
-    // Two segments a chunk.
-    chunks.chunks(2).map(<[SegmentSource]>::to_vec).collect()
+    sources
 }
 
-#[test]
-#[ignore = "needs a GPU"]
-fn gpu_streams_and_then_finds_the_columns_resident() {
-    let device = open();
+/// A stored table, and what runs over it on some devices.
+struct Stored<'a> {
+    devices: &'a [Arc<CudaDevice>],
+    bound: &'a Arc<Bound>,
+    table: &'a Table,
+    sources: &'a [SegmentSource],
+    path: &'a std::path::Path,
+}
+
+impl Stored<'_> {
+    /// A run, two segments a chunk.
+    fn prepared(&self) -> Result<CudaRun, String> {
+        let layout = self.table.layout();
+        let chunks = chunked(self.sources.to_vec(), self.devices.len(), u64::MAX, 2);
+        let layouts = std::slice::from_ref(&layout);
+        CudaRun::new(self.devices, self.bound, layouts, &chunks).map_err(|e| e.to_string())
+    }
+
+    fn stream(&self) -> Answer {
+        let run = self.prepared()?;
+        let file: Arc<dyn ReadAt> = SourceFile::open(self.path).unwrap();
+        let options = RaceOptions::default();
+        let race = Race::new(vec![file], run.chunk_specs(), options, CancelToken::new()).unwrap();
+        answer_of(self.bound, |output| match run.stream(&race, output) {
+            Ok((answer, report)) => {
+                assert_eq!(report.bytes_by_path.total(), race.bytes());
+                Ok(answer)
+            }
+            Err(error) => Err(match std::error::Error::source(&error) {
+                Some(source) => source.to_string(),
+                None => error.to_string(),
+            }),
+        })
+    }
+
+    fn resident(&self, runs: &mut ResidentRuns) -> Answer {
+        answer_of(self.bound, |output| {
+            let (answer, report) = runs.run(output).map_err(|e| e.to_string())?.unwrap();
+            assert_eq!(report.bytes_by_path.total(), report.bytes_by_path.resident_device);
+            Ok(answer)
+        })
+    }
+}
+
+/// Streams every case through the devices, and runs it over what that left there, twice.
+fn stream_and_run_resident(devices: &[Arc<CudaDevice>]) {
     let builds = corpus::builds();
     for case in corpus::cases() {
         for shape in [shapes()[0], shapes()[2]] {
@@ -176,35 +226,61 @@ fn gpu_streams_and_then_finds_the_columns_resident() {
             let cpu = on_cpu(&bound, &table);
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("table");
-            let chunks = write_file(&table, &format!("{} {shape:?}", case.name), &path);
-            let layout = table.layout();
-            for round in 0..2 {
-                let run = || -> Result<CudaAnswer, String> {
-                    let text = |e: headrace_pipeline::ExecError| e.to_string();
-                    let mut execution =
-                        CudaExecution::new(&device, &bound, std::slice::from_ref(&layout))
-                            .map_err(text)?;
-                    let plan = StreamPlan::new(&mut execution, &chunks).map_err(text)?;
-                    if round == 1 && cpu.is_ok() {
-                        assert!(plan.is_resident(), "{}", case.name);
-                        return run_resident(execution, &plan, 1 << 20).map_err(text);
-                    }
-                    let specs = plan.chunk_specs();
-                    let mut lane = CudaLane::new(execution, plan, 3).map_err(text)?;
-                    let file: Arc<dyn ReadAt> = SourceFile::open(&path).unwrap();
-                    let options = RaceOptions::default();
-                    let race = Race::new(vec![file], specs, options, CancelToken::new()).unwrap();
-                    race.run_device(&mut lane).map_err(|e| {
-                        match std::error::Error::source(&e) {
-                            Some(source) => source.to_string(),
-                            None => e.to_string(),
-                        }
-                    })?;
-                    lane.finish().map_err(text)
-                };
-                let cuda = run().and_then(|found| answer(&bound, found));
-                assert_same(case.name, shape, &cpu, &cuda, "");
+            let identity = format!("{} {shape:?} {}", case.name, devices.len());
+            let sources = write_file(&table, &identity, &path);
+            let one = one_device_reason(&bound).map_or(devices.len(), |_| 1);
+            let stored = Stored {
+                devices: &devices[..one],
+                bound: &bound,
+                table: &table,
+                sources: &sources,
+                path: &path,
+            };
+            assert_same(case.name, shape, &cpu, &stored.stream(), "");
+            if cpu.is_err() {
+                continue;
             }
+            let run = stored.prepared().unwrap();
+            assert!(run.is_resident(), "{}", case.name);
+            let mut runs = run.into_resident().unwrap();
+            for _ in 0..2 {
+                assert_same(case.name, shape, &cpu, &stored.resident(&mut runs), "");
+            }
+            // Once a column has left, the run says so, and streaming still answers.
+            devices.iter().for_each(|device| device.resident().clear());
+            let emit = |_| panic!("rows of columns that are not there");
+            assert!(runs.run(&RowOutput::new(&bound, &emit)).unwrap().is_none());
+            assert_same(case.name, shape, &cpu, &stored.stream(), "");
         }
     }
+    for device in devices {
+        let pinned = device.pinned_bytes();
+        assert!(pinned < 200 << 20, "{pinned} bytes stay pinned");
+        device.trim_pinned();
+        assert_eq!(device.pinned_bytes(), 0);
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_streams_and_then_finds_the_columns_resident() {
+    stream_and_run_resident(&[open()]);
+}
+
+#[test]
+#[ignore = "needs two GPUs"]
+fn two_gpus_answer_as_the_cpu_processor_does() {
+    let open = |ordinal| CudaDevice::open(ordinal, CudaOptions::default()).unwrap();
+    stream_and_run_resident(&[open(0), open(1)]);
+}
+
+/// Two lanes on one GPU: as two GPUs, but for where the memory is.
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_two_devices_of_one_gpu_answer_as_one() {
+    let half = || {
+        let options = CudaOptions { memory_bytes: Some(4 << 30), ..CudaOptions::default() };
+        CudaDevice::open(0, options).unwrap()
+    };
+    stream_and_run_resident(&[half(), half()]);
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use headrace_flow::{
     Affinity, BoxError, CancelToken, ChunkSpec, CudaSlots, DeviceLane, DeviceProgram, DeviceSlice,
-    MappingPool, Race, RaceError, RaceOptions, RaceReport, RegisteredPool,
+    MappingPool, Race, RaceError, RaceOptions, RaceReport, RegisteredPool, SlotChunk,
 };
 use headrace_gpu::{Device, DeviceBuffer, DevicePool, GpuError, Stream};
 use headrace_io::system::{PciAddress, StorageHome, SysRoot, nearest_gpu};
@@ -162,8 +162,8 @@ struct Nothing;
 
 // SAFETY: it has no output.
 unsafe impl DeviceProgram for Nothing {
-    fn launch(&mut self, _: &Stream, chunk: usize, _: &[DeviceSlice]) -> Result<(), BoxError> {
-        Err(format!("chunk {chunk} came to a lane that does no work").into())
+    fn launch(&mut self, _: &Stream, at: SlotChunk, _: &[DeviceSlice]) -> Result<(), BoxError> {
+        Err(format!("chunk {} came to a lane that does no work", at.chunk).into())
     }
 }
 

@@ -35,7 +35,7 @@ unsafe impl<P: DeviceProgram> DeviceLane for PageableLane<'_, P> {
         &mut self,
         slot: usize,
         offset: usize,
-        from: &[u8],
+        from: Window,
     ) -> Result<(), BoxError> {
         // SAFETY: the race's promise is passed on.
         unsafe { self.inner.copy_to_device(slot, offset, from) }

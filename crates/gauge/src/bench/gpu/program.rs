@@ -1,6 +1,6 @@
 //! What a GPU does with a chunk: nothing but take it, or sum it.
 
-use headrace_flow::{BoxError, ChunkSpec, DeviceProgram, DeviceSlice, Verdict};
+use headrace_flow::{BoxError, ChunkSpec, DeviceProgram, DeviceSlice, SlotChunk, Verdict};
 use headrace_gpu::{DeviceBuffer, GpuError, Stream};
 
 use super::kernels::Kernels;
@@ -34,7 +34,7 @@ unsafe impl DeviceProgram for &mut Take<'_> {
     fn launch(
         &mut self,
         stream: &Stream,
-        chunk: usize,
+        SlotChunk { chunk, .. }: SlotChunk,
         buffers: &[DeviceSlice],
     ) -> Result<(), BoxError> {
         let Some(sums) = &self.sums else { return Ok(()) };
@@ -49,7 +49,7 @@ unsafe impl DeviceProgram for &mut Take<'_> {
         Ok(())
     }
 
-    fn retire(&mut self, chunk: usize) -> Result<Verdict, BoxError> {
+    fn retire(&mut self, SlotChunk { chunk, .. }: SlotChunk) -> Result<Verdict, BoxError> {
         self.done.push(chunk);
         self.progress.add(self.chunks[chunk].bytes());
         Ok(verdict(self.signal))

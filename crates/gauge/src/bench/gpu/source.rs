@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use headrace_flow::{
     Affinity, BoxError, CancelToken, ChunkSpec, CudaSlots, DeviceLane, DeviceOutput, DeviceProgram,
-    DeviceSlice, DirectEngine, OutputSpec, Race, RaceOptions, Verdict, WriteAccess,
+    DeviceSlice, DirectEngine, OutputSpec, Race, RaceOptions, SlotChunk, Verdict, WriteAccess,
 };
 use headrace_gpu::{DeviceBuffer, GpuError, Stream};
 use headrace_io::write::WriteAt;
@@ -52,7 +52,7 @@ unsafe impl DeviceProgram for &mut Fill<'_> {
     fn launch(
         &mut self,
         stream: &Stream,
-        chunk: usize,
+        SlotChunk { chunk, .. }: SlotChunk,
         _buffers: &[DeviceSlice],
     ) -> Result<(), BoxError> {
         let buffer = self.free.pop().ok_or("more chunks are under way than there are slots")?;
@@ -75,7 +75,7 @@ unsafe impl DeviceProgram for &mut Fill<'_> {
         Ok(Some(DeviceOutput { address, to: self.outputs[chunk] }))
     }
 
-    fn retire(&mut self, chunk: usize) -> Result<Verdict, BoxError> {
+    fn retire(&mut self, SlotChunk { chunk, .. }: SlotChunk) -> Result<Verdict, BoxError> {
         self.free.extend(self.used.remove(&chunk));
         self.done.push(chunk);
         self.progress.add(self.outputs[chunk].bytes);

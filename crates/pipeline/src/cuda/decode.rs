@@ -1,0 +1,132 @@
+//! What the device leaves, as values of the host.
+
+use crate::bound::Repr;
+use crate::cpu::vector::Data;
+use crate::cuda::program::DeviceAccumulator;
+use crate::error::ExecError;
+use crate::state::AccumulatorState;
+
+pub(super) fn chunks<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
+    bytes.as_chunks::<N>().0.iter().copied()
+}
+
+/// The inverse of `hr::ordered` in `aggregate.cuh`.
+fn from_ordered(key: u64) -> f64 {
+    match key {
+        key if key == u64::MAX - 1 => f64::NAN,
+        key if key >> 63 == 1 => f64::from_bits(key & !(1 << 63)),
+        key => f64::from_bits(!key),
+    }
+}
+
+/// Accumulators of the device as the state that both processors share.
+pub fn accumulator_state(kind: DeviceAccumulator, bytes: &[u8]) -> AccumulatorState {
+    let unsigned = || chunks::<8>(bytes).map(u64::from_le_bytes).collect();
+    let signed = || chunks::<8>(bytes).map(i64::from_le_bytes).collect();
+    match kind {
+        DeviceAccumulator::Count | DeviceAccumulator::WideCount => {
+            AccumulatorState::Count(unsigned())
+        }
+        DeviceAccumulator::Total64 => AccumulatorState::SumI64(signed()),
+        DeviceAccumulator::Limbs(4) => {
+            AccumulatorState::SumI128(chunks::<16>(bytes).map(i128::from_le_bytes).collect())
+        }
+        DeviceAccumulator::Limbs(_) => {
+            let (low, carry) = chunks::<24>(bytes).map(|b| wide_total(&b)).unzip();
+            AccumulatorState::SumWide { low, carry }
+        }
+        DeviceAccumulator::Float => {
+            AccumulatorState::SumF64(chunks::<8>(bytes).map(f64::from_le_bytes).collect())
+        }
+        DeviceAccumulator::MinSigned | DeviceAccumulator::MaxSigned => {
+            AccumulatorState::ExtremeI64(signed())
+        }
+        DeviceAccumulator::MinUnsigned | DeviceAccumulator::MaxUnsigned => {
+            AccumulatorState::ExtremeU64(unsigned())
+        }
+        DeviceAccumulator::MinFloat | DeviceAccumulator::MaxFloat => AccumulatorState::ExtremeF64(
+            chunks::<8>(bytes).map(u64::from_le_bytes).map(from_ordered).collect(),
+        ),
+        DeviceAccumulator::MinWide | DeviceAccumulator::MaxWide => {
+            let none = if kind.is_min() { i128::MAX } else { i128::MIN };
+            AccumulatorState::ExtremeI128(
+                chunks::<32>(bytes).map(|b| wide_extreme(&b).unwrap_or(none)).collect(),
+            )
+        }
+    }
+}
+
+/// A 128-bit extreme, if there was any value.
+fn wide_extreme(entry: &[u8; 32]) -> Option<i128> {
+    let (value, rest) = entry.split_first_chunk::<16>()?;
+    let version = rest.first_chunk::<4>()?;
+    (*version != [0; 4]).then(|| i128::from_le_bytes(*value))
+}
+
+/// A 192-bit total as `low + carry * 2^128` with signed `low`.
+fn wide_total(bytes: &[u8; 24]) -> (i128, i64) {
+    let mut low = [0u8; 16];
+    low.copy_from_slice(&bytes[..16]);
+    let mut high = [0u8; 8];
+    high.copy_from_slice(&bytes[16..]);
+    let low = i128::from_le_bytes(low);
+    (low, i64::from_le_bytes(high).wrapping_add(i64::from(low < 0)))
+}
+
+pub(super) fn data_of(repr: &Repr, bytes: &[u8], rows: usize) -> Result<Data<'static>, ExecError> {
+    macro_rules! values {
+        ($native:ty) => {
+            chunks::<{ size_of::<$native>() }>(bytes)
+                .take(rows)
+                .map(<$native>::from_le_bytes)
+                .collect()
+        };
+    }
+    Ok(match repr {
+        Repr::Bool => Data::Bool(bytes[..rows].to_vec().into()),
+        Repr::I8 => Data::I8(values!(i8)),
+        Repr::I16 => Data::I16(values!(i16)),
+        Repr::I32 | Repr::Code(_) => Data::I32(values!(i32)),
+        Repr::I64 => Data::I64(values!(i64)),
+        Repr::U8 => Data::U8(values!(u8)),
+        Repr::U16 => Data::U16(values!(u16)),
+        Repr::U32 => Data::U32(values!(u32)),
+        Repr::U64 => Data::U64(values!(u64)),
+        Repr::F32 => Data::F32(values!(f32)),
+        Repr::F64 => Data::F64(values!(f64)),
+        Repr::I128 => Data::I128(values!(i128)),
+        Repr::Str => return Err(ExecError::Internal("text from the device".into())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_totals_split_into_low_and_carry() {
+        let split = |low: u128, high: i64| {
+            let mut bytes = [0u8; 24];
+            bytes[..16].copy_from_slice(&low.to_le_bytes());
+            bytes[16..].copy_from_slice(&high.to_le_bytes());
+            wide_total(&bytes)
+        };
+        assert_eq!(split(5, 0), (5, 0));
+        assert_eq!(split(u128::MAX, -1), (-1, 0));
+        assert_eq!(split(1 << 127, 0), (i128::MIN, 1), "2^127 = -2^127 + 2^128");
+        assert_eq!(split(0, 1), (0, 1));
+    }
+
+    #[test]
+    fn floats_come_back_from_their_order() {
+        let ordered = |value: f64| {
+            let bits = value.to_bits();
+            if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+        };
+        for value in [0.0, 1.5, -1.5, f64::MAX, f64::MIN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(from_ordered(ordered(value)), value);
+        }
+        assert!(from_ordered(u64::MAX - 1).is_nan());
+        assert!(ordered(f64::INFINITY) < u64::MAX - 1);
+    }
+}

@@ -1,0 +1,290 @@
+//! What an execution gathers on the device: a status, accumulators and groups.
+//!
+//! ```text
+//! | status | groups used | accumulator 0 | accumulator 1 | ..
+//! ```
+//!
+//! All of it is one buffer, so that it is cleared by one copy from an image of itself, and comes
+//! back by one copy.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use headrace_gpu::{DeviceBuffer, Stream};
+
+use crate::cuda::decode::accumulator_state;
+use crate::cuda::device::CudaDevice;
+use crate::cuda::execution::STATUS_BYTES;
+use crate::cuda::groups::GroupTableLayout;
+use crate::cuda::host_memory::PinnedLease;
+use crate::cuda::program::{CudaProgram, DeviceAccumulator};
+use crate::error::ExecError;
+use crate::state::AccumulatorState;
+
+/// Where the number of groups lies.
+const USED_AT: usize = STATUS_BYTES;
+
+/// Status and number of groups.
+const HEADER_BYTES: usize = STATUS_BYTES + 256;
+
+/// Alignment of each accumulator.
+const ALIGN_BYTES: usize = 256;
+
+/// Up to this size an image is kept and all comes back through pinned memory. A larger state is
+/// filled in place, and comes back through ordinary memory.
+const IMAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of a pattern from which a large accumulator is filled.
+const PATTERN_BYTES: usize = 64 << 10;
+
+/// An accumulator in the buffer.
+struct Part {
+    at: usize,
+    bytes: usize,
+    kind: DeviceAccumulator,
+}
+
+/// The table of hashed groups.
+pub(super) struct GroupBuffers {
+    pub(super) layout: GroupTableLayout,
+    pub(super) slots: DeviceBuffer,
+    pub(super) keys: DeviceBuffer,
+}
+
+/// See the module.
+pub(super) struct DeviceState {
+    buffer: DeviceBuffer,
+    parts: Vec<Part>,
+    pub(super) groups: Option<GroupBuffers>,
+    clear: Clear,
+    host: Option<PinnedLease>,
+}
+
+/// How the buffer is cleared.
+enum Clear {
+    /// By a copy of what it is before any row.
+    Image(DeviceBuffer),
+    /// In place; for each part a pattern, where its words differ.
+    Fill(Vec<Option<DeviceBuffer>>),
+}
+
+impl DeviceState {
+    /// The state of a program, not cleared yet.
+    pub(super) fn new(device: &Arc<CudaDevice>, program: &CudaProgram) -> Result<Self, ExecError> {
+        let mut end = HEADER_BYTES;
+        let mut parts = Vec::with_capacity(program.accumulators.len());
+        for &kind in &program.accumulators {
+            let bytes = (kind.bytes() * program.groups) as usize;
+            parts.push(Part { at: end, bytes, kind });
+            end = (end + bytes).next_multiple_of(ALIGN_BYTES);
+        }
+        let buffer = device.alloc(end)?;
+        let is_small = end <= IMAGE_BYTES_MAX;
+        let clear = if is_small { image(device, &parts, end)? } else { patterns(device, &parts)? };
+        let host = if is_small { Some(PinnedLease::take(device, end)?) } else { None };
+        let groups = match &program.group_table {
+            Some(layout) => Some(GroupBuffers::new(device, layout)?),
+            None => None,
+        };
+        Ok(Self { buffer, parts, groups, clear, host })
+    }
+
+    /// Device memory of all of it.
+    pub(super) fn device_bytes(&self) -> u64 {
+        let groups = |g: &GroupBuffers| g.slots.capacity_bytes() + g.keys.capacity_bytes();
+        self.buffer.capacity_bytes() + self.groups.as_ref().map_or(0, groups)
+    }
+
+    /// Address of the status.
+    pub(super) fn status(&self) -> u64 {
+        self.buffer.ptr()
+    }
+
+    /// Address of the number of groups.
+    pub(super) fn groups_used(&self) -> u64 {
+        self.buffer.ptr() + USED_AT as u64
+    }
+
+    /// Address of an accumulator.
+    pub(super) fn accumulator(&self, index: usize) -> u64 {
+        self.buffer.ptr() + self.parts[index].at as u64
+    }
+
+    /// Queues what makes the state that of no row.
+    ///
+    /// # Safety
+    /// The state must live until the stream has done it, and nothing else use it meanwhile.
+    pub(super) unsafe fn clear(&self, stream: &Stream) -> Result<(), ExecError> {
+        // SAFETY (of each): the buffers live as long as the state, which is the caller's promise.
+        match &self.clear {
+            Clear::Image(image) => unsafe {
+                stream.copy_d2d_async(&self.buffer, 0, image, 0, image.bytes())?;
+            },
+            Clear::Fill(patterns) => {
+                // SAFETY: as above.
+                unsafe { stream.fill_async(&self.buffer, 0, HEADER_BYTES, 0) }?;
+                for (part, pattern) in self.parts.iter().zip(patterns) {
+                    // SAFETY: as above.
+                    unsafe { self.fill(stream, part, pattern.as_ref()) }?;
+                }
+            }
+        }
+        if let Some(groups) = &self.groups {
+            let slots = groups.layout.slots() as usize;
+            // SAFETY: as above. A free slot is all ones.
+            unsafe { stream.fill_u32_async(&groups.slots, 0, slots, u32::MAX) }?;
+        }
+        Ok(())
+    }
+
+    /// Fills a part, doubling what is filled already.
+    ///
+    /// # Safety
+    /// As [`clear`](Self::clear).
+    unsafe fn fill(
+        &self,
+        stream: &Stream,
+        part: &Part,
+        pattern: Option<&DeviceBuffer>,
+    ) -> Result<(), ExecError> {
+        let Some(pattern) = pattern else {
+            let [word, _] = part.kind.initial_words();
+            // SAFETY: the caller's promise.
+            unsafe { stream.fill_u32_async(&self.buffer, part.at, part.bytes / 4, word) }?;
+            return Ok(());
+        };
+        let mut done = pattern.bytes().min(part.bytes);
+        // SAFETY: the caller's promise.
+        unsafe { stream.copy_d2d_async(&self.buffer, part.at, pattern, 0, done) }?;
+        while done < part.bytes {
+            let bytes = done.min(part.bytes - done);
+            let to = part.at + done;
+            // SAFETY: the caller's promise; the ranges meet and do not overlap.
+            unsafe { stream.copy_d2d_async(&self.buffer, to, &self.buffer, part.at, bytes) }?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Waits for the stream and reads the status alone; the number of output rows starts anew.
+    pub(super) fn take_status(&mut self, stream: &Stream) -> Result<[u8; STATUS_BYTES], ExecError> {
+        let mut status = [0u8; STATUS_BYTES];
+        stream.download(&self.buffer, 0, &mut status)?;
+        // SAFETY: only this stream uses the state, whose owner waits for it before it goes.
+        unsafe { stream.fill_async(&self.buffer, 0, 8, 0) }?;
+        Ok(status)
+    }
+
+    /// Whether all of it comes back by one copy.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.host.is_some() && self.groups.is_none()
+    }
+
+    /// Queues the copy of all of it to the host, where it is small. [`Self::fetch`] waits for it.
+    pub(super) fn begin_fetch(&mut self, stream: &Stream) -> Result<(), ExecError> {
+        let bytes = self.buffer.bytes();
+        if let (Some(host), None) = (&mut self.host, &self.groups) {
+            // SAFETY: the pinned memory is the state's own, which waits for the stream before it
+            // goes, and is read by `fetch`, which waits too.
+            unsafe { stream.copy_d2h_async(&self.buffer, 0, &mut host.as_mut_slice()[..bytes]) }?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the stream; everything, after [`Self::begin_fetch`].
+    pub(super) fn fetch(&mut self, stream: &Stream) -> Result<Fetched<'_>, ExecError> {
+        stream.synchronize()?;
+        let bytes = self.buffer.bytes();
+        let all = match &self.host {
+            Some(host) if self.is_pinned() => Cow::Borrowed(&host.as_slice()[..bytes]),
+            _ => {
+                // Of hashed groups only those that are there come back: see `fetch_groups`.
+                let bytes = if self.groups.is_some() { HEADER_BYTES } else { bytes };
+                let mut all = vec![0u8; bytes];
+                stream.download(&self.buffer, 0, &mut all)?;
+                Cow::Owned(all)
+            }
+        };
+        Ok(Fetched { all, parts: &self.parts })
+    }
+
+    /// Keys and accumulators of the groups that there are.
+    pub(super) fn fetch_groups(
+        &self,
+        stream: &Stream,
+    ) -> Result<(Vec<u8>, Vec<AccumulatorState>), ExecError> {
+        let Some(groups) = &self.groups else { return Ok((Vec::new(), Vec::new())) };
+        let mut used = [0u8; 4];
+        stream.download(&self.buffer, USED_AT, &mut used)?;
+        let used = u64::from(u32::from_le_bytes(used)).min(groups.layout.capacity) as usize;
+        let mut keys = vec![0u8; used * groups.layout.words * 8];
+        stream.download(&groups.keys, 0, &mut keys)?;
+        let mut states = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            let mut bytes = vec![0u8; part.kind.bytes() as usize * used];
+            stream.download(&self.buffer, part.at, &mut bytes)?;
+            states.push(accumulator_state(part.kind, &bytes));
+        }
+        Ok((keys, states))
+    }
+}
+
+/// A state on the host.
+pub(super) struct Fetched<'a> {
+    all: Cow<'a, [u8]>,
+    parts: &'a [Part],
+}
+
+impl Fetched<'_> {
+    /// The status.
+    pub(super) fn status(&self) -> [u8; STATUS_BYTES] {
+        let mut status = [0u8; STATUS_BYTES];
+        status.copy_from_slice(&self.all[..STATUS_BYTES]);
+        status
+    }
+
+    /// The accumulators of dense groups.
+    pub(super) fn accumulators(&self) -> Vec<AccumulatorState> {
+        let state = |p: &Part| accumulator_state(p.kind, &self.all[p.at..p.at + p.bytes]);
+        self.parts.iter().map(state).collect()
+    }
+}
+
+fn image(device: &CudaDevice, parts: &[Part], bytes: usize) -> Result<Clear, ExecError> {
+    let mut image = vec![0u8; bytes];
+    for part in parts {
+        let entry = entry_bytes(part.kind);
+        image[part.at..part.at + part.bytes].copy_from_slice(&entry.repeat(part.bytes / 8));
+    }
+    let buffer = device.alloc(bytes)?;
+    device.upload_into(&buffer, &image)?;
+    Ok(Clear::Image(buffer))
+}
+
+fn patterns(device: &CudaDevice, parts: &[Part]) -> Result<Clear, ExecError> {
+    let pattern = |part: &Part| {
+        let [low, high] = part.kind.initial_words();
+        if low == high {
+            return Ok(None);
+        }
+        let buffer = device.alloc(PATTERN_BYTES)?;
+        device.upload_into(&buffer, &entry_bytes(part.kind).repeat(PATTERN_BYTES / 8))?;
+        Ok(Some(buffer))
+    };
+    Ok(Clear::Fill(parts.iter().map(pattern).collect::<Result<_, ExecError>>()?))
+}
+
+/// The words before any row, which repeat.
+fn entry_bytes(kind: DeviceAccumulator) -> Vec<u8> {
+    kind.initial_words().iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+impl GroupBuffers {
+    fn new(device: &CudaDevice, layout: &GroupTableLayout) -> Result<Self, ExecError> {
+        Ok(Self {
+            slots: device.alloc(layout.slots() as usize * 4)?,
+            keys: device.alloc(layout.capacity as usize * layout.words * 8)?,
+            layout: layout.clone(),
+        })
+    }
+}

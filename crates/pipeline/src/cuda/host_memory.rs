@@ -1,0 +1,270 @@
+//! Pinned host memory of a device: rings of slots, and buffers, kept between queries.
+//!
+//! Mapping and pinning memory takes longer than many a query, so what a query gives back is kept
+//! for the next one. All of it, used or not, stays within one budget; what nobody uses makes room
+//! first.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex};
+
+use headrace_flow::CudaSlots;
+use headrace_gpu::PinnedBuffer;
+
+use crate::cuda::device::{CudaDevice, lock};
+use crate::error::ExecError;
+
+/// What a ring takes in host memory, and again on the device: while it stays in the processor's
+/// last-level cache, neither the readers nor the device wait for memory.
+const RING_BYTES: usize = 144 << 20;
+
+/// One is read, one copied, one executed; more do not help.
+const SLOTS_MAX: usize = 8;
+
+/// Fewer cannot overlap anything.
+const SLOTS_MIN: usize = 2;
+
+/// Rings that are kept for later queries.
+const RINGS_KEPT: usize = 4;
+
+/// Slots are made in sizes of which there are few, so that they fit the next query as well.
+const SLOT_STEP_BYTES: usize = 4 << 20;
+
+/// Pinned memory under a budget.
+pub(super) struct HostMemory {
+    budget_bytes: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    rings: Vec<CudaSlots>,
+    buffers: Vec<PinnedBuffer>,
+    /// All that is pinned, used or not.
+    held_bytes: u64,
+}
+
+impl HostMemory {
+    pub(super) fn new(budget_bytes: u64) -> Self {
+        Self { budget_bytes, state: Mutex::default() }
+    }
+
+    /// Bytes that are pinned, used or not.
+    pub(super) fn held_bytes(&self) -> u64 {
+        lock(&self.state).held_bytes
+    }
+
+    /// Unpins and frees what no query uses, and the rings' device memory; whether there was any.
+    pub(super) fn release_idle(&self) -> bool {
+        lock(&self.state).release(u64::MAX) > 0
+    }
+
+    /// Counts `bytes` as held before they are; what is idle makes room.
+    fn reserve(&self, bytes: u64, what: &str) -> Result<(), ExecError> {
+        let mut state = lock(&self.state);
+        let over = (state.held_bytes + bytes).saturating_sub(self.budget_bytes);
+        if state.release(over) < over {
+            return Err(ExecError::Memory {
+                tier: "pinned host memory",
+                what: what.to_string(),
+                needed_bytes: state.held_bytes + bytes,
+                limit_bytes: self.budget_bytes,
+            });
+        }
+        state.held_bytes += bytes;
+        Ok(())
+    }
+
+    fn unreserve(&self, bytes: u64) {
+        lock(&self.state).held_bytes -= bytes;
+    }
+}
+
+impl State {
+    /// Frees idle memory until `bytes` are free or none is left; how many were.
+    fn release(&mut self, bytes: u64) -> u64 {
+        let mut freed = 0;
+        while freed < bytes {
+            let one = if let Some(buffer) = self.buffers.pop() {
+                buffer.bytes() as u64
+            } else if let Some(ring) = self.rings.pop() {
+                ring_bytes(&ring)
+            } else {
+                break;
+            };
+            freed += one;
+            self.held_bytes -= one;
+        }
+        freed
+    }
+
+    /// The smallest idle buffer of at least `bytes` bytes that is not more than four times as large.
+    fn take_buffer(&mut self, bytes: usize) -> Option<PinnedBuffer> {
+        let fits = |have: usize| have >= bytes && have / 4 <= bytes.max(4096);
+        let found = self.buffers.iter().enumerate().filter(|(_, buffer)| fits(buffer.bytes()));
+        let index = found.min_by_key(|(_, buffer)| buffer.bytes()).map(|(index, _)| index)?;
+        Some(self.buffers.swap_remove(index))
+    }
+
+    /// The idle ring of the smallest slots that have at least `bytes` bytes and are enough.
+    fn take_ring(&mut self, bytes: usize, slots: usize) -> Option<CudaSlots> {
+        let fits = |ring: &CudaSlots| ring.slot_bytes() >= bytes && ring.slots() >= slots;
+        let found = self.rings.iter().enumerate().filter(|(_, ring)| fits(ring));
+        let index = found.min_by_key(|(_, ring)| ring.slot_bytes()).map(|(index, _)| index)?;
+        Some(self.rings.swap_remove(index))
+    }
+}
+
+fn ring_bytes(ring: &CudaSlots) -> u64 {
+    (ring.slots() * ring.slot_bytes()) as u64
+}
+
+/// Size and number of slots for chunks that need up to `chunk_bytes`, within a budget.
+fn ring_shape(chunk_bytes: usize, chunks: usize, budget_bytes: u64) -> (usize, usize) {
+    let slot_bytes = chunk_bytes.max(1).next_multiple_of(SLOT_STEP_BYTES);
+    let affordable = (budget_bytes / slot_bytes as u64).min(SLOTS_MAX as u64) as usize;
+    let wanted = (RING_BYTES / slot_bytes).clamp(SLOTS_MIN + 1, SLOTS_MAX).min(chunks);
+    (slot_bytes, wanted.min(affordable).max(SLOTS_MIN))
+}
+
+/// Pinned memory of a query; goes back when it is dropped. No queued copy may use it then.
+pub(super) struct PinnedLease {
+    device: Arc<CudaDevice>,
+    /// `None` only while it is being dropped.
+    buffer: Option<PinnedBuffer>,
+}
+
+impl PinnedLease {
+    /// At least `bytes` bytes.
+    ///
+    /// # Errors
+    /// [`ExecError`] when the budget or the system refuses.
+    pub(super) fn take(device: &Arc<CudaDevice>, bytes: usize) -> Result<Self, ExecError> {
+        let host = device.host_memory();
+        let known = lock(&host.state).take_buffer(bytes);
+        let buffer = match known {
+            Some(buffer) => buffer,
+            None => {
+                let pages = bytes.max(1).next_multiple_of(headrace_gpu::page_bytes());
+                host.reserve(pages as u64, "what comes back from a GPU")?;
+                PinnedBuffer::new(device.device(), pages)
+                    .inspect_err(|_| host.unreserve(pages as u64))?
+            }
+        };
+        Ok(Self { device: Arc::clone(device), buffer: Some(buffer) })
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], PinnedBuffer::as_slice)
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.buffer.as_mut().map_or(&mut [], PinnedBuffer::as_mut_slice)
+    }
+}
+
+impl Drop for PinnedLease {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            lock(&self.device.host_memory().state).buffers.push(buffer);
+        }
+    }
+}
+
+/// The slots of a query; they go back when it is dropped, which must be after its race.
+pub struct Ring {
+    device: Arc<CudaDevice>,
+    /// `None` only while it is being dropped.
+    slots: Option<CudaSlots>,
+}
+
+impl Ring {
+    /// Slots for `chunks` chunks that need up to `chunk_bytes` bytes each: those of an earlier
+    /// query, or new ones. Where the device has too little memory, what is kept on it makes room;
+    /// if that is not enough, there are fewer slots.
+    ///
+    /// # Errors
+    /// [`ExecError::Memory`] or [`ExecError::Gpu`] when two slots cannot be had.
+    pub fn take(
+        device: &Arc<CudaDevice>,
+        chunk_bytes: usize,
+        chunks: usize,
+    ) -> Result<Self, ExecError> {
+        let host = device.host_memory();
+        let (slot_bytes, count) = ring_shape(chunk_bytes, chunks, host.budget_bytes);
+        let known = lock(&host.state).take_ring(chunk_bytes, count);
+        let slots = match known {
+            Some(slots) => slots,
+            None => new_ring(device, slot_bytes, count)?,
+        };
+        Ok(Self { device: Arc::clone(device), slots: Some(slots) })
+    }
+}
+
+fn new_ring(
+    device: &Arc<CudaDevice>,
+    slot_bytes: usize,
+    mut count: usize,
+) -> Result<CudaSlots, ExecError> {
+    let host = device.host_memory();
+    loop {
+        let bytes = (count * slot_bytes) as u64;
+        let outcome = host.reserve(bytes, "the slots of a race").and_then(|()| {
+            let made = device.with_room(|| CudaSlots::new(device.pool(), count, slot_bytes));
+            made.map_err(ExecError::from).inspect_err(|_| host.unreserve(bytes))
+        });
+        match outcome {
+            Err(error) if count > SLOTS_MIN && error.is_out_of_memory() => count -= 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let Some(slots) = self.slots.take() else { return };
+        let mut state = lock(&self.device.host_memory().state);
+        state.rings.push(slots);
+        if state.rings.len() > RINGS_KEPT {
+            let oldest = state.rings.remove(0);
+            state.held_bytes -= ring_bytes(&oldest);
+        }
+    }
+}
+
+impl Deref for Ring {
+    type Target = CudaSlots;
+
+    fn deref(&self) -> &CudaSlots {
+        // Taken out by nobody but the drop.
+        self.slots.as_ref().unwrap_or_else(|| unreachable!("a ring is there until it is dropped"))
+    }
+}
+
+impl DerefMut for Ring {
+    fn deref_mut(&mut self) -> &mut CudaSlots {
+        self.slots.as_mut().unwrap_or_else(|| unreachable!("a ring is there until it is dropped"))
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("slots", &self.slots).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_are_as_large_as_the_cache_or_the_budget_allows() {
+        let mib = |mib: usize| mib << 20;
+        assert_eq!(ring_shape(mib(23), 1000, u64::MAX), (mib(24), 6));
+        assert_eq!(ring_shape(mib(24), 1000, u64::MAX), (mib(24), 6));
+        assert_eq!(ring_shape(1, 1000, u64::MAX), (mib(4), 8));
+        assert_eq!(ring_shape(mib(100), 1000, u64::MAX), (mib(100), 3), "chunks that are large");
+        assert_eq!(ring_shape(mib(23), 1, u64::MAX), (mib(24), 2), "one chunk");
+        assert_eq!(ring_shape(mib(23), 1000, mib(100) as u64), (mib(24), 4));
+        assert_eq!(ring_shape(mib(23), 1000, 1), (mib(24), 2), "which the budget then refuses");
+    }
+}

@@ -1,0 +1,237 @@
+//! Output rows: where a launch writes them, and their way to whoever takes them.
+//!
+//! How many rows a launch yields is known when it is done. They come back in portions of bounded
+//! size through pinned memory, each of which is handed on before the next is copied: nothing
+//! gathers on the host, and whoever takes rows slowly slows the device down.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arrow_array::RecordBatch;
+use headrace_gpu::{DeviceBuffer, Stream};
+use headrace_ir::Field;
+
+use crate::bound::{Bound, BoundExpr, BoundSink};
+use crate::column::{arrow_field, vector_array};
+use crate::cpu::vector::Vector;
+use crate::cuda::decode::data_of;
+use crate::cuda::device::CudaDevice;
+use crate::cuda::host_memory::PinnedLease;
+use crate::cuda::program::OutputColumn;
+use crate::error::ExecError;
+
+/// Pinned memory through which the rows of one slot go.
+const PORTION_BYTES: usize = 4 << 20;
+
+/// Takes output rows; `false`: nobody wants more.
+pub type EmitRows<'a> = &'a (dyn Fn(RecordBatch) -> bool + Send + Sync);
+
+/// Takes the rows of one execution, on however many devices, up to the sink's limit.
+pub struct RowOutput<'a> {
+    limit: Option<u64>,
+    emit: EmitRows<'a>,
+    emitted_rows: AtomicU64,
+    refused: AtomicBool,
+}
+
+impl std::fmt::Debug for RowOutput<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowOutput")
+            .field("limit", &self.limit)
+            .field("emitted_rows", &self.emitted_rows)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> RowOutput<'a> {
+    /// Rows of the sink of `bound` go to `emit`.
+    pub fn new(bound: &Bound, emit: EmitRows<'a>) -> Self {
+        let limit = match &bound.sink {
+            BoundSink::Rows { limit, .. } => *limit,
+            _ => None,
+        };
+        Self { limit, emit, emitted_rows: AtomicU64::new(0), refused: AtomicBool::new(false) }
+    }
+
+    /// Whether nobody wants more.
+    pub fn is_enough(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+            || self.limit.is_some_and(|limit| self.emitted_rows.load(Ordering::Relaxed) >= limit)
+    }
+
+    /// Hands rows on, as many as the limit leaves; may wait for whoever takes them.
+    fn put(&self, batch: RecordBatch) {
+        let rows = batch.num_rows() as u64;
+        let before = self.emitted_rows.fetch_add(rows, Ordering::Relaxed);
+        let left = self.limit.map_or(rows, |limit| limit.saturating_sub(before).min(rows));
+        if left > 0 && !(self.emit)(batch.slice(0, left as usize)) {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Where a launch writes rows.
+#[derive(Debug)]
+pub struct RowBuffers {
+    pub(super) values: Vec<DeviceBuffer>,
+    pub(super) validity: Vec<Option<DeviceBuffer>>,
+    value_bytes: Vec<usize>,
+    pub(super) capacity_rows: u64,
+}
+
+impl RowBuffers {
+    /// Buffers for `rows` output rows.
+    pub(super) fn new(
+        device: &CudaDevice,
+        outputs: &[OutputColumn],
+        rows: u64,
+    ) -> Result<Self, ExecError> {
+        let mut buffers = Self {
+            values: Vec::with_capacity(outputs.len()),
+            validity: Vec::with_capacity(outputs.len()),
+            value_bytes: outputs.iter().map(|output| output.value_bytes as usize).collect(),
+            capacity_rows: rows,
+        };
+        for output in outputs {
+            let bytes = rows.saturating_mul(u64::from(output.value_bytes));
+            buffers.values.push(device.alloc(bytes as usize)?);
+            let validity = if output.nullable { Some(device.alloc(rows as usize)?) } else { None };
+            buffers.validity.push(validity);
+        }
+        Ok(buffers)
+    }
+
+    /// Bytes of a row on its way to the host.
+    fn row_bytes(&self) -> usize {
+        let validity = self.validity.iter().flatten().count();
+        self.value_bytes.iter().sum::<usize>() + validity
+    }
+}
+
+/// The rows of one launch at a time, and their way back.
+pub(super) struct RowTransfer {
+    pub(super) buffers: RowBuffers,
+    staging: PinnedLease,
+    portion_rows: u64,
+    /// Rows of the launch that is done.
+    used_rows: u64,
+    /// Rows that were handed on.
+    done_rows: u64,
+    /// Rows that are on their way.
+    coming_rows: u64,
+}
+
+impl RowTransfer {
+    /// For launches of up to `rows` output rows.
+    pub(super) fn new(
+        device: &Arc<CudaDevice>,
+        outputs: &[OutputColumn],
+        rows: u64,
+    ) -> Result<Self, ExecError> {
+        let buffers = RowBuffers::new(device, outputs, rows)?;
+        let row_bytes = buffers.row_bytes().max(1);
+        let portion_rows = (PORTION_BYTES / row_bytes).max(1).min(rows.max(1) as usize);
+        Ok(Self {
+            staging: PinnedLease::take(device, portion_rows * row_bytes)?,
+            buffers,
+            portion_rows: portion_rows as u64,
+            used_rows: 0,
+            done_rows: 0,
+            coming_rows: 0,
+        })
+    }
+
+    /// A launch is done, and yielded so many rows.
+    pub(super) fn begin(&mut self, used_rows: u64) -> Result<(), ExecError> {
+        let capacity = self.buffers.capacity_rows;
+        if used_rows > capacity {
+            let what = format!("{used_rows} output rows where {capacity} fit");
+            return Err(ExecError::Internal(what));
+        }
+        (self.used_rows, self.done_rows, self.coming_rows) = (used_rows, 0, 0);
+        Ok(())
+    }
+
+    /// Hands on the rows that have arrived, if any, and has the next ones copied; whether there
+    /// were any. They have arrived when the stream has done what it holds then.
+    pub(super) fn advance(
+        &mut self,
+        stream: &Stream,
+        bound: &Bound,
+        output: &RowOutput<'_>,
+    ) -> Result<bool, ExecError> {
+        if self.coming_rows > 0 {
+            output.put(self.arrived(bound)?);
+            self.done_rows += self.coming_rows;
+            self.coming_rows = 0;
+        }
+        let rows = (self.used_rows - self.done_rows).min(self.portion_rows);
+        if rows == 0 || output.is_enough() {
+            return Ok(false);
+        }
+        self.enqueue(stream, rows as usize)?;
+        self.coming_rows = rows;
+        Ok(true)
+    }
+
+    /// Has `rows` rows copied, column by column: values, then validity bytes.
+    fn enqueue(&mut self, stream: &Stream, rows: usize) -> Result<(), ExecError> {
+        let first = self.done_rows as usize;
+        let mut rest = self.staging.as_mut_slice();
+        let columns = self.buffers.values.iter().zip(&self.buffers.validity);
+        for ((values, validity), &bytes) in columns.zip(&self.buffers.value_bytes) {
+            let parts = [(Some(values), bytes), (validity.as_ref(), 1)];
+            for (buffer, bytes) in parts {
+                let Some(buffer) = buffer else { continue };
+                let (to, left) = rest.split_at_mut(rows * bytes);
+                // SAFETY: the pinned memory is this transfer's and is touched again when the copy
+                // is done; nobody writes to the rows of a launch that is done.
+                unsafe { stream.copy_d2h_async(buffer, first * bytes, to) }?;
+                rest = left;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that have arrived.
+    fn arrived(&self, bound: &Bound) -> Result<RecordBatch, ExecError> {
+        let BoundSink::Rows { columns, .. } = &bound.sink else {
+            return Err(ExecError::Internal("rows of a sink that has none".into()));
+        };
+        let rows = self.coming_rows as usize;
+        let mut rest = self.staging.as_slice();
+        let mut take = |bytes: usize| {
+            let (part, left) = rest.split_at(rows * bytes);
+            rest = left;
+            part.to_vec()
+        };
+        let shapes = self.buffers.value_bytes.iter().zip(&self.buffers.validity);
+        let downloaded = shapes
+            .map(|(&bytes, validity)| (take(bytes), validity.as_ref().map(|_| take(1))))
+            .collect();
+        rows_batch(columns, downloaded, rows)
+    }
+}
+
+/// Output rows as the device leaves them (values and validity bytes of each column) as a batch.
+///
+/// # Errors
+/// [`ExecError`] when a code lies outside its dictionary.
+pub fn rows_batch(
+    columns: &[(Field, BoundExpr)],
+    downloaded: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    rows: usize,
+) -> Result<RecordBatch, ExecError> {
+    let mut arrays = Vec::with_capacity(columns.len());
+    for ((field, expr), (bytes, validity)) in columns.iter().zip(downloaded) {
+        let data = data_of(&expr.repr, &bytes, rows)?;
+        let vector = Vector { data, validity: validity.map(Cow::Owned), constant: false };
+        arrays.push(vector_array(&vector, &expr.repr, &field.data_type, rows)?);
+    }
+    let fields: Vec<_> = columns.iter().map(|(field, _)| arrow_field(field)).collect();
+    let schema = Arc::new(arrow_schema::Schema::new(fields));
+    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema, arrays, &options)
+        .map_err(|e| ExecError::Internal(e.to_string()))
+}

@@ -1,0 +1,271 @@
+//! One pipeline on one or several GPUs.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_array::RecordBatch;
+use headrace_flow::{Affinity, BytesByPath, ChunkSpec, DeviceLane, Race, RaceError, RaceReport};
+
+use crate::bound::{Bound, BoundSink, Grouping};
+use crate::cuda::device::CudaDevice;
+use crate::cuda::execution::{CudaExecution, CudaStats};
+use crate::cuda::host_memory::Ring;
+use crate::cuda::layout::SegmentLayout;
+use crate::cuda::resident_run::ResidentRun;
+use crate::cuda::rows::RowOutput;
+use crate::cuda::stream_plan::{ChunkSource, StreamPlan};
+use crate::cuda::stream_program::StreamProgram;
+use crate::error::ExecError;
+use crate::state::DenseState;
+
+/// What a query leaves, rows aside.
+#[derive(Debug, Default)]
+pub struct CudaAnswer {
+    /// Accumulators of an aggregation by dense groups.
+    pub state: Option<DenseState>,
+    /// Hashed groups, finished, in no order.
+    pub groups: Option<RecordBatch>,
+    /// What was done on all devices; the time of kernels is that of the device that took longest.
+    pub stats: CudaStats,
+}
+
+/// Why a pipeline runs on one GPU though there are several.
+pub fn one_device_reason(bound: &Bound) -> Option<&'static str> {
+    match bound.sink {
+        BoundSink::Aggregate { grouping: Grouping::Hash, .. } => {
+            Some("groups that are hashed are not merged between GPUs")
+        }
+        _ => None,
+    }
+}
+
+/// A pipeline with what each device has of its chunks.
+pub struct CudaRun {
+    bound: Arc<Bound>,
+    parts: Vec<Part>,
+    /// By chunk: the device that takes it.
+    devices: Vec<usize>,
+}
+
+struct Part {
+    execution: CudaExecution,
+    plan: StreamPlan,
+}
+
+impl CudaRun {
+    /// Loads the kernels and finds the columns on each device. Chunks come from
+    /// [`chunked`](crate::cuda::chunked) for as many devices.
+    ///
+    /// # Errors
+    /// [`ExecError`] when a kernel does not compile, memory or a device fails, or an extent is too
+    /// short for its rows; [`ExecError::Internal`] for several devices where one must do (see
+    /// [`one_device_reason`]).
+    pub fn new(
+        devices: &[Arc<CudaDevice>],
+        bound: &Arc<Bound>,
+        layouts: &[SegmentLayout],
+        chunks: &[ChunkSource],
+    ) -> Result<Self, ExecError> {
+        if let (Some(reason), 2..) = (one_device_reason(bound), devices.len()) {
+            return Err(ExecError::Internal(format!("{} devices: {reason}", devices.len())));
+        }
+        let parts = on_each(devices.iter().collect(), |number, device| {
+            let mut execution = CudaExecution::new(device, bound, layouts)?;
+            let plan = StreamPlan::new(&mut execution, chunks, number)?;
+            Ok(Part { execution, plan })
+        })?;
+        let devices = chunks.iter().map(|chunk| chunk.device).collect();
+        Ok(Self { bound: Arc::clone(bound), parts, devices })
+    }
+
+    /// Whether every device has all that it is to work on: nothing needs to be read.
+    pub fn is_resident(&self) -> bool {
+        self.parts.iter().all(|part| part.plan.is_resident())
+    }
+
+    /// What a race has to read, chunk by chunk; devices leave out what they have.
+    pub fn chunk_specs(&self) -> Vec<ChunkSpec> {
+        self.parts.first().map(|part| part.plan.chunk_specs()).unwrap_or_default()
+    }
+
+    /// Makes ready to run over resident columns.
+    ///
+    /// # Errors
+    /// [`ExecError::Internal`] for a run that is not resident, or what describing gives.
+    pub fn into_resident(self) -> Result<ResidentRuns, ExecError> {
+        let runs = self.parts.into_iter().map(|part| ResidentRun::new(part.execution, &part.plan));
+        Ok(ResidentRuns { bound: self.bound, runs: runs.collect::<Result<_, _>>()? })
+    }
+
+    /// Streams through the devices in a race over [`Self::chunk_specs`]. Output rows go to
+    /// `output`.
+    ///
+    /// # Errors
+    /// As [`Race::run_device`]; the failure of a row is the source of [`RaceError::Device`].
+    pub fn stream(
+        self,
+        race: &Race,
+        output: &RowOutput<'_>,
+    ) -> Result<(CudaAnswer, RaceReport), RaceError> {
+        let failed = |error: ExecError| RaceError::Device {
+            chunk: None,
+            stage: "preparing the GPU",
+            source: error.into(),
+        };
+        let chunks = self.devices.len();
+        let rings = self
+            .parts
+            .iter()
+            .map(|part| Ring::take(part.execution.device(), part.plan.slot_bytes(), chunks));
+        let mut rings: Vec<Ring> = rings.collect::<Result<_, _>>().map_err(failed)?;
+        let mut lanes = Vec::with_capacity(rings.len());
+        for (ring, part) in rings.iter_mut().zip(self.parts) {
+            let slots = ring.slots();
+            let program = StreamProgram::new(part.execution, part.plan, slots, output);
+            lanes.push(ring.lane(program.map_err(failed)?));
+        }
+        let report = match lanes.as_mut_slice() {
+            [lane] => race.run_device(lane)?,
+            lanes => {
+                let lanes = lanes.iter_mut().map(|lane| lane as &mut (dyn DeviceLane + Send));
+                race.run_devices(lanes.collect(), &Affinity::by_chunk(self.devices))?.merged
+            }
+        };
+        let executions = lanes.into_iter().map(|lane| lane.into_program().into_execution());
+        let answers = executions.map(|mut execution| answer(&mut execution));
+        let answer = merged(&self.bound, answers).map_err(failed)?;
+        Ok((answer, report))
+    }
+}
+
+/// A pipeline over columns that are all on the devices, ready to run again and again.
+pub struct ResidentRuns {
+    bound: Arc<Bound>,
+    runs: Vec<ResidentRun>,
+}
+
+impl ResidentRuns {
+    /// The pipeline.
+    pub fn bound(&self) -> &Arc<Bound> {
+        &self.bound
+    }
+
+    /// Device memory that they have of their own, in bytes.
+    pub fn device_bytes(&self) -> u64 {
+        self.runs.iter().map(ResidentRun::device_bytes).sum()
+    }
+
+    /// Runs on all devices at the same time; `None` if a column has left its device since.
+    ///
+    /// # Errors
+    /// The failure of a row, as the CPU processor gives it, or [`ExecError::Gpu`].
+    pub fn run(
+        &mut self,
+        output: &RowOutput<'_>,
+    ) -> Result<Option<(CudaAnswer, RaceReport)>, ExecError> {
+        let started = Instant::now();
+        let Some(held) = self.runs.iter_mut().map(ResidentRun::hold).collect::<Option<Vec<_>>>()
+        else {
+            return Ok(None);
+        };
+        let chunks = self.runs.iter().map(ResidentRun::chunks).sum();
+        let runs = self.runs.iter_mut().zip(&held).collect();
+        let answers = on_each(runs, |_, (run, held)| answer(run.run(held, output)?))?;
+        let answer = merged(&self.bound, answers.into_iter().map(Ok))?;
+        let report = RaceReport {
+            wall_ns: started.elapsed().as_nanos() as u64,
+            chunks,
+            bytes_by_path: BytesByPath {
+                resident_device: answer.stats.resident_bytes,
+                ..BytesByPath::default()
+            },
+            kernel_ns: (answer.stats.kernel_ms * 1e6) as u64,
+            ..RaceReport::default()
+        };
+        Ok(Some((answer, report)))
+    }
+}
+
+/// What an execution that is done leaves.
+fn answer(execution: &mut CudaExecution) -> Result<CudaAnswer, ExecError> {
+    let (groups, state) = (execution.take_groups()?, execution.take_dense()?);
+    Ok(CudaAnswer { state, groups, stats: execution.stats })
+}
+
+/// The answers of all devices as one.
+fn merged(
+    bound: &Bound,
+    answers: impl Iterator<Item = Result<CudaAnswer, ExecError>>,
+) -> Result<CudaAnswer, ExecError> {
+    let mut whole = CudaAnswer::default();
+    for answer in answers {
+        let CudaAnswer { state, groups, stats } = answer?;
+        match (&mut whole.state, state) {
+            (Some(whole), Some(part)) => {
+                let BoundSink::Aggregate { accumulators, .. } = &bound.sink else {
+                    return Err(ExecError::Internal("states of another sink".into()));
+                };
+                whole.merge(&part, accumulators)?;
+            }
+            (whole, part) => *whole = whole.take().or(part),
+        }
+        if groups.is_some() && whole.groups.is_some() {
+            return Err(ExecError::Internal("hashed groups of two devices".into()));
+        }
+        whole.groups = whole.groups.or(groups);
+        let all = &mut whole.stats;
+        all.launches += stats.launches;
+        all.kernel_ms = all.kernel_ms.max(stats.kernel_ms);
+        all.h2d_bytes += stats.h2d_bytes;
+        all.resident_bytes += stats.resident_bytes;
+        all.admitted_bytes += stats.admitted_bytes;
+    }
+    Ok(whole)
+}
+
+/// `work` on each item, at the same time if there are several; the first error in their order.
+fn on_each<T: Send, R: Send>(
+    items: Vec<T>,
+    work: impl Fn(usize, T) -> Result<R, ExecError> + Sync,
+) -> Result<Vec<R>, ExecError> {
+    if items.len() <= 1 {
+        return items.into_iter().enumerate().map(|(number, item)| work(number, item)).collect();
+    }
+    let work = &work;
+    std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(items.len());
+        for (number, item) in items.into_iter().enumerate() {
+            let named = std::thread::Builder::new().name(format!("gpu-{number}"));
+            let thread = named.spawn_scoped(scope, move || {
+                headrace_io::block_signals();
+                work(number, item)
+            });
+            let lacking = |e| ExecError::Internal(format!("a thread could not be had: {e}"));
+            threads.push(thread.map_err(lacking)?);
+        }
+        let panicked = |_| Err(ExecError::Internal("a thread for a GPU panicked".into()));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn work_on_each_device_ends_with_all_answers_or_an_error() {
+        assert_eq!(on_each(vec![5, 6, 7], |number, item| Ok(number + item)).unwrap(), [5, 7, 9]);
+        assert!(on_each(Vec::<u8>::new(), |_, item| Ok(item)).unwrap().is_empty());
+        let failed = |number, ()| match number {
+            1 => Err(ExecError::Internal("one".into())),
+            _ => Ok(()),
+        };
+        assert!(on_each(vec![(); 3], failed).unwrap_err().to_string().contains("one"));
+        let panics = |number: usize, ()| {
+            assert_ne!(number, 1, "by order");
+            Ok(())
+        };
+        assert!(on_each(vec![(); 2], panics).unwrap_err().to_string().contains("panicked"));
+    }
+}

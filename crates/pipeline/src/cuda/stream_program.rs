@@ -1,0 +1,292 @@
+//! What a GPU does with the chunks that a race brings: one launch a chunk and layout.
+//!
+//! ```text
+//! copy stream:     chunk 1 columns ──► event ─┐        chunk 2 columns ──► ...
+//! compute stream:                  wait ◄─────┘ descriptors, kernel, keep columns, status ──► event
+//! return stream:                                                     rows, a portion at a time ◄┘
+//! ```
+//!
+//! Columns that a chunk brought are copied within the device to the resident columns while
+//! their budget lasts: at terabytes a second that is nothing beside their way over the link.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use headrace_flow::{BoxError, DeviceProgram, DeviceSlice, SlotChunk, Verdict};
+use headrace_gpu::{DeviceBuffer, Stream};
+
+use crate::cuda::execution::{CudaExecution, STATUS_BYTES};
+use crate::cuda::host_memory::PinnedLease;
+use crate::cuda::program::{DeviceColumn, DeviceSegment};
+use crate::cuda::resident::{ColumnKey, ResidentColumn};
+use crate::cuda::rows::{RowOutput, RowTransfer};
+use crate::cuda::stream_plan::{ColumnOrigin, PlannedChunk, PlannedSegment, StreamPlan};
+use crate::error::ExecError;
+
+/// Alignment of the parts of a slot's control memory.
+const CONTROL_ALIGN_BYTES: usize = 256;
+
+/// What one slot has of its own, beside the race's.
+struct Slot {
+    /// Status, then descriptors, on both sides.
+    control_host: PinnedLease,
+    control_device: DeviceBuffer,
+    rows: Option<RowTransfer>,
+    kept: Vec<(ColumnKey, ResidentColumn)>,
+    /// Its chunk was launched, and nobody has looked at the status yet.
+    is_launched: bool,
+}
+
+/// A query's part in a race on one GPU.
+pub struct StreamProgram<'a> {
+    execution: CudaExecution,
+    plan: StreamPlan,
+    slots: Vec<Slot>,
+    output: &'a RowOutput<'a>,
+}
+
+impl<'a> StreamProgram<'a> {
+    /// A program for a lane of `slots` slots.
+    ///
+    /// # Errors
+    /// [`ExecError::Gpu`] or [`ExecError::Memory`] when pinned or device memory is lacking.
+    pub fn new(
+        execution: CudaExecution,
+        plan: StreamPlan,
+        slots: usize,
+        output: &'a RowOutput<'a>,
+    ) -> Result<Self, ExecError> {
+        let mut program = Self { execution, plan, slots: Vec::with_capacity(slots), output };
+        for _ in 0..slots {
+            let slot = program.slot()?;
+            program.slots.push(slot);
+        }
+        // The race works in another stream than what was queued so far.
+        program.execution.synchronize()?;
+        Ok(program)
+    }
+
+    fn slot(&self) -> Result<Slot, ExecError> {
+        let device = self.execution.device();
+        let descriptors = self.execution.descriptor_bytes() + CONTROL_ALIGN_BYTES;
+        let control_bytes = STATUS_BYTES.next_multiple_of(CONTROL_ALIGN_BYTES)
+            + self.plan.chunk_segments_max() * descriptors;
+        let control_device = device.alloc(control_bytes)?;
+        device.upload_into(&control_device, &[0; STATUS_BYTES])?;
+        Ok(Slot {
+            control_host: PinnedLease::take(device, control_bytes)?,
+            control_device,
+            rows: self.execution.row_transfer(self.plan.chunk_rows_max().max(1))?,
+            kept: Vec::new(),
+            is_launched: false,
+        })
+    }
+
+    /// The execution with all that the race left in it.
+    pub(super) fn into_execution(self) -> CudaExecution {
+        self.execution
+    }
+
+    fn launch_chunk(
+        &mut self,
+        stream: &Stream,
+        at: SlotChunk,
+        buffers: &[DeviceSlice],
+    ) -> Result<(), ExecError> {
+        let planned = std::mem::take(&mut self.plan.chunks[at.chunk]);
+        let launched = self.launch_planned(stream, at.slot, &planned, buffers);
+        self.plan.chunks[at.chunk] = planned;
+        launched
+    }
+
+    fn launch_planned(
+        &mut self,
+        stream: &Stream,
+        slot: usize,
+        chunk: &PlannedChunk,
+        buffers: &[DeviceSlice],
+    ) -> Result<(), ExecError> {
+        self.execution.stats.resident_bytes += chunk.resident_bytes;
+        self.execution.stats.h2d_bytes += buffers.iter().map(|b| b.bytes as u64).sum::<u64>();
+        let segments: Vec<DeviceSegment> =
+            chunk.segments.iter().map(|segment| on_device(segment, buffers)).collect();
+        self.slots[slot].is_launched = true;
+        self.reset_rows(stream, slot)?;
+        self.launch_segments(stream, slot, &segments)?;
+        if chunk.is_own {
+            self.keep_columns(stream, slot, chunk, buffers)?;
+        }
+        self.fetch_status(stream, slot)
+    }
+
+    /// Sets the number of output rows of a slot to 0. The error words stay.
+    fn reset_rows(&mut self, stream: &Stream, slot: usize) -> Result<(), ExecError> {
+        let control = &self.slots[slot].control_device;
+        // SAFETY: the program keeps the buffer until the lane was synchronised; only this stream
+        // touches it.
+        unsafe { stream.fill_async(control, 0, 8, 0) }?;
+        Ok(())
+    }
+
+    fn launch_segments(
+        &mut self,
+        stream: &Stream,
+        slot: usize,
+        segments: &[DeviceSegment],
+    ) -> Result<(), ExecError> {
+        let Some(layout) = self.plan.layout.clone() else { return Ok(()) };
+        let (words, tiles) = self.execution.describe(&layout, segments)?;
+        let at = STATUS_BYTES.next_multiple_of(CONTROL_ALIGN_BYTES);
+        let slot = &mut self.slots[slot];
+        let bytes = words.len() * 8;
+        let room = slot.control_host.as_slice().len().min(slot.control_device.bytes());
+        if at + bytes > room {
+            return Err(ExecError::Internal(format!("{bytes} bytes of descriptors at {at}")));
+        }
+        let staging = &mut slot.control_host.as_mut_slice()[at..at + bytes];
+        for (to, word) in staging.chunks_exact_mut(8).zip(&words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        let descriptors = (slot.control_device.ptr() + at as u64, tiles);
+        let status = slot.control_device.ptr();
+        let rows = slot.rows.as_ref().map(|rows| &rows.buffers);
+        // SAFETY: the staging memory is pinned, belongs to the slot and is written again only
+        // when the slot's execution is done; the descriptors are made for this layout; the
+        // slot's buffers and the resident columns, which the plan holds, stay until then too.
+        unsafe {
+            stream.copy_h2d_async(&slot.control_device, at, staging)?;
+            self.execution.launch(stream, &layout, descriptors, status, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the columns that the chunk brought to where they may stay.
+    fn keep_columns(
+        &mut self,
+        stream: &Stream,
+        slot: usize,
+        chunk: &PlannedChunk,
+        buffers: &[DeviceSlice],
+    ) -> Result<(), ExecError> {
+        let device = Arc::clone(self.execution.device());
+        for origin in chunk.segments.iter().flat_map(|s| &s.columns) {
+            let ColumnOrigin::Read { values, validity, form, key } = origin else { continue };
+            let values = buffers[*values];
+            let validity = validity.map(|v| buffers[v]);
+            let validity_at = values.bytes.next_multiple_of(CONTROL_ALIGN_BYTES);
+            let bytes = validity_at + validity.map_or(0, |v| v.bytes);
+            if !device.resident().make_room(bytes as u64, self.plan.query) {
+                continue;
+            }
+            let Ok(buffer) = device.pool().alloc(bytes.max(16)) else { continue };
+            // SAFETY: the slot keeps the new buffer, and the race its own memory unchanged, until
+            // its execution is done; both copies lie inside the buffers.
+            unsafe {
+                stream.copy_d2d_from(&buffer, 0, values.address, values.bytes)?;
+                if let Some(v) = validity {
+                    stream.copy_d2d_from(&buffer, validity_at, v.address, v.bytes)?;
+                }
+            }
+            self.execution.stats.admitted_bytes += bytes as u64;
+            let column = ResidentColumn {
+                buffer,
+                form: *form,
+                base: 0,
+                values_bytes: values.bytes as u64,
+                validity: validity.map(|v| (validity_at as u64, v.bytes as u64)),
+                used: AtomicU64::new(0),
+            };
+            self.slots[slot].kept.push((*key, column));
+        }
+        Ok(())
+    }
+
+    fn fetch_status(&mut self, stream: &Stream, slot: usize) -> Result<(), ExecError> {
+        let slot = &mut self.slots[slot];
+        let to = &mut slot.control_host.as_mut_slice()[..STATUS_BYTES];
+        // SAFETY: the pinned memory belongs to the slot and is read when its execution is done.
+        unsafe { stream.copy_d2h_async(&slot.control_device, 0, to) }?;
+        Ok(())
+    }
+
+    /// Looks at the status of a slot whose kernels are done, and keeps its columns; the number of
+    /// output rows.
+    fn kernels_done(&mut self, slot: usize) -> Result<u64, ExecError> {
+        let slot = &mut self.slots[slot];
+        let mut status = [0u8; STATUS_BYTES];
+        status.copy_from_slice(&slot.control_host.as_slice()[..STATUS_BYTES]);
+        let used = self.execution.read_status(&status)?;
+        for (key, column) in slot.kept.drain(..) {
+            self.execution.device().resident().put(key, Arc::new(column), self.plan.query);
+        }
+        Ok(used)
+    }
+
+    /// Rows come back portion by portion, while there are any.
+    fn advance(&mut self, stream: &Stream, slot: usize) -> Result<bool, ExecError> {
+        if std::mem::take(&mut self.slots[slot].is_launched) {
+            let used = self.kernels_done(slot)?;
+            if let Some(rows) = &mut self.slots[slot].rows {
+                rows.begin(used)?;
+            }
+        }
+        match &mut self.slots[slot].rows {
+            Some(rows) => rows.advance(stream, self.execution.bound(), self.output),
+            None => Ok(false),
+        }
+    }
+}
+
+// SAFETY: it has no output. What its kernels and copies use lies in the slots' buffers, the
+// execution and the plan, which live as long as the program; a slot's own memory is used for the
+// next chunk only when the race gives it out again.
+unsafe impl DeviceProgram for StreamProgram<'_> {
+    fn is_resident(&mut self, chunk: usize, buffer: usize) -> bool {
+        self.plan.chunks[chunk].resident[buffer]
+    }
+
+    fn launch(
+        &mut self,
+        stream: &Stream,
+        at: SlotChunk,
+        buffers: &[DeviceSlice],
+    ) -> Result<(), BoxError> {
+        Ok(self.launch_chunk(stream, at, buffers)?)
+    }
+
+    fn bring_back(&mut self, stream: &Stream, at: SlotChunk) -> Result<bool, BoxError> {
+        Ok(self.advance(stream, at.slot)?)
+    }
+
+    fn retire(&mut self, _at: SlotChunk) -> Result<Verdict, BoxError> {
+        Ok(if self.output.is_enough() { Verdict::Enough } else { Verdict::Continue })
+    }
+}
+
+/// Addresses of a segment whose reads lie where `buffers` says.
+pub(super) fn on_device(segment: &PlannedSegment, buffers: &[DeviceSlice]) -> DeviceSegment {
+    let at = |read: usize| buffers[read].address;
+    let columns = segment
+        .columns
+        .iter()
+        .zip(&segment.remaps)
+        .map(|(origin, remap)| match origin {
+            ColumnOrigin::Unread => DeviceColumn::default(),
+            ColumnOrigin::Resident(column) => DeviceColumn {
+                values: column.buffer.ptr(),
+                form: column.form,
+                base: column.base,
+                validity: column.validity.map(|(offset, _)| column.buffer.ptr() + offset),
+                remap: *remap,
+            },
+            ColumnOrigin::Read { values, validity, form, .. } => DeviceColumn {
+                values: at(*values),
+                form: *form,
+                base: 0,
+                validity: validity.map(at),
+                remap: *remap,
+            },
+        })
+        .collect();
+    DeviceSegment { rows: segment.rows, columns }
+}

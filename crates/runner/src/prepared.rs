@@ -1,0 +1,92 @@
+//! Pipelines that ran over resident columns, kept ready for the next time.
+//!
+//! What is left to do then is one launch and one copy back: nothing is planned, bound, compiled or
+//! described. A pipeline is known by its steps, the table, the builds it probes and the GPUs; one
+//! whose columns have left the GPUs since is made anew.
+
+use std::sync::{Arc, Weak};
+
+use headrace_format::Table;
+use headrace_ir::Pipeline;
+use headrace_pipeline::build::BuildId;
+use headrace_pipeline::cuda::ResidentRuns;
+use parking_lot::Mutex;
+
+use crate::task::{Scope, Task};
+
+/// Pipelines that are kept; the one used longest ago leaves.
+const ENTRIES_MAX: usize = 64;
+
+/// What makes two tasks the same.
+struct Key {
+    pipeline: Pipeline,
+    /// Weak: a table that is gone must not be kept, nor another one taken for it.
+    table: Weak<dyn Table>,
+    builds: Vec<BuildId>,
+    ordinals: Vec<usize>,
+}
+
+/// A pipeline ready to run over resident columns.
+pub(crate) struct Prepared {
+    pub(crate) runs: ResidentRuns,
+    pub(crate) scope: Scope,
+    /// Why not all GPUs take part.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The pipelines that no query runs at the moment.
+#[derive(Default)]
+pub(crate) struct PreparedRuns {
+    /// The one used last is the last.
+    entries: Mutex<Vec<(Key, Prepared)>>,
+}
+
+impl std::fmt::Debug for PreparedRuns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PreparedRuns({})", self.entries.lock().len())
+    }
+}
+
+impl PreparedRuns {
+    /// Takes out what is ready for a task: no other query has it meanwhile.
+    pub(crate) fn take(&self, task: &Task<'_>, ordinals: &[usize]) -> Option<Prepared> {
+        let mut entries = self.entries.lock();
+        let at = entries.iter().position(|(key, _)| key.is_of(task, ordinals))?;
+        Some(entries.remove(at).1)
+    }
+
+    /// Keeps what is ready for a task, after a run.
+    pub(crate) fn put(&self, task: &Task<'_>, ordinals: &[usize], prepared: Prepared) {
+        let key = Key {
+            pipeline: task.pipeline.clone(),
+            table: Arc::downgrade(task.table.source()),
+            builds: build_ids(task).collect(),
+            ordinals: ordinals.to_vec(),
+        };
+        let mut entries = self.entries.lock();
+        entries.retain(|(key, _)| key.table.strong_count() > 0);
+        if entries.len() == ENTRIES_MAX {
+            entries.remove(0);
+        }
+        entries.push((key, prepared));
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        self.entries.lock().clear();
+    }
+}
+
+impl Key {
+    fn is_of(&self, task: &Task<'_>, ordinals: &[usize]) -> bool {
+        let table = Arc::as_ptr(task.table.source());
+        std::ptr::addr_eq(self.table.as_ptr(), table)
+            && self.ordinals == ordinals
+            && build_ids(task).eq(self.builds.iter().copied())
+            && self.pipeline == *task.pipeline
+    }
+}
+
+fn build_ids<'a>(task: &'a Task<'_>) -> impl Iterator<Item = BuildId> + 'a {
+    task.builds.iter().map(|build| build.id)
+}
