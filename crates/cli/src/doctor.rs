@@ -1,4 +1,4 @@
-//! `headrace doctor`: a thin door over `headrace_gauge::doctor`.
+//! `headrace doctor`: a thin door over `headrace_bench::doctor`.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
+use headrace_bench::doctor::{self, Options};
 use headrace_flow::Trace;
-use headrace_gauge::doctor::{self, Options};
 
 use crate::INTERRUPTED;
 use crate::error::Result;

@@ -1,7 +1,7 @@
-//! `headrace gpu`: a thin door over `headrace_gauge::gpus`.
+//! `headrace gpu`: a thin door over `headrace_bench::gpus`.
 
 use clap::Args;
-use headrace_gauge::gpus;
+use headrace_bench::gpus;
 
 use crate::error::Result;
 use crate::output;

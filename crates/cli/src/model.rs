@@ -1,5 +1,5 @@
 //! `headrace model`: how long a scan should take on a machine that is measured, or only thought
-//! of. A thin door over `headrace_gauge::model`.
+//! of. A thin door over `headrace_ceilings::model`.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -8,9 +8,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use headrace_gauge::Ceilings;
-use headrace_gauge::ceilings::StoreKey;
-use headrace_gauge::model::{
+use headrace_ceilings::Ceilings;
+use headrace_ceilings::StoreKey;
+use headrace_ceilings::model::{
     Decode, FigureSource, Gpu, Machine, Placement, Prediction, Scan, StorageDevice, Target,
     Topology, known_gpus, known_nics, known_ssds, parse_gb_per_s, parse_gpus, parse_link_gb_per_s,
     parse_storage, pcie_gb_per_s, predict,
@@ -155,11 +155,11 @@ fn rate(text: &str) -> std::result::Result<f64, String> {
 }
 
 fn topology(text: &str) -> std::result::Result<Topology, String> {
-    text.parse().map_err(|error: headrace_gauge::model::ParseError| error.to_string())
+    text.parse().map_err(|error: headrace_ceilings::model::ParseError| error.to_string())
 }
 
 fn placement(text: &str) -> std::result::Result<Placement, String> {
-    text.parse().map_err(|error: headrace_gauge::model::ParseError| error.to_string())
+    text.parse().map_err(|error: headrace_ceilings::model::ParseError| error.to_string())
 }
 
 fn share(text: &str) -> std::result::Result<f64, String> {

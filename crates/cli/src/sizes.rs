@@ -1,6 +1,6 @@
 //! Sizes as the user writes them.
 
-use headrace_gauge::model;
+use headrace_ceilings::model;
 
 /// Bytes from "512MB", "4GiB", "1000000", not 0. MB = 10^6, MiB = 2^20.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {

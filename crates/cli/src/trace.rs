@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use headrace_bench::timeline::chrome_svg;
 use headrace_flow::Trace;
-use headrace_gauge::timeline::chrome_svg;
 
 use crate::args::TraceArgs;
 use crate::error::{Context, Result};

@@ -1,9 +1,9 @@
 //! A race beside what this machine was measured to deliver.
 
+use headrace_ceilings::Ceilings;
+use headrace_ceilings::model::{Machine, Scan, Target, beside_measured, predict};
+use headrace_ceilings::{Place, StoreKey};
 use headrace_flow::RaceReport;
-use headrace_gauge::Ceilings;
-use headrace_gauge::ceilings::{Place, StoreKey};
-use headrace_gauge::model::{Machine, Scan, Target, beside_measured, predict};
 
 use crate::exec::PipelineExec;
 

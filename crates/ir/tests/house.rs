@@ -12,11 +12,18 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("format", &["ir", "io"]),
     ("flow", &["ir", "io", "gpu"]),
     ("pipeline", &["ir", "io", "gpu", "flow"]),
-    ("gauge", &["ir", "io", "gpu", "flow"]),
+    ("ceilings", &["ir", "io", "flow"]),
+    ("bench", &["ir", "io", "gpu", "flow", "ceilings"]),
     ("ssb", &["ir", "io", "format"]),
-    ("runner", &["ir", "io", "gpu", "format", "flow", "pipeline"]),
-    ("engine", &["ir", "io", "gpu", "format", "flow", "gauge", "pipeline", "runner"]),
-    ("cli", &["ir", "io", "gpu", "format", "flow", "gauge", "pipeline", "runner", "engine", "ssb"]),
+    ("runner", &["ir", "io", "gpu", "format", "flow", "ceilings", "pipeline"]),
+    ("engine", &["ir", "io", "gpu", "format", "flow", "ceilings", "pipeline", "runner"]),
+    (
+        "cli",
+        &[
+            "ir", "io", "gpu", "format", "flow", "ceilings", "bench", "pipeline", "runner",
+            "engine", "ssb",
+        ],
+    ),
 ];
 
 /// External crates that only some may name.

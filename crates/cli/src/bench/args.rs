@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use headrace_gauge::bench::PathChoice;
+use headrace_bench::transfer::PathChoice;
 
 use crate::sizes::parse_bytes;
 

@@ -1,4 +1,4 @@
-//! `headrace bench`: a thin door over `headrace_gauge::bench`.
+//! `headrace bench`: a thin door over `headrace_bench::transfer`.
 
 pub mod args;
 mod output;
@@ -8,8 +8,8 @@ mod watch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use headrace_gauge::bench::{self, Bench, BenchError, BenchRun, Progress, SweepPlan};
-use headrace_gauge::ceilings::{Ceilings, Recorded};
+use headrace_bench::transfer::{self, Bench, BenchError, BenchRun, Progress, SweepPlan};
+use headrace_ceilings::{Ceilings, Recorded};
 
 use crate::error::{CliError, Result};
 use args::IoArgs;
@@ -78,7 +78,7 @@ fn record(bench: &mut Bench) {
 }
 
 fn sweep(args: &IoArgs, bench: &mut Bench, plan: &SweepPlan, watched: watch::Line) -> Result<()> {
-    let found = bench::sweep(bench, plan, |_| ()).map_err(failure)?;
+    let found = transfer::sweep(bench, plan, |_| ()).map_err(failure)?;
     drop(watched);
     record(bench);
     output::sweep(args, &found)?;

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use headrace_bench::plot::{SweepPlot, sweep_svg};
+use headrace_bench::transfer::{BenchRun, Sweep, picture, render};
 use headrace_flow::Trace;
-use headrace_gauge::bench::{BenchRun, Sweep, picture, render};
-use headrace_gauge::plot::{SweepPlot, sweep_svg};
 
 use super::args::IoArgs;
 use crate::error::{CliError, Context, Result};

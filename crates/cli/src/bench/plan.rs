@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use headrace_flow::Trace;
-use headrace_gauge::bench::{
+use headrace_bench::transfer::{
     BenchPlan, CacheState, Grid, HostMemory, Operation, PathChoice, Pattern, SweepPlan, Target,
 };
+use headrace_flow::Trace;
 
 use super::args::{IoArgs, TargetArg};
 use crate::error::{CliError, Result};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use headrace_gauge::bench::Progress;
+use headrace_bench::transfer::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// The line, until it is dropped.

@@ -1,0 +1,19 @@
+//! What the command line measures and shows: raw transfers, the doctor, devices, pictures.
+//!
+//! ```text
+//!  transfer (raw transfers through flow) ──┐
+//!  doctor (probes, one ceiling a stage) ───┴──► headrace_ceilings::Ceilings
+//!            │
+//!            └──► findings, tables, JSON, plots, timelines
+//! ```
+//!
+//! This crate must never know: SQL, tables, formats. Rates are GB/s with GB = 10^9 bytes, times
+//! nanoseconds unless a name says otherwise.
+
+#![warn(missing_docs)]
+
+pub mod doctor;
+pub mod gpus;
+pub mod plot;
+pub mod timeline;
+pub mod transfer;

@@ -1,0 +1,81 @@
+//! Runs beside the record of ceilings, and as curves.
+
+use headrace_bench::plot::sweep_svg;
+use headrace_bench::transfer::{
+    Bench, BenchPlan, CacheState, Grid, PathChoice, SweepPlan, picture, render, sweep,
+};
+use headrace_ceilings::{Ceilings, Measure};
+use std::time::Duration;
+
+use crate::support::TestFile;
+
+/// Large enough for a run to say something about the machine.
+const SIZE: u64 = 70_000_003;
+
+fn hot(file: &TestFile) -> BenchPlan {
+    BenchPlan { cache: CacheState::Hot, ..file.plan(PathChoice::Pread) }
+}
+
+#[test]
+fn runs_set_ceilings_and_are_compared_with_them() {
+    let file = TestFile::new(SIZE);
+    let record = file.folder.path().join("ceilings.json");
+    let mut bench = Bench::with_ceilings(Ceilings::load_from(&record).unwrap(), true);
+    let first = bench.run(&hot(&file)).unwrap();
+    assert!(first.stages.iter().all(|stage| stage.ceiling_gb_per_s.is_none()), "{first:?}");
+    assert_eq!(first.predicted, None);
+    assert!(first.notes.iter().any(|note| note.contains("no prediction")), "{first:?}");
+    // Whatever the second run is like, the record keeps the faster one.
+    let second = bench.run(&hot(&file)).unwrap();
+    bench.record_ceilings().unwrap();
+    let known = Ceilings::load_from(&record).unwrap();
+    let ceiling = known.get(&Measure::PageCacheRead { threads: 2 }).unwrap();
+    assert_eq!(ceiling.value, first.gb_per_s.max(second.gb_per_s));
+
+    let mut bench = Bench::with_ceilings(known, true);
+    let third = bench.run(&hot(&file)).unwrap();
+    let read = third.stages.iter().find(|stage| stage.stage == "read").unwrap();
+    assert_eq!(read.ceiling_gb_per_s, Some(ceiling.value));
+    assert!((read.ceiling_share.unwrap() - third.gb_per_s / ceiling.value).abs() < 1e-9);
+    let predicted = third.predicted.as_ref().unwrap();
+    assert!(predicted.gb_per_s > 0.0 && predicted.gb_per_s <= ceiling.value * 1.01, "{third:?}");
+    let text = render::text(&third);
+    assert!(text.contains("predicted") && text.contains("measured"), "{text}");
+}
+
+#[test]
+fn short_and_verified_runs_are_no_ceilings_and_looking_on_records_nothing() {
+    let file = TestFile::new(SIZE);
+    let record = file.folder.path().join("ceilings.json");
+    let ceilings = Ceilings::load_from(&record).unwrap();
+    let mut bench = Bench::with_ceilings(ceilings.clone(), true);
+    bench.run(&BenchPlan { verify: true, ..hot(&file) }).unwrap();
+    bench.run(&BenchPlan { limit_bytes: Some(1 << 20), ..hot(&file) }).unwrap();
+    bench.record_ceilings().unwrap();
+    let mut bench = Bench::with_ceilings(ceilings, false);
+    bench.run(&hot(&file)).unwrap();
+    bench.record_ceilings().unwrap();
+    assert!(!record.exists());
+}
+
+#[test]
+fn a_sweep_is_drawn_with_a_line_for_each_combination() {
+    let file = TestFile::new(1_000_003);
+    let plan = SweepPlan {
+        base: file.plan(PathChoice::Auto),
+        grid: Grid {
+            paths: vec![PathChoice::Pread, PathChoice::Mmap],
+            chunk_bytes: vec![64 << 10, 256 << 10],
+            threads: vec![1, 2],
+            ..Grid::default()
+        },
+        time: Duration::from_secs(60),
+    };
+    let sweep = sweep(&mut Bench::new(), &plan, |_| ()).unwrap();
+    let plot = picture::of_sweep(&sweep);
+    assert_eq!(plot.points.len(), 8);
+    let svg = sweep_svg(&plot).unwrap();
+    for series in ["pread, 1 threads", "pread, 2 threads", "mmap, 1 threads", "mmap, 2 threads"] {
+        assert!(svg.contains(series), "{series}");
+    }
+}

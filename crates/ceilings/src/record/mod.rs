@@ -1,0 +1,405 @@
+//! One record a machine of what its parts were seen to deliver.
+//!
+//! A [`Ceiling`] is the best rate that a measurement reached *recently*: of each [`Measure`] the
+//! record keeps the newest [`SAMPLES_MAX`] samples and takes the highest of those that are not
+//! older than [`FRESH_S`]. So one disturbed run does not lower a ceiling, and one that the machine
+//! no longer reaches sinks: after [`SAMPLES_MAX`] newer measurements, or after [`FRESH_S`], when it
+//! is marked stale and any newer sample outdoes it.
+//!
+//! ```text
+//!  bench, doctor ── record ──►  ceilings.json  (locked, read again, merged, replaced by rename)
+//!  a race ── record_if_higher ─►      │
+//!                                     ▼ load
+//!            get, for_store ──► Ceiling ──► "storage-bound: 2.41 GB/s, 97% of the 2.48 GB/s …"
+//! ```
+//!
+//! The file may be shared by machines (a home folder on NFS): each has its own part, named after
+//! its host name and a digest of its machine id. Bytes are decimal: GB = 10^9 bytes.
+
+mod error;
+mod file;
+mod key;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+pub use error::CeilingsError;
+pub use key::StoreKey;
+pub use text::{Place, share_of_ceiling};
+
+/// Samples kept of each measure.
+pub const SAMPLES_MAX: usize = 8;
+
+/// A sample older than this, in seconds (30 days), is stale.
+pub const FRESH_S: u64 = 30 * 24 * 3600;
+
+/// Measures kept for one machine; those measured longest ago go first.
+const MEASURES_MAX: usize = 1024;
+
+/// What was measured. Everything that decides the result is part of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Measure {
+    /// Sequential reads from storage to host memory, past the page cache.
+    StorageRead {
+        /// The device or mount.
+        store: StoreKey,
+        /// Access path, such as "uring" or "pread".
+        access: String,
+        /// Threads, or requests in flight of one thread.
+        threads: u32,
+    },
+    /// Sequential writes from host memory to storage.
+    StorageWrite {
+        /// The device or mount.
+        store: StoreKey,
+        /// Access path.
+        access: String,
+        /// Threads, or requests in flight of one thread.
+        threads: u32,
+    },
+    /// Random reads: operations per second instead of GB/s.
+    RandomRead {
+        /// The device or mount.
+        store: StoreKey,
+        /// Access path.
+        access: String,
+        /// Threads, or requests in flight of one thread.
+        threads: u32,
+        /// Bytes of a read, such as 4096.
+        block_bytes: u64,
+    },
+    /// From the page cache into other host memory.
+    PageCacheRead {
+        /// Threads that copy.
+        threads: u32,
+    },
+    /// Copies within host memory: bytes copied, neither read nor written ones twice.
+    HostCopy {
+        /// Threads that copy.
+        threads: u32,
+    },
+    /// Pinning: touching and registering host memory for a device.
+    Pinning {
+        /// Threads that touch.
+        threads: u32,
+    },
+    /// From pinned host memory to one GPU, the other links idle.
+    HostToDevice {
+        /// The GPU: PCI address.
+        gpu: String,
+    },
+    /// From one GPU to pinned host memory, the other links idle.
+    DeviceToHost {
+        /// The GPU: PCI address.
+        gpu: String,
+    },
+    /// From pinned host memory to several GPUs at once: the sum.
+    AllHostToDevice {
+        /// How many.
+        gpus: u32,
+    },
+    /// From several GPUs at once to pinned host memory: the sum.
+    AllDeviceToHost {
+        /// How many.
+        gpus: u32,
+    },
+    /// Memory of a GPU: bytes read plus bytes written.
+    DeviceMemory {
+        /// The GPU: PCI address.
+        gpu: String,
+    },
+}
+
+impl Measure {
+    /// The unit of its values.
+    pub fn unit(&self) -> &'static str {
+        match self {
+            Measure::RandomRead { .. } => "IOPS",
+            _ => "GB/s",
+        }
+    }
+
+    /// The storage concerned, if it is about storage.
+    pub fn store(&self) -> Option<&StoreKey> {
+        match self {
+            Measure::StorageRead { store, .. }
+            | Measure::StorageWrite { store, .. }
+            | Measure::RandomRead { store, .. } => Some(store),
+            _ => None,
+        }
+    }
+}
+
+/// One result, as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// GB/s, or operations per second.
+    pub value: f64,
+    /// When, in seconds since 1970.
+    pub unix_s: u64,
+    /// How: the command, or words.
+    pub how: String,
+    /// Bytes that were moved to find out.
+    pub bytes: u64,
+}
+
+/// A new result, to be recorded as of now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measurement {
+    /// What was measured.
+    pub measure: Measure,
+    /// GB/s, or operations per second.
+    pub value: f64,
+    /// How: the command, or words.
+    pub how: String,
+    /// Bytes that were moved to find out.
+    pub bytes: u64,
+}
+
+/// What a measure is worth now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ceiling {
+    /// What was measured.
+    pub measure: Measure,
+    /// GB/s, or operations per second.
+    pub value: f64,
+    /// Unit of `value`.
+    pub unit: &'static str,
+    /// When, in seconds since 1970.
+    pub unix_s: u64,
+    /// How: the command, or words.
+    pub how: String,
+    /// Bytes that were moved to find out.
+    pub bytes: u64,
+    /// Samples that stand behind it.
+    pub samples: usize,
+    /// Age when it was looked up, in seconds.
+    pub age_s: u64,
+    /// Whether every sample is older than [`FRESH_S`].
+    pub stale: bool,
+}
+
+/// The best of what was measured of one storage, whatever the access path and the threads.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct StoreCeilings {
+    /// Sequential reads, GB/s.
+    pub read: Option<Ceiling>,
+    /// Sequential writes, GB/s.
+    pub write: Option<Ceiling>,
+    /// Random reads, IOPS (of any block size).
+    pub random_read: Option<Ceiling>,
+}
+
+/// What happened when measurements were recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// A damaged record was found and moved here; the new one begins without it.
+    pub moved_aside: Option<PathBuf>,
+}
+
+type Entries = BTreeMap<Measure, Vec<Sample>>;
+
+/// The record of this machine, as it was when it was loaded.
+#[derive(Debug, Clone)]
+pub struct Ceilings {
+    path: PathBuf,
+    machine: String,
+    entries: Entries,
+}
+
+impl Ceilings {
+    /// The record at its usual place (see [`Ceilings::default_path`]). A file that does not exist
+    /// is an empty record.
+    ///
+    /// # Errors
+    /// [`CeilingsError`]: no place, a file that cannot be read, or one that is not ours.
+    pub fn load() -> Result<Ceilings, CeilingsError> {
+        Self::load_from(Self::default_path()?)
+    }
+
+    /// The record in a file of one's own choice.
+    ///
+    /// # Errors
+    /// As [`Ceilings::load`].
+    pub fn load_from(path: impl Into<PathBuf>) -> Result<Ceilings, CeilingsError> {
+        Self::load_machine(path.into(), key::this_machine())
+    }
+
+    /// A record without entries that will be kept at `path`: for going on after
+    /// [`Ceilings::load`] failed.
+    pub fn empty_at(path: impl Into<PathBuf>) -> Ceilings {
+        Ceilings { path: path.into(), machine: key::this_machine(), entries: Entries::new() }
+    }
+
+    fn load_machine(path: PathBuf, machine: String) -> Result<Ceilings, CeilingsError> {
+        let mut machines = file::read(&path)?;
+        let entries = machines.remove(&machine).unwrap_or_default();
+        Ok(Ceilings { path, machine, entries })
+    }
+
+    /// `$HEADRACE_CEILINGS`, else `ceilings.json` in `$HEADRACE_CACHE`, `$XDG_CACHE_HOME/headrace`
+    /// or `~/.cache/headrace`.
+    ///
+    /// # Errors
+    /// [`CeilingsError::NoPlace`] if none of the variables is set.
+    pub fn default_path() -> Result<PathBuf, CeilingsError> {
+        file::default_path(|name| std::env::var_os(name)).ok_or(CeilingsError::NoPlace)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name under which this machine's part of the file is kept.
+    pub fn machine(&self) -> &str {
+        &self.machine
+    }
+
+    /// Whether nothing was measured on this machine.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Adds results to the file and to `self`, which takes over what others have recorded in the
+    /// meantime. The file is locked, read again and replaced as a whole.
+    ///
+    /// A damaged record is moved aside (see [`Recorded::moved_aside`]); a file that never was a
+    /// record, or one of a newer version, is left alone.
+    ///
+    /// # Errors
+    /// [`CeilingsError::Value`] if a value is not a positive number: nothing is recorded then.
+    /// Otherwise as [`Ceilings::load`], and whatever the filesystem refuses.
+    pub fn record(&mut self, measurements: &[Measurement]) -> Result<Recorded, CeilingsError> {
+        self.record_at(measurements, now_unix_s())
+    }
+
+    fn record_at(
+        &mut self,
+        measurements: &[Measurement],
+        now_unix_s: u64,
+    ) -> Result<Recorded, CeilingsError> {
+        for Measurement { measure, value, .. } in measurements {
+            if !(value.is_finite() && *value > 0.0) {
+                return Err(CeilingsError::Value { measure: measure.clone(), value: *value });
+            }
+        }
+        let _lock = file::Lock::take(&self.path)?;
+        let (mut machines, moved_aside) = file::read_or_move_aside(&self.path, now_unix_s)?;
+        let entries = machines.entry(self.machine.clone()).or_default();
+        for measurement in measurements {
+            add(entries, measurement, now_unix_s);
+        }
+        forget_oldest(entries);
+        let entries = entries.clone();
+        file::replace(&self.path, &machines)?;
+        self.entries = entries;
+        Ok(Recorded { moved_aside })
+    }
+
+    /// Records a rate that a race reached by the way, if it is above the ceiling (which then was
+    /// too low). Returns whether it was.
+    ///
+    /// # Errors
+    /// As [`Ceilings::record`].
+    pub fn record_if_higher(&mut self, measurement: &Measurement) -> Result<bool, CeilingsError> {
+        let known = self.get(&measurement.measure);
+        if known.is_some_and(|ceiling| ceiling.value >= measurement.value && !ceiling.stale) {
+            return Ok(false);
+        }
+        self.record(std::slice::from_ref(measurement)).map(|_| true)
+    }
+
+    /// The ceiling of one measure.
+    pub fn get(&self, measure: &Measure) -> Option<Ceiling> {
+        self.get_at(measure, now_unix_s())
+    }
+
+    fn get_at(&self, measure: &Measure, now_unix_s: u64) -> Option<Ceiling> {
+        let samples = self.entries.get(measure)?;
+        // A clock that was set back makes samples of the future: they count as new.
+        let age_s = |sample: &Sample| now_unix_s.saturating_sub(sample.unix_s);
+        let best_fresh = samples
+            .iter()
+            .filter(|sample| age_s(sample) <= FRESH_S)
+            .max_by(|a, b| a.value.total_cmp(&b.value));
+        let newest = || samples.iter().max_by_key(|sample| sample.unix_s);
+        let sample = best_fresh.or_else(newest)?;
+        Some(Ceiling {
+            measure: measure.clone(),
+            value: sample.value,
+            unit: measure.unit(),
+            unix_s: sample.unix_s,
+            how: sample.how.clone(),
+            bytes: sample.bytes,
+            samples: samples.len(),
+            age_s: age_s(sample),
+            stale: best_fresh.is_none(),
+        })
+    }
+
+    /// Every ceiling of this machine, ordered by measure.
+    pub fn all(&self) -> Vec<Ceiling> {
+        self.entries.keys().filter_map(|measure| self.get(measure)).collect()
+    }
+
+    /// The best of the measures that `wanted` takes; a fresh one before any stale one.
+    pub fn best(&self, wanted: impl Fn(&Measure) -> bool) -> Option<Ceiling> {
+        self.entries
+            .keys()
+            .filter(|measure| wanted(measure))
+            .filter_map(|measure| self.get(measure))
+            .max_by(|a, b| (!a.stale, a.value).partial_cmp(&(!b.stale, b.value)).unwrap_or(EQUAL))
+    }
+
+    /// What one storage can deliver.
+    pub fn for_store(&self, store: &StoreKey) -> StoreCeilings {
+        let of_store = |measure: &Measure| measure.store() == Some(store);
+        StoreCeilings {
+            read: self.best(|m| of_store(m) && matches!(m, Measure::StorageRead { .. })),
+            write: self.best(|m| of_store(m) && matches!(m, Measure::StorageWrite { .. })),
+            random_read: self.best(|m| of_store(m) && matches!(m, Measure::RandomRead { .. })),
+        }
+    }
+
+    /// What the storage that a path lies on can deliver.
+    ///
+    /// # Errors
+    /// Those of examining the path.
+    pub fn for_path(&self, path: &Path) -> std::io::Result<StoreCeilings> {
+        Ok(self.for_store(&StoreKey::of_path(path)?))
+    }
+}
+
+const EQUAL: std::cmp::Ordering = std::cmp::Ordering::Equal;
+
+fn add(entries: &mut Entries, measurement: &Measurement, now_unix_s: u64) {
+    let Measurement { measure, value, how, bytes } = measurement.clone();
+    let samples = entries.entry(measure).or_default();
+    samples.push(Sample { value, unix_s: now_unix_s, how, bytes });
+    let surplus = samples.len().saturating_sub(SAMPLES_MAX);
+    samples.drain(..surplus);
+}
+
+fn forget_oldest(entries: &mut Entries) {
+    while entries.len() > MEASURES_MAX {
+        let newest = |samples: &Vec<Sample>| samples.iter().map(|sample| sample.unix_s).max();
+        let oldest = entries.iter().min_by_key(|(_, samples)| newest(samples));
+        let Some(measure) = oldest.map(|(measure, _)| measure.clone()) else { return };
+        entries.remove(&measure);
+    }
+}
+
+/// Now, as ages of measurements are counted: seconds since 1970.
+pub fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests;
