@@ -342,10 +342,13 @@ impl CpuWorker {
 
     /// Output rows that are ready, in batches of the sink's columns.
     pub fn take_batches(&mut self) -> Vec<RecordBatch> {
-        match &mut self.sink {
+        let taken = match &mut self.sink {
             SinkState::Rows { batches, .. } => std::mem::take(batches),
-            _ => Vec::new(),
-        }
+            _ => return Vec::new(),
+        };
+        // Giving back does not fail.
+        let _ = self.account();
+        taken
     }
 
     /// Rows that were streamed through this worker.

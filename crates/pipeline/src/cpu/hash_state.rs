@@ -10,6 +10,7 @@ use crate::cpu::eval::{Shared, eval};
 use crate::cpu::group_table::GroupTable;
 use crate::cpu::vector::Vector;
 use crate::partial::PartialSchema;
+use crate::partial::codec::Held;
 use crate::partial::hash::{hash_keys, partition};
 use crate::partial::runs::Runs;
 use crate::state::AccumulatorState;
@@ -134,28 +135,27 @@ impl HashState {
         (0..self.form.keys().len()).map(|k| self.table.key_column(k, groups.clone())).collect()
     }
 
-    /// Partial states of some groups, in any form. `arguments` are the representations of the
-    /// accumulators' arguments.
+    /// Partial states of some groups in any form, whose columns take `states`.
     pub fn encode(
         &self,
         form: &PartialSchema,
-        arguments: &[Option<&Repr>],
+        states: &[Held<'_>],
         groups: &[u32],
     ) -> Result<RecordBatch, ExecError> {
         let keys = self.keys(groups.iter().map(|&group| group as usize))?;
         let reprs: Vec<&Repr> = self.form.keys().iter().map(|key| &key.held).collect();
-        form.encode(&keys, &reprs, &self.states, arguments, groups)
+        form.encode(&keys, &reprs, states, groups)
     }
 
     /// Hands all groups over to `runs`, and is empty then.
     pub fn flush(&mut self, runs: &Runs) -> Result<(), ExecError> {
         let (order, ends) = self.by_partition(runs)?;
-        // What the form holds is what the states hold: nothing becomes text on its way.
-        let arguments = vec![None; self.states.len()];
+        let states = self.states.iter().map(|state| Held { state, dictionary: None });
+        let states: Vec<_> = states.collect();
         let mut start = 0;
         for (partition, end) in ends.into_iter().enumerate() {
             for portion in order[start..end].chunks(PORTION_GROUPS) {
-                runs.push(partition, self.encode(&self.form, &arguments, portion)?)?;
+                runs.push(partition, self.encode(&self.form, &states, portion)?)?;
             }
             start = end;
         }

@@ -14,24 +14,31 @@ use arrow_array::{
 };
 use arrow_buffer::Buffer;
 
+use crate::Dictionary;
 use crate::ExecError;
-use crate::bound::Repr;
+use crate::bound::{Accumulator, Repr};
 use crate::column::vector_array;
 use crate::cpu::vector::{Data, Vector};
 use crate::partial::schema::{PartialKey, PartialSchema};
 use crate::state::merge::{wide_bytes, wide_total};
 use crate::state::{AccumulatorState, Texts};
 
+/// Running values on their way into a batch.
+pub(crate) struct Held<'s> {
+    pub state: &'s AccumulatorState,
+    /// Of extremes that are codes.
+    pub dictionary: Option<&'s Dictionary>,
+}
+
 impl PartialSchema {
     /// One row a group. `keys` hold a value a row, as `reprs` say; row `i` takes the running
-    /// values of group `groups[i]`. `arguments` are the representations of the accumulators'
-    /// arguments, for extremes that are codes and shall become text.
+    /// values of group `groups[i]`. `states` are one a column: see [`Self::convert`] for those
+    /// that are held in another form.
     pub(crate) fn encode(
         &self,
         keys: &[Vector<'_>],
         reprs: &[&Repr],
-        states: &[AccumulatorState],
-        arguments: &[Option<&Repr>],
+        states: &[Held<'_>],
         groups: &[u32],
     ) -> Result<RecordBatch, ExecError> {
         let rows = groups.len();
@@ -39,18 +46,31 @@ impl PartialSchema {
             let repr = if let Repr::I32 = key.column_repr { &key.column_repr } else { repr };
             vector_array(vector, repr, &key.column_type, rows)
         });
-        let values = self.values().iter().zip(states).zip(arguments);
-        let value_columns =
-            values.map(|((value, state), argument)| match (&value.empty, argument) {
-                (AccumulatorState::ExtremeText(_), Some(repr @ Repr::Code(_))) => {
-                    code_texts(state, repr, groups)
-                }
-                _ => Ok(state_array(state, groups)),
-            });
+        let value_columns = self
+            .values()
+            .iter()
+            .zip(states)
+            .map(|(value, held)| state_array(&value.empty, held, groups));
         let columns = key_columns.chain(value_columns).collect::<Result<Vec<_>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::clone(self.arrow()), columns, &options)
             .map_err(|e| ExecError::Internal(format!("partial states: {e}")))
+    }
+
+    /// The states of a bound sink's accumulators as columns of this form want them.
+    pub(crate) fn convert<'s>(
+        &self,
+        states: &'s [AccumulatorState],
+        accumulators: &'s [Accumulator],
+    ) -> Vec<Held<'s>> {
+        let held = |number: usize| Held {
+            state: &states[number],
+            dictionary: match accumulators[number].argument.as_ref().map(|a| &a.repr) {
+                Some(Repr::Code(dictionary)) => Some(dictionary),
+                _ => None,
+            },
+        };
+        self.values().iter().map(|value| held(value.accumulator)).collect()
     }
 
     /// The keys of a batch, as tables hold them.
@@ -75,28 +95,37 @@ impl PartialSchema {
     }
 }
 
-fn state_array(state: &AccumulatorState, groups: &[u32]) -> ArrayRef {
-    let groups = groups.iter().map(|&group| group as usize);
-    match state {
+fn state_array(
+    wanted: &AccumulatorState,
+    held: &Held<'_>,
+    groups: &[u32],
+) -> Result<ArrayRef, ExecError> {
+    let wide = matches!(wanted, AccumulatorState::SumWide { .. });
+    let text = matches!(wanted, AccumulatorState::ExtremeText(_));
+    let numbers = groups.iter().map(|&group| group as usize);
+    Ok(match held.state {
+        AccumulatorState::SumI64(v) if wide => fixed(numbers.map(|g| wide_bytes(v[g].into(), 0))),
+        AccumulatorState::SumI128(v) if wide => fixed(numbers.map(|g| wide_bytes(v[g], 0))),
+        AccumulatorState::ExtremeI64(codes) if text => code_texts(codes, held, groups)?,
         AccumulatorState::Count(v) | AccumulatorState::ExtremeU64(v) => {
-            Arc::new(UInt64Array::from_iter_values(groups.map(|g| v[g])))
+            Arc::new(UInt64Array::from_iter_values(numbers.map(|g| v[g])))
         }
         AccumulatorState::SumI64(v) | AccumulatorState::ExtremeI64(v) => {
-            Arc::new(Int64Array::from_iter_values(groups.map(|g| v[g])))
+            Arc::new(Int64Array::from_iter_values(numbers.map(|g| v[g])))
         }
         AccumulatorState::SumF64(v) | AccumulatorState::ExtremeF64(v) => {
-            Arc::new(Float64Array::from_iter_values(groups.map(|g| v[g])))
+            Arc::new(Float64Array::from_iter_values(numbers.map(|g| v[g])))
         }
         AccumulatorState::SumI128(v) | AccumulatorState::ExtremeI128(v) => {
-            fixed(groups.map(|g| v[g].to_le_bytes()))
+            fixed(numbers.map(|g| v[g].to_le_bytes()))
         }
         AccumulatorState::SumWide { low, carry } => {
-            fixed(groups.map(|g| wide_bytes(low[g], carry[g])))
+            fixed(numbers.map(|g| wide_bytes(low[g], carry[g])))
         }
         AccumulatorState::ExtremeText(texts) => {
-            Arc::new(StringArray::from_iter(groups.map(|g| texts.get(g))))
+            Arc::new(StringArray::from_iter(numbers.map(|g| texts.get(g))))
         }
-    }
+    })
 }
 
 fn fixed<const N: usize>(values: impl Iterator<Item = [u8; N]>) -> ArrayRef {
@@ -105,12 +134,8 @@ fn fixed<const N: usize>(values: impl Iterator<Item = [u8; N]>) -> ArrayRef {
 }
 
 /// Extremes of codes as text; NULL before the first value, which is outside every dictionary.
-fn code_texts(
-    state: &AccumulatorState,
-    repr: &Repr,
-    groups: &[u32],
-) -> Result<ArrayRef, ExecError> {
-    let (AccumulatorState::ExtremeI64(codes), Repr::Code(dictionary)) = (state, repr) else {
+fn code_texts(codes: &[i64], held: &Held<'_>, groups: &[u32]) -> Result<ArrayRef, ExecError> {
+    let Some(dictionary) = held.dictionary else {
         return Err(ExecError::Internal("extremes of codes that are none".into()));
     };
     let texts = &dictionary.values;

@@ -14,6 +14,7 @@ use crate::cpu::hash_sink::{HashLevel, HashSink};
 use crate::cpu::hash_state::HashState;
 use crate::cpu::{Emit, WorkerOptions};
 use crate::partial::PartialSchema;
+use crate::partial::schema::with_portable_values;
 use crate::state::{DenseState, dense_key, existing_groups, finish_calls, output_batch};
 
 /// Groups come out in batches of at most this many.
@@ -33,17 +34,16 @@ pub fn dense_partial(bound: &Bound, state: &DenseState) -> Result<RecordBatch, E
     let groups = existing_groups(keys, state)?;
     let values = keys.iter().map(|key| dense_key(key, &groups)).collect::<Result<Vec<_>, _>>()?;
     let reprs: Vec<&Repr> = keys.iter().map(|key| &key.expr.repr).collect();
-    let arguments: Vec<_> =
-        accumulators.iter().map(|a| a.argument.as_ref().map(|argument| &argument.repr)).collect();
     let groups: Vec<u32> = groups.into_iter().map(|group| group as u32).collect();
     let form = PartialSchema::portable(bound)?;
-    form.encode(&values, &reprs, &state.accumulators, &arguments, &groups)
+    let states = form.convert(&state.accumulators, accumulators);
+    form.encode(&values, &reprs, &states, &groups)
 }
 
 /// Merges partial states of any origin in any order.
 #[derive(Debug)]
 pub struct PartialMerge {
-    bound: Arc<Bound>,
+    bound: Bound,
     sink: HashSink,
     cancel: CancelToken,
 }
@@ -53,8 +53,9 @@ impl PartialMerge {
     ///
     /// # Errors
     /// The pipeline does not aggregate.
-    pub fn new(bound: Arc<Bound>, options: &WorkerOptions) -> Result<Self, ExecError> {
-        let hash = options.hash_options(PartialSchema::portable(&bound)?);
+    pub fn new(bound: &Bound, options: &WorkerOptions) -> Result<Self, ExecError> {
+        let hash = options.hash_options(PartialSchema::portable(bound)?);
+        let bound = with_portable_values(bound);
         let sink = HashSink::new(&HashLevel::first(hash, 1));
         Ok(Self { bound, sink, cancel: options.cancel.clone() })
     }
@@ -184,10 +185,9 @@ impl<'a> Outlet<'a> {
             return Err(ExecError::Internal("groups of another sink".into()));
         };
         if let Some(form) = &self.partial {
-            let arguments: Vec<_> =
-                accumulators.iter().map(|a| a.argument.as_ref().map(|a| &a.repr)).collect();
             let groups: Vec<u32> = groups.map(|group| group as u32).collect();
-            return state.encode(form, &arguments, &groups);
+            let states = form.convert(state.states(), accumulators);
+            return state.encode(form, &states, &groups);
         }
         let vectors = state.keys(groups.clone())?;
         let held = state.form().keys().iter().map(|key| &key.held);

@@ -16,7 +16,7 @@
 //!
 //! Where batches wait that do not fit memory is somebody else's business: a [`SpillStore`].
 
-mod codec;
+pub(crate) mod codec;
 pub(crate) mod hash;
 pub(crate) mod merge;
 pub(crate) mod runs;

@@ -7,32 +7,34 @@ use arrow_schema::{DataType as ArrowType, Field as ArrowField, Schema, SchemaRef
 use headrace_ir::DataType;
 
 use crate::ExecError;
-use crate::bound::{Accumulator, AccumulatorKind, Bound, BoundKey, BoundSink, Repr};
+use crate::bound::{Accumulator, AccumulatorKind, Bound, BoundCall, BoundKey, BoundSink, Repr};
 use crate::column::arrow_type;
 use crate::cpu::group_keys::KeyLayout;
 use crate::state::{AccumulatorState, Texts};
 
-/// The schema of partial states: the keys under their names, then `a0`, `a1`, ... for the
-/// accumulators of the bound sink.
+/// The schema of partial states: the keys under their names, then running values.
 ///
-/// | accumulator | column |
+/// The portable form is the same for all who run a pipeline, whatever their files, statistics
+/// and dictionaries are. After the keys, which may all be NULL there, come `rows`, the count of
+/// the group's rows, and two columns for each aggregate `i`: `v{i}`, its running value, and
+/// `n{i}`, the count of the values that went into it (0: the result is NULL).
+///
+/// | running value | column |
 /// |---|---|
 /// | count | `UInt64` |
-/// | total of 64 bits | `Int64` |
-/// | total of 128 bits | `FixedSizeBinary(16)`, little-endian, two's complement |
-/// | total of 192 bits | `FixedSizeBinary(24)`, the same |
+/// | total of integers or decimals | `FixedSizeBinary(24)`: 192 bits, little-endian, two's complement |
 /// | total of floats | `Float64` |
-/// | extreme of integers, dates, times | `Int64`, unsigned 64 bits `UInt64` |
+/// | extreme of integers, dates, times, truth values | `Int64`, of unsigned 64 bits `UInt64` |
 /// | extreme of floats | `Float64` |
-/// | extreme of decimals | `FixedSizeBinary(16)` |
+/// | extreme of decimals | `FixedSizeBinary(16)`, little-endian, two's complement |
 /// | extreme of text | `Utf8`, NULL before the first value |
 ///
 /// Before its first value the smallest of numbers is the largest number of the type (NaN for
-/// floats) and the largest the smallest (minus infinity); whether there was a value is what a
-/// count tells.
+/// floats) and the largest the smallest (minus infinity).
 ///
-/// The portable form holds text as text. The local form, for one execution of one process,
-/// holds codes of the execution's dictionaries as `Int32`.
+/// The local form, for one execution of one process, has a column `a{i}` an accumulator of the
+/// bound sink instead; it holds codes of the execution's dictionaries as `Int32`, and totals in
+/// the 64, 128 or 192 bits that are known to do for this execution's rows.
 #[derive(Clone, Debug)]
 pub struct PartialSchema {
     schema: SchemaRef,
@@ -49,13 +51,15 @@ pub(crate) struct PartialKey {
     pub nullable: bool,
 }
 
-/// An accumulator before the first row.
+/// A running value before the first row.
 #[derive(Clone, Debug)]
 pub(crate) struct PartialValue {
     /// Without groups.
     pub empty: AccumulatorState,
     /// Of extremes: whether the smallest are kept.
     pub smaller: bool,
+    /// The accumulator of the bound sink that it is.
+    pub accumulator: usize,
 }
 
 impl PartialSchema {
@@ -73,17 +77,23 @@ impl PartialSchema {
     }
 
     fn of(bound: &Bound, portable: bool) -> Result<Self, ExecError> {
-        let BoundSink::Aggregate { keys, accumulators, .. } = &bound.sink else {
+        let BoundSink::Aggregate { keys, accumulators, calls, .. } = &bound.sink else {
             return Err(ExecError::Internal("partial states of another sink".into()));
         };
+        let (names, numbers): (Vec<_>, Vec<_>) = if portable {
+            portable_values(calls).into_iter().unzip()
+        } else {
+            (0..accumulators.len()).map(|i| (format!("a{i}"), i)).unzip()
+        };
+        let value = |&number: &usize| partial_value(number, &accumulators[number], portable);
+        let values: Vec<_> = numbers.iter().map(value).collect();
         let partial_keys: Vec<_> = keys.iter().map(|key| partial_key(key, portable)).collect();
-        let values: Vec<_> = accumulators.iter().map(|a| partial_value(a, portable)).collect();
         let key_fields = keys.iter().zip(&partial_keys).map(|(key, partial)| {
             ArrowField::new(&key.field.name, arrow_type(&partial.column_type), partial.nullable)
         });
-        let value_fields = values.iter().enumerate().map(|(i, value)| {
+        let value_fields = names.iter().zip(&values).map(|(name, value)| {
             let nullable = matches!(value.empty, AccumulatorState::ExtremeText(_));
-            ArrowField::new(format!("a{i}"), value_type(&value.empty), nullable)
+            ArrowField::new(name, value_type(&value.empty), nullable)
         });
         let fields: Vec<_> = key_fields.chain(value_fields).collect();
         let schema = Arc::new(Schema::new(fields));
@@ -140,18 +150,45 @@ fn partial_key(key: &BoundKey, portable: bool) -> PartialKey {
         (repr, _) => (repr.clone(), key.field.data_type.clone()),
     };
     let column_repr = if let Repr::Code(_) = held { Repr::I32 } else { held.clone() };
-    PartialKey { held, column_repr, column_type, nullable: key.field.nullable }
+    PartialKey { held, column_repr, column_type, nullable: portable || key.field.nullable }
 }
 
-fn partial_value(accumulator: &Accumulator, portable: bool) -> PartialValue {
-    let coded = accumulator.argument.as_ref().is_some_and(|a| matches!(a.repr, Repr::Code(_)));
-    let extreme = matches!(accumulator.kind, AccumulatorKind::Min | AccumulatorKind::Max);
-    let empty = if portable && coded && extreme {
-        AccumulatorState::ExtremeText(Texts::default())
-    } else {
-        AccumulatorState::new(accumulator, 0)
+/// The running values of the portable form: names, and accumulators of the bound sink, of which
+/// there are fewer where one serves several calls.
+fn portable_values(calls: &[BoundCall]) -> Vec<(String, usize)> {
+    let of_call = |(i, call): (usize, &BoundCall)| {
+        [(format!("v{i}"), call.value), (format!("n{i}"), call.count)]
     };
-    PartialValue { empty, smaller: accumulator.kind == AccumulatorKind::Min }
+    std::iter::once(("rows".into(), 0)).chain(calls.iter().enumerate().flat_map(of_call)).collect()
+}
+
+/// The same pipeline with one accumulator a running value of the portable form.
+pub(crate) fn with_portable_values(bound: &Bound) -> Bound {
+    let mut bound = bound.clone();
+    if let BoundSink::Aggregate { accumulators, calls, .. } = &mut bound.sink {
+        let numbers = portable_values(calls).into_iter().map(|(_, number)| number);
+        *accumulators = numbers.map(|number| accumulators[number].clone()).collect();
+        for (i, call) in calls.iter_mut().enumerate() {
+            (call.value, call.count) = (2 * i + 1, 2 * i + 2);
+        }
+    }
+    bound
+}
+
+fn partial_value(number: usize, accumulator: &Accumulator, portable: bool) -> PartialValue {
+    let repr = accumulator.argument.as_ref().map(|argument| &argument.repr);
+    let empty = match (accumulator.kind, repr) {
+        // What fits one execution's rows need not fit those of several.
+        (AccumulatorKind::SumI64 | AccumulatorKind::SumI128, _) if portable => {
+            AccumulatorState::SumWide { low: Vec::new(), carry: Vec::new() }
+        }
+        (AccumulatorKind::Min | AccumulatorKind::Max, Some(Repr::Code(_))) if portable => {
+            AccumulatorState::ExtremeText(Texts::default())
+        }
+        _ => AccumulatorState::new(accumulator, 0),
+    };
+    let smaller = accumulator.kind == AccumulatorKind::Min;
+    PartialValue { empty, smaller, accumulator: number }
 }
 
 fn value_type(state: &AccumulatorState) -> ArrowType {

@@ -51,7 +51,7 @@ fn merged(
     batches: &[RecordBatch],
     options: &WorkerOptions,
 ) -> Result<Vec<RecordBatch>, ExecError> {
-    let mut merge = PartialMerge::new(Arc::clone(bound), options)?;
+    let mut merge = PartialMerge::new(bound, options)?;
     batches.iter().try_for_each(|batch| merge.push(batch))?;
     let finished = std::sync::Mutex::new(Vec::new());
     merge.finish(&|batch| {
@@ -179,10 +179,10 @@ fn batches_of_another_pipeline_are_refused() {
     let bound = bound_as(&table, &extremes(&table, true), 0);
     let options = WorkerOptions::new(u64::MAX);
     let batch = partials(&bound, &table, 0, 1).remove(0);
-    let mut merge = PartialMerge::new(Arc::clone(&bound), &options).unwrap();
+    let mut merge = PartialMerge::new(&bound, &options).unwrap();
     let few = batch.project(&[0, 1]).unwrap();
     let error = merge.push(&few).unwrap_err().to_string();
-    assert!(error.contains("2 columns instead of 4"), "{error}");
+    assert!(error.contains("2 columns instead of 8"), "{error}");
     let mut columns = batch.columns().to_vec();
     columns[0] = Arc::new(UInt64Array::from(vec![7]));
     let fields: Vec<_> = columns.iter().map(|c| c.data_type().clone()).collect();
@@ -194,6 +194,69 @@ fn batches_of_another_pipeline_are_refused() {
     let other = RecordBatch::try_new(schema, columns).unwrap();
     let error = merge.push(&other).unwrap_err().to_string();
     assert!(error.contains("column 0 (name) is UInt64 instead of Utf8"), "{error}");
+}
+
+/// A NOT NULL Int64 column; a claim of bounds that need not be true of another table.
+fn longs(values: &[i64], range: Option<(i64, i64)>, nullable: bool) -> Table {
+    let mut table = Table::new("t", values.len());
+    let column = TestColumn {
+        encoding: Some(Encoding::Plain),
+        values: values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        info: SourceColumn {
+            range: range.map(|(min, max)| headrace_ir::ValueRange { min, max }),
+            may_have_nulls: nullable,
+            ..SourceColumn::default()
+        },
+        ..TestColumn::default()
+    };
+    table.push("i", DataType::Int64, true, column);
+    table
+}
+
+#[test]
+fn what_files_claim_does_not_change_the_schema() {
+    // One table may have NULLs and wide totals, the other has neither.
+    let tables = [longs(&[5, i64::MAX], None, true), longs(&[5, 2, 2], Some((2, 5)), false)];
+    let sink = |table: &Table| Sink::Aggregate {
+        keys: vec![named("i", table.col("i"))],
+        calls: vec![
+            call(AggregateFunction::Sum, Some(table.col("i")), DataType::Int64),
+            call(AggregateFunction::Avg, Some(table.col("i")), DataType::Float64),
+            call(AggregateFunction::Count, None, DataType::Int64),
+        ],
+    };
+    let bounds = tables.each_ref().map(|table| bound_as(table, &sink(table), 65_536));
+    let schemas = bounds.each_ref().map(|bound| PartialSchema::portable(bound).unwrap());
+    assert_eq!(schemas[0].arrow(), schemas[1].arrow());
+    let batches: Vec<_> = bounds
+        .iter()
+        .zip(&tables)
+        .flat_map(|(bound, table)| partials(bound, table, 0, table.rows))
+        .collect();
+    for bound in &bounds {
+        let found = merged(bound, &batches, &WorkerOptions::new(u64::MAX)).unwrap();
+        let largest = format!("{0}|{0}|9.223372036854776e18|1", i64::MAX);
+        assert_eq!(rows(&found), ["2|4|2.0|2", "5|10|5.0|2", &largest]);
+    }
+}
+
+#[test]
+fn totals_that_fit_each_part_need_not_fit_all() {
+    // Each part proves that its total fits 64 bits; together they do not.
+    let large = i64::MAX / 2;
+    let parts = [longs(&[large], None, false), longs(&[large; 2], None, false)];
+    let sum = |table: &Table| Sink::Aggregate {
+        keys: vec![],
+        calls: vec![call(AggregateFunction::Sum, Some(table.col("i")), DataType::Int64)],
+    };
+    let bounds = parts.each_ref().map(|table| bound_as(table, &sum(table), 0));
+    let batches: Vec<_> = bounds
+        .iter()
+        .zip(&parts)
+        .flat_map(|(bound, table)| partials(bound, table, 0, table.rows))
+        .collect();
+    let error = merged(&bounds[0], &batches, &WorkerOptions::new(u64::MAX)).unwrap_err();
+    assert!(matches!(error, ExecError::Overflow { .. }), "{error}");
 }
 
 #[test]
