@@ -70,6 +70,12 @@ pub struct EngineArgs {
     /// Limit of host memory, such as 512MB or 4GiB.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub memory_limit: Option<u64>,
+    /// Folder of temporary files for groups that do not fit the memory limit (default: TMPDIR).
+    #[arg(long, value_name = "DIR")]
+    pub spill_folder: Option<PathBuf>,
+    /// Limit of temporary files (default: 100GB).
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes_or_zero)]
+    pub spill_limit: Option<u64>,
     /// Worker threads (default: all cores).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
@@ -90,6 +96,8 @@ impl Default for EngineArgs {
             processor: "auto".into(),
             fallback: "allow".into(),
             memory_limit: None,
+            spill_folder: None,
+            spill_limit: None,
             threads: None,
             device_cache: None,
             access: "auto".into(),

@@ -23,6 +23,8 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
     let limits = RunnerOptions {
         memory_limit_bytes: args.memory_limit,
         device_cache_bytes: args.device_cache,
+        spill_folder: args.spill_folder.clone(),
+        spill_limit_bytes: args.spill_limit,
     };
     let session = Session::new(SessionOptions { settings, limits })
         .map_err(|error| failure("start", &error))?;

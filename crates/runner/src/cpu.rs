@@ -20,9 +20,9 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let bound = bind(task.pipeline, &chunks.info, task.builds, &BindOptions::default())?;
     let program = CpuProgram::compile(Arc::new(bound))?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
-    let options = WorkerOptions::new(task.runner.memory().groups_bytes);
     // A worker without a chunk would only cost a thread.
     let threads = task.threads.clamp(1, chunks.plan.chunks.len().max(1));
+    let options = worker_options(task, threads);
     let consumers = (0..threads)
         .map(|_| {
             Ok(CpuConsumer {
@@ -42,10 +42,20 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let (consumers, report) = race.run_host(consumers)?;
     let finishing = Instant::now();
     let workers = consumers.into_iter().map(|c| c.worker).collect();
-    let output = program.finish(workers, task.build_options)?;
+    let output = program.finish_each(workers, task.build_options, task.emit)?;
     let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
     let scope = Scope::of(&chunks.plan);
-    Ok(Done { output, scope, race: report, bind_ms, finish_ms })
+    let spilled_bytes = options.spilled.spilled_bytes();
+    Ok(Done { output, scope, race: report, bind_ms, finish_ms, spilled_bytes })
+}
+
+/// All runs share the account, so that their number does not multiply the limit.
+fn worker_options(task: &Task<'_>, threads: usize) -> WorkerOptions {
+    let mut options = WorkerOptions::with_memory(Arc::clone(task.runner.groups()));
+    options.workers = threads;
+    options.spill = Some(Arc::clone(task.runner.spills()) as _);
+    options.cancel = task.token.clone();
+    options
 }
 
 /// Chunks small enough that every thread gets several, so that all finish together.

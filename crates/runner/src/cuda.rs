@@ -237,7 +237,8 @@ fn finish(
         batches.push(finish_dense(bound, state)?);
     }
     let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
-    Ok(Done { output: Output::Batches(batches), scope, race, bind_ms, finish_ms })
+    let output = Output::Batches(batches);
+    Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes: 0 })
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ mod report;
 mod run;
 mod runner;
 mod settings;
+mod spill;
 mod table;
 mod task;
 

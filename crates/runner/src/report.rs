@@ -35,6 +35,8 @@ pub struct RunReport {
     pub bind_ms: f64,
     /// Merging states and making the result.
     pub finish_ms: f64,
+    /// Bytes of groups that went to temporary files.
+    pub spilled_bytes: u64,
     /// The race.
     pub race: RaceReport,
 }

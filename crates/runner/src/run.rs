@@ -157,6 +157,7 @@ impl Run<'_> {
             pruned_rows: done.scope.pruned_rows,
             bind_ms: done.bind_ms,
             finish_ms: done.finish_ms,
+            spilled_bytes: done.spilled_bytes,
             race: done.race,
         };
         match done.output {

@@ -1,11 +1,13 @@
 //! What the runs of a session share: caches, mappings, devices, limits.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use headrace_flow::{AccessPath, HostCache, MappingPool, RaceOptions, RegisteredPool, Trace};
 use headrace_io::MemoryBudget;
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::cuda::{CudaDevice, CudaOptions};
+use headrace_pipeline::memory::MemoryAccount;
 use parking_lot::Mutex;
 
 use crate::builds::BuildCache;
@@ -13,6 +15,7 @@ use crate::gpus::Gpus;
 use crate::memory::MemorySplit;
 use crate::prepared::PreparedRuns;
 use crate::settings::{Access, Devices, Settings};
+use crate::spill::Spills;
 
 /// Mappings kept open from query to query.
 const MAPPINGS_MAX: usize = 1024;
@@ -29,6 +32,10 @@ pub struct RunnerOptions {
     /// Device memory for columns that stay there between queries; `None`: most of what is free,
     /// 0: every query streams.
     pub device_cache_bytes: Option<u64>,
+    /// Folder of temporary files for groups that do not fit memory; `None`: the system's (TMPDIR).
+    pub spill_folder: Option<PathBuf>,
+    /// Bytes that they may take; `None`: 100 GB.
+    pub spill_limit_bytes: Option<u64>,
 }
 
 /// Caches and devices.
@@ -36,6 +43,8 @@ pub struct RunnerOptions {
 pub struct Runner {
     memory: MemorySplit,
     budget: Arc<MemoryBudget>,
+    groups: Arc<MemoryAccount>,
+    spills: Arc<Spills>,
     cache: Arc<HostCache>,
     mappings: Arc<MappingPool>,
     builds: Arc<BuildCache>,
@@ -53,6 +62,8 @@ impl Runner {
         let budget = MemoryBudget::new(memory.limit_bytes);
         Self {
             memory,
+            groups: MemoryAccount::within(&budget, memory.groups_bytes),
+            spills: Arc::new(Spills::new(options)),
             cache: HostCache::within(&budget, memory.cache_bytes),
             mappings: MappingPool::new(MAPPINGS_MAX),
             builds: BuildCache::new(memory.builds_bytes, &budget),
@@ -76,6 +87,15 @@ impl Runner {
     /// The host memory that everything shares.
     pub fn budget(&self) -> &Arc<MemoryBudget> {
         &self.budget
+    }
+
+    /// What pays for the groups, rows and new builds of all runs.
+    pub fn groups(&self) -> &Arc<MemoryAccount> {
+        &self.groups
+    }
+
+    pub(crate) fn spills(&self) -> &Arc<Spills> {
+        &self.spills
     }
 
     /// Cold chunks that were read once.

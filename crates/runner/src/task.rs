@@ -68,4 +68,6 @@ pub struct Done {
     pub bind_ms: f64,
     /// Merging states, in milliseconds.
     pub finish_ms: f64,
+    /// Bytes of groups that went to temporary files.
+    pub spilled_bytes: u64,
 }

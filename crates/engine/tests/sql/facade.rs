@@ -81,18 +81,34 @@ async fn a_file_that_changed_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn groups_beyond_the_memory_limit_are_an_error_that_names_it() {
+async fn groups_beyond_the_memory_limit_are_spilled_within_another_limit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("numbers.arrow");
     tables::write(&path, &numbers(1_000_000), 1 << 16, true);
-    let session = cpu_session(RunnerOptions {
-        memory_limit_bytes: Some(16 << 20),
-        ..RunnerOptions::default()
-    });
-    session.register_arrow("numbers", &[path]).unwrap();
+    let spill_folder = tempfile::tempdir().unwrap();
     let sql = "SELECT n * 1000, count(*) FROM numbers GROUP BY 1";
-    let error = session.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
-    assert!(error.contains("memory") && error.contains("limit"), "{error}");
+    for spill_limit_bytes in [None, Some(100_000)] {
+        let session = cpu_session(RunnerOptions {
+            memory_limit_bytes: Some(16 << 20),
+            spill_folder: Some(spill_folder.path().to_path_buf()),
+            spill_limit_bytes,
+            ..RunnerOptions::default()
+        });
+        session.register_arrow("numbers", std::slice::from_ref(&path)).unwrap();
+        let answer = session.sql(sql).await.unwrap().collect().await;
+        match (spill_limit_bytes, answer) {
+            (None, Ok((batches, report))) => {
+                assert_eq!(batches.iter().map(|b| b.num_rows()).sum::<usize>(), 1_000_000);
+                assert!(report.pipelines[0].spilled_bytes > 1_000_000);
+            }
+            (Some(_), Err(error)) => {
+                let error = error.to_string();
+                assert!(error.contains("the limit is 100000"), "{error}");
+            }
+            (limit, answer) => panic!("{limit:?}: {:?}", answer.err()),
+        }
+        assert!(std::fs::read_dir(spill_folder.path()).unwrap().next().is_none());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
