@@ -167,11 +167,13 @@ HR_DEVICE bool first_lane() { return (threadIdx.x & 31u) == 0; }
 HR_DEVICE void copy_to_shared(void* to, const void* from, u32 bytes)
 {
     struct alignas(16) Words { u32 word[4]; };
+#pragma unroll 2
     for (u32 i = threadIdx.x; i < bytes / 16; i += BLOCK_THREADS)
         static_cast<Words*>(to)[i] = static_cast<const Words*>(from)[i];
 }
 template <typename T> HR_DEVICE void fill_shared(T* to, u32 count, T value)
 {
+#pragma unroll 1
     for (u32 i = threadIdx.x; i < count; i += BLOCK_THREADS) to[i] = value;
 }
 

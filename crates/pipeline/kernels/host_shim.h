@@ -25,6 +25,7 @@ inline u32 atomicCAS(u32* to, u32 expected, u32 value) { u32 old = *to; if (old 
 
 inline void __syncthreads() {}
 inline void __threadfence() {}
+inline void __syncwarp() {}
 inline u32 __activemask() { return 1; }
 inline u32 __ballot_sync(u32, u32 predicate) { return predicate != 0; }
 inline u32 __popc(u32 value) { return u32(__builtin_popcount(value)); }

@@ -1,4 +1,4 @@
-// Loads of a thread's consecutive rows (HR_ROWS of them) of a streamed column.
+// Loads of a thread's consecutive rows of a streamed column: HR_ROWS of them, or a single one.
 //
 // Streamed bytes are read once: they go past L1 (no_allocate) so that build tables stay in
 // it. A thread reads 16 bytes at a time where the column start allows; a column that starts
@@ -38,8 +38,8 @@ HR_DEVICE u32 stream_byte(const void* from)
 HR_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) { return __funnelshift_r(low, high, shift); }
 #endif
 
-// Words of the values of a thread's rows.
-template <typename T> struct Pack { static constexpr u32 words = HR_ROWS * u32(sizeof(T)) / 4; };
+// Words of N values of T.
+template <typename T, u32 N> struct Pack { static constexpr u32 words = N * u32(sizeof(T)) / 4; };
 
 template <u32 BYTES> struct Unpack;
 template <> struct Unpack<1> {
@@ -82,37 +82,59 @@ HR_DEVICE void careful_words(u32 (&out)[WORDS], u64 address, u32 bytes)
     }
 }
 
-// The words of the thread's rows, from `row` on; what rows past `rows` get is of no meaning.
-// `row < rows` must hold.
-template <typename T>
-HR_DEVICE void load_words(u32 (&words)[Pack<T>::words], const void* column, u32 row, u32 rows)
+// The words of N rows from `row` on; what rows past `rows` get is of no meaning. `row < rows`
+// must hold.
+template <typename T, u32 N>
+HR_DEVICE void load_words(u32 (&words)[Pack<T, N>::words], const void* column, u32 row, u32 rows)
 {
-    constexpr u64 alignment = Pack<T>::words * 4 < 16 ? Pack<T>::words * 4 : 16;
+    constexpr u64 alignment = Pack<T, N>::words * 4 < 16 ? Pack<T, N>::words * 4 : 16;
     const u64 address = reinterpret_cast<u64>(column) + u64(row) * sizeof(T);
     const u32 left = rows - row;
-    if (left >= HR_ROWS && (address & (alignment - 1)) == 0) {
+    if (left >= N && (address & (alignment - 1)) == 0) {
         stream_words(words, reinterpret_cast<const void*>(address));
     } else {
-        careful_words(words, address, (left < HR_ROWS ? left : HR_ROWS) * u32(sizeof(T)));
+        careful_words(words, address, (left < N ? left : N) * u32(sizeof(T)));
     }
 }
 
-// Values of the thread's rows.
+// The value of one row.
 template <typename T>
-HR_DEVICE void load_rows(T (&out)[HR_ROWS], const void* column, u32 row, u32 rows)
+HR_DEVICE T row_value(const void* column, u32 row)
 {
-    u32 words[Pack<T>::words];
-    load_words<T>(words, column, row, rows);
-    HR_EACH_ROW(i) out[i] = Unpack<sizeof(T)>::template at<T>(words, i);
+    constexpr u32 words = (u32(sizeof(T)) + 3) / 4;
+    const u64 address = reinterpret_cast<u64>(column) + u64(row) * sizeof(T);
+    if ((address & (sizeof(T) - 1)) == 0) return *reinterpret_cast<const T*>(address);
+    u32 pack[words];
+    careful_words(pack, address, u32(sizeof(T)));
+    return Unpack<sizeof(T)>::template at<T>(pack, 0);
 }
 
-// Values of the thread's rows as unsigned differences from a base. They stay packed until they
-// are used: eight differences of one byte take two registers.
+// Values of N rows: the thread's, or one.
+template <typename T, u32 N>
+HR_DEVICE void load_rows(T (&out)[N], const void* column, u32 row, u32 rows)
+{
+    if constexpr (N == 1) {
+        out[0] = row_value<T>(column, row);
+    } else {
+        u32 words[Pack<T, N>::words];
+        load_words<T, N>(words, column, row, rows);
+#pragma unroll
+        for (u32 i = 0; i < N; ++i) out[i] = Unpack<sizeof(T)>::template at<T>(words, i);
+    }
+}
+
+// Values of N rows as unsigned differences from a base. They stay packed until they are used:
+// eight differences of one byte take two registers.
 //
 // Differences of three bytes lie in two planes, first the low 16 bits of all rows of the
 // segment, then (from a multiple of 16 bytes on) their high 8 bits.
-template <u32 BYTES> struct Deltas { u32 words[HR_ROWS * BYTES / 4]; };
-template <> struct Deltas<3> { u32 low[HR_ROWS / 2]; u32 high[HR_ROWS / 4]; };
+//
+// Whoever makes them keeps planes aligned to 16 bytes and filled up to a multiple of 8 rows, so
+// they are read as they lie.
+template <u32 BYTES, u32 N> struct Deltas { u32 words[N * BYTES / 4]; };
+template <u32 N> struct Deltas<3, N> { u32 low[N / 2]; u32 high[N / 4]; };
+template <u32 BYTES> struct Deltas<BYTES, 1> { u32 value; };
+template <> struct Deltas<3, 1> { u32 value; };
 
 template <u32 BYTES> struct DeltaWord;
 template <> struct DeltaWord<1> { typedef u8 type; };
@@ -122,28 +144,32 @@ template <> struct DeltaWord<4> { typedef u32 type; };
 // Where the second plane of three-byte differences begins.
 HR_DEVICE u64 high_plane(u32 rows) { return (u64(rows) * 2 + 15) & ~u64(15); }
 
-template <u32 BYTES>
-HR_DEVICE void load_deltas(Deltas<BYTES>& out, const void* column, u32 row, u32 rows)
+template <u32 BYTES, u32 N>
+HR_DEVICE void load_deltas(Deltas<BYTES, N>& out, const void* column, u32 row, u32 rows)
 {
-    load_words<typename DeltaWord<BYTES>::type>(out.words, column, row, rows);
-}
-HR_DEVICE void load_deltas(Deltas<3>& out, const void* column, u32 row, u32 rows)
-{
-    load_words<u16>(out.low, column, row, rows);
-    load_words<u8>(out.high, static_cast<const u8*>(column) + high_plane(rows), row, rows);
+    const u8* plane = static_cast<const u8*>(column);
+    const u8* high = plane + high_plane(rows);
+    if constexpr (BYTES == 3 && N == 1) {
+        out.value = reinterpret_cast<const u16*>(plane)[row] | u32(high[row]) << 16;
+    } else if constexpr (BYTES == 3) {
+        stream_words(out.low, plane + u64(row) * 2);
+        stream_words(out.high, high + row);
+    } else if constexpr (N == 1) {
+        out.value = reinterpret_cast<const typename DeltaWord<BYTES>::type*>(plane)[row];
+    } else {
+        stream_words(out.words, plane + u64(row) * BYTES);
+    }
 }
 
-template <u32 BYTES> HR_DEVICE u32 delta(const Deltas<BYTES>& d, u32 r)
+template <u32 BYTES, u32 N> HR_DEVICE u32 delta(const Deltas<BYTES, N>& d, u32 r)
 {
-    return Unpack<BYTES>::template at<typename DeltaWord<BYTES>::type>(d.words, r);
-}
-HR_DEVICE u32 delta(const Deltas<3>& d, u32 r)
-{
-    return Unpack<2>::at<u16>(d.low, r) | u32(Unpack<1>::at<u8>(d.high, r)) << 16;
+    if constexpr (N == 1) return d.value;
+    else if constexpr (BYTES == 3) return Unpack<2>::at<u16>(d.low, r) | u32(Unpack<1>::at<u8>(d.high, r)) << 16;
+    else return Unpack<BYTES>::template at<typename DeltaWord<BYTES>::type>(d.words, r);
 }
 
 // base + difference, modulo the width of T.
-template <typename T, u32 BYTES> HR_DEVICE T based(u64 base, const Deltas<BYTES>& d, u32 r)
+template <typename T, u32 BYTES, u32 N> HR_DEVICE T based(u64 base, const Deltas<BYTES, N>& d, u32 r)
 {
     if constexpr (sizeof(T) <= 4) return T(u32(base) + delta(d, r));
     else if constexpr (sizeof(T) == 8) return T(base + delta(d, r));
@@ -154,45 +180,47 @@ template <typename T, u32 BYTES> HR_DEVICE T based(u64 base, const Deltas<BYTES>
 // difference, or SIGNED_CODES and the bytes of a signed dictionary code, or PLAIN_VALUES.
 constexpr u32 PLAIN_VALUES = 0, SIGNED_CODES = 16;
 
-template <typename T, u32 BYTES>
-HR_DEVICE void spread_deltas(T (&out)[HR_ROWS], const void* column, u64 base, u32 row, u32 rows)
+template <u32 BYTES, typename T, u32 N>
+HR_DEVICE void spread_deltas(T (&out)[N], const void* column, u64 base, u32 row, u32 rows)
 {
-    Deltas<BYTES> deltas;
+    Deltas<BYTES, N> deltas;
     load_deltas(deltas, column, row, rows);
-    HR_EACH_ROW(r) out[r] = based<T>(base, deltas, r);
+#pragma unroll
+    for (u32 r = 0; r < N; ++r) out[r] = based<T>(base, deltas, r);
 }
-template <typename T, typename From>
-HR_DEVICE void spread_values(T (&out)[HR_ROWS], const void* column, u32 row, u32 rows)
+template <typename From, typename T, u32 N>
+HR_DEVICE void spread_values(T (&out)[N], const void* column, u32 row, u32 rows)
 {
-    u32 words[Pack<From>::words];
-    load_words<From>(words, column, row, rows);
-    HR_EACH_ROW(r) out[r] = T(Unpack<sizeof(From)>::template at<From>(words, r));
+    From values[N];
+    load_rows(values, column, row, rows);
+#pragma unroll
+    for (u32 r = 0; r < N; ++r) out[r] = T(values[r]);
 }
-template <typename T>
-HR_DEVICE void load_varying(T (&out)[HR_ROWS], const void* column, u32 form, u64 base, u32 row, u32 rows)
+template <typename T, u32 N>
+HR_DEVICE void load_varying(T (&out)[N], const void* column, u32 form, u64 base, u32 row, u32 rows)
 {
     switch (form) {
-    case 1: spread_deltas<T, 1>(out, column, base, row, rows); break;
-    case 2: spread_deltas<T, 2>(out, column, base, row, rows); break;
-    case 3: spread_deltas<T, 3>(out, column, base, row, rows); break;
-    case 4: spread_deltas<T, 4>(out, column, base, row, rows); break;
-    case SIGNED_CODES + 1: spread_values<T, i8>(out, column, row, rows); break;
-    case SIGNED_CODES + 2: spread_values<T, i16>(out, column, row, rows); break;
-    case SIGNED_CODES + 4: spread_values<T, i32>(out, column, row, rows); break;
+    case 1: spread_deltas<1>(out, column, base, row, rows); break;
+    case 2: spread_deltas<2>(out, column, base, row, rows); break;
+    case 3: spread_deltas<3>(out, column, base, row, rows); break;
+    case 4: spread_deltas<4>(out, column, base, row, rows); break;
+    case SIGNED_CODES + 1: spread_values<i8>(out, column, row, rows); break;
+    case SIGNED_CODES + 2: spread_values<i16>(out, column, row, rows); break;
+    case SIGNED_CODES + 4: spread_values<i32>(out, column, row, rows); break;
     default: load_rows(out, column, row, rows);
     }
 }
 
-// Bits of a bitmap (validity, or booleans) for the thread's rows from `row` on.
-HR_DEVICE u32 load_bits(const void* bitmap, u32 row)
+// Bits of a bitmap (validity, or booleans) of N rows from `row` on.
+template <u32 N> HR_DEVICE u32 load_bits(const void* bitmap, u32 row)
 {
-    return stream_byte(static_cast<const u8*>(bitmap) + (row >> 3)) >> (row & 7u) & HR_ALL_ROWS;
+    return stream_byte(static_cast<const u8*>(bitmap) + (row >> 3)) >> (row & 7u) & ((1u << N) - 1u);
 }
 
 // As above for validity; without a bitmap there are no NULLs.
-HR_DEVICE u32 load_validity(const void* bitmap, u32 row)
+template <u32 N> HR_DEVICE u32 load_validity(const void* bitmap, u32 row)
 {
-    return bitmap == nullptr ? HR_ALL_ROWS : load_bits(bitmap, row);
+    return bitmap == nullptr ? (1u << N) - 1u : load_bits<N>(bitmap, row);
 }
 
 // An entry of a table that is read at random.

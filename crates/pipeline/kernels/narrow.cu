@@ -45,7 +45,7 @@ HR_KERNEL headrace_narrow(HR_CONSTANT Params p)
     const u32 step = gridDim.x * HR_TILE;
     for (u64 first = (u64(blockIdx.x) * BLOCK_THREADS + threadIdx.x) * HR_ROWS; first < p.rows; first += step) {
         const u32 row = u32(first);
-        const u32 there = hr::rows_alive(row, p.rows) & hr::load_validity(p.validity, row);
+        const u32 there = hr::rows_alive(row, p.rows) & hr::load_validity<HR_ROWS>(p.validity, row);
         u64 deltas[HR_ROWS];
         switch (p.values_form) {
         case 2: load_wide<i16>(deltas, p.values, row, p.rows); break;

@@ -6,4 +6,5 @@
 #include "headrace/probe.cuh"
 #include "headrace/aggregate.cuh"
 #include "headrace/groups.cuh"
+#include "headrace/queue.cuh"
 #include "headrace/rows.cuh"

@@ -1,7 +1,7 @@
 // Lookups in hash builds: open addressing, linear steps, a power of two of slots of which
 // at most half are taken. A slot holds a build row, or EMPTY; keys lie beside it.
 #pragma once
-#include "headrace/types.cuh"
+#include "headrace/load.cuh"
 
 namespace hr {
 
@@ -39,6 +39,21 @@ HR_DEVICE u32 find(const u32* rows, const u64* keys, u32 slot_mask, u64 low, u64
         slot = (slot + 1) & slot_mask;
     }
 }
+
+// The smaller of two numbers. Direct tables have an absent entry behind their last one, which
+// stands for every key outside.
+HR_DEVICE u32 least(u32 a, u32 b) { return a < b ? a : b; }
+HR_DEVICE u64 least(u64 a, u64 b) { return a < b ? a : b; }
+
+// Bit `index` of a bitmap as the lowest bit of a word.
+template <typename Index> HR_DEVICE u32 bit_first(const u32* words, Index index)
+{
+    return words[index >> 5] >> (u32(index) & 31u);
+}
+
+// Collects the lowest bits of words, one for each of ROWS rows: no branch, no predicate. The bits
+// of the last ROWS words are the highest ROWS of the result, those of the last word on top.
+HR_DEVICE u32 push_bit(u32 bits, u32 word) { return funnel_right(bits, word, 1u); }
 
 // First index of a sorted list that is not below `value` tells whether it is in it.
 template <typename T>

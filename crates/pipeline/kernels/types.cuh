@@ -34,6 +34,8 @@ typedef double f64;
 
 // The thread's rows, unrolled.
 #define HR_EACH_ROW(r) _Pragma("unroll") for (u32 r = 0; r < HR_ROWS; ++r)
+// The same in generated code, where ROWS is 1 once rows are taken one by one.
+#define EACH_ROW(r) _Pragma("unroll") for (u32 r = 0; r < ROWS; ++r)
 
 namespace hr {
 

@@ -26,6 +26,10 @@ const KERNELS_MAX: usize = 256;
 /// What a block keeps for itself of a multiprocessor's shared memory.
 const SHARED_RESERVED_BYTES: u32 = 1024;
 
+/// Shared memory that the blocks of a multiprocessor may take together where one block would do:
+/// what is left is the cache for tables that lie elsewhere.
+const SHARED_OF_SEVERAL_BYTES_MAX: u32 = 112 * 1024;
+
 /// How a GPU is used.
 #[derive(Clone, Copy, Debug)]
 pub struct CudaOptions {
@@ -63,7 +67,7 @@ pub struct CudaDevice {
     compiler: Compiler,
     cubins: CubinCache,
     upload: Mutex<Stream>,
-    kernels: Mutex<HashMap<String, LoadedKernel>>,
+    kernels: Mutex<HashMap<String, Function>>,
     compilations: AtomicU64,
     tuning: Option<Tuning>,
     narrow: Mutex<Option<Function>>,
@@ -87,12 +91,6 @@ pub struct Kernel {
     pub function: Function,
     /// Blocks that run at a time on the whole device.
     pub blocks_max: u32,
-}
-
-#[derive(Clone)]
-struct LoadedKernel {
-    tuning: Tuning,
-    function: Function,
 }
 
 /// Locks; a panic of another thread while it held the lock leaves caches usable.
@@ -236,8 +234,8 @@ impl CudaDevice {
         Ok(buffer)
     }
 
-    /// The kernel of a pipeline for a layout: the widest of [`Tuning::LADDER`] that does not
-    /// spill registers.
+    /// The kernel of a pipeline for a layout: the first of [`Tuning::LADDER`] that does not spill
+    /// registers, of those that have most builds in shared memory.
     ///
     /// # Errors
     /// [`ExecError::Gpu`] when it does not compile or load, [`ExecError::Internal`] for a
@@ -248,43 +246,51 @@ impl CudaDevice {
             CudaProgram::compile(Arc::clone(bound), layout, tuning)
                 .map_err(|why| ExecError::Internal(format!("not for the CUDA processor: {why}")))
         };
-        let first = compile(ladder[0])?;
-        let known = lock(&self.kernels).get(&first.source).cloned();
-        if let Some(known) = known {
-            let program = if known.tuning == first.tuning { first } else { compile(known.tuning)? };
-            let blocks_max = self.blocks_max(&program, &known.function)?;
-            return Ok(Kernel { program: Arc::new(program), function: known.function, blocks_max });
-        }
-        let key = first.source.clone();
-        let mut program = first;
-        let mut rest = ladder[1..].iter();
-        let (function, blocks_max) = loop {
-            let function = self.load(&program)?;
-            let blocks = self.blocks_max(&program, &function)?;
-            match rest.next() {
-                _ if blocks > 0 && function.info().local_bytes == 0 => break (function, blocks),
-                Some(next) => program = compile(*next)?,
-                None if blocks > 0 => break (function, blocks),
-                None => {
-                    return Err(ExecError::Internal("a kernel of which no block fits".into()));
-                }
+        let roomiest = ladder.iter().max_by_key(|tuning| tuning.shared_bytes_max);
+        let builds = roomiest.map_or(Ok(0), |tuning| compile(*tuning).map(|p| p.shared_builds))?;
+        let mut last = None;
+        for tuning in ladder {
+            let program = compile(tuning)?;
+            let shared_bytes = program.shared_bytes * tuning.blocks_per_sm;
+            let crowded = tuning.blocks_per_sm > 1 && shared_bytes > SHARED_OF_SEVERAL_BYTES_MAX;
+            if self.tuning.is_none() && (crowded || program.shared_builds < builds) {
+                continue;
             }
-        };
+            let function = self.function(&program)?;
+            let blocks_max = self.blocks_max(&program, &function)?;
+            let spills = function.info().local_bytes > 0;
+            if blocks_max > 0 {
+                last = Some(Kernel { program: Arc::new(program), function, blocks_max });
+            }
+            if blocks_max > 0 && !spills {
+                break;
+            }
+        }
+        let kernel =
+            last.ok_or_else(|| ExecError::Internal("a kernel of which no block fits".into()))?;
         tracing::debug!(
-            registers = function.info().registers,
-            local_bytes = function.info().local_bytes,
-            shared_bytes = program.shared_bytes,
-            threads = program.tuning.block_threads,
-            rows = program.tuning.rows_per_thread,
-            blocks_max,
+            registers = kernel.function.info().registers,
+            local_bytes = kernel.function.info().local_bytes,
+            shared_bytes = kernel.program.shared_bytes,
+            tuning = ?kernel.program.tuning,
+            blocks_max = kernel.blocks_max,
             "kernel"
         );
+        Ok(kernel)
+    }
+
+    /// The loaded function of a source.
+    fn function(&self, program: &CudaProgram) -> Result<Function, GpuError> {
+        if let Some(known) = lock(&self.kernels).get(&program.source) {
+            return Ok(known.clone());
+        }
+        let function = self.load(program)?;
         let mut kernels = lock(&self.kernels);
         if kernels.len() >= KERNELS_MAX {
             kernels.clear();
         }
-        kernels.insert(key, LoadedKernel { tuning: program.tuning, function: function.clone() });
-        Ok(Kernel { program: Arc::new(program), function, blocks_max })
+        kernels.insert(program.source.clone(), function.clone());
+        Ok(function)
     }
 
     fn load(&self, program: &CudaProgram) -> Result<Function, GpuError> {

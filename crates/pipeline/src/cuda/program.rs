@@ -24,6 +24,8 @@ pub struct Tuning {
     pub shared_bytes_max: u32,
     /// Whether columns are loaded ahead of the step that needs them.
     pub ahead: bool,
+    /// Rows are taken one by one once at most this share of them is left, in percent; 0: never.
+    pub queue_percent: u32,
 }
 
 impl Tuning {
@@ -34,13 +36,17 @@ impl Tuning {
         block_threads: 1024,
         blocks_per_sm: 1,
         rows_per_thread: 8,
-        shared_bytes_max: 220 * 1024,
+        shared_bytes_max: 226 * 1024,
         ahead: true,
+        queue_percent: 5,
     };
 
-    /// From most rows on their way to most registers a row. The first whose kernel does not spill
-    /// is taken.
-    pub const LADDER: [Self; 4] = [
+    /// From most threads to most registers a row. The first is taken whose kernel does not spill,
+    /// has as many builds in shared memory as [`Self::FULL`] has, and leaves enough of it to the
+    /// cache if its blocks are several.
+    pub const LADDER: [Self; 6] = [
+        Self { block_threads: 512, blocks_per_sm: 4, shared_bytes_max: 55 * 1024, ..Self::FULL },
+        Self { block_threads: 512, blocks_per_sm: 3, shared_bytes_max: 74 * 1024, ..Self::FULL },
         Self::FULL,
         Self { rows_per_thread: 4, ..Self::FULL },
         Self { block_threads: 512, rows_per_thread: 4, ..Self::FULL },
@@ -330,6 +336,8 @@ pub struct CudaProgram {
     pub tables: Vec<Arc<[u8]>>,
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
+    /// Builds of which a table lies there that all rows look into.
+    pub shared_builds: usize,
     /// Global accumulators, one per accumulator of the sink; empty for a rows sink.
     pub accumulators: Vec<DeviceAccumulator>,
     /// Number of groups, or the most that can be if they are hashed; 0 for a rows sink.
@@ -351,13 +359,14 @@ fn dictionary_entries(repr: &Repr) -> u64 {
 }
 
 /// Headers that generated sources include, by name.
-pub const HEADERS: [(&str, &str); 8] = [
+pub const HEADERS: [(&str, &str); 9] = [
     ("headrace/types.cuh", include_str!("../../kernels/types.cuh")),
     ("headrace/load.cuh", include_str!("../../kernels/load.cuh")),
     ("headrace/arithmetic.cuh", include_str!("../../kernels/arithmetic.cuh")),
     ("headrace/probe.cuh", include_str!("../../kernels/probe.cuh")),
     ("headrace/aggregate.cuh", include_str!("../../kernels/aggregate.cuh")),
     ("headrace/groups.cuh", include_str!("../../kernels/groups.cuh")),
+    ("headrace/queue.cuh", include_str!("../../kernels/queue.cuh")),
     ("headrace/rows.cuh", include_str!("../../kernels/rows.cuh")),
     ("headrace/pipeline.cuh", include_str!("../../kernels/pipeline.cuh")),
 ];

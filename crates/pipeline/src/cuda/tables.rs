@@ -69,9 +69,23 @@ fn mix(mut key: u64) -> u64 {
 pub fn piece_bytes(build: &BuildTable, piece: BuildPiece) -> Result<Vec<u8>, ExecError> {
     let missing = || ExecError::Internal(format!("build {} has no {piece:?}", build.name));
     let mut bytes = match (piece, &build.index) {
-        (BuildPiece::Present, BuildIndex::Direct { present, .. }) => words(present),
-        (BuildPiece::Payload(column), _) => {
-            payload_bytes(&build.payload.get(column).ok_or_else(missing)?.data)
+        // Behind the last key stands an absent one, for keys outside.
+        (BuildPiece::Present, BuildIndex::Direct { present, domain, .. }) => {
+            let mut present = present.clone();
+            present.push(0);
+            if let Some(last) = present.get_mut((domain / 64) as usize) {
+                *last &= (1 << (domain % 64)) - 1;
+            }
+            words(&present)
+        }
+        (BuildPiece::Payload(column), index) => {
+            let data = &build.payload.get(column).ok_or_else(missing)?.data;
+            let mut bytes = payload_bytes(data);
+            if let (BuildIndex::Direct { domain, .. }, shape) = (index, payload_shape(data)) {
+                bytes.truncate((domain * shape.width_bytes) as usize);
+                bytes.resize(bytes.len() + shape.width_bytes as usize, u8::MAX);
+            }
+            bytes
         }
         (BuildPiece::Validity(column), _) => {
             let payload = build.payload.get(column).ok_or_else(missing)?;
@@ -91,7 +105,8 @@ pub fn piece_bytes(build: &BuildTable, piece: BuildPiece) -> Result<Vec<u8>, Exe
             }
             _ => 1,
         };
-        if (bytes.len() as u64) * 8 < domain * entry_bits {
+        let absent_bits = if matches!(piece, BuildPiece::Validity(_)) { 0 } else { entry_bits };
+        if (bytes.len() as u64) * 8 < domain * entry_bits + absent_bits {
             return Err(ExecError::Internal(format!(
                 "{piece:?} of build {} is shorter than its {domain} keys",
                 build.name

@@ -265,12 +265,20 @@ fn tunings() -> Vec<(&'static str, Option<Tuning>)> {
     let full = Tuning::FULL;
     let half =
         Tuning { blocks_per_sm: 2, rows_per_thread: 4, shared_bytes_max: 110 * 1024, ..full };
+    let three =
+        Tuning { block_threads: 512, blocks_per_sm: 3, shared_bytes_max: 74 * 1024, ..full };
+    let four = Tuning { blocks_per_sm: 4, shared_bytes_max: 55 * 1024, ..three };
+    let queue = |queue_percent, tuning| Some(Tuning { queue_percent, ..tuning });
     let mut tunings = vec![("ladder", None)];
     if std::env::var_os("HEADRACE_GPU_TUNINGS").is_some() {
         tunings.extend([
-            ("8 rows, nothing ahead", Some(Tuning { ahead: false, ..full })),
+            ("1 block of 1024", Some(full)),
+            ("1 block of 1024, queue at 25 %", queue(25, full)),
+            ("1 block of 1024, queue at 5 %", queue(5, full)),
+            ("3 blocks of 512", Some(three)),
+            ("3 blocks of 512, queue at 25 %", queue(25, three)),
+            ("4 blocks of 512", Some(four)),
             ("4 rows of twice the threads", Some(half)),
-            ("4 rows, nothing ahead", Some(Tuning { ahead: false, ..half })),
         ]);
     }
     tunings

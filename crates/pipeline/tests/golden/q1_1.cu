@@ -42,6 +42,7 @@ struct Params {
     alignas(8) u32 block_count_0_words;
     alignas(8) u32 block_sum_1_at;
     alignas(8) u32 block_sum_1_words;
+    alignas(8) u32 queue_at;
     alignas(8) u32 shared_date_present_at;
     alignas(8) u32 shared_date_present_bytes;
     u64* count_0;
@@ -49,11 +50,14 @@ struct Params {
 };
 
 HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
+    constexpr u32 ROWS = HR_ROWS;
     HR_DYNAMIC_SHARED(shared_memory);
     u32* block_count_0 = reinterpret_cast<u32*>(shared_memory + p.block_count_0_at);
     hr::fill_shared<u32>(block_count_0, p.block_count_0_words, 0u);
     u32* block_sum_1 = reinterpret_cast<u32*>(shared_memory + p.block_sum_1_at);
     hr::fill_shared<u32>(block_sum_1, p.block_sum_1_words, 0u);
+    u32* queue = reinterpret_cast<u32*>(shared_memory + p.queue_at) + threadIdx.x / HR_LANES * HR_QUEUE;
+    u32 queued = 0;
     u32* shared_date_present = reinterpret_cast<u32*>(shared_memory + p.shared_date_present_at);
     hr::copy_to_shared(shared_date_present, p.date_present, p.shared_date_present_bytes);
     u32 my_count_0 = 0;
@@ -68,53 +72,58 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
         const u32 rows = u32(segment.row_count);
         const u32 row = (tile - u32(segment.first_tile)) * HR_TILE + threadIdx.x * HR_ROWS;
         u32 alive = hr::rows_alive(row, rows);
-        if (alive == 0) continue;
+        do {
+            if (alive == 0) continue;
 
-        // probe date semi on lo_orderdate = d_datekey
-        i32 lo_orderdate[HR_ROWS];
-        hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
-        i32 lo_discount[HR_ROWS];
-        hr::load_rows(lo_discount, segment.lo_discount, row, rows);
-        HR_EACH_ROW(r) {
-            bool found = false;
-            if (alive >> r & 1u) {
-                const u32 slot = u32(i32(lo_orderdate[r])) - p.date_base;
-                found = slot < p.date_domain && hr::bit(shared_date_present, slot);
+            // probe date semi on lo_orderdate = d_datekey
+            i32 lo_orderdate[ROWS];
+            hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
+            u32 date_hits = 0;
+            EACH_ROW(r) {
+                const u32 slot = hr::least(u32(u32(i32(lo_orderdate[r])) - p.date_base), p.date_domain);
+                date_hits = hr::push_bit(date_hits, hr::bit_first(shared_date_present, slot));
             }
-            if (!found) alive &= ~(1u << r);
-        }
+            alive &= date_hits >> (32u - ROWS);
+        } while (false);
 
-        // filter lo_discount >= ?
-        HR_EACH_ROW(r) {
-            if (!(lo_discount[r] >= p.literal)) alive &= ~(1u << r);
-        }
+        // rows that are left, one by one
+        queued = hr::enqueue(queue, queued, alive, row);
+        const bool is_last = tile + 1 == tiles || tile + 1 == run + p.run_tiles || tile + 1 == segment.end_tile;
+        while (queued >= HR_LANES || (is_last && queued != 0)) {
+            constexpr u32 ROWS = 1;
+            const u32 taken = hr::least(queued, HR_LANES);
+            queued -= taken;
+            const u32 row = queue[queued + hr::least(hr::lane(), taken - 1u)];
+            u32 alive = hr::lane() < taken;
+            __syncwarp();
+            if (alive == 0) continue;
 
-        // filter lo_discount <= ?
-        HR_EACH_ROW(r) {
-            if (!(lo_discount[r] <= p.literal_1)) alive &= ~(1u << r);
-        }
+            // filter lo_discount >= ?
+            // filter lo_discount <= ?
+            i32 lo_discount[ROWS];
+            hr::load_rows(lo_discount, segment.lo_discount, row, rows);
+            EACH_ROW(r) {
+                if (!(bool((lo_discount[r] >= p.literal)) & bool((lo_discount[r] <= p.literal_1)))) alive &= ~(1u << r);
+            }
 
-        // filter lo_quantity >= ?
-        if (alive == 0) continue;
-        i32 lo_quantity[HR_ROWS];
-        hr::load_rows(lo_quantity, segment.lo_quantity, row, rows);
-        HR_EACH_ROW(r) {
-            if (!(lo_quantity[r] >= p.literal_2)) alive &= ~(1u << r);
-        }
+            // filter lo_quantity >= ?
+            // filter lo_quantity <= ?
+            if (alive == 0) continue;
+            i32 lo_quantity[ROWS];
+            hr::load_rows(lo_quantity, segment.lo_quantity, row, rows);
+            EACH_ROW(r) {
+                if (!(bool((lo_quantity[r] >= p.literal_2)) & bool((lo_quantity[r] <= p.literal_3)))) alive &= ~(1u << r);
+            }
 
-        // filter lo_quantity <= ?
-        HR_EACH_ROW(r) {
-            if (!(lo_quantity[r] <= p.literal_3)) alive &= ~(1u << r);
-        }
-
-        // aggregate sum(lo_extendedprice * lo_discount)
-        if (alive == 0) continue;
-        i32 lo_extendedprice[HR_ROWS];
-        hr::load_rows(lo_extendedprice, segment.lo_extendedprice, row, rows);
-        my_count_0 += __popc(alive);
-        HR_EACH_ROW(r) {
-            if (alive >> r & 1u) {
-                my_sum_1 += i64((lo_extendedprice[r] * lo_discount[r]));
+            // aggregate sum(lo_extendedprice * lo_discount)
+            if (alive == 0) continue;
+            i32 lo_extendedprice[ROWS];
+            hr::load_rows(lo_extendedprice, segment.lo_extendedprice, row, rows);
+            my_count_0 += __popc(alive);
+            EACH_ROW(r) {
+                if (alive >> r & 1u) {
+                    my_sum_1 += i64((lo_extendedprice[r] * lo_discount[r]));
+                }
             }
         }
     }

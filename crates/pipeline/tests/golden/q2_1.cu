@@ -47,10 +47,9 @@ struct Params {
     alignas(8) u32 block_count_0_words;
     alignas(8) u32 block_sum_1_at;
     alignas(8) u32 block_sum_1_words;
+    alignas(8) u32 queue_at;
     alignas(8) u32 shared_part_present_at;
     alignas(8) u32 shared_part_present_bytes;
-    alignas(8) u32 shared_supplier_present_at;
-    alignas(8) u32 shared_supplier_present_bytes;
     alignas(8) u32 first_group_0;
     alignas(8) u32 replica_mask;
     alignas(8) u32 groups;
@@ -59,15 +58,16 @@ struct Params {
 };
 
 HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
+    constexpr u32 ROWS = HR_ROWS;
     HR_DYNAMIC_SHARED(shared_memory);
     u32* block_count_0 = reinterpret_cast<u32*>(shared_memory + p.block_count_0_at);
     hr::fill_shared<u32>(block_count_0, p.block_count_0_words, 0u);
     u32* block_sum_1 = reinterpret_cast<u32*>(shared_memory + p.block_sum_1_at);
     hr::fill_shared<u32>(block_sum_1, p.block_sum_1_words, 0u);
+    u32* queue = reinterpret_cast<u32*>(shared_memory + p.queue_at) + threadIdx.x / HR_LANES * HR_QUEUE;
+    u32 queued = 0;
     u32* shared_part_present = reinterpret_cast<u32*>(shared_memory + p.shared_part_present_at);
     hr::copy_to_shared(shared_part_present, p.part_present, p.shared_part_present_bytes);
-    u32* shared_supplier_present = reinterpret_cast<u32*>(shared_memory + p.shared_supplier_present_at);
-    hr::copy_to_shared(shared_supplier_present, p.supplier_present, p.shared_supplier_present_bytes);
     const u32 first_group = p.first_group_0 + (threadIdx.x / 32u & p.replica_mask) * p.groups;
     __syncthreads();
     u32 s = 0;
@@ -79,75 +79,79 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
         const u32 rows = u32(segment.row_count);
         const u32 row = (tile - u32(segment.first_tile)) * HR_TILE + threadIdx.x * HR_ROWS;
         u32 alive = hr::rows_alive(row, rows);
-        if (alive == 0) continue;
+        do {
+            if (alive == 0) continue;
 
-        // probe part inner on lo_partkey = p_key -> p_brand1
-        i32 lo_partkey[HR_ROWS];
-        hr::load_rows(lo_partkey, segment.lo_partkey, row, rows);
-        HR_EACH_ROW(r) {
-            bool found = false;
-            if (alive >> r & 1u) {
-                const u32 slot = u32(i32(lo_partkey[r])) - p.part_base;
-                found = slot < p.part_domain && hr::bit(shared_part_present, slot);
+            // probe part inner on lo_partkey = p_key -> p_brand1
+            i32 lo_partkey[ROWS];
+            hr::load_rows(lo_partkey, segment.lo_partkey, row, rows);
+            u32 part_hits = 0;
+            EACH_ROW(r) {
+                const u32 slot = hr::least(u32(u32(i32(lo_partkey[r])) - p.part_base), p.part_domain);
+                part_hits = hr::push_bit(part_hits, hr::bit_first(shared_part_present, slot));
             }
-            if (!found) alive &= ~(1u << r);
-        }
+            alive &= part_hits >> (32u - ROWS);
+        } while (false);
 
-        // probe supplier semi on lo_suppkey = s_key
-        if (alive == 0) continue;
-        i32 lo_suppkey[HR_ROWS];
-        hr::load_rows(lo_suppkey, segment.lo_suppkey, row, rows);
-        HR_EACH_ROW(r) {
-            bool found = false;
-            if (alive >> r & 1u) {
-                const u32 slot = u32(i32(lo_suppkey[r])) - p.supplier_base;
-                found = slot < p.supplier_domain && hr::bit(shared_supplier_present, slot);
+        // rows that are left, one by one
+        queued = hr::enqueue(queue, queued, alive, row);
+        const bool is_last = tile + 1 == tiles || tile + 1 == run + p.run_tiles || tile + 1 == segment.end_tile;
+        while (queued >= HR_LANES || (is_last && queued != 0)) {
+            constexpr u32 ROWS = 1;
+            const u32 taken = hr::least(queued, HR_LANES);
+            queued -= taken;
+            const u32 row = queue[queued + hr::least(hr::lane(), taken - 1u)];
+            u32 alive = hr::lane() < taken;
+            __syncwarp();
+            if (alive == 0) continue;
+
+            // probe supplier semi on lo_suppkey = s_key
+            i32 lo_suppkey[ROWS];
+            hr::load_rows(lo_suppkey, segment.lo_suppkey, row, rows);
+            u32 supplier_hits = 0;
+            EACH_ROW(r) {
+                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(lo_suppkey[r])) - p.supplier_base), p.supplier_domain) : p.supplier_domain;
+                supplier_hits = hr::push_bit(supplier_hits, hr::bit_first(p.supplier_present, slot));
             }
-            if (!found) alive &= ~(1u << r);
-        }
+            alive &= supplier_hits >> (32u - ROWS);
 
-        // probe date inner on lo_orderdate = d_datekey -> d_year
-        if (alive == 0) continue;
-        i32 lo_orderdate[HR_ROWS];
-        hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
-        u8 d_year[HR_ROWS];
-        HR_EACH_ROW(r) {
-            d_year[r] = 0;
-            bool found = false;
-            if (alive >> r & 1u) {
-                const u32 slot = u32(i32(lo_orderdate[r])) - p.date_base;
-                if (slot < p.date_domain) {
-                    const u32 hit = hr::entry(p.date_d_year, slot);
-                    found = hit != 255u;
-                    if (found) {
-                        d_year[r] = hit;
-                    }
+            // probe date inner on lo_orderdate = d_datekey -> d_year
+            if (alive == 0) continue;
+            i32 lo_orderdate[ROWS];
+            hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
+            u8 d_year[ROWS];
+            u32 date_hits = 0;
+            EACH_ROW(r) {
+                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(lo_orderdate[r])) - p.date_base), p.date_domain) : p.date_domain;
+                d_year[r] = hr::entry(p.date_d_year, slot);
+                date_hits = hr::push_bit(date_hits, u32(d_year[r] != 255u));
+            }
+            alive &= date_hits >> (32u - ROWS);
+            u32 group[ROWS];
+            EACH_ROW(r) group[r] = first_group;
+            EACH_ROW(r) group[r] += u32(d_year[r]) * p.group_stride;
+
+            // aggregate sum(lo_revenue) by d_year, p_brand1
+            if (alive == 0) continue;
+            i32 lo_revenue[ROWS];
+            hr::load_rows(lo_revenue, segment.lo_revenue, row, rows);
+            i32 lo_partkey_1[ROWS];
+            hr::load_rows(lo_partkey_1, segment.lo_partkey, row, rows);
+            u8 p_brand1[ROWS];
+            EACH_ROW(r) {
+                p_brand1[r] = 0;
+                if (alive >> r & 1u) {
+                    const u32 slot = u32(i32(lo_partkey_1[r])) - p.part_base_1;
+                    p_brand1[r] = hr::entry(p.part_p_brand1, slot);
                 }
             }
-            if (!found) alive &= ~(1u << r);
-        }
-        u32 group[HR_ROWS];
-        HR_EACH_ROW(r) group[r] = first_group;
-        HR_EACH_ROW(r) group[r] += u32(d_year[r]) * p.group_stride;
-
-        // aggregate sum(lo_revenue) by d_year, p_brand1
-        if (alive == 0) continue;
-        u8 p_brand1[HR_ROWS];
-        HR_EACH_ROW(r) {
-            p_brand1[r] = 0;
-            if (alive >> r & 1u) {
-                const u32 slot = u32(i32(lo_partkey[r])) - p.part_base_1;
-                p_brand1[r] = hr::entry(p.part_p_brand1, slot);
-            }
-        }
-        HR_EACH_ROW(r) group[r] += u32(p_brand1[r]);
-        i32 lo_revenue[HR_ROWS];
-        hr::load_rows(lo_revenue, segment.lo_revenue, row, rows);
-        HR_EACH_ROW(r) {
-            if (alive >> r & 1u) {
-                const u32 at = group[r];
-                hr::mark(block_count_0 + at);
-                hr::add_total<2>(block_sum_1 + 2 * at, i64(lo_revenue[r]));
+            EACH_ROW(r) group[r] += u32(p_brand1[r]);
+            EACH_ROW(r) {
+                if (alive >> r & 1u) {
+                    const u32 at = group[r];
+                    hr::mark(block_count_0 + at);
+                    hr::add_total<2>(block_sum_1 + 2 * at, i64(lo_revenue[r]));
+                }
             }
         }
     }

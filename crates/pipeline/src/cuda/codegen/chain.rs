@@ -1,7 +1,7 @@
 //! Probes of builds with duplicate keys: loops over the rows of a key.
 //!
 //! ```text
-//! u32 dim_match[HR_ROWS]                     first build row of each row's key, or EMPTY
+//! u32 dim_match[ROWS]                     first build row of each row's key, or EMPTY
 //! while (true) {                             one pass: one more match of each row that has one
 //!     alive = 0
 //!     payload, alive |= .., dim_match = next
@@ -71,8 +71,8 @@ impl Generator<'_> {
         }
         self.leave_if_dead();
         let chain = self.names.unique(&format!("{}_match", probe.build.name));
-        self.body.line(format!("u32 {chain}[HR_ROWS];"));
-        self.body.open("HR_EACH_ROW(r)");
+        self.body.line(format!("u32 {chain}[ROWS];"));
+        self.body.open("EACH_ROW(r)");
         self.body.line(format!("{chain}[r] = hr::EMPTY;"));
         self.body.open("if (alive >> r & 1u)");
         self.find_hashed(step, probe, &[], false, Some(&chain))?;
@@ -101,7 +101,7 @@ impl Generator<'_> {
         self.body.open("while (true)");
         self.body.line("alive = 0;");
         let appended: Vec<Appended> = self.declare_payload(probe)?;
-        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("EACH_ROW(r)");
         for a in &appended {
             self.body.line(format!("{}[r] = 0;", a.name));
         }
@@ -165,7 +165,7 @@ impl Generator<'_> {
         self.body.line("if (alive == 0) break;");
         self.filter(residual)?;
         self.body.line(format!("{answered} |= alive;"));
-        self.body.line(format!("HR_EACH_ROW(r) if (alive >> r & 1u) {chain}[r] = hr::EMPTY;"));
+        self.body.line(format!("EACH_ROW(r) if (alive >> r & 1u) {chain}[r] = hr::EMPTY;"));
         self.body.close();
         let not = if keeps { "" } else { "~" };
         self.body.line(format!("alive = {asked} & {not}{answered};"));

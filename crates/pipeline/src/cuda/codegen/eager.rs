@@ -27,13 +27,14 @@ pub(super) struct EagerPlan {
 }
 
 impl EagerPlan {
-    pub(super) fn of(bound: &Bound, layout: &SegmentLayout, tuning: Tuning) -> Self {
+    pub(super) fn of(bound: &Bound, layout: &SegmentLayout, tuning: Tuning, queue_step: Option<usize>) -> Self {
         let mut by_step: Vec<Vec<usize>> = vec![Vec::new(); bound.steps.len()];
         let mut seen: Vec<usize> = Vec::new();
         // The step with which columns are loaded, how many are, and the share of rows that is
         // there before and after it.
         let (mut group, mut together, mut before, mut rate) = (0, 0, 1.0, 1.0);
-        for (index, step) in bound.steps.iter().enumerate() {
+        let vector_steps = queue_step.unwrap_or(bound.steps.len());
+        for (index, step) in bound.steps.iter().enumerate().take(vector_steps) {
             let needed = new_columns(bound, step_expressions(step), &mut seen);
             let ahead = |column: &usize| {
                 let (form, repr) = (layout.columns[*column].form, &bound.registers[*column].repr);
@@ -81,13 +82,13 @@ fn touched(form: ColumnForm, repr: &Repr, rate: f64) -> f64 {
 
 /// Loading must not fail for a row that is removed later: codes and bitmaps that should not be
 /// there are checked while loading.
-fn may_load_ahead(bound: &Bound, layout: &SegmentLayout, column: usize) -> bool {
+pub(super) fn may_load_ahead(bound: &Bound, layout: &SegmentLayout, column: usize) -> bool {
     let info = &bound.registers[column];
     let checked = layout.columns[column].validity && !info.nullable;
     !checked && !matches!(info.repr, Repr::Code(_) | Repr::I128 | Repr::Str)
 }
 
-fn selectivity(step: &BoundStep) -> f64 {
+pub(super) fn selectivity(step: &BoundStep) -> f64 {
     match step {
         BoundStep::Filter { selectivity, .. } => selectivity.clamp(0.0, 1.0),
         BoundStep::Probe(probe) => probe.selectivity.clamp(0.0, 1.0),
@@ -95,7 +96,7 @@ fn selectivity(step: &BoundStep) -> f64 {
     }
 }
 
-fn step_expressions(step: &BoundStep) -> Vec<&BoundExpr> {
+pub(super) fn step_expressions(step: &BoundStep) -> Vec<&BoundExpr> {
     match step {
         BoundStep::Filter { expr, .. } | BoundStep::Compute { expr, .. } => vec![expr],
         BoundStep::Probe(probe) => probe.keys.iter().collect(),

@@ -43,19 +43,18 @@ impl Generator<'_> {
             }
             (ColumnForm::Plain, repr) if !matches!(repr, Repr::Bool) => {
                 let kind = c_type(repr)?;
-                self.body.line(format!("{kind} {name}[HR_ROWS];"));
+                self.body.line(format!("{kind} {name}[ROWS];"));
                 self.body.line(format!("hr::load_rows({name}, {values}, row, rows);"));
             }
             (ColumnForm::Bits, Repr::Bool) => {
                 let bits = self.names.unique(&format!("{name}_bits"));
-                self.body.line(format!("const u32 {bits} = hr::load_bits({values}, row);"));
-                self.body.line(format!("bool {name}[HR_ROWS];"));
-                self.body.line(format!("HR_EACH_ROW(r) {name}[r] = {bits} >> r & 1u;"));
+                self.body.line(format!("const u32 {bits} = hr::load_bits<ROWS>({values}, row);"));
+                self.body.line(format!("bool {name}[ROWS];"));
+                self.body.line(format!("EACH_ROW(r) {name}[r] = {bits} >> r & 1u;"));
             }
             (ColumnForm::Deltas(bytes), repr) if !matches!(repr, Repr::Bool) => {
                 self.load_deltas(&name, &values, bytes);
-                let base =
-                    self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
+                let base = self.base(register, &name);
                 let valid = self.load_validity(register, &name)?;
                 self.held[register] = Held::Deltas { name, base, valid };
                 return Ok(());
@@ -71,15 +70,23 @@ impl Generator<'_> {
     }
 
     fn load_deltas(&mut self, name: &str, values: &str, bytes: u8) {
-        self.body.line(format!("hr::Deltas<{bytes}> {name};"));
+        self.body.line(format!("hr::Deltas<{bytes}, ROWS> {name};"));
         self.body.line(format!("hr::load_deltas({name}, {values}, row, rows);"));
+    }
+
+    /// A local copy of a column's base.
+    fn base(&mut self, register: usize, name: &str) -> String {
+        let field = self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
+        let base = self.names.unique(&format!("{name}_base"));
+        self.body.line(format!("const u64 {base} = {field};"));
+        base
     }
 
     fn load_varying(&mut self, register: usize, name: &str, kind: &str) {
         let values = self.segment_field(SegmentField::Values(register), name);
         let form = self.segment_field(SegmentField::Form(register), &format!("{name}_form"));
         let base = self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
-        self.body.line(format!("{kind} {name}[HR_ROWS];"));
+        self.body.line(format!("{kind} {name}[ROWS];"));
         self.body.line(format!("hr::load_varying({name}, {values}, {form}, {base}, row, rows);"));
     }
 
@@ -93,14 +100,14 @@ impl Generator<'_> {
         let valid = self.names.unique(&format!("{name}_valid"));
         let field = self.segment_field(SegmentField::Validity(register), &valid);
         if info.nullable {
-            self.body.line(format!("u32 {valid} = hr::load_validity({field}, row);"));
+            self.body.line(format!("u32 {valid} = hr::load_validity<ROWS>({field}, row);"));
             return Ok(Some(valid));
         }
         let place = self.place(Place::Corrupt {
             column: info.name.clone(),
             cause: "a NULL where the table declares none".into(),
         });
-        self.body.open(format!("if (alive & ~hr::load_validity({field}, row))"));
+        self.body.open(format!("if (alive & ~hr::load_validity<ROWS>({field}, row))"));
         self.raise(&place);
         self.body.line("continue;");
         self.body.close();
@@ -115,14 +122,13 @@ impl Generator<'_> {
         let values = self.segment_field(SegmentField::Values(register), &name);
         let code = match form {
             ColumnForm::Codes(bytes @ (1 | 2 | 4 | 8)) => {
-                self.body.line(format!("i{} {raw}[HR_ROWS];", u32::from(bytes) * 8));
+                self.body.line(format!("i{} {raw}[ROWS];", u32::from(bytes) * 8));
                 self.body.line(format!("hr::load_rows({raw}, {values}, row, rows);"));
                 format!("u64(i64({raw}[r]))")
             }
             ColumnForm::Deltas(bytes) => {
                 self.load_deltas(&raw, &values, bytes);
-                let base =
-                    self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
+                let base = self.base(register, &name);
                 format!("hr::based<u64>({base}, {raw}, r)")
             }
             ColumnForm::Varying => {
@@ -147,8 +153,8 @@ impl Generator<'_> {
         let length = self
             .segment_field(SegmentField::RemapLength(register), &format!("{name}_remap_length"));
         let table = self.segment_field(SegmentField::Remap(register), &format!("{name}_remap"));
-        self.body.line(format!("i32 {name}[HR_ROWS];"));
-        self.body.open("HR_EACH_ROW(r)");
+        self.body.line(format!("i32 {name}[ROWS];"));
+        self.body.open("EACH_ROW(r)");
         self.body.line(format!("{name}[r] = 0;"));
         self.body.open(match valid {
             Some(valid) => format!("if ((alive & {valid}) >> r & 1u)"),

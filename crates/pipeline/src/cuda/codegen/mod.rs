@@ -32,6 +32,7 @@ mod eager;
 mod expr;
 mod load;
 mod probe;
+mod queue;
 mod shared;
 mod sink;
 mod text;
@@ -103,6 +104,18 @@ struct Generator<'a> {
     walks: bool,
     /// Loops over matches that are open.
     open_loops: usize,
+    /// The step from which on rows are taken one by one.
+    queue_step: Option<usize>,
+    /// Whether they are.
+    one_by_one: bool,
+}
+
+/// Whether two filters may be evaluated at once.
+fn filters_together(first: &BoundExpr, next: &BoundExpr) -> bool {
+    let (mut a, mut b) = (expr::registers(first), expr::registers(next));
+    a.sort_unstable();
+    b.sort_unstable();
+    a == b && !first.can_fail() && !next.can_fail() && !first.nullable && !next.nullable
 }
 
 /// What can be said without any layout: whether the sink and the probes are taken.
@@ -124,13 +137,27 @@ pub(super) fn generate(
         return refuse("the segment layout has another number of columns than the source");
     }
     let sink = sink::SinkPlan::of(&bound, tuning)?;
-    let shared = SharedPlan::of(&bound, &sink, tuning);
-    let mut generator = Generator::new(&bound, layout, tuning, shared);
-    for (index, step) in bound.steps.iter().enumerate() {
-        generator.step(index, step)?;
+    let queue_step = queue::step(&bound, tuning);
+    let shared = SharedPlan::of(&bound, &sink, tuning, queue_step);
+    let mut generator = Generator::new(&bound, layout, tuning, shared, queue_step);
+    if queue_step.is_some() {
+        generator.open_tile();
+    }
+    let mut index = 0;
+    while index < bound.steps.len() {
+        if queue_step == Some(index) {
+            generator.take_one_by_one()?;
+        }
+        index = generator.steps_at(index)?;
+    }
+    if queue_step == Some(index) {
+        generator.take_one_by_one()?;
     }
     generator.sink(&sink)?;
     generator.close_loops();
+    if queue_step.is_some() {
+        generator.close_queue();
+    }
     let parts = generator.into_parts(&sink)?;
     Ok(CudaProgram {
         layout: layout.clone(),
@@ -142,6 +169,7 @@ pub(super) fn generate(
         constants: parts.constants,
         tables: parts.tables,
         shared_bytes: parts.shared_bytes,
+        shared_builds: parts.shared_builds,
         accumulators: sink.accumulators,
         groups: sink.groups,
         group_table: sink.group_table,
@@ -159,6 +187,7 @@ struct Parts {
     constants: Vec<u64>,
     tables: Vec<Arc<[u8]>>,
     shared_bytes: u32,
+    shared_builds: usize,
 }
 
 impl<'a> Generator<'a> {
@@ -167,6 +196,7 @@ impl<'a> Generator<'a> {
         layout: &'a SegmentLayout,
         tuning: Tuning,
         shared: SharedPlan,
+        queue_step: Option<usize>,
     ) -> Self {
         let mut generator = Self {
             bound,
@@ -183,7 +213,7 @@ impl<'a> Generator<'a> {
             constants: Vec::new(),
             tables: Vec::new(),
             shared,
-            eager: EagerPlan::of(bound, layout, tuning),
+            eager: EagerPlan::of(bound, layout, tuning, queue_step),
             first_group: 0,
             replicas: None,
             check_pending: false,
@@ -191,6 +221,8 @@ impl<'a> Generator<'a> {
             keys_folded: Vec::new(),
             walks: bound.steps.iter().any(chain::walks_step),
             open_loops: 0,
+            queue_step,
+            one_by_one: false,
         };
         if let BoundSink::Aggregate { keys, .. } = &bound.sink {
             generator.keys_folded = vec![false; keys.len()];
@@ -216,14 +248,32 @@ impl<'a> Generator<'a> {
         generator
     }
 
-    fn step(&mut self, index: usize, step: &BoundStep) -> Result<()> {
-        self.headline(&describe::step(self.bound, step));
+    /// The step at an index, and filters of the same columns that follow it; the answer is the
+    /// step after them.
+    fn steps_at(&mut self, index: usize) -> Result<usize> {
+        let bound = self.bound;
+        let step = &bound.steps[index];
+        self.headline(&describe::step(bound, step));
         self.load_ahead(index, step)?;
         match step {
-            BoundStep::Filter { expr, .. } => self.filter(expr),
-            BoundStep::Compute { register, expr } => self.compute(*register, expr),
-            BoundStep::Probe(probe) => self.probe(index, probe),
+            BoundStep::Filter { expr, .. } => {
+                let mut together = vec![expr];
+                while let Some(BoundStep::Filter { expr: next, .. }) =
+                    bound.steps.get(index + together.len())
+                    && self.queue_step != Some(index + together.len())
+                    && filters_together(expr, next)
+                {
+                    let step = &bound.steps[index + together.len()];
+                    self.body.comment(&describe::step(bound, step));
+                    together.push(next);
+                }
+                self.filters(&together)?;
+                return Ok(index + together.len());
+            }
+            BoundStep::Compute { register, expr } => self.compute(*register, expr)?,
+            BoundStep::Probe(probe) => self.probe(index, probe)?,
         }
+        Ok(index + 1)
     }
 
     fn headline(&mut self, text: &str) {
@@ -238,9 +288,26 @@ impl<'a> Generator<'a> {
         }
     }
 
+    /// Filters of the same columns none of which can fail, or a single one.
+    fn filters(&mut self, filters: &[&BoundExpr]) -> Result<()> {
+        let [first, _, ..] = filters else {
+            return filters.first().map_or(Ok(()), |only| self.filter(only));
+        };
+        self.require(first)?;
+        self.body.open("EACH_ROW(r)");
+        let mut all = Vec::with_capacity(filters.len());
+        for filter in filters {
+            all.push(format!("bool({})", self.truth(filter)?));
+        }
+        self.body.line(format!("if (!({})) alive &= ~(1u << r);", all.join(" & ")));
+        self.body.close();
+        self.check_pending = true;
+        Ok(())
+    }
+
     fn filter(&mut self, expr: &BoundExpr) -> Result<()> {
         self.require(expr)?;
-        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("EACH_ROW(r)");
         if expr.can_fail() {
             self.body.open("if (alive >> r & 1u)");
             let keep = self.truth(expr)?;
@@ -262,12 +329,12 @@ impl<'a> Generator<'a> {
         let kind = text::c_type(&info.repr)?;
         let name = self.names.unique(describe::plain_name(&info.name, "computed"));
         let may_be_null = self.may_be_null(expr);
-        self.body.line(format!("{kind} {name}[HR_ROWS];"));
+        self.body.line(format!("{kind} {name}[ROWS];"));
         let valid = may_be_null.then(|| self.names.unique(&format!("{name}_valid")));
         if let Some(valid) = &valid {
             self.body.line(format!("u32 {valid} = 0;"));
         }
-        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("EACH_ROW(r)");
         self.body.line(format!("{name}[r] = {kind}(0);"));
         self.body.open("if (alive >> r & 1u)");
         let value = self.value(expr)?;
@@ -344,6 +411,7 @@ impl<'a> Generator<'a> {
         let (prologue, epilogue) = self.block_frame(sink)?;
         self.structs(&mut text);
         text.open(format!("HR_KERNEL {KERNEL_NAME}(HR_CONSTANT Params p)"));
+        text.line("constexpr u32 ROWS = HR_ROWS;");
         for line in prologue {
             text.line(line);
         }
@@ -358,7 +426,9 @@ impl<'a> Generator<'a> {
             "const u32 row = (tile - u32(segment.first_tile)) * HR_TILE + threadIdx.x * HR_ROWS;",
         );
         text.line("u32 alive = hr::rows_alive(row, rows);");
-        text.line("if (alive == 0) continue;");
+        if self.queue_step.is_none() {
+            text.line("if (alive == 0) continue;");
+        }
         let mut text_so_far = text.into_text();
         text_so_far.push_str(&body);
         let mut text = Writer::at_depth(2);
@@ -376,6 +446,7 @@ impl<'a> Generator<'a> {
             constants: self.constants,
             tables: self.tables,
             shared_bytes: self.shared.bytes,
+            shared_builds: self.shared.builds,
         })
     }
 

@@ -4,8 +4,8 @@ use headrace_ir::ProbeKind;
 
 use super::shared::{SharedItem, marked_payload, payload_shape};
 use super::text::c_type;
-use super::{Generator, Held, Result, chain, refuse};
-use crate::bound::{BoundExpr, BoundKind, BoundProbe, BoundStep, Repr};
+use super::{Generator, Held, Result, chain, queue, refuse};
+use crate::bound::{BoundExpr, BoundProbe, BoundStep, Repr};
 use crate::build::{BuildIndex, BuildTable, PayloadData};
 use crate::cuda::program::{BuildPiece, Param};
 use crate::cuda::tables::{KeyWidth, key_width, slots_of};
@@ -32,9 +32,12 @@ impl Generator<'_> {
         if judged.is_some() {
             self.body.line("u32 matched = 0;");
         }
+        if let Some(table) = self.table_without_branches(step, probe) {
+            return self.probe_without_branches(step, probe, table);
+        }
         let late = self.is_late(step, probe);
         let appended = if late { Vec::new() } else { self.declare_payload(probe)? };
-        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("EACH_ROW(r)");
         for a in &appended {
             self.body.line(format!("{}[r] = 0;", a.name));
         }
@@ -77,11 +80,88 @@ impl Generator<'_> {
     /// Whether a probe only asks a bitmap in shared memory, its payload being read when a later
     /// step needs it: of fewer rows, and together with that of other probes.
     fn is_late(&self, step: usize, probe: &BoundProbe) -> bool {
-        probe.kind == ProbeKind::Inner
-            && probe.residual.is_none()
-            && !probe.payload.is_empty()
+        !probe.payload.is_empty()
             && self.shared.has(step, BuildPiece::Present)
-            && probe.keys.iter().all(|key| matches!(key.kind, BoundKind::Register(_)))
+            && queue::can_be_read_again(probe)
+    }
+
+    /// The table that alone tells whether a key is there, for a probe that can look every row up
+    /// whether it is alive or not: the bitmap, or the narrow payload with absent marks.
+    fn table_without_branches(&self, step: usize, probe: &BoundProbe) -> Option<BuildPiece> {
+        let [key] = probe.keys.as_slice() else { return None };
+        let simple = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi)
+            && matches!(probe.build.index, BuildIndex::Direct { .. })
+            && !self.may_be_null(key)
+            && !key.can_fail();
+        if !simple {
+            return None;
+        }
+        let late = probe.payload.is_empty() || self.is_late(step, probe);
+        if late && (self.shared.has(step, BuildPiece::Present) || probe.payload.is_empty()) {
+            return Some(BuildPiece::Present);
+        }
+        let column = marked_payload(probe)?;
+        let only = probe.payload == [column] && probe.build.payload[column].validity.is_none();
+        let raw = payload_shape(&probe.build.payload[column].data).base.is_some();
+        (only && raw && !self.shared.has(step, BuildPiece::Present))
+            .then_some(BuildPiece::Payload(column))
+    }
+
+    /// Looks all rows up: rows that are gone, and keys outside, find the absent entry behind the
+    /// last one.
+    fn probe_without_branches(
+        &mut self,
+        step: usize,
+        probe: &BoundProbe,
+        piece: BuildPiece,
+    ) -> Result<()> {
+        let (BuildIndex::Direct { base, domain, .. }, [key]) =
+            (&probe.build.index, probe.keys.as_slice())
+        else {
+            return refuse("a look-up by hash without branches");
+        };
+        self.leave_if_dead();
+        let build = &probe.build.name;
+        let payload = matches!(piece, BuildPiece::Payload(_));
+        let appended = if payload { self.declare_payload(probe)? } else { Vec::new() };
+        let hits = self.names.unique(&format!("{build}_hits"));
+        self.body.line(format!("u32 {hits} = 0;"));
+        self.body.open("EACH_ROW(r)");
+        let value = self.value(key)?;
+        let range = (*base, *domain);
+        let offset = self.offset_of(&value.code, &key.repr, range, &format!("{build}_base"))?;
+        let domain = self.constant(*domain, offset.c_type, &format!("{build}_domain"));
+        let mut slot = format!("hr::least({}({}), {domain})", offset.c_type, offset.code);
+        if !self.shared.has(step, piece) {
+            slot = format!("alive >> r & 1u ? {slot} : {domain}");
+        }
+        self.body.line(format!("const {} slot = {slot};", offset.c_type));
+        let word = match (piece, appended.first()) {
+            (BuildPiece::Payload(column), Some(to)) => {
+                let shape = payload_shape(&probe.build.payload[column].data);
+                let table = self.piece(step, probe, piece, shape.c_type);
+                let absent = shape.absent.unwrap_or(u32::MAX);
+                self.body.line(format!("{}[r] = hr::entry({table}, slot);", to.name));
+                format!("u32({}[r] != {absent}u)", to.name)
+            }
+            _ => {
+                let table = self.piece(step, probe, BuildPiece::Present, "u32");
+                format!("hr::bit_first({table}, slot)")
+            }
+        };
+        self.body.line(format!("{hits} = hr::push_bit({hits}, {word});"));
+        self.body.close();
+        self.body.line(format!("alive &= {hits} >> (32u - ROWS);"));
+        self.hold(probe, &appended);
+        if !payload {
+            let own = probe.first_register..probe.first_register + probe.payload.len();
+            own.for_each(|register| self.held[register] = Held::Late { step });
+        }
+        self.check_pending = true;
+        if let Some(residual) = &probe.residual {
+            self.filter(residual)?;
+        }
+        self.fold_keys(&appended.iter().map(|a| a.register).collect::<Vec<_>>())
     }
 
     /// Reads the payload of a late probe for the rows that are still there.
@@ -95,9 +175,10 @@ impl Generator<'_> {
         else {
             return refuse("late payload of a build by hash");
         };
+        self.require(key)?;
         self.leave_if_dead();
         let appended = self.declare_payload(probe)?;
-        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("EACH_ROW(r)");
         for a in &appended {
             self.body.line(format!("{}[r] = 0;", a.name));
         }
@@ -137,7 +218,7 @@ impl Generator<'_> {
         appended: &[Appended],
     ) -> Result<()> {
         self.require(residual)?;
-        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("EACH_ROW(r)");
         self.body.open("if (matched >> r & 1u)");
         let truth = self.truth(residual)?;
         let truth = self.named("bool", "satisfied", truth);
@@ -166,7 +247,7 @@ impl Generator<'_> {
                 shape if shape.base.is_some() => shape.c_type,
                 _ => c_type(&info.repr)?,
             };
-            self.body.line(format!("{kind} {name}[HR_ROWS];"));
+            self.body.line(format!("{kind} {name}[ROWS];"));
             let nullable = payload.validity.is_some() || probe.kind == ProbeKind::Left;
             let valid = nullable.then(|| self.names.unique(&format!("{name}_valid")));
             if let Some(valid) = &valid {

@@ -21,6 +21,8 @@ pub(super) enum SharedItem {
     Accumulator(usize),
     /// Part of the build that the step probes.
     Build { step: usize, piece: BuildPiece },
+    /// Rows that wait to be taken one by one.
+    Queue,
 }
 
 /// One entry.
@@ -38,10 +40,17 @@ pub(super) struct SharedEntry {
 pub(super) struct SharedPlan {
     pub(super) entries: Vec<SharedEntry>,
     pub(super) bytes: u32,
+    /// Tables that rows look into before they are taken one by one.
+    pub(super) builds: usize,
 }
 
 impl SharedPlan {
-    pub(super) fn of(bound: &Bound, sink: &SinkPlan, tuning: Tuning) -> Self {
+    pub(super) fn of(
+        bound: &Bound,
+        sink: &SinkPlan,
+        tuning: Tuning,
+        queue_step: Option<usize>,
+    ) -> Self {
         let mut plan = Self::default();
         let replicas = match sink.place {
             Where::Registers => 1,
@@ -54,6 +63,10 @@ impl SharedPlan {
                 plan.add(SharedItem::Accumulator(index), bytes);
             }
         }
+        if queue_step.is_some() {
+            let threads = u64::from(tuning.block_threads);
+            plan.add(SharedItem::Queue, threads * (u64::from(tuning.rows_per_thread) + 1) * 4);
+        }
         let mut rate = 1.0;
         for (step, kind) in bound.steps.iter().enumerate() {
             match kind {
@@ -61,7 +74,11 @@ impl SharedPlan {
                 BoundStep::Compute { .. } => {}
                 BoundStep::Probe(probe) => {
                     if rate >= RATE_MIN {
+                        let before = plan.entries.len();
                         plan.add_probe(step, probe, u64::from(tuning.shared_bytes_max));
+                        let added = plan.entries.len() > before;
+                        let vector = queue_step.is_none_or(|queue| step < queue);
+                        plan.builds += usize::from(added && vector);
                     }
                     rate *= probe.selectivity.clamp(0.0, 1.0);
                 }
@@ -93,7 +110,7 @@ impl SharedPlan {
         let bitmap_bytes = bitmap_bytes(*domain);
         let marked = marked_payload(probe).map(|column| {
             let width = payload_shape(&probe.build.payload[column].data).width_bytes;
-            (column, domain * width)
+            (column, (domain + 1) * width)
         });
         match marked {
             Some((column, bytes)) if bytes <= limit / 2 && self.fits(bytes, limit) => {
@@ -110,9 +127,9 @@ impl SharedPlan {
     }
 }
 
-/// Bytes of a bitmap over a domain as the device holds it.
+/// Bytes of a bitmap over a domain as the device holds it, with an absent key behind the last.
 pub(super) fn bitmap_bytes(domain: u64) -> u64 {
-    domain.div_ceil(64) * 8
+    (domain + 1).div_ceil(64) * 8
 }
 
 /// How payload values lie.

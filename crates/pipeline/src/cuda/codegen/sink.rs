@@ -242,7 +242,8 @@ impl Generator<'_> {
             return Ok(());
         };
         // Digits add up; within a loop over matches they would do so once for each match.
-        if self.walks {
+        // What is folded before rows are taken one by one is lost then.
+        if self.walks || (self.queue_step.is_some() && !self.one_by_one) {
             return Ok(());
         }
         for (index, key) in keys.iter().enumerate() {
@@ -260,15 +261,15 @@ impl Generator<'_> {
         self.keys_folded[index] = true;
         if !self.group_declared {
             self.group_declared = true;
-            self.body.line("u32 group[HR_ROWS];");
-            self.body.line("HR_EACH_ROW(r) group[r] = first_group;");
+            self.body.line("u32 group[ROWS];");
+            self.body.line("EACH_ROW(r) group[r] = first_group;");
         }
         if let Some(line) = self.plain_digit(index, key, dense) {
-            self.body.line(format!("HR_EACH_ROW(r) {line}"));
+            self.body.line(format!("EACH_ROW(r) {line}"));
             return Ok(());
         }
         let values = dense.cardinality - u64::from(dense.has_null);
-        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("EACH_ROW(r)");
         self.body.open("if (alive >> r & 1u)");
         let value = self.value(&key.expr)?;
         let name = &key.field.name;
@@ -370,8 +371,8 @@ impl Generator<'_> {
         self.leave_if_dead();
         let hashed = plan.group_table.is_some();
         if !self.group_declared && !hashed && plan.place != Where::Registers {
-            self.body.line("u32 group[HR_ROWS];");
-            self.body.line("HR_EACH_ROW(r) group[r] = first_group;");
+            self.body.line("u32 group[ROWS];");
+            self.body.line("EACH_ROW(r) group[r] = first_group;");
         }
         let count_by_bits = plan.place == Where::Registers;
         if count_by_bits {
@@ -381,7 +382,7 @@ impl Generator<'_> {
         if count_by_bits && accumulators.len() == 1 {
             return Ok(());
         }
-        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("EACH_ROW(r)");
         self.body.open("if (alive >> r & 1u)");
         match plan.place {
             _ if hashed => self.find_group(plan, keys)?,
@@ -511,6 +512,7 @@ impl Generator<'_> {
                 self.shared_accumulator(index, *kind);
             }
         }
+        self.name_queue();
         self.shared.entries.retain(|e| e.name.is_some());
         self.pack_shared();
         if !self.shared.entries.is_empty() {
@@ -586,6 +588,7 @@ impl Generator<'_> {
         let Some(name) = &entry.name else { return };
         let offset = entry.offset;
         match entry.item {
+            SharedItem::Queue => lines.extend(self.queue_lines(offset)),
             SharedItem::Accumulator(index) => {
                 let device = plan.accumulators[index];
                 let (_, element) = element_types(device);
@@ -682,7 +685,7 @@ impl Generator<'_> {
         let used = self.param(Param::RowsUsed, "u64*", "rows_used");
         let capacity = self.param(Param::RowsCapacity, "u64", "rows_capacity");
         self.body.line(format!("u64 output = hr::reserve_rows({used}, __popc(alive));"));
-        self.body.open("HR_EACH_ROW(r)");
+        self.body.open("EACH_ROW(r)");
         self.body.open(format!("if ((alive >> r & 1u) && output < {capacity})"));
         for (index, (field, expr)) in columns.iter().enumerate() {
             let kind = match c_type(&expr.repr)? {
