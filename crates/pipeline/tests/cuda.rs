@@ -1,7 +1,8 @@
 //! The CUDA processor: generated sources against golden files, compilation by NVRTC, the
 //! generated code run on the host, and on a GPU.
 //!
-//! `nvrtc_` tests need NVRTC (and no GPU), `gpu_` tests a GPU, `host_shim_` tests `g++`.
+//! `nvrtc_` tests need NVRTC (and no GPU), `gpu_` tests a GPU, `two_gpus_` tests two,
+//! `host_shim_` tests `g++`.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -23,5 +24,7 @@ mod nvrtc;
 mod shim;
 #[path = "cuda/ssb.rs"]
 mod ssb;
+#[path = "cuda/stream_speed.rs"]
+mod stream_speed;
 #[path = "cuda/timing.rs"]
 mod timing;

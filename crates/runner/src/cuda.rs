@@ -90,12 +90,11 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     CudaProgram::check(&bound, Tuning::FULL)?;
     // Files or bounds may leave nothing to stream, and so no layout.
     let segments = chunks.plan.chunks.iter().flat_map(|chunk| &chunk.segments);
-    let layouts = SegmentLayout::merged(segments);
-    for layout in &layouts {
-        CudaProgram::compile(Arc::clone(&bound), layout, Tuning::FULL)?;
+    if let Some(layout) = SegmentLayout::merged(segments.map(SegmentLayout::of)) {
+        CudaProgram::compile(Arc::clone(&bound), &layout, Tuning::FULL)?;
     }
     let Dealt { ordinals, devices, chunks: dealt, notes } = deal(task, &chunks, &bound)?;
-    let run = CudaRun::new(&devices, &bound, &layouts, &dealt)?;
+    let run = CudaRun::new(&devices, &bound, &dealt)?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
     let scope = Scope::of(&chunks.plan);
     if run.is_resident() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use headrace_io::MemoryBudget;
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::cuda::{CudaDevice, CudaOptions};
 use parking_lot::Mutex;
@@ -16,6 +17,7 @@ type Opened = Result<Arc<CudaDevice>, WhyNot>;
 #[derive(Debug)]
 pub(crate) struct Gpus {
     options: CudaOptions,
+    budget: Arc<MemoryBudget>,
     count: OnceLock<usize>,
     /// By ordinal. Locked while one is opened: a second one would only wait for the driver.
     opened: Mutex<BTreeMap<usize, Opened>>,
@@ -23,8 +25,9 @@ pub(crate) struct Gpus {
 
 impl Gpus {
     /// GPUs of which none is open. What is pinned for them is divided among those that there are.
-    pub(crate) fn new(options: CudaOptions) -> Self {
-        Self { options, count: OnceLock::new(), opened: Mutex::default() }
+    pub(crate) fn new(options: CudaOptions, budget: &Arc<MemoryBudget>) -> Self {
+        let budget = Arc::clone(budget);
+        Self { options, budget, count: OnceLock::new(), opened: Mutex::default() }
     }
 
     fn count(&self) -> usize {
@@ -56,7 +59,7 @@ impl Gpus {
         let open = || {
             let share = self.options.pinned_bytes_max / self.count().max(1) as u64;
             let options = CudaOptions { pinned_bytes_max: share, ..self.options };
-            CudaDevice::open(ordinal, options).map_err(|error| {
+            CudaDevice::open_within(ordinal, options, Some(&self.budget)).map_err(|error| {
                 // Remedies follow on lines of their own; EXPLAIN has room for the cause.
                 let text = error.to_string();
                 WhyNot::new(text.lines().next().unwrap_or("no GPU"))
@@ -77,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_gpu_that_does_not_open_is_left_out_and_named() {
-        let gpus = Gpus::new(CudaOptions::default());
+        let gpus = Gpus::new(CudaOptions::default(), &MemoryBudget::new(0));
         gpus.count.set(3).unwrap_or_default();
         assert_eq!(gpus.ordinals(&Devices::All), (vec![0, 1, 2], vec![]));
         gpus.opened.lock().insert(1, Err(WhyNot::new("broken")));

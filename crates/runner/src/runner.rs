@@ -60,6 +60,11 @@ impl Runner {
     pub fn new(options: &RunnerOptions) -> Self {
         let memory = MemorySplit::of(options.memory_limit_bytes);
         let budget = MemoryBudget::new(memory.limit_bytes);
+        let cuda = CudaOptions {
+            resident_bytes: options.device_cache_bytes,
+            pinned_bytes_max: memory.slots_bytes,
+            ..CudaOptions::default()
+        };
         Self {
             memory,
             groups: MemoryAccount::within(&budget, memory.groups_bytes),
@@ -67,15 +72,11 @@ impl Runner {
             cache: HostCache::within(&budget, memory.cache_bytes),
             mappings: MappingPool::new(MAPPINGS_MAX),
             builds: BuildCache::new(memory.builds_bytes, &budget),
-            budget,
             trace: Mutex::new(None),
             prepared: PreparedRuns::default(),
             registered: memory.registered_bytes.map(RegisteredPool::new),
-            gpus: Gpus::new(CudaOptions {
-                resident_bytes: options.device_cache_bytes,
-                pinned_bytes_max: memory.slots_bytes,
-                ..CudaOptions::default()
-            }),
+            gpus: Gpus::new(cuda, &budget),
+            budget,
         }
     }
 

@@ -8,6 +8,7 @@ use headrace_gpu::{
     Compiler, CuFile, CubinCache, Device, DeviceBuffer, DeviceInfo, DevicePool, Function, GpuError,
     Module, Stream,
 };
+use headrace_io::MemoryBudget;
 
 use crate::bound::Bound;
 use crate::build::BuildTable;
@@ -73,7 +74,7 @@ pub struct CudaDevice {
     narrow: Mutex<Option<Function>>,
     builds: Mutex<BuildCache>,
     resident: ResidentColumns,
-    host: HostMemory,
+    host: Arc<HostMemory>,
 }
 
 impl std::fmt::Debug for CudaDevice {
@@ -104,6 +105,18 @@ impl CudaDevice {
     /// # Errors
     /// [`ExecError::Gpu`] without GPU, driver or NVRTC, with the reason and a remedy.
     pub fn open(ordinal: usize, options: CudaOptions) -> Result<Arc<Self>, ExecError> {
+        Self::open_within(ordinal, options, None)
+    }
+
+    /// As [`Self::open`]; what is pinned counts against a budget of host memory.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_within(
+        ordinal: usize,
+        options: CudaOptions,
+        budget: Option<&Arc<MemoryBudget>>,
+    ) -> Result<Arc<Self>, ExecError> {
         // The device first: without one, NVRTC's absence is not the reason.
         let device = Device::open(ordinal)?;
         let compiler = Compiler::load(None)?;
@@ -123,7 +136,7 @@ impl CudaDevice {
             resident: ResidentColumns::new(
                 options.resident_bytes.unwrap_or_else(|| share(options.resident_share)),
             ),
-            host: HostMemory::new(options.pinned_bytes_max),
+            host: HostMemory::new(options.pinned_bytes_max, budget),
             device,
         }))
     }

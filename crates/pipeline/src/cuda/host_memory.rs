@@ -1,14 +1,15 @@
 //! Pinned host memory of a device: rings of slots, and buffers, kept between queries.
 //!
 //! Mapping and pinning memory takes longer than many a query, so what a query gives back is kept
-//! for the next one. All of it, used or not, stays within one budget; what nobody uses makes room
-//! first.
+//! for the next one. All of it, used or not, counts against the budget of host memory; what nobody
+//! uses makes room first.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use headrace_flow::CudaSlots;
-use headrace_gpu::PinnedBuffer;
+use headrace_gpu::{GpuError, PinnedBuffer};
+use headrace_io::{MemoryBudget, MemoryUse, Reclaim, Reservation};
 
 use crate::cuda::device::{CudaDevice, lock};
 use crate::error::ExecError;
@@ -29,23 +30,38 @@ const RINGS_KEPT: usize = 4;
 /// Slots are made in sizes of which there are few, so that they fit the next query as well.
 const SLOT_STEP_BYTES: usize = 4 << 20;
 
-/// Pinned memory under a budget.
+/// Pinned memory under a bound of its own and the budget that all host memory shares.
 pub(super) struct HostMemory {
-    budget_bytes: u64,
+    bytes_max: u64,
+    budget: Option<Arc<MemoryBudget>>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    rings: Vec<CudaSlots>,
-    buffers: Vec<PinnedBuffer>,
+    rings: Vec<Pinned<CudaSlots>>,
+    buffers: Vec<Pinned<PinnedBuffer>>,
     /// All that is pinned, used or not.
     held_bytes: u64,
 }
 
+/// Something of pinned memory, and what it takes of the budget.
+struct Pinned<T> {
+    value: T,
+    bytes: u64,
+    _reservation: Option<Reservation>,
+}
+
 impl HostMemory {
-    pub(super) fn new(budget_bytes: u64) -> Self {
-        Self { budget_bytes, state: Mutex::default() }
+    /// Nothing yet. What is idle is given back when others need memory of the budget.
+    pub(super) fn new(bytes_max: u64, budget: Option<&Arc<MemoryBudget>>) -> Arc<Self> {
+        let budget = budget.cloned();
+        let memory = Arc::new(Self { bytes_max, budget, state: Mutex::default() });
+        if let Some(budget) = &memory.budget {
+            let cache: Weak<Self> = Arc::downgrade(&memory);
+            budget.add_cache(cache);
+        }
+        memory
     }
 
     /// Bytes that are pinned, used or not.
@@ -58,24 +74,46 @@ impl HostMemory {
         lock(&self.state).release(u64::MAX) > 0
     }
 
-    /// Counts `bytes` as held before they are; what is idle makes room.
+    /// What `make` pins, `bytes` bytes of it, counted before they are; what is idle makes room.
+    fn pin<T>(
+        &self,
+        bytes: u64,
+        what: &str,
+        make: impl FnOnce() -> Result<T, GpuError>,
+    ) -> Result<Pinned<T>, ExecError> {
+        self.reserve(bytes, what)?;
+        let pinned = || {
+            let reserve = |budget: &Arc<MemoryBudget>| budget.reserve(MemoryUse::Slots, bytes);
+            let _reservation =
+                self.budget.as_ref().map(reserve).transpose().map_err(|refused| {
+                    let limit_bytes = refused.limit_bytes;
+                    out_of_memory(what, refused.uses.total_bytes() + bytes, limit_bytes)
+                })?;
+            Ok(Pinned { value: make()?, bytes, _reservation })
+        };
+        pinned().inspect_err(|_| lock(&self.state).held_bytes -= bytes)
+    }
+
     fn reserve(&self, bytes: u64, what: &str) -> Result<(), ExecError> {
         let mut state = lock(&self.state);
-        let over = (state.held_bytes + bytes).saturating_sub(self.budget_bytes);
+        let over = (state.held_bytes + bytes).saturating_sub(self.bytes_max);
         if state.release(over) < over {
-            return Err(ExecError::Memory {
-                tier: "pinned host memory",
-                what: what.to_string(),
-                needed_bytes: state.held_bytes + bytes,
-                limit_bytes: self.budget_bytes,
-            });
+            return Err(out_of_memory(what, state.held_bytes + bytes, self.bytes_max));
         }
         state.held_bytes += bytes;
         Ok(())
     }
+}
 
-    fn unreserve(&self, bytes: u64) {
-        lock(&self.state).held_bytes -= bytes;
+/// The lever is the limit of all host memory: the bound of pinned memory is a part of that.
+fn out_of_memory(what: &str, needed_bytes: u64, limit_bytes: u64) -> ExecError {
+    let what = format!("{what} (raise the memory limit, or run fewer queries at a time)");
+    ExecError::Memory { tier: "pinned host memory", what, needed_bytes, limit_bytes }
+}
+
+impl Reclaim for HostMemory {
+    fn reclaim(&self, bytes: u64) -> bool {
+        lock(&self.state).release(bytes) > 0
     }
 }
 
@@ -84,13 +122,8 @@ impl State {
     fn release(&mut self, bytes: u64) -> u64 {
         let mut freed = 0;
         while freed < bytes {
-            let one = if let Some(buffer) = self.buffers.pop() {
-                buffer.bytes() as u64
-            } else if let Some(ring) = self.rings.pop() {
-                ring_bytes(&ring)
-            } else {
-                break;
-            };
+            let buffer = self.buffers.pop().map(|buffer| buffer.bytes);
+            let Some(one) = buffer.or_else(|| Some(self.rings.pop()?.bytes)) else { break };
             freed += one;
             self.held_bytes -= one;
         }
@@ -98,24 +131,22 @@ impl State {
     }
 
     /// The smallest idle buffer of at least `bytes` bytes that is not more than four times as large.
-    fn take_buffer(&mut self, bytes: usize) -> Option<PinnedBuffer> {
-        let fits = |have: usize| have >= bytes && have / 4 <= bytes.max(4096);
-        let found = self.buffers.iter().enumerate().filter(|(_, buffer)| fits(buffer.bytes()));
-        let index = found.min_by_key(|(_, buffer)| buffer.bytes()).map(|(index, _)| index)?;
+    fn take_buffer(&mut self, bytes: usize) -> Option<Pinned<PinnedBuffer>> {
+        let bytes = bytes as u64;
+        let fits = |have: u64| have >= bytes && have / 4 <= bytes.max(4096);
+        let found = self.buffers.iter().enumerate().filter(|(_, buffer)| fits(buffer.bytes));
+        let index = found.min_by_key(|(_, buffer)| buffer.bytes).map(|(index, _)| index)?;
         Some(self.buffers.swap_remove(index))
     }
 
     /// The idle ring of the smallest slots that have at least `bytes` bytes and are enough.
-    fn take_ring(&mut self, bytes: usize, slots: usize) -> Option<CudaSlots> {
+    fn take_ring(&mut self, bytes: usize, slots: usize) -> Option<Pinned<CudaSlots>> {
         let fits = |ring: &CudaSlots| ring.slot_bytes() >= bytes && ring.slots() >= slots;
-        let found = self.rings.iter().enumerate().filter(|(_, ring)| fits(ring));
-        let index = found.min_by_key(|(_, ring)| ring.slot_bytes()).map(|(index, _)| index)?;
+        let found = self.rings.iter().enumerate().filter(|(_, ring)| fits(&ring.value));
+        let index =
+            found.min_by_key(|(_, ring)| ring.value.slot_bytes()).map(|(index, _)| index)?;
         Some(self.rings.swap_remove(index))
     }
-}
-
-fn ring_bytes(ring: &CudaSlots) -> u64 {
-    (ring.slots() * ring.slot_bytes()) as u64
 }
 
 /// Size and number of slots for chunks that need up to `chunk_bytes`, within a budget.
@@ -130,7 +161,7 @@ fn ring_shape(chunk_bytes: usize, chunks: usize, budget_bytes: u64) -> (usize, u
 pub(super) struct PinnedLease {
     device: Arc<CudaDevice>,
     /// `None` only while it is being dropped.
-    buffer: Option<PinnedBuffer>,
+    buffer: Option<Pinned<PinnedBuffer>>,
 }
 
 impl PinnedLease {
@@ -145,20 +176,19 @@ impl PinnedLease {
             Some(buffer) => buffer,
             None => {
                 let pages = bytes.max(1).next_multiple_of(headrace_gpu::page_bytes());
-                host.reserve(pages as u64, "what comes back from a GPU")?;
-                PinnedBuffer::new(device.device(), pages)
-                    .inspect_err(|_| host.unreserve(pages as u64))?
+                let make = || PinnedBuffer::new(device.device(), pages);
+                host.pin(pages as u64, "what comes back from a GPU", make)?
             }
         };
         Ok(Self { device: Arc::clone(device), buffer: Some(buffer) })
     }
 
     pub(super) fn as_slice(&self) -> &[u8] {
-        self.buffer.as_ref().map_or(&[], PinnedBuffer::as_slice)
+        self.buffer.as_ref().map_or(&[], |buffer| buffer.value.as_slice())
     }
 
     pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
-        self.buffer.as_mut().map_or(&mut [], PinnedBuffer::as_mut_slice)
+        self.buffer.as_mut().map_or(&mut [], |buffer| buffer.value.as_mut_slice())
     }
 }
 
@@ -174,7 +204,7 @@ impl Drop for PinnedLease {
 pub struct Ring {
     device: Arc<CudaDevice>,
     /// `None` only while it is being dropped.
-    slots: Option<CudaSlots>,
+    slots: Option<Pinned<CudaSlots>>,
 }
 
 impl Ring {
@@ -190,7 +220,7 @@ impl Ring {
         chunks: usize,
     ) -> Result<Self, ExecError> {
         let host = device.host_memory();
-        let (slot_bytes, count) = ring_shape(chunk_bytes, chunks, host.budget_bytes);
+        let (slot_bytes, count) = ring_shape(chunk_bytes, chunks, host.bytes_max);
         let known = lock(&host.state).take_ring(chunk_bytes, count);
         let slots = match known {
             Some(slots) => slots,
@@ -204,15 +234,12 @@ fn new_ring(
     device: &Arc<CudaDevice>,
     slot_bytes: usize,
     mut count: usize,
-) -> Result<CudaSlots, ExecError> {
+) -> Result<Pinned<CudaSlots>, ExecError> {
     let host = device.host_memory();
     loop {
         let bytes = (count * slot_bytes) as u64;
-        let outcome = host.reserve(bytes, "the slots of a race").and_then(|()| {
-            let made = device.with_room(|| CudaSlots::new(device.pool(), count, slot_bytes));
-            made.map_err(ExecError::from).inspect_err(|_| host.unreserve(bytes))
-        });
-        match outcome {
+        let make = || device.with_room(|| CudaSlots::new(device.pool(), count, slot_bytes));
+        match host.pin(bytes, "the slots of a race", make) {
             Err(error) if count > SLOTS_MIN && error.is_out_of_memory() => count -= 1,
             outcome => return outcome,
         }
@@ -226,7 +253,7 @@ impl Drop for Ring {
         state.rings.push(slots);
         if state.rings.len() > RINGS_KEPT {
             let oldest = state.rings.remove(0);
-            state.held_bytes -= ring_bytes(&oldest);
+            state.held_bytes -= oldest.bytes;
         }
     }
 }
@@ -236,19 +263,21 @@ impl Deref for Ring {
 
     fn deref(&self) -> &CudaSlots {
         // Taken out by nobody but the drop.
-        self.slots.as_ref().unwrap_or_else(|| unreachable!("a ring is there until it is dropped"))
+        let slots = self.slots.as_ref().map(|slots| &slots.value);
+        slots.unwrap_or_else(|| unreachable!("a ring is there until it is dropped"))
     }
 }
 
 impl DerefMut for Ring {
     fn deref_mut(&mut self) -> &mut CudaSlots {
-        self.slots.as_mut().unwrap_or_else(|| unreachable!("a ring is there until it is dropped"))
+        let slots = self.slots.as_mut().map(|slots| &mut slots.value);
+        slots.unwrap_or_else(|| unreachable!("a ring is there until it is dropped"))
     }
 }
 
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").field("slots", &self.slots).finish_non_exhaustive()
+        f.debug_struct("Ring").field("slots", &self.slots()).finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,6 @@ use crate::bound::{Bound, BoundSink, Grouping};
 use crate::cuda::device::CudaDevice;
 use crate::cuda::execution::{CudaExecution, CudaStats};
 use crate::cuda::host_memory::Ring;
-use crate::cuda::layout::SegmentLayout;
 use crate::cuda::resident_run::ResidentRun;
 use crate::cuda::rows::RowOutput;
 use crate::cuda::stream_plan::{ChunkSource, StreamPlan};
@@ -53,7 +52,7 @@ struct Part {
 }
 
 impl CudaRun {
-    /// Loads the kernels and finds the columns on each device. Chunks come from
+    /// Finds the columns on each device and loads the kernel. Chunks come from
     /// [`chunked`](crate::cuda::chunked) for as many devices.
     ///
     /// # Errors
@@ -63,18 +62,21 @@ impl CudaRun {
     pub fn new(
         devices: &[Arc<CudaDevice>],
         bound: &Arc<Bound>,
-        layouts: &[SegmentLayout],
         chunks: &[ChunkSource],
     ) -> Result<Self, ExecError> {
         if let (Some(reason), 2..) = (one_device_reason(bound), devices.len()) {
             return Err(ExecError::Internal(format!("{} devices: {reason}", devices.len())));
         }
-        let parts = on_each(devices.iter().collect(), |number, device| {
-            let mut execution = CudaExecution::new(device, bound, layouts)?;
-            let plan = StreamPlan::new(&mut execution, chunks, number)?;
+        let mut parts = on_each(devices.iter().collect(), |_, device: &Arc<CudaDevice>| {
+            let mut execution = CudaExecution::new(device, bound, &[])?;
+            let plan = StreamPlan::new(&mut execution, chunks)?;
             Ok(Part { execution, plan })
         })?;
-        let devices = chunks.iter().map(|chunk| chunk.device).collect();
+        let plans: Vec<&StreamPlan> = parts.iter().map(|part| &part.plan).collect();
+        let devices = owners(chunks, &plans);
+        for (number, part) in parts.iter_mut().enumerate() {
+            part.plan.set_own(|chunk| devices[chunk] == number);
+        }
         Ok(Self { bound: Arc::clone(bound), parts, devices })
     }
 
@@ -184,6 +186,18 @@ impl ResidentRuns {
         };
         Ok(Some((answer, report)))
     }
+}
+
+/// The device of each chunk: the one that has most of it, because it took it when it was idle, or
+/// else the one that it was dealt to.
+fn owners(chunks: &[ChunkSource], plans: &[&StreamPlan]) -> Vec<usize> {
+    let owner = |(number, chunk): (usize, &ChunkSource)| {
+        let has = |device: &usize| plans[*device].resident_bytes(number);
+        // The last of equals is taken.
+        let others = (0..plans.len()).filter(|device| *device != chunk.device);
+        others.chain([chunk.device]).max_by_key(has).unwrap_or(chunk.device)
+    };
+    chunks.iter().enumerate().map(owner).collect()
 }
 
 /// What an execution that is done leaves.

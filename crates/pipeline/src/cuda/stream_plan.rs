@@ -1,8 +1,9 @@
 //! Which buffers of the streamed table a query has to bring to the device, and which are there.
 //!
 //! Every device has a plan of its own over the same chunks: a chunk names all of its reads, and a
-//! device says which of them it has. A chunk's own device is chosen by file, batch and row alone, so
-//! that each device finds again what it kept; another device that takes the chunk keeps nothing.
+//! device says which of them it has. A chunk is dealt to a device by file, batch and row alone, so
+//! that each device finds again what it kept. Another device that takes the chunk because it has
+//! nothing to do keeps the columns too, and the chunk is its own from then on.
 
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ impl SegmentSource {
 /// Segments that one device takes together.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkSource {
-    /// The device that takes it and keeps its columns, unless another has nothing to do.
+    /// The device that takes it, unless another has its columns or nothing to do.
     pub device: usize,
     /// In the order of the table.
     pub segments: Vec<SegmentSource>,
@@ -106,7 +107,7 @@ pub(super) struct PlannedChunk {
     /// Of each read whether the device has it.
     pub(super) resident: Vec<bool>,
     pub(super) resident_bytes: u64,
-    /// Whether it is this device that keeps its columns.
+    /// Whether it is this device that is to take it.
     pub(super) is_own: bool,
 }
 
@@ -121,17 +122,12 @@ pub struct StreamPlan {
 
 impl StreamPlan {
     /// Looks for each column that the kernels read among the resident columns of the execution's
-    /// device, which is the one of number `device`; the rest is to be read from the files, which
-    /// [`Segment::file`] counts.
+    /// device; the rest is to be read from the files, which [`Segment::file`] counts.
     ///
     /// # Errors
     /// [`ExecError::Corrupt`] for an extent that is too short for its rows, and what loading
     /// the kernels gives.
-    pub fn new(
-        execution: &mut CudaExecution,
-        chunks: &[ChunkSource],
-        device: usize,
-    ) -> Result<Self, ExecError> {
+    pub fn new(execution: &mut CudaExecution, chunks: &[ChunkSource]) -> Result<Self, ExecError> {
         let query = execution.device().resident().begin_query();
         let sources = chunks.iter().flat_map(|chunk| &chunk.segments);
         let in_files = sources.map(|source| SegmentLayout::of(&source.segment));
@@ -142,8 +138,7 @@ impl StreamPlan {
         let mut files = FileIds::default();
         let mut plan = Self { chunks: Vec::with_capacity(chunks.len()), query, layout: None };
         for source in chunks {
-            let mut chunk =
-                PlannedChunk { is_own: source.device == device, ..PlannedChunk::default() };
+            let mut chunk = PlannedChunk::default();
             for source in &source.segments {
                 let file = files.of(execution, &source.file);
                 let at = (file, query);
@@ -158,6 +153,18 @@ impl StreamPlan {
             execution.prepare(layout)?;
         }
         Ok(plan)
+    }
+
+    /// Says which chunks the device is to take.
+    pub(super) fn set_own(&mut self, is_own: impl Fn(usize) -> bool) {
+        for (number, chunk) in self.chunks.iter_mut().enumerate() {
+            chunk.is_own = is_own(number);
+        }
+    }
+
+    /// Bytes of a chunk that the device has.
+    pub(super) fn resident_bytes(&self, chunk: usize) -> u64 {
+        self.chunks[chunk].resident_bytes
     }
 
     /// Whether the device has all that it is to work on.

@@ -113,9 +113,7 @@ impl<'a> StreamProgram<'a> {
         self.slots[slot].is_launched = true;
         self.reset_rows(stream, slot)?;
         self.launch_segments(stream, slot, &segments)?;
-        if chunk.is_own {
-            self.keep_columns(stream, slot, chunk, buffers)?;
-        }
+        self.keep_columns(stream, slot, chunk, buffers)?;
         self.fetch_status(stream, slot)
     }
 

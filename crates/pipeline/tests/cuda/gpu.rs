@@ -2,25 +2,22 @@
 
 use std::sync::{Arc, Mutex};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
 use headrace_flow::{CancelToken, Race, RaceOptions};
 use headrace_gpu::DeviceBuffer;
 use headrace_io::{ReadAt, SourceFile};
-use headrace_ir::{ColumnExtents, Encoding, Extent, Segment, Sink};
+use headrace_ir::{ColumnExtents, Extent, Segment, Sink};
+use headrace_pipeline::ExecError;
 use headrace_pipeline::bound::Bound;
-use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
 use headrace_pipeline::cuda::{
-    CudaAnswer, CudaDevice, CudaExecution, CudaOptions, CudaProgram, CudaRun, DeviceColumn,
-    DeviceSegment, ResidentRuns, RowOutput, SegmentSource, Tuning, chunked, one_device_reason,
+    ColumnForm, CudaAnswer, CudaDevice, CudaExecution, CudaOptions, CudaProgram, CudaRun,
+    DeviceColumn, DeviceSegment, ResidentRuns, RowOutput, SegmentSource, Tuning, chunked,
+    one_device_reason,
 };
-use headrace_pipeline::state::{Output, finish_dense};
-use headrace_pipeline::{ColumnView, ExecError, SegmentView};
+use headrace_pipeline::state::finish_dense;
 
 use crate::corpus;
-use crate::data::{Random, Table};
+use crate::data::Table;
 use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes};
-use crate::ssb;
 
 fn open() -> Arc<CudaDevice> {
     CudaDevice::open(0, CudaOptions::default()).unwrap()
@@ -173,7 +170,6 @@ fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<Segm
 struct Stored<'a> {
     devices: &'a [Arc<CudaDevice>],
     bound: &'a Arc<Bound>,
-    table: &'a Table,
     sources: &'a [SegmentSource],
     path: &'a std::path::Path,
 }
@@ -181,10 +177,8 @@ struct Stored<'a> {
 impl Stored<'_> {
     /// A run, two segments a chunk.
     fn prepared(&self) -> Result<CudaRun, String> {
-        let layout = self.table.layout();
         let chunks = chunked(self.sources.to_vec(), self.devices.len(), u64::MAX, 2);
-        let layouts = std::slice::from_ref(&layout);
-        CudaRun::new(self.devices, self.bound, layouts, &chunks).map_err(|e| e.to_string())
+        CudaRun::new(self.devices, self.bound, &chunks).map_err(|e| e.to_string())
     }
 
     fn stream(&self) -> Answer {
@@ -194,7 +188,7 @@ impl Stored<'_> {
         let race = Race::new(vec![file], run.chunk_specs(), options, CancelToken::new()).unwrap();
         answer_of(self.bound, |output| match run.stream(&race, output) {
             Ok((answer, report)) => {
-                assert_eq!(report.bytes_by_path.total(), race.bytes());
+                assert!(report.ended_early || report.bytes_by_path.total() == race.bytes());
                 Ok(answer)
             }
             Err(error) => Err(match std::error::Error::source(&error) {
@@ -229,18 +223,20 @@ fn stream_and_run_resident(devices: &[Arc<CudaDevice>]) {
             let identity = format!("{} {shape:?} {}", case.name, devices.len());
             let sources = write_file(&table, &identity, &path);
             let one = one_device_reason(&bound).map_or(devices.len(), |_| 1);
-            let stored = Stored {
-                devices: &devices[..one],
-                bound: &bound,
-                table: &table,
-                sources: &sources,
-                path: &path,
-            };
+            let stored =
+                Stored { devices: &devices[..one], bound: &bound, sources: &sources, path: &path };
             assert_same(case.name, shape, &cpu, &stored.stream(), "");
             if cpu.is_err() {
                 continue;
             }
-            let run = stored.prepared().unwrap();
+            let mut run = stored.prepared().unwrap();
+            // A limit may leave some chunk out.
+            for _ in 0..3 {
+                if !run.is_resident() {
+                    assert_same(case.name, shape, &cpu, &stored.stream(), "");
+                    run = stored.prepared().unwrap();
+                }
+            }
             assert!(run.is_resident(), "{}", case.name);
             let mut runs = run.into_resident().unwrap();
             for _ in 0..2 {

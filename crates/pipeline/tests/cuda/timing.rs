@@ -15,7 +15,7 @@ use headrace_pipeline::bound::{Bound, Repr};
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
 use headrace_pipeline::cuda::{
     ColumnForm, CudaDevice, CudaExecution, CudaOptions, DeviceColumn, DeviceSegment, Narrowing,
-    SegmentLayout, Tuning,
+    RowOutput, SegmentLayout, Tuning,
 };
 use headrace_pipeline::state::{Output, finish_dense};
 use headrace_pipeline::{ColumnView, SegmentView};
@@ -25,13 +25,13 @@ use crate::differential::lines;
 use crate::ssb::{self, Query};
 
 /// Rows of the block that is generated on the host and repeated on the device.
-const BLOCK_ROWS: usize = 1 << 24;
+pub const BLOCK_ROWS: usize = 1 << 24;
 
 /// Rows of a segment: a record batch of 4 MiB a column.
-const SEGMENT_ROWS: usize = 1 << 20;
+pub const SEGMENT_ROWS: usize = 1 << 20;
 
 /// A lineorder column: dates and customers are those of an order of four lines.
-fn lineorder_column(name: &str, sizes: &ssb::Sizes) -> Vec<u8> {
+pub fn lineorder_column(name: &str, sizes: &ssb::Sizes) -> Vec<u8> {
     let seed = name.bytes().fold(7u64, |s, b| s.wrapping_mul(31).wrapping_add(u64::from(b)));
     let mut random = Random(seed);
     let mut bytes = Vec::with_capacity(BLOCK_ROWS * 4);
@@ -232,11 +232,12 @@ fn time(
         let segments = lineorder.segments(bound, layout, rows);
         let mut execution =
             CudaExecution::new(device, bound, std::slice::from_ref(layout)).unwrap();
+        let output = RowOutput::new(bound, &|_| panic!("rows of an aggregation"));
         // SAFETY: the segments lie inside the lineorder's buffers, which outlive the call.
-        unsafe { execution.run(layout, &segments, 0) }.unwrap();
+        unsafe { execution.run(layout, &segments, 0, &output) }.unwrap();
         let kernel = execution.kernels().next().unwrap().clone();
-        let (state, stats) = execution.finish().unwrap();
-        (finish_dense(bound, &state.unwrap()).unwrap(), stats.kernel_ms, kernel)
+        let state = execution.take_dense().unwrap().unwrap();
+        (finish_dense(bound, &state).unwrap(), execution.stats.kernel_ms, kernel)
     };
     let small = run(BLOCK_ROWS.min(lineorder.rows)).0;
     assert_eq!(lines(&[small]), lines(std::slice::from_ref(block)), "{}", query.name);
