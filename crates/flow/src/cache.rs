@@ -389,7 +389,9 @@ mod tests {
         let memory = MemoryBudget::new(4 * PAGE);
         let cache = HostCache::within(&memory, 3 * PAGE);
         let race = cache.begin_race();
-        (0..5).for_each(|number| drop(touch(&cache, number, race)));
+        for number in 0..5 {
+            touch(&cache, number, race);
+        }
         assert_eq!(cache.stats().held_bytes, 3 * PAGE, "its own bound");
         let used = cache.get(&key(2), race).unwrap();
         let needed = memory.reserve(MemoryUse::Pipelines, 3 * PAGE).unwrap();
