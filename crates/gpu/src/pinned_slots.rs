@@ -228,8 +228,10 @@ impl<T> Shared<T> {
             let made = panic::catch_unwind(AssertUnwindSafe(|| (self.make)()));
             match made.unwrap_or_else(|_| Err(panicked())) {
                 Ok(made) => {
-                    let fresh = self.slots[index].set(made).is_ok();
-                    debug_assert!(fresh, "each index is claimed once");
+                    // Each index is claimed once. Those who wait must hear of it if not.
+                    if self.slots[index].set(made).is_err() {
+                        return self.note_failure(index, panicked());
+                    }
                     self.note_ready();
                 }
                 Err(error) => return self.note_failure(index, error),

@@ -103,7 +103,7 @@ impl RowIndex {
 
     /// The order that contains `row`, which must be less than [`RowIndex::rows`].
     pub(crate) fn locate(&self, row: u64) -> OrderStart {
-        debug_assert!(row < self.rows());
+        assert!(row < self.rows(), "row {row} of {}", self.rows());
         let checkpoint = self.rows_before.partition_point(|&before| before <= row) - 1;
         let mut order = checkpoint as u64 * ORDERS_PER_CHECKPOINT;
         let mut start = self.rows_before[checkpoint];
