@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
-use headrace_io::{FileIdentity, ReadAt, SourceFile};
+use headrace_io::{FileIdentity, ReadAt, ReadMode, SourceFile};
 use headrace_ir::{ColumnExtents, Encoding, Extent};
 
 use super::batches::Batches;
@@ -71,7 +71,11 @@ pub(super) enum Opened {
 impl ArrowFile {
     /// Reads and checks the metadata and the dictionaries of a file.
     pub(super) fn open(path: &Path, shared: &Shared) -> Result<Opened> {
-        Self::parse(SourceFile::open(path)?.as_ref(), shared)
+        let file = SourceFile::open(path)?;
+        match Whole::of(&file)? {
+            Some(whole) => Self::parse(&whole, shared),
+            None => Self::parse(file.as_ref(), shared),
+        }
     }
 
     /// As [`open`](Self::open), of a file that is open.
@@ -445,6 +449,39 @@ fn check_column(
         _ => "values",
     };
     at_least(what, buffer(1)?, lie.bytes(batch.rows))
+}
+
+/// A small file in memory: one read instead of eight, where a table has very many.
+#[derive(Debug)]
+struct Whole {
+    file: Arc<SourceFile>,
+    bytes: Vec<u8>,
+}
+
+impl Whole {
+    /// `None`: the file is not small.
+    fn of(file: &Arc<SourceFile>) -> Result<Option<Whole>> {
+        const SMALL_BYTES: u64 = 64 << 10;
+        if file.size_bytes() > SMALL_BYTES {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; file.size_bytes() as usize];
+        file.read_exact_at(0, &mut bytes)?;
+        Ok(Some(Whole { file: file.clone(), bytes }))
+    }
+}
+
+impl ReadAt for Whole {
+    fn source(&self) -> &SourceFile {
+        &self.file
+    }
+
+    fn read_at(&self, _: ReadMode, offset: u64, into: &mut [u8]) -> std::io::Result<usize> {
+        let from = self.bytes.get(offset as usize..).unwrap_or_default();
+        let bytes = from.len().min(into.len());
+        into[..bytes].copy_from_slice(&from[..bytes]);
+        Ok(bytes)
+    }
 }
 
 /// Why there is nothing in the file yet; `None` if it ends as a complete file does.

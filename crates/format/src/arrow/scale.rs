@@ -32,7 +32,7 @@ fn file(shared: &Shared, number: u64, columns: usize, batches: usize) -> ArrowFi
     let message = |batch: u64| {
         let buffer = |i: u64| {
             let at = (batch * columns as u64 * 2 + i) * bytes;
-            Extent { offset: at, bytes: if i % 2 == 0 { ROWS / 8 } else { bytes } }
+            Extent { offset: at, bytes: if i.is_multiple_of(2) { ROWS / 8 } else { bytes } }
         };
         BatchMessage {
             rows: ROWS,

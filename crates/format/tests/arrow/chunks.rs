@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use arrow_array::*;
 use headrace_format::arrow::{ArrowTable, ChunkOptions, ChunkPlan, ColumnBound};
-use headrace_ir::DataType;
+use headrace_ir::{ColumnExtents, DataType};
 
 use crate::support::{dictionary, ints, open, read_all, read_plan, write};
 
@@ -207,4 +207,50 @@ fn statistics_are_raw_integers_of_every_integer_like_type() {
     assert_eq!(rows(3, None, Some(4)), 0);
     assert_eq!(rows(5, Some(100), None), 2);
     assert_eq!(rows(2, Some(100), None), 0);
+}
+
+/// What was read of a column for one query is looked for by the same ranges in the next.
+#[test]
+fn rows_alone_decide_where_a_batch_is_split() {
+    let dir = tempfile::tempdir().unwrap();
+    mixed(dir.path(), 10_000, 3000);
+    let table = open(&[dir.path()]);
+    let all: Vec<usize> = (0..6).collect();
+    let extents = |columns: &[usize], column: usize, wanted: u64| -> Vec<ColumnExtents> {
+        let options = ChunkOptions {
+            part_rows_max: 512,
+            chunk_bytes_wanted: wanted,
+            ..ChunkOptions::default()
+        };
+        let plan = table.plan_chunks(columns, &[], options).unwrap();
+        let at = columns.iter().position(|c| *c == column).unwrap();
+        let segments = plan.chunks.iter().flat_map(|chunk| &chunk.segments);
+        segments.map(|segment| segment.columns[at].clone()).collect()
+    };
+    for column in all.iter().copied() {
+        let alone = extents(&[column], column, 1 << 20);
+        assert_eq!(alone.len(), 3 * 6 + 2);
+        for (columns, wanted) in
+            [(all.as_slice(), 1), (&[column, 3], 5_000), (&[5, column], 40_000)]
+        {
+            assert_eq!(extents(columns, column, wanted), alone, "{columns:?}");
+        }
+    }
+}
+
+#[test]
+fn chunks_gather_parts_until_they_have_what_is_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("t.arrow"), 10, vec![("i", ints((0..1000).map(Some)))]);
+    let table = open(&[dir.path()]);
+    for (wanted, parts) in [(1, 1), (40, 1), (41, 2), (100, 3), (4000, 100), (1 << 30, 100)] {
+        let options = ChunkOptions { chunk_bytes_wanted: wanted, ..ChunkOptions::default() };
+        let plan = table.plan_chunks(&[0], &[], options).unwrap();
+        assert_eq!(plan.chunks[0].segments.len(), parts, "{wanted}");
+        let mut feed = table.feed(&[0], &[], options).unwrap();
+        let survey = feed.survey();
+        assert_eq!(survey.chunks, plan.chunks.len() as u64);
+        let fed: Vec<_> = feed.by_ref().collect::<Result<_, _>>().unwrap();
+        assert_eq!((fed, feed.totals()), (plan.chunks, survey));
+    }
 }

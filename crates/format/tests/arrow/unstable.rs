@@ -18,7 +18,7 @@ use crate::support::{dictionary, ints, open, write_foreign};
 const ROWS: usize = 20_000;
 
 fn checked() -> RecordBatch {
-    let text = |i: usize| (i % 5 > 0).then(|| format!("a text that is number {i}"));
+    let text = |i: usize| (!i.is_multiple_of(5)).then(|| format!("a text that is number {i}"));
     let keys: Vec<Option<i8>> = (0..ROWS).map(|i| (i % 4 > 0).then_some((i % 3) as i8)).collect();
     let lists = (0..ROWS).map(|i| (i % 6 > 0).then(|| vec![Some(i as i32); i % 4]));
     let lists = ListArray::from_iter_primitive::<types::Int32Type, _, _>(lists);
