@@ -58,15 +58,27 @@ fn worker_options(task: &Task<'_>, threads: usize) -> WorkerOptions {
     options
 }
 
-/// Chunks small enough that every thread gets several, so that all finish together.
+/// Parts by rows alone, so that what was read of a column is found again whatever columns a query
+/// names; chunks of them small enough that every thread gets several and all finish together.
 fn chunk_options(task: &Task<'_>) -> ChunkOptions {
     const CHUNKS_A_THREAD: u64 = 8;
+    const PARTS_A_CHUNK: u64 = 2;
+    const PART_ROWS_MIN: u64 = 16 << 10;
+    const PART_ROWS_MAX: u64 = 1 << 20;
     const CHUNK_BYTES_MIN: u64 = 256 << 10;
+    let shares = CHUNKS_A_THREAD * task.threads.max(1) as u64;
+    let rows = task.table.source().rows() / (shares * PARTS_A_CHUNK);
+    // A power of two: a table that grows keeps its parts for a while.
+    let part_rows_max = 1 << rows.clamp(PART_ROWS_MIN, PART_ROWS_MAX).ilog2();
     let ordinals = &task.pipeline.source.ordinals;
     let bytes: u64 = ordinals.iter().map(|&c| task.table.column_bytes(c)).sum();
-    let share = bytes / (CHUNKS_A_THREAD * task.threads.max(1) as u64);
-    let wanted = share.max(CHUNK_BYTES_MIN).min(task.settings.chunk_bytes);
-    ChunkOptions { chunk_bytes_max: wanted, ..ChunkOptions::default() }
+    let chunk_bytes_max = task.settings.chunk_bytes;
+    ChunkOptions {
+        part_rows_max,
+        chunk_bytes_max,
+        chunk_bytes_wanted: (bytes / shares).max(CHUNK_BYTES_MIN).min(chunk_bytes_max),
+        ..ChunkOptions::default()
+    }
 }
 
 struct CpuConsumer<'a> {

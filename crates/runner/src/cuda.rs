@@ -120,6 +120,7 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
     ChunkOptions {
         chunk_rows_max: rows,
         chunk_bytes_max: SEGMENT_BYTES_MAX,
+        chunk_bytes_wanted: SEGMENT_BYTES_MAX,
         ..ChunkOptions::default()
     }
 }
