@@ -63,6 +63,7 @@ fn start(cli: Cli) -> Result<i32> {
         print!("{}", version::text());
         return Ok(0);
     }
+    headrace_io::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().at("start")?;
     let cancel = Arc::new(AtomicBool::new(false));
     let tells_how_far = matches!(cli.command, Some(Command::Doctor(_) | Command::Bench(_)));

@@ -1,14 +1,15 @@
 //! The planner's own scan of a Headrace table: record batches as Arrow arrays. It is the
 //! baseline (`processor = off`) and reads whatever no pipeline takes.
 
-use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
@@ -23,19 +24,12 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
 };
-use futures::StreamExt;
+use futures::{Stream, TryStreamExt};
 use headrace_pipeline::WhyNot;
 
 use crate::catalog::HeadraceTable;
 use crate::error::external;
 use crate::explain::skipped_text;
-
-/// One record batch of one file.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    file: usize,
-    batch: usize,
-}
 
 /// The scan.
 #[derive(Clone, Debug)]
@@ -44,7 +38,8 @@ pub struct HeadraceScanExec {
     projection: Vec<usize>,
     limit: Option<usize>,
     why_not: Vec<WhyNot>,
-    partitions: Vec<Vec<Piece>>,
+    /// Record batches, counted over all files.
+    partitions: Vec<Range<usize>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -94,21 +89,11 @@ impl HeadraceScanExec {
 }
 
 /// Record batches dealt out in runs, so that a partition reads neighbours.
-fn partition(table: &HeadraceTable, wanted: usize) -> Vec<Vec<Piece>> {
-    let pieces: Vec<_> = table
-        .arrow()
-        .files()
-        .iter()
-        .enumerate()
-        .flat_map(|(file, f)| (0..f.batches()).map(move |batch| Piece { file, batch }))
-        .collect();
-    let wanted = wanted.clamp(1, pieces.len().max(1));
-    let run = pieces.len().div_ceil(wanted).max(1);
-    let mut partitions: Vec<_> = pieces.chunks(run).map(<[Piece]>::to_vec).collect();
-    if partitions.is_empty() {
-        partitions.push(vec![]);
-    }
-    partitions
+fn partition(table: &HeadraceTable, wanted: usize) -> Vec<Range<usize>> {
+    let batches: usize = table.arrow().files().iter().map(|file| file.batches()).sum();
+    let run = batches.div_ceil(wanted.clamp(1, batches.max(1))).max(1);
+    let runs = batches.div_ceil(run).max(1);
+    (0..runs).map(|i| i * run..batches.min((i + 1) * run)).collect()
 }
 
 /// Gives mapped pages back behind a scan whose session has a memory limit.
@@ -139,6 +124,97 @@ impl Drop for ReleaseMapped {
     fn drop(&mut self) {
         self.next(None);
     }
+}
+
+/// A record batch of a file.
+#[derive(Clone, Copy)]
+struct Place {
+    file: usize,
+    batch: usize,
+}
+
+impl Place {
+    /// Where a batch lies, counted over all files.
+    fn of(table: &HeadraceTable, mut batch: usize) -> Self {
+        for (file, source) in table.arrow().files().iter().enumerate() {
+            match batch.checked_sub(source.batches()) {
+                Some(beyond) => batch = beyond,
+                None => return Self { file, batch },
+            }
+        }
+        Self { file: table.arrow().files().len(), batch: 0 }
+    }
+}
+
+/// Reads the batches of one partition, one after the other.
+struct Reader {
+    table: Arc<HeadraceTable>,
+    projection: Vec<usize>,
+    at: Place,
+    batches_left: usize,
+    rows_left: usize,
+    /// Files that were read and not looked at since.
+    unchecked: Option<Range<usize>>,
+    release: ReleaseMapped,
+    metrics: BaselineMetrics,
+}
+
+impl Reader {
+    /// Some batches, small ones together; none at the end. Batches lie in mappings of the files:
+    /// one that changed meanwhile is an error.
+    fn read(&mut self) -> Result<Vec<RecordBatch>> {
+        const ROWS_WANTED: usize = 8192;
+        let (mut batches, mut rows) = (Vec::new(), 0);
+        while rows < ROWS_WANTED && self.batches_left > 0 && self.rows_left > 0 {
+            let batch = self.read_batch()?;
+            rows += batch.num_rows();
+            batches.push(batch);
+        }
+        if batches.is_empty() {
+            self.release.next(None);
+            for file in self.unchecked.take().into_iter().flatten() {
+                self.table.arrow().files()[file].check_unchanged().map_err(external)?;
+            }
+        }
+        Ok(batches)
+    }
+
+    fn read_batch(&mut self) -> Result<RecordBatch> {
+        let Place { file, batch } = self.next_place();
+        self.release.next(Some(file));
+        let first = self.unchecked.take().map_or(file, |files| files.start);
+        self.unchecked = Some(first..file + 1);
+        let _timer = self.metrics.elapsed_compute().timer();
+        let read = self.table.arrow().read_batch(file, batch, Some(&self.projection));
+        let read = read.map_err(external)?;
+        let wanted = read.slice(0, read.num_rows().min(self.rows_left));
+        self.rows_left -= wanted.num_rows();
+        Ok(wanted.record_output(&self.metrics))
+    }
+
+    fn next_place(&mut self) -> Place {
+        while self.at.batch >= self.table.arrow().files()[self.at.file].batches() {
+            self.at = Place { file: self.at.file + 1, batch: 0 };
+        }
+        let place = self.at;
+        self.at.batch += 1;
+        self.batches_left -= 1;
+        place
+    }
+}
+
+/// Batches as they are wanted, each read on a thread that may block. Dropped, it starts no
+/// further read.
+fn stream(reader: Reader) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    let reads = futures::stream::try_unfold(reader, |mut reader| async {
+        let read = SpawnedTask::spawn_blocking(move || (reader.read(), reader));
+        let (batches, reader) =
+            read.join().await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?;
+        let batches = batches?;
+        let some = futures::stream::iter(batches.into_iter().map(Ok));
+        Ok::<_, DataFusionError>((some.len() > 0).then_some((some, reader)))
+    });
+    reads.try_flatten()
 }
 
 impl DisplayAs for HeadraceScanExec {
@@ -220,40 +296,20 @@ impl ExecutionPlan for HeadraceScanExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let Some(pieces) = self.partitions.get(partition) else {
+        let Some(batches) = self.partitions.get(partition) else {
             return internal_err!("HeadraceScanExec has no partition {partition}");
         };
-        let table = Arc::clone(&self.table);
-        let projection = self.projection.clone();
-        let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let mut left = self.limit.unwrap_or(usize::MAX);
-        let mut release = ReleaseMapped::under_limit(&table, &context);
-        let batches = pieces.clone().into_iter().map(move |piece| {
-            release.next(Some(piece.file));
-            if left == 0 {
-                return None;
-            }
-            let _timer = metrics.elapsed_compute().timer();
-            let batch = match table.arrow().read_batch(piece.file, piece.batch, Some(&projection)) {
-                Ok(batch) if batch.num_rows() > left => batch.slice(0, left),
-                Ok(batch) => batch,
-                Err(error) => return Some(Err(external(error))),
-            };
-            left -= batch.num_rows();
-            Some(Ok::<RecordBatch, _>(batch.record_output(&metrics)))
-        });
-        let stream = futures::stream::iter(batches)
-            .take_while(|batch| futures::future::ready(batch.is_some()))
-            .filter_map(futures::future::ready);
-        // Batches lie in mappings of the files: one that changed meanwhile is an error.
-        let table = Arc::clone(&self.table);
-        let files: BTreeSet<usize> = pieces.iter().map(|piece| piece.file).collect();
-        let check = futures::stream::iter(files).filter_map(move |file| {
-            let checked = table.arrow().files()[file].check_unchanged();
-            futures::future::ready(checked.err().map(|error| Err(external(error))))
-        });
-        let stream = stream.chain(check);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+        let reader = Reader {
+            at: Place::of(&self.table, batches.start),
+            batches_left: batches.len(),
+            rows_left: self.limit.unwrap_or(usize::MAX),
+            unchecked: None,
+            release: ReleaseMapped::under_limit(&self.table, &context),
+            table: Arc::clone(&self.table),
+            projection: self.projection.clone(),
+            metrics: BaselineMetrics::new(&self.metrics, partition),
+        };
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream(reader))))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -274,5 +330,108 @@ impl ExecutionPlan for HeadraceScanExec {
             None => Ok(Arc::new(projected)),
             Some(limit) => Ok(Arc::new(projected.with_fetch(Some(limit), 0, 1)?)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::path::Path;
+    use std::sync::mpsc;
+
+    use datafusion::arrow::array::{ArrayRef, AsArray, Int32Array};
+    use datafusion::arrow::datatypes::Int32Type;
+    use futures::StreamExt;
+    use headrace_format::arrow::{ArrowWriter, WriterOptions};
+
+    use super::*;
+
+    const FILES: i32 = 5;
+    const ROWS: i32 = 700;
+
+    fn write(folder: &Path) -> Arc<HeadraceTable> {
+        for file in 0..FILES {
+            let values: ArrayRef =
+                Arc::new(Int32Array::from_iter_values(file * ROWS..(file + 1) * ROWS));
+            let batch = RecordBatch::try_from_iter([("i", values)]).unwrap();
+            let options = WriterOptions { rows_per_batch: 100, ..WriterOptions::default() };
+            let path = folder.join(format!("{file}.arrow"));
+            let mut writer = ArrowWriter::create(&path, &batch.schema(), options).unwrap();
+            writer.write(&batch).unwrap();
+            writer.finish().unwrap();
+        }
+        HeadraceTable::open("t", &[folder.to_path_buf()]).unwrap()
+    }
+
+    fn values(batches: &[RecordBatch]) -> Vec<i32> {
+        let column = |batch: &RecordBatch| batch.column(0).as_primitive::<Int32Type>().clone();
+        batches.iter().flat_map(|batch| column(batch).values().to_vec()).collect()
+    }
+
+    #[test]
+    fn partitions_read_every_row_once_in_order_and_limits_hold() {
+        let dir = tempfile::tempdir().unwrap();
+        let table = write(dir.path());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for partitions in [1, 2, 3, 7, 35, 100] {
+            for limit in [None, Some(0), Some(1), Some(99), Some(150), Some(10_000)] {
+                let scan =
+                    HeadraceScanExec::try_new(table.clone(), vec![0], partitions, limit).unwrap();
+                let mut all = Vec::new();
+                for partition in 0..scan.partitions.len() {
+                    let stream = scan.execute(partition, Arc::default()).unwrap();
+                    let batches: Vec<_> = runtime.block_on(stream.try_collect()).unwrap();
+                    let rows = values(&batches);
+                    let there = 100 * scan.partitions[partition].len();
+                    assert_eq!(rows.len(), there.min(limit.unwrap_or(usize::MAX)));
+                    all.extend(rows);
+                }
+                assert!(all.is_sorted(), "{partitions} {limit:?}");
+                if limit.is_none() {
+                    assert_eq!(all, (0..FILES * ROWS).collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+
+    /// The one thread that may block is taken: a scan that read while it is polled would go on.
+    #[test]
+    fn reading_waits_for_a_thread_that_may_block_and_a_dropped_scan_for_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let table = write(dir.path());
+        let scan = HeadraceScanExec::try_new(table.clone(), vec![0], 1, None).unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let (let_go, held) = mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || held.recv());
+            let mut stream = scan.execute(0, Arc::default()).unwrap();
+            let mut dropped = scan.execute(0, Arc::default()).unwrap();
+            assert!(futures::poll!(stream.next()).is_pending());
+            assert!(futures::poll!(dropped.next()).is_pending());
+            drop(dropped);
+            let_go.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            let batches: Vec<_> = stream.try_collect().await.unwrap();
+            assert_eq!(values(&batches), (0..FILES * ROWS).collect::<Vec<_>>());
+        });
+        drop((runtime, scan));
+        assert_eq!(Arc::strong_count(&table), 1, "a scan that nobody wants still holds it");
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_scanned_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let table = write(dir.path());
+        let scan = HeadraceScanExec::try_new(table, vec![0], 1, None).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let outcome = runtime.block_on(async {
+            let mut stream = scan.execute(0, Arc::default()).unwrap();
+            stream.next().await.unwrap()?;
+            let file = std::fs::File::options().write(true).open(dir.path().join("0.arrow"));
+            file.unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+            stream.try_collect::<Vec<_>>().await
+        });
+        assert!(outcome.unwrap_err().to_string().contains("0.arrow"));
     }
 }

@@ -158,3 +158,32 @@ impl TableProvider for TableEntry {
         Ok(Arc::new(scan))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch};
+    use headrace_format::arrow::{ArrowWriter, WriterOptions};
+
+    use super::*;
+
+    /// `count(column)` would be answered from an exact count, which only the bitmap can give.
+    #[test]
+    fn a_count_of_nulls_is_exact_only_if_there_are_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.arrow");
+        let some: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None, Some(3)]));
+        let all: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
+        let batch =
+            RecordBatch::try_from_iter_with_nullable([("some", some, true), ("all", all, true)]);
+        let batch = batch.unwrap();
+        let mut writer =
+            ArrowWriter::create(&path, &batch.schema(), WriterOptions::default()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        let table = HeadraceTable::open("t", &[path]).unwrap();
+        let columns = &table.table_statistics().column_statistics;
+        assert_eq!(columns[0].null_count, Precision::Inexact(1));
+        assert_eq!(columns[1].null_count, Precision::Exact(0));
+    }
+}
