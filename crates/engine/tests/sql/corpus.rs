@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
@@ -12,11 +13,13 @@ use datafusion::common::DataFusionError;
 use headrace_engine::{Processor, Session, SessionOptions, Settings};
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 
-use crate::tables;
+use crate::{ran, tables};
 
 /// A session as sqllogictest wants it.
 struct Database {
     session: Arc<Session>,
+    /// Pipelines that the wanted processor ran.
+    ran: Arc<AtomicUsize>,
 }
 
 #[async_trait]
@@ -27,7 +30,9 @@ impl AsyncDB for Database {
     async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, DataFusionError> {
         let query = self.session.sql(sql).await?;
         let schema = query.schema();
-        let (batches, _) = query.collect().await?;
+        let (batches, report) = query.collect().await?;
+        let ran = ran::on_wanted(&self.session.settings(), &report);
+        self.ran.fetch_add(ran.map_err(DataFusionError::Internal)?, Ordering::Relaxed);
         if schema.fields().is_empty() {
             return Ok(DBOutput::StatementComplete(0));
         }
@@ -82,7 +87,8 @@ fn scripts() -> Vec<PathBuf> {
     scripts
 }
 
-/// Every script in a session of its own; all failures are told, not only the first.
+/// Every script in a session of its own; all failures are told, not only the first. Each script
+/// runs some pipelines on the processor, or on none.
 fn run_corpus(processor: Processor) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -94,12 +100,17 @@ fn run_corpus(processor: Processor) {
             let options = SessionOptions { settings, ..SessionOptions::default() };
             let session = Arc::new(Session::new(options).unwrap());
             tables::register(&session, folder.path()).await;
+            let ran = Arc::new(AtomicUsize::new(0));
             let mut runner = Runner::new(|| async {
-                Ok::<_, DataFusionError>(Database { session: Arc::clone(&session) })
+                let (session, ran) = (Arc::clone(&session), Arc::clone(&ran));
+                Ok::<_, DataFusionError>(Database { session, ran })
             });
             runner.add_label(&processor.to_string());
             if let Err(error) = runner.run_file_async(&script).await {
                 failures.push(format!("{}: {}", script.display(), error.display(false)));
+            }
+            if processor != Processor::Off && ran.load(Ordering::Relaxed) == 0 {
+                failures.push(format!("{}: {processor} ran nothing", script.display()));
             }
         }
     });
@@ -143,7 +154,8 @@ fn corpus_rewrite() {
             let session = Arc::new(Session::new(options).unwrap());
             tables::register(&session, folder.path()).await;
             let mut runner = Runner::new(|| async {
-                Ok::<_, DataFusionError>(Database { session: Arc::clone(&session) })
+                let (session, ran) = (Arc::clone(&session), Arc::default());
+                Ok::<_, DataFusionError>(Database { session, ran })
             });
             let (validator, normalizer, columns) = (
                 sqllogictest::default_validator,

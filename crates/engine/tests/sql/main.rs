@@ -8,6 +8,7 @@ mod corpus;
 mod differential;
 mod facade;
 mod overflow;
+mod ran;
 mod review;
 mod spill;
 mod ssb;
