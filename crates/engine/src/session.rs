@@ -25,6 +25,7 @@ use crate::catalog::{FoundTable, HeadraceTable, TableEntry, TableKind, find_tabl
 use crate::config::{HeadraceConfig, settings_of};
 use crate::join_guard::optimizer_rules;
 use crate::overflow::CheckedArithmeticRule;
+use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
 use crate::plan_cache::{PlanCache, changes_session, names_tables_only, tables_of};
 use crate::report::QueryReport;
@@ -87,6 +88,7 @@ impl Session {
             .build();
         let context = SessionContext::new_with_state(state);
         context.register_udaf(checked_sum());
+        context.register_udaf(exact_avg());
         Ok(Self { context, runner, plans: PlanCache::default() })
     }
 

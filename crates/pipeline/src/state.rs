@@ -1,7 +1,7 @@
 //! Running values of groups, as both processors produce them, and finished output.
 
 mod finish;
-mod mean;
+pub mod mean;
 pub(crate) mod merge;
 mod texts;
 

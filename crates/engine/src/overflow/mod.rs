@@ -3,9 +3,11 @@
 //! DataFusion's `+ - *`, unary minus and `sum` wrap around. Headrace's own processors do not,
 //! and a query must not change its answer with the processor that runs it. So the operators
 //! are replaced by functions of the same name and display while the query is still a logical
-//! plan ([`arith`]), before constants are folded, and `sum` is registered anew ([`sum`]).
+//! plan ([`arith`]), before constants are folded, and `sum` is registered anew ([`sum`]). So is
+//! `avg`, which DataFusion adds up in floats ([`avg`]).
 
 pub mod arith;
+pub mod avg;
 pub mod sum;
 
 mod analyzer;

@@ -26,7 +26,8 @@ use datafusion::logical_expr::{
 use super::arith::overflow_message;
 use super::sum_distinct::{self, DistinctSum};
 
-const STATE_PRECISION: u8 = 76;
+/// Digits of the totals between aggregation phases.
+pub const STATE_PRECISION: u8 = 76;
 
 /// The aggregate function; other types than integers and decimals are DataFusion's business.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
@@ -60,11 +61,6 @@ impl Shape {
     /// Type of the values.
     pub fn argument(&self) -> &DataType {
         &self.argument
-    }
-
-    /// Scale of the values.
-    pub fn scale(&self) -> i8 {
-        self.scale
     }
 
     fn overflow<T>(&self) -> Result<T> {

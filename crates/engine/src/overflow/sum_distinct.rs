@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
-use datafusion::arrow::datatypes::{Field, FieldRef, i256};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, i256};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Accumulator;
 use datafusion::logical_expr::utils::format_state_name;
@@ -32,17 +32,25 @@ impl DistinctSum {
     pub fn new(shape: Shape) -> Self {
         Self { shape, values: HashSet::new() }
     }
+}
 
-    fn scalar(&self, value: i128) -> Result<ScalarValue> {
-        let wide = ScalarValue::Decimal128(Some(value), 38, self.shape.scale());
-        match self.shape.argument() {
-            // A decimal's digits are kept as they are.
-            datafusion::arrow::datatypes::DataType::Decimal128(precision, scale) => {
-                Ok(ScalarValue::Decimal128(Some(value), *precision, *scale))
-            }
-            integer => wide.cast_to(integer),
+/// Distinct values as a state.
+pub fn state(values: &HashSet<i128>, argument: &DataType) -> Result<ScalarValue> {
+    let scalar = |&value: &i128| match argument {
+        // A decimal's digits are kept as they are.
+        DataType::Decimal128(precision, scale) => {
+            Ok(ScalarValue::Decimal128(Some(value), *precision, *scale))
         }
-    }
+        integer => ScalarValue::Decimal128(Some(value), 38, 0).cast_to(integer),
+    };
+    let values = values.iter().map(scalar).collect::<Result<Vec<_>>>()?;
+    Ok(ScalarValue::List(ScalarValue::new_list(&values, argument, true)))
+}
+
+/// Calls `f` with the values of each state.
+pub fn for_each_list(states: &ArrayRef, f: impl FnMut(ArrayRef) -> Result<()>) -> Result<()> {
+    let lists = states.as_list::<i32>();
+    (0..lists.len()).filter(|&row| lists.is_valid(row)).map(|row| lists.value(row)).try_for_each(f)
 }
 
 impl Accumulator for DistinctSum {
@@ -53,16 +61,11 @@ impl Accumulator for DistinctSum {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let lists = states[0].as_list::<i32>();
-        (0..lists.len())
-            .filter(|&row| lists.is_valid(row))
-            .try_for_each(|row| self.update_batch(&[lists.value(row)]))
+        for_each_list(&states[0], |values| self.update_batch(&[values]))
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let values = self.values.iter().map(|&v| self.scalar(v)).collect::<Result<Vec<_>>>()?;
-        let list = ScalarValue::new_list(&values, self.shape.argument(), true);
-        Ok(vec![ScalarValue::List(list)])
+        Ok(vec![state(&self.values, self.shape.argument())?])
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {

@@ -335,6 +335,15 @@ fn limits() -> RecordBatch {
     ])
 }
 
+/// Integers whose total in floats depends on the order of rows.
+fn means() -> RecordBatch {
+    batch(vec![
+        ("k", Arc::new(Int32Array::from(vec![1, 0, 0, 1, 0]))),
+        ("w", Arc::new(Int64Array::from(vec![i64::MAX, 1, -1, i64::MIN, 5]))),
+        ("u", Arc::new(UInt64Array::from(vec![u64::MAX; 5]))),
+    ])
+}
+
 /// Writes all tables below a folder and registers them.
 pub async fn register(session: &Session, folder: &Path) {
     let file = |name: &str| -> PathBuf { folder.join(format!("{name}.arrow")) };
@@ -344,6 +353,7 @@ pub async fn register(session: &Session, folder: &Path) {
     write(&file("area"), &area(), 2, true);
     write(&file("twice"), &twice(), 4, true);
     write(&file("limits"), &limits(), 2, true);
+    write(&file("means"), &means(), 2, true);
     write(&file("raw"), &raw(), 10, true);
     write(&file("nested"), &nested(), 10, true);
     let empty = RecordBatch::new_empty(Arc::new(Schema::clone(&types().schema())));
