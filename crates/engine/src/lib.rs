@@ -59,6 +59,7 @@ pub mod scan;
 
 mod error;
 mod explain;
+mod floats;
 mod join_guard;
 mod limits;
 mod plan_cache;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
@@ -30,6 +30,7 @@ use headrace_pipeline::WhyNot;
 use crate::catalog::HeadraceTable;
 use crate::error::external;
 use crate::explain::skipped_text;
+use crate::floats::one_nan;
 
 /// The scan.
 #[derive(Clone, Debug)]
@@ -187,7 +188,7 @@ impl Reader {
         let _timer = self.metrics.elapsed_compute().timer();
         let read = self.table.arrow().read_batch(file, batch, Some(&self.projection));
         let read = read.map_err(external)?;
-        let wanted = read.slice(0, read.num_rows().min(self.rows_left));
+        let wanted = with_one_nan(&read.slice(0, read.num_rows().min(self.rows_left)))?;
         self.rows_left -= wanted.num_rows();
         Ok(wanted.record_output(&self.metrics))
     }
@@ -331,6 +332,12 @@ impl ExecutionPlan for HeadraceScanExec {
             Some(limit) => Ok(Arc::new(projected.with_fetch(Some(limit), 0, 1)?)),
         }
     }
+}
+
+fn with_one_nan(batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(one_nan).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(batch.schema(), columns, &options)?)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use tokio::sync::mpsc;
 use super::fallback::finish_plan;
 use super::plan::PipelineExec;
 use crate::error::{forbidden, run_error};
+use crate::floats::one_nan;
 
 /// Batches in the channel at once: the reader is never far behind, and a reader that stops
 /// stops the race.
@@ -215,7 +216,7 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         .zip(schema.fields())
         .map(|(column, field)| {
             if column.data_type() == field.data_type() {
-                Ok(Arc::clone(column))
+                Ok(one_nan(column))
             } else {
                 cast(column, field.data_type())
             }

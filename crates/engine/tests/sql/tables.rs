@@ -344,6 +344,26 @@ fn means() -> RecordBatch {
     ])
 }
 
+/// Floats that are equal and have other bits: both zeros, three NaNs.
+fn floats() -> RecordBatch {
+    let nan = |bits| Some(f64::from_bits(bits));
+    let values = vec![
+        Some(0.0),
+        Some(-0.0),
+        Some(1.5),
+        nan(0x7ff8_0000_0000_0000),
+        nan(0xfff8_0000_0000_0000),
+        nan(0x7ff8_0000_0000_0001),
+        None,
+        Some(f64::INFINITY),
+        Some(f64::NEG_INFINITY),
+    ];
+    batch(vec![
+        ("id", Arc::new(Int32Array::from_iter_values(1..10))),
+        ("f?", Arc::new(Float64Array::from(values))),
+    ])
+}
+
 /// Writes all tables below a folder and registers them.
 pub async fn register(session: &Session, folder: &Path) {
     let file = |name: &str| -> PathBuf { folder.join(format!("{name}.arrow")) };
@@ -354,6 +374,7 @@ pub async fn register(session: &Session, folder: &Path) {
     write(&file("twice"), &twice(), 4, true);
     write(&file("limits"), &limits(), 2, true);
     write(&file("means"), &means(), 2, true);
+    write(&file("floats"), &floats(), 3, true);
     write(&file("raw"), &raw(), 10, true);
     write(&file("nested"), &nested(), 10, true);
     let empty = RecordBatch::new_empty(Arc::new(Schema::clone(&types().schema())));
