@@ -207,13 +207,14 @@ impl Reader {
 /// Batches as they are wanted, each read on a thread that may block. Dropped, it starts no
 /// further read.
 fn stream(reader: Reader) -> impl Stream<Item = Result<RecordBatch>> + Send {
-    let reads = futures::stream::try_unfold(reader, |mut reader| async {
+    let reads = futures::stream::try_unfold(reader, |mut reader| async move {
         let read = SpawnedTask::spawn_blocking(move || (reader.read(), reader));
         let (batches, reader) =
             read.join().await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?;
         let batches = batches?;
-        let some = futures::stream::iter(batches.into_iter().map(Ok));
-        Ok::<_, DataFusionError>((some.len() > 0).then_some((some, reader)))
+        let ended = batches.is_empty();
+        let some = futures::stream::iter(batches.into_iter().map(Ok::<_, DataFusionError>));
+        Ok::<_, DataFusionError>((!ended).then_some((some, reader)))
     });
     reads.try_flatten()
 }
