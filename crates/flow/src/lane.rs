@@ -26,7 +26,7 @@ pub struct DeviceRange {
 /// Busy times as the device measured them since the lane was made, nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceTimes {
-    /// Copies to the device.
+    /// Copies to the device; may be reckoned from some of them.
     pub h2d_ns: u64,
     /// Kernels.
     pub kernel_ns: u64,

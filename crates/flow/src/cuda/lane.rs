@@ -105,13 +105,18 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
         }
         let stream = &self.slots.idle.copy;
         let slot = &mut self.slots.slots[slot];
-        slot.next_copy()?.0.record(stream)?;
+        let is_timed = slot.is_timed(from.bytes());
+        if is_timed {
+            slot.next_copy()?.0.record(stream)?;
+        }
         let address = slot.memory.ptr() + offset as u64;
         // SAFETY: the race keeps `from` until the execution was seen to be done, or
         // `synchronize` has returned; the range lies inside the slot's device memory, which lives
         // as long as the streams have work on it; the last execution on it was seen to be done.
         unsafe { stream.copy_h2d_raw(address, from.as_ptr(), from.bytes())? };
-        slot.copies[slot.copies_used - 1].1.record(stream)?;
+        if is_timed {
+            slot.copies[slot.copies_used - 1].1.record(stream)?;
+        }
         Ok(())
     }
 
@@ -202,11 +207,10 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
     fn stage_spans(&mut self, slot: usize) -> Option<StageSpans> {
         let slots = &*self.slots;
         let slot = &slots.slots[slot];
-        let copies = &slot.copies[..slot.copies_used];
-        let copied = copies
+        // The first copy is timed; all of them are done when `copied` has passed.
+        let copied = slot.copies[..slot.copies_used]
             .first()
-            .zip(copies.last())
-            .and_then(|((begin, _), (_, end))| slots.host_time(begin).zip(slots.host_time(end)));
+            .and_then(|(begin, _)| slots.host_time(begin).zip(slots.host_time(&slot.copied)));
         let executed = slots.host_time(&slot.execute_begin).zip(slots.host_time(&slot.executed));
         // Without a clock there is nothing to tell.
         executed.is_some().then_some(StageSpans { copied, executed })
