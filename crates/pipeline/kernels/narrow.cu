@@ -1,7 +1,9 @@
 // Re-encoding of a plain column as unsigned differences from a base, for columns that stay on
 // the device. Every value that is not NULL is checked: one that does not fit is told, and the
 // result must not be used then.
+#ifndef BLOCK_THREADS
 #define BLOCK_THREADS 256
+#endif
 #define BLOCKS_PER_SM 1
 #define HR_ROWS 8u
 #include "headrace/types.cuh"

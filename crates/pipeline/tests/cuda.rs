@@ -18,8 +18,12 @@ mod dsl;
 mod golden;
 #[path = "cuda/gpu.rs"]
 mod gpu;
+#[path = "cuda/narrow.rs"]
+mod narrow;
 #[path = "cuda/nvrtc.rs"]
 mod nvrtc;
+#[path = "cuda/prepared.rs"]
+mod prepared;
 #[path = "cuda/shim.rs"]
 mod shim;
 #[path = "cuda/ssb.rs"]

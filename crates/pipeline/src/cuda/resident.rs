@@ -6,7 +6,7 @@
 //! query brought or used never make room, so a table larger than the budget keeps a part of
 //! itself resident instead of driving itself out.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -80,6 +80,8 @@ pub struct ResidentStats {
 struct State {
     columns: LastUsed<ColumnKey, ResidentColumn>,
     files: HashMap<Arc<[u8]>, FileId>,
+    /// Columns that did not fit what was claimed of them.
+    plain: HashSet<ColumnKey>,
     stats: ResidentStats,
     query: u64,
 }
@@ -98,6 +100,16 @@ impl ResidentColumns {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a column may be kept narrow: it was never found not to fit.
+    pub fn may_narrow(&self, key: &ColumnKey) -> bool {
+        !self.state().plain.contains(key)
+    }
+
+    /// A column is to be kept as it lies in its file.
+    pub fn keep_plain(&self, key: ColumnKey) {
+        self.state().plain.insert(key);
     }
 
     /// What it holds and has done.

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Columns that a chunk brought are copied within the device to the resident columns while
-//! their budget lasts: at terabytes a second that is nothing beside their way over the link.
+//! their budget lasts, narrow where that is known how: at terabytes a second that is nothing
+//! beside their way over the link.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,6 +18,8 @@ use headrace_gpu::{DeviceBuffer, Stream};
 
 use crate::cuda::execution::{CudaExecution, STATUS_BYTES};
 use crate::cuda::host_memory::PinnedLease;
+use crate::cuda::layout::ColumnForm;
+use crate::cuda::narrow::Narrowing;
 use crate::cuda::program::{DeviceColumn, DeviceSegment};
 use crate::cuda::resident::{ColumnKey, ResidentColumn};
 use crate::cuda::rows::{RowOutput, RowTransfer};
@@ -26,13 +29,26 @@ use crate::error::ExecError;
 /// Alignment of the parts of a slot's control memory.
 const CONTROL_ALIGN_BYTES: usize = 256;
 
+/// Where the flags of columns that did not become narrow lie in the status, and how many there are
+/// room for: further columns of a chunk share the last.
+const MISFITS_AT: usize = 64;
+const MISFITS_MAX: usize = (STATUS_BYTES - MISFITS_AT) / 4;
+
+/// A column on its way to where it stays.
+struct Kept {
+    key: ColumnKey,
+    column: ResidentColumn,
+    /// Which flag tells that it must not be used.
+    misfit: Option<usize>,
+}
+
 /// What one slot has of its own, beside the race's.
 struct Slot {
     /// Status, then descriptors, on both sides.
     control_host: PinnedLease,
     control_device: DeviceBuffer,
     rows: Option<RowTransfer>,
-    kept: Vec<(ColumnKey, ResidentColumn)>,
+    kept: Vec<Kept>,
     /// Its chunk was launched, and nobody has looked at the status yet.
     is_launched: bool,
 }
@@ -117,12 +133,15 @@ impl<'a> StreamProgram<'a> {
         self.fetch_status(stream, slot)
     }
 
-    /// Sets the number of output rows of a slot to 0. The error words stay.
+    /// Sets the number of output rows of a slot and its flags to 0. The error word stays.
     fn reset_rows(&mut self, stream: &Stream, slot: usize) -> Result<(), ExecError> {
         let control = &self.slots[slot].control_device;
         // SAFETY: the program keeps the buffer until the lane was synchronised; only this stream
         // touches it.
-        unsafe { stream.fill_async(control, 0, 8, 0) }?;
+        unsafe {
+            stream.fill_async(control, 0, 8, 0)?;
+            stream.fill_async(control, MISFITS_AT, STATUS_BYTES - MISFITS_AT, 0)?;
+        }
         Ok(())
     }
 
@@ -158,7 +177,7 @@ impl<'a> StreamProgram<'a> {
         Ok(())
     }
 
-    /// Copies the columns that the chunk brought to where they may stay.
+    /// Copies the columns that the chunk brought to where they may stay, narrow if they can be.
     fn keep_columns(
         &mut self,
         stream: &Stream,
@@ -166,36 +185,78 @@ impl<'a> StreamProgram<'a> {
         chunk: &PlannedChunk,
         buffers: &[DeviceSlice],
     ) -> Result<(), ExecError> {
-        let device = Arc::clone(self.execution.device());
-        for origin in chunk.segments.iter().flat_map(|s| &s.columns) {
-            let ColumnOrigin::Read { values, validity, form, key } = origin else { continue };
-            let values = buffers[*values];
-            let validity = validity.map(|v| buffers[v]);
-            let validity_at = values.bytes.next_multiple_of(CONTROL_ALIGN_BYTES);
-            let bytes = validity_at + validity.map_or(0, |v| v.bytes);
-            if !device.resident().make_room(bytes as u64, self.plan.query) {
-                continue;
+        for segment in &chunk.segments {
+            for (column, origin) in segment.columns.iter().enumerate() {
+                let ColumnOrigin::Read { values, validity, form, key } = origin else { continue };
+                let from = (buffers[*values], validity.map(|v| buffers[v]));
+                let narrowing = self.narrowing(slot, column, *form, key);
+                self.keep_column(stream, slot, from, (*key, *form), narrowing)?;
             }
-            let Ok(buffer) = device.pool().alloc(bytes.max(16)) else { continue };
-            // SAFETY: the slot keeps the new buffer, and the race its own memory unchanged, until
-            // its execution is done; both copies lie inside the buffers.
-            unsafe {
-                stream.copy_d2d_from(&buffer, 0, values.address, values.bytes)?;
-                if let Some(v) = validity {
-                    stream.copy_d2d_from(&buffer, validity_at, v.address, v.bytes)?;
-                }
-            }
-            self.execution.stats.admitted_bytes += bytes as u64;
-            let column = ResidentColumn {
-                buffer,
-                form: *form,
-                base: 0,
-                values_bytes: values.bytes as u64,
-                validity: validity.map(|v| (validity_at as u64, v.bytes as u64)),
-                used: AtomicU64::new(0),
-            };
-            self.slots[slot].kept.push((*key, column));
         }
+        Ok(())
+    }
+
+    /// How a column becomes narrow, if it does, and the number of its flag.
+    fn narrowing(
+        &self,
+        slot: usize,
+        column: usize,
+        form: ColumnForm,
+        key: &ColumnKey,
+    ) -> Option<(Narrowing, usize)> {
+        let flag = self.slots[slot].kept.iter().filter(|kept| kept.misfit.is_some()).count();
+        let narrowing = Narrowing::of(self.execution.bound(), column, form)?;
+        let may = self.execution.device().resident().may_narrow(key);
+        may.then_some((narrowing, flag.min(MISFITS_MAX - 1)))
+    }
+
+    fn keep_column(
+        &mut self,
+        stream: &Stream,
+        slot: usize,
+        (values, validity): (DeviceSlice, Option<DeviceSlice>),
+        (key, form): (ColumnKey, ColumnForm),
+        narrowing: Option<(Narrowing, usize)>,
+    ) -> Result<(), ExecError> {
+        let device = Arc::clone(self.execution.device());
+        let values_bytes = match &narrowing {
+            Some((narrowing, _)) => narrowing.bytes(key.rows) as usize,
+            None => values.bytes,
+        };
+        let validity_at = values_bytes.next_multiple_of(CONTROL_ALIGN_BYTES);
+        let bytes = validity_at + validity.map_or(0, |v| v.bytes);
+        if !device.resident().make_room(bytes as u64, self.plan.query) {
+            return Ok(());
+        }
+        let Ok(buffer) = device.pool().alloc(bytes.max(16)) else { return Ok(()) };
+        let flags = self.slots[slot].control_device.ptr() + MISFITS_AT as u64;
+        // SAFETY: the slot keeps the new buffer, its control memory, and the race its own memory
+        // unchanged, until its execution is done; copies and kernel stay inside the buffers, which
+        // the plan found large enough for the rows.
+        unsafe {
+            match &narrowing {
+                Some((narrowing, flag)) => {
+                    let from = (values.address, validity.map_or(0, |v| v.address));
+                    let flag = flags + 4 * *flag as u64;
+                    narrowing.queue(&device, stream, key.rows, from, buffer.ptr(), flag)?;
+                }
+                None => stream.copy_d2d_from(&buffer, 0, values.address, values.bytes)?,
+            }
+            if let Some(v) = validity {
+                stream.copy_d2d_from(&buffer, validity_at, v.address, v.bytes)?;
+            }
+        }
+        self.execution.stats.admitted_bytes += bytes as u64;
+        let column = ResidentColumn {
+            buffer,
+            form: narrowing.map_or(form, |(narrowing, _)| narrowing.form()),
+            base: narrowing.map_or(0, |(narrowing, _)| narrowing.base),
+            values_bytes: values_bytes as u64,
+            validity: validity.map(|v| (validity_at as u64, v.bytes as u64)),
+            used: AtomicU64::new(0),
+        };
+        let misfit = narrowing.map(|(_, flag)| flag);
+        self.slots[slot].kept.push(Kept { key, column, misfit });
         Ok(())
     }
 
@@ -214,8 +275,14 @@ impl<'a> StreamProgram<'a> {
         let mut status = [0u8; STATUS_BYTES];
         status.copy_from_slice(&slot.control_host.as_slice()[..STATUS_BYTES]);
         let used = self.execution.read_status(&status)?;
-        for (key, column) in slot.kept.drain(..) {
-            self.execution.device().resident().put(key, Arc::new(column), self.plan.query);
+        let resident = self.execution.device().resident();
+        for Kept { key, column, misfit } in slot.kept.drain(..) {
+            let at = |flag: usize| MISFITS_AT + 4 * flag;
+            match misfit {
+                // What is claimed of the column is wrong here; it comes again as it is.
+                Some(flag) if status[at(flag)..at(flag) + 4] != [0; 4] => resident.keep_plain(key),
+                _ => resident.put(key, Arc::new(column), self.plan.query),
+            }
         }
         Ok(used)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headrace_gpu::{Compiler, Cubin};
-use headrace_pipeline::cuda::{COMPILE_OPTIONS, CudaProgram, Tuning};
+use headrace_pipeline::cuda::{COMPILE_OPTIONS, CudaProgram, Tuning, narrow_source};
 
 use crate::data::Table;
 use crate::differential::{bound_of, shapes};
@@ -79,6 +79,14 @@ fn nvrtc_compiles_the_star_schema_benchmark_within_64_registers() {
         );
         assert!((1..=64).contains(&registers) && stack_bytes == 0, "{}", query.name);
     }
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn nvrtc_compiles_the_narrowing_kernel() {
+    let compiler = Compiler::load(None).unwrap();
+    let cubin = compiler.compile(&narrow_source(), "sm_90", &COMPILE_OPTIONS).unwrap();
+    assert_eq!(registers_and_stack_bytes(&cubin).1, 0);
 }
 
 #[test]

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
 use headrace_pipeline::cuda::{
-    ColumnForm, CudaProgram, DeviceColumn, DeviceSegment, GroupTableLayout, HEADERS, Param, Tuning,
-    accumulator_state, hashed_batch, piece_bytes, rows_batch,
+    ColumnForm, CudaProgram, DeviceColumn, DeviceSegment, GroupTableLayout, HEADERS, KERNEL_NAME,
+    Param, Tuning, accumulator_state, hashed_batch, piece_bytes, rows_batch,
 };
 use headrace_pipeline::state::{DenseState, finish_dense};
 
 use crate::corpus;
-use crate::data::Table;
+use crate::data::{Shape, Table};
 use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes};
 
 unsafe extern "C" {
@@ -24,15 +24,16 @@ unsafe extern "C" {
 }
 const RTLD_NOW: c_int = 2;
 
+/// Calls the kernel KERNEL.
 const ENTRY: &str = r#"
 extern "C" void headrace_run(const Params* p, unsigned blocks)
 {
     gridDim.x = blocks;
-    for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) headrace_pipeline(*p);
+    for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) KERNEL(*p);
 }
 "#;
 
-fn build_library(folder: &Path, program: &CudaProgram) -> PathBuf {
+pub fn build_library(folder: &Path, kernel_source: &str, kernel: &str) -> PathBuf {
     let headers = folder.join("headrace");
     std::fs::create_dir_all(&headers).unwrap();
     for (name, text) in HEADERS {
@@ -41,7 +42,8 @@ fn build_library(folder: &Path, program: &CudaProgram) -> PathBuf {
     let shim = include_str!("../../kernels/host_shim.h");
     std::fs::write(headers.join("host_shim.h"), shim).unwrap();
     let source = folder.join("pipeline.cpp");
-    std::fs::write(&source, format!("{}{ENTRY}", program.source)).unwrap();
+    let entry = ENTRY.replace("KERNEL", kernel);
+    std::fs::write(&source, format!("{kernel_source}{entry}")).unwrap();
     let library = folder.join("pipeline.so");
     let output = Command::new("g++")
         .args(["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off"])
@@ -54,20 +56,19 @@ fn build_library(folder: &Path, program: &CudaProgram) -> PathBuf {
         .expect("g++ runs");
     assert!(
         output.status.success(),
-        "{}\n{}",
+        "{}\n{kernel_source}",
         String::from_utf8_lossy(&output.stderr),
-        program.source
     );
     library
 }
 
 /// 16-byte aligned bytes.
-struct Memory {
+pub struct Memory {
     words: Vec<u128>,
 }
 
 impl Memory {
-    fn of(bytes: &[u8]) -> Self {
+    pub fn of(bytes: &[u8]) -> Self {
         let mut words = vec![0u128; bytes.len().div_ceil(16) + 1];
         for (word, chunk) in words.iter_mut().zip(bytes.chunks(16)) {
             let mut filled = [0; 16];
@@ -76,21 +77,38 @@ impl Memory {
         }
         Self { words }
     }
-    fn zeroed(bytes: usize) -> Self {
+    pub fn zeroed(bytes: usize) -> Self {
         Self { words: vec![0; bytes / 16 + 1] }
     }
-    fn address(&mut self) -> u64 {
+    pub fn address(&mut self) -> u64 {
         self.words.as_mut_ptr() as u64
     }
-    fn bytes(&self, count: usize) -> Vec<u8> {
+    pub fn bytes(&self, count: usize) -> Vec<u8> {
         self.words.iter().flat_map(|w| w.to_le_bytes()).take(count).collect()
     }
 }
 
 /// What the generated code answers.
 pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answer {
+    on_shim_narrow(bound, table, program, &[])
+}
+
+/// A column of a segment as narrow differences.
+pub struct NarrowColumn {
+    pub bytes: Vec<u8>,
+    pub form: ColumnForm,
+    pub base: i64,
+}
+
+/// As above, where some columns, by segment, are narrow.
+pub fn on_shim_narrow(
+    bound: &Arc<Bound>,
+    table: &Table,
+    program: &CudaProgram,
+    narrow: &[Vec<Option<NarrowColumn>>],
+) -> Answer {
     let folder = tempfile::tempdir().unwrap();
-    let library = build_library(folder.path(), program);
+    let library = build_library(folder.path(), &program.source, KERNEL_NAME);
     let mut memory: Vec<Memory> = Vec::new();
     let mut keep = |mut m: Memory| {
         let address = m.address();
@@ -99,13 +117,17 @@ pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answ
     };
     let skew = table.shape.skew as u64;
     let mut segments = Vec::new();
-    for segment in &table.segments {
+    for (index, segment) in table.segments.iter().enumerate() {
         let mut columns = Vec::new();
-        for column in &segment.columns {
+        for (register, column) in segment.columns.iter().enumerate() {
+            let narrow = narrow.get(index).and_then(|columns| columns[register].as_ref());
             columns.push(DeviceColumn {
-                values: keep(Memory::of(&column.values)) + skew,
-                form: ColumnForm::of(&column.encoding),
-                base: 0,
+                values: match narrow {
+                    Some(narrow) => keep(Memory::of(&narrow.bytes)),
+                    None => keep(Memory::of(&column.values)) + skew,
+                },
+                form: narrow.map_or(ColumnForm::of(&column.encoding), |narrow| narrow.form),
+                base: narrow.map_or(0, |narrow| narrow.base),
                 validity: column.validity.as_ref().map(|v| keep(Memory::of(v)) + skew),
                 remap: column.remap,
             });
@@ -222,7 +244,7 @@ pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answ
     batch.map(|b| lines(&[b])).map_err(|e| e.to_string())
 }
 
-fn run(library: &Path, params: &[u64]) {
+pub fn run(library: &Path, params: &[u64]) {
     let path = CString::new(library.to_str().unwrap()).unwrap();
     // SAFETY: the library was just made from the generated source; its entry takes a pointer to
     // the parameter struct, whose fields are all 8 bytes, in the order of `params`; every address
@@ -235,6 +257,16 @@ fn run(library: &Path, params: &[u64]) {
         let entry: extern "C" fn(*const u64, u32) = std::mem::transmute(entry);
         entry(params.as_ptr(), 3);
         dlclose(handle);
+    }
+}
+
+/// With each shape another way: rows one by one never, from the start, or once some are gone.
+fn tuning_of(shape: Shape) -> Tuning {
+    match shape.seed {
+        1 => Tuning::FULL,
+        2 => Tuning { queue_percent: 100, ..Tuning::FULL },
+        3 => Tuning { queue_percent: 0, rows_per_thread: 4, ..Tuning::FULL },
+        _ => Tuning { queue_percent: 70, ahead: false, ..Tuning::FULL },
     }
 }
 
@@ -267,7 +299,7 @@ fn host_shim_answers_as_the_cpu_processor_does() {
                         match CudaProgram::compile(
                             Arc::clone(&bound),
                             &table.layout(),
-                            Tuning::FULL,
+                            tuning_of(shape),
                         ) {
                             Err(why) => {
                                 refused.lock().unwrap().push(format!("{}: {why}", case.name))

@@ -27,7 +27,12 @@ pub(super) struct EagerPlan {
 }
 
 impl EagerPlan {
-    pub(super) fn of(bound: &Bound, layout: &SegmentLayout, tuning: Tuning, queue_step: Option<usize>) -> Self {
+    pub(super) fn of(
+        bound: &Bound,
+        layout: &SegmentLayout,
+        tuning: Tuning,
+        queue_step: Option<usize>,
+    ) -> Self {
         let mut by_step: Vec<Vec<usize>> = vec![Vec::new(); bound.steps.len()];
         let mut seen: Vec<usize> = Vec::new();
         // The step with which columns are loaded, how many are, and the share of rows that is

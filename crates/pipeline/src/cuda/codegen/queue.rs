@@ -15,9 +15,9 @@
 
 use headrace_ir::ProbeKind;
 
-use super::shared::SharedItem;
 use super::eager::{may_load_ahead, selectivity, step_expressions};
 use super::expr::registers;
+use super::shared::SharedItem;
 use super::{Generator, Held, Result, chain};
 use crate::bound::{Bound, BoundKind, BoundProbe, BoundStep};
 use crate::build::BuildIndex;
