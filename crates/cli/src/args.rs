@@ -82,9 +82,12 @@ pub struct EngineArgs {
     /// Device memory for columns that stay between queries, such as 0 or 40GB (default: most of it).
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes_or_zero)]
     pub device_cache: Option<u64>,
-    /// How chunks are read: auto, mapped, buffered or direct.
+    /// How chunks are read: auto, mapped, buffered, direct; into a GPU also registered or cufile.
     #[arg(long, value_name = "PATH", default_value = "auto")]
     pub access: String,
+    /// GPUs that take part in a query: all, or their ordinals, such as 0,1.
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub devices: String,
     /// Record every stage of the race: Chrome/Perfetto JSON, or a picture if FILE ends in .svg.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -101,6 +104,7 @@ impl Default for EngineArgs {
             threads: None,
             device_cache: None,
             access: "auto".into(),
+            devices: "all".into(),
             trace: None,
         }
     }

@@ -17,6 +17,7 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
         processor: args.processor.parse().map_err(wrong_setting)?,
         fallback: args.fallback.parse().map_err(wrong_setting)?,
         access: args.access.parse().map_err(wrong_setting)?,
+        devices: args.devices.parse().map_err(wrong_setting)?,
         threads: args.threads.map_or(defaults.threads, |n| n as usize),
         ..defaults
     };
