@@ -63,6 +63,7 @@ mod floats;
 mod join_guard;
 mod limits;
 mod plan_cache;
+mod planner_memory;
 mod session;
 
 pub use headrace_flow::Trace;

@@ -31,6 +31,7 @@ use crate::catalog::HeadraceTable;
 use crate::error::external;
 use crate::explain::skipped_text;
 use crate::floats::one_nan;
+use crate::planner_memory::in_pieces;
 
 /// The scan.
 #[derive(Clone, Debug)]
@@ -311,7 +312,8 @@ impl ExecutionPlan for HeadraceScanExec {
             projection: self.projection.clone(),
             metrics: BaselineMetrics::new(&self.metrics, partition),
         };
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream(reader))))
+        let batches = in_pieces(stream(reader), &context);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

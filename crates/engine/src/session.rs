@@ -9,7 +9,6 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::format::ExplainFormat;
 use datafusion::common::{Result, TableReference, plan_err};
-use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -28,6 +27,7 @@ use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
 use crate::plan_cache::{PlanCache, changes_session, names_tables_only, tables_of};
+use crate::planner_memory;
 use crate::report::QueryReport;
 use crate::rule::PipelineRule;
 
@@ -76,7 +76,7 @@ impl Session {
         let mut runtime = RuntimeEnvBuilder::new();
         if let Some(bytes) = runner.memory().planner_bytes {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            runtime = runtime.with_memory_pool(Arc::new(GreedyMemoryPool::new(bytes)));
+            runtime = runtime.with_memory_pool(planner_memory::limited(options, bytes)?);
         }
         let state = SessionStateBuilder::new()
             .with_config(config)

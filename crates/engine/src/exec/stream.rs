@@ -26,6 +26,7 @@ use super::fallback::finish_plan;
 use super::plan::PipelineExec;
 use crate::error::{forbidden, run_error};
 use crate::floats::one_nan;
+use crate::planner_memory::in_pieces;
 
 /// Batches in the channel at once: the reader is never far behind, and a reader that stops
 /// stops the race.
@@ -75,6 +76,7 @@ async fn start(
     let batches = futures::stream::unfold(inbox, |mut inbox| async {
         inbox.batch().await.transpose().map(|batch| (batch, inbox))
     });
+    let batches = in_pieces(batches, &context);
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
 }
 

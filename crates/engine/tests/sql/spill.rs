@@ -4,10 +4,15 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use futures::TryStreamExt;
 use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, Settings};
+
+use crate::tables;
 
 /// Two inputs must write at the same moment: one round alone is often lucky.
 const ROUNDS: usize = 40;
@@ -37,6 +42,7 @@ async fn spilling_session() -> Session {
     let limits = RunnerOptions { memory_limit_bytes: Some(8 << 20), ..RunnerOptions::default() };
     let session = Session::new(SessionOptions { settings, limits }).unwrap();
     run(&session, "SET datafusion.execution.batch_size = 64").await;
+    run(&session, "SET datafusion.execution.target_partitions = 2").await;
     let sql = "CREATE TABLE t AS SELECT v % 13 AS g, \
                'a text of more than twelve bytes ' || cast(v % 337 AS varchar) AS s \
                FROM generate_series(1, 40000) AS n(v)";
@@ -64,4 +70,49 @@ async fn repartitions_that_spill_come_to_an_end() {
         spilled += spills;
     }
     assert!(spilled > 0, "nothing was spilled: the test asks nothing");
+}
+
+const SORTED_ROWS: i64 = 200_000;
+
+/// Numbers in no order, and texts of about 100 bytes that sort as they do: twice the planner's
+/// share of the limit below.
+fn unsorted() -> RecordBatch {
+    // 7,919 is prime and no divisor of the number of rows: every number occurs once.
+    let numbers: Vec<i64> = (0..SORTED_ROWS).map(|i| i * 7919 % SORTED_ROWS).collect();
+    let texts = numbers.iter().map(|n| format!("{n:0>100}"));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
+    let numbers: ArrayRef = Arc::new(Int64Array::from(numbers));
+    RecordBatch::try_from_iter([("n", numbers), ("s", texts)]).unwrap()
+}
+
+/// Rows of an ordered answer, which are the numbers from 0 on.
+async fn sorted_rows(session: &Session, sql: &str) -> i64 {
+    let mut stream = session.sql(sql).await.unwrap().stream().unwrap();
+    let mut next = 0;
+    while let Some(batch) = stream.try_next().await.unwrap() {
+        for &n in batch.column(0).as_primitive::<Int64Type>().values() {
+            assert_eq!(n, next, "{sql}");
+            next += 1;
+        }
+    }
+    next
+}
+
+/// A sort of more than the limit takes no luck, with however many threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sorts_under_a_limit_spill_and_come_to_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("unsorted.arrow");
+    tables::write(&path, &unsorted(), 50_000, true);
+    for threads in [1, 2, 16] {
+        let settings = Settings { processor: Processor::Off, threads, ..Settings::default() };
+        let limits =
+            RunnerOptions { memory_limit_bytes: Some(64 << 20), ..RunnerOptions::default() };
+        let session = Session::new(SessionOptions { settings, limits }).unwrap();
+        session.register_arrow("unsorted", &[path.clone()]).unwrap();
+        for _ in 0..3 {
+            let sql = "SELECT n, s FROM unsorted WHERE n >= 0 ORDER BY s";
+            assert_eq!(sorted_rows(&session, sql).await, SORTED_ROWS, "{threads} threads");
+        }
+    }
 }

@@ -1,0 +1,128 @@
+//! The planner's own operators under a memory limit.
+//!
+//! DataFusion's defaults are made for gigabytes: each partition of a sort sets 10 MiB aside for
+//! merging, whoever asks first gets all the memory, and a sort cannot take in a batch that alone is
+//! larger than what is left. Under a limit partitions, reservations and batches follow from it.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::UInt32Array;
+use datafusion::arrow::compute::take_record_batch;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::Result;
+use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryLimit, MemoryPool};
+use futures::{Stream, StreamExt};
+
+/// A partition has at least so much: sorts of several partitions set memory aside one after the
+/// other, and the last one finds what the first have left.
+const PARTITION_BYTES_MIN: usize = 64 << 20;
+/// A batch has so few rows that a partition holds this many times their number in bytes: two spill
+/// files of rows of half a kilobyte merge in half of it.
+const BYTES_A_BATCH_ROW: usize = 8 << 10;
+/// No smaller batches: each has its price.
+const BATCH_ROWS_MIN: usize = 128;
+
+/// Lets operators share `bytes`, and sets their options accordingly.
+///
+/// # Errors
+/// None that an option can cause here.
+pub fn limited(options: &mut ConfigOptions, bytes: usize) -> Result<Arc<dyn MemoryPool>> {
+    let execution = &mut options.execution;
+    let partitions_max = (bytes / PARTITION_BYTES_MIN).max(1);
+    execution.target_partitions = execution.target_partitions.min(partitions_max);
+    let share = bytes / execution.target_partitions.max(1);
+    let rows_max = execution.batch_size.get();
+    let rows = (share / BYTES_A_BATCH_ROW).clamp(BATCH_ROWS_MIN.min(rows_max), rows_max);
+    execution.batch_size = ConfigNonZeroUsize::try_new(rows)?;
+    let merging = &mut execution.sort_spill_reservation_bytes;
+    *merging = (*merging).min(share / 2);
+    let in_place = &mut execution.sort_in_place_threshold_bytes;
+    *in_place = (*in_place).min(share / 8);
+    Ok(Arc::new(FairSpillPool::new(bytes)))
+}
+
+/// Batches as the operators above can take them: under a limit, of no more rows than the session's
+/// batches have. Pieces are copies, because a slice counts as all that it was cut from.
+pub fn in_pieces<S: Stream<Item = Result<RecordBatch>> + Send>(
+    batches: S,
+    context: &TaskContext,
+) -> impl Stream<Item = Result<RecordBatch>> + Send + use<S> {
+    let rows_max = match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(_) => context.session_config().batch_size(),
+        _ => usize::MAX,
+    };
+    batches.flat_map(move |batch| match batch {
+        Ok(batch) => futures::stream::iter(Pieces { batch, rows_max, start: 0 }).left_stream(),
+        Err(error) => futures::stream::iter([Err(error)]).right_stream(),
+    })
+}
+
+/// What is left of a batch.
+struct Pieces {
+    batch: RecordBatch,
+    rows_max: usize,
+    start: usize,
+}
+
+impl Iterator for Pieces {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rows = self.batch.num_rows();
+        if rows <= self.rows_max {
+            let whole = (self.start == 0).then(|| self.batch.clone());
+            self.start = 1;
+            return whole.map(Ok);
+        }
+        let end = self.start.saturating_add(self.rows_max).min(rows);
+        if self.start == end {
+            return None;
+        }
+        let indices = UInt32Array::from_iter_values(self.start as u32..end as u32);
+        self.start = end;
+        Some(take_record_batch(&self.batch, &indices).map_err(Into::into))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use datafusion::arrow::array::{ArrayRef, Int32Array};
+
+    use super::*;
+
+    fn pieces(rows: i32, rows_max: usize) -> Vec<usize> {
+        let column: ArrayRef = Arc::new(Int32Array::from_iter_values(0..rows));
+        let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
+        let pieces = Pieces { batch: batch.clone(), rows_max, start: 0 };
+        let pieces = pieces.collect::<Result<Vec<_>>>().unwrap();
+        let schema = batch.schema();
+        assert_eq!(datafusion::arrow::compute::concat_batches(&schema, &pieces).unwrap(), batch);
+        pieces.iter().map(RecordBatch::num_rows).collect()
+    }
+
+    #[test]
+    fn a_batch_is_cut_into_no_more_than_what_is_asked_for() {
+        assert_eq!(pieces(10, 4), [4, 4, 2]);
+        assert_eq!(pieces(8, 4), [4, 4]);
+        assert_eq!(pieces(3, 4), [3]);
+        assert_eq!(pieces(0, 4), [0]);
+        assert_eq!(pieces(5, usize::MAX), [5]);
+    }
+
+    #[test]
+    fn what_all_partitions_set_aside_is_half_of_the_limit_at_most() {
+        for megabytes in [1, 2, 16, 64, 4096] {
+            let mut options = ConfigOptions::new();
+            options.execution.target_partitions = 16;
+            limited(&mut options, megabytes << 20).unwrap();
+            let execution = &options.execution;
+            let aside = execution.target_partitions * execution.sort_spill_reservation_bytes;
+            assert!(aside <= megabytes << 19, "{megabytes} MiB: {aside} bytes");
+            let rows = execution.batch_size.get();
+            assert!((BATCH_ROWS_MIN..=8192).contains(&rows), "{megabytes} MiB: {rows} rows");
+        }
+    }
+}
