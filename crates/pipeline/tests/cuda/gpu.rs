@@ -6,7 +6,6 @@ use headrace_flow::{CancelToken, Race, RaceOptions};
 use headrace_gpu::DeviceBuffer;
 use headrace_io::{ReadAt, SourceFile};
 use headrace_ir::{ColumnExtents, Extent, Segment, Sink};
-use headrace_pipeline::ExecError;
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cuda::{
     ColumnForm, CudaAnswer, CudaDevice, CudaExecution, CudaOptions, CudaProgram, CudaRun,
@@ -14,9 +13,10 @@ use headrace_pipeline::cuda::{
     one_device_reason,
 };
 use headrace_pipeline::state::finish_dense;
+use headrace_pipeline::{BuildTable, ExecError};
 
 use crate::corpus;
-use crate::data::Table;
+use crate::data::{Shape, Table};
 use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes};
 
 fn open() -> Arc<CudaDevice> {
@@ -83,30 +83,48 @@ fn emits_rows(case: &corpus::Case) -> bool {
     matches!(case.sink, Sink::Rows { .. })
 }
 
+fn compare_on_gpu(
+    device: &Arc<CudaDevice>,
+    case: &corpus::Case,
+    shape: Shape,
+    builds: &[Arc<BuildTable>],
+) {
+    let large = [70_000, 4096, 1, 7, 130_001];
+    let small = [6000, 4096, 1, 7, 3001];
+    let table = Table::random(shape, if emits_rows(case) { &small } else { &large });
+    let bound = bound_of(case, &table, builds).unwrap();
+    let cpu = on_cpu(&bound, &table);
+    let cuda = on_gpu(device, &bound, &table);
+    let program = CudaProgram::compile(bound, &table.layout(), Tuning::FULL).unwrap();
+    assert_same(case.name, shape, &cpu, &cuda, &program.source);
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_answers_as_the_cpu_processor_does() {
     let device = open();
     let builds = corpus::builds();
-    let mut failed = Vec::new();
-    for case in corpus::cases() {
-        for shape in shapes() {
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                let large = [70_000, 4096, 1, 7, 130_001];
-                let small = [6000, 4096, 1, 7, 3001];
-                let table = Table::random(shape, if emits_rows(&case) { &small } else { &large });
-                let bound = bound_of(&case, &table, &builds).unwrap();
-                let cpu = on_cpu(&bound, &table);
-                let cuda = on_gpu(&device, &bound, &table);
-                let layout = table.layout();
-                let program = CudaProgram::compile(bound, &layout, Tuning::FULL).unwrap();
-                assert_same(case.name, shape, &cpu, &cuda, &program.source);
-            }));
-            if outcome.is_err() {
-                failed.push(format!("{} {shape:?}", case.name));
-            }
+    let failed = Mutex::new(Vec::new());
+    let cases = corpus::cases().into_iter();
+    let shaped = |case: corpus::Case| shapes().into_iter().map(move |shape| (case.clone(), shape));
+    let work = Mutex::new(cases.flat_map(shaped).collect::<Vec<_>>().into_iter());
+    // Compilation is what takes its time.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let next = work.lock().unwrap().next();
+                    let Some((case, shape)) = next else { break };
+                    let compare = || compare_on_gpu(&device, &case, shape, &builds);
+                    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(compare)).is_err() {
+                        failed.lock().unwrap().push(format!("{} {shape:?}", case.name));
+                    }
+                }
+            });
         }
-    }
+    });
+    let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "{} differ: {failed:#?}", failed.len());
 }
 

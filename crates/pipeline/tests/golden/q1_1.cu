@@ -78,12 +78,20 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             // probe date semi on lo_orderdate = d_datekey
             i32 lo_orderdate[ROWS];
             hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
+            i32 lo_discount[ROWS];
+            hr::load_rows(lo_discount, segment.lo_discount, row, rows);
             u32 date_hits = 0;
             EACH_ROW(r) {
                 const u32 slot = hr::least(u32(u32(i32(lo_orderdate[r])) - p.date_base), p.date_domain);
                 date_hits = hr::push_bit(date_hits, hr::bit_first(shared_date_present, slot));
             }
             alive &= date_hits >> (32u - ROWS);
+
+            // filter lo_discount >= ?
+            // filter lo_discount <= ?
+            EACH_ROW(r) {
+                if (!(bool((lo_discount[r] >= p.literal)) & bool((lo_discount[r] <= p.literal_1)))) alive &= ~(1u << r);
+            }
         } while (false);
 
         // rows that are left, one by one
@@ -97,20 +105,11 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             u32 alive = hr::lane() < taken;
             __syncwarp();
             if (alive == 0) continue;
-
-            // filter lo_discount >= ?
-            // filter lo_discount <= ?
-            i32 lo_discount[ROWS];
-            hr::load_rows(lo_discount, segment.lo_discount, row, rows);
-            EACH_ROW(r) {
-                if (!(bool((lo_discount[r] >= p.literal)) & bool((lo_discount[r] <= p.literal_1)))) alive &= ~(1u << r);
-            }
+            i32 lo_quantity[ROWS];
+            hr::load_rows(lo_quantity, segment.lo_quantity, row, rows);
 
             // filter lo_quantity >= ?
             // filter lo_quantity <= ?
-            if (alive == 0) continue;
-            i32 lo_quantity[ROWS];
-            hr::load_rows(lo_quantity, segment.lo_quantity, row, rows);
             EACH_ROW(r) {
                 if (!(bool((lo_quantity[r] >= p.literal_2)) & bool((lo_quantity[r] <= p.literal_3)))) alive &= ~(1u << r);
             }
@@ -119,10 +118,12 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             if (alive == 0) continue;
             i32 lo_extendedprice[ROWS];
             hr::load_rows(lo_extendedprice, segment.lo_extendedprice, row, rows);
+            i32 lo_discount_1[ROWS];
+            hr::load_rows(lo_discount_1, segment.lo_discount, row, rows);
             my_count_0 += __popc(alive);
             EACH_ROW(r) {
                 if (alive >> r & 1u) {
-                    my_sum_1 += i64((lo_extendedprice[r] * lo_discount[r]));
+                    my_sum_1 += i64((lo_extendedprice[r] * lo_discount_1[r]));
                 }
             }
         }

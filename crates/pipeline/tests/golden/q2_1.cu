@@ -104,10 +104,10 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             u32 alive = hr::lane() < taken;
             __syncwarp();
             if (alive == 0) continue;
-
-            // probe supplier semi on lo_suppkey = s_key
             i32 lo_suppkey[ROWS];
             hr::load_rows(lo_suppkey, segment.lo_suppkey, row, rows);
+
+            // probe supplier semi on lo_suppkey = s_key
             u32 supplier_hits = 0;
             EACH_ROW(r) {
                 const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(lo_suppkey[r])) - p.supplier_base), p.supplier_domain) : p.supplier_domain;

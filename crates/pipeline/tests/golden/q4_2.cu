@@ -39,7 +39,6 @@ struct Params {
     alignas(8) u32 date_domain;
     const u8* date_d_year;
     i64 d_year_base;
-    alignas(8) u32 group_stride;
     alignas(8) u32 customer_base;
     alignas(8) u32 customer_domain;
     const u32* customer_present;
@@ -47,6 +46,9 @@ struct Params {
     alignas(8) u32 part_domain;
     const u8* part_p_category;
     i64 p_category_base;
+    alignas(8) u32 date_base_1;
+    i64 d_year_1_base;
+    alignas(8) u32 group_stride;
     alignas(8) u32 supplier_base_1;
     const u8* supplier_s_nation;
     i64 s_nation_base;
@@ -97,12 +99,36 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             // probe supplier inner on lo_suppkey = s_key -> s_nation
             i32 lo_suppkey[ROWS];
             hr::load_rows(lo_suppkey, segment.lo_suppkey, row, rows);
+            i32 lo_orderdate[ROWS];
+            hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
             u32 supplier_hits = 0;
             EACH_ROW(r) {
                 const u32 slot = hr::least(u32(u32(i32(lo_suppkey[r])) - p.supplier_base), p.supplier_domain);
                 supplier_hits = hr::push_bit(supplier_hits, hr::bit_first(shared_supplier_present, slot));
             }
             alive &= supplier_hits >> (32u - ROWS);
+
+            // probe date inner on lo_orderdate = d_datekey -> d_year
+            if (alive == 0) continue;
+            u8 d_year[ROWS];
+            u32 date_hits = 0;
+            EACH_ROW(r) {
+                const u32 slot = hr::least(u32(u32(i32(lo_orderdate[r])) - p.date_base), p.date_domain);
+                d_year[r] = hr::entry(shared_date_d_year, slot);
+                date_hits = hr::push_bit(date_hits, u32(d_year[r] != 255u));
+            }
+            alive &= date_hits >> (32u - ROWS);
+
+            // probe customer semi on lo_custkey = c_key
+            if (alive == 0) continue;
+            i32 lo_custkey[ROWS];
+            hr::load_rows(lo_custkey, segment.lo_custkey, row, rows);
+            u32 customer_hits = 0;
+            EACH_ROW(r) {
+                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(lo_custkey[r])) - p.customer_base), p.customer_domain) : p.customer_domain;
+                customer_hits = hr::push_bit(customer_hits, hr::bit_first(p.customer_present, slot));
+            }
+            alive &= customer_hits >> (32u - ROWS);
         } while (false);
 
         // rows that are left, one by one
@@ -116,37 +142,10 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             u32 alive = hr::lane() < taken;
             __syncwarp();
             if (alive == 0) continue;
-
-            // probe date inner on lo_orderdate = d_datekey -> d_year
-            i32 lo_orderdate[ROWS];
-            hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
-            u8 d_year[ROWS];
-            u32 date_hits = 0;
-            EACH_ROW(r) {
-                const u32 slot = hr::least(u32(u32(i32(lo_orderdate[r])) - p.date_base), p.date_domain);
-                d_year[r] = hr::entry(shared_date_d_year, slot);
-                date_hits = hr::push_bit(date_hits, u32(d_year[r] != 255u));
-            }
-            alive &= date_hits >> (32u - ROWS);
-            u32 group[ROWS];
-            EACH_ROW(r) group[r] = first_group;
-            EACH_ROW(r) group[r] += u32(d_year[r]) * p.group_stride;
-
-            // probe customer semi on lo_custkey = c_key
-            if (alive == 0) continue;
-            i32 lo_custkey[ROWS];
-            hr::load_rows(lo_custkey, segment.lo_custkey, row, rows);
-            u32 customer_hits = 0;
-            EACH_ROW(r) {
-                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(lo_custkey[r])) - p.customer_base), p.customer_domain) : p.customer_domain;
-                customer_hits = hr::push_bit(customer_hits, hr::bit_first(p.customer_present, slot));
-            }
-            alive &= customer_hits >> (32u - ROWS);
-
-            // probe part inner on lo_partkey = p_key -> p_category
-            if (alive == 0) continue;
             i32 lo_partkey[ROWS];
             hr::load_rows(lo_partkey, segment.lo_partkey, row, rows);
+
+            // probe part inner on lo_partkey = p_key -> p_category
             u8 p_category[ROWS];
             u32 part_hits = 0;
             EACH_ROW(r) {
@@ -155,6 +154,8 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
                 part_hits = hr::push_bit(part_hits, u32(p_category[r] != 255u));
             }
             alive &= part_hits >> (32u - ROWS);
+            u32 group[ROWS];
+            EACH_ROW(r) group[r] = first_group;
             EACH_ROW(r) group[r] += u32(p_category[r]);
 
             // aggregate sum(lo_revenue - lo_supplycost) by d_year, s_nation, p_category
@@ -163,6 +164,17 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             hr::load_rows(lo_revenue, segment.lo_revenue, row, rows);
             i32 lo_supplycost[ROWS];
             hr::load_rows(lo_supplycost, segment.lo_supplycost, row, rows);
+            i32 lo_orderdate_1[ROWS];
+            hr::load_rows(lo_orderdate_1, segment.lo_orderdate, row, rows);
+            u8 d_year_1[ROWS];
+            EACH_ROW(r) {
+                d_year_1[r] = 0;
+                if (alive >> r & 1u) {
+                    const u32 slot = u32(i32(lo_orderdate_1[r])) - p.date_base_1;
+                    d_year_1[r] = hr::entry(shared_date_d_year, slot);
+                }
+            }
+            EACH_ROW(r) group[r] += u32(d_year_1[r]) * p.group_stride;
             i32 lo_suppkey_1[ROWS];
             hr::load_rows(lo_suppkey_1, segment.lo_suppkey, row, rows);
             u8 s_nation[ROWS];
