@@ -115,11 +115,11 @@ impl DeviceState {
     /// # Safety
     /// The state must live until the stream has done it, and nothing else use it meanwhile.
     pub(super) unsafe fn clear(&self, stream: &Stream) -> Result<(), ExecError> {
-        // SAFETY (of each): the buffers live as long as the state, which is the caller's promise.
         match &self.clear {
-            Clear::Image(image) => unsafe {
-                stream.copy_d2d_async(&self.buffer, 0, image, 0, image.bytes())?;
-            },
+            Clear::Image(image) => {
+                // SAFETY: both buffers live as long as the state: the caller's promise.
+                unsafe { stream.copy_d2d_async(&self.buffer, 0, image, 0, image.bytes()) }?;
+            }
             Clear::Fill(patterns) => {
                 // SAFETY: as above.
                 unsafe { stream.fill_async(&self.buffer, 0, HEADER_BYTES, 0) }?;
