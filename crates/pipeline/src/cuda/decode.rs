@@ -5,6 +5,7 @@ use crate::cpu::vector::Data;
 use crate::cuda::program::DeviceAccumulator;
 use crate::error::ExecError;
 use crate::state::AccumulatorState;
+use crate::state::merge::wide_total;
 
 pub(super) fn chunks<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
     bytes.as_chunks::<N>().0.iter().copied()
@@ -13,6 +14,8 @@ pub(super) fn chunks<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; 
 /// The inverse of `hr::ordered` in `aggregate.cuh`.
 fn from_ordered(key: u64) -> f64 {
     match key {
+        // What maxima start from, below every float's key. (Minima start from all ones: a NaN.)
+        0 => f64::NEG_INFINITY,
         key if key == u64::MAX - 1 => f64::NAN,
         key if key >> 63 == 1 => f64::from_bits(key & !(1 << 63)),
         key => f64::from_bits(!key),
@@ -63,16 +66,6 @@ fn wide_extreme(entry: &[u8; 32]) -> Option<i128> {
     (*version != [0; 4]).then(|| i128::from_le_bytes(*value))
 }
 
-/// A 192-bit total as `low + carry * 2^128` with signed `low`.
-fn wide_total(bytes: &[u8; 24]) -> (i128, i64) {
-    let mut low = [0u8; 16];
-    low.copy_from_slice(&bytes[..16]);
-    let mut high = [0u8; 8];
-    high.copy_from_slice(&bytes[16..]);
-    let low = i128::from_le_bytes(low);
-    (low, i64::from_le_bytes(high).wrapping_add(i64::from(low < 0)))
-}
-
 pub(super) fn data_of(repr: &Repr, bytes: &[u8], rows: usize) -> Result<Data<'static>, ExecError> {
     macro_rules! values {
         ($native:ty) => {
@@ -104,20 +97,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wide_totals_split_into_low_and_carry() {
-        let split = |low: u128, high: i64| {
-            let mut bytes = [0u8; 24];
-            bytes[..16].copy_from_slice(&low.to_le_bytes());
-            bytes[16..].copy_from_slice(&high.to_le_bytes());
-            wide_total(&bytes)
-        };
-        assert_eq!(split(5, 0), (5, 0));
-        assert_eq!(split(u128::MAX, -1), (-1, 0));
-        assert_eq!(split(1 << 127, 0), (i128::MIN, 1), "2^127 = -2^127 + 2^128");
-        assert_eq!(split(0, 1), (0, 1));
-    }
-
-    #[test]
     fn floats_come_back_from_their_order() {
         let ordered = |value: f64| {
             let bits = value.to_bits();
@@ -128,5 +107,22 @@ mod tests {
         }
         assert!(from_ordered(u64::MAX - 1).is_nan());
         assert!(ordered(f64::INFINITY) < u64::MAX - 1);
+    }
+
+    #[test]
+    fn a_group_that_one_device_has_not_seen_changes_no_extreme_of_another() {
+        let state = |kind, key: u64| accumulator_state(kind, &key.to_le_bytes());
+        let low = -1e300f64;
+        let seen = !low.to_bits();
+        for (kind, none) in
+            [(DeviceAccumulator::MinFloat, u64::MAX), (DeviceAccumulator::MaxFloat, 0)]
+        {
+            for (one, other) in [(none, seen), (seen, none)] {
+                let mut merged = state(kind, one);
+                let smaller = kind == DeviceAccumulator::MinFloat;
+                merged.fold(&state(kind, other), std::iter::once((0, 0)), smaller).unwrap();
+                assert_eq!(merged, AccumulatorState::ExtremeF64(vec![low]), "{kind:?}");
+            }
+        }
     }
 }

@@ -109,3 +109,29 @@ pub(crate) fn wide_total(bytes: &[u8; 24]) -> (i128, i64) {
     let low = i128::from_le_bytes(low);
     (low, i64::from_le_bytes(high).wrapping_add(i64::from(low < 0)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_totals_split_into_low_and_carry() {
+        let split = |low: u128, high: i64| {
+            let mut bytes = [0u8; 24];
+            bytes[..16].copy_from_slice(&low.to_le_bytes());
+            bytes[16..].copy_from_slice(&high.to_le_bytes());
+            wide_total(&bytes)
+        };
+        assert_eq!(split(5, 0), (5, 0));
+        assert_eq!(split(u128::MAX, -1), (-1, 0));
+        assert_eq!(split(1 << 127, 0), (i128::MIN, 1), "2^127 = -2^127 + 2^128");
+        assert_eq!(split(0, 1), (0, 1));
+    }
+
+    #[test]
+    fn wide_totals_come_back_from_their_bytes() {
+        for (low, carry) in [(5, 0), (-1, 0), (i128::MIN, 1), (i128::MAX, -3), (0, i64::MAX - 1)] {
+            assert_eq!(wide_total(&wide_bytes(low, carry)), (low, carry));
+        }
+    }
+}
