@@ -260,7 +260,7 @@ impl CpuProgram {
         emit: Emit<'_>,
     ) -> Result<(), ExecError> {
         let sinks = states.into_iter().map(|state| match state {
-            SinkState::Hash(groups) => Ok(groups),
+            SinkState::Hash(groups) => Ok(*groups),
             _ => Err(ExecError::Internal("workers of different sinks".into())),
         });
         let sinks = sinks.collect::<Result<Vec<_>, _>>()?;

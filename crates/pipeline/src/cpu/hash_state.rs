@@ -15,8 +15,10 @@ use crate::partial::hash::{hash_keys, partition};
 use crate::partial::runs::Runs;
 use crate::state::AccumulatorState;
 
-/// Groups are looked at in portions of about this many.
+/// Groups are looked at in portions of at most this many,
 const PORTION_GROUPS: usize = 8 * 1024;
+/// and of about this many bytes, however long their texts are.
+const PORTION_BYTES: u64 = 4 << 20;
 
 /// Groups, their keys and running values.
 #[derive(Debug)]
@@ -147,6 +149,12 @@ impl HashState {
         form.encode(&keys, &reprs, states, groups)
     }
 
+    /// Groups to take at a time, for keys and values of this size.
+    pub fn portion_groups(&self) -> usize {
+        let group_bytes = (self.bytes() / self.len().max(1) as u64).max(1);
+        (PORTION_BYTES / group_bytes).clamp(1, PORTION_GROUPS as u64) as usize
+    }
+
     /// Hands all groups over to `runs`, and is empty then.
     pub fn flush(&mut self, runs: &Runs) -> Result<(), ExecError> {
         let (order, ends) = self.by_partition(runs)?;
@@ -154,7 +162,7 @@ impl HashState {
         let states: Vec<_> = states.collect();
         let mut start = 0;
         for (partition, end) in ends.into_iter().enumerate() {
-            for portion in order[start..end].chunks(PORTION_GROUPS) {
+            for portion in order[start..end].chunks(self.portion_groups()) {
                 runs.push(partition, self.encode(&self.form, &states, portion)?)?;
             }
             start = end;
@@ -180,8 +188,9 @@ impl HashState {
         let fan_out = runs.fan_out();
         let mut partitions = Vec::with_capacity(self.len());
         let mut hashes = Vec::new();
-        for start in (0..self.len()).step_by(PORTION_GROUPS) {
-            let end = self.len().min(start + PORTION_GROUPS);
+        let portion = self.portion_groups();
+        for start in (0..self.len()).step_by(portion) {
+            let end = self.len().min(start + portion);
             let keys = self.keys(start..end)?;
             hash_keys(&keys.iter().collect::<Vec<_>>(), end - start, &mut hashes);
             let numbers = hashes.iter().map(|&hash| partition(hash, runs.level(), fan_out) as u8);

@@ -24,7 +24,7 @@ pub enum SinkState {
     /// Dense groups.
     Dense(DenseState),
     /// Hashed groups, which account for themselves.
-    Hash(HashSink),
+    Hash(Box<HashSink>),
     /// Rows on their way out.
     Rows {
         /// Rows not yet in a batch.
@@ -46,7 +46,9 @@ impl SinkState {
             BoundSink::Aggregate { grouping: Grouping::Dense { groups }, accumulators, .. } => {
                 Self::Dense(DenseState::new(accumulators, *groups as usize))
             }
-            BoundSink::Aggregate { .. } => Self::Hash(HashSink::new(&options.hash_level(bound)?)),
+            BoundSink::Aggregate { .. } => {
+                Self::Hash(Box::new(HashSink::new(&options.hash_level(bound)?)))
+            }
             BoundSink::Rows { columns, .. } => {
                 Self::Rows { columns: empty(columns.iter())?, batches: Vec::new() }
             }

@@ -122,10 +122,19 @@ fn state_array(
         AccumulatorState::SumWide { low, carry } => {
             fixed(numbers.map(|g| wide_bytes(low[g], carry[g])))
         }
-        AccumulatorState::ExtremeText(texts) => {
-            Arc::new(StringArray::from_iter(numbers.map(|g| texts.get(g))))
-        }
+        AccumulatorState::ExtremeText(texts) => text_array(numbers.map(|g| texts.get(g)))?,
     })
+}
+
+/// Texts, unless they are more than one array holds.
+fn text_array<'t>(
+    texts: impl Iterator<Item = Option<&'t str>> + Clone,
+) -> Result<ArrayRef, ExecError> {
+    let bytes: usize = texts.clone().flatten().map(str::len).sum();
+    if i32::try_from(bytes).is_err() {
+        return Err(ExecError::Internal(format!("{bytes} bytes of text in one batch")));
+    }
+    Ok(Arc::new(StringArray::from_iter(texts)))
 }
 
 fn fixed<const N: usize>(values: impl Iterator<Item = [u8; N]>) -> ArrayRef {
@@ -143,7 +152,7 @@ fn code_texts(codes: &[i64], held: &Held<'_>, groups: &[u32]) -> Result<ArrayRef
         let code = usize::try_from(codes[group as usize]).ok()?;
         (code < texts.len()).then(|| texts.value(code))
     };
-    Ok(Arc::new(StringArray::from_iter(groups.iter().map(text))))
+    text_array(groups.iter().map(text))
 }
 
 fn key_vector<'b>(key: &PartialKey, array: &'b ArrayRef) -> Result<Vector<'b>, ExecError> {

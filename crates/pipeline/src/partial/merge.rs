@@ -17,9 +17,6 @@ use crate::partial::PartialSchema;
 use crate::partial::schema::with_portable_values;
 use crate::state::{DenseState, dense_key, existing_groups, finish_calls, output_batch};
 
-/// Groups come out in batches of at most this many.
-const OUTPUT_GROUPS: usize = 8 * 1024;
-
 /// Tables of fewer groups in all are merged into one at once.
 const GROUPS_AT_ONCE: usize = 64 * 1024;
 
@@ -170,9 +167,10 @@ impl<'a> Outlet<'a> {
 
     /// Hands out all groups of a table.
     fn put(&self, state: &HashState) -> Result<(), ExecError> {
-        for start in (0..state.len()).step_by(OUTPUT_GROUPS) {
+        let portion = state.portion_groups();
+        for start in (0..state.len()).step_by(portion) {
             self.check()?;
-            let batch = self.batch(state, start..state.len().min(start + OUTPUT_GROUPS))?;
+            let batch = self.batch(state, start..state.len().min(start + portion))?;
             if !(self.emit)(batch) {
                 self.enough.store(true, Ordering::Relaxed);
             }

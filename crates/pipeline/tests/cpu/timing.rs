@@ -217,6 +217,25 @@ fn star_schema_queries() {
     time("Q4.1", &t, steps, sink, &builds);
 }
 
+/// One thread, 6 million rows, groups that do not fit a dense array.
+#[test]
+#[ignore = "a measurement"]
+fn hashed_groups() {
+    let mut random = Random(7);
+    for groups in [1_000u32, 100_000, 2_000_000] {
+        let mut column = |spread: u32| -> Vec<i32> {
+            (0..ROWS).map(|_| random.next(groups).wrapping_mul(spread) as i32).collect()
+        };
+        let (one, two) = (column(0x9e37_79b1), column(77_777));
+        let table = Table::new("t", ROWS).int32("k", &one).int32("v", &two);
+        let sink = Sink::Aggregate {
+            keys: vec![named("k", table.col("k"))],
+            calls: vec![call(AggregateFunction::Count, None, DataType::Int64), sum(table.col("v"))],
+        };
+        time(&format!("{groups} groups"), &table, vec![], sink, &[]);
+    }
+}
+
 /// A line of `/proc/self/status` in bytes.
 fn status_bytes(name: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();
