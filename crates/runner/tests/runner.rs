@@ -16,7 +16,7 @@ use headrace_ir::{
     Pipeline, Probe, ProbeKind, Program, Scalar, Sink, Source, Step,
 };
 use headrace_runner::{
-    ErrorClass, Processor, Request, RunError, RunReport, Runner, RunnerOptions, Settings,
+    ErrorClass, Fallback, Processor, Request, RunError, RunReport, Runner, RunnerOptions, Settings,
     StreamTable,
 };
 
@@ -91,8 +91,8 @@ fn expected_of_zone(zone: i32) -> i64 {
     (0..FACTS).filter(|f| (f % CITIES) % 10 % 2 == zone).map(i64::from).sum()
 }
 
-fn on_cpu() -> Settings {
-    Settings { processor: Processor::Cpu, threads: 2, ..Settings::default() }
+fn on(processor: Processor) -> Settings {
+    Settings { processor, fallback: Fallback::Forbid, threads: 2, ..Settings::default() }
 }
 
 fn run(
@@ -100,9 +100,23 @@ fn run(
     program: &Program,
     tables: &[Arc<StreamTable>],
 ) -> Result<(Vec<RecordBatch>, RunReport), RunError> {
+    run_on(Processor::Cpu, runner, program, tables)
+}
+
+fn run_on(
+    processor: Processor,
+    runner: &Runner,
+    program: &Program,
+    tables: &[Arc<StreamTable>],
+) -> Result<(Vec<RecordBatch>, RunReport), RunError> {
     let batches = Mutex::new(Vec::new());
-    let request =
-        Request { program, tables, children: &[], settings: &on_cpu(), token: &CancelToken::new() };
+    let request = Request {
+        program,
+        tables,
+        children: &[],
+        settings: &on(processor),
+        token: &CancelToken::new(),
+    };
     let report = runner.run(&request, &|batch| {
         batches.lock().unwrap().push(batch);
         true
@@ -193,6 +207,16 @@ fn an_anti_join_on_a_build_that_probes_a_build() {
 
 #[test]
 fn many_runs_at_a_time_share_one_budget_and_all_answer_right() {
+    many_runs_on(Processor::Cpu, "cpu");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_many_runs_at_a_time_share_one_budget_and_all_answer_right() {
+    many_runs_on(Processor::Cuda, "cuda");
+}
+
+fn many_runs_on(processor: Processor, name: &str) {
     let folder = tempfile::tempdir().unwrap();
     write_tables(folder.path());
     let tables = tables(folder.path());
@@ -206,8 +230,10 @@ fn many_runs_at_a_time_share_one_budget_and_all_answer_right() {
             scope.spawn(move || {
                 for query in 0..10 {
                     let zone = (thread + query) % 2;
-                    let (batches, _) = run(runner, &sum_of_zone(tables, zone), tables).unwrap();
+                    let program = sum_of_zone(tables, zone);
+                    let (batches, report) = run_on(processor, runner, &program, tables).unwrap();
                     assert_eq!(total(&batches), expected_of_zone(zone));
+                    assert_eq!(report.processor, name);
                 }
             });
         }
