@@ -120,7 +120,9 @@ mod tests {
             for (one, other) in [(none, seen), (seen, none)] {
                 let mut merged = state(kind, one);
                 let smaller = kind == DeviceAccumulator::MinFloat;
-                merged.fold(&state(kind, other), std::iter::once((0, 0)), smaller).unwrap();
+                merged
+                    .fold(&state(kind, other), std::iter::once((0, 0)), smaller)
+                    .expect("states of one kind");
                 assert_eq!(merged, AccumulatorState::ExtremeF64(vec![low]), "{kind:?}");
             }
         }
