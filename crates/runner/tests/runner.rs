@@ -278,7 +278,8 @@ fn what_was_read_of_a_column_is_found_by_a_query_of_other_columns() {
     let mut bytes_read = Vec::new();
     for columns in [&["a"][..], &["a", "b"], &["b", "a", "c", "d"], &["d", "b"]] {
         headrace_io::drop_cache(file.as_ref()).unwrap();
-        let (batches, report) = run(&runner, &sums(&table, columns), &[table.clone()]).unwrap();
+        let (batches, report) =
+            run(&runner, &sums(&table, columns), std::slice::from_ref(&table)).unwrap();
         let sum = ROWS * (ROWS - 1) / 2;
         let batch = batches.iter().find(|batch| batch.num_rows() == 1).unwrap();
         for (i, name) in columns.iter().enumerate() {
