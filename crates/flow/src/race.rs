@@ -22,6 +22,11 @@ pub struct Race {
 }
 
 impl Race {
+    /// What ends it early.
+    pub fn token(&self) -> &CancelToken {
+        &self.token
+    }
+
     /// A race over `chunks` of `files`. Nothing is read yet.
     ///
     /// # Errors

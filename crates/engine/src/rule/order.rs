@@ -242,7 +242,7 @@ impl Ordering {
         all_joined(graph, &self.joined, &edge.left)
             && graph.leaves_of(&edge.right) == [leaf]
             && !(edge.left.can_fail() && graph.holds_any(&edge.left_below))
-            && !(edge.right.can_fail() && !edge.right_below.is_empty())
+            && (!edge.right.can_fail() || edge.right_below.is_empty())
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! Mapping and pinning memory takes longer than many a query, so what a query gives back is kept
 //! for the next one. All of it, used or not, counts against the budget of host memory; what nobody
-//! uses makes room first.
+//! uses makes room first. A query that finds no room for its ring waits while others have theirs:
+//! whoever has a ring has all that it waits for, and gives it back.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
-use headrace_flow::CudaSlots;
+use headrace_flow::{CancelToken, CudaSlots};
 use headrace_gpu::{GpuError, PinnedBuffer};
 use headrace_io::{MemoryBudget, MemoryUse, Reclaim, Reservation};
 
@@ -30,11 +32,17 @@ const RINGS_KEPT: usize = 4;
 /// Slots are made in sizes of which there are few, so that they fit the next query as well.
 const SLOT_STEP_BYTES: usize = 4 << 20;
 
-/// Pinned memory under a bound of its own and the budget that all host memory shares.
+/// Who waits for a ring looks at least so often whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Pinned memory, its rings under a bound of their own and all of it under the budget that all host
+/// memory shares.
 pub(super) struct HostMemory {
-    bytes_max: u64,
+    ring_bytes_max: u64,
     budget: Option<Arc<MemoryBudget>>,
     state: Mutex<State>,
+    /// A ring came back.
+    returned: Condvar,
 }
 
 #[derive(Default)]
@@ -43,6 +51,9 @@ struct State {
     buffers: Vec<Pinned<PinnedBuffer>>,
     /// All that is pinned, used or not.
     held_bytes: u64,
+    /// What rings have of it.
+    ring_bytes: u64,
+    rings_in_use: usize,
 }
 
 /// Something of pinned memory, and what it takes of the budget.
@@ -54,9 +65,9 @@ struct Pinned<T> {
 
 impl HostMemory {
     /// Nothing yet. What is idle is given back when others need memory of the budget.
-    pub(super) fn new(bytes_max: u64, budget: Option<&Arc<MemoryBudget>>) -> Arc<Self> {
-        let budget = budget.cloned();
-        let memory = Arc::new(Self { bytes_max, budget, state: Mutex::default() });
+    pub(super) fn new(ring_bytes_max: u64, budget: Option<&Arc<MemoryBudget>>) -> Arc<Self> {
+        let (budget, state, returned) = (budget.cloned(), Mutex::default(), Condvar::new());
+        let memory = Arc::new(Self { ring_bytes_max, budget, state, returned });
         if let Some(budget) = &memory.budget {
             let cache: Weak<Self> = Arc::downgrade(&memory);
             budget.add_cache(cache);
@@ -81,27 +92,31 @@ impl HostMemory {
         what: &str,
         make: impl FnOnce() -> Result<T, GpuError>,
     ) -> Result<Pinned<T>, ExecError> {
-        self.reserve(bytes, what)?;
-        let pinned = || {
-            let reserve = |budget: &Arc<MemoryBudget>| budget.reserve(MemoryUse::Slots, bytes);
-            let _reservation =
-                self.budget.as_ref().map(reserve).transpose().map_err(|refused| {
-                    let limit_bytes = refused.limit_bytes;
-                    out_of_memory(what, refused.uses.total_bytes() + bytes, limit_bytes)
-                })?;
-            Ok(Pinned { value: make()?, bytes, _reservation })
-        };
-        pinned().inspect_err(|_| lock(&self.state).held_bytes -= bytes)
+        let reserve = |budget: &Arc<MemoryBudget>| budget.reserve(MemoryUse::Slots, bytes);
+        let _reservation = self.budget.as_ref().map(reserve).transpose().map_err(|refused| {
+            out_of_memory(what, refused.uses.total_bytes() + bytes, refused.limit_bytes)
+        })?;
+        let value = make()?;
+        lock(&self.state).held_bytes += bytes;
+        Ok(Pinned { value, bytes, _reservation })
     }
 
-    fn reserve(&self, bytes: u64, what: &str) -> Result<(), ExecError> {
+    /// As [`Self::pin`], within the bound of rings.
+    fn pin_ring(
+        &self,
+        bytes: u64,
+        make: impl FnOnce() -> Result<CudaSlots, GpuError>,
+    ) -> Result<Pinned<CudaSlots>, ExecError> {
+        const WHAT: &str = "the slots of a race";
         let mut state = lock(&self.state);
-        let over = (state.held_bytes + bytes).saturating_sub(self.bytes_max);
-        if state.release(over) < over {
-            return Err(out_of_memory(what, state.held_bytes + bytes, self.bytes_max));
+        while state.ring_bytes + bytes > self.ring_bytes_max {
+            if !state.drop_ring() {
+                return Err(out_of_memory(WHAT, state.ring_bytes + bytes, self.ring_bytes_max));
+            }
         }
-        state.held_bytes += bytes;
-        Ok(())
+        state.ring_bytes += bytes;
+        drop(state);
+        self.pin(bytes, WHAT, make).inspect_err(|_| lock(&self.state).ring_bytes -= bytes)
     }
 }
 
@@ -122,12 +137,26 @@ impl State {
     fn release(&mut self, bytes: u64) -> u64 {
         let mut freed = 0;
         while freed < bytes {
-            let buffer = self.buffers.pop().map(|buffer| buffer.bytes);
-            let Some(one) = buffer.or_else(|| Some(self.rings.pop()?.bytes)) else { break };
-            freed += one;
-            self.held_bytes -= one;
+            let before = self.held_bytes;
+            if let Some(buffer) = self.buffers.pop() {
+                self.held_bytes -= buffer.bytes;
+            } else if !self.drop_ring() {
+                break;
+            }
+            freed += before - self.held_bytes;
         }
         freed
+    }
+
+    /// Frees the ring that is idle for longest; whether there was one.
+    fn drop_ring(&mut self) -> bool {
+        if self.rings.is_empty() {
+            return false;
+        }
+        let ring = self.rings.remove(0);
+        self.held_bytes -= ring.bytes;
+        self.ring_bytes -= ring.bytes;
+        true
     }
 
     /// The smallest idle buffer of at least `bytes` bytes that is not more than four times as large.
@@ -210,23 +239,41 @@ pub struct Ring {
 impl Ring {
     /// Slots for `chunks` chunks that need up to `chunk_bytes` bytes each: those of an earlier
     /// query, or new ones. Where the device has too little memory, what is kept on it makes room;
-    /// if that is not enough, there are fewer slots.
+    /// if that is not enough, there are fewer slots. Where there is no room for two, because other
+    /// queries have theirs, it waits for one of those.
+    ///
+    /// Who takes several must be the only one who takes any meanwhile, or two might wait for each
+    /// other.
     ///
     /// # Errors
-    /// [`ExecError::Memory`] or [`ExecError::Gpu`] when two slots cannot be had.
+    /// [`ExecError::Memory`] or [`ExecError::Gpu`] when two slots cannot be had although no other
+    /// query has any; [`ExecError::Cancelled`].
     pub fn take(
         device: &Arc<CudaDevice>,
         chunk_bytes: usize,
         chunks: usize,
+        token: &CancelToken,
     ) -> Result<Self, ExecError> {
         let host = device.host_memory();
-        let (slot_bytes, count) = ring_shape(chunk_bytes, chunks, host.bytes_max);
-        let known = lock(&host.state).take_ring(chunk_bytes, count);
-        let slots = match known {
-            Some(slots) => slots,
-            None => new_ring(device, slot_bytes, count)?,
-        };
-        Ok(Self { device: Arc::clone(device), slots: Some(slots) })
+        let (slot_bytes, count) = ring_shape(chunk_bytes, chunks, host.ring_bytes_max);
+        loop {
+            let known = lock(&host.state).take_ring(chunk_bytes, count);
+            let slots = known.map_or_else(|| new_ring(device, slot_bytes, count), Ok);
+            let mut state = lock(&host.state);
+            match slots {
+                Ok(slots) => {
+                    state.rings_in_use += 1;
+                    return Ok(Self { device: Arc::clone(device), slots: Some(slots) });
+                }
+                Err(error) if !error.is_out_of_memory() => return Err(error),
+                Err(error) if state.rings_in_use == 0 => return Err(error),
+                Err(_) if token.is_cancelled() => return Err(ExecError::Cancelled),
+                Err(_) => {
+                    let waited = host.returned.wait_timeout(state, LOOK);
+                    drop(waited.unwrap_or_else(PoisonError::into_inner));
+                }
+            }
+        }
     }
 }
 
@@ -239,7 +286,7 @@ fn new_ring(
     loop {
         let bytes = (count * slot_bytes) as u64;
         let make = || device.with_room(|| CudaSlots::new(device.pool(), count, slot_bytes));
-        match host.pin(bytes, "the slots of a race", make) {
+        match host.pin_ring(bytes, make) {
             Err(error) if count > SLOTS_MIN && error.is_out_of_memory() => count -= 1,
             outcome => return outcome,
         }
@@ -249,12 +296,15 @@ fn new_ring(
 impl Drop for Ring {
     fn drop(&mut self) {
         let Some(slots) = self.slots.take() else { return };
-        let mut state = lock(&self.device.host_memory().state);
+        let host = self.device.host_memory();
+        let mut state = lock(&host.state);
+        state.rings_in_use -= 1;
         state.rings.push(slots);
         if state.rings.len() > RINGS_KEPT {
-            let oldest = state.rings.remove(0);
-            state.held_bytes -= oldest.bytes;
+            state.drop_ring();
         }
+        drop(state);
+        host.returned.notify_all();
     }
 }
 

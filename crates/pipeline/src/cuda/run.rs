@@ -1,10 +1,12 @@
 //! One pipeline on one or several GPUs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
-use headrace_flow::{Affinity, BytesByPath, ChunkSpec, DeviceLane, Race, RaceError, RaceReport};
+use headrace_flow::{
+    Affinity, BytesByPath, CancelToken, ChunkSpec, DeviceLane, Race, RaceError, RaceReport,
+};
 
 use crate::bound::{Bound, BoundSink, Grouping};
 use crate::cuda::device::CudaDevice;
@@ -99,6 +101,17 @@ impl CudaRun {
         Ok(ResidentRuns { bound: self.bound, runs: runs.collect::<Result<_, _>>()? })
     }
 
+    /// The slots of every device, taken by one query at a time: a query that waits for its last ring
+    /// waits only for queries that have all of theirs.
+    fn rings(&self, chunks: usize, token: &CancelToken) -> Result<Vec<Ring>, ExecError> {
+        static TAKING: Mutex<()> = Mutex::new(());
+        let _alone = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let take = |part: &Part| {
+            Ring::take(part.execution.device(), part.plan.slot_bytes(), chunks, token)
+        };
+        self.parts.iter().map(take).collect()
+    }
+
     /// Streams through the devices in a race over [`Self::chunk_specs`]. Output rows go to
     /// `output`.
     ///
@@ -115,11 +128,7 @@ impl CudaRun {
             source: error.into(),
         };
         let chunks = self.devices.len();
-        let rings = self
-            .parts
-            .iter()
-            .map(|part| Ring::take(part.execution.device(), part.plan.slot_bytes(), chunks));
-        let mut rings: Vec<Ring> = rings.collect::<Result<_, _>>().map_err(failed)?;
+        let mut rings = self.rings(chunks, race.token()).map_err(failed)?;
         let mut lanes = Vec::with_capacity(rings.len());
         for (ring, part) in rings.iter_mut().zip(self.parts) {
             let slots = ring.slots();
