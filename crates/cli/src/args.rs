@@ -162,7 +162,7 @@ pub enum SsbCommand {
     /// Generate the five tables.
     Generate(GenerateArgs),
     /// Run the queries.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Print the 13 queries as a JSON object from name to SQL.
     Queries,
 }

@@ -109,7 +109,7 @@ async fn sorts_under_a_limit_spill_and_come_to_an_end() {
         let limits =
             RunnerOptions { memory_limit_bytes: Some(64 << 20), ..RunnerOptions::default() };
         let session = Session::new(SessionOptions { settings, limits }).unwrap();
-        session.register_arrow("unsorted", &[path.clone()]).unwrap();
+        session.register_arrow("unsorted", std::slice::from_ref(&path)).unwrap();
         for _ in 0..3 {
             let sql = "SELECT n, s FROM unsorted WHERE n >= 0 ORDER BY s";
             assert_eq!(sorted_rows(&session, sql).await, SORTED_ROWS, "{threads} threads");

@@ -64,8 +64,10 @@ struct Pinned<T> {
 }
 
 impl HostMemory {
-    /// Nothing yet. What is idle is given back when others need memory of the budget.
+    /// Nothing yet. What is idle is given back when others need memory of the budget, which alone
+    /// bounds the smallest ring: a share of a small limit may be less than that.
     pub(super) fn new(ring_bytes_max: u64, budget: Option<&Arc<MemoryBudget>>) -> Arc<Self> {
+        let ring_bytes_max = ring_bytes_max.max((SLOTS_MIN * SLOT_STEP_BYTES) as u64);
         let (budget, state, returned) = (budget.cloned(), Mutex::default(), Condvar::new());
         let memory = Arc::new(Self { ring_bytes_max, budget, state, returned });
         if let Some(budget) = &memory.budget {
