@@ -10,16 +10,12 @@
 //!
 //! Whoever may hold much memory holds a [`Reservation`] for it. What is kept only because it may
 //! be useful (caches) takes what is free and never displaces; what a query needs makes caches give
-//! way first ([`Reclaim`]), and is refused with an error that says who holds what. Runs that start
-//! wait in line for their first reservation ([`MemoryBudget::admit`]): each running query has a
-//! part that no other can take, and none starves.
+//! way first ([`Reclaim`]), and is refused with an error that says who holds what.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 /// What memory is reserved for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,16 +104,12 @@ pub trait Reclaim: Send + Sync {
 struct State {
     uses: MemoryUses,
     peak_bytes: u64,
-    /// Tickets of those who wait to be admitted, the oldest first.
-    line: VecDeque<u64>,
-    tickets: u64,
 }
 
 /// A limit that all reservations share.
 pub struct MemoryBudget {
     limit_bytes: u64,
     state: Mutex<State>,
-    freed: Condvar,
     caches: Mutex<Vec<Weak<dyn Reclaim>>>,
 }
 
@@ -130,12 +122,7 @@ impl fmt::Debug for MemoryBudget {
 impl MemoryBudget {
     /// A budget of which nothing is in use.
     pub fn new(limit_bytes: u64) -> Arc<Self> {
-        Arc::new(Self {
-            limit_bytes,
-            state: Mutex::default(),
-            freed: Condvar::new(),
-            caches: Mutex::default(),
-        })
+        Arc::new(Self { limit_bytes, state: Mutex::default(), caches: Mutex::default() })
     }
 
     /// Bytes that all reservations together may have.
@@ -182,35 +169,6 @@ impl MemoryBudget {
         Ok(Reservation { budget: Arc::clone(self), kind, bytes })
     }
 
-    /// As [`reserve`](Self::reserve), but waits in line until it can be had; `Ok(None)` when
-    /// `is_cancelled` said so meanwhile.
-    ///
-    /// # Errors
-    /// [`OutOfBudget`] for more than the whole budget: no waiting would help.
-    pub fn admit(
-        self: &Arc<Self>,
-        kind: MemoryUse,
-        bytes: u64,
-        is_cancelled: &dyn Fn() -> bool,
-    ) -> Result<Option<Reservation>, OutOfBudget> {
-        /// Cancellation is looked at this often.
-        const LOOK: Duration = Duration::from_millis(20);
-        if bytes > self.limit_bytes {
-            return Err(self.refusal(kind, bytes));
-        }
-        let place = Place::take(self);
-        loop {
-            if is_cancelled() {
-                return Ok(None);
-            }
-            if place.is_first() && self.take_reclaiming(kind, bytes).is_ok() {
-                return Ok(Some(Reservation { budget: Arc::clone(self), kind, bytes }));
-            }
-            let mut state = self.state.lock();
-            self.freed.wait_for(&mut state, LOOK);
-        }
-    }
-
     fn take_reclaiming(&self, kind: MemoryUse, bytes: u64) -> Result<(), OutOfBudget> {
         while !self.take(kind, bytes) {
             if bytes > self.limit_bytes || !self.reclaim(bytes) {
@@ -236,8 +194,6 @@ impl MemoryBudget {
         let used = &mut state.uses.0[kind as usize];
         assert!(*used >= bytes, "{bytes} bytes for {kind} given back of {used}");
         *used -= bytes;
-        drop(state);
-        self.freed.notify_all();
     }
 
     fn reclaim(&self, bytes: u64) -> bool {
@@ -247,33 +203,6 @@ impl MemoryBudget {
 
     fn refusal(&self, kind: MemoryUse, wanted_bytes: u64) -> OutOfBudget {
         OutOfBudget { kind, wanted_bytes, limit_bytes: self.limit_bytes, uses: self.uses() }
-    }
-}
-
-/// A place in the line of those who wait to be admitted; left when it is dropped.
-struct Place<'a> {
-    budget: &'a MemoryBudget,
-    ticket: u64,
-}
-
-impl<'a> Place<'a> {
-    fn take(budget: &'a MemoryBudget) -> Self {
-        let mut state = budget.state.lock();
-        let ticket = state.tickets;
-        state.tickets += 1;
-        state.line.push_back(ticket);
-        Self { budget, ticket }
-    }
-
-    fn is_first(&self) -> bool {
-        self.budget.state.lock().line.front() == Some(&self.ticket)
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.budget.state.lock().line.retain(|ticket| *ticket != self.ticket);
-        self.budget.freed.notify_all();
     }
 }
 
@@ -319,8 +248,6 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
     use super::*;
 
     /// A cache of reservations.
@@ -367,38 +294,9 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_are_admitted_in_line_and_all_of_them() {
+    fn who_asks_for_more_than_all_is_told() {
         let budget = MemoryBudget::new(100);
-        let running_bytes_max = AtomicU64::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..16 {
-                scope.spawn(|| {
-                    for _ in 0..50 {
-                        let own = budget.admit(MemoryUse::Pipelines, 40, &|| false).unwrap();
-                        let now = budget.uses().total_bytes();
-                        running_bytes_max.fetch_max(now, Ordering::Relaxed);
-                        drop(own);
-                    }
-                });
-            }
-        });
-        assert!(running_bytes_max.into_inner() <= 100);
+        assert!(budget.reserve(MemoryUse::Pipelines, 101).is_err());
         assert_eq!(budget.uses().total_bytes(), 0);
-        assert!(budget.state.lock().line.is_empty());
-    }
-
-    #[test]
-    fn who_waits_can_give_up_and_who_asks_too_much_is_told() {
-        let budget = MemoryBudget::new(100);
-        assert!(budget.admit(MemoryUse::Pipelines, 101, &|| false).is_err());
-        let all = budget.reserve(MemoryUse::Planner, 100).unwrap();
-        let cancelled = AtomicBool::new(false);
-        let is_cancelled = || cancelled.load(Ordering::Relaxed);
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| budget.admit(MemoryUse::Slots, 1, &is_cancelled));
-            cancelled.store(true, Ordering::Relaxed);
-            assert!(waiting.join().unwrap().unwrap().is_none());
-        });
-        drop(all);
     }
 }
