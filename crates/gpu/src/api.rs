@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
-    CUfunction_attribute, CUipcMemHandle, CUmodule, CUresult, CUstream, CUuuid,
+    CUfunction_attribute, CUipcMemHandle, CUlimit, CUmemcpyAttributes, CUmodule, CUresult,
+    CUstream, CUuuid,
 };
 
 use crate::driver::text_of;
@@ -137,6 +138,7 @@ driver_functions! {
     cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
     cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
     cuCtxSetCurrent(context: CUcontext);
+    cuCtxSetLimit(limit: CUlimit, value: usize);
     cuCtxSynchronize();
 
     cuEventCreate(event: *mut CUevent, flags: c_uint);
@@ -163,6 +165,7 @@ driver_functions! {
     cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, host: *mut c_void, flags: c_uint);
     cuMemHostRegister_v2(host: *mut c_void, bytes: usize, flags: c_uint);
     cuMemHostUnregister(host: *mut c_void);
+    cuMemcpyBatchAsync_v2(to: *mut CUdeviceptr, from: *mut CUdeviceptr, bytes: *mut usize, count: usize, attributes: *mut CUmemcpyAttributes, first_copies: *mut usize, attributes_count: usize, stream: CUstream);
     cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
     cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
     cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);

@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys::{self, CUdevice};
+use cudarc::driver::sys::{self, CUdevice, CUlimit};
 use parking_lot::RwLock;
 use serde::Serialize;
 
@@ -86,7 +86,17 @@ impl Device {
             launch_hook: RwLock::new(None),
         };
         device.bind()?;
+        device.fetch_single_sectors();
         Ok(Arc::new(device))
+    }
+
+    /// Lets L2 fetch what is asked for and nothing beside it: rows that are left of a filter lie
+    /// far apart. A hint that a device need not take, and of this process alone.
+    fn fetch_single_sectors(&self) {
+        const SECTOR_BYTES: usize = 32;
+        let limit = CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY;
+        // SAFETY: the context is current.
+        let _ = unsafe { api::cuCtxSetLimit(limit, SECTOR_BYTES) };
     }
 
     /// The device's fixed properties.

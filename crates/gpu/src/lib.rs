@@ -92,4 +92,4 @@ pub use pool::{DEVICE_ALIGNMENT_BYTES, DeviceBuffer, DevicePool, PoolStats};
 pub use probe::{GpuProbe, NvrtcInfo, probe};
 pub use properties::Property;
 pub use registered_pieces::RegisteredPieces;
-pub use stream::Stream;
+pub use stream::{HostCopies, Stream};

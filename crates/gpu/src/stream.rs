@@ -3,7 +3,10 @@
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUstream_flags_enum as RawFlags};
+use cudarc::driver::sys::{
+    self, CUmemLocation, CUmemLocationType, CUmemcpyAttributes, CUmemcpySrcAccessOrder,
+    CUstream_flags_enum as RawFlags,
+};
 
 use crate::api;
 use crate::device::Device;
@@ -11,6 +14,37 @@ use crate::driver::check_in_drop;
 use crate::error::{GpuError, Result};
 use crate::event::Event;
 use crate::pool::DeviceBuffer;
+
+/// Copies from host to device memory that are queued together.
+#[derive(Debug, Default)]
+pub struct HostCopies {
+    to: Vec<u64>,
+    from: Vec<u64>,
+    bytes: Vec<usize>,
+}
+
+impl HostCopies {
+    /// Adds a copy of `bytes` host bytes at `from` to the device address `to`; none of 0 bytes.
+    pub fn push(&mut self, to: u64, from: *const u8, bytes: usize) {
+        if bytes > 0 {
+            self.to.push(to);
+            self.from.push(from as u64);
+            self.bytes.push(bytes);
+        }
+    }
+
+    /// Whether there is nothing to copy.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Leaves nothing to copy; the lists keep their memory.
+    pub fn clear(&mut self) {
+        self.to.clear();
+        self.from.clear();
+        self.bytes.clear();
+    }
+}
 
 /// A queue of work that the device does in order; different streams overlap. Never
 /// synchronises with the default stream.
@@ -349,6 +383,46 @@ impl Stream {
         // SAFETY: this function's contract; the context is current.
         let code = unsafe { api::cuMemcpyHtoDAsync_v2(dst, src.cast(), bytes, self.raw) };
         self.device.check("cuMemcpyHtoDAsync", code)
+    }
+
+    /// Queues copies as one piece of work, in which none waits for the one before: between copies
+    /// that are queued one by one the link is idle for some 3 us, 4 % of a copy of 4 MiB.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] when the driver refuses.
+    ///
+    /// # Safety
+    /// As for [`Self::copy_h2d_raw`], for each of the copies; no two overlap.
+    pub unsafe fn copy_h2d_batch(&self, copies: &mut HostCopies) -> Result<()> {
+        if copies.bytes.is_empty() {
+            return Ok(());
+        }
+        self.device.bind()?;
+        let anywhere =
+            CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_INVALID, id: 0 };
+        let mut attributes = CUmemcpyAttributes {
+            srcAccessOrder: CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+            srcLocHint: anywhere,
+            dstLocHint: anywhere,
+            flags: 0,
+        };
+        let mut first_copy = 0;
+        let HostCopies { to, from, bytes } = copies;
+        // SAFETY: this function's contract; the context is current; the lists are of one length,
+        // and the driver reads them, and the attributes of all copies, before it returns.
+        let code = unsafe {
+            api::cuMemcpyBatchAsync_v2(
+                to.as_mut_ptr(),
+                from.as_mut_ptr(),
+                bytes.as_mut_ptr(),
+                bytes.len(),
+                &mut attributes,
+                &mut first_copy,
+                1,
+                self.raw,
+            )
+        };
+        self.device.check("cuMemcpyBatchAsync", code)
     }
 
     /// Queues a copy of `bytes` bytes at the device address `src` to host memory at

@@ -103,25 +103,25 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
             let bytes = from.bytes();
             return Err(format!("{bytes} bytes at {offset} of a slot of {slot_bytes}").into());
         }
-        let stream = &self.slots.idle.copy;
         let slot = &mut self.slots.slots[slot];
-        let is_timed = slot.is_timed(from.bytes());
-        if is_timed {
-            slot.next_copy()?.0.record(stream)?;
-        }
-        let address = slot.memory.ptr() + offset as u64;
-        // SAFETY: the race keeps `from` until the execution was seen to be done, or
-        // `synchronize` has returned; the range lies inside the slot's device memory, which lives
-        // as long as the streams have work on it; the last execution on it was seen to be done.
-        unsafe { stream.copy_h2d_raw(address, from.as_ptr(), from.bytes())? };
-        if is_timed {
-            slot.copies[slot.copies_used - 1].1.record(stream)?;
-        }
+        slot.copies.push(slot.memory.ptr() + offset as u64, from.as_ptr(), from.bytes());
         Ok(())
     }
 
     fn mark_copied(&mut self, slot: usize) -> Result<(), BoxError> {
-        Ok(self.slots.slots[slot].copied.record(&self.slots.idle.copy)?)
+        let stream = &self.slots.idle.copy;
+        let slot = &mut self.slots.slots[slot];
+        slot.is_copied = !slot.copies.is_empty();
+        if slot.is_copied {
+            slot.copy_begin.record(stream)?;
+            // SAFETY: the race keeps what it gave to `copy_to_device` until the execution was seen
+            // to be done, or `synchronize` has returned; the ranges lie inside the slot's device
+            // memory, one for each buffer, which lives as long as the streams have work on it; the
+            // last execution on it was seen to be done.
+            unsafe { stream.copy_h2d_batch(&mut slot.copies)? };
+            slot.copies.clear();
+        }
+        Ok(slot.copied.record(stream)?)
     }
 
     fn launch(
@@ -207,10 +207,10 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
     fn stage_spans(&mut self, slot: usize) -> Option<StageSpans> {
         let slots = &*self.slots;
         let slot = &slots.slots[slot];
-        // The first copy is timed; all of them are done when `copied` has passed.
-        let copied = slot.copies[..slot.copies_used]
-            .first()
-            .and_then(|(begin, _)| slots.host_time(begin).zip(slots.host_time(&slot.copied)));
+        let copied = slot
+            .is_copied
+            .then(|| slots.host_time(&slot.copy_begin).zip(slots.host_time(&slot.copied)))
+            .flatten();
         let executed = slots.host_time(&slot.execute_begin).zip(slots.host_time(&slot.executed));
         // Without a clock there is nothing to tell.
         executed.is_some().then_some(StageSpans { copied, executed })

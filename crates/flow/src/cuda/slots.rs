@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use headrace_gpu::{
-    DeviceBuffer, DevicePool, Event, EventFlags, GpuError, PinnedBuffer, PinnedSlots, Stream,
+    DeviceBuffer, DevicePool, Event, EventFlags, GpuError, HostCopies, PinnedBuffer, PinnedSlots,
+    Stream,
 };
 use headrace_io::EXTENT_ALIGN_BYTES;
 
@@ -51,16 +52,12 @@ pub(super) struct Slot {
     pub returning: Returning,
     /// Time of the parts that went back.
     returned_ns: u64,
-    /// Begin and end of those copies of the chunk in the slot that are timed; the first
-    /// `copies_used`.
-    pub copies: Vec<(Event, Event)>,
-    pub copies_used: usize,
-    /// Of all copies of the chunk, and of those that are timed.
-    copied_bytes: u64,
-    timed_bytes: u64,
-    /// The largest copy that is timed.
-    timed_bytes_max: usize,
-    /// All copies of the chunk are done.
+    /// Copies of the chunk in the slot, until all of them are enqueued.
+    pub copies: HostCopies,
+    /// Whether the chunk had any.
+    pub is_copied: bool,
+    /// Before the first copy of the chunk, and after the last.
+    pub copy_begin: Event,
     pub copied: Event,
     pub execute_begin: Event,
     pub executed: Event,
@@ -91,11 +88,9 @@ impl Slot {
             chunk: 0,
             returning: Returning::Nothing,
             returned_ns: 0,
-            copies: Vec::new(),
-            copies_used: 0,
-            copied_bytes: 0,
-            timed_bytes: 0,
-            timed_bytes_max: 0,
+            copies: HostCopies::default(),
+            is_copied: false,
+            copy_begin: device.event(EventFlags::TIMING)?,
             copied: device.event(EventFlags::TIMING)?,
             execute_begin: device.event(EventFlags::TIMING)?,
             executed: device.event(EventFlags::TIMING)?,
@@ -104,39 +99,10 @@ impl Slot {
         })
     }
 
-    /// Whether a copy is to be timed. An event on either side keeps the link idle for some
-    /// microseconds, which is much for a copy of 4 MiB: the first is timed, and what is far larger
-    /// than those before; the others are taken to run as fast.
-    pub fn is_timed(&mut self, bytes: usize) -> bool {
-        self.copied_bytes += bytes as u64;
-        if self.copies_used > 0 && bytes / 2 < self.timed_bytes_max {
-            return false;
-        }
-        self.timed_bytes += bytes as u64;
-        self.timed_bytes_max = bytes;
-        true
-    }
-
-    /// Begin and end of the next copy that is timed.
-    pub fn next_copy(&mut self) -> Result<&(Event, Event), GpuError> {
-        if self.copies_used == self.copies.len() {
-            let device = self.memory.device();
-            let pair = (device.event(EventFlags::TIMING)?, device.event(EventFlags::TIMING)?);
-            self.copies.push(pair);
-        }
-        self.copies_used += 1;
-        Ok(&self.copies[self.copies_used - 1])
-    }
-
     /// Adds up what the chunk took; all of its events have passed.
     pub fn take_times(&mut self, times: &mut DeviceTimes) -> Result<(), GpuError> {
-        let mut timed_ms = 0.0;
-        for (begin, end) in &self.copies[..self.copies_used] {
-            timed_ms += begin.elapsed_ms(end)?;
-        }
-        let share = self.timed_bytes as f64 / self.copied_bytes.max(1) as f64;
-        if share > 0.0 {
-            times.h2d_ns += (nanoseconds(timed_ms) as f64 / share) as u64;
+        if self.is_copied {
+            times.h2d_ns += nanoseconds(self.copy_begin.elapsed_ms(&self.copied)?);
         }
         times.kernel_ns += nanoseconds(self.execute_begin.elapsed_ms(&self.executed)?);
         if self.returning == Returning::Output {
@@ -164,8 +130,8 @@ impl Slot {
 
     /// The chunk is gone.
     pub fn forget(&mut self) {
-        self.copies_used = 0;
-        (self.copied_bytes, self.timed_bytes, self.timed_bytes_max) = (0, 0, 0);
+        self.copies.clear();
+        self.is_copied = false;
         self.returning = Returning::Nothing;
         self.returned_ns = 0;
     }
