@@ -36,6 +36,13 @@ template <typename T> inline T __shfl_xor_sync(u32, T value, u32) { return value
 namespace hr {
 template <u32 WORDS> inline void stream_words(u32 (&out)[WORDS], const void* from) { memcpy(out, from, sizeof(out)); }
 inline u32 stream_byte(const void* from) { return *static_cast<const u8*>(from); }
+inline u32 byte_perm(u32 low, u32 high, u32 selector)
+{
+    const u64 bytes = u64(high) << 32 | low;
+    u32 out = 0;
+    for (u32 i = 0; i < 4; ++i) out |= u32(u8(bytes >> (8 * (selector >> (4 * i) & 7u)))) << (8 * i);
+    return out;
+}
 inline u32 funnel_right(u32 low, u32 high, u32 shift)
 {
     return u32((u64(high) << 32 | low) >> (shift & 31u));

@@ -36,6 +36,7 @@ HR_DEVICE u32 stream_byte(const void* from)
     return out;
 }
 HR_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) { return __funnelshift_r(low, high, shift); }
+HR_DEVICE u32 byte_perm(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
 #endif
 
 // Words of N values of T.
@@ -161,10 +162,16 @@ HR_DEVICE void load_deltas(Deltas<BYTES, N>& out, const void* column, u32 row, u
     }
 }
 
+// 24 bits of row r: half of the word `low`, a byte of the word `high`.
+HR_DEVICE u32 joined(u32 low, u32 high, u32 r)
+{
+    return byte_perm(low, high, 0x0010u + (r & 1u) * 0x22u + (0x400u + (r & 3u) * 0x100u)) & 0xffffffu;
+}
+
 template <u32 BYTES, u32 N> HR_DEVICE u32 delta(const Deltas<BYTES, N>& d, u32 r)
 {
     if constexpr (N == 1) return d.value;
-    else if constexpr (BYTES == 3) return Unpack<2>::at<u16>(d.low, r) | u32(Unpack<1>::at<u8>(d.high, r)) << 16;
+    else if constexpr (BYTES == 3) return joined(d.low[r / 2], d.high[r / 4], r);
     else return Unpack<BYTES>::template at<typename DeltaWord<BYTES>::type>(d.words, r);
 }
 

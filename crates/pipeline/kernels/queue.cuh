@@ -4,32 +4,36 @@
 #pragma once
 #include "headrace/types.cuh"
 
-// Entries of a warp's queue: less than one row a lane is left when a tile is added.
+// Entries of a warp's queue: less than one row a lane is left when a tile is added. An entry is
+// the number of a row among those of the warp's tiles since the queue was last empty, which are 256
+// at most: 16 bits, so that the queues leave the shared memory to the tables. A queue is emptied
+// when the block goes on to another run of tiles, or another segment.
 #define HR_QUEUE (HR_LANES * (HR_ROWS + 1u))
 
 namespace hr {
 
-HR_DEVICE u32 lane() { return threadIdx.x & (HR_LANES - 1u); }
-
-// Adds the living rows of all lanes; the answer is how many rows wait then.
-HR_DEVICE u32 enqueue(u32* queue, u32 queued, u32 alive, u32 row)
+// Adds the living rows of all lanes, which are of tile number `tile` of those; the answer is how
+// many rows wait then. A round adds a row of each lane that has one: few have several.
+HR_DEVICE u32 enqueue(u16* queue, u32 queued, u32 alive, u32 tile)
 {
     __syncwarp();
-    const u32 count = __popc(alive);
-    const u32 below = (1u << lane()) - 1u;
-    u32 total = 0, at = queued;
-#pragma unroll
-    for (u32 bit = 0; (1u << bit) <= HR_ROWS; ++bit) {
-        const u32 lanes = __ballot_sync(~0u, count >> bit & 1u);
-        total += __popc(lanes) << bit;
-        at += __popc(lanes & below) << bit;
-    }
-    while (alive != 0) {
-        queue[at++] = row + u32(__ffs(alive)) - 1u;
+    const u32 first = tile * HR_WARP_ROWS + lane() * HR_ROWS, below = (1u << lane()) - 1u;
+    while (true) {
+        const u32 lanes = __ballot_sync(~0u, alive != 0);
+        if (lanes == 0) break;
+        if (alive != 0) queue[queued + __popc(lanes & below)] = u16(first + u32(__ffs(alive)) - 1u);
         alive &= alive - 1u;
+        queued += __popc(lanes);
     }
     __syncwarp();
-    return queued + total;
+    return queued;
+}
+
+// The row of an entry, `first_row` being the first row of the block's first tile of those.
+HR_DEVICE u32 queued_row(u32 entry, u32 first_row)
+{
+    const u32 warp_row = threadIdx.x / HR_LANES * HR_WARP_ROWS;
+    return first_row + entry / HR_WARP_ROWS * HR_TILE + warp_row + entry % HR_WARP_ROWS;
 }
 
 } // namespace hr

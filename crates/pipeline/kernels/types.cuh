@@ -25,11 +25,13 @@ typedef double f64;
 #define HR_DYNAMIC_SHARED(name) extern __shared__ __align__(16) u8 name[]
 #endif
 
-// Rows that one thread handles at a time (4 or 8), all of them as bits, and rows of a tile.
+// Rows that one thread handles at a time (4 or 8), all of them as bits, those of a warp, and rows
+// of a tile.
 #ifndef HR_ROWS
 #define HR_ROWS 4u
 #endif
 #define HR_ALL_ROWS ((1u << HR_ROWS) - 1u)
+#define HR_WARP_ROWS (HR_LANES * HR_ROWS)
 #define HR_TILE (BLOCK_THREADS * HR_ROWS)
 
 // The thread's rows, unrolled.
@@ -73,5 +75,7 @@ HR_DEVICE u32 rows_alive(u32 row, u32 rows)
     const u32 left = rows - row;
     return left >= HR_ROWS ? HR_ALL_ROWS : (1u << left) - 1u;
 }
+
+HR_DEVICE u32 lane() { return threadIdx.x & (HR_LANES - 1u); }
 
 } // namespace hr

@@ -5,7 +5,7 @@
 mod aggregate;
 mod expr;
 mod lookup;
-mod order;
+pub(crate) mod order;
 mod probe;
 pub(crate) mod proof;
 mod range;
@@ -27,13 +27,25 @@ use range::type_range;
 pub struct BindOptions {
     /// Groups are numbered densely if at most so many are possible, else hashed.
     pub dense_groups_max: u64,
+    /// What look-ups cost where the pipeline runs.
+    pub lookups: Lookups,
 }
 
 impl Default for BindOptions {
     /// 64 Ki groups: the accumulators of a group or two still fit a core's L2.
     fn default() -> Self {
-        Self { dense_groups_max: 64 * 1024 }
+        Self { dense_groups_max: 64 * 1024, lookups: Lookups::Cpu }
     }
+}
+
+/// The memory that look-ups go through, which decides the order of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookups {
+    /// A core's caches; a probe reads its payload at once.
+    Cpu,
+    /// Shared memory, or L2; a probe looks at the bitmap of keys, and the payload is read later, of
+    /// the rows that are left.
+    Gpu,
 }
 
 /// Lowers a valid pipeline (see [`headrace_ir::Program::validate`]); `builds` are those of its
@@ -64,7 +76,7 @@ pub fn bind(
     Ok(Bound {
         table: pipeline.source.table.clone(),
         source_registers,
-        steps: order::ordered(steps, &binder.registers, source_registers),
+        steps: order::ordered(steps, &binder.registers, source_registers, options.lookups),
         registers: binder.registers,
         sink,
         rows_max: source.rows_max,

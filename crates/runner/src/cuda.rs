@@ -6,7 +6,7 @@ use std::time::Instant;
 use headrace_flow::{AccessPath, Race, RaceReport};
 use headrace_format::arrow::ChunkOptions;
 use headrace_io::FileIdentity;
-use headrace_pipeline::bind::{BindOptions, bind};
+use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::cuda::{
     ChunkSource, CudaAnswer, CudaDevice, CudaProgram, CudaRun, RowOutput, SegmentLayout,
     SegmentSource, Tuning, chunked, one_device_reason,
@@ -86,7 +86,8 @@ fn run_resident(
 fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let started = Instant::now();
     let chunks = chunks::plan(task, chunk_options(task))?;
-    let bound = Arc::new(bind(task.pipeline, &chunks.info, task.builds, &BindOptions::default())?);
+    let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
+    let bound = Arc::new(bind(task.pipeline, &chunks.info, task.builds, &options)?);
     CudaProgram::check(&bound, Tuning::FULL)?;
     // Files or bounds may leave nothing to stream, and so no layout.
     let segments = chunks.plan.chunks.iter().flat_map(|chunk| &chunk.segments);

@@ -6,6 +6,7 @@
 
 use headrace_ir::ProbeKind;
 
+use crate::bind::Lookups;
 use crate::bound::{BoundExpr, BoundStep, RegisterInfo, Repr};
 use crate::build::{BuildIndex, BuildTable};
 
@@ -13,9 +14,31 @@ use crate::build::{BuildIndex, BuildTable};
 const LOAD_COST: f64 = 1.0;
 /// One node of an expression.
 const NODE_COST: f64 = 0.25;
-/// A lookup that stays in L1, in L2, or goes further out.
-const LOOKUP_COSTS: [(u64, f64); 2] = [(32 << 10, 1.0), (1 << 20, 2.0)];
-const FAR_LOOKUP_COST: f64 = 6.0;
+/// A lookup by the bytes of what is looked into: in L1, in L2, or further out.
+const CPU_LOOKUP_COSTS: [(u64, f64); 3] = [(32 << 10, 1.0), (1 << 20, 2.0), (u64::MAX, 6.0)];
+/// The same on a GPU, in shared memory; a megabyte costs as much again.
+const GPU_NEAR_LOOKUP_COST: f64 = 0.5;
+/// In L2, or further out.
+const GPU_LOOKUP_COSTS: [(u64, f64); 2] = [(24 << 20, 5.0), (u64::MAX, 8.0)];
+/// Tables up to this many bytes leave shared memory for several blocks on a multiprocessor.
+const GPU_SMALL_TABLE_BYTES: u64 = 32 << 10;
+/// Tables up to this many bytes fit it at all, next to accumulators and queues.
+const GPU_NEAR_TABLE_BYTES: u64 = 192 << 10;
+/// A table that leaves room for one block only is worth it if this share of all rows looks into it.
+/// Fewer rows are served by L2 while more blocks hide the time that takes.
+const GPU_LARGE_TABLE_RATE_MIN: f64 = 0.3;
+/// The share of the rows for which any table is.
+const GPU_TABLE_RATE_MIN: f64 = 0.01;
+
+/// Whether a table belongs into the shared memory of a GPU when `rate` is the share of the rows
+/// that looks into it.
+pub(crate) fn is_near_on_gpu(bytes: u64, rate: f64) -> bool {
+    let (max, rate_min) = match bytes {
+        ..=GPU_SMALL_TABLE_BYTES => (GPU_SMALL_TABLE_BYTES, GPU_TABLE_RATE_MIN),
+        _ => (GPU_NEAR_TABLE_BYTES, GPU_LARGE_TABLE_RATE_MIN),
+    };
+    bytes <= max && rate >= rate_min
+}
 /// A hash table lookup on top of reaching memory.
 const HASH_COST: f64 = 10.0;
 
@@ -56,7 +79,7 @@ impl Candidate {
         matches!(self.step, BoundStep::Compute { .. })
     }
 
-    fn cost(&self, registers: &[RegisterInfo], loaded: &[bool]) -> f64 {
+    fn cost(&self, registers: &[RegisterInfo], loaded: &[bool], at: At) -> f64 {
         let loads: f64 = self
             .reads
             .iter()
@@ -67,7 +90,7 @@ impl Candidate {
             BoundStep::Filter { expr, .. } | BoundStep::Compute { expr, .. } => nodes(expr),
             BoundStep::Probe(probe) => {
                 probe.keys.iter().chain(&probe.residual).map(nodes).sum::<f64>()
-                    + lookup_cost(&probe.build, probe.payload.first().copied())
+                    + lookup_cost(&probe.build, !probe.payload.is_empty(), at)
             }
         };
         loads + work
@@ -89,16 +112,31 @@ fn nodes(expr: &BoundExpr) -> f64 {
     count * NODE_COST
 }
 
-fn lookup_cost(build: &BuildTable, payload: Option<usize>) -> f64 {
-    let (bytes, hash) = match (&build.index, payload) {
-        (BuildIndex::Direct { domain, .. }, None) => (domain / 8, 0.0),
-        (BuildIndex::Direct { .. }, Some(_)) => {
-            (build.bytes / build.payload.len().max(1) as u64, 0.0)
+fn lookup_cost(build: &BuildTable, reads_payload: bool, at: At) -> f64 {
+    let (bytes, hash) = match &build.index {
+        BuildIndex::Direct { domain, .. } if at.lookups == Lookups::Gpu || !reads_payload => {
+            (domain / 8, 0.0)
         }
-        (BuildIndex::Hash(_), _) => (build.bytes, HASH_COST),
+        BuildIndex::Direct { .. } => (build.bytes / build.payload.len().max(1) as u64, 0.0),
+        BuildIndex::Hash(_) => (build.bytes, HASH_COST),
     };
-    let near = LOOKUP_COSTS.iter().find(|(limit, _)| bytes <= *limit);
-    near.map_or(FAR_LOOKUP_COST, |(_, cost)| *cost) + hash
+    let costs: &[(u64, f64)] = match at.lookups {
+        Lookups::Cpu => &CPU_LOOKUP_COSTS,
+        Lookups::Gpu if hash == 0.0 && is_near_on_gpu(bytes, at.rate) => {
+            return GPU_NEAR_LOOKUP_COST * (1.0 + bytes as f64 / 1e6);
+        }
+        Lookups::Gpu => &GPU_LOOKUP_COSTS,
+    };
+    let cost = costs.iter().find(|(limit, _)| bytes <= *limit).map_or(0.0, |(_, cost)| *cost);
+    cost + hash
+}
+
+/// Where a step would stand.
+#[derive(Clone, Copy)]
+struct At {
+    lookups: Lookups,
+    /// Share of the rows that gets there.
+    rate: f64,
 }
 
 /// The steps in the order in which they shall run.
@@ -106,14 +144,17 @@ pub fn ordered(
     steps: Vec<BoundStep>,
     registers: &[RegisterInfo],
     source_registers: usize,
+    lookups: Lookups,
 ) -> Vec<BoundStep> {
     let mut left: Vec<Candidate> = steps.into_iter().map(Candidate::new).collect();
     let mut known: Vec<bool> = (0..registers.len()).map(|r| r < source_registers).collect();
     let mut loaded = vec![false; registers.len()];
     let mut order = Vec::with_capacity(left.len());
+    let mut at = At { lookups, rate: 1.0 };
     while !left.is_empty() {
-        let next = best(&left, registers, &known, &loaded);
+        let next = best(&left, registers, &known, &loaded, at);
         let candidate = left.remove(next);
+        at.rate *= candidate.selectivity.min(1.0);
         for &register in &candidate.reads {
             loaded[register] = true;
         }
@@ -128,7 +169,13 @@ pub fn ordered(
 
 /// The candidate with the least cost for each row that it removes. A computation runs only
 /// when nothing that removes rows can run without it.
-fn best(left: &[Candidate], registers: &[RegisterInfo], known: &[bool], loaded: &[bool]) -> usize {
+fn best(
+    left: &[Candidate],
+    registers: &[RegisterInfo],
+    known: &[bool],
+    loaded: &[bool],
+    at: At,
+) -> usize {
     let ready = |index: usize| {
         let candidate = &left[index];
         candidate.reads.iter().all(|&register| known[register])
@@ -140,7 +187,7 @@ fn best(left: &[Candidate], registers: &[RegisterInfo], known: &[bool], loaded: 
             return f64::MAX / 2.0;
         }
         let removed = 1.0 - candidate.selectivity;
-        let cost = candidate.cost(registers, loaded);
+        let cost = candidate.cost(registers, loaded, at);
         // What removes nothing comes after all that does, the costly and multiplying last.
         if removed > 1.0e-9 { cost / removed } else { 1.0e12 * (cost + candidate.selectivity) }
     };

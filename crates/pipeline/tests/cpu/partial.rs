@@ -29,7 +29,7 @@ fn travelled(batch: &RecordBatch) -> RecordBatch {
 
 fn bound_as(table: &Table, sink: &Sink, dense_groups_max: u64) -> Arc<Bound> {
     let pipeline = Pipeline { source: table.source(), steps: vec![], sink: sink.clone() };
-    let options = BindOptions { dense_groups_max };
+    let options = BindOptions { dense_groups_max, ..BindOptions::default() };
     Arc::new(bind(&pipeline, &table.info(), &[], &options).unwrap())
 }
 

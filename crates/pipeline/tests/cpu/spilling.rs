@@ -49,7 +49,7 @@ fn expected() -> Vec<String> {
 fn program(table: &Table) -> Arc<CpuProgram> {
     let sink = counts(table);
     let pipeline = headrace_ir::Pipeline { source: table.source(), steps: vec![], sink };
-    let options = BindOptions { dense_groups_max: 0 };
+    let options = BindOptions { dense_groups_max: 0, ..BindOptions::default() };
     let bound = bind(&pipeline, &table.info(), &[], &options).unwrap();
     CpuProgram::compile(Arc::new(bound)).unwrap()
 }

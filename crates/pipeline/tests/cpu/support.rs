@@ -250,7 +250,8 @@ pub fn run_with(
     options: RunOptions,
 ) -> Result<Output, ExecError> {
     let pipeline = Pipeline { source: table.source(), steps, sink };
-    let bind_options = BindOptions { dense_groups_max: options.dense_groups_max };
+    let bind_options =
+        BindOptions { dense_groups_max: options.dense_groups_max, ..BindOptions::default() };
     let bound = bind(&pipeline, &table.info(), builds, &bind_options).unwrap();
     let program = CpuProgram::compile(Arc::new(bound)).unwrap();
     let home = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
 use headrace_ir::{Pipeline, Source};
-use headrace_pipeline::bind::{BindOptions, bind};
+use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
 use headrace_pipeline::state::Output;
@@ -31,7 +31,8 @@ pub fn bound_of(
         steps: case.steps.clone(),
         sink: case.sink.clone(),
     };
-    bind(&pipeline, &table.source, builds, &BindOptions::default()).map(Arc::new)
+    let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
+    bind(&pipeline, &table.source, builds, &options).map(Arc::new)
 }
 
 /// What the CPU processor answers.

@@ -1,5 +1,5 @@
 //! Programs of the shape of the thirteen queries of the Star Schema Benchmark, over synthetic
-//! dimensions of the sizes of a scale factor.
+//! dimensions of the sizes of a scale factor, in the order in which a GPU takes their steps.
 
 use std::sync::Arc;
 

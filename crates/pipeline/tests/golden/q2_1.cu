@@ -64,7 +64,7 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
     hr::fill_shared<u32>(block_count_0, p.block_count_0_words, 0u);
     u32* block_sum_1 = reinterpret_cast<u32*>(shared_memory + p.block_sum_1_at);
     hr::fill_shared<u32>(block_sum_1, p.block_sum_1_words, 0u);
-    u32* queue = reinterpret_cast<u32*>(shared_memory + p.queue_at) + threadIdx.x / HR_LANES * HR_QUEUE;
+    u16* queue = reinterpret_cast<u16*>(shared_memory + p.queue_at) + threadIdx.x / HR_LANES * HR_QUEUE;
     u32 queued = 0;
     u32* shared_part_present = reinterpret_cast<u32*>(shared_memory + p.shared_part_present_at);
     hr::copy_to_shared(shared_part_present, p.part_present, p.shared_part_present_bytes);
@@ -73,11 +73,14 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
     u32 s = 0;
     const u32 tiles = u32(p.tiles), stride = gridDim.x * p.run_tiles;
     for (u32 run = blockIdx.x * p.run_tiles; run < tiles; run += stride)
-    for (u32 tile = run; tile < tiles && tile < run + p.run_tiles; ++tile) {
-        while (tile >= p.segments[s].end_tile) ++s;
-        const Segment& segment = p.segments[s];
-        const u32 rows = u32(segment.row_count);
-        const u32 row = (tile - u32(segment.first_tile)) * HR_TILE + threadIdx.x * HR_ROWS;
+    for (u32 tile = run, run_end = hr::least(run + p.run_tiles, tiles); tile < run_end;) {
+    while (tile >= p.segments[s].end_tile) ++s;
+    const Segment segment = p.segments[s];
+    const u32 rows = u32(segment.row_count);
+    const u32 first = tile, end = hr::least(run_end, u32(segment.end_tile));
+    const u32 first_row = (first - u32(segment.first_tile)) * HR_TILE;
+    for (; tile < end; ++tile) {
+        const u32 row = first_row + (tile - first) * HR_TILE + threadIdx.x * HR_ROWS;
         u32 alive = hr::rows_alive(row, rows);
         do {
             if (alive == 0) continue;
@@ -94,13 +97,12 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
         } while (false);
 
         // rows that are left, one by one
-        queued = hr::enqueue(queue, queued, alive, row);
-        const bool is_last = tile + 1 == tiles || tile + 1 == run + p.run_tiles || tile + 1 == segment.end_tile;
-        while (queued >= HR_LANES || (is_last && queued != 0)) {
+        queued = hr::enqueue(queue, queued, alive, tile - first);
+        while (queued >= HR_LANES || (tile + 1 == end && queued != 0)) {
             constexpr u32 ROWS = 1;
             const u32 taken = hr::least(queued, HR_LANES);
             queued -= taken;
-            const u32 row = queue[queued + hr::least(hr::lane(), taken - 1u)];
+            const u32 row = hr::queued_row(queue[queued + hr::least(hr::lane(), taken - 1u)], first_row);
             u32 alive = hr::lane() < taken;
             __syncwarp();
             if (alive == 0) continue;
@@ -119,6 +121,10 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             if (alive == 0) continue;
             i32 lo_orderdate[ROWS];
             hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
+            i32 lo_partkey_1[ROWS];
+            hr::load_rows(lo_partkey_1, segment.lo_partkey, row, rows);
+            i32 lo_revenue[ROWS];
+            hr::load_rows(lo_revenue, segment.lo_revenue, row, rows);
             u8 d_year[ROWS];
             u32 date_hits = 0;
             EACH_ROW(r) {
@@ -133,10 +139,6 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
 
             // aggregate sum(lo_revenue) by d_year, p_brand1
             if (alive == 0) continue;
-            i32 lo_revenue[ROWS];
-            hr::load_rows(lo_revenue, segment.lo_revenue, row, rows);
-            i32 lo_partkey_1[ROWS];
-            hr::load_rows(lo_partkey_1, segment.lo_partkey, row, rows);
             u8 p_brand1[ROWS];
             EACH_ROW(r) {
                 p_brand1[r] = 0;
@@ -154,7 +156,7 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
                 }
             }
         }
-    }
+    }}
 
     // merge the block's accumulators
     __syncthreads();

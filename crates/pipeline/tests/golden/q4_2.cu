@@ -37,8 +37,7 @@ struct Params {
     const u32* supplier_present;
     alignas(8) u32 date_base;
     alignas(8) u32 date_domain;
-    const u8* date_d_year;
-    i64 d_year_base;
+    const u32* date_present;
     alignas(8) u32 customer_base;
     alignas(8) u32 customer_domain;
     const u32* customer_present;
@@ -47,7 +46,8 @@ struct Params {
     const u8* part_p_category;
     i64 p_category_base;
     alignas(8) u32 date_base_1;
-    i64 d_year_1_base;
+    const u8* date_d_year;
+    i64 d_year_base;
     alignas(8) u32 group_stride;
     alignas(8) u32 supplier_base_1;
     const u8* supplier_s_nation;
@@ -60,8 +60,8 @@ struct Params {
     alignas(8) u32 queue_at;
     alignas(8) u32 shared_supplier_present_at;
     alignas(8) u32 shared_supplier_present_bytes;
-    alignas(8) u32 shared_date_d_year_at;
-    alignas(8) u32 shared_date_d_year_bytes;
+    alignas(8) u32 shared_date_present_at;
+    alignas(8) u32 shared_date_present_bytes;
     alignas(8) u32 first_group_0;
     alignas(8) u32 replica_mask;
     alignas(8) u32 groups;
@@ -76,22 +76,25 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
     hr::fill_shared<u32>(block_count_0, p.block_count_0_words, 0u);
     u32* block_sum_1 = reinterpret_cast<u32*>(shared_memory + p.block_sum_1_at);
     hr::fill_shared<u32>(block_sum_1, p.block_sum_1_words, 0u);
-    u32* queue = reinterpret_cast<u32*>(shared_memory + p.queue_at) + threadIdx.x / HR_LANES * HR_QUEUE;
+    u16* queue = reinterpret_cast<u16*>(shared_memory + p.queue_at) + threadIdx.x / HR_LANES * HR_QUEUE;
     u32 queued = 0;
     u32* shared_supplier_present = reinterpret_cast<u32*>(shared_memory + p.shared_supplier_present_at);
     hr::copy_to_shared(shared_supplier_present, p.supplier_present, p.shared_supplier_present_bytes);
-    u8* shared_date_d_year = reinterpret_cast<u8*>(shared_memory + p.shared_date_d_year_at);
-    hr::copy_to_shared(shared_date_d_year, p.date_d_year, p.shared_date_d_year_bytes);
+    u32* shared_date_present = reinterpret_cast<u32*>(shared_memory + p.shared_date_present_at);
+    hr::copy_to_shared(shared_date_present, p.date_present, p.shared_date_present_bytes);
     const u32 first_group = p.first_group_0 + (threadIdx.x / 32u & p.replica_mask) * p.groups;
     __syncthreads();
     u32 s = 0;
     const u32 tiles = u32(p.tiles), stride = gridDim.x * p.run_tiles;
     for (u32 run = blockIdx.x * p.run_tiles; run < tiles; run += stride)
-    for (u32 tile = run; tile < tiles && tile < run + p.run_tiles; ++tile) {
-        while (tile >= p.segments[s].end_tile) ++s;
-        const Segment& segment = p.segments[s];
-        const u32 rows = u32(segment.row_count);
-        const u32 row = (tile - u32(segment.first_tile)) * HR_TILE + threadIdx.x * HR_ROWS;
+    for (u32 tile = run, run_end = hr::least(run + p.run_tiles, tiles); tile < run_end;) {
+    while (tile >= p.segments[s].end_tile) ++s;
+    const Segment segment = p.segments[s];
+    const u32 rows = u32(segment.row_count);
+    const u32 first = tile, end = hr::least(run_end, u32(segment.end_tile));
+    const u32 first_row = (first - u32(segment.first_tile)) * HR_TILE;
+    for (; tile < end; ++tile) {
+        const u32 row = first_row + (tile - first) * HR_TILE + threadIdx.x * HR_ROWS;
         u32 alive = hr::rows_alive(row, rows);
         do {
             if (alive == 0) continue;
@@ -110,12 +113,10 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
 
             // probe date inner on lo_orderdate = d_datekey -> d_year
             if (alive == 0) continue;
-            u8 d_year[ROWS];
             u32 date_hits = 0;
             EACH_ROW(r) {
                 const u32 slot = hr::least(u32(u32(i32(lo_orderdate[r])) - p.date_base), p.date_domain);
-                d_year[r] = hr::entry(shared_date_d_year, slot);
-                date_hits = hr::push_bit(date_hits, u32(d_year[r] != 255u));
+                date_hits = hr::push_bit(date_hits, hr::bit_first(shared_date_present, slot));
             }
             alive &= date_hits >> (32u - ROWS);
 
@@ -132,13 +133,12 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
         } while (false);
 
         // rows that are left, one by one
-        queued = hr::enqueue(queue, queued, alive, row);
-        const bool is_last = tile + 1 == tiles || tile + 1 == run + p.run_tiles || tile + 1 == segment.end_tile;
-        while (queued >= HR_LANES || (is_last && queued != 0)) {
+        queued = hr::enqueue(queue, queued, alive, tile - first);
+        while (queued >= HR_LANES || (tile + 1 == end && queued != 0)) {
             constexpr u32 ROWS = 1;
             const u32 taken = hr::least(queued, HR_LANES);
             queued -= taken;
-            const u32 row = queue[queued + hr::least(hr::lane(), taken - 1u)];
+            const u32 row = hr::queued_row(queue[queued + hr::least(hr::lane(), taken - 1u)], first_row);
             u32 alive = hr::lane() < taken;
             __syncwarp();
             if (alive == 0) continue;
@@ -166,15 +166,15 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             hr::load_rows(lo_supplycost, segment.lo_supplycost, row, rows);
             i32 lo_orderdate_1[ROWS];
             hr::load_rows(lo_orderdate_1, segment.lo_orderdate, row, rows);
-            u8 d_year_1[ROWS];
+            u8 d_year[ROWS];
             EACH_ROW(r) {
-                d_year_1[r] = 0;
+                d_year[r] = 0;
                 if (alive >> r & 1u) {
                     const u32 slot = u32(i32(lo_orderdate_1[r])) - p.date_base_1;
-                    d_year_1[r] = hr::entry(shared_date_d_year, slot);
+                    d_year[r] = hr::entry(p.date_d_year, slot);
                 }
             }
-            EACH_ROW(r) group[r] += u32(d_year_1[r]) * p.group_stride;
+            EACH_ROW(r) group[r] += u32(d_year[r]) * p.group_stride;
             i32 lo_suppkey_1[ROWS];
             hr::load_rows(lo_suppkey_1, segment.lo_suppkey, row, rows);
             u8 s_nation[ROWS];
@@ -194,7 +194,7 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
                 }
             }
         }
-    }
+    }}
 
     // merge the block's accumulators
     __syncthreads();

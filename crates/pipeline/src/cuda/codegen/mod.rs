@@ -254,7 +254,10 @@ impl<'a> Generator<'a> {
         let bound = self.bound;
         let step = &bound.steps[index];
         self.headline(&describe::step(bound, step));
-        self.load_ahead(index, step)?;
+        match self.one_by_one {
+            true => self.load_next_ahead(index)?,
+            false => self.load_ahead(index, step)?,
+        }
         match step {
             BoundStep::Filter { expr, .. } => {
                 let mut together = vec![expr];
@@ -418,13 +421,14 @@ impl<'a> Generator<'a> {
         text.line("u32 s = 0;");
         text.line("const u32 tiles = u32(p.tiles), stride = gridDim.x * p.run_tiles;");
         text.line("for (u32 run = blockIdx.x * p.run_tiles; run < tiles; run += stride)");
-        text.open("for (u32 tile = run; tile < tiles && tile < run + p.run_tiles; ++tile)");
+        text.line("for (u32 tile = run, run_end = hr::least(run + p.run_tiles, tiles); tile < run_end;) {");
         text.line("while (tile >= p.segments[s].end_tile) ++s;");
-        text.line("const Segment& segment = p.segments[s];");
+        text.line("const Segment segment = p.segments[s];");
         text.line("const u32 rows = u32(segment.row_count);");
-        text.line(
-            "const u32 row = (tile - u32(segment.first_tile)) * HR_TILE + threadIdx.x * HR_ROWS;",
-        );
+        text.line("const u32 first = tile, end = hr::least(run_end, u32(segment.end_tile));");
+        text.line("const u32 first_row = (first - u32(segment.first_tile)) * HR_TILE;");
+        text.open("for (; tile < end; ++tile)");
+        text.line("const u32 row = first_row + (tile - first) * HR_TILE + threadIdx.x * HR_ROWS;");
         text.line("u32 alive = hr::rows_alive(row, rows);");
         if self.queue_step.is_none() {
             text.line("if (alive == 0) continue;");
@@ -432,7 +436,7 @@ impl<'a> Generator<'a> {
         let mut text_so_far = text.into_text();
         text_so_far.push_str(&body);
         let mut text = Writer::at_depth(2);
-        text.close();
+        text.close_with("}");
         for line in epilogue {
             text.line(line);
         }

@@ -4,7 +4,7 @@
 //! ```text
 //! u32 alive = ..
 //! do { steps over the thread's ROWS rows } while (false);
-//! queued = hr::enqueue(queue, queued, alive, row);
+//! queued = hr::enqueue(queue, queued, alive, tile - first);
 //! while (a row for each lane waits, or any and this is the last tile) {
 //!     ROWS = 1, alive, row: those of the lane
 //!     ... all later steps and the sink ...
@@ -19,7 +19,7 @@ use super::eager::{may_load_ahead, selectivity, step_expressions};
 use super::expr::registers;
 use super::shared::SharedItem;
 use super::{Generator, Held, Result, chain};
-use crate::bound::{Bound, BoundKind, BoundProbe, BoundStep};
+use crate::bound::{Bound, BoundKind, BoundProbe, BoundSink, BoundStep};
 use crate::build::BuildIndex;
 use crate::cuda::program::Tuning;
 
@@ -73,15 +73,12 @@ impl Generator<'_> {
         self.body.close_with(" while (false);");
         self.body.line("");
         self.body.comment("rows that are left, one by one");
-        self.body.line("queued = hr::enqueue(queue, queued, alive, row);");
-        self.body.line(
-            "const bool is_last = tile + 1 == tiles || tile + 1 == run + p.run_tiles || tile + 1 == segment.end_tile;",
-        );
-        self.body.open("while (queued >= HR_LANES || (is_last && queued != 0))");
+        self.body.line("queued = hr::enqueue(queue, queued, alive, tile - first);");
+        self.body.open("while (queued >= HR_LANES || (tile + 1 == end && queued != 0))");
         self.body.line("constexpr u32 ROWS = 1;");
         self.body.line("const u32 taken = hr::least(queued, HR_LANES);");
         self.body.line("queued -= taken;");
-        self.body.line("const u32 row = queue[queued + hr::least(hr::lane(), taken - 1u)];");
+        self.body.line("const u32 row = hr::queued_row(queue[queued + hr::least(hr::lane(), taken - 1u)], first_row);");
         self.body.line("u32 alive = hr::lane() < taken;");
         self.body.line("__syncwarp();");
         self.body.line("if (alive == 0) continue;");
@@ -101,26 +98,58 @@ impl Generator<'_> {
         self.load_next_ahead(before)
     }
 
-    /// Loads the columns of the next steps at once, as far as most rows get there: a row waits for
-    /// memory once then, not once a step.
-    fn load_next_ahead(&mut self, before: usize) -> Result<()> {
+    /// Where a row waits for memory, it waits for all that most such rows will need: for the
+    /// columns of the steps from `from` on and of the sink, as far as most rows get there.
+    pub(super) fn load_next_ahead(&mut self, from: usize) -> Result<()> {
         let bound = self.bound;
+        let mut wanted = Vec::new();
         let mut rate = 1.0;
-        for step in bound.steps.iter().skip(before) {
+        for step in bound.steps.iter().skip(from) {
             if rate < NEXT_RATE_MIN || chain::walks_step(step) {
                 break;
             }
-            for column in step_expressions(step).into_iter().flat_map(registers) {
-                let can = column < bound.source_registers
-                    && matches!(self.held[column], Held::NotLoaded)
-                    && may_load_ahead(bound, self.layout, column);
-                if can {
-                    self.load(column)?;
-                }
-            }
+            wanted.extend(step_expressions(step).into_iter().flat_map(registers));
             rate *= selectivity(step);
+            if wanted.iter().all(|&column| !self.is_missing(column)) {
+                // The row does not wait here.
+                return Ok(());
+            }
+        }
+        if rate >= NEXT_RATE_MIN && !self.walks {
+            wanted.extend(self.sink_columns());
+        }
+        let can_load: Vec<usize> = wanted
+            .into_iter()
+            .filter(|&column| self.is_missing(column) && may_load_ahead(bound, self.layout, column))
+            .collect();
+        for column in can_load {
+            if self.is_missing(column) {
+                self.leave_if_dead();
+                self.load(column)?;
+            }
         }
         Ok(())
+    }
+
+    fn is_missing(&self, register: usize) -> bool {
+        register < self.bound.source_registers && matches!(self.held[register], Held::NotLoaded)
+    }
+
+    /// Source columns that an aggregation reads, keys of late payloads included.
+    fn sink_columns(&self) -> Vec<usize> {
+        let BoundSink::Aggregate { keys, accumulators, .. } = &self.bound.sink else {
+            return Vec::new();
+        };
+        let arguments = accumulators.iter().filter_map(|a| a.argument.as_ref());
+        let own = keys.iter().map(|key| &key.expr).chain(arguments).flat_map(registers);
+        own.flat_map(|register| match self.held[register] {
+            Held::Late { step } => match &self.bound.steps[step] {
+                BoundStep::Probe(probe) => probe.keys.iter().flat_map(registers).collect(),
+                _ => Vec::new(),
+            },
+            _ => vec![register],
+        })
+        .collect()
     }
 
     /// Closes the loop over the rows that wait.
@@ -133,7 +162,7 @@ impl Generator<'_> {
         let at = self.constant(offset, "u32", "queue_at");
         [
             format!(
-                "u32* queue = reinterpret_cast<u32*>(shared_memory + {at}) + threadIdx.x / HR_LANES * HR_QUEUE;"
+                "u16* queue = reinterpret_cast<u16*>(shared_memory + {at}) + threadIdx.x / HR_LANES * HR_QUEUE;"
             ),
             "u32 queued = 0;".to_string(),
         ]

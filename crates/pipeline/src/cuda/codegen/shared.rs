@@ -1,15 +1,13 @@
 //! What lies in a block's shared memory: accumulators, and the build tables that most rows
 //! look into.
 
+use crate::bind::order::is_near_on_gpu;
 use crate::bound::{Bound, BoundProbe, BoundStep};
 use crate::build::{BuildIndex, PayloadData};
 use crate::cuda::program::{BuildPiece, Tuning};
 use headrace_ir::ProbeKind;
 
 use super::sink::{SinkPlan, Where};
-
-/// A table is worth copying into every block when at least this share of the rows looks into it.
-const RATE_MIN: f64 = 0.01;
 
 /// A bitmap is looked into before the payload when it keeps at most this share of the rows.
 const BITMAP_FIRST_SELECTIVITY_MAX: f64 = 0.6;
@@ -65,7 +63,7 @@ impl SharedPlan {
         }
         if queue_step.is_some() {
             let threads = u64::from(tuning.block_threads);
-            plan.add(SharedItem::Queue, threads * (u64::from(tuning.rows_per_thread) + 1) * 4);
+            plan.add(SharedItem::Queue, threads * (u64::from(tuning.rows_per_thread) + 1) * 2);
         }
         let mut rate = 1.0;
         for (step, kind) in bound.steps.iter().enumerate() {
@@ -73,13 +71,11 @@ impl SharedPlan {
                 BoundStep::Filter { selectivity, .. } => rate *= selectivity.clamp(0.0, 1.0),
                 BoundStep::Compute { .. } => {}
                 BoundStep::Probe(probe) => {
-                    if rate >= RATE_MIN {
-                        let before = plan.entries.len();
-                        plan.add_probe(step, probe, u64::from(tuning.shared_bytes_max));
-                        let added = plan.entries.len() > before;
-                        let vector = queue_step.is_none_or(|queue| step < queue);
-                        plan.builds += usize::from(added && vector);
-                    }
+                    let before = plan.entries.len();
+                    plan.add_probe(step, probe, rate, u64::from(tuning.shared_bytes_max));
+                    let added = plan.entries.len() > before;
+                    let vector = queue_step.is_none_or(|queue| step < queue);
+                    plan.builds += usize::from(added && vector);
                     rate *= probe.selectivity.clamp(0.0, 1.0);
                 }
             }
@@ -105,20 +101,21 @@ impl SharedPlan {
 
     /// The first look of a probe goes to shared memory if that table fits: the narrow payload
     /// with absent marks if it is small, else the bitmap where it removes enough rows.
-    fn add_probe(&mut self, step: usize, probe: &BoundProbe, limit: u64) {
+    fn add_probe(&mut self, step: usize, probe: &BoundProbe, rate: f64, limit: u64) {
         let BuildIndex::Direct { domain, .. } = &probe.build.index else { return };
         let bitmap_bytes = bitmap_bytes(*domain);
         let marked = marked_payload(probe).map(|column| {
             let width = payload_shape(&probe.build.payload[column].data).width_bytes;
             (column, (domain + 1) * width)
         });
+        let belongs = |bytes| is_near_on_gpu(bytes, rate) && self.fits(bytes, limit);
         match marked {
-            Some((column, bytes)) if bytes <= limit / 2 && self.fits(bytes, limit) => {
+            Some((column, bytes)) if bytes <= limit / 2 && belongs(bytes) => {
                 self.add(SharedItem::Build { step, piece: BuildPiece::Payload(column) }, bytes);
             }
             marked => {
                 let worth = marked.is_none() || probe.selectivity <= BITMAP_FIRST_SELECTIVITY_MAX;
-                if worth && self.fits(bitmap_bytes, limit) {
+                if worth && belongs(bitmap_bytes) {
                     let piece = BuildPiece::Present;
                     self.add(SharedItem::Build { step, piece }, bitmap_bytes);
                 }

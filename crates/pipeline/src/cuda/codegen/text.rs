@@ -103,7 +103,7 @@ const RESERVED: &str = "alignas alignof and and_eq asm atomic auto bitand bitor 
     u16 u32 u64 u128 f32 f64 hr p r s row rows alive group tile segment shared slot found hit \
     replica digit output at unix linux main threads dim3 uint uchar ushort ulong half \
     segments tiles error rows_used group_count at shared_memory code key matched null_key run \
-    stride first_group queue queued taken is_last hits";
+    stride first_group queue queued taken first first_row end run_end hits";
 
 impl Names {
     /// Takes a name away.
