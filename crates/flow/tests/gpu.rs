@@ -12,7 +12,7 @@ use headrace_flow::{
     AccessPath, BoxError, CancelToken, ChunkSpec, CudaSlots, DeviceProgram, DeviceSlice, HostCache,
     Race, RaceError, RaceOptions, ReadSpec, SlotChunk, Verdict,
 };
-use headrace_gpu::{Device, DevicePool, PinnedBuffer, Stream, measure_h2d_gb_per_s};
+use headrace_gpu::{Device, DevicePool, PinnedBuffer, Stream, measure};
 use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile, drop_cache};
 
 /// Copies every buffer back, to see what arrived.
@@ -239,7 +239,7 @@ fn gpu_failures_leave_slots_that_work() {
 fn gpu_a_warm_file_fills_the_link() {
     const CHUNK: usize = 24 << 20;
     let bench = Bench::new();
-    let link_gb_per_s = measure_h2d_gb_per_s(&bench.device).unwrap();
+    let link_gb_per_s = measure::h2d(&bench.device).unwrap().gb_per_s;
     for folder in [".", "/dev/shm"] {
         let file = TestFile::new(folder, 3_000_000_000);
         let mut slots = CudaSlots::new(&bench.pool, 6, CHUNK + 65_536).unwrap();

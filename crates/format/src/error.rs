@@ -51,14 +51,6 @@ pub enum FormatError {
         /// What is wrong.
         cause: String,
     },
-    /// The file is well formed, but this reader does not read it.
-    #[error("{}: {cause}", path.display())]
-    Unsupported {
-        /// The file.
-        path: PathBuf,
-        /// What is not read, and the remedy where there is one.
-        cause: String,
-    },
     /// The files of a table do not fit together.
     #[error("{}: column {column}: {cause}", path.display())]
     SchemaMismatch {

@@ -12,8 +12,7 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
-    CUfunction_attribute, CUipcMemHandle, CUlimit, CUmemcpyAttributes, CUmodule, CUresult,
-    CUstream, CUuuid,
+    CUfunction_attribute, CUlimit, CUmemcpyAttributes, CUmodule, CUresult, CUstream, CUuuid,
 };
 
 use crate::driver::text_of;
@@ -27,10 +26,6 @@ pub(crate) const OUT_OF_MEMORY: Code = CUresult::CUDA_ERROR_OUT_OF_MEMORY as Cod
 pub(crate) const NOT_INITIALIZED: Code = CUresult::CUDA_ERROR_NOT_INITIALIZED as Code;
 pub(crate) const DEINITIALIZED: Code = CUresult::CUDA_ERROR_DEINITIALIZED as Code;
 pub(crate) const NO_DEVICE: Code = CUresult::CUDA_ERROR_NO_DEVICE as Code;
-pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code =
-    CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as Code;
-pub(crate) const NOT_SUPPORTED: Code = CUresult::CUDA_ERROR_NOT_SUPPORTED as Code;
-pub(crate) const NOT_PERMITTED: Code = CUresult::CUDA_ERROR_NOT_PERMITTED as Code;
 pub(crate) const NOT_READY: Code = CUresult::CUDA_ERROR_NOT_READY as Code;
 
 type ErrorText = unsafe extern "C" fn(Code, *mut *const c_char) -> Code;
@@ -126,7 +121,6 @@ driver_functions! {
     cuInit(flags: c_uint);
     cuDriverGetVersion(version: *mut c_int);
 
-    cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice);
     cuDeviceGet(device: *mut CUdevice, ordinal: c_int);
     cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice);
     cuDeviceGetCount(count: *mut c_int);
@@ -136,10 +130,8 @@ driver_functions! {
     cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
     cuDevicePrimaryCtxRelease_v2(device: CUdevice);
     cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
-    cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
     cuCtxSetCurrent(context: CUcontext);
     cuCtxSetLimit(limit: CUlimit, value: usize);
-    cuCtxSynchronize();
 
     cuEventCreate(event: *mut CUevent, flags: c_uint);
     cuEventDestroy_v2(event: CUevent);
@@ -150,43 +142,23 @@ driver_functions! {
 
     cuStreamCreate(stream: *mut CUstream, flags: c_uint);
     cuStreamDestroy_v2(stream: CUstream);
-    cuStreamQuery(stream: CUstream);
     cuStreamSynchronize(stream: CUstream);
     cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
 
-    cuIpcCloseMemHandle(address: CUdeviceptr);
-    cuIpcGetMemHandle(handle: *mut CUipcMemHandle, address: CUdeviceptr);
-    cuIpcOpenMemHandle_v2(address: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint);
 
     cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
     cuMemFree_v2(address: CUdeviceptr);
-    cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, address: CUdeviceptr);
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
-    cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, host: *mut c_void, flags: c_uint);
     cuMemHostRegister_v2(host: *mut c_void, bytes: usize, flags: c_uint);
     cuMemHostUnregister(host: *mut c_void);
     cuMemcpyBatchAsync_v2(to: *mut CUdeviceptr, from: *mut CUdeviceptr, bytes: *mut usize, count: usize, attributes: *mut CUmemcpyAttributes, first_copies: *mut usize, attributes_count: usize, stream: CUstream);
     cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
     cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
     cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
-    cuMemcpyPeerAsync(
-        to: CUdeviceptr,
-        to_context: CUcontext,
-        from: CUdeviceptr,
-        from_context: CUcontext,
-        bytes: usize,
-        stream: CUstream
-    );
     cuMemsetD32Async(to: CUdeviceptr, value: c_uint, count: usize, stream: CUstream);
     cuMemsetD8Async(to: CUdeviceptr, value: c_uchar, count: usize, stream: CUstream);
 
     cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
-    cuModuleGetGlobal_v2(
-        address: *mut CUdeviceptr,
-        bytes: *mut usize,
-        module: CUmodule,
-        name: *const c_char
-    );
     cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
     cuModuleUnload(module: CUmodule);
     cuFuncGetAttribute(value: *mut c_int, attribute: CUfunction_attribute, function: CUfunction);

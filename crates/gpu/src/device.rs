@@ -2,35 +2,15 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::{self, CUdevice, CUlimit};
-use parking_lot::RwLock;
-use serde::Serialize;
 
 use crate::api::{self, Code};
 use crate::driver::{self, check, check_in_drop};
 use crate::error::{GpuError, Result};
-use crate::event::{Event, EventFlags};
+use crate::event::Event;
 use crate::info::{DeviceInfo, place_of, raw_device};
-use crate::launch::LaunchHook;
 use crate::stream::Stream;
-
-/// Device memory as the driver sees it: what every process uses counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct DeviceMemory {
-    /// All of it, in bytes.
-    pub total_bytes: u64,
-    /// What nobody uses now, in bytes.
-    pub free_bytes: u64,
-}
-
-impl DeviceMemory {
-    /// What is in use now, by this process, others and the driver, in bytes.
-    pub fn used_bytes(&self) -> u64 {
-        self.total_bytes.saturating_sub(self.free_bytes)
-    }
-}
 
 /// A GPU opened by this process: its primary context, retained until the last user of
 /// the device is gone. Streams, buffers and modules keep their device alive.
@@ -38,8 +18,6 @@ pub struct Device {
     raw: CUdevice,
     context: sys::CUcontext,
     info: DeviceInfo,
-    launch_count: AtomicU64,
-    launch_hook: RwLock<Option<Arc<dyn LaunchHook>>>,
 }
 
 // SAFETY: a primary context may be made current in any number of threads at a time, and
@@ -78,13 +56,7 @@ impl Device {
         // SAFETY: the driver is initialised, `raw` is a device of it, the out-pointer is live.
         let code = unsafe { api::cuDevicePrimaryCtxRetain(&mut context, raw) };
         check("cuDevicePrimaryCtxRetain", code, || place_of(ordinal))?;
-        let device = Self {
-            raw,
-            context,
-            info,
-            launch_count: AtomicU64::new(0),
-            launch_hook: RwLock::new(None),
-        };
+        let device = Self { raw, context, info };
         device.bind()?;
         device.fetch_single_sectors();
         Ok(Arc::new(device))
@@ -123,69 +95,6 @@ impl Device {
         Ok((free as u64, total as u64))
     }
 
-    /// How much of the device's memory is in use now; see
-    /// [`Device::free_and_total_memory`].
-    ///
-    /// # Errors
-    /// [`GpuError::Driver`] when the context is lost.
-    pub fn memory_in_use(&self) -> Result<DeviceMemory> {
-        let (free_bytes, total_bytes) = self.free_and_total_memory()?;
-        Ok(DeviceMemory { total_bytes, free_bytes })
-    }
-
-    /// Whether this device can reach `peer`'s memory directly, over NVLink or PCIe. False
-    /// for a device and itself: no peer access is needed there.
-    ///
-    /// # Errors
-    /// [`GpuError::Driver`] when the driver refuses to tell.
-    pub fn can_access_peer(&self, peer: &Device) -> Result<bool> {
-        if self.raw == peer.raw {
-            return Ok(false);
-        }
-        let mut can = 0;
-        // SAFETY: both are devices of the initialised driver; the out-pointer is live.
-        let code = unsafe { api::cuDeviceCanAccessPeer(&mut can, self.raw, peer.raw) };
-        self.check("cuDeviceCanAccessPeer", code)?;
-        Ok(can != 0)
-    }
-
-    /// Lets this device's kernels and copies reach `peer`'s memory. One direction; doing
-    /// it again changes nothing. Copies between devices work without it, through host
-    /// memory where there is no direct way.
-    ///
-    /// # Errors
-    /// [`GpuError::InvalidArgument`] for a device and itself, [`GpuError::Driver`] when
-    /// the two cannot reach each other.
-    pub fn enable_peer_access(&self, peer: &Arc<Device>) -> Result<()> {
-        if self.raw == peer.raw {
-            return Err(GpuError::invalid(
-                "Device::enable_peer_access",
-                format!("device {} is no peer of itself", self.ordinal()),
-            ));
-        }
-        self.bind()?;
-        // SAFETY: this device's context is current, the peer's is retained by `peer`; 0 is
-        // the only flag.
-        let code = unsafe { api::cuCtxEnablePeerAccess(peer.context, 0) };
-        if code == api::PEER_ACCESS_ALREADY_ENABLED {
-            return Ok(());
-        }
-        check("cuCtxEnablePeerAccess", code, || {
-            format!("device {} for the memory of device {}", self.ordinal(), peer.ordinal())
-        })
-    }
-
-    /// Waits until all work of the device's context, on every stream, is done.
-    ///
-    /// # Errors
-    /// [`GpuError::Driver`] with the fault of any earlier asynchronous work.
-    pub fn synchronize(&self) -> Result<()> {
-        self.bind()?;
-        // SAFETY: the context is current.
-        let code = unsafe { api::cuCtxSynchronize() };
-        self.check("cuCtxSynchronize", code)
-    }
-
     /// A new stream that does not synchronise with the default stream.
     ///
     /// # Errors
@@ -198,30 +107,8 @@ impl Device {
     ///
     /// # Errors
     /// [`GpuError::Driver`] when the driver refuses.
-    pub fn event(self: &Arc<Self>, flags: EventFlags) -> Result<Event> {
-        Event::new(self, flags)
-    }
-
-    /// Sets or clears what is told of every launch on this device; see [`LaunchHook`].
-    pub fn set_launch_hook(&self, hook: Option<Arc<dyn LaunchHook>>) {
-        *self.launch_hook.write() = hook;
-    }
-
-    /// Kernels launched on this device by this process so far.
-    pub fn launch_count(&self) -> u64 {
-        self.launch_count.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn context(&self) -> sys::CUcontext {
-        self.context
-    }
-
-    pub(crate) fn count_launch(&self) {
-        self.launch_count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn launch_hook(&self) -> Option<Arc<dyn LaunchHook>> {
-        self.launch_hook.read().clone()
+    pub fn event(self: &Arc<Self>) -> Result<Event> {
+        Event::new(self)
     }
 
     /// Makes this device's context current in the calling thread. Tens of nanoseconds

@@ -130,21 +130,10 @@ impl GpuError {
         matches!(self, Self::OutOfMemory { .. })
     }
 
-    /// Whether the device's context is lost: every later call on it fails as well, until
-    /// the process ends. A kernel that touched a wrong address does this.
-    pub fn is_context_lost(&self) -> bool {
-        matches!(self, Self::Driver { code, .. } if CONTEXT_LOST_CODES.contains(code))
-    }
-
     pub(crate) fn invalid(operation: &'static str, reason: impl Into<String>) -> Self {
         Self::InvalidArgument { operation, reason: reason.into() }
     }
 }
-
-/// `CUresult` values after which the CUDA documentation calls the context (or process)
-/// unusable: ECC and hardware faults, illegal addresses and instructions, failed
-/// launches, device asserts, launch timeouts.
-const CONTEXT_LOST_CODES: [u32; 12] = [214, 219, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719];
 
 /// What is known to help against a driver error code.
 pub(crate) fn remedy_of(code: u32) -> Option<&'static str> {
@@ -206,7 +195,6 @@ mod tests {
         let shown = error.to_string();
         assert!(shown.contains("cuCtxSynchronize failed at device 0"), "{shown}");
         assert!(shown.contains("\nhint: a kernel faulted"), "{shown}");
-        assert!(error.is_context_lost());
         assert!(!error.is_out_of_memory());
     }
 
@@ -221,6 +209,5 @@ mod tests {
             remedy: remedy_of(400),
         };
         assert!(!error.to_string().contains("hint"));
-        assert!(!error.is_context_lost());
     }
 }

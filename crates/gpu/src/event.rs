@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUevent_flags_enum as RawFlags};
+use cudarc::driver::sys;
 
 use crate::api;
 use crate::device::Device;
@@ -11,43 +11,11 @@ use crate::driver::check_in_drop;
 use crate::error::{GpuError, Result};
 use crate::stream::Stream;
 
-/// How an event is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct EventFlags {
-    /// Whether the event keeps the time at which the device passed it. Without it an
-    /// event is cheaper to record and to wait for.
-    pub timing: bool,
-    /// Whether a host thread that waits for the event sleeps. Otherwise it spins, which
-    /// wakes up some tens of microseconds sooner and takes a whole core meanwhile.
-    pub blocking_wait: bool,
-}
-
-impl EventFlags {
-    /// Orders streams; a host thread that waits for it spins.
-    pub const ORDER: Self = Self { timing: false, blocking_wait: false };
-    /// Orders streams; a host thread that waits for it sleeps.
-    pub const ORDER_BLOCKING: Self = Self { timing: false, blocking_wait: true };
-    /// Measures time on the device.
-    pub const TIMING: Self = Self { timing: true, blocking_wait: false };
-
-    fn raw(self) -> u32 {
-        let mut raw = 0;
-        if !self.timing {
-            raw |= RawFlags::CU_EVENT_DISABLE_TIMING as u32;
-        }
-        if self.blocking_wait {
-            raw |= RawFlags::CU_EVENT_BLOCKING_SYNC as u32;
-        }
-        raw
-    }
-}
-
 /// A point in a stream's work. Recording again moves it; an event that was never
 /// recorded counts as passed.
 pub struct Event {
     device: Arc<Device>,
     raw: sys::CUevent,
-    flags: EventFlags,
 }
 
 // SAFETY: event handles may be used from any thread; the driver locks inside.
@@ -57,26 +25,19 @@ unsafe impl Sync for Event {}
 
 impl std::fmt::Debug for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Event")
-            .field("device", &self.device.ordinal())
-            .field("flags", &self.flags)
-            .finish_non_exhaustive()
+        f.debug_struct("Event").field("device", &self.device.ordinal()).finish_non_exhaustive()
     }
 }
 
 impl Event {
-    pub(crate) fn new(device: &Arc<Device>, flags: EventFlags) -> Result<Self> {
+    pub(crate) fn new(device: &Arc<Device>) -> Result<Self> {
         device.bind()?;
         let mut raw = ptr::null_mut();
-        // SAFETY: the context is current and the out-pointer is live.
-        let code = unsafe { api::cuEventCreate(&mut raw, flags.raw()) };
+        // SAFETY: the context is current and the out-pointer is live; 0: it keeps the time, and
+        // whoever waits for it spins.
+        let code = unsafe { api::cuEventCreate(&mut raw, 0) };
         device.check("cuEventCreate", code)?;
-        Ok(Self { device: Arc::clone(device), raw, flags })
-    }
-
-    /// How the event was made.
-    pub fn flags(&self) -> EventFlags {
-        self.flags
+        Ok(Self { device: Arc::clone(device), raw })
     }
 
     /// Puts the event behind all work that `stream` holds now.
@@ -129,15 +90,8 @@ impl Event {
     /// recorded and passed: wait for `later` first.
     ///
     /// # Errors
-    /// [`GpuError::InvalidArgument`] when either event keeps no time,
     /// [`GpuError::Driver`] when one was not recorded or not passed yet.
     pub fn elapsed_ms(&self, later: &Event) -> Result<f32> {
-        if !(self.flags.timing && later.flags.timing) {
-            return Err(GpuError::invalid(
-                "Event::elapsed_ms",
-                "both events must be made with timing on",
-            ));
-        }
         self.device.bind()?;
         let mut elapsed_ms = 0.0;
         // SAFETY: both handles are alive and the out-pointer is live.

@@ -5,7 +5,6 @@ use std::ptr;
 
 use crate::api;
 use crate::error::{GpuError, Result};
-use crate::event::{Event, EventFlags};
 use crate::module::Function;
 use crate::stream::Stream;
 
@@ -24,27 +23,7 @@ pub struct Grid {
     pub shared_bytes: u32,
 }
 
-impl Grid {
-    /// Enough blocks of `threads` threads for one thread an item, without dynamic shared
-    /// memory; one block when there are no items.
-    ///
-    /// # Errors
-    /// [`GpuError::InvalidArgument`] when the items need more than 2^31 - 1 blocks, or a
-    /// block has no threads.
-    pub fn for_items(items: u64, threads: u32) -> Result<Self> {
-        if threads == 0 {
-            return Err(GpuError::invalid("Grid::for_items", "a block of 0 threads"));
-        }
-        let blocks = items.div_ceil(u64::from(threads)).max(1);
-        match u32::try_from(blocks) {
-            Ok(blocks) if blocks <= BLOCKS_MAX => Ok(Self { blocks, threads, shared_bytes: 0 }),
-            _ => Err(GpuError::invalid(
-                "Grid::for_items",
-                format!("{items} items need {blocks} blocks; let each thread loop instead"),
-            )),
-        }
-    }
-}
+impl Grid {}
 
 /// The arguments of a launch, in the order of the kernel's parameters. Values are copied
 /// when pushed and again by the driver at launch, so a list may be reused.
@@ -71,13 +50,6 @@ impl LaunchArgs {
         Self::default()
     }
 
-    /// Forgets the arguments and keeps the memory.
-    pub fn clear(&mut self) -> &mut Self {
-        self.storage.clear();
-        self.arguments.clear();
-        self
-    }
-
     /// Arguments pushed so far.
     pub fn len(&self) -> usize {
         self.arguments.len()
@@ -88,28 +60,8 @@ impl LaunchArgs {
         self.arguments.is_empty()
     }
 
-    /// A 32-bit unsigned integer.
-    pub fn push_u32(&mut self, value: u32) -> &mut Self {
-        self.push_bytes(&value.to_ne_bytes())
-    }
-
-    /// A 32-bit signed integer.
-    pub fn push_i32(&mut self, value: i32) -> &mut Self {
-        self.push_bytes(&value.to_ne_bytes())
-    }
-
     /// A 64-bit unsigned integer.
     pub fn push_u64(&mut self, value: u64) -> &mut Self {
-        self.push_bytes(&value.to_ne_bytes())
-    }
-
-    /// A 64-bit signed integer.
-    pub fn push_i64(&mut self, value: i64) -> &mut Self {
-        self.push_bytes(&value.to_ne_bytes())
-    }
-
-    /// A double.
-    pub fn push_f64(&mut self, value: f64) -> &mut Self {
         self.push_bytes(&value.to_ne_bytes())
     }
 
@@ -158,51 +110,6 @@ impl LaunchArgs {
     }
 }
 
-/// What a [`LaunchHook`] is told.
-#[derive(Debug)]
-pub struct LaunchRecord<'a> {
-    /// The kernel.
-    pub function: &'a Function,
-    /// Its shape.
-    pub grid: Grid,
-    /// Where it was queued.
-    pub stream: &'a Stream,
-}
-
-/// Told of every launch on a device that has it set: for traces and tests. Called in the
-/// launching thread, after the kernel was queued, so it must be quick.
-pub trait LaunchHook: Send + Sync {
-    /// A kernel was queued.
-    fn launched(&self, record: &LaunchRecord<'_>);
-}
-
-/// Two events around a launch.
-#[derive(Debug)]
-pub struct LaunchTiming {
-    start: Event,
-    end: Event,
-}
-
-impl LaunchTiming {
-    /// Waits for the kernel and returns the milliseconds it took on the device. When other
-    /// streams kept the device busy, that includes the wait for room.
-    ///
-    /// # Errors
-    /// [`GpuError::Driver`] with the kernel's fault, if it had one.
-    pub fn elapsed_ms(&self) -> Result<f32> {
-        self.end.synchronize()?;
-        self.start.elapsed_ms(&self.end)
-    }
-
-    /// Whether the kernel is done, so that [`LaunchTiming::elapsed_ms`] would not wait.
-    ///
-    /// # Errors
-    /// [`GpuError::Driver`] with the kernel's fault, if it had one.
-    pub fn is_complete(&self) -> Result<bool> {
-        self.end.is_complete()
-    }
-}
-
 /// Queues `function` in `stream` with `args`. The number and sizes of the arguments are
 /// checked against the kernel's parameters, the shape against its limits.
 ///
@@ -243,35 +150,8 @@ pub unsafe fn launch(
         )
     };
     function.check("cuLaunchKernel", code)?;
-    device.count_launch();
     tracing::trace!(kernel = function.name(), ?grid, "launch");
-    if let Some(hook) = device.launch_hook() {
-        hook.launched(&LaunchRecord { function, grid, stream });
-    }
     Ok(())
-}
-
-/// As [`launch`], between two timing events.
-///
-/// # Errors
-/// As [`launch`].
-///
-/// # Safety
-/// As [`launch`].
-pub unsafe fn launch_timed(
-    function: &Function,
-    grid: Grid,
-    stream: &Stream,
-    args: &mut LaunchArgs,
-) -> Result<LaunchTiming> {
-    let device = function.device();
-    let start = device.event(EventFlags::TIMING)?;
-    let end = device.event(EventFlags::TIMING)?;
-    start.record(stream)?;
-    // SAFETY: this function's contract is that of `launch`.
-    unsafe { launch(function, grid, stream, args) }?;
-    end.record(stream)?;
-    Ok(LaunchTiming { start, end })
 }
 
 fn require_shape(function: &Function, grid: Grid, stream: &Stream) -> Result<()> {
@@ -301,22 +181,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    #[test]
-    fn a_grid_covers_its_items() {
-        assert_eq!(Grid::for_items(0, 128).unwrap().blocks, 1);
-        assert_eq!(Grid::for_items(128, 128).unwrap().blocks, 1);
-        assert_eq!(Grid::for_items(129, 128).unwrap().blocks, 2);
-        assert!(Grid::for_items(1 << 40, 128).is_err());
-        assert!(Grid::for_items(1, 0).is_err());
-    }
-
     proptest! {
         #[test]
         fn arguments_keep_their_bytes_and_are_aligned(
             values in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..100), 1..12),
         ) {
             let mut args = LaunchArgs::new();
-            args.push_u64(7).clear();
             for value in &values {
                 args.push_bytes(value);
             }

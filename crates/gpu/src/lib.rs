@@ -10,8 +10,7 @@
 //!                                                                 ▲
 //! PinnedBuffer / RegisteredHost ──Stream copies──► DeviceBuffer ──┘
 //!                                                  (from a DevicePool with a budget)
-//! file ──CuFileHandle──────────────────────────────────▲   │
-//!                                                          └─► IpcHandle ─► other process
+//! file ──CuFileHandle──────────────────────────────────▲
 //! ```
 //!
 //! Beside it: [`measure`] says how fast the machine copies, [`DeviceInfo::properties`] what
@@ -28,8 +27,7 @@
 //!   and their absence is a value ([`GpuProbe::reason`]), never a panic.
 //! * A CUDA context is current per thread. Every public call makes its device's
 //!   primary context current first, so any thread may call anything.
-//! * Device memory is plain `cuMemAlloc` memory: never managed memory, and never the
-//!   stream-ordered allocator, whose blocks could not be exported to other processes.
+//! * Device memory is plain `cuMemAlloc` memory, never managed memory.
 //! * Pinned host memory is ordinary memory that was registered afterwards. It is not
 //!   write-combined: the CPU reads it at full speed.
 //! * Asynchronous copies and launches are `unsafe`: the borrow checker cannot see when
@@ -57,7 +55,6 @@ mod error;
 mod event;
 mod host_pages;
 mod info;
-mod ipc;
 mod launch;
 mod library;
 pub mod measure;
@@ -69,7 +66,6 @@ mod pinned_slots;
 mod pool;
 mod probe;
 mod properties;
-mod registered_pieces;
 mod size_class;
 mod stream;
 mod threads;
@@ -77,18 +73,16 @@ mod threads;
 pub use cache::{CacheOutcome, CacheStats, CubinCache};
 pub use compiler::{Compiler, Cubin, Source};
 pub use cufile::{CuFile, CuFileError, CuFileHandle, CuFileUnavailable};
-pub use device::{Device, DeviceMemory};
+pub use device::Device;
 pub use error::{GpuError, Result};
-pub use event::{Event, EventFlags};
+pub use event::Event;
 pub use host_pages::{HostPages, page_bytes};
 pub use info::DeviceInfo;
-pub use ipc::{ImportedBuffer, IpcHandle};
-pub use launch::{Grid, LaunchArgs, LaunchHook, LaunchRecord, LaunchTiming, launch, launch_timed};
-pub use measure::measure_h2d_gb_per_s;
+pub use launch::{Grid, LaunchArgs, launch};
 pub use module::{Function, FunctionInfo, Module};
 pub use pinned::{HostAccess, PinnedBuffer, RegisteredHost};
 pub use pinned_slots::PinnedSlots;
-pub use pool::{DEVICE_ALIGNMENT_BYTES, DeviceBuffer, DevicePool, PoolStats};
+pub use pool::{DeviceBuffer, DevicePool, PoolStats};
 pub use probe::{GpuProbe, NvrtcInfo, probe};
 pub use properties::Property;
 pub use registered_pieces::RegisteredPieces;

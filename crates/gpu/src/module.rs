@@ -76,23 +76,6 @@ impl Module {
         Function::find(self, name)
     }
 
-    /// The device address and the size in bytes of the `__device__` or `__constant__`
-    /// variable `name`. Valid while the module is loaded.
-    ///
-    /// # Errors
-    /// [`GpuError::Driver`] when the module has no such variable.
-    pub fn global(&self, name: &str) -> Result<(u64, usize)> {
-        let symbol = symbol("Module::global", name)?;
-        self.device.bind()?;
-        let (mut address, mut bytes) = (0, 0);
-        // SAFETY: the module is alive, the name NUL-terminated, the out-pointers live.
-        let code = unsafe {
-            api::cuModuleGetGlobal_v2(&mut address, &mut bytes, self.raw, symbol.as_ptr())
-        };
-        self.check("cuModuleGetGlobal", code, name)?;
-        Ok((address, bytes))
-    }
-
     fn check(&self, call: &'static str, code: Code, symbol: &str) -> Result<()> {
         crate::driver::check(call, code, || {
             format!("device {}, `{symbol}` of module `{}`", self.device.ordinal(), self.name)

@@ -46,16 +46,11 @@ const MODULE_SLOTS_MAX: usize = 16;
 /// CUDA runtime, domains, synchronisation. A tool wants all of them, used or not, and of these sizes.
 const MODULE_SLOTS: [usize; 6] = [MODULE_SLOTS_MAX, 9, 15, 7, MODULE_SLOTS_MAX, 7];
 
-/// The modules that are used, by their place in [`MODULE_SLOTS`].
-const CORE: usize = 0;
 const DOMAINS: usize = 4;
 
 /// Numbers of export tables (`NvtxExportTableID`).
 const TABLE_CALLBACKS: u32 = 1;
 const TABLE_VERSION_INFO: u32 = 3;
-
-/// Slots of the core module (`NvtxCallbackIdCore`).
-const CORE_NAME_OS_THREAD_A: usize = 14;
 
 /// Slots of the domain module (`NvtxCallbackIdCore2`).
 const DOMAIN_MARK_EX: usize = 1;
@@ -93,18 +88,6 @@ pub fn mark(name: &str) {
     if let Some(tool) = tool() {
         tool.mark(name);
     }
-}
-
-/// Names the calling thread's timeline.
-pub fn name_thread(name: &str) {
-    if let Some(tool) = tool() {
-        tool.name_thread(name);
-    }
-}
-
-/// Whether a profiler listens.
-pub fn is_attached() -> bool {
-    tool().is_some()
 }
 
 /// The profiler, if there is one: looked for once a process.
@@ -220,7 +203,6 @@ type PushEx = unsafe extern "C" fn(nvtxDomainHandle_t, *const nvtxEventAttribute
 type Pop = unsafe extern "C" fn(nvtxDomainHandle_t) -> c_int;
 type MarkEx = unsafe extern "C" fn(nvtxDomainHandle_t, *const nvtxEventAttributes_t);
 type CreateDomain = unsafe extern "C" fn(*const c_char) -> nvtxDomainHandle_t;
-type NameThread = unsafe extern "C" fn(u32, *const c_char);
 
 /// A profiler's functions, as far as they are used here.
 #[derive(Debug)]
@@ -229,7 +211,6 @@ struct Tool {
     /// Both or neither: a push that is not popped would shift every later range.
     push_pop: Option<(PushEx, Pop)>,
     mark: Option<MarkEx>,
-    name_thread: Option<NameThread>,
 }
 
 // SAFETY: the domain is a token of the tool's, and NVTX functions may be called from any
@@ -262,7 +243,6 @@ impl Tool {
                 domain: create_domain.map_or(ptr::null_mut(), |create| create(DOMAIN.as_ptr())),
                 push_pop: push.zip(pop),
                 mark: function(&MODULES[DOMAINS], DOMAIN_MARK_EX),
-                name_thread: function(&MODULES[CORE], CORE_NAME_OS_THREAD_A),
             })
         }
     }
@@ -292,14 +272,6 @@ impl Tool {
             let attributes = attributes(&name);
             // SAFETY: as in `push`.
             unsafe { mark(self.domain, &attributes) };
-        }
-    }
-
-    fn name_thread(&self, name: &str) {
-        if let Some(name_thread) = self.name_thread {
-            let name = c_text(name);
-            // SAFETY: gettid has no preconditions; the text is live through the call.
-            unsafe { name_thread(libc::gettid() as u32, name.as_ptr()) };
         }
     }
 }
@@ -421,8 +393,6 @@ mod tests {
         assert!(tool.push("read"));
         tool.mark("cut\0here");
         tool.pop();
-        // It did not ask for thread names.
-        tool.name_thread("reader");
         let heard = HEARD.lock().unwrap().clone();
         assert_eq!(heard, ["domain headrace", "push 119 read", "mark cut", "pop"]);
         assert!(Tool::attach(fail).unwrap_err().contains("initialisation"));
@@ -432,10 +402,8 @@ mod tests {
     fn without_a_profiler_nothing_happens() {
         // Whoever runs the tests under a profiler has one.
         if env::var_os(INJECTION_VARIABLE).is_none() {
-            assert!(!is_attached());
             assert!(!range("read").pushed);
             mark("here");
-            name_thread("reader");
         }
     }
 

@@ -94,56 +94,9 @@ impl RegisteredHost {
         Ok(Self { device: Arc::clone(device), start, bytes })
     }
 
-    /// Pins a mapping of a file for reading: read-only where the device offers that,
-    /// read-write where it does not. The access that was granted comes with it, so that
-    /// the choice can be shown; read-write needs a writable mapping.
-    ///
-    /// # Errors
-    /// As [`RegisteredHost::register`], with the last refusal.
-    ///
-    /// # Safety
-    /// As [`RegisteredHost::register`].
-    pub unsafe fn register_mapping(
-        device: &Arc<Device>,
-        start: NonNull<u8>,
-        bytes: usize,
-    ) -> Result<(Self, HostAccess)> {
-        if device.info().read_only_host_register {
-            // SAFETY: this function's contract.
-            match unsafe { Self::register(device, start, bytes, HostAccess::ReadOnly) } {
-                Ok(registered) => return Ok((registered, HostAccess::ReadOnly)),
-                Err(error) if !is_refusal_of_kind(&error) => return Err(error),
-                Err(error) => tracing::debug!(%error, "read-only registration was refused"),
-            }
-        }
-        // SAFETY: this function's contract.
-        let registered = unsafe { Self::register(device, start, bytes, HostAccess::ReadWrite) }?;
-        Ok((registered, HostAccess::ReadWrite))
-    }
-
-    /// The first byte.
-    pub fn ptr(&self) -> NonNull<u8> {
-        self.start
-    }
-
     /// Bytes pinned.
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// The address at which kernels of `device` reach this memory, over the link.
-    ///
-    /// # Errors
-    /// [`GpuError::Driver`] when that device cannot reach host memory.
-    pub fn device_ptr(&self, device: &Device) -> Result<u64> {
-        device.bind()?;
-        let mut address = 0;
-        // SAFETY: the memory is registered, the out-pointer is live, 0 is the only flag.
-        let code = unsafe {
-            api::cuMemHostGetDevicePointer_v2(&mut address, self.start.as_ptr().cast(), 0)
-        };
-        device.check("cuMemHostGetDevicePointer", code)?;
-        Ok(address)
     }
 }
 
@@ -156,12 +109,6 @@ impl Drop for RegisteredHost {
             });
         }
     }
-}
-
-/// Whether the driver refused this kind of access, which another kind may not meet.
-fn is_refusal_of_kind(error: &GpuError) -> bool {
-    let codes = [api::NOT_SUPPORTED, api::NOT_PERMITTED, api::INVALID_VALUE];
-    matches!(error, GpuError::Driver { code, .. } if codes.contains(code))
 }
 
 fn require_pages(start: NonNull<u8>, bytes: usize) -> Result<()> {
@@ -209,7 +156,7 @@ fn locked_memory_limit_bytes() -> io::Result<Option<u64>> {
 #[derive(Debug)]
 pub struct PinnedBuffer {
     // Fields drop in this order: unregister, then unmap.
-    registration: RegisteredHost,
+    _registration: RegisteredHost,
     pages: HostPages,
 }
 
@@ -225,7 +172,7 @@ impl PinnedBuffer {
         let registration = unsafe {
             RegisteredHost::register(device, pages.ptr(), pages.bytes(), HostAccess::ReadWrite)
         }?;
-        Ok(Self { registration, pages })
+        Ok(Self { _registration: registration, pages })
     }
 
     /// The first byte.
@@ -236,11 +183,6 @@ impl PinnedBuffer {
     /// Usable bytes: what was asked for, rounded up to whole pages.
     pub fn bytes(&self) -> usize {
         self.pages.bytes()
-    }
-
-    /// The registration, for the device-side address.
-    pub fn registration(&self) -> &RegisteredHost {
-        &self.registration
     }
 
     /// The memory.

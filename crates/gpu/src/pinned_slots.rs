@@ -33,14 +33,12 @@ const PREPARERS_MAX: usize = 4;
 /// usable, and the reason is told to whoever waits for more.
 pub struct PinnedSlots {
     preparation: Preparation<PinnedBuffer>,
-    slot_bytes: usize,
 }
 
 impl std::fmt::Debug for PinnedSlots {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PinnedSlots")
             .field("slots", &self.slots())
-            .field("slot_bytes", &self.slot_bytes)
             .field("ready", &self.ready())
             .finish_non_exhaustive()
     }
@@ -63,17 +61,12 @@ impl PinnedSlots {
         }
         let device = Arc::clone(device);
         let make = move || PinnedBuffer::new(&device, slot_bytes);
-        Ok(Self { preparation: Preparation::start(slots, make)?, slot_bytes })
+        Ok(Self { preparation: Preparation::start(slots, make)? })
     }
 
     /// Slots asked for.
     pub fn slots(&self) -> usize {
         self.preparation.shared.slots.len()
-    }
-
-    /// Bytes of each slot, as asked for.
-    pub fn slot_bytes(&self) -> usize {
-        self.slot_bytes
     }
 
     /// Slots that are ready: those numbered below this.

@@ -14,12 +14,7 @@ use crate::api;
 use crate::device::Device;
 use crate::driver::check_in_drop;
 use crate::error::{GpuError, Result};
-use crate::event::Event;
-use crate::size_class::{GRANULE_BYTES, class_of, largest_reusable};
-
-/// Every [`DeviceBuffer`] starts at a multiple of this and may be read up to the next
-/// multiple of it past its end.
-pub const DEVICE_ALIGNMENT_BYTES: usize = GRANULE_BYTES as usize;
+use crate::size_class::{class_of, largest_reusable};
 
 const TIER: &str = "device memory";
 
@@ -32,14 +27,12 @@ pub struct DevicePool {
 /// What a [`DevicePool`] holds and has done. Bytes count whole blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolStats {
-    /// The most that `in_use_bytes + free_bytes + retired_bytes` may become.
+    /// The most that `in_use_bytes + free_bytes` may become.
     pub budget_bytes: u64,
     /// In live buffers.
     pub in_use_bytes: u64,
     /// In free blocks, ready for reuse.
     pub free_bytes: u64,
-    /// In blocks given back with an event that the device has not passed yet.
-    pub retired_bytes: u64,
     /// The largest `in_use_bytes` so far.
     pub peak_in_use_bytes: u64,
     /// Requests served by a new driver allocation.
@@ -55,8 +48,6 @@ struct State {
     stats: PoolStats,
     /// Free block addresses by block size.
     free: BTreeMap<u64, Vec<u64>>,
-    /// Blocks that become free once the device passes their event.
-    retired: Vec<(Event, Block)>,
 }
 
 /// A driver allocation: `bytes` is a size class.
@@ -98,23 +89,14 @@ impl DevicePool {
         self.state.lock().stats
     }
 
-    /// Changes the budget. Free blocks beyond it are given back; live buffers are not
-    /// touched, so a pool may stay above a lowered budget until buffers are dropped.
-    pub fn set_budget_bytes(&self, budget_bytes: u64) {
-        let mut state = self.state.lock();
-        state.stats.budget_bytes = budget_bytes;
-        self.free_blocks_until(&mut state, |stats| held_bytes(stats) <= budget_bytes);
-    }
-
     /// Gives every free block back to the driver. Waits for the device.
     pub fn trim(&self) {
         let mut state = self.state.lock();
-        self.reclaim_retired(&mut state);
         self.free_blocks_until(&mut state, |_| false);
     }
 
     /// A buffer of `bytes` bytes of uninitialised device memory, aligned to
-    /// [`DEVICE_ALIGNMENT_BYTES`].
+    /// 256 bytes.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`] when the budget or the device is exhausted,
@@ -125,7 +107,6 @@ impl DevicePool {
             GpuError::invalid("DevicePool::alloc", format!("{bytes} bytes are too many"))
         })?;
         let mut state = self.state.lock();
-        self.reclaim_retired(&mut state);
         let block = match state.reuse(class) {
             Some(block) => block,
             None => self.buy(&mut state, class).inspect_err(|_| {
@@ -135,44 +116,28 @@ impl DevicePool {
         state.stats.in_use_bytes += block.bytes;
         state.stats.peak_in_use_bytes = state.stats.peak_in_use_bytes.max(state.stats.in_use_bytes);
         drop(state);
-        Ok(DeviceBuffer { pool: Arc::clone(self), block, bytes, release_event: None })
+        Ok(DeviceBuffer { pool: Arc::clone(self), block, bytes })
     }
 
     /// A block of `class` bytes within the budget, not on the free list now: from the
-    /// driver, after giving back free blocks and, if that is not enough, from or after
-    /// the retired ones.
+    /// driver, after giving back free blocks to make room for it.
     fn buy(&self, state: &mut State, class: u64) -> Result<Block> {
         let budget = state.stats.budget_bytes;
         if state.stats.in_use_bytes.saturating_add(class) > budget {
             return Err(self.out_of_memory(&state.stats, class, "the budget is spent".into()));
         }
-        if let Some(block) = self.buy_in_budget(state, class)? {
-            return Ok(block);
-        }
-        self.wait_for_retired(state)?;
-        if let Some(block) = state.reuse(class) {
+        self.free_blocks_until(state, |stats| held_bytes(stats).saturating_add(class) <= budget);
+        if let Some(block) = self.buy_from_driver(state, class)? {
             return Ok(block);
         }
         // What the device has no room for beside the free blocks, it may have without.
         self.free_blocks_until(state, |_| false);
-        if let Some(block) = self.buy_in_budget(state, class)? {
+        if let Some(block) = self.buy_from_driver(state, class)? {
             return Ok(block);
         }
         let (free, total) = self.device.free_and_total_memory()?;
         let cause = format!("the budget allows it, but the GPU has {free} of {total} bytes free");
         Err(self.out_of_memory(&state.stats, class, cause))
-    }
-
-    /// A new driver allocation, once free blocks have made room for it in the budget;
-    /// `None` when retired blocks take up the room or the device has none.
-    fn buy_in_budget(&self, state: &mut State, class: u64) -> Result<Option<Block>> {
-        let budget = state.stats.budget_bytes;
-        let fits = |stats: &PoolStats| held_bytes(stats).saturating_add(class) <= budget;
-        self.free_blocks_until(state, fits);
-        if !fits(&state.stats) {
-            return Ok(None);
-        }
-        self.buy_from_driver(state, class)
     }
 
     /// A new driver allocation; `None` when the device has no room for it.
@@ -192,31 +157,6 @@ impl DevicePool {
         Ok(Some(Block { address, bytes: class }))
     }
 
-    /// Waits for the events of all retired blocks and moves the blocks to the free list.
-    /// A refusal would be worse: the memory is about to come back.
-    fn wait_for_retired(&self, state: &mut State) -> Result<()> {
-        for (event, _) in &state.retired {
-            event.synchronize()?;
-        }
-        self.reclaim_retired(state);
-        Ok(())
-    }
-
-    /// Moves retired blocks whose event has passed to the free list. A block whose event
-    /// cannot be asked (lost context) stays retired: it must not be handed out.
-    fn reclaim_retired(&self, state: &mut State) {
-        let mut index = 0;
-        while index < state.retired.len() {
-            if state.retired[index].0.is_complete().unwrap_or(false) {
-                let (_, block) = state.retired.swap_remove(index);
-                state.stats.retired_bytes -= block.bytes;
-                state.put_free(block);
-            } else {
-                index += 1;
-            }
-        }
-    }
-
     /// Gives free blocks back to the driver, largest first, until `enough` or none is left.
     fn free_blocks_until(&self, state: &mut State, enough: impl Fn(&PoolStats) -> bool) {
         while !enough(&state.stats) {
@@ -230,7 +170,7 @@ impl DevicePool {
     fn release(&self, block: Block) {
         if self.device.bind().is_ok() {
             // SAFETY: the address came from cuMemAlloc in this context and is given back
-            // once: it was just taken off the free or retired list.
+            // once: it was just taken off the free list.
             check_in_drop("cuMemFree", unsafe { api::cuMemFree_v2(block.address) });
         }
     }
@@ -239,7 +179,7 @@ impl DevicePool {
         GpuError::OutOfMemory {
             tier: TIER,
             asked_bytes,
-            in_use_bytes: stats.in_use_bytes + stats.retired_bytes,
+            in_use_bytes: stats.in_use_bytes,
             budget_bytes: stats.budget_bytes,
             cause: format!("device {}: {cause}", self.device.ordinal()),
             remedy: "raise the device memory budget, drop cached columns, or use fewer or \
@@ -256,12 +196,6 @@ impl Drop for DevicePool {
             for &address in addresses {
                 self.release(Block { address, bytes: *size });
             }
-        }
-        for (event, block) in &state.retired {
-            // An event that cannot be waited for means a lost context, in which nothing
-            // runs any more: the block may be freed all the same.
-            let _ = event.synchronize();
-            self.release(*block);
         }
     }
 }
@@ -300,20 +234,17 @@ impl State {
 }
 
 fn held_bytes(stats: &PoolStats) -> u64 {
-    stats.in_use_bytes + stats.free_bytes + stats.retired_bytes
+    stats.in_use_bytes + stats.free_bytes
 }
 
 /// Device memory from a [`DevicePool`]; goes back to it on drop.
 ///
 /// Dropping does not wait for the device: the block may be handed out again at once. A
-/// buffer that queued work still touches must be kept, or given back with
-/// [`DeviceBuffer::release_after`].
+/// buffer that queued work still touches must be kept.
 pub struct DeviceBuffer {
     pool: Arc<DevicePool>,
     block: Block,
     bytes: usize,
-    /// Set by [`DeviceBuffer::release_after`].
-    release_event: Option<Event>,
 }
 
 impl std::fmt::Debug for DeviceBuffer {
@@ -326,7 +257,7 @@ impl std::fmt::Debug for DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// The device address: a multiple of [`DEVICE_ALIGNMENT_BYTES`].
+    /// The device address: a multiple of 256.
     pub fn ptr(&self) -> u64 {
         self.block.address
     }
@@ -336,8 +267,8 @@ impl DeviceBuffer {
         self.bytes
     }
 
-    /// The bytes that the block really has: at least `bytes` rounded up to
-    /// [`DEVICE_ALIGNMENT_BYTES`].
+    /// The bytes that the block really has: `bytes` rounded up, at least to the next
+    /// multiple of 256: as far as it may be read.
     pub fn capacity_bytes(&self) -> u64 {
         self.block.bytes
     }
@@ -346,28 +277,13 @@ impl DeviceBuffer {
     pub fn device(&self) -> &Arc<Device> {
         &self.pool.device
     }
-
-    /// Gives the buffer back without waiting: its block is handed out again only once
-    /// the device has passed `event`, which must be recorded behind the last work that
-    /// touches the buffer.
-    pub fn release_after(mut self, event: Event) {
-        self.release_event = Some(event);
-    }
 }
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
         state.stats.in_use_bytes -= self.block.bytes;
-        match self.release_event.take() {
-            Some(event) => {
-                state.stats.retired_bytes += self.block.bytes;
-                state.retired.push((event, self.block));
-            }
-            None => state.put_free(self.block),
-        }
-        let budget = state.stats.budget_bytes;
-        self.pool.free_blocks_until(&mut state, |stats| held_bytes(stats) <= budget);
+        state.put_free(self.block);
     }
 }
 

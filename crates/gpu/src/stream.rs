@@ -103,19 +103,6 @@ impl Stream {
         self.device.check("cuStreamSynchronize", code)
     }
 
-    /// Whether all work queued so far is done.
-    ///
-    /// # Errors
-    /// [`GpuError::Driver`] with the fault of any of that work.
-    pub fn is_idle(&self) -> Result<bool> {
-        self.device.bind()?;
-        // SAFETY: the handle is alive and the context is current.
-        match unsafe { api::cuStreamQuery(self.raw) } {
-            api::NOT_READY => Ok(false),
-            code => self.device.check("cuStreamQuery", code).map(|()| true),
-        }
-    }
-
     /// Lets no work queued here after this call begin before the device has passed
     /// `event`, as recorded now. The host does not wait. The event may be of another
     /// device.
@@ -230,58 +217,6 @@ impl Stream {
         // the caller's promise.
         let code = unsafe { api::cuMemcpyDtoDAsync_v2(to, src, bytes, self.raw) };
         self.device.check("cuMemcpyDtoDAsync", code)
-    }
-
-    /// Queues a copy of `bytes` bytes between buffers of any two devices: directly where
-    /// one reaches the other ([`Device::enable_peer_access`]), else through host memory.
-    /// At least one of the buffers must be of this stream's device.
-    ///
-    /// # Errors
-    /// [`GpuError::InvalidArgument`] when a range is outside its buffer or both buffers
-    /// are of other devices, [`GpuError::Driver`] when the driver refuses.
-    ///
-    /// # Safety
-    /// Neither buffer may be dropped, and the ranges not be touched unordered, until the
-    /// stream has done the copy. Two ranges of one buffer must not overlap.
-    pub unsafe fn copy_peer_async(
-        &self,
-        dst: &DeviceBuffer,
-        dst_offset: usize,
-        src: &DeviceBuffer,
-        src_offset: usize,
-        bytes: usize,
-    ) -> Result<()> {
-        const OPERATION: &str = "copy_peer_async";
-        let own = |buffer: &DeviceBuffer| buffer.device().ordinal() == self.device.ordinal();
-        if !own(dst) && !own(src) {
-            return Err(GpuError::invalid(
-                OPERATION,
-                format!(
-                    "neither buffer (devices {} and {}) is of the stream's device {}",
-                    dst.device().ordinal(),
-                    src.device().ordinal(),
-                    self.device.ordinal()
-                ),
-            ));
-        }
-        let to = address_inside(OPERATION, dst, dst_offset, bytes)?;
-        let from = address_inside(OPERATION, src, src_offset, bytes)?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.device.bind()?;
-        // SAFETY: both ranges lie inside live device buffers of the contexts named.
-        let code = unsafe {
-            api::cuMemcpyPeerAsync(
-                to,
-                dst.device().context(),
-                from,
-                src.device().context(),
-                bytes,
-                self.raw,
-            )
-        };
-        self.device.check("cuMemcpyPeerAsync", code)
     }
 
     /// Queues the setting of `bytes` bytes of `dst` from `dst_offset` on to `value`.

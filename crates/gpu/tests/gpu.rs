@@ -5,17 +5,14 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use headrace_gpu::{
-    Compiler, DEVICE_ALIGNMENT_BYTES, Device, DevicePool, EventFlags, GpuError, Grid, HostAccess,
-    HostPages, LaunchArgs, LaunchHook, LaunchRecord, Module, PinnedBuffer, RegisteredHost, launch,
-    launch_timed, measure_h2d_gb_per_s, page_bytes, probe,
+    Compiler, Device, DevicePool, GpuError, Grid, HostAccess, HostPages, LaunchArgs, Module,
+    PinnedBuffer, RegisteredHost, launch, page_bytes, probe,
 };
-use support::{Bench, KERNELS, pattern, spin};
+use support::{Bench, KERNELS, grid, pattern, spin};
 
 const MIB: usize = 1 << 20;
 
@@ -62,9 +59,9 @@ fn gpu_copies_round_trip_over_odd_sizes() {
         let sent = pattern(bytes);
         let first = bench.pool.alloc(bytes).unwrap();
         let second = bench.pool.alloc(bytes + 3).unwrap();
-        assert_eq!(first.ptr() % DEVICE_ALIGNMENT_BYTES as u64, 0);
+        assert_eq!(first.ptr() % 256, 0);
         assert_eq!(first.bytes(), bytes);
-        assert!(first.capacity_bytes() >= bytes.next_multiple_of(DEVICE_ALIGNMENT_BYTES) as u64);
+        assert!(first.capacity_bytes() >= bytes.next_multiple_of(256) as u64);
         bench.stream.upload(&first, 0, &sent).unwrap();
         // SAFETY: both buffers live past the download below, which waits for the stream.
         unsafe { bench.stream.copy_d2d_async(&second, 3, &first, 0, bytes) }.unwrap();
@@ -152,7 +149,7 @@ fn gpu_vector_add_is_exact() {
         let mut args = LaunchArgs::new();
         args.push_ptr(left.ptr()).push_ptr(right.ptr()).push_ptr(sum.ptr());
         args.push_u64(count as u64);
-        let grid = Grid::for_items(count as u64, 256).unwrap();
+        let grid = grid(count, 256);
         // SAFETY: the kernel reads and writes `count` ints of three live buffers.
         unsafe { launch(&add, grid, &bench.stream, &mut args) }.unwrap();
         let received: Vec<i32> = bench.download(&sum, count);
@@ -177,7 +174,7 @@ fn gpu_int128_and_structs_by_value_arrive_whole() {
     bytes.extend_from_slice(&(values.len() as i32).to_ne_bytes());
     let mut args = LaunchArgs::new();
     args.push_bytes(&bytes);
-    let grid = Grid::for_items(values.len() as u64, 32).unwrap();
+    let grid = grid(values.len(), 32);
     // SAFETY: the kernel touches `count` items of two live buffers.
     unsafe { launch(&scale, grid, &bench.stream, &mut args) }.unwrap();
     let received: Vec<i128> = bench.download(&output, values.len());
@@ -189,14 +186,13 @@ fn gpu_int128_and_structs_by_value_arrive_whole() {
 #[ignore = "needs a GPU"]
 fn gpu_timing_measures_the_device() {
     let bench = Bench::new();
-    let function = bench.function("spin");
     let elapsed_ms = |asked_ms: u64| {
-        let mut args = LaunchArgs::new();
-        args.push_u64(asked_ms * 1_000_000);
-        let grid = Grid::for_items(1, 1).unwrap();
-        // SAFETY: the kernel touches no memory.
-        let timing = unsafe { launch_timed(&function, grid, &bench.stream, &mut args) }.unwrap();
-        timing.elapsed_ms().unwrap()
+        let (begin, end) = (bench.device.event().unwrap(), bench.device.event().unwrap());
+        begin.record(&bench.stream).unwrap();
+        spin(&bench, &bench.stream, asked_ms);
+        end.record(&bench.stream).unwrap();
+        end.synchronize().unwrap();
+        begin.elapsed_ms(&end).unwrap()
     };
     elapsed_ms(1);
     for asked_ms in [5, 50] {
@@ -212,20 +208,13 @@ fn gpu_timing_measures_the_device() {
 #[ignore = "needs a GPU"]
 fn gpu_events_tell_when_work_is_done() {
     let bench = Bench::new();
-    for flags in [EventFlags::ORDER, EventFlags::ORDER_BLOCKING, EventFlags::TIMING] {
-        let event = bench.device.event(flags).unwrap();
-        assert!(event.is_complete().unwrap(), "never recorded");
-        spin(&bench, &bench.stream, 100);
-        event.record(&bench.stream).unwrap();
-        assert!(!event.is_complete().unwrap());
-        assert!(!bench.stream.is_idle().unwrap());
-        event.synchronize().unwrap();
-        assert!(event.is_complete().unwrap());
-        assert!(bench.stream.is_idle().unwrap());
-    }
-    let untimed = bench.device.event(EventFlags::ORDER).unwrap();
-    let timed = bench.device.event(EventFlags::TIMING).unwrap();
-    assert!(matches!(timed.elapsed_ms(&untimed), Err(GpuError::InvalidArgument { .. })));
+    let event = bench.device.event().unwrap();
+    assert!(event.is_complete().unwrap(), "never recorded");
+    spin(&bench, &bench.stream, 100);
+    event.record(&bench.stream).unwrap();
+    assert!(!event.is_complete().unwrap());
+    event.synchronize().unwrap();
+    assert!(event.is_complete().unwrap());
 }
 
 #[test]
@@ -235,7 +224,7 @@ fn gpu_a_stream_waits_for_an_event_of_another() {
     let other = bench.device.stream().unwrap();
     let buffer = bench.pool.alloc(4).unwrap();
     bench.stream.upload(&buffer, 0, &[0; 4]).unwrap();
-    let done = bench.device.event(EventFlags::ORDER).unwrap();
+    let done = bench.device.event().unwrap();
     spin(&bench, &bench.stream, 50);
     // SAFETY: the buffer lives past the download; the event orders the two streams.
     unsafe { bench.stream.fill_async(&buffer, 0, 4, 0x7f) }.unwrap();
@@ -261,7 +250,8 @@ fn gpu_copies_overlap_with_kernels() {
     // Once each before the clock runs: the kernel is loaded at its first launch.
     spin(&bench, &bench.stream, 0);
     copy();
-    bench.device.synchronize().unwrap();
+    bench.stream.synchronize().unwrap();
+    copies.synchronize().unwrap();
     let begun = Instant::now();
     copy();
     copies.synchronize().unwrap();
@@ -303,14 +293,10 @@ fn gpu_pool_reuses_blocks_and_keeps_its_budget() {
     drop(again);
 
     // Free blocks make room for another size.
-    let large = pool.alloc(60 * MIB).unwrap();
+    let _large = pool.alloc(60 * MIB).unwrap();
     let stats = pool.stats();
     assert_eq!((stats.free_bytes, stats.in_use_bytes), (0, 60 * MIB as u64));
     assert_eq!((stats.driver_allocations, stats.refusals), (2, 1));
-    drop(large);
-    pool.set_budget_bytes(MIB as u64);
-    assert_eq!(pool.stats().free_bytes, 0);
-    assert!(pool.alloc(2 * MIB).unwrap_err().is_out_of_memory());
 }
 
 #[test]
@@ -331,29 +317,7 @@ fn gpu_a_full_device_is_an_out_of_memory_error() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn gpu_a_block_in_use_is_not_handed_out_again() {
-    let bench = Bench::new();
-    let pool = DevicePool::new(&bench.device, 8 * MIB as u64);
-    let buffer = pool.alloc(4 * MIB).unwrap();
-    let address = buffer.ptr();
-    spin(&bench, &bench.stream, 100);
-    let event = bench.device.event(EventFlags::ORDER).unwrap();
-    event.record(&bench.stream).unwrap();
-    buffer.release_after(event);
-    assert_eq!(pool.stats().retired_bytes, 4 * MIB as u64);
-    let other = pool.alloc(4 * MIB).unwrap();
-    assert_ne!(other.ptr(), address);
-
-    // With the rest of the budget retired, a request waits for it.
-    let third = pool.alloc(4 * MIB).unwrap();
-    assert!(bench.stream.is_idle().unwrap(), "the request waited for the kernel");
-    assert_eq!(pool.stats().retired_bytes, 0);
-    drop((other, third));
-}
-
-#[test]
-#[ignore = "needs a GPU"]
-fn gpu_callers_memory_is_registered_once_and_reached_by_kernels() {
+fn gpu_callers_memory_is_registered_once() {
     let bench = Bench::new();
     let count = 5000usize;
     let mut pages = HostPages::new(count * 4).unwrap();
@@ -376,15 +340,6 @@ fn gpu_callers_memory_is_registered_once_and_reached_by_kernels() {
     let error = register().unwrap_err();
     assert!(matches!(error, GpuError::Driver { code: 712, remedy: Some(_), .. }), "{error}");
 
-    let host = registered.device_ptr(&bench.device).unwrap();
-    let sum = bench.pool.alloc(count * 4).unwrap();
-    let mut args = LaunchArgs::new();
-    args.push_ptr(host).push_ptr(host).push_ptr(sum.ptr()).push_u64(count as u64);
-    let grid = Grid::for_items(count as u64, 128).unwrap();
-    // SAFETY: the kernel reads `count` ints of registered memory and writes as many.
-    unsafe { launch(&bench.function("add"), grid, &bench.stream, &mut args) }.unwrap();
-    let received: Vec<i32> = bench.download(&sum, count);
-    assert!(received.iter().enumerate().all(|(i, &v)| v == 2 * i as i32));
     drop(registered);
     drop(register().expect("free to be registered again"));
 }
@@ -401,9 +356,9 @@ fn gpu_wrong_launches_are_refused() {
         assert!(matches!(error, GpuError::InvalidArgument { .. }), "{error}");
         assert!(error.to_string().contains("`spin`"), "{error}");
     };
-    let one = Grid::for_items(1, 1).unwrap();
+    let one = grid(1, 1);
     refused(one, &mut LaunchArgs::new());
-    refused(one, LaunchArgs::new().push_u32(1));
+    refused(one, LaunchArgs::new().push_bytes(&[0; 4]));
     refused(one, LaunchArgs::new().push_u64(1).push_u64(1));
     refused(Grid { threads: 0, ..one }, LaunchArgs::new().push_u64(1));
     refused(Grid { threads: 1025, ..one }, LaunchArgs::new().push_u64(1));
@@ -411,7 +366,6 @@ fn gpu_wrong_launches_are_refused() {
 
     let error = bench.module.function("absent").unwrap_err();
     assert!(error.to_string().contains("`absent` of module `kernels.cu`"), "{error}");
-    assert!(bench.module.global("absent").is_err());
 }
 
 #[test]
@@ -433,25 +387,12 @@ fn gpu_large_dynamic_shared_memory_works_once_asked_for() {
     let input = bench.upload(&values);
     let output = bench.pool.alloc(words * 4).unwrap();
     let mut args = LaunchArgs::new();
-    args.push_ptr(input.ptr()).push_ptr(output.ptr()).push_u32(words as u32);
+    args.push_ptr(input.ptr()).push_ptr(output.ptr()).push_bytes(&(words as u32).to_ne_bytes());
     let grid = Grid { blocks: 1, threads: 256, shared_bytes };
     // SAFETY: the kernel touches `words` words of both live buffers and of shared memory.
     unsafe { launch(&function, grid, &bench.stream, &mut args) }.unwrap();
     let received: Vec<u32> = bench.download(&output, words);
     assert!(received.iter().eq(values.iter().rev()));
-}
-
-#[test]
-#[ignore = "needs a GPU"]
-fn gpu_module_globals_are_found() {
-    let bench = Bench::new();
-    let (address, bytes) = bench.module.global("answer").unwrap();
-    assert_eq!(bytes, 4);
-    let mut received = [0; 4];
-    // SAFETY: the module is loaded, and the wait below comes before `received` is read.
-    unsafe { bench.stream.copy_d2h_raw(received.as_mut_ptr(), address, 4) }.unwrap();
-    bench.stream.synchronize().unwrap();
-    assert_eq!(i32::from_ne_bytes(received), 42);
 }
 
 #[test]
@@ -463,30 +404,6 @@ fn gpu_a_cubin_for_another_architecture_is_an_error_with_a_remedy() {
     let error = Module::load(&bench.device, &cubin).unwrap_err();
     assert!(matches!(error, GpuError::Driver { remedy: Some(_), .. }), "{error}");
     assert!(error.to_string().contains(arch), "{error}");
-    assert!(!error.is_context_lost(), "{error}");
-}
-
-#[test]
-#[ignore = "needs a GPU"]
-fn gpu_every_launch_is_counted_and_told() {
-    struct Counter(AtomicUsize);
-    impl LaunchHook for Counter {
-        fn launched(&self, record: &LaunchRecord<'_>) {
-            assert_eq!((record.function.name(), record.grid.blocks), ("spin", 1));
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-    let bench = Bench::new();
-    let counter = Arc::new(Counter(AtomicUsize::new(0)));
-    bench.device.set_launch_hook(Some(counter.clone()));
-    let before = bench.device.launch_count();
-    spin(&bench, &bench.stream, 0);
-    spin(&bench, &bench.stream, 0);
-    bench.device.set_launch_hook(None);
-    spin(&bench, &bench.stream, 0);
-    assert_eq!(bench.device.launch_count() - before, 3);
-    assert_eq!(counter.0.load(Ordering::Relaxed), 2);
-    bench.stream.synchronize().unwrap();
 }
 
 #[test]
@@ -517,23 +434,6 @@ fn gpu_a_device_may_be_opened_again() {
     let bench = Bench::new();
     let again = Device::open(0).unwrap();
     assert_eq!(again.info(), bench.device.info());
-    again.synchronize().unwrap();
     drop(again);
-    bench.device.synchronize().expect("the first opening stays valid");
-}
-
-#[test]
-#[ignore = "needs a GPU"]
-fn gpu_the_link_is_faster_from_pinned_than_from_pageable_memory() {
-    let bench = Bench::new();
-    let pinned_gb_per_s = measure_h2d_gb_per_s(&bench.device).unwrap();
-    let bytes = 256 * MIB;
-    let pageable = vec![1u8; bytes];
-    let target = bench.pool.alloc(bytes).unwrap();
-    bench.stream.upload(&target, 0, &pageable).unwrap();
-    let begun = Instant::now();
-    bench.stream.upload(&target, 0, &pageable).unwrap();
-    let pageable_gb_per_s = bytes as f64 / 1e9 / begun.elapsed().as_secs_f64();
-    println!("host to device: {pinned_gb_per_s:.1} GB/s pinned, {pageable_gb_per_s:.1} pageable");
-    assert!(pinned_gb_per_s > pageable_gb_per_s);
+    bench.device.stream().expect("the first opening stays valid");
 }

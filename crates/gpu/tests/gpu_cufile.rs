@@ -274,7 +274,6 @@ fn read_one_file(path: &Path, direct: bool) -> String {
         Ok(cufile) => cufile,
         Err(error) => return format!("open=refused ({})", one_line(&error.reason)),
     };
-    let counting = cufile.start_statistics();
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(if direct { libc::O_DIRECT } else { 0 });
     let file = match options.open(path) {
@@ -301,7 +300,7 @@ fn read_one_file(path: &Path, direct: bool) -> String {
     let right = read == expected.len() as u64 && received == expected;
     let mode = cufile.mode();
     format!(
-        "open=ok register=ok buffer={pinned} read={} mode={:?} proven={} counting={counting} \
+        "open=ok register=ok buffer={pinned} read={} mode={:?} proven={} \
          version={:?} [{}]",
         if right { "right" } else { "wrong" },
         mode.kind,

@@ -220,11 +220,6 @@ impl Reservation {
         self.bytes
     }
 
-    /// The budget that they are of.
-    pub fn budget(&self) -> &Arc<MemoryBudget> {
-        &self.budget
-    }
-
     /// Reserves more or fewer bytes.
     ///
     /// # Errors

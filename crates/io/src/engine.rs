@@ -86,8 +86,7 @@ pub type Completion = Completed<ReadDone>;
 /// submits it.)
 ///
 /// It should not panic either. If it does on a thread of the engine, that completion is lost to its
-/// owner, and [`ReadEngine::sink_panics`] counts it; all others are delivered as if nothing had
-/// happened.
+/// owner; all others are delivered as if nothing had happened.
 pub type CompletionSink = Arc<dyn Fn(Completion) + Send + Sync>;
 
 /// A reader of extents with many requests in flight.
@@ -113,9 +112,6 @@ pub trait ReadEngine: Send + Sync {
     /// Lets everything that is queued but not yet begun complete as [`IoError::Cancelled`], now
     /// and for requests submitted later. What the kernel is working on completes as it will.
     fn cancel_queued(&self);
-
-    /// Panics of the sink on the engine's threads.
-    fn sink_panics(&self) -> u64;
 }
 
 impl From<Tally> for ReadDone {

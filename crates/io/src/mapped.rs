@@ -210,11 +210,6 @@ impl MappedFile {
         self.advise(start..end, libc::MADV_DONTNEED);
     }
 
-    /// Announces that the range will be read soon: the kernel starts reading ahead.
-    pub fn will_need(&self, range: Range<u64>) {
-        self.advise(range, libc::MADV_WILLNEED);
-    }
-
     /// Maps the pages of the range at once, reading what is not in memory (Linux 5.14; elsewhere
     /// without effect). Cheaper than a fault a page.
     pub fn populate(&self, range: Range<u64>) {

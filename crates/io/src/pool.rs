@@ -42,10 +42,6 @@ impl ReadEngine for PreadPool {
     fn cancel_queued(&self) {
         self.0.cancel_queued();
     }
-
-    fn sink_panics(&self) -> u64 {
-        self.0.sink_panics()
-    }
 }
 
 /// The pool, for either direction.
@@ -114,10 +110,6 @@ impl<T: Transfer> Pool<T> {
                 }
             }
         }
-    }
-
-    pub fn sink_panics(&self) -> u64 {
-        self.shared.outlet.panics()
     }
 
     pub fn cancel_queued(&self) {

@@ -6,13 +6,11 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use crate::system::mount_of_descriptor;
-use crate::{FileIdentity, Result, SourceFile};
+use crate::{Result, SourceFile};
 
 /// What was found out about a file, by asking the kernel and by a real read.
 #[derive(Debug, Clone)]
 pub struct PathProbe {
-    /// Identity of the file that was probed.
-    pub identity: FileIdentity,
     /// Type of the filesystem as mounted ("ext4", "xfs", "tmpfs", "nfs4"), or its magic number;
     /// "none" for a block device, which is read past any filesystem on it.
     pub filesystem: String,
@@ -34,15 +32,12 @@ impl PathProbe {
 
     /// Probes an opened file.
     pub fn of_file(file: &SourceFile) -> PathProbe {
-        use crate::ReadAt;
-        let identity = file.identity();
         let filesystem = if file.is_block_device() {
             "none".to_string()
         } else {
             mounted_type(file).unwrap_or_else(|| magic_name(file))
         };
         PathProbe {
-            identity,
             filesystem,
             memory_backed: file.is_memory_backed(),
             direct: file

@@ -131,10 +131,6 @@ impl<T: Transfer> Ring<T> {
         }
     }
 
-    pub fn sink_panics(&self) -> u64 {
-        self.shared.outlet.panics()
-    }
-
     pub fn cancel_queued(&self) {
         self.shared.cancelled.store(true, Ordering::Release);
         self.shared.wake();

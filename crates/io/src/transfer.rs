@@ -33,34 +33,24 @@ pub struct Completed<Done> {
 /// Receives completions on a thread of the engine.
 pub(crate) type Sink<T> = Arc<dyn Fn(Completed<<T as Transfer>::Done>) + Send + Sync>;
 
-/// A sink, and how often it panicked.
-pub(crate) struct Outlet<T: Transfer> {
-    sink: Sink<T>,
-    panics: AtomicU64,
-}
+/// Delivers completions to a sink.
+pub(crate) struct Outlet<T: Transfer>(Sink<T>);
 
 impl<T: Transfer> Outlet<T> {
     pub fn new(sink: Sink<T>) -> Self {
-        Outlet { sink, panics: AtomicU64::new(0) }
+        Outlet(sink)
     }
 
     /// Delivers on a thread of the engine. A panic ends here, or the thread would end, and with
     /// it every completion that is still to come; the process's hook has told its message.
     pub fn deliver(&self, completion: Completed<T::Done>) {
         // Nothing of ours is behind the sink; what it leaves broken is its owner's.
-        if catch_unwind(AssertUnwindSafe(|| (self.sink)(completion))).is_err() {
-            self.panics.fetch_add(1, Ordering::Relaxed);
-        }
+        let _ = catch_unwind(AssertUnwindSafe(|| (self.0)(completion)));
     }
 
     /// Delivers on the thread of whoever submitted: a panic is theirs.
     pub fn deliver_to_submitter(&self, completion: Completed<T::Done>) {
-        (self.sink)(completion);
-    }
-
-    /// Panics that ended in [`deliver`](Outlet::deliver).
-    pub fn panics(&self) -> u64 {
-        self.panics.load(Ordering::Relaxed)
+        (self.0)(completion);
     }
 }
 

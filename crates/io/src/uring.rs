@@ -104,8 +104,4 @@ impl ReadEngine for UringEngine {
     fn cancel_queued(&self) {
         self.0.cancel_queued();
     }
-
-    fn sink_panics(&self) -> u64 {
-        self.0.sink_panics()
-    }
 }

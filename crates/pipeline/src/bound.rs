@@ -210,8 +210,6 @@ pub enum BoundStep {
 pub struct BoundProbe {
     /// The build.
     pub build: Arc<BuildTable>,
-    /// Index of the build in the program.
-    pub build_index: usize,
     /// Keys, in the representations of the build's keys.
     pub keys: Vec<BoundExpr>,
     /// Kind.

@@ -127,11 +127,6 @@ impl BuildCache {
         }
     }
 
-    /// Bytes held.
-    pub fn bytes(&self) -> u64 {
-        self.entries.lock().bytes
-    }
-
     /// Forgets everything.
     pub fn clear(&self) {
         let forgotten = std::mem::take(&mut *self.entries.lock());

@@ -112,7 +112,6 @@ fn format_class(error: &FormatError) -> ErrorClass {
         | FormatError::Write { .. }
         | FormatError::SpillLimit { .. }
         | FormatError::NoFiles { .. } => ErrorClass::Io,
-        FormatError::Unsupported { .. } => ErrorClass::Unsupported,
         FormatError::Argument(_) => ErrorClass::Internal,
         _ => ErrorClass::Corrupt,
     }

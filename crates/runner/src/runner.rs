@@ -141,11 +141,6 @@ impl Runner {
         &self.builds
     }
 
-    /// Bytes of builds kept for later queries.
-    pub fn build_cache_bytes(&self) -> u64 {
-        self.builds.bytes()
-    }
-
     /// Forgets all builds, chunks and columns on a device, for measurements without them.
     pub fn clear_caches(&self) {
         self.builds.clear();

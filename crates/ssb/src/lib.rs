@@ -126,8 +126,3 @@ pub use manifest::{
 pub use queries::{QUERIES, Query};
 pub use scale::{SCALE_MAX, SCALE_MIN};
 pub use tables::{Generator, Table};
-
-/// Names of the tables as the queries use them, dimensions first.
-pub fn table_names() -> [&'static str; 5] {
-    Table::ALL.map(Table::name)
-}

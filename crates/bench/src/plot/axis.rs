@@ -4,40 +4,32 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-use super::XScale;
 use headrace_ceilings::model::bytes_text;
 
 /// Ticks that fit side by side.
 const TICKS_MAX: usize = 12;
 
-/// Counts that span more than this factor lie by powers of two.
-const EVEN_SPAN_MAX: f64 = 16.0;
-
-/// An axis: values are mapped to positions, which the drawing library spreads evenly.
+/// An axis of bytes, each power of two as far from the next: values are mapped to positions, which
+/// the drawing library spreads evenly.
 pub(super) struct Axis {
-    scale: XScale,
-    by_powers: bool,
     /// Positions of both ends.
     pub range: Range<f64>,
 }
 
 impl Axis {
     /// An axis for these values, which are above 0.
-    pub fn new(scale: XScale, values: &[f64]) -> Axis {
+    pub fn new(values: &[f64]) -> Axis {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(0.0, f64::max);
-        let by_powers = scale == XScale::Bytes || most / least > EVEN_SPAN_MAX;
-        let mut axis = Axis { scale, by_powers, range: 0.0..1.0 };
-        let (low, high) = (axis.position(least), axis.position(most));
+        let (low, high) = (least.log2(), most.log2());
         // Room beside the outermost points, also if there is only one.
-        let margin = ((high - low) * 0.04).max(if by_powers { 0.25 } else { 0.5 });
-        axis.range = low - margin..high + margin;
-        axis
+        let margin = ((high - low) * 0.04).max(0.25);
+        Axis { range: low - margin..high + margin }
     }
 
     /// Where a value lies.
     pub fn position(&self, value: f64) -> f64 {
-        if self.by_powers { value.log2() } else { value }
+        value.log2()
     }
 
     /// The positions, for the drawing library.
@@ -47,11 +39,7 @@ impl Axis {
 
     /// How the tick at a position reads.
     pub fn label(&self, position: f64) -> String {
-        let value = if self.by_powers { position.exp2() } else { position };
-        match self.scale {
-            XScale::Bytes => bytes_text(value.round() as u64),
-            XScale::Count => format!("{}", value.round()),
-        }
+        bytes_text(position.exp2().round() as u64)
     }
 }
 
@@ -90,22 +78,16 @@ impl Ranged for Positions {
 mod tests {
     use super::*;
 
-    fn labels(scale: XScale, values: &[f64]) -> Vec<String> {
-        let axis = Axis::new(scale, values);
+    fn labels(values: &[f64]) -> Vec<String> {
+        let axis = Axis::new(values);
         axis.positions().key_points(TICKS_MAX).iter().map(|tick| axis.label(*tick)).collect()
     }
 
     #[test]
     fn ticks_are_the_numbers_that_one_expects() {
         let mib = f64::from(1 << 20);
-        assert_eq!(
-            labels(XScale::Bytes, &[mib / 2.0, 4.0 * mib]),
-            ["512 KiB", "1 MiB", "2 MiB", "4 MiB"]
-        );
-        assert_eq!(labels(XScale::Count, &[1.0, 4.0]), ["1", "2", "3", "4"]);
-        assert_eq!(labels(XScale::Count, &[1.0, 64.0]), ["1", "2", "4", "8", "16", "32", "64"]);
-        assert_eq!(labels(XScale::Count, &[7.0]), ["7"]);
-        let wide = labels(XScale::Bytes, &[4096.0, 1e12]);
+        assert_eq!(labels(&[mib / 2.0, 4.0 * mib]), ["512 KiB", "1 MiB", "2 MiB", "4 MiB"]);
+        let wide = labels(&[4096.0, 1e12]);
         assert!(wide.len() <= TICKS_MAX && wide[..2] == ["2 KiB", "16 KiB"], "{wide:?}");
     }
 }

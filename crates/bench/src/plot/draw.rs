@@ -115,7 +115,7 @@ fn draw_chart(
     ceilings: &[CeilingLine],
 ) -> Result<(), PlotError> {
     let values: Vec<f64> = plot.points.iter().map(|point| point.x).collect();
-    let axis = Axis::new(plot.x_scale, &values);
+    let axis = Axis::new(&values);
     let points = plot.points.iter().map(|point| point.y);
     let most = points.chain(ceilings.iter().map(|line| line.y)).fold(0.0, f64::max);
     let y_end = if most > 0.0 { most * 1.06 } else { 1.0 };

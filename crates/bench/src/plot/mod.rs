@@ -23,7 +23,7 @@ pub const SERIES_MAX: usize = 56;
 pub struct SweepPoint {
     /// The line it belongs to, such as "uring, pinned, 4 threads".
     pub series: String,
-    /// Where, in the unit of [`XScale`].
+    /// Where, bytes.
     pub x: f64,
     /// How much.
     pub y: f64,
@@ -38,16 +38,6 @@ pub struct CeilingLine {
     pub y: f64,
 }
 
-/// What lies along x.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum XScale {
-    /// Bytes, each power of two as far from the next; labelled KiB, MiB, GiB.
-    Bytes,
-    /// Numbers of things: threads, slots, devices. By powers of two if they span more than 16 of
-    /// them, evenly otherwise.
-    Count,
-}
-
 /// What is to be drawn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SweepPlot {
@@ -57,8 +47,6 @@ pub struct SweepPlot {
     pub x_label: String,
     /// Beside it, such as "GB/s (10^9 bytes)".
     pub y_label: String,
-    /// What lies along x.
-    pub x_scale: XScale,
     /// The points, in any order; two of one series at one x are joined by a vertical stroke.
     pub points: Vec<SweepPoint>,
     /// The ceilings.

@@ -14,7 +14,6 @@ fn plot(series: usize) -> SweepPlot {
         title: "page cache -> GPU, \u{1b}[1m8 slots".to_string(),
         x_label: "chunk size".to_string(),
         y_label: "GB/s (10^9 bytes)".to_string(),
-        x_scale: XScale::Bytes,
         points: points.collect(),
         ceilings: vec![
             CeilingLine { name: "H2D".to_string(), y: 55.5 },
@@ -91,6 +90,6 @@ fn what_cannot_be_drawn_is_an_error() {
 fn one_point_and_zeros_are_drawn_too() {
     let points = vec![SweepPoint { series: "a".to_string(), x: 3.0, y: 0.0 }];
     let ceilings = Vec::new();
-    let plot = SweepPlot { points, ceilings, x_scale: XScale::Count, ..plot(1) };
+    let plot = SweepPlot { points, ceilings, ..plot(1) };
     assert!(check::parse(&sweep_svg(&plot).unwrap()).unwrap().says("a"));
 }

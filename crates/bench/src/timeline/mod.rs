@@ -15,8 +15,6 @@ mod chrome;
 mod draw;
 mod rows;
 
-use headrace_flow::Trace;
-
 /// Why a trace file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
@@ -46,16 +44,6 @@ pub enum TimelineError {
 
 /// A trace file: its name for messages, and its bytes.
 pub type Document<'a> = (&'a str, &'a [u8]);
-
-/// The picture of these traces, each a process of its own.
-///
-/// # Errors
-/// [`TimelineError::Write`] if memory's writer fails, which it does not.
-pub fn trace_svg(traces: &[Trace]) -> Result<String, TimelineError> {
-    let mut json = Vec::new();
-    Trace::write_merged(traces, &mut json)?;
-    chrome_svg(&[("trace", &json)])
-}
 
 /// The picture of files in the Chrome trace event format. Their times are taken to be of one clock;
 /// ours are microseconds since 1970.

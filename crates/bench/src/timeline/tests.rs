@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::rows::{Scale, Work, bars, occupancy, rows, work};
 use super::*;
 use crate::plot::xml::check;
+use headrace_flow::Trace;
 
 const MIB: u64 = 1 << 20;
 
@@ -37,7 +38,9 @@ fn bar_rects(document: &check::Document) -> Vec<&check::Element> {
 
 #[test]
 fn every_span_is_a_bar_and_every_stage_tells_its_rate() {
-    let svg = trace_svg(&[trace("cold & <dark>"), trace("warm")]).unwrap();
+    let mut json = Vec::new();
+    Trace::write_merged(&[trace("cold & <dark>"), trace("warm")], &mut json).unwrap();
+    let svg = chrome_svg(&[("trace", &json)]).unwrap();
     let document = check::parse(&svg).unwrap();
     assert_eq!(bar_rects(&document).len(), 18);
     for text in [

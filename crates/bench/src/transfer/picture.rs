@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{BenchRun, Sweep};
-use crate::plot::{CeilingLine, SERIES_MAX, SweepPlot, SweepPoint, XScale};
+use crate::plot::{CeilingLine, SERIES_MAX, SweepPlot, SweepPoint};
 
 /// The curves of a sweep.
 pub fn of_sweep(sweep: &Sweep) -> SweepPlot {
@@ -24,7 +24,6 @@ pub fn of_runs(runs: &[BenchRun]) -> SweepPlot {
         title,
         x_label: if random { "block size" } else { "chunk size" }.to_string(),
         y_label: if random { "IOPS" } else { "GB/s (10^9 bytes)" }.to_string(),
-        x_scale: XScale::Bytes,
         points,
         ceilings: if random { Vec::new() } else { ceilings(runs) },
     }

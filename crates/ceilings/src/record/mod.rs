@@ -8,7 +8,6 @@
 //!
 //! ```text
 //!  bench, doctor ── record ──►  ceilings.json  (locked, read again, merged, replaced by rename)
-//!  a race ── record_if_higher ─►      │
 //!                                     ▼ load
 //!            get, for_store ──► Ceiling ──► "storage-bound: 2.41 GB/s, 97% of the 2.48 GB/s …"
 //! ```
@@ -301,19 +300,6 @@ impl Ceilings {
         file::replace(&self.path, &machines)?;
         self.entries = entries;
         Ok(Recorded { moved_aside })
-    }
-
-    /// Records a rate that a race reached by the way, if it is above the ceiling (which then was
-    /// too low). Returns whether it was.
-    ///
-    /// # Errors
-    /// As [`Ceilings::record`].
-    pub fn record_if_higher(&mut self, measurement: &Measurement) -> Result<bool, CeilingsError> {
-        let known = self.get(&measurement.measure);
-        if known.is_some_and(|ceiling| ceiling.value >= measurement.value && !ceiling.stale) {
-            return Ok(false);
-        }
-        self.record(std::slice::from_ref(measurement)).map(|_| true)
     }
 
     /// The ceiling of one measure.

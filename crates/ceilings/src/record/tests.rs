@@ -100,16 +100,6 @@ fn age_lowers_a_ceiling_too() {
 }
 
 #[test]
-fn a_race_that_passes_a_ceiling_lifts_it() {
-    let place = place();
-    let mut ceilings = Ceilings::load_from(&place.path).unwrap();
-    assert!(ceilings.record_if_higher(&read("uring", 2.0)).unwrap());
-    assert!(!ceilings.record_if_higher(&read("uring", 1.9)).unwrap());
-    assert!(ceilings.record_if_higher(&read("uring", 2.1)).unwrap());
-    assert_eq!(ceilings.for_store(&store()).read.unwrap().value, 2.1);
-}
-
-#[test]
 fn no_rate_is_recorded_that_is_none() {
     let place = place();
     let mut ceilings = Ceilings::load_from(&place.path).unwrap();

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use headrace_gpu::{
-    DeviceBuffer, DevicePool, Event, EventFlags, GpuError, HostCopies, PinnedBuffer, PinnedSlots,
+    DeviceBuffer, DevicePool, Event, GpuError, HostCopies, PinnedBuffer, PinnedSlots,
     Stream,
 };
 use headrace_io::EXTENT_ALIGN_BYTES;
@@ -90,12 +90,12 @@ impl Slot {
             returned_ns: 0,
             copies: HostCopies::default(),
             is_copied: false,
-            copy_begin: device.event(EventFlags::TIMING)?,
-            copied: device.event(EventFlags::TIMING)?,
-            execute_begin: device.event(EventFlags::TIMING)?,
-            executed: device.event(EventFlags::TIMING)?,
-            return_begin: device.event(EventFlags::TIMING)?,
-            returned: device.event(EventFlags::TIMING)?,
+            copy_begin: device.event()?,
+            copied: device.event()?,
+            execute_begin: device.event()?,
+            executed: device.event()?,
+            return_begin: device.event()?,
+            returned: device.event()?,
         })
     }
 
@@ -208,11 +208,6 @@ impl CudaSlots {
         &self.idle.compute
     }
 
-    /// The stream in which output is copied back.
-    pub fn return_stream(&self) -> &Stream {
-        &self.idle.back
-    }
-
     /// A lane for one race.
     pub fn lane<P: DeviceProgram>(&mut self, program: P) -> CudaLane<'_, P> {
         // Anew for each race: the device's clock is read as a 32-bit float of milliseconds.
@@ -222,7 +217,7 @@ impl CudaSlots {
     }
 
     fn read_clocks(&self) -> Result<(Event, Instant), GpuError> {
-        let zero = self.idle.copy.device().event(EventFlags::TIMING)?;
+        let zero = self.idle.copy.device().event()?;
         zero.record(&self.idle.copy)?;
         zero.synchronize()?;
         Ok((zero, Instant::now()))

@@ -150,12 +150,6 @@ impl RaceReport {
         self.transferred_bytes as f64 / self.read_requests.max(1) as f64
     }
 
-    /// Mean size of a write, in bytes, as the kernel was asked for it.
-    pub fn mean_write_bytes(&self) -> f64 {
-        let bytes = self.written_direct_bytes + self.written_buffered_bytes;
-        bytes as f64 / self.write_requests.max(1) as f64
-    }
-
     /// Takes in the report of another lane of the same race. Bytes, counts and the times that are
     /// summed over consumers add up; of the times of a stage, which all lanes have side by side,
     /// the longest counts, and of the first chunks the earliest. Latencies are left alone: they

@@ -145,12 +145,6 @@ impl Trace {
         &self.inner.process
     }
 
-    /// Wall-clock time at which the trace was made, microseconds since 1970: what ties the times
-    /// of several traces together.
-    pub fn start_unix_us(&self) -> f64 {
-        self.inner.start_unix_us
-    }
-
     /// What was recorded so far.
     pub fn spans(&self) -> Vec<Span> {
         self.inner.recorded.lock().spans.clone()

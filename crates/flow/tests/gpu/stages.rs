@@ -10,7 +10,7 @@ use headrace_flow::{
 };
 use headrace_gpu::{
     Compiler, Device, DeviceBuffer, DevicePool, Function, Grid, LaunchArgs, Module, Source, Stream,
-    launch, measure_h2d_gb_per_s,
+    launch, measure,
 };
 use headrace_io::write::SinkFile;
 use headrace_io::{FaultPlan, FaultyFile, ReadAt};
@@ -152,7 +152,7 @@ fn gpu_a_registered_mapping_fills_the_link() {
     const BYTES: usize = 4_000_000_000;
     const CHUNK: usize = 24 << 20;
     let bench = Bench::new();
-    let link_gb_per_s = measure_h2d_gb_per_s(&bench.device).unwrap();
+    let link_gb_per_s = measure::h2d(&bench.device).unwrap().gb_per_s;
     println!("read-only registration: {}", bench.device.info().read_only_host_register);
     let file = TestFile::new("/dev/shm", BYTES);
     let pool = RegisteredPool::new(8 << 30);

@@ -9,7 +9,6 @@ mod devices;
 mod faults;
 mod host;
 mod lane;
-mod outbox;
 mod outputs;
 mod paths;
 mod support;

@@ -9,9 +9,9 @@ use arrow_array::types::{
     ArrowDictionaryKeyType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, DictionaryArray, PrimitiveArray, RecordBatch, UInt64Array};
+use arrow_array::{Array, ArrayRef, DictionaryArray, PrimitiveArray, UInt64Array};
 use arrow_buffer::ArrowNativeType;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::DataType;
 
 use crate::error::{FormatError, Result};
 
@@ -269,51 +269,4 @@ fn translate_keys<K: ArrowDictionaryKeyType>(
         builder.append_option(code.map(K::Native::usize_as));
     }
     Arc::new(builder.finish())
-}
-
-/// The schema that [`encode_text`] turns `schema` into: the text columns among `columns` become
-/// dictionaries with codes of type `key`.
-///
-/// # Errors
-/// [`FormatError::Column`] if a column is not plain text.
-pub fn encoded_schema(schema: &Schema, columns: &[usize], key: &DataType) -> Result<SchemaRef> {
-    let mut fields: Vec<Arc<Field>> = schema.fields().iter().cloned().collect();
-    for &i in columns {
-        let Some(field) = fields.get(i) else {
-            return Err(FormatError::Argument(format!("column {i} of {}", schema.fields().len())));
-        };
-        if !super::types::is_text(field.data_type()) {
-            return Err(FormatError::column(
-                field.name(),
-                format!("{} is not plain text and has no dictionary", field.data_type()),
-            ));
-        }
-        let data_type = DataType::Dictionary(Box::new(key.clone()), Box::new(DataType::Utf8));
-        fields[i] = Arc::new(field.as_ref().clone().with_data_type(data_type));
-    }
-    Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
-}
-
-/// Encodes plain text columns of a batch as dictionaries; `schema` is that of
-/// [`encoded_schema`]. Each batch gets its own dictionary: the writer unifies them.
-///
-/// # Errors
-/// [`FormatError::Arrow`] naming the column, if a batch alone has more distinct values than the
-/// code type can tell apart.
-pub fn encode_text(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let columns = batch
-        .columns()
-        .iter()
-        .zip(schema.fields())
-        .map(|(column, field)| {
-            if column.data_type() == field.data_type() {
-                return Ok(column.clone());
-            }
-            arrow_cast::cast(column, field.data_type()).map_err(|e| {
-                FormatError::arrow(format!("dictionary of column {}", field.name()), e)
-            })
-        })
-        .collect::<Result<Vec<_>>>()?;
-    RecordBatch::try_new(schema.clone(), columns)
-        .map_err(|e| FormatError::arrow("encoding text columns", e))
 }

@@ -1,6 +1,5 @@
 //! Record batches as Arrow arrays: any type, any compression, in place where that is possible.
 
-use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -74,23 +73,6 @@ impl ArrowTable {
             let place = format!("record batch {batch}");
             FormatError::corrupt(source.path(), 0, place, cause.to_string())
         })
-    }
-
-    /// Rows of a record batch, as [`read_batch`](Self::read_batch) does. To take a batch in
-    /// parts, read it once and slice it: the checks are of the whole batch.
-    pub fn read_rows(
-        &self,
-        file: usize,
-        batch: usize,
-        rows: Range<usize>,
-        projection: Option<&[usize]>,
-    ) -> Result<RecordBatch> {
-        let whole = self.read_batch(file, batch, projection)?;
-        if rows.start > rows.end || rows.end > whole.num_rows() {
-            let cause = format!("rows {rows:?} of a batch of {}", whole.num_rows());
-            return Err(FormatError::Argument(cause));
-        }
-        Ok(whole.slice(rows.start, rows.len()))
     }
 
     /// The table's columns in the order of a projection.

@@ -56,7 +56,7 @@ fn table(files: usize, columns: usize, batches: usize) -> ArrowTable {
     let shared = Shared::default();
     let files = (0..files).map(|i| file(&shared, i as u64, columns, batches)).collect();
     let names = (0..columns).map(|i| format!("c{i}")).collect();
-    ArrowTable::unite(names, None, files, Vec::new()).unwrap()
+    ArrowTable::unite(names, files, Vec::new()).unwrap()
 }
 
 /// Resident memory of the process: of this test alone only if no other runs.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use headrace_io::MappingPool;
-use headrace_ir::DataType as IrType;
 
 use super::dictionary::{self, TableDictionary};
 use super::fields::FileField;
@@ -16,7 +15,6 @@ use super::file::{ArrowFile, Bounds, Opened, encoding};
 use super::growing::code_capacity;
 use super::parallel::try_map;
 use super::schema::{FileSchema, Shared};
-use super::statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY};
 use super::types::{ir_type, is_text};
 use crate::error::{FormatError, Result};
 
@@ -89,16 +87,6 @@ impl ArrowTable {
     /// Whatever is wrong with a path, a file, or between files. [`FormatError::NoFiles`] if no
     /// file is complete, so that the columns are not known.
     pub fn open(paths: &[PathBuf]) -> Result<ArrowTable> {
-        Self::open_with(paths, None)
-    }
-
-    /// As [`open`](Self::open), with columns that are known otherwise: there may be no complete
-    /// file yet, and the files must have exactly these columns.
-    pub fn open_as(paths: &[PathBuf], schema: &Schema) -> Result<ArrowTable> {
-        Self::open_with(paths, Some(schema))
-    }
-
-    fn open_with(paths: &[PathBuf], expected: Option<&Schema>) -> Result<ArrowTable> {
         let mut files = Vec::new();
         let mut skipped = Vec::new();
         let mut seen: HashMap<(u64, u64), PathBuf> = HashMap::new();
@@ -121,19 +109,13 @@ impl ArrowTable {
                 }
             }
         }
-        let names = match (expected, files.first()) {
-            (Some(schema), _) => schema.fields().iter().map(|f| f.name().clone()).collect(),
-            (None, Some(first)) => {
-                first.schema.fields.iter().map(|f| f.name().to_string()).collect()
-            }
-            (None, None) => return Err(no_files(paths, &skipped)),
-        };
-        Self::unite(names, expected, files, skipped)
+        let Some(first) = files.first() else { return Err(no_files(paths, &skipped)) };
+        let names = first.schema.fields.iter().map(|f| f.name().to_string()).collect();
+        Self::unite(names, files, skipped)
     }
 
     pub(super) fn unite(
         names: Vec<String>,
-        expected: Option<&Schema>,
         files: Vec<ArrowFile>,
         skipped: Vec<SkippedFile>,
     ) -> Result<ArrowTable> {
@@ -146,15 +128,11 @@ impl ArrowTable {
                 .zip(&fields)
                 .map(|(file, map)| ColumnPart { file, field: map[i] })
                 .collect();
-            let (field, column) = unite_column(name, expected.map(|s| s.field(i)), &parts)?;
+            let (field, column) = unite_column(name, &parts)?;
             table_fields.push(field);
             columns.push(column);
         }
-        let metadata = match (expected, files.first()) {
-            (Some(schema), _) => schema.metadata().clone(),
-            (None, Some(first)) => first.schema.metadata.clone(),
-            (None, None) => HashMap::new(),
-        };
+        let metadata = files.first().map(|first| first.schema.metadata.clone()).unwrap_or_default();
         Ok(ArrowTable {
             schema: Arc::new(Schema::new_with_metadata(table_fields, metadata)),
             rows: files.iter().map(ArrowFile::rows).sum(),
@@ -189,11 +167,6 @@ impl ArrowTable {
     /// What is known of a column; of one that does not exist, nothing.
     pub fn column_stats(&self, column: usize) -> ColumnStats {
         self.columns.get(column).map(|c| c.stats).unwrap_or_default()
-    }
-
-    /// The IR's type of a column's values, if it has one.
-    pub fn column_type(&self, column: usize) -> Option<IrType> {
-        ir_type(self.schema.fields().get(column)?.data_type())
     }
 
     /// Whether [`plan_chunks`](Self::plan_chunks) can name a column's values; the reason if not.
@@ -339,16 +312,9 @@ fn text_codes(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-fn unite_column(
-    name: &str,
-    expected: Option<&Field>,
-    parts: &[ColumnPart<'_>],
-) -> Result<(Field, TableColumn)> {
-    let first_type = match (expected, parts.first()) {
-        (Some(field), _) => field.data_type().clone(),
-        (None, Some(part)) => part.field().data_type().clone(),
-        (None, None) => return Err(FormatError::column(name, "no file has it")),
-    };
+fn unite_column(name: &str, parts: &[ColumnPart<'_>]) -> Result<(Field, TableColumn)> {
+    let first = parts.first().ok_or_else(|| FormatError::column(name, "no file has it"))?.field();
+    let first_type = first.data_type().clone();
     for part in parts {
         let own = part.field().data_type();
         let alike = *own == first_type || (text_codes(own).and(text_codes(&first_type))).is_some();
@@ -371,10 +337,9 @@ fn unite_column(
             DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8))
         }
     };
-    let nullable = null_values
-        || expected.is_some_and(Field::is_nullable)
-        || parts.iter().any(|p| p.field().field.is_nullable() || p.has_nulls());
-    let metadata = column_metadata(expected, parts);
+    let nullable =
+        null_values || parts.iter().any(|p| p.field().field.is_nullable() || p.has_nulls());
+    let metadata = first.field.metadata().clone();
     let field = Field::new(name, data_type, nullable).with_metadata(metadata);
     let column = TableColumn {
         support: support(field.data_type(), parts),
@@ -397,21 +362,6 @@ fn unite_dictionaries(
     dictionary::unify(&values).map(Some).map_err(|cause| {
         FormatError::column(name, format!("its dictionaries cannot be united: {cause}"))
     })
-}
-
-/// Metadata of the first file's field.
-fn column_metadata(expected: Option<&Field>, parts: &[ColumnPart<'_>]) -> HashMap<String, String> {
-    match (expected, parts.first()) {
-        (Some(field), _) => {
-            let mut metadata = field.metadata().clone();
-            // They are of one file alone.
-            metadata.remove(MIN_VALUES_KEY);
-            metadata.remove(MAX_VALUES_KEY);
-            metadata
-        }
-        (None, Some(part)) => part.field().field.metadata().clone(),
-        (None, None) => HashMap::new(),
-    }
 }
 
 fn support(data_type: &DataType, parts: &[ColumnPart<'_>]) -> std::result::Result<(), String> {

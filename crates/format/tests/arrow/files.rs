@@ -57,12 +57,6 @@ fn without_a_complete_file_the_columns_are_not_known() {
     assert!(error.to_string().contains("a.arrow (it is empty)"), "{error}");
     assert!(matches!(ArrowTable::open(&[]), Err(FormatError::NoFiles { .. })));
     assert!(matches!(ArrowTable::open(&["missing.arrow".into()]), Err(FormatError::Io(_))));
-
-    let schema = Schema::new(vec![Field::new("i", DataType::Int32, true)]);
-    let table = ArrowTable::open_as(&paths, &schema).unwrap();
-    assert_eq!((table.rows(), table.skipped().len()), (0, 1));
-    assert_eq!(table.schema().as_ref(), &schema);
-    assert!(table.plan_chunks(&[0], &[], ChunkOptions::default()).unwrap().chunks.is_empty());
 }
 
 #[test]

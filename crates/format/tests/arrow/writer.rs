@@ -10,9 +10,7 @@ use arrow_array::*;
 use arrow_ipc::reader::FileReader;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use headrace_format::FormatError;
-use headrace_format::arrow::{
-    ArrowWriter, MAX_VALUES_KEY, MIN_VALUES_KEY, WriterOptions, encode_text, encoded_schema,
-};
+use headrace_format::arrow::{ArrowWriter, MAX_VALUES_KEY, MIN_VALUES_KEY, WriterOptions};
 
 fn options(rows_per_batch: usize) -> WriterOptions {
     WriterOptions { rows_per_batch, ..WriterOptions::default() }
@@ -337,37 +335,6 @@ fn columns_of_no_fields_still_count_rows() {
         ArrowWriter::create(&path, &Schema::empty(), WriterOptions::default()).unwrap();
     writer.write(&batch).unwrap();
     assert_eq!(writer.finish().unwrap().rows, 5);
-}
-
-#[test]
-fn text_is_encoded_when_asked() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("t.arrow");
-    let plain = Schema::new(vec![
-        Field::new("n", DataType::Int32, false),
-        Field::new("s", DataType::Utf8View, true),
-    ]);
-    let schema = encoded_schema(&plain, &[1], &DataType::Int16).unwrap();
-    assert!(encoded_schema(&plain, &[0], &DataType::Int16).is_err());
-    let mut writer = ArrowWriter::create(&path, &schema, options(1000)).unwrap();
-    for from in [0, 50, 100] {
-        let batch = RecordBatch::try_new(
-            Arc::new(plain.clone()),
-            vec![
-                Arc::new(Int32Array::from_iter_values(from..from + 100)),
-                Arc::new(StringViewArray::from_iter(
-                    (from..from + 100).map(|i| (i % 10 > 0).then(|| format!("v{}", i % 60))),
-                )),
-            ],
-        )
-        .unwrap();
-        writer.write(&encode_text(&batch, &schema).unwrap()).unwrap();
-    }
-    writer.finish().unwrap();
-    let (_, batches) = read(&path);
-    let text = column(&batches, 1, &DataType::Utf8);
-    assert_eq!(text.as_string::<i32>().value(150 + 1), "v41");
-    assert!(text.is_null(150));
 }
 
 #[test]

@@ -119,8 +119,6 @@ cufile_functions! {
             parameter: sys::CUFileStringConfigParameter_t,
             value: *const std::ffi::c_char
         ) -> Status;
-        cuFileSetStatsLevel(level: c_int) -> Status;
-        cuFileStatsStart() -> Status;
         cuFileGetStatsL3(stats: *mut sys::CUfileStatsLevel3_t) -> Status;
     }
 }

@@ -119,32 +119,6 @@ impl CuFileHandle {
         }
     }
 
-    /// Writes `bytes` bytes of `buffer` from its byte `buffer_offset` on to the file, and
-    /// waits. The bytes written: all of them, as they are then: as a
-    /// [read](CuFileHandle::read_into), it does not wait for queued work.
-    ///
-    /// # Errors
-    /// As [`CuFileHandle::read_into`].
-    pub fn write_from(
-        &self,
-        buffer: &DeviceBuffer,
-        buffer_offset: usize,
-        file_offset: u64,
-        bytes: usize,
-    ) -> Result<u64, CuFileError> {
-        self.require_inside("cuFileWrite", buffer, buffer_offset, bytes)?;
-        // SAFETY: the range is inside a live buffer, and the call waits for the bytes.
-        unsafe {
-            self.write(
-                buffer.device(),
-                buffer.ptr(),
-                buffer_offset as u64,
-                file_offset,
-                bytes as u64,
-            )
-        }
-    }
-
     /// Reads `bytes` bytes of the file from `file_offset` on to `device_offset` bytes
     /// behind `device_address`, and waits. The bytes read: fewer than asked for only at
     /// the end of the file. `device_address` should be the start of an allocation (of a
@@ -343,13 +317,6 @@ pub struct RegisteredDeviceBuffer {
 impl fmt::Debug for RegisteredDeviceBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RegisteredDeviceBuffer").field(&self.buffer).finish()
-    }
-}
-
-impl RegisteredDeviceBuffer {
-    /// The buffer.
-    pub fn buffer(&self) -> &Arc<DeviceBuffer> {
-        &self.buffer
     }
 }
 

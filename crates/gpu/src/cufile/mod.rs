@@ -70,9 +70,6 @@ const CONFIGURATION_FILE: &str = "/etc/cufile.json";
 /// Versions whose statistics have the layout that this crate knows (CUDA 13.0 to 13.3).
 const STATISTICS_VERSIONS: std::ops::RangeInclusive<(u32, u32)> = (1, 15)..=(1, 18);
 
-/// The level of statistics that counts by the way taken.
-const STATISTICS_LEVEL: c_int = 3;
-
 /// Kinds of storage by their bit in the driver's status flags.
 const STORAGE_KINDS: &[(Flag, &str)] = &[
     (Flag::CU_FILE_LUSTRE_SUPPORTED, "Lustre"),
@@ -174,11 +171,6 @@ impl CuFile {
         self.library.version
     }
 
-    /// What the driver says of itself.
-    pub fn properties(&self) -> &CuFileProperties {
-        &self.properties
-    }
-
     /// nvidia-fs as /proc shows it now; `None` without the module.
     pub fn nvidia_fs() -> Option<NvidiaFs> {
         NvidiaFs::read(Path::new(PROC_FOLDER))
@@ -227,20 +219,10 @@ impl CuFile {
         booleans.chain(sizes).chain(level).collect()
     }
 
-    /// Which way bytes take, and how that is known. Operations that were counted since
-    /// [`CuFile::start_statistics`] prove it; without any, it is what the driver's state
-    /// makes possible.
+    /// Which way bytes take, and how that is known. Operations that the library
+    /// counted, where its configuration switches that on, prove it; without any, it is what the
+    /// driver's state makes possible.
     pub fn mode(&self) -> CuFileMode {
-        self.judge(self.counts())
-    }
-
-    /// As [`CuFile::mode`], from the operations that `counts` holds: those of one file,
-    /// say, as a difference of two [`CuFile::counts`].
-    pub fn mode_of(&self, counts: CuFileCounts) -> CuFileMode {
-        self.judge(Some(counts))
-    }
-
-    fn judge(&self, counts: Option<CuFileCounts>) -> CuFileMode {
         Facts {
             driver_version: self.properties.nvidia_fs_version,
             supported: self.properties.supported.clone(),
@@ -248,29 +230,13 @@ impl CuFile {
             forced_compatibility: self
                 .bool_parameter(BoolParameter::CUFILE_PARAM_FORCE_COMPAT_MODE),
             p2p_switched_on: self.bool_parameter(BoolParameter::CUFILE_PARAM_USE_PCIP2PDMA),
-            counts,
+            counts: self.counts(),
         }
         .judge()
     }
 
-    /// Switches on the library's own counting of operations by the way they took, which
-    /// [`CuFile::mode`] uses. It costs a little on every operation. False where this
-    /// version of the library cannot.
-    pub fn start_statistics(&self) -> bool {
-        let functions = &self.library.functions;
-        let (Some(set_level), Some(start)) =
-            (functions.cuFileSetStatsLevel, functions.cuFileStatsStart)
-        else {
-            return false;
-        };
-        // SAFETY: the driver is open; both calls take effect for later operations.
-        let outcome = unsafe { (set_level(STATISTICS_LEVEL), start()) };
-        outcome.0.code == 0 && outcome.1.code == 0 && self.counts().is_some()
-    }
-
-    /// Operations counted since [`CuFile::start_statistics`], of all GPUs; `None` where
-    /// nothing is counted.
-    pub fn counts(&self) -> Option<CuFileCounts> {
+    /// Operations counted so far, of all GPUs; `None` where nothing is counted.
+    fn counts(&self) -> Option<CuFileCounts> {
         let get = self.library.functions.cuFileGetStatsL3?;
         if !self.version().is_some_and(|version| STATISTICS_VERSIONS.contains(&version)) {
             return None;

@@ -56,17 +56,6 @@ pub struct CuFileCounts {
     pub posix: u64,
 }
 
-impl CuFileCounts {
-    /// What was added since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            gds: self.gds.saturating_sub(earlier.gds),
-            p2p: self.p2p.saturating_sub(earlier.p2p),
-            posix: self.posix.saturating_sub(earlier.posix),
-        }
-    }
-}
-
 /// nvidia-fs as /proc shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NvidiaFs {
@@ -240,12 +229,5 @@ mod tests {
         let found = NvidiaFs::read(folder.path()).unwrap();
         assert_eq!(found.version, "version: 2.26");
         assert_eq!((found.device_count, found.reads, found.writes), (16, 12, 3));
-    }
-
-    #[test]
-    fn counts_are_compared() {
-        let earlier = CuFileCounts { gds: 1, p2p: 0, posix: 5 };
-        let later = CuFileCounts { gds: 4, p2p: 0, posix: 5 };
-        assert_eq!(later.since(&earlier), CuFileCounts { gds: 3, p2p: 0, posix: 0 });
     }
 }

@@ -9,8 +9,6 @@
 //! | figure | what is copied | counted |
 //! |---|---|---|
 //! | [`h2d`], [`d2h`] | pinned host memory to or from the device | bytes copied |
-//! | [`h2d_pageable`] | ordinary memory, staged by the driver | bytes copied |
-//! | [`both_ways`] | both directions at the same time | bytes copied, each way and in all |
 //! | [`h2d_all`] | pinned memory to several devices at the same time | bytes copied, in all |
 //! | [`device_memory`] | within the device's memory | bytes read + bytes written |
 //! | [`host_copy`] | within host memory, several threads | bytes copied; traffic beside it |
@@ -21,13 +19,11 @@
 mod host;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
 use crate::error::{GpuError, Result};
-use crate::event::{Event, EventFlags};
 use crate::pinned::PinnedBuffer;
 use crate::pool::{DeviceBuffer, DevicePool};
 use crate::stream::Stream;
@@ -58,17 +54,6 @@ pub struct CopySpeed {
     pub samples: u32,
 }
 
-/// Copies to and from a device at the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct BothWays {
-    /// Host to device while the other direction is busy, in GB/s.
-    pub h2d_gb_per_s: f64,
-    /// Device to host while the other direction is busy, in GB/s.
-    pub d2h_gb_per_s: f64,
-    /// Bytes of both directions by the time both took, in GB/s.
-    pub total_gb_per_s: f64,
-}
-
 /// Copies to several devices at the same time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AllDevices {
@@ -97,52 +82,6 @@ pub fn h2d(device: &Arc<Device>) -> Result<CopySpeed> {
 /// As [`h2d`].
 pub fn d2h(device: &Arc<Device>) -> Result<CopySpeed> {
     one_way(device, Direction::DeviceToHost)
-}
-
-/// As [`h2d`], the number alone.
-///
-/// # Errors
-/// As [`h2d`].
-pub fn measure_h2d_gb_per_s(device: &Arc<Device>) -> Result<f64> {
-    h2d(device).map(|speed| speed.gb_per_s)
-}
-
-/// GB/s of copies from ordinary host memory to `device`: the driver stages the bytes
-/// through pinned memory of its own. By the host's clock, since the staging is work of
-/// the host.
-///
-/// # Errors
-/// As [`h2d`].
-pub fn h2d_pageable(device: &Arc<Device>) -> Result<CopySpeed> {
-    let source = vec![1u8; COPY_BYTES];
-    let target = DevicePool::new(device, COPY_BYTES as u64).alloc(COPY_BYTES)?;
-    let stream = device.stream()?;
-    stream.upload(&target, 0, &source)?;
-    best_of(COPIES_PER_SAMPLE * COPY_BYTES, || {
-        let begun = Instant::now();
-        for _ in 0..COPIES_PER_SAMPLE {
-            stream.upload(&target, 0, &source)?;
-        }
-        Ok(begun.elapsed().as_secs_f64())
-    })
-}
-
-/// GB/s of both directions at the same time, over two streams. On links that are full
-/// duplex the sum is nearly twice one direction.
-///
-/// # Errors
-/// As [`h2d`].
-pub fn both_ways(device: &Arc<Device>) -> Result<BothWays> {
-    let to = Rig::new(device, Direction::HostToDevice)?;
-    let from = Rig::new(device, Direction::DeviceToHost)?;
-    let mut best = BothWays { h2d_gb_per_s: 0.0, d2h_gb_per_s: 0.0, total_gb_per_s: 0.0 };
-    for _ in 0..SAMPLES {
-        let sample = both_ways_once(&to, &from)?;
-        if sample.total_gb_per_s > best.total_gb_per_s {
-            best = sample;
-        }
-    }
-    Ok(best)
 }
 
 /// GB/s of copies within the device's memory, reads and writes counted: what a kernel
@@ -258,49 +197,14 @@ fn best_of(bytes: usize, mut sample_s: impl FnMut() -> Result<f64>) -> Result<Co
 /// the stream, also after an error: queued copies still use their buffers.
 fn timed(stream: &Stream, times: usize, queue: impl Fn() -> Result<()>) -> Result<f64> {
     let device = stream.device();
-    let start = device.event(EventFlags::TIMING)?;
-    let end = device.event(EventFlags::TIMING)?;
+    let start = device.event()?;
+    let end = device.event()?;
     let queued = start
         .record(stream)
         .and_then(|()| (0..times).try_for_each(|_| queue()))
         .and_then(|()| end.record(stream));
     queued.and(stream.synchronize())?;
     Ok(f64::from(start.elapsed_ms(&end)?) / 1e3)
-}
-
-fn both_ways_once(to: &Rig, from: &Rig) -> Result<BothWays> {
-    let device = to.stream.device();
-    let event = || device.event(EventFlags::TIMING);
-    let (start, to_end, from_end) = (event()?, event()?, event()?);
-    let queued = queue_both_ways(to, from, &start, &to_end, &from_end);
-    // Waited for even after an error: queued copies still use the buffers.
-    queued.and(to.stream.synchronize().and(from.stream.synchronize()))?;
-    let to_s = f64::from(start.elapsed_ms(&to_end)?) / 1e3;
-    let from_s = f64::from(start.elapsed_ms(&from_end)?) / 1e3;
-    let bytes = COPIES_PER_SAMPLE * COPY_BYTES;
-    Ok(BothWays {
-        h2d_gb_per_s: gb_per_s(bytes, to_s),
-        d2h_gb_per_s: gb_per_s(bytes, from_s),
-        total_gb_per_s: gb_per_s(2 * bytes, to_s.max(from_s)),
-    })
-}
-
-/// The copies of both streams, which begin together behind `start`.
-fn queue_both_ways(
-    to: &Rig,
-    from: &Rig,
-    start: &Event,
-    to_end: &Event,
-    from_end: &Event,
-) -> Result<()> {
-    start.record(&to.stream)?;
-    from.stream.wait_event(start)?;
-    for _ in 0..COPIES_PER_SAMPLE {
-        to.queue(1)?;
-        from.queue(1)?;
-    }
-    to_end.record(&to.stream)?;
-    from_end.record(&from.stream)
 }
 
 /// One sample of all rigs at the same time.

@@ -18,8 +18,6 @@ pub const KERNELS: Source<'static> = Source {
     text: r#"
 #include "clock.cuh"
 
-__device__ int answer = 42;
-
 extern "C" __global__ void add(const int* a, const int* b, int* sum, unsigned long long count) {
     unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) sum[i] = a[i] + b[i];
@@ -123,13 +121,17 @@ macro_rules! number {
 }
 number!(i32, u32, i64, i128);
 
+/// One thread an item.
+pub fn grid(items: usize, threads: u32) -> Grid {
+    Grid { blocks: items.div_ceil(threads as usize) as u32, threads, shared_bytes: 0 }
+}
+
 /// Queues a kernel that keeps one multiprocessor busy for `duration_ms`.
 pub fn spin(bench: &Bench, stream: &Stream, duration_ms: u64) {
     let mut args = LaunchArgs::new();
     args.push_u64(duration_ms * 1_000_000);
-    let grid = Grid::for_items(1, 1).unwrap();
     // SAFETY: the kernel touches no memory.
-    unsafe { launch(&bench.function("spin"), grid, stream, &mut args) }.unwrap();
+    unsafe { launch(&bench.function("spin"), grid(1, 1), stream, &mut args) }.unwrap();
 }
 
 /// Bytes without a short period.

@@ -67,11 +67,6 @@ impl DiskRates {
             ..self
         }
     }
-
-    /// Mean length of a read that the device saw, in bytes; 0 without reads.
-    pub fn mean_read_bytes(&self) -> f64 {
-        ratio(self.read_bytes, self.reads)
-    }
 }
 
 fn ratio(amount: u64, per: u64) -> f64 {
@@ -96,7 +91,6 @@ struct Counters {
 pub struct DiskSampler {
     root: SysRoot,
     watched: Vec<Watched>,
-    start: Moment,
     last: Moment,
 }
 
@@ -108,17 +102,11 @@ struct Watched {
     counted_as: Vec<String>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Moment {
     at: Instant,
     /// By line of the table.
     counters: BTreeMap<String, Counters>,
-}
-
-impl Moment {
-    fn counts(&self, device: &Watched) -> bool {
-        device.counted_as.iter().all(|line| self.counters.contains_key(line))
-    }
 }
 
 impl DiskSampler {
@@ -128,14 +116,8 @@ impl DiskSampler {
     /// [`Unknown`](super::Unknown) if the kernel's counters cannot be read.
     pub fn start(root: &SysRoot, names: &[impl AsRef<str>]) -> Fact<DiskSampler> {
         let watched: Vec<Watched> = names.iter().map(|it| watch(root, it.as_ref())).collect();
-        let start = moment(root, &watched)?;
-        Ok(DiskSampler { root: root.clone(), watched, last: start.clone(), start })
-    }
-
-    /// Names of which the kernel counted nothing at the start.
-    pub fn missing(&self) -> Vec<&str> {
-        let missing = |device: &&Watched| !self.start.counts(device);
-        self.watched.iter().filter(missing).map(|device| device.name.as_str()).collect()
+        let last = moment(root, &watched)?;
+        Ok(DiskSampler { root: root.clone(), watched, last })
     }
 
     /// What the devices did since the last sample or the start. Devices without counters, now or
@@ -147,11 +129,6 @@ impl DiskSampler {
         let now = moment(&self.root, &self.watched)?;
         let before = std::mem::replace(&mut self.last, now);
         Ok(self.between(&before))
-    }
-
-    /// What the devices did from the start to the last sample.
-    pub fn since_start(&self) -> Vec<DiskRates> {
-        self.between(&self.start)
     }
 
     fn between(&self, before: &Moment) -> Vec<DiskRates> {
@@ -246,7 +223,6 @@ mod tests {
         let tree = Tree::new();
         tree.file(TABLE, BEFORE);
         let mut sampler = DiskSampler::start(&tree.root(), &["nvme0n1", "sdz", "loop0"]).unwrap();
-        assert_eq!(sampler.missing(), ["sdz"]);
         tree.file(TABLE, AFTER);
         let rates = sampler.sample().unwrap();
         // loop0 is gone, so nothing can be said of it.
@@ -257,11 +233,9 @@ mod tests {
         assert_eq!((disk.read_wait_ns, disk.write_wait_ns), (20_000_000, 1_000_000));
         // The counter of milliseconds went through 2^32.
         assert_eq!((disk.busy_ns, disk.in_flight), (10_000_000, 1));
-        assert_eq!(disk.mean_read_bytes(), 8192.0 * 512.0 / 4.0);
         assert!(disk.elapsed_ns > 0 && disk.read_gb_per_s() > 0.0);
         let idle = sampler.sample().unwrap();
         assert_eq!((idle[0].read_bytes, idle[0].busy_ns), (0, 0));
-        assert_eq!(sampler.since_start()[0].read_bytes, 8192 * 512);
     }
 
     #[test]
@@ -280,7 +254,6 @@ mod tests {
              259 91 nvme9c0n1 1 0 8 1 0 0 0 0 0 5 1\n259 92 nvme9c1n1 1 0 8 1 0 0 0 0 0 9 1\n",
         );
         let mut sampler = DiskSampler::start(&tree.root(), &["nvme9n1"]).unwrap();
-        assert!(sampler.missing().is_empty());
         tree.file(
             TABLE,
             "259 90 nvme9n1 0 0 0 0 0 0 0 0 0 0 0\n\
@@ -297,10 +270,7 @@ mod tests {
         let tree = Tree::new();
         assert!(DiskSampler::start(&tree.root(), &["a"]).unwrap_err().is_missing());
         let none = rates_between("a", &Counters::default(), &Counters::default(), 0);
-        assert_eq!(
-            (none.read_gb_per_s(), none.busy_share(), none.mean_read_bytes()),
-            (0.0, 0.0, 0.0)
-        );
+        assert_eq!((none.read_gb_per_s(), none.busy_share()), (0.0, 0.0));
         let back = Counters { reads: 5, ..Counters::default() };
         assert_eq!(rates_between("a", &back, &Counters::default(), 1).reads, 0);
     }
@@ -308,7 +278,6 @@ mod tests {
     #[test]
     fn this_machine_counts_what_it_has() {
         let mut sampler = DiskSampler::start(&SysRoot::host(), &["no such disk"]).unwrap();
-        assert_eq!(sampler.missing(), ["no such disk"]);
         assert!(sampler.sample().unwrap().is_empty());
     }
 }

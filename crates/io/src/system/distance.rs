@@ -41,13 +41,9 @@ impl fmt::Display for Distance {
     }
 }
 
-/// How far two devices are from each other, from the common part of their ways from the root. In
-/// a virtual machine that is the bus which the hypervisor shows, not the real one.
-pub fn pci_distance(root: &SysRoot, a: &PciAddress, b: &PciAddress) -> Distance {
-    pci_relation(root, a, b).0
-}
-
-/// The distance, and the lowest bridge that both are below if there is one.
+/// How far two devices are from each other, from the common part of their ways from the root, and
+/// the lowest bridge that both are below if there is one. In a virtual machine those are buses
+/// which the hypervisor shows, not the real ones.
 pub(super) fn pci_relation(
     root: &SysRoot,
     a: &PciAddress,
@@ -113,7 +109,7 @@ mod tests {
         let tree = two_sockets();
         let root = tree.root();
         let gpu = address("0000:83:00.0");
-        let to = |other: &str| pci_distance(&root, &gpu, &address(other));
+        let to = |other: &str| pci_relation(&root, &gpu, &address(other)).0;
         assert_eq!(to("0000:83:00.0"), Distance::SameDevice);
         assert_eq!(to("0000:84:00.0"), Distance::SameSwitch(4));
         assert_eq!(to("0000:90:00.0"), Distance::SameRootComplex);
@@ -121,8 +117,8 @@ mod tests {
         assert_eq!(to("0000:c1:00.0"), Distance::OtherNode);
         assert_eq!(to("0000:d1:00.0"), Distance::Unknown);
         assert_eq!(to("0000:ff:00.0"), Distance::Unknown);
-        let functions = pci_distance(&root, &address("0000:84:00.0"), &address("0000:84:00.1"));
-        assert_eq!(functions, Distance::SameDevice);
+        let functions = pci_relation(&root, &address("0000:84:00.0"), &address("0000:84:00.1"));
+        assert_eq!(functions.0, Distance::SameDevice);
         let (_, bridge) = pci_relation(&root, &gpu, &address("0000:84:00.0"));
         assert_eq!(bridge, Some(address("0000:81:00.0")));
         let path = pci_path(&root, &gpu).unwrap();
@@ -150,8 +146,8 @@ mod tests {
         tree.pci("pci0000:00/0000:00:01.0", "0000:01:00.0", -1, GEN5);
         tree.pci("pci0000:40/0000:40:01.0", "0000:41:00.0", -1, GEN5);
         let (a, b) = (address("0000:01:00.0"), address("0000:41:00.0"));
-        assert_eq!(pci_distance(&tree.root(), &a, &b), Distance::Unknown);
+        assert_eq!(pci_relation(&tree.root(), &a, &b).0, Distance::Unknown);
         tree.file("/sys/devices/system/node/node0/cpulist", "0-1");
-        assert_eq!(pci_distance(&tree.root(), &a, &b), Distance::SameNode);
+        assert_eq!(pci_relation(&tree.root(), &a, &b).0, Distance::SameNode);
     }
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::pci::PciAddress;
-use super::root::{Fact, SysRoot};
+use super::root::SysRoot;
 
 const GROUPS: &str = "/sys/kernel/iommu_groups";
 
@@ -19,15 +18,6 @@ pub struct Iommu {
     pub groups_by_kind: BTreeMap<String, u32>,
     /// What the kernel's command line says about it.
     pub command_line: Vec<String>,
-}
-
-/// The group of devices that one device belongs to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct IommuGroup {
-    /// Its number.
-    pub number: u32,
-    /// Kind of translation; `None` if it cannot be read (before Linux 5.11).
-    pub kind: Option<String>,
 }
 
 /// How this machine's IOMMU is set.
@@ -50,18 +40,6 @@ pub fn iommu(root: &SysRoot) -> Iommu {
     }
 }
 
-/// The group of a device; `None` for a device that is in none: it sees memory as it is.
-///
-/// # Errors
-/// [`Unknown`](super::Unknown) if there is no such device.
-pub fn iommu_group_of(root: &SysRoot, address: &PciAddress) -> Fact<Option<IommuGroup>> {
-    let device = format!("/sys/bus/pci/devices/{address}");
-    root.canonical(&device)?;
-    let Some(name) = root.link_name(format!("{device}/iommu_group")) else { return Ok(None) };
-    let Ok(number) = name.parse() else { return Ok(None) };
-    Ok(Some(IommuGroup { number, kind: kind_of(root, &name) }))
-}
-
 fn kind_of(root: &SysRoot, group: &str) -> Option<String> {
     root.value(format!("{GROUPS}/{group}/type")).ok().filter(|kind| !kind.is_empty())
 }
@@ -70,7 +48,7 @@ fn kind_of(root: &SysRoot, group: &str) -> Option<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::system::testing::{Tree, address};
+    use crate::system::testing::Tree;
 
     #[test]
     fn a_machine_with_translation() {
@@ -79,20 +57,11 @@ mod tests {
         tree.file(&format!("{GROUPS}/0/type"), "DMA-FQ\n");
         tree.file(&format!("{GROUPS}/1/type"), "identity\n");
         tree.file("/proc/cmdline", "quiet intel_iommu=on iommu=pt root=UUID=1 iommu.strict=0\n");
-        tree.pci("pci0000:c0", "0000:c0:01.0", 0, ("8 GT/s", "1"));
-        tree.pci("pci0000:c0", "0000:c0:02.0", 0, ("8 GT/s", "1"));
-        let group = "/sys/devices/pci0000:c0/0000:c0:01.0/iommu_group";
-        tree.link(group, "../../../kernel/iommu_groups/1");
         let found = iommu(&tree.root());
         assert_eq!(found.units, ["dmar0"]);
         assert_eq!(found.groups_by_kind.len(), 3);
         assert_eq!(found.groups_by_kind["unknown"], 1);
         assert_eq!(found.command_line, ["intel_iommu=on", "iommu=pt", "iommu.strict=0"]);
-        let of = |text: &str| iommu_group_of(&tree.root(), &address(text));
-        let kind = Some("identity".to_string());
-        assert_eq!(of("0000:c0:01.0").unwrap(), Some(IommuGroup { number: 1, kind }));
-        assert_eq!(of("0000:c0:02.0").unwrap(), None);
-        assert!(of("0000:c0:03.0").unwrap_err().is_missing());
     }
 
     #[test]

@@ -47,9 +47,9 @@ pub use block::{
 };
 pub use cpu_times::CpuTimes;
 pub use disk_stats::{DiskRates, DiskSampler};
-pub use distance::{Distance, pci_distance};
+pub use distance::Distance;
 pub use hugepages::{HugePagePool, HugePages, huge_pages};
-pub use iommu::{Iommu, IommuGroup, iommu, iommu_group_of};
+pub use iommu::{Iommu, iommu};
 pub use kernel::{Kernel, NvfsModule, NvfsSymbols, P2pMemory, P2pdma, kernel, kernel_release};
 pub use limits::{Cgroup, Limit, Limits, available_memory_bytes, limits};
 pub(crate) use mounts::mount_of_descriptor;

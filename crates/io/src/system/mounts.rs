@@ -47,11 +47,6 @@ impl Mount {
         self.options.iter().any(|option| option == name)
     }
 
-    /// Whether nothing can be written through this mount.
-    pub fn is_read_only(&self) -> bool {
-        self.has_option("ro")
-    }
-
     /// Whether the filesystem keeps its files in memory.
     pub fn is_memory(&self) -> bool {
         matches!(self.filesystem.as_str(), "tmpfs" | "ramfs" | "hugetlbfs" | "devtmpfs")
@@ -273,7 +268,7 @@ this line says nothing
         let (_tree, root) = nested();
         let data = mount_of(&root, Path::new("/data")).unwrap();
         assert_eq!(data.options, ["ro", "noatime", "attr2", "inode64", "sunit=1024"]);
-        assert!(data.is_read_only());
+        assert!(data.has_option("ro"));
         assert_eq!(data.option("sunit"), Some("1024"));
         assert_eq!(data.option("sun"), None);
         let empty = mount_of(&root, Path::new("/empty")).unwrap();

@@ -65,11 +65,6 @@ impl NfsMount {
     pub fn is_rdma(&self) -> bool {
         self.proto.as_deref().is_some_and(|proto| proto.starts_with("rdma"))
     }
-
-    /// Longest packet of the interface towards the server, in bytes.
-    pub fn mtu(&self) -> Option<u32> {
-        self.interface.as_ref().ok()?.mtu
-    }
 }
 
 fn interface_of(root: &SysRoot, server: &str, address: Option<IpAddr>) -> Fact<Interface> {
@@ -129,7 +124,10 @@ mod tests {
         assert!(found.is_rdma());
         assert_eq!(found.nconnect, Some(16));
         assert_eq!((found.rsize_bytes, found.wsize_bytes), (Some(1 << 20), Some(1 << 19)));
-        assert_eq!((found.mtu(), found.read_ahead_bytes), (Some(4200), Some(128 << 10)));
+        assert_eq!(
+            (found.interface.as_ref().unwrap().mtu, found.read_ahead_bytes),
+            (Some(4200), Some(128 << 10))
+        );
     }
 
     #[test]
@@ -139,7 +137,7 @@ mod tests {
         let found = nfs(&tree, "/mnt/tcp/x");
         assert_eq!(found.export, "/exports/my logs");
         assert_eq!((found.version.as_deref(), found.proto.as_deref()), (Some("3"), Some("tcp")));
-        assert_eq!((found.nconnect, found.mtu(), found.is_rdma()), (None, None, false));
+        assert_eq!((found.nconnect, found.is_rdma()), (None, false));
         assert!(found.interface.unwrap_err().is_missing());
     }
 

@@ -34,9 +34,6 @@ pub trait WriteEngine: Send + Sync {
     /// [`IoError::Cancelled`](crate::IoError::Cancelled), now and for requests submitted later.
     /// What the kernel is working on completes as it will.
     fn cancel_queued(&self);
-
-    /// Panics of the sink on the engine's threads.
-    fn sink_panics(&self) -> u64;
 }
 
 /// A pool of writer threads, for buffered and for O_DIRECT writes.
@@ -95,10 +92,6 @@ impl WriteEngine for PwritePool {
     fn cancel_queued(&self) {
         self.0.cancel_queued();
     }
-
-    fn sink_panics(&self) -> u64 {
-        self.0.sink_panics()
-    }
 }
 
 impl WriteEngine for UringWriter {
@@ -113,9 +106,5 @@ impl WriteEngine for UringWriter {
 
     fn cancel_queued(&self) {
         self.0.cancel_queued();
-    }
-
-    fn sink_panics(&self) -> u64 {
-        self.0.sink_panics()
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!             SinkFile ────┐                        ┌── PwritePool  (threads, buffered or O_DIRECT)
 //!   path ──►               ├── dyn WriteAt ◄── bytes├── UringWriter (io_uring, O_DIRECT, fixed buffers)
-//!             FaultySink ──┘   (the seam)           └── write_exact_at (a plain call, for metadata)
+//!             FaultySink ──┘   (the seam)
 //!             (seeded faults)
 //!                 │
 //!                 ▼ commit: cut to size, sync, rename

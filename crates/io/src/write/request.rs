@@ -8,7 +8,7 @@ use io_uring::{opcode, squeue, types};
 
 use super::WriteAt;
 use crate::segment::{Cut, Fault, Segment, Tally};
-use crate::transfer::{Completed, Descriptor, Transfer, check_extent, check_range};
+use crate::transfer::{Completed, Descriptor, Transfer, check_extent};
 use crate::{EXTENT_ALIGN_BYTES, IoError, Placement, ReadMode, Result, Window};
 
 /// An extent to write.
@@ -158,19 +158,4 @@ fn write_error(path: &Path, segment: &Segment, fault: Fault) -> IoError {
         bytes: segment.bytes as u64,
         cause,
     }
-}
-
-/// See [`WriteAt::write_exact_at`].
-pub(super) fn write_exact(file: &(impl WriteAt + ?Sized), offset: u64, from: &[u8]) -> Result<()> {
-    check_range(file.path(), file.size_bytes(), (offset, from.len() as u64))?;
-    if from.is_empty() {
-        return Ok(());
-    }
-    // Its memory is named by the slice; the segment only keeps count.
-    let mut segment = Segment::new(ReadMode::Buffered, offset, std::ptr::null_mut(), from.len());
-    let outcome = segment.carry_out(|part| {
-        let done = (part.offset - offset) as usize;
-        file.write_at(part.mode, part.offset, &from[done..])
-    });
-    outcome.map(|_| ()).map_err(|fault| write_error(file.path(), &segment, fault))
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{request, size_limit};
+use super::size_limit;
 use crate::file::DirectIo;
 use crate::identity::device_size_bytes;
 use crate::{EXTENT_ALIGN_BYTES, FileIdentity, IoError, ReadMode, Result};
@@ -64,16 +64,6 @@ pub trait WriteAt: Send + Sync + Debug {
     fn size_bytes(&self) -> u64 {
         self.sink().size_bytes()
     }
-
-    /// Writes all of `from` at `offset` through the page cache; interrupted and short writes are
-    /// resumed.
-    ///
-    /// # Errors
-    /// [`IoError::OutOfRange`] if the extent does not lie inside the file, [`IoError::Write`]
-    /// otherwise.
-    fn write_exact_at(&self, offset: u64, from: &[u8]) -> Result<()> {
-        request::write_exact(self, offset, from)
-    }
 }
 
 /// A file being written.
@@ -90,7 +80,6 @@ pub struct SinkFile {
     size_bytes: u64,
     buffered: File,
     direct: std::result::Result<(File, DirectIo), String>,
-    reserved: std::result::Result<(), String>,
     place: Place,
     closed: AtomicBool,
 }
@@ -144,12 +133,11 @@ impl SinkFile {
             size_bytes,
             buffered,
             direct: Err("an empty file has nothing to write with O_DIRECT".to_string()),
-            reserved: Ok(()),
             place: Place::Temporary { path: temporary, target },
             closed: AtomicBool::new(false),
         };
         if size_bytes > 0 {
-            sink.reserved = reserve_room(&sink.buffered, written_bytes)
+            reserve_room(&sink.buffered, written_bytes)
                 .map_err(|cause| IoError::sink(path, reserve(), cause))?;
             sink.direct = if may_pad {
                 sink.open_direct()
@@ -215,7 +203,6 @@ impl SinkFile {
             size_bytes,
             buffered,
             direct: Err(String::new()),
-            reserved: Ok(()),
             place: Place::Device,
             closed: AtomicBool::new(false),
         };
@@ -226,14 +213,6 @@ impl SinkFile {
     /// O_DIRECT access, which was tried with a real write; the reason if it cannot be had.
     pub fn direct(&self) -> std::result::Result<&DirectIo, &str> {
         self.direct.as_ref().map(|(_, direct)| direct).map_err(String::as_str)
-    }
-
-    /// Whether the file system has set room for the whole file aside; the reason if not.
-    pub fn reserved(&self) -> std::result::Result<(), &str> {
-        match &self.reserved {
-            Ok(()) => Ok(()),
-            Err(reason) => Err(reason),
-        }
     }
 
     /// Path under which the file will lie.
@@ -442,7 +421,7 @@ fn temporary_beside(target: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
 
 /// Makes the file `bytes` long (at most `i64::MAX`), with room set aside for all of it; the inner
 /// error says why the file system only noted the length.
-fn reserve_room(file: &File, bytes: u64) -> io::Result<std::result::Result<(), String>> {
+fn reserve_room(file: &File, bytes: u64) -> io::Result<()> {
     // Asked first: a reservation that fails half-way has filled the file system for a while.
     if free_bytes(file)?.is_some_and(|free| free < bytes) {
         return Err(io::Error::from_raw_os_error(libc::ENOSPC));
@@ -450,15 +429,13 @@ fn reserve_room(file: &File, bytes: u64) -> io::Result<std::result::Result<(), S
     loop {
         // SAFETY: a plain call with an open descriptor.
         if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } == 0 {
-            return Ok(Ok(()));
+            return Ok(());
         }
         let cause = io::Error::last_os_error();
         match cause.raw_os_error() {
             Some(libc::EINTR) => {}
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => {
-                file.set_len(bytes)?;
-                return Ok(Err(format!("the file system reserves no room: {cause}")));
-            }
+            // The file system reserves no room.
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return file.set_len(bytes),
             _ => return Err(cause),
         }
     }

@@ -317,12 +317,6 @@ fn a_sink_that_panics_loses_no_other_completion() {
             let got = deliveries.recv_timeout(Duration::from_secs(20));
             assert_eq!(got, Ok(tag), "{kind:?}");
         }
-        // The last panic may still be on its way.
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while bench.engine.sink_panics() < REQUESTS.div_ceil(3) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        assert_eq!(bench.engine.sink_panics(), REQUESTS.div_ceil(3), "{kind:?}");
     }
 }
 

@@ -101,7 +101,6 @@ fn released_pages_leave_the_process_and_come_back() {
     let file = TestFile::new(bytes);
     let mapped = MappedFile::map(file.open()).unwrap();
     let size = bytes as u64;
-    mapped.will_need(0..size);
     mapped.populate(0..size);
     assert!(mapped.bytes(0, size).unwrap() == file.content);
     let full = mapped_rss_bytes(&file);

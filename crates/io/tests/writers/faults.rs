@@ -157,22 +157,3 @@ fn a_write_that_takes_nothing_does_not_go_on_for_ever() {
         assert_eq!(cause.kind(), io::ErrorKind::WriteZero);
     }
 }
-
-#[test]
-fn plain_writes_see_the_same_faults() {
-    let wanted = content(15_000);
-    let folder = Folder::new();
-    let plan = WriteFaultPlan { short_writes_permille: 900, ..WriteFaultPlan::default() };
-    let twin = folder.faulty(18_000, plan);
-    twin.write_exact_at(3000, &wanted).unwrap();
-    twin.write_exact_at(18_000, &[]).unwrap();
-    let error = twin.write_exact_at(3001, &wanted).unwrap_err();
-    assert!(matches!(error, IoError::OutOfRange { .. }), "{error}");
-    twin.commit(false).unwrap();
-    let got = std::fs::read(&folder.path).unwrap();
-    assert!(got[..3000].iter().all(|byte| *byte == 0) && got[3000..] == wanted);
-
-    let plan = WriteFaultPlan { full_at: Some(9000), ..WriteFaultPlan::default() };
-    let error = folder.faulty(18_000, plan).write_exact_at(3000, &wanted).unwrap_err();
-    assert!(matches!(error, IoError::Write { offset: 9000, bytes: 9000, .. }), "{error}");
-}

@@ -8,7 +8,7 @@ use headrace_io::write::{SinkFile, WriteAt, WriteFaultPlan};
 use headrace_io::{IoError, ReadMode, SourceFile};
 
 use crate::child::{drop_capability, in_child};
-use crate::support::{Bench, Folder, KINDS, content};
+use crate::support::{Bench, Folder, KINDS, content, put};
 
 const CAP_DAC_OVERRIDE: u32 = 1;
 
@@ -18,7 +18,7 @@ fn nothing_is_to_be_seen_before_the_commit() {
     std::fs::write(&folder.path, b"old").unwrap();
     std::fs::set_permissions(&folder.path, std::fs::Permissions::from_mode(0o640)).unwrap();
     let sink = folder.sink(5000);
-    sink.write_exact_at(0, &content(5000)).unwrap();
+    put(&*sink, 0, &content(5000));
     assert_eq!(std::fs::read(&folder.path).unwrap(), b"old");
     let names = folder.names();
     assert_eq!(names.len(), 2, "{names:?}");
@@ -38,7 +38,7 @@ fn without_a_commit_nothing_is_left() {
             std::fs::write(&folder.path, old).unwrap();
         }
         let sink = folder.sink(50_000);
-        sink.write_exact_at(10, b"new").unwrap();
+        put(&*sink, 10, b"new");
         drop(sink);
         assert_eq!(folder.names().len(), usize::from(old.is_some()));
         if let Some(old) = old {
@@ -88,7 +88,7 @@ fn a_symbolic_link_is_followed() {
     std::fs::write(&elsewhere.path, b"old").unwrap();
     std::os::unix::fs::symlink(&elsewhere.path, &link).unwrap();
     let sink = SinkFile::create(&link, 3).unwrap();
-    sink.write_exact_at(0, b"new").unwrap();
+    put(&*sink, 0, b"new");
     sink.commit(false).unwrap();
     assert_eq!(std::fs::read(&elsewhere.path).unwrap(), b"new");
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -131,7 +131,7 @@ fn a_target_that_nobody_may_write_to_is_replaced_by_o_direct_too() {
         std::fs::set_permissions(&folder.path, std::fs::Permissions::from_mode(0o444)).unwrap();
         let sink = folder.sink(5000);
         assert_eq!(sink.direct().map(|_| ()).map_err(str::to_string), plain);
-        sink.write_exact_at(0, &content(5000)).unwrap();
+        put(&*sink, 0, &content(5000));
         sink.commit(false).unwrap();
         let mode = std::fs::metadata(&folder.path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o444);
@@ -197,7 +197,7 @@ fn a_written_file_is_read_back_as_a_source() {
     use headrace_io::ReadAt;
     let folder = Folder::new();
     let sink = folder.sink(9000);
-    sink.write_exact_at(0, &content(9000)).unwrap();
+    put(&*sink, 0, &content(9000));
     sink.commit(true).unwrap();
     let source = SourceFile::open(&folder.path).unwrap();
     let mut got = vec![0; 9000];
@@ -230,7 +230,6 @@ fn a_small_file_system() {
         let wanted = content(500_000);
         for kind in KINDS.into_iter().filter(|kind| kind.mode() == ReadMode::Buffered) {
             let sink: Arc<dyn WriteAt> = folder.sink(wanted.len());
-            sink.sink().reserved().unwrap();
             Bench::new(kind, 1 << 20).write_all(&sink, &wanted, 40_960).unwrap();
             sink.commit(true).unwrap();
             assert!(std::fs::read(&folder.path).unwrap() == wanted, "{kind:?}");

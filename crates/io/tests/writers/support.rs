@@ -17,6 +17,11 @@ pub fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| (i * 37 + i / 249 + 1) as u8).collect()
 }
 
+/// One plain write.
+pub fn put(file: &dyn WriteAt, offset: u64, bytes: &[u8]) {
+    assert_eq!(file.write_at(ReadMode::Buffered, offset, bytes).unwrap(), bytes.len());
+}
+
 /// A folder with one file to be.
 pub struct Folder {
     pub dir: tempfile::TempDir,

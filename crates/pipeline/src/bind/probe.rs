@@ -56,7 +56,6 @@ impl Binder {
         };
         Ok(BoundProbe {
             build,
-            build_index: probe.build,
             keys,
             kind: probe.kind,
             null_equal: probe.null_equal,

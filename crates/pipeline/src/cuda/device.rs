@@ -161,11 +161,6 @@ impl CudaDevice {
         &self.pool
     }
 
-    /// Compiled kernels on disk.
-    pub fn cubins(&self) -> &CubinCache {
-        &self.cubins
-    }
-
     /// Columns that stay on the device.
     pub fn resident(&self) -> &ResidentColumns {
         &self.resident

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use headrace_gpu::{DeviceBuffer, Event, EventFlags, Grid, LaunchArgs, Stream, launch};
+use headrace_gpu::{DeviceBuffer, Event, Grid, LaunchArgs, Stream, launch};
 
 use arrow_array::RecordBatch;
 
@@ -111,7 +111,7 @@ impl CudaExecution {
             remaps: Vec::new(),
             state: None,
             is_fetched: false,
-            timing: (gpu.event(EventFlags::TIMING)?, gpu.event(EventFlags::TIMING)?),
+            timing: (gpu.event()?, gpu.event()?),
             stats: CudaStats::default(),
         };
         execution.upload_remaps()?;

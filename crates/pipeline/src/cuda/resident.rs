@@ -42,8 +42,6 @@ pub struct ResidentColumn {
     pub form: ColumnForm,
     /// What is added to differences.
     pub base: i64,
-    /// Bytes of the values.
-    pub values_bytes: u64,
     /// Where the validity bitmap lies, if there is one, and its bytes.
     pub validity: Option<(u64, u64)>,
     /// The last query that used it, 0 for none.

@@ -251,7 +251,6 @@ impl<'a> StreamProgram<'a> {
             buffer,
             form: narrowing.map_or(form, |(narrowing, _)| narrowing.form()),
             base: narrowing.map_or(0, |(narrowing, _)| narrowing.base),
-            values_bytes: values_bytes as u64,
             validity: validity.map(|v| (validity_at as u64, v.bytes as u64)),
             used: AtomicU64::new(0),
         };

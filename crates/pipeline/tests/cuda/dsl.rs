@@ -88,7 +88,6 @@ impl Star {
         let payload = (0..build.payload.len()).collect();
         self.steps.push(BoundStep::Probe(BoundProbe {
             build: Arc::new(build),
-            build_index: self.builds,
             keys: vec![self.register(key)],
             kind,
             null_equal: false,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headrace_flow::{CancelToken, Race, RaceOptions, RaceReport, RegisteredPool};
-use headrace_gpu::measure_h2d_gb_per_s;
+use headrace_gpu::measure::h2d;
 use headrace_io::{ReadAt, SourceFile};
 use headrace_ir::{ColumnExtents, Encoding, Extent, Segment};
 use headrace_pipeline::bound::Bound;
@@ -146,7 +146,7 @@ fn best_of(
 fn gpu_queries_stream_at_the_speed_of_the_link() {
     let query = query();
     let devices = streaming(&[0]);
-    let link = measure_h2d_gb_per_s(devices[0].device()).unwrap();
+    let link = h2d(devices[0].device()).unwrap().gb_per_s;
     println!("link: {link:.1} GB/s");
     let disk = Stored::write(Path::new("."), &query);
     let memory = Stored::write(Path::new("/dev/shm"), &query);

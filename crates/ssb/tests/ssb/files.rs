@@ -12,7 +12,6 @@ use arrow_array::RecordBatch;
 use arrow_ipc::reader::FileReader;
 use headrace_ssb::{
     GenerateOptions, Generator, MANIFEST_FILE, Progress, SsbError, Table, generate, read_manifest,
-    table_names,
 };
 use tempfile::tempdir;
 
@@ -72,8 +71,8 @@ fn files_hold_the_generators_rows() {
     let options = options(0.01, dir.path());
     let summary = generate(&options).unwrap();
     let data = Generator::new(0.01, options.seed).unwrap();
-    for (table, name) in Table::ALL.into_iter().zip(table_names()) {
-        let batches = read(&dir.path().join(format!("{name}.arrow")));
+    for table in Table::ALL {
+        let batches = read(&dir.path().join(format!("{}.arrow", table.name())));
         let mut row = 0;
         for batch in &batches {
             let rows = batch.num_rows() as u64;
@@ -82,7 +81,8 @@ fn files_hold_the_generators_rows() {
             assert!(rows == 1000 || row == data.rows(table));
         }
         assert_eq!(row, data.rows(table));
-        let entry = summary.manifest.tables.iter().find(|entry| entry.name == name).unwrap();
+        let entry =
+            summary.manifest.tables.iter().find(|entry| entry.name == table.name()).unwrap();
         assert_eq!(entry.rows, row);
     }
     assert_eq!(summary.rows, Table::ALL.iter().map(|&table| data.rows(table)).sum::<u64>());

@@ -156,7 +156,7 @@ fn nvme_over_fabrics_and_nfs_pass_the_network_card() {
 
     let nfs = home(&tree, "/nfs/a");
     assert_eq!((nfs.medium.clone(), nfs.devices.len()), (Ok(Medium::Nfs), 0));
-    assert_eq!(nfs.nfs.as_ref().unwrap().mtu(), Some(4200));
+    assert_eq!(nfs.nfs.as_ref().unwrap().interface.as_ref().unwrap().mtu, Some(4200));
     let nearest = nearest_gpu(&tree.root(), &nfs, &gpus);
     assert_eq!(nearest.reason, "ens1 and GPU 1 share the switch 0000:c0:01.0, 2 hops");
 
