@@ -4,7 +4,9 @@ use std::path::Path;
 
 use datafusion::common::DataFusionError;
 use datafusion::sql::parser::DFParser;
-use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings};
+use headrace_engine::{
+    Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings, parse_access,
+};
 
 use crate::args::EngineArgs;
 use crate::error::{CliError, Result};
@@ -16,7 +18,7 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
     let settings = Settings {
         processor: args.processor.parse().map_err(wrong_setting)?,
         fallback: args.fallback.parse().map_err(wrong_setting)?,
-        access: args.access.parse().map_err(wrong_setting)?,
+        access: parse_access(&args.access).map_err(wrong_setting)?,
         devices: args.devices.parse().map_err(wrong_setting)?,
         threads: args.threads.map_or(defaults.threads, |n| n as usize),
         ..defaults

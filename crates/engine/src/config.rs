@@ -4,7 +4,7 @@ use std::any::Any;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result, plan_err};
-use headrace_runner::{SettingError, Settings};
+use headrace_runner::{SettingError, Settings, parse_access};
 
 /// The settings that SQL can change, as an extension of DataFusion's options.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +68,7 @@ impl ExtensionOptions for HeadraceConfig {
         match key {
             "processor" => settings.processor = value.parse().map_err(wrong_value)?,
             "fallback" => settings.fallback = value.parse().map_err(wrong_value)?,
-            "access" => settings.access = value.parse().map_err(wrong_value)?,
+            "access" => settings.access = parse_access(value).map_err(wrong_value)?,
             "threads" => settings.threads = positive(key, value)?,
             "chunk_bytes" => settings.chunk_bytes = positive(key, value)? as u64,
             "devices" => settings.devices = value.parse().map_err(wrong_value)?,

@@ -1,7 +1,7 @@
 //! How a pipeline reads in EXPLAIN.
 
+use headrace_io::decimal_bytes;
 use headrace_ir::{BuildSource, Pipeline, Program};
-use headrace_runner::bytes_text;
 
 use crate::catalog::HeadraceTable;
 use crate::exec::PipelineExec;
@@ -58,7 +58,7 @@ fn source_line(verb: &str, pipeline: &Pipeline, planned: &Planned) -> String {
         pipeline.source.table,
         names.join(", "),
         table.rows(),
-        bytes_text(bytes)
+        decimal_bytes(bytes)
     );
     if let Some(skipped) = skipped_text(table) {
         line += &format!(", {skipped}");

@@ -66,9 +66,9 @@ mod plan_cache;
 mod planner_memory;
 mod session;
 
-pub use headrace_flow::Trace;
+pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{
-    Access, Fallback, Processor, RunReport, RunnerOptions, SettingError, Settings,
+    Fallback, Processor, RunReport, RunnerOptions, SettingError, Settings, parse_access,
 };
 pub use report::QueryReport;
 pub use session::{Query, Session, SessionOptions};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_flow::{BytesByPath, RaceReport};
-use headrace_runner::{RunReport, bytes_text};
+use headrace_io::decimal_bytes;
+use headrace_runner::RunReport;
 
 use crate::exec::PipelineExec;
 use crate::limits::Limits;
@@ -51,7 +52,7 @@ pub(crate) fn report_lines(report: &RunReport, limits: &Result<Limits, String>) 
         report.builds_cached
     ));
     if report.spilled_bytes > 0 {
-        lines.push(format!("groups spilled {}", bytes_text(report.spilled_bytes)));
+        lines.push(format!("groups spilled {}", decimal_bytes(report.spilled_bytes)));
     }
     lines.extend(report.builds.iter().map(|build| format!("build {build}")));
     lines.extend(race.path_reasons.iter().map(|reason| format!("path: {reason}")));

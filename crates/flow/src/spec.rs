@@ -1,5 +1,6 @@
 //! What is to be read, by whom it is consumed, and how.
 
+use std::fmt;
 use std::sync::Arc;
 
 use headrace_io::{MemoryBudget, Placement, SetupFault, UringOptions};
@@ -86,6 +87,30 @@ pub enum AccessPath {
     /// Always read into device memory by the device's own reader (cuFile); an error where there
     /// is none, where it cannot read the file, and on the host.
     CuFile,
+}
+
+impl AccessPath {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Auto, Self::Mapped, Self::Buffered, Self::Direct, Self::Registered, Self::CuFile];
+
+    /// As users name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Mapped => "mapped",
+            Self::Buffered => "buffered",
+            Self::Direct => "direct",
+            Self::Registered => "registered",
+            Self::CuFile => "cufile",
+        }
+    }
+}
+
+impl fmt::Display for AccessPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// How output reaches the sinks.

@@ -47,6 +47,7 @@ mod segment;
 mod sigbus;
 pub mod system;
 mod transfer;
+mod units;
 mod uring;
 pub mod write;
 
@@ -67,6 +68,7 @@ pub use probe::PathProbe;
 pub use residency::{Residency, ResidencyMethod, drop_cache, residency, residency_sampled};
 pub use segment::{EXTENT_ALIGN_BYTES, Placement};
 pub use transfer::Completed;
+pub use units::{binary_bytes, decimal_bytes};
 pub use uring::{SetupFault, UringEngine, UringOptions, UringUnavailable};
 
 /// The result of everything in this crate that touches a file.

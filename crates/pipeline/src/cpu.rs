@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use arrow_array::RecordBatch;
-use headrace_flow::CancelToken;
+use headrace_flow::{CancelToken, Verdict};
 
 use crate::bound::{Bound, BoundSink};
 use crate::build::BuildOptions;
@@ -121,15 +121,6 @@ impl WorkerOptions {
         let new = || HashLevel::first(self.hash_options(form), self.workers);
         Ok(Arc::clone(self.level.get_or_init(new)))
     }
-}
-
-/// Whether more segments are of use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Go on.
-    More,
-    /// The limit is reached: further rows would be thrown away.
-    Enough,
 }
 
 /// A pipeline that this processor takes. Any number of executions may share it.
@@ -337,7 +328,7 @@ impl CpuWorker {
             self.account()?;
         }
         self.rows += segment.rows as u64;
-        Ok(if self.is_enough() { Verdict::Enough } else { Verdict::More })
+        Ok(if self.is_enough() { Verdict::Enough } else { Verdict::Continue })
     }
 
     /// Output rows that are ready, in batches of the sink's columns.

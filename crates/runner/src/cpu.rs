@@ -7,7 +7,7 @@ use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
 use headrace_format::arrow::ChunkOptions;
 use headrace_ir::Chunk;
 use headrace_pipeline::bind::{BindOptions, bind};
-use headrace_pipeline::cpu::{self, CpuProgram, CpuWorker, WorkerOptions};
+use headrace_pipeline::cpu::{CpuProgram, CpuWorker, WorkerOptions};
 
 use crate::chunks::{self, segment_view};
 use crate::error::RunError;
@@ -95,7 +95,7 @@ impl HostConsumer for CpuConsumer<'_> {
             let view = segment_view(segment, &mut buffers, self.remaps);
             let verdict = self.worker.execute(&view)?;
             let wanted = self.worker.take_batches().into_iter().all(self.emit);
-            if verdict == cpu::Verdict::Enough || !wanted {
+            if verdict == Verdict::Enough || !wanted {
                 return Ok(Verdict::Enough);
             }
         }

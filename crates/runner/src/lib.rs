@@ -48,9 +48,9 @@ mod task;
 
 pub use error::{ErrorClass, RunError};
 pub use memory::MemorySplit;
-pub use report::{RunReport, bytes_text};
+pub use report::RunReport;
 pub use run::Request;
 pub use runner::{Runner, RunnerOptions};
-pub use settings::{Access, Devices, Fallback, Processor, SettingError, Settings};
+pub use settings::{Devices, Fallback, Processor, SettingError, Settings, parse_access};
 pub use table::StreamTable;
 pub use task::Emit;

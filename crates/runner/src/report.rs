@@ -40,13 +40,3 @@ pub struct RunReport {
     /// The race.
     pub race: RaceReport,
 }
-
-/// Bytes in decimal units, three digits after the point.
-pub fn bytes_text(bytes: u64) -> String {
-    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
-    let value = bytes as f64;
-    match units.iter().find(|(scale, _)| value >= *scale) {
-        Some((scale, unit)) => format!("{:.3} {unit}", value / scale),
-        None => format!("{bytes} B"),
-    }
-}

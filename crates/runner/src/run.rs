@@ -15,7 +15,7 @@ use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 
 use crate::builds::{BuildKey, HeldBuild};
 use crate::error::{ErrorClass, RunError};
-use crate::report::{RunReport, bytes_text};
+use crate::report::RunReport;
 use crate::runner::Runner;
 use crate::settings::{Fallback, Processor, Settings};
 use crate::table::StreamTable;
@@ -62,7 +62,7 @@ impl Built {
             "{}: {} rows{duplicates}, {index}, {}{cached}",
             table.name,
             table.rows,
-            bytes_text(table.bytes)
+            headrace_io::decimal_bytes(table.bytes)
         )
     }
 }

@@ -14,7 +14,7 @@ use crate::builds::BuildCache;
 use crate::gpus::Gpus;
 use crate::memory::MemorySplit;
 use crate::prepared::PreparedRuns;
-use crate::settings::{Access, Devices, Settings};
+use crate::settings::{Devices, Settings};
 use crate::spill::Spills;
 
 /// Mappings kept open from query to query.
@@ -153,15 +153,10 @@ impl Runner {
 
     /// How races to GPUs are run under these settings.
     pub(crate) fn gpu_race_options(&self, settings: &Settings) -> RaceOptions {
-        let options = self.race_options(settings);
         RaceOptions {
-            access: match settings.access {
-                Access::Registered => AccessPath::Registered,
-                Access::Cufile => AccessPath::CuFile,
-                _ => options.access,
-            },
+            access: settings.access,
             registered: self.registered.clone(),
-            ..options
+            ..self.race_options(settings)
         }
     }
 
@@ -171,10 +166,8 @@ impl Runner {
         RaceOptions {
             access: match settings.access {
                 // Ways to a GPU alone.
-                Access::Auto | Access::Registered | Access::Cufile => AccessPath::Auto,
-                Access::Mapped => AccessPath::Mapped,
-                Access::Buffered => AccessPath::Buffered,
-                Access::Direct => AccessPath::Direct,
+                AccessPath::Registered | AccessPath::CuFile => AccessPath::Auto,
+                access => access,
             },
             slots: slots as usize,
             memory: Some(Arc::clone(&self.budget)),

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use headrace_flow::AccessPath;
+
 /// Which processor runs pipelines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processor {
@@ -26,25 +28,6 @@ pub enum Fallback {
     /// The query fails with the reason. Every scan of a Headrace table must then be inside a
     /// pipeline that runs on the wanted processor.
     Forbid,
-}
-
-/// How bytes reach the processor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Access {
-    /// Chosen for each extent.
-    #[default]
-    Auto,
-    /// Mapped and consumed in place.
-    Mapped,
-    /// Read through the page cache.
-    Buffered,
-    /// Read around the page cache.
-    Direct,
-    /// Copied to a GPU straight from registered mappings of the files. What runs on the CPU
-    /// chooses for each extent.
-    Registered,
-    /// Read into a GPU's memory by cuFile. What runs on the CPU chooses for each extent.
-    Cufile,
 }
 
 /// Which GPUs take part.
@@ -129,10 +112,19 @@ named_values!(Processor, "processor",
     Processor::Auto => "auto", Processor::Cpu => "cpu",
     Processor::Cuda => "cuda", Processor::Off => "off");
 named_values!(Fallback, "fallback", Fallback::Allow => "allow", Fallback::Forbid => "forbid");
-named_values!(Access, "access",
-    Access::Auto => "auto", Access::Mapped => "mapped",
-    Access::Buffered => "buffered", Access::Direct => "direct",
-    Access::Registered => "registered", Access::Cufile => "cufile");
+
+/// The way of a name.
+///
+/// # Errors
+/// [`SettingError`] with the valid names.
+pub fn parse_access(text: &str) -> Result<AccessPath, SettingError> {
+    let named = |access: &AccessPath| access.name().eq_ignore_ascii_case(text);
+    AccessPath::ALL.into_iter().find(named).ok_or_else(|| SettingError {
+        setting: "access",
+        text: text.to_string(),
+        valid: AccessPath::ALL.map(AccessPath::name).join(", "),
+    })
+}
 
 /// How a program is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,8 +133,8 @@ pub struct Settings {
     pub processor: Processor,
     /// What happens to what it cannot run.
     pub fallback: Fallback,
-    /// How bytes reach it.
-    pub access: Access,
+    /// How bytes reach it. What runs on the CPU chooses for each extent where the way is a GPU's.
+    pub access: AccessPath,
     /// Threads that execute a pipeline on the CPU.
     pub threads: usize,
     /// Largest chunk in bytes: what a worker takes at once.
@@ -156,7 +148,7 @@ impl Default for Settings {
         Self {
             processor: Processor::default(),
             fallback: Fallback::default(),
-            access: Access::default(),
+            access: AccessPath::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             chunk_bytes: 4 << 20,
             devices: Devices::default(),

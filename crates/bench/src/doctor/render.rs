@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use headrace_io::decimal_bytes;
+
 use super::Report;
 use super::facts::{AccessProbe, Facts, FileFact, Known, Outcome, PathFacts};
 use super::finding::{Finding, Level};
@@ -59,7 +61,7 @@ fn render_path(out: &mut String, path: &PathFacts) {
 }
 
 fn file_text(path: &PathFacts, file: &FileFact) -> String {
-    let mut text = format!("{}, {}", bytes_text(file.size_bytes), file.filesystem);
+    let mut text = format!("{}, {}", decimal_bytes(file.size_bytes), file.filesystem);
     if file.path != path.path {
         let shown = file.path.strip_prefix(&path.path).unwrap_or(&file.path);
         text = format!("read from {}, {text}", shown.display());
@@ -72,16 +74,6 @@ fn file_text(path: &PathFacts, file: &FileFact) -> String {
         Err(_) => text.push_str(", share in the page cache unknown"),
     }
     text
-}
-
-/// Decimal units; bytes below a kilobyte as they are.
-fn bytes_text(bytes: u64) -> String {
-    let units = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
-    let bytes_f64 = bytes as f64;
-    match units.iter().find(|(_, unit)| bytes_f64 >= *unit) {
-        Some((name, unit)) => format!("{:.1} {name}", bytes_f64 / unit),
-        None => format!("{bytes} bytes"),
-    }
 }
 
 fn outcome_text(probe: &AccessProbe) -> String {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-use headrace_ceilings::model::bytes_text;
+use headrace_io::binary_bytes;
 
 /// Ticks that fit side by side.
 const TICKS_MAX: usize = 12;
@@ -39,7 +39,7 @@ impl Axis {
 
     /// How the tick at a position reads.
     pub fn label(&self, position: f64) -> String {
-        bytes_text(position.exp2().round() as u64)
+        binary_bytes(position.exp2().round() as u64)
     }
 }
 

@@ -8,7 +8,6 @@ use headrace_flow::RaceReport;
 use headrace_gpu::{Device, GpuError, measure};
 
 use super::record::{BenchRun, BytesMoved, PredictedRecord};
-use super::render::size;
 use super::{BenchPlan, Operation, PathChoice, Pattern, Target};
 use headrace_ceilings::model::{self, Machine, Scan};
 use headrace_ceilings::{
@@ -61,7 +60,7 @@ pub(crate) fn tell_misses(run: &mut BenchRun) {
     }
     run.notes.push(format!(
         "{} were not in memory before: storage delivered them through the page cache",
-        size(missed_bytes)
+        headrace_io::decimal_bytes(missed_bytes)
     ));
     if let (true, Some(bottleneck)) = (mostly_missed(run), &mut run.bottleneck) {
         *bottleneck =

@@ -1,5 +1,6 @@
 //! A record as text for people, and as JSON for programs.
 
+use headrace_io::{binary_bytes, decimal_bytes};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -112,7 +113,7 @@ fn cells(point: &SweepPoint, run: &BenchRun) -> [String; COLUMNS.len()] {
         setting.paths.to_string(),
         setting.memory.map_or("-", |memory| memory.name()).to_string(),
         setting.threads.to_string(),
-        binary_size(setting.chunk_bytes),
+        binary_bytes(setting.chunk_bytes),
         run.slots.to_string(),
         format!("{:.2}", run.gb_per_s),
         run.iops.map_or_else(|| "-".to_string(), |iops| format!("{iops:.0}")),
@@ -132,7 +133,7 @@ pub fn text(run: &BenchRun) -> String {
     let mut lines = Lines::default();
     lines.add(run.operation, headline(run));
     if let Some(why) = run.partial {
-        lines.add("partial", format!("{why}: {} of the run was done", size(run.bytes)));
+        lines.add("partial", format!("{why}: {} of the run was done", decimal_bytes(run.bytes)));
     }
     lines.add("way", way(run));
     lines.add("by path", by_path(run));
@@ -143,7 +144,7 @@ pub fn text(run: &BenchRun) -> String {
         let at = &run.latency;
         let mean = match run.mean_request_bytes {
             0 => String::new(),
-            bytes => format!("; mean request {}", binary_size(bytes)),
+            bytes => format!("; mean request {}", binary_bytes(bytes)),
         };
         let pieces = if run.pattern == "random" { "blocks" } else { "chunks" };
         lines.add(
@@ -160,7 +161,7 @@ pub fn text(run: &BenchRun) -> String {
     }
     if let Some(ring) = &run.ring {
         let (first, all) = (time(ring.first_ready_ns), time(ring.ready_ns));
-        let bytes = binary_size(ring.bytes);
+        let bytes = binary_bytes(ring.bytes);
         lines.add(
             "ring",
             format!("{bytes} pinned before the clock started: first slot after {first}, all {all}"),
@@ -227,7 +228,7 @@ fn headline(run: &BenchRun) -> String {
     format!(
         "{what}, {direction} {}: {speed} ({} in {:.3} s)",
         run.target,
-        size(run.bytes),
+        decimal_bytes(run.bytes),
         run.wall_ns as f64 / 1e9
     )
 }
@@ -242,7 +243,7 @@ fn way(run: &BenchRun) -> String {
         "{}, {} {}, {} slots, {} threads{memory}{engines}",
         run.path,
         run.pattern,
-        binary_size(run.chunk_bytes),
+        binary_bytes(run.chunk_bytes),
         run.slots,
         run.threads
     )
@@ -270,7 +271,7 @@ fn by_path(run: &BenchRun) -> String {
         let shown: Vec<String> = of
             .iter()
             .filter(|(_, bytes)| *bytes > 0)
-            .map(|(name, bytes)| format!("{name} {}", size(*bytes)))
+            .map(|(name, bytes)| format!("{name} {}", decimal_bytes(*bytes)))
             .collect();
         shown.join(", ")
     };
@@ -316,7 +317,7 @@ fn device_text(device: &DeviceRecord) -> String {
         device.read_gb_per_s,
         device.write_gb_per_s,
         device.requests_per_s,
-        binary_size(device.mean_request_bytes),
+        binary_bytes(device.mean_request_bytes),
         device.busy_share * 100.0
     )
 }
@@ -324,8 +325,12 @@ fn device_text(device: &DeviceRecord) -> String {
 fn verified(verification: &Verification, lines: &mut Lines) {
     let v = verification;
     if v.mismatch_count == 0 {
-        let text =
-            format!("{} chunks, {}: no mismatch, checksum {}", v.chunks, size(v.bytes), v.checksum);
+        let text = format!(
+            "{} chunks, {}: no mismatch, checksum {}",
+            v.chunks,
+            decimal_bytes(v.bytes),
+            v.checksum
+        );
         return lines.add("verified", text);
     }
     lines.add(
@@ -340,26 +345,6 @@ fn verified(verification: &Verification, lines: &mut Lines) {
                 wrong.chunk, wrong.file, wrong.bytes, wrong.offset
             ),
         );
-    }
-}
-
-/// Decimal: "2.482 GB".
-pub(crate) fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} bytes"),
-        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.3} GB", bytes as f64 / 1e9),
-    }
-}
-
-/// Binary, for sizes that people choose: "16 MiB".
-pub(crate) fn binary_size(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
-        Some((name, unit)) if bytes.is_multiple_of(*unit) => format!("{} {name}", bytes / unit),
-        Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
-        None => format!("{bytes} bytes"),
     }
 }
 

@@ -75,7 +75,6 @@ pub use parse::{
 pub use predict::{ModelError, ModelStage, Prediction, StagePrediction, predict};
 pub use scan::{Decode, Scan, Target};
 pub use text::beside_measured;
-pub use text::bytes_text;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::path::{Ring, Station, race_s, ring_s};
 use super::stages::Stages;
-use super::text::bytes_text;
 use super::{Machine, Scan};
 
 pub(super) const BYTES_PER_GB: f64 = 1e9;
@@ -181,7 +180,7 @@ fn slots_stage(scan: &Scan, slots: f64, seconds: f64) -> StagePrediction {
         bytes,
         gb_per_s: if seconds > 0.0 { bytes / BYTES_PER_GB / seconds } else { 0.0 },
         seconds,
-        limit: format!("{slots} slots of {}", bytes_text(scan.chunk_bytes)),
+        limit: format!("{slots} slots of {}", headrace_io::binary_bytes(scan.chunk_bytes)),
     }
 }
 

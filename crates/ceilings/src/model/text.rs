@@ -60,13 +60,3 @@ pub(super) fn time_text(seconds: f64) -> String {
         s => format!("{:.1} us", s * 1e6),
     }
 }
-
-/// A size in binary units where it is a whole number of them.
-pub fn bytes_text(bytes: u64) -> String {
-    for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
-        if bytes >= 1 << shift && bytes.is_multiple_of(1 << shift) {
-            return format!("{} {unit}", bytes >> shift);
-        }
-    }
-    format!("{bytes} B")
-}
