@@ -10,12 +10,12 @@
 //! admitted first, instead of losing every extent shortly before it is needed again; another
 //! table displaces it at its first race.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use headrace_io::{
-    AlignedBuffer, FileIdentity, MemoryBudget, MemoryUse, Placement, Reclaim, Window,
+    AlignedBuffer, FileIdentity, Kept, LastUsed, MemoryBudget, MemoryUse, Placement, Reclaim,
+    Window,
 };
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -52,7 +52,6 @@ pub struct HostCacheStats {
 pub struct HostCache {
     budget_bytes: u64,
     memory: Arc<MemoryBudget>,
-    held_bytes: Arc<AtomicU64>,
     inner: Mutex<Inner>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -62,58 +61,29 @@ pub struct HostCache {
 
 #[derive(Debug, Default)]
 struct Inner {
-    race: u64,
-    tick: u64,
-    entries: HashMap<CacheKey, Entry>,
-    /// Least recently used first.
-    by_use: BTreeMap<Use, CacheKey>,
+    /// Used in races.
+    ranges: LastUsed<CacheKey, CachedRange>,
     /// Buffers of evicted entries, kept because fresh memory must be zeroed by the kernel.
-    spare: Vec<Counted>,
+    spare: Vec<Reserved>,
 }
 
-/// When an entry was used: in which race, and when in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Use {
-    race: u64,
-    tick: u64,
-}
-
+/// A buffer that is reserved of the budget as long as it lives.
 #[derive(Debug)]
-struct Entry {
-    range: Arc<CachedRange>,
-    last_use: Use,
-}
-
-/// A buffer that counts against the budget as long as it lives.
-#[derive(Debug)]
-struct Counted {
+struct Reserved {
     buffer: AlignedBuffer,
-    held_bytes: Arc<AtomicU64>,
     _memory: headrace_io::Reservation,
-}
-
-impl Counted {
-    fn allocate(bytes: usize, cache: &HostCache) -> Option<Counted> {
-        let memory = cache.memory.reserve_free(MemoryUse::HostCache, bytes as u64)?;
-        let buffer = AlignedBuffer::allocate(bytes).ok()?;
-        cache.held_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Some(Counted { buffer, held_bytes: cache.held_bytes.clone(), _memory: memory })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.held_bytes.fetch_sub(self.buffer.len() as u64, Ordering::Relaxed);
-    }
 }
 
 /// An extent in memory of the cache.
 #[derive(Debug)]
 pub(crate) struct CachedRange {
-    memory: Counted,
+    memory: Reserved,
     head_bytes: usize,
     bytes: usize,
 }
+
+/// An extent in use, which stays where it is.
+pub(crate) type Cached = Arc<Kept<CachedRange>>;
 
 impl CachedRange {
     pub fn bytes(&self) -> &[u8] {
@@ -132,7 +102,6 @@ impl HostCache {
         let cache = Arc::new(HostCache {
             budget_bytes,
             memory: memory.clone(),
-            held_bytes: Arc::new(AtomicU64::new(0)),
             inner: Mutex::new(Inner::default()),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -148,8 +117,8 @@ impl HostCache {
     pub fn stats(&self) -> HostCacheStats {
         HostCacheStats {
             budget_bytes: self.budget_bytes,
-            held_bytes: self.held_bytes.load(Ordering::Relaxed),
-            entries: self.inner.lock().entries.len() as u64,
+            held_bytes: self.held_bytes(),
+            entries: self.inner.lock().ranges.len() as u64,
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
             evictions: self.evictions.load(Ordering::Relaxed),
@@ -160,32 +129,26 @@ impl HostCache {
     /// Forgets everything; what is in use is freed when its use ends.
     pub fn clear(&self) {
         let mut inner = self.inner.lock();
-        inner.entries.clear();
-        inner.by_use.clear();
+        inner.ranges.clear();
         inner.spare.clear();
+    }
+
+    /// What all buffers have reserved: those of caches of the same budget too.
+    fn held_bytes(&self) -> u64 {
+        self.memory.uses().of(MemoryUse::HostCache)
     }
 
     /// The number of a race that begins now, for [`get`](Self::get) and
     /// [`reserve`](Self::reserve).
     pub(crate) fn begin_race(&self) -> u64 {
-        let mut inner = self.inner.lock();
-        inner.race += 1;
-        inner.race
+        self.inner.lock().ranges.next_round()
     }
 
-    pub(crate) fn get(&self, key: &CacheKey, race: u64) -> Option<Arc<CachedRange>> {
-        let mut inner = self.inner.lock();
-        let used = inner.next_use(race);
-        let Some(entry) = inner.entries.get_mut(key) else {
-            self.misses.fetch_add(1, Ordering::Relaxed);
-            return None;
-        };
-        let before = std::mem::replace(&mut entry.last_use, used);
-        let range = entry.range.clone();
-        inner.by_use.remove(&before);
-        inner.by_use.insert(used, *key);
-        self.hits.fetch_add(1, Ordering::Relaxed);
-        Some(range)
+    pub(crate) fn get(&self, key: &CacheKey, race: u64) -> Option<Cached> {
+        let found = self.inner.lock().ranges.get(key, race);
+        let count = if found.is_some() { &self.hits } else { &self.misses };
+        count.fetch_add(1, Ordering::Relaxed);
+        found
     }
 
     /// Memory to read an extent into, if the budget allows.
@@ -204,7 +167,7 @@ impl HostCache {
         })
     }
 
-    fn find_memory(&self, bytes: usize, race: u64) -> Option<Counted> {
+    fn find_memory(&self, bytes: usize, race: u64) -> Option<Reserved> {
         if bytes as u64 > self.budget_bytes {
             return None;
         }
@@ -213,9 +176,8 @@ impl HostCache {
             if let Some(spare) = inner.take_spare(bytes) {
                 return Some(spare);
             }
-            let held = self.held_bytes.load(Ordering::Relaxed);
-            if held + bytes as u64 <= self.budget_bytes
-                && let Some(memory) = Counted::allocate(bytes, self)
+            if self.held_bytes() + bytes as u64 <= self.budget_bytes
+                && let Some(memory) = self.allocate(bytes)
             {
                 return Some(memory);
             }
@@ -226,6 +188,12 @@ impl HostCache {
                 inner.spare.push(evicted);
             }
         }
+    }
+
+    fn allocate(&self, bytes: usize) -> Option<Reserved> {
+        let memory = self.memory.reserve_free(MemoryUse::HostCache, bytes as u64)?;
+        let buffer = AlignedBuffer::allocate(bytes).ok()?;
+        Some(Reserved { buffer, _memory: memory })
     }
 }
 
@@ -245,14 +213,9 @@ impl Reclaim for HostCache {
 }
 
 impl Inner {
-    fn next_use(&mut self, race: u64) -> Use {
-        self.tick += 1;
-        Use { race, tick: self.tick }
-    }
-
     /// A spare buffer that fits without wasting more than an eighth of it.
-    fn take_spare(&mut self, bytes: usize) -> Option<Counted> {
-        let fits = |spare: &Counted| {
+    fn take_spare(&mut self, bytes: usize) -> Option<Reserved> {
+        let fits = |spare: &Reserved| {
             let len = spare.buffer.len();
             len >= bytes && len - bytes <= len / 8
         };
@@ -261,18 +224,8 @@ impl Inner {
     }
 
     /// The memory of the least recently used entry that nobody uses and that this race did not.
-    fn evict(&mut self, race: u64) -> Option<Counted> {
-        let (last_use, key) = self
-            .by_use
-            .range(..Use { race, tick: 0 })
-            .find(|(_, key)| {
-                self.entries.get(*key).is_some_and(|entry| Arc::strong_count(&entry.range) == 1)
-            })
-            .map(|(last_use, key)| (*last_use, *key))?;
-        self.by_use.remove(&last_use);
-        let entry = self.entries.remove(&key)?;
-        // Clones are made only under the lock that we hold, so the count is still 1.
-        Arc::try_unwrap(entry.range).ok().map(|range| range.memory)
+    fn evict(&mut self, race: u64) -> Option<Reserved> {
+        self.ranges.take_idle(race)?.into_value().map(|range| range.memory)
     }
 }
 
@@ -284,7 +237,7 @@ pub(crate) struct Reservation {
     race: u64,
     head_bytes: usize,
     /// `None` only after the commit.
-    memory: Option<Counted>,
+    memory: Option<Reserved>,
 }
 
 impl Reservation {
@@ -297,22 +250,17 @@ impl Reservation {
     }
 
     /// The extent was read: it can be used, and hit from now on.
-    pub fn commit(mut self) -> Arc<CachedRange> {
+    pub fn commit(mut self) -> Cached {
         let memory = self.memory.take().expect("a reservation is committed once");
-        let range = Arc::new(CachedRange {
+        let range = Kept::new(CachedRange {
             memory,
             head_bytes: self.head_bytes,
             bytes: self.key.bytes as usize,
         });
-        let mut inner = self.cache.inner.lock();
-        let last_use = inner.next_use(self.race);
+        let (bytes, key) = (range.memory.buffer.len() as u64, self.key);
         // Another race may have been faster; both copies are right, the newer one stays.
-        let entry = Entry { range: range.clone(), last_use };
-        if let Some(replaced) = inner.entries.insert(self.key, entry) {
-            inner.by_use.remove(&replaced.last_use);
-        }
-        inner.by_use.insert(last_use, self.key);
-        drop(inner);
+        let replaced = self.cache.inner.lock().ranges.insert(key, range.clone(), bytes, self.race);
+        drop(replaced);
         range
     }
 }

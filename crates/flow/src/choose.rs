@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headrace_io::{MappedFile, ReadAt, ReadMode, residency_sampled};
 
-use crate::cache::{CacheKey, CachedRange, Reservation};
+use crate::cache::{CacheKey, Cached, Reservation};
 use crate::registered::SharedMapping;
 use crate::report::Reasons;
 use crate::{
@@ -26,7 +26,7 @@ pub(crate) enum Way {
     /// It lies in a mapping.
     Mapped(Arc<MappedFile>),
     /// It lies in the host cache.
-    Cached(Arc<CachedRange>),
+    Cached(Cached),
     /// It must be read; `admit` says whether into the host cache.
     Read { mode: ReadMode, admit: bool },
     /// It is copied straight from a mapping, piece by piece as they are registered.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use headrace_io::{MappedFile, ReadAt, ReadMode, SourceFile};
 
-use crate::cache::CachedRange;
+use crate::cache::Cached;
 
 /// An extent in memory, at the offsets that it has in its file.
 #[derive(Debug)]
@@ -17,13 +17,13 @@ pub(crate) struct MemorySource {
 
 #[derive(Debug)]
 enum Place {
-    Cached { range: Arc<CachedRange>, offset: u64 },
+    Cached { range: Cached, offset: u64 },
     Mapped(Arc<MappedFile>),
 }
 
 impl MemorySource {
     /// A range of the host cache that begins at `offset` of the file.
-    pub fn cached(file: Arc<dyn ReadAt>, range: Arc<CachedRange>, offset: u64) -> Arc<Self> {
+    pub fn cached(file: Arc<dyn ReadAt>, range: Cached, offset: u64) -> Arc<Self> {
         Arc::new(MemorySource { file, place: Place::Cached { range, offset } })
     }
 

@@ -1,36 +1,27 @@
 //! Mappings kept for the next reader: a file that is mapped already costs no page faults.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{FileIdentity, MappedFile, ReadAt, Result};
+use crate::{FileIdentity, Kept, LastUsed, MappedFile, ReadAt, Result};
 
 /// Mapped files by identity; a bounded number, the least recently used leaves first.
 #[derive(Debug)]
 pub struct MappingPool {
     files_max: usize,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    tick: u64,
-    mapped: HashMap<FileIdentity, (u64, Arc<MappedFile>)>,
-    /// By tick: least recently used first.
-    by_use: BTreeMap<u64, FileIdentity>,
+    mapped: Mutex<LastUsed<FileIdentity, Arc<MappedFile>>>,
 }
 
 impl MappingPool {
     /// A pool that keeps at most `files_max` mappings (at least 1).
     pub fn new(files_max: usize) -> Arc<MappingPool> {
-        Arc::new(MappingPool { files_max: files_max.max(1), inner: Mutex::new(Inner::default()) })
+        Arc::new(MappingPool { files_max: files_max.max(1), mapped: Mutex::default() })
     }
 
     /// Number of mappings kept.
     pub fn len(&self) -> usize {
-        self.inner.lock().mapped.len()
+        self.mapped.lock().len()
     }
 
     /// Whether nothing is kept.
@@ -40,7 +31,7 @@ impl MappingPool {
 
     /// Forgets all mappings; those in use live on until their last use ends.
     pub fn clear(&self) {
-        let forgotten = std::mem::take(&mut *self.inner.lock());
+        let forgotten = std::mem::take(&mut *self.mapped.lock());
         drop(forgotten);
     }
 
@@ -50,51 +41,26 @@ impl MappingPool {
     /// Those of [`MappedFile::map`].
     pub fn get(&self, file: &Arc<dyn ReadAt>) -> Result<Arc<MappedFile>> {
         let identity = file.identity();
-        if let Some(known) = self.inner.lock().find(&identity) {
-            return Ok(known);
+        let find = || {
+            let mut mapped = self.mapped.lock();
+            let round = mapped.next_round();
+            mapped.get(&identity, round)
+        };
+        // Unless it is poisoned: that one shows zeros for ever, a fresh one what is there now.
+        if let Some(known) = find().filter(|known| known.check().is_ok()) {
+            return Ok(Arc::clone(&known));
         }
         // Neither mapped nor unmapped under the lock: others do not wait for the kernel.
         let mapped = Arc::new(MappedFile::map(file.clone())?);
-        let forgotten = self.inner.lock().keep(identity, mapped.clone(), self.files_max);
-        drop(forgotten);
+        let mut kept = self.mapped.lock();
+        let round = kept.next_round();
+        let mut leaving =
+            Vec::from_iter(kept.insert(identity, Kept::new(mapped.clone()), 0, round));
+        while kept.len() > self.files_max {
+            leaving.extend(kept.take_oldest());
+        }
+        drop(kept);
         Ok(mapped)
-    }
-}
-
-impl Inner {
-    /// Unless it is poisoned: that one shows zeros for ever, a fresh one what is there now.
-    fn find(&mut self, identity: &FileIdentity) -> Option<Arc<MappedFile>> {
-        let (used, mapped) = self.mapped.get_mut(identity)?;
-        if mapped.check().is_err() {
-            return None;
-        }
-        self.tick += 1;
-        self.by_use.remove(used);
-        self.by_use.insert(self.tick, *identity);
-        *used = self.tick;
-        Some(mapped.clone())
-    }
-
-    /// Keeps a mapping; what has to leave for it is for the caller to drop.
-    fn keep(
-        &mut self,
-        identity: FileIdentity,
-        mapped: Arc<MappedFile>,
-        files_max: usize,
-    ) -> Vec<Arc<MappedFile>> {
-        self.tick += 1;
-        let replaced = self.mapped.insert(identity, (self.tick, mapped));
-        if let Some((used, _)) = &replaced {
-            self.by_use.remove(used);
-        }
-        self.by_use.insert(self.tick, identity);
-        let mut leaving: Vec<_> = replaced.into_iter().map(|(_, mapped)| mapped).collect();
-        while self.mapped.len() > files_max {
-            let oldest = self.by_use.pop_first();
-            let oldest = oldest.and_then(|(_, identity)| self.mapped.remove(&identity));
-            leaving.extend(oldest.map(|(_, mapped)| mapped));
-        }
-        leaving
     }
 }
 

@@ -3,11 +3,12 @@
 //! A build is known by the text of its pipeline (and of the builds that it probes) and the
 //! identities of its table's files: the same text over the same files is the same build.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use headrace_io::{FileIdentity, MemoryBudget, MemoryUse, OutOfBudget, Reclaim, Reservation};
+use headrace_io::{
+    FileIdentity, Kept, LastUsed, MemoryBudget, MemoryUse, OutOfBudget, Reclaim, Reservation,
+};
 use headrace_ir::Pipeline;
 use headrace_pipeline::BuildTable;
 use parking_lot::Mutex;
@@ -49,27 +50,12 @@ pub struct HeldBuild {
 
 impl HeldBuild {
     /// Reserves the memory of a build that was just made.
-    pub fn new(table: BuildTable, budget: &Arc<MemoryBudget>) -> Result<Arc<Self>, OutOfBudget> {
+    pub fn new(
+        table: BuildTable,
+        budget: &Arc<MemoryBudget>,
+    ) -> Result<Arc<Kept<Self>>, OutOfBudget> {
         let memory = budget.reserve(MemoryUse::Builds, table.bytes)?;
-        Ok(Arc::new(Self { table: Arc::new(table), _memory: memory }))
-    }
-}
-
-#[derive(Default)]
-struct Entries {
-    tick: u64,
-    bytes: u64,
-    builds: HashMap<BuildKey, (u64, Arc<HeldBuild>)>,
-}
-
-impl Entries {
-    /// Takes out the build used longest ago among those that `leaves` lets go.
-    fn pop(&mut self, leaves: impl Fn(&Arc<HeldBuild>) -> bool) -> Option<Arc<HeldBuild>> {
-        let candidates = self.builds.iter().filter(|(_, (_, build))| leaves(build));
-        let oldest = candidates.min_by_key(|(_, (used, _))| *used)?.0.clone();
-        let (_, build) = self.builds.remove(&oldest)?;
-        self.bytes -= build.table.bytes;
-        Some(build)
+        Ok(Kept::new(Self { table: Arc::new(table), _memory: memory }))
     }
 }
 
@@ -77,59 +63,52 @@ impl Entries {
 /// give way to whoever needs memory.
 pub struct BuildCache {
     bytes_max: u64,
-    entries: Mutex<Entries>,
+    builds: Mutex<LastUsed<BuildKey, HeldBuild>>,
 }
 
 impl fmt::Debug for BuildCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries = self.entries.lock();
-        write!(f, "BuildCache({} builds, {} bytes)", entries.builds.len(), entries.bytes)
+        let builds = self.builds.lock();
+        write!(f, "BuildCache({} builds, {} bytes)", builds.len(), builds.bytes())
     }
 }
 
 impl BuildCache {
     /// A cache of at most `bytes_max` that gives way when the budget asks.
     pub fn new(bytes_max: u64, budget: &MemoryBudget) -> Arc<Self> {
-        let cache = Arc::new(Self { bytes_max, entries: Mutex::default() });
+        let cache = Arc::new(Self { bytes_max, builds: Mutex::default() });
         let weak: Weak<Self> = Arc::downgrade(&cache);
         budget.add_cache(weak);
         cache
     }
 
     /// A build, if it is here.
-    pub fn get(&self, key: &BuildKey) -> Option<Arc<HeldBuild>> {
-        let mut entries = self.entries.lock();
-        entries.tick += 1;
-        let tick = entries.tick;
-        let (used, build) = entries.builds.get_mut(key)?;
-        *used = tick;
-        Some(Arc::clone(build))
+    pub fn get(&self, key: &BuildKey) -> Option<Arc<Kept<HeldBuild>>> {
+        let mut builds = self.builds.lock();
+        let round = builds.next_round();
+        builds.get(key, round)
     }
 
     /// Keeps a build, at the cost of those not used for longest. One that alone exceeds the bound
     /// is not kept.
-    pub fn put(&self, key: BuildKey, build: &Arc<HeldBuild>) {
+    pub fn put(&self, key: BuildKey, build: &Arc<Kept<HeldBuild>>) {
         let bytes = build.table.bytes;
         if bytes > self.bytes_max {
             return;
         }
-        let mut left = Vec::new();
-        let mut entries = self.entries.lock();
-        entries.tick += 1;
-        let tick = entries.tick;
-        if let Some((_, old)) = entries.builds.insert(key, (tick, Arc::clone(build))) {
-            entries.bytes -= old.table.bytes;
-            left.push(old);
+        let mut builds = self.builds.lock();
+        let round = builds.next_round();
+        // What leaves is dropped without the lock.
+        let mut left = Vec::from_iter(builds.insert(key, Arc::clone(build), bytes, round));
+        while builds.bytes() > self.bytes_max {
+            left.extend(builds.take_oldest());
         }
-        entries.bytes += bytes;
-        while entries.bytes > self.bytes_max {
-            left.extend(entries.pop(|_| true));
-        }
+        drop(builds);
     }
 
     /// Forgets everything.
     pub fn clear(&self) {
-        let forgotten = std::mem::take(&mut *self.entries.lock());
+        let forgotten = std::mem::take(&mut *self.builds.lock());
         drop(forgotten);
     }
 }
@@ -139,8 +118,7 @@ impl Reclaim for BuildCache {
         let mut left = Vec::new();
         let mut left_bytes = 0;
         while left_bytes < bytes {
-            let unused = |build: &Arc<HeldBuild>| Arc::strong_count(build) == 1;
-            let Some(build) = self.entries.lock().pop(unused) else { break };
+            let Some(build) = self.builds.lock().take_idle(u64::MAX) else { break };
             left_bytes += build.table.bytes;
             left.push(build);
         }

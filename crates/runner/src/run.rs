@@ -8,6 +8,7 @@ use std::time::Instant;
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
 use headrace_format::arrow::ir_type;
+use headrace_io::Kept;
 use headrace_ir::{BuildPlan, BuildSource, Pipeline, Program, Sink, Source, Step};
 use headrace_pipeline::build::{BuildIndex, BuildOptions};
 use headrace_pipeline::state::Output;
@@ -44,7 +45,7 @@ enum Chosen {
 }
 
 struct Built {
-    held: Arc<HeldBuild>,
+    held: Arc<Kept<HeldBuild>>,
     cached: bool,
     bytes: u64,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headrace_gpu::nvtx;
-use headrace_io::{Completion, ReadMode, ReadRequest, Window};
+use headrace_io::{Completion, Kept, ReadMode, ReadRequest, Window};
 
 use super::driver::{Driver, Event};
 use super::{device_error, device_ranges};
@@ -337,7 +337,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         slot: usize,
         buffer: usize,
         piece: u64,
-        registered: Arc<RegisteredPiece>,
+        registered: Arc<Kept<RegisteredPiece>>,
     ) -> Result<(), RaceError> {
         let Some(reading) = self.reading[slot].as_ref() else { return Ok(()) };
         let Ok((pool, _)) = &self.shared.registered else { return Ok(()) };

@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_io::{EXTENT_ALIGN_BYTES, IoError, block_signals};
+use headrace_io::{EXTENT_ALIGN_BYTES, IoError, Kept, block_signals};
 
 use crate::lane::{DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange};
 use crate::registered::{RegisteredPiece, RegisteredPool, pieces};
@@ -30,7 +30,7 @@ use crate::{
 use driver::Driver;
 
 /// Registered pieces that a slot's copies come from.
-type Pins = Vec<Arc<RegisteredPiece>>;
+type Pins = Vec<Arc<Kept<RegisteredPiece>>>;
 
 /// What the lanes of a race share.
 struct Shared<'a> {

@@ -11,7 +11,7 @@ use crossbeam_channel::{Sender, unbounded};
 use headrace_io::{Completion, IoError, MappedFile, ReadDone, Window};
 use parking_lot::Mutex;
 
-use crate::cache::CachedRange;
+use crate::cache::Cached;
 use crate::report::Tally;
 use crate::slots::SlotRing;
 use crate::stop::{FailOnPanic, Stop};
@@ -35,7 +35,7 @@ pub(crate) enum Event {
 enum Place {
     Nothing,
     Mapped(Arc<MappedFile>),
-    Cached(Arc<CachedRange>),
+    Cached(Cached),
     /// Exactly the wanted bytes, in a slot.
     Slot(Window),
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use headrace_io::{IoError, block_signals};
+use headrace_io::{IoError, Kept, block_signals};
 
 use super::{Refusal, RegisteredPiece, RegisteredPool, SharedMapping};
 use crate::HostRegistrar;
@@ -15,7 +15,7 @@ use crate::HostRegistrar;
 pub(crate) struct Registered {
     pub tag: u64,
     pub piece: u64,
-    pub result: Result<Arc<RegisteredPiece>, Refusal>,
+    pub result: Result<Arc<Kept<RegisteredPiece>>, Refusal>,
 }
 
 /// Registers pieces, and says so through a callback. Dropped, it leaves nothing half done.

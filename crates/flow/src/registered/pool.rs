@@ -1,11 +1,11 @@
 //! Registered pieces of files, kept from race to race under a budget.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use headrace_io::{FileIdentity, IoError, ReadAt};
+use headrace_io::{FileIdentity, IoError, Kept, LastUsed, ReadAt};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::Serialize;
 
@@ -46,6 +46,7 @@ pub(crate) struct RegisteredPiece {
     // First, so that it is dropped first: unregistered, then unmapped.
     _registration: Registration,
     mapping: Arc<SharedMapping>,
+    bytes: u64,
 }
 
 impl RegisteredPiece {
@@ -86,25 +87,15 @@ pub struct RegisteredPool {
 
 #[derive(Debug, Default)]
 struct Inner {
-    race: u64,
-    tick: u64,
+    /// Used in races.
+    pieces: LastUsed<PieceKey, RegisteredPiece>,
+    /// Somebody is registering them.
+    pending: HashSet<PieceKey>,
+    /// Of pieces, those being registered and those being let go.
     held_bytes: u64,
     /// Pieces that are being let go: their room still counts as taken.
     leaving: usize,
-    entries: HashMap<PieceKey, Entry>,
     mappings: HashMap<FileIdentity, std::sync::Weak<SharedMapping>>,
-}
-
-#[derive(Debug)]
-enum Entry {
-    /// Somebody is registering it.
-    Pending,
-    Ready {
-        piece: Arc<RegisteredPiece>,
-        bytes: u64,
-        /// In which race, and when in it.
-        last_use: (u64, u64),
-    },
 }
 
 /// Why a piece is not registered.
@@ -160,8 +151,7 @@ impl RegisteredPool {
         RegisteredStats {
             budget_bytes: self.budget_bytes,
             held_bytes: inner.held_bytes,
-            pieces: inner.entries.values().filter(|e| matches!(e, Entry::Ready { .. })).count()
-                as u64,
+            pieces: inner.pieces.len() as u64,
             hits: self.hits.load(Ordering::Relaxed),
             registrations: self.registrations.load(Ordering::Relaxed),
             evictions: self.evictions.load(Ordering::Relaxed),
@@ -174,8 +164,7 @@ impl RegisteredPool {
     pub fn clear(&self) {
         loop {
             let mut inner = self.inner.lock();
-            let idle = inner.idle().next().map(|(key, _)| key);
-            let Some(victim) = idle.and_then(|key| inner.remove(&key)) else {
+            let Some(victim) = inner.victim(u64::MAX, false) else {
                 return;
             };
             drop(inner);
@@ -188,9 +177,7 @@ impl RegisteredPool {
     }
 
     pub(crate) fn begin_race(&self) -> u64 {
-        let mut inner = self.inner.lock();
-        inner.race += 1;
-        inner.race
+        self.inner.lock().pieces.next_round()
     }
 
     /// The mapping of this version of the file, as long as anybody uses it.
@@ -206,8 +193,8 @@ impl RegisteredPool {
     }
 
     /// A piece that is registered already.
-    pub(crate) fn find(&self, key: &PieceKey, race: u64) -> Option<Arc<RegisteredPiece>> {
-        let piece = self.inner.lock().touch(key, race)?;
+    pub(crate) fn find(&self, key: &PieceKey, race: u64) -> Option<Arc<Kept<RegisteredPiece>>> {
+        let piece = self.inner.lock().pieces.get(key, race)?;
         self.hits.fetch_add(1, Ordering::Relaxed);
         Some(piece)
     }
@@ -221,38 +208,37 @@ impl RegisteredPool {
         registrar: &dyn HostRegistrar,
         race: u64,
         forced: bool,
-    ) -> Result<Arc<RegisteredPiece>, Refusal> {
+    ) -> Result<Arc<Kept<RegisteredPiece>>, Refusal> {
         let key = PieceKey { identity: mapping.file().identity(), piece };
         let bytes = mapping.piece(piece).1 as u64;
         let mut inner = self.inner.lock();
         loop {
-            if let Some(piece) = inner.touch(&key, race) {
+            if let Some(piece) = inner.pieces.get(&key, race) {
                 self.hits.fetch_add(1, Ordering::Relaxed);
                 return Ok(piece);
             }
-            if !inner.entries.contains_key(&key) {
+            if !inner.pending.contains(&key) {
                 break;
             }
             self.settled.wait(&mut inner);
         }
-        inner.entries.insert(key, Entry::Pending);
+        inner.pending.insert(key);
         if !self.make_room(&mut inner, bytes, race, forced) {
-            inner.entries.remove(&key);
+            inner.pending.remove(&key);
             self.refusals.fetch_add(1, Ordering::Relaxed);
             self.settled.notify_all();
             return Err(Refusal::Full { budget_bytes: self.budget_bytes });
         }
         inner.held_bytes += bytes;
         let outcome = MutexGuard::unlocked(&mut inner, || self.register(mapping, piece, registrar));
+        inner.pending.remove(&key);
         let outcome = match outcome {
             Ok(piece) => {
-                let piece = Arc::new(piece);
-                let last_use = inner.next_use(race);
-                inner.entries.insert(key, Entry::Ready { piece: piece.clone(), bytes, last_use });
+                let piece = Kept::new(piece);
+                inner.pieces.insert(key, Arc::clone(&piece), bytes, race);
                 Ok(piece)
             }
             Err(reason) => {
-                inner.entries.remove(&key);
                 inner.held_bytes -= bytes;
                 Err(Refusal::Driver(reason))
             }
@@ -281,7 +267,11 @@ impl RegisteredPool {
             .map_err(|payload| crate::stop::panic_message(&*payload))?
             .map_err(|error| error.to_string())?;
         self.registrations.fetch_add(1, Ordering::Relaxed);
-        Ok(RegisteredPiece { _registration: registration, mapping: mapping.clone() })
+        Ok(RegisteredPiece {
+            _registration: registration,
+            mapping: mapping.clone(),
+            bytes: bytes as u64,
+        })
     }
 
     /// Lets pieces go until `bytes` more can be registered; `false` if that cannot be.
@@ -296,7 +286,7 @@ impl RegisteredPool {
             return false;
         }
         while inner.held_bytes + bytes > self.budget_bytes {
-            let Some(victim) = inner.victim(race, forced).and_then(|key| inner.remove(&key)) else {
+            let Some(victim) = inner.victim(race, forced) else {
                 if inner.leaving == 0 {
                     return false;
                 }
@@ -311,7 +301,8 @@ impl RegisteredPool {
     }
 
     /// Unregisters, which takes its time, and only then counts the room as free.
-    fn let_go(&self, (piece, bytes): (Arc<RegisteredPiece>, u64)) {
+    fn let_go(&self, piece: Arc<Kept<RegisteredPiece>>) {
+        let bytes = piece.bytes;
         // A panic of the driver's wrapper, of which the panic hook tells, must not leave others
         // waiting for the room for ever.
         let dropped = std::panic::AssertUnwindSafe(|| drop(piece));
@@ -325,49 +316,12 @@ impl RegisteredPool {
 }
 
 impl Inner {
-    fn next_use(&mut self, race: u64) -> (u64, u64) {
-        self.tick += 1;
-        (race, self.tick)
-    }
-
-    fn touch(&mut self, key: &PieceKey, race: u64) -> Option<Arc<RegisteredPiece>> {
-        let used = self.next_use(race);
-        match self.entries.get_mut(key) {
-            Some(Entry::Ready { piece, last_use, .. }) => {
-                *last_use = used;
-                Some(piece.clone())
-            }
-            _ => None,
-        }
-    }
-
-    /// Pieces that nobody copies from, with their last use. The first clone of an idle piece is
-    /// made only under the lock, so that it stays idle while that is held.
-    fn idle(&self) -> impl Iterator<Item = (PieceKey, (u64, u64))> {
-        self.entries.iter().filter_map(|(key, entry)| match entry {
-            Entry::Ready { piece, last_use, .. } if Arc::strong_count(piece) == 1 => {
-                Some((*key, *last_use))
-            }
-            _ => None,
-        })
-    }
-
-    fn victim(&self, race: u64, forced: bool) -> Option<PieceKey> {
-        let earlier = self.idle().filter(|(_, used)| used.0 < race).min_by_key(|(_, used)| *used);
-        let latest = || self.idle().filter(|_| forced).max_by_key(|(_, used)| *used);
-        let chosen = earlier.or_else(latest);
-        chosen.map(|(key, _)| key)
-    }
-
-    /// Takes a piece out, for [`RegisteredPool::let_go`].
-    fn remove(&mut self, key: &PieceKey) -> Option<(Arc<RegisteredPiece>, u64)> {
-        match self.entries.remove(key) {
-            Some(Entry::Ready { piece, bytes, .. }) => {
-                self.leaving += 1;
-                Some((piece, bytes))
-            }
-            _ => None,
-        }
+    /// Takes out a piece that nobody copies from, for [`RegisteredPool::let_go`].
+    fn victim(&mut self, race: u64, forced: bool) -> Option<Arc<Kept<RegisteredPiece>>> {
+        let earlier = self.pieces.take_idle(race);
+        let piece = earlier.or_else(|| forced.then(|| self.pieces.take_newest_idle())?)?;
+        self.leaving += 1;
+        Some(piece)
     }
 }
 

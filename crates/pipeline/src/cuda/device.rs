@@ -8,7 +8,7 @@ use headrace_gpu::{
     Compiler, CuFile, CubinCache, Device, DeviceBuffer, DeviceInfo, DevicePool, Function, GpuError,
     Module, Stream,
 };
-use headrace_io::MemoryBudget;
+use headrace_io::{Kept, MemoryBudget};
 
 use crate::bound::Bound;
 use crate::build::BuildTable;
@@ -213,10 +213,10 @@ impl CudaDevice {
     ///
     /// # Errors
     /// [`GpuError`] when memory or the device fails.
-    pub fn upload(&self, bytes: &[u8]) -> Result<Arc<DeviceBuffer>, GpuError> {
+    pub fn upload(&self, bytes: &[u8]) -> Result<Arc<Kept<DeviceBuffer>>, GpuError> {
         let buffer = self.alloc(bytes.len())?;
         self.upload_into(&buffer, bytes)?;
-        Ok(Arc::new(buffer))
+        Ok(Kept::new(buffer))
     }
 
     /// Copies `bytes` to the start of a buffer.
@@ -232,7 +232,7 @@ impl CudaDevice {
         &self,
         build: &Arc<BuildTable>,
         piece: BuildPiece,
-    ) -> Result<Arc<DeviceBuffer>, ExecError> {
+    ) -> Result<Arc<Kept<DeviceBuffer>>, ExecError> {
         let key = (build.id, piece);
         if let Some(buffer) = lock(&self.builds).get(key) {
             return Ok(buffer);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use headrace_gpu::{DeviceBuffer, Event, Grid, LaunchArgs, Stream, launch};
+use headrace_io::Kept;
 
 use arrow_array::RecordBatch;
 
@@ -59,7 +60,7 @@ pub struct CudaExecution {
     stream: Arc<Stream>,
     kernels: Vec<LoadedProgram>,
     by_layout: HashMap<SegmentLayout, usize>,
-    remaps: Vec<(Arc<DeviceBuffer>, u64)>,
+    remaps: Vec<(Arc<Kept<DeviceBuffer>>, u64)>,
     /// `None` before the first kernel.
     state: Option<DeviceState>,
     /// Whether the state came back since the last launch.
@@ -73,13 +74,13 @@ pub struct CudaExecution {
 struct LoadedProgram {
     kernel: Kernel,
     /// Buffers behind the parameters that stay the same, by position in the struct.
-    fixed: HashMap<usize, Arc<DeviceBuffer>>,
+    fixed: HashMap<usize, Arc<Kept<DeviceBuffer>>>,
 }
 
 /// Segments of one layout that one launch takes, described in device memory.
 pub(super) struct Described {
     layout: SegmentLayout,
-    descriptors: Arc<DeviceBuffer>,
+    descriptors: Arc<Kept<DeviceBuffer>>,
     tiles: u64,
     rows: u64,
 }

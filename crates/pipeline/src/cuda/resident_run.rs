@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
+use headrace_io::Kept;
+
 use crate::cuda::execution::{CudaExecution, Described};
 use crate::cuda::program::DeviceSegment;
 use crate::cuda::resident::ResidentColumn;
@@ -18,9 +20,9 @@ const LAUNCH_OUTPUT_ROWS: u64 = 16 << 20;
 pub struct ResidentRun {
     execution: CudaExecution,
     launches: Vec<Described>,
-    columns: Vec<Weak<ResidentColumn>>,
+    columns: Vec<Weak<Kept<ResidentColumn>>>,
     /// The columns, until the first run.
-    held: Option<Vec<Arc<ResidentColumn>>>,
+    held: Option<Vec<Arc<Kept<ResidentColumn>>>>,
     resident_bytes: u64,
     chunks: u64,
 }
@@ -70,12 +72,12 @@ impl ResidentRun {
     }
 
     /// The columns, if all of them are still there: as long as they are held, they stay.
-    pub(super) fn hold(&mut self) -> Option<Vec<Arc<ResidentColumn>>> {
+    pub(super) fn hold(&mut self) -> Option<Vec<Arc<Kept<ResidentColumn>>>> {
         if let Some(held) = self.held.take() {
             return Some(held);
         }
         let query = self.execution.device().resident().begin_query();
-        let hold = |column: &Weak<ResidentColumn>| {
+        let hold = |column: &Weak<Kept<ResidentColumn>>| {
             let column = column.upgrade()?;
             column.touch(query);
             Some(column)
@@ -90,11 +92,11 @@ impl ResidentRun {
     /// The failure of a row, or [`ExecError::Gpu`].
     pub(super) fn run(
         &mut self,
-        held: &[Arc<ResidentColumn>],
+        held: &[Arc<Kept<ResidentColumn>>],
         output: &RowOutput<'_>,
     ) -> Result<&mut CudaExecution, ExecError> {
         assert_eq!(held.len(), self.columns.len(), "columns of another run");
-        let same = |(held, own): (&Arc<ResidentColumn>, &Weak<ResidentColumn>)| {
+        let same = |(held, own): (&Arc<Kept<ResidentColumn>>, &Weak<Kept<ResidentColumn>>)| {
             std::ptr::eq(Arc::as_ptr(held), own.as_ptr())
         };
         assert!(held.iter().zip(&self.columns).all(same), "columns of another run");

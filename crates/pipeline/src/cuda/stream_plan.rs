@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use headrace_flow::{ChunkSpec, DEVICE_ALIGN_BYTES, ReadSpec};
+use headrace_io::Kept;
 use headrace_ir::{Extent, Segment};
 
 use crate::bound::Bound;
@@ -86,7 +87,7 @@ pub(super) enum ColumnOrigin {
     /// The kernel does not read it.
     Unread,
     /// It is on the device.
-    Resident(Arc<ResidentColumn>),
+    Resident(Arc<Kept<ResidentColumn>>),
     /// It is read: positions among the chunk's reads.
     Read { values: usize, validity: Option<usize>, form: ColumnForm, key: ColumnKey },
 }

@@ -11,7 +11,6 @@
 //! beside their way over the link.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use headrace_flow::{BoxError, DeviceProgram, DeviceSlice, SlotChunk, Verdict};
 use headrace_gpu::{DeviceBuffer, Stream};
@@ -252,7 +251,6 @@ impl<'a> StreamProgram<'a> {
             form: narrowing.map_or(form, |(narrowing, _)| narrowing.form()),
             base: narrowing.map_or(0, |(narrowing, _)| narrowing.base),
             validity: validity.map(|v| (validity_at as u64, v.bytes as u64)),
-            used: AtomicU64::new(0),
         };
         let misfit = narrowing.map(|(_, flag)| flag);
         self.slots[slot].kept.push(Kept { key, column, misfit });
@@ -280,7 +278,7 @@ impl<'a> StreamProgram<'a> {
             match misfit {
                 // What is claimed of the column is wrong here; it comes again as it is.
                 Some(flag) if status[at(flag)..at(flag) + 4] != [0; 4] => resident.keep_plain(key),
-                _ => resident.put(key, Arc::new(column), self.plan.query),
+                _ => resident.put(key, column, self.plan.query),
             }
         }
         Ok(used)

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use headrace_flow::{CancelToken, Race, RaceOptions};
 use headrace_gpu::DeviceBuffer;
-use headrace_io::{ReadAt, SourceFile};
+use headrace_io::{Kept, ReadAt, SourceFile};
 use headrace_ir::{ColumnExtents, Extent, Segment, Sink};
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cuda::{
@@ -45,7 +45,7 @@ fn answer_of(
 /// Runs over segments that are uploaded as they lie, misaligned starts included.
 fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> Answer {
     let skew = table.shape.skew as u64;
-    let mut buffers: Vec<Arc<DeviceBuffer>> = Vec::new();
+    let mut buffers: Vec<Arc<Kept<DeviceBuffer>>> = Vec::new();
     let mut upload = |bytes: &[u8]| {
         let buffer = device.upload(bytes).unwrap();
         let address = buffer.ptr() + skew;

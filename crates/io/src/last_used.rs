@@ -1,0 +1,235 @@
+//! Values kept for later by key, and which of them leaves first: what every cache is made of.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A value that is shared while it is kept, and the round in which it was last used.
+#[derive(Debug)]
+pub struct Kept<V> {
+    used: AtomicU64,
+    value: V,
+}
+
+impl<V> Kept<V> {
+    /// A value that was never used.
+    pub fn new(value: V) -> Arc<Self> {
+        Arc::new(Self { used: AtomicU64::new(0), value })
+    }
+
+    /// Takes note that it is used in a round, without a lock.
+    pub fn touch(&self, round: u64) {
+        self.used.fetch_max(round, Ordering::Relaxed);
+    }
+
+    /// The value, if nobody else holds it.
+    pub fn into_value(self: Arc<Self>) -> Option<V> {
+        Arc::into_inner(self).map(|kept| kept.value)
+    }
+}
+
+impl<V> Deref for Kept<V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        &self.value
+    }
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    kept: Arc<Kept<V>>,
+    bytes: u64,
+    place: Place,
+}
+
+/// Where an entry stands in the order: by its last use when that was looked at, which is not later
+/// than it is, and by when that was.
+type Place = (u64, u64);
+
+/// Values by key and by last use. Uses are counted in rounds: a query, a race, or each use for
+/// itself. A use is noted in the value alone; the order catches up where it is looked at.
+#[derive(Debug)]
+pub struct LastUsed<K, V> {
+    entries: HashMap<K, Entry<V>>,
+    order: BTreeMap<Place, K>,
+    clock: u64,
+    bytes: u64,
+}
+
+impl<K, V> Default for LastUsed<K, V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), order: BTreeMap::new(), clock: 0, bytes: 0 }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V> LastUsed<K, V> {
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of all values.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The number of a round that begins now: larger than any before.
+    pub fn next_round(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// The value of a key, used in this round.
+    pub fn get(&self, key: &K, round: u64) -> Option<Arc<Kept<V>>> {
+        let kept = &self.entries.get(key)?.kept;
+        kept.touch(round);
+        Some(Arc::clone(kept))
+    }
+
+    /// Keeps a value of so many bytes, used in this round; gives back the one that it replaces.
+    pub fn insert(
+        &mut self,
+        key: K,
+        kept: Arc<Kept<V>>,
+        bytes: u64,
+        round: u64,
+    ) -> Option<Arc<Kept<V>>> {
+        let replaced = self.remove(&key);
+        kept.touch(round);
+        let place = (round, self.next_round());
+        self.order.insert(place, key.clone());
+        self.entries.insert(key, Entry { kept, bytes, place });
+        self.bytes += bytes;
+        replaced
+    }
+
+    /// Forgets all values, and not which rounds there were.
+    pub fn clear(&mut self) {
+        *self = Self { clock: self.clock, ..Self::default() };
+    }
+
+    fn remove(&mut self, key: &K) -> Option<Arc<Kept<V>>> {
+        let entry = self.entries.remove(key)?;
+        self.order.remove(&entry.place);
+        self.bytes -= entry.bytes;
+        Some(entry.kept)
+    }
+
+    /// Takes out the value used longest ago among those last used before this round that nobody
+    /// else holds.
+    pub fn take_idle(&mut self, before: u64) -> Option<Arc<Kept<V>>> {
+        self.take(before, true)
+    }
+
+    /// Takes out the value used longest ago, held or not.
+    pub fn take_oldest(&mut self) -> Option<Arc<Kept<V>>> {
+        self.take(u64::MAX, false)
+    }
+
+    /// Takes out the value used last among those that nobody else holds; looks at all of them.
+    pub fn take_newest_idle(&mut self) -> Option<Arc<Kept<V>>> {
+        let idle = self.entries.iter().filter(|(_, entry)| Arc::strong_count(&entry.kept) == 1);
+        let last = |entry: &Entry<V>| (entry.kept.used.load(Ordering::Relaxed), entry.place);
+        let key = idle.max_by_key(|(_, entry)| last(entry))?.0.clone();
+        self.remove(&key)
+    }
+
+    fn take(&mut self, before: u64, idle: bool) -> Option<Arc<Kept<V>>> {
+        let mut held = Vec::new();
+        let mut taken = None;
+        while let Some(first) = self.order.first_entry() {
+            if first.key().0 >= before {
+                break;
+            }
+            let (place, key) = first.remove_entry();
+            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            let used = entry.kept.used.load(Ordering::Relaxed);
+            if used > place.0 {
+                self.clock += 1;
+                entry.place = (used, self.clock);
+                self.order.insert(entry.place, key);
+            } else if idle && Arc::strong_count(&entry.kept) > 1 {
+                held.push((place, key));
+            } else {
+                taken = self.remove(&key);
+                break;
+            }
+        }
+        self.order.extend(held);
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Values by number, each of one byte, last used in these rounds.
+    fn kept(uses: &[u64]) -> LastUsed<usize, u64> {
+        let mut kept = LastUsed::default();
+        for (key, used) in uses.iter().enumerate() {
+            assert!(kept.insert(key, Kept::new(*used), 1, *used).is_none());
+        }
+        kept
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_leaves_first() {
+        let mut kept = kept(&[5, 1, 4, 2]);
+        // A use that the order does not know of yet.
+        kept.get(&1, 9).unwrap();
+        let left: Vec<u64> = std::iter::from_fn(|| kept.take_idle(u64::MAX)).map(|v| **v).collect();
+        assert_eq!(left, [2, 4, 5, 1]);
+        assert!(kept.is_empty() && kept.order.is_empty() && kept.bytes() == 0);
+    }
+
+    #[test]
+    fn what_is_held_or_was_used_in_this_round_stays() {
+        let mut kept = kept(&[1, 2, 3]);
+        let held = kept.get(&0, 1).unwrap();
+        assert_eq!(**kept.take_idle(3).unwrap(), 2);
+        assert!(kept.take_idle(3).is_none() && held.clone().into_value().is_none());
+        assert_eq!(**kept.take_newest_idle().unwrap(), 3);
+        assert!(kept.take_newest_idle().is_none());
+        drop(held);
+        assert_eq!(kept.take_idle(3).unwrap().into_value(), Some(1));
+        assert!(kept.take_idle(3).is_none());
+    }
+
+    #[test]
+    fn the_oldest_leaves_even_if_it_is_held_and_the_newest_counts_its_last_use() {
+        let mut kept = kept(&[1, 2, 3]);
+        let held = kept.get(&0, 1).unwrap();
+        kept.get(&1, 7).unwrap();
+        assert_eq!(**kept.take_newest_idle().unwrap(), 2);
+        assert!(Arc::ptr_eq(&kept.take_oldest().unwrap(), &held));
+        assert_eq!((kept.len(), kept.bytes()), (1, 1));
+    }
+
+    #[test]
+    fn a_value_put_again_is_there_once() {
+        let mut kept = kept(&[1]);
+        assert_eq!(**kept.insert(0, Kept::new(7), 5, 7).unwrap(), 1);
+        assert_eq!((kept.bytes(), kept.order.len()), (5, 1));
+        assert_eq!(**kept.take_idle(u64::MAX).unwrap(), 7);
+        assert!(kept.take_idle(u64::MAX).is_none());
+    }
+
+    /// Each eviction once looked at all entries.
+    #[test]
+    fn many_evictions_take_no_time() {
+        let mut kept = kept(&(0..200_000).collect::<Vec<_>>());
+        let started = std::time::Instant::now();
+        while kept.take_idle(u64::MAX).is_some() {}
+        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+    }
+}
