@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use headrace_io::{
-    Completion, CompletionSink, Placement, PreadPool, ReadDone, ReadEngine, ReadMode, ReadRequest,
-    UringEngine, Window,
+    Completion, CompletionSink, NoEngine, Placement, ReadRequest, Transferred, Window,
 };
 
 use crate::report::{Latencies, Reasons, Stopwatch, Tally};
-use crate::{AccessPath, DirectEngine, RaceError, RaceOptions};
+use crate::{AccessPath, RaceError, RaceOptions};
 
 /// Registering pins the memory, which costs about as much as copying it: worth it only if each
 /// slot is used at least this often.
@@ -17,13 +16,7 @@ const REGISTER_USES_MIN: u64 = 32;
 /// The engines, and what they did.
 pub(crate) struct Engines<'a> {
     options: &'a RaceOptions,
-    sink: CompletionSink,
-    /// The slots, if they are worth registering.
-    register: Vec<Window>,
-    /// Threads of the pool.
-    readers: usize,
-    pool: Option<PreadPool>,
-    uring: Option<Result<UringEngine, String>>,
+    engines: headrace_io::Engines<ReadRequest>,
     /// Reads that were begun here.
     in_flight: usize,
     /// Whatever else fills slots: reads of the device's own, registrations.
@@ -32,12 +25,11 @@ pub(crate) struct Engines<'a> {
     waiting: Stopwatch,
     latencies: Latencies,
     requests: u64,
-    totals: ReadDone,
+    totals: Transferred,
     read_bytes: u64,
     /// Read by the device's own reader.
     elsewhere_bytes: u64,
     host_copied_bytes: u64,
-    used: Vec<String>,
 }
 
 impl<'a> Engines<'a> {
@@ -55,31 +47,31 @@ impl<'a> Engines<'a> {
         // With a cache, cold extents are read into its memory.
         let into_slots = options.access != AccessPath::Auto || options.cache.is_none();
         let worth_it = used_often && into_slots;
+        let register = if worth_it { slots.to_vec() } else { Vec::new() };
+        let (direct_engine, uring) = (options.direct_engine, options.uring());
+        // SAFETY: the caller's promise: the slots outlive this value.
+        let engines =
+            unsafe { headrace_io::Engines::new(direct_engine, readers, uring, register, sink) };
         Engines {
             options,
-            sink,
-            register: if worth_it { slots.to_vec() } else { Vec::new() },
-            readers,
-            pool: None,
-            uring: None,
+            engines,
             in_flight: 0,
             elsewhere: 0,
             requests: 0,
             busy: Stopwatch::default(),
             waiting: Stopwatch::default(),
             latencies: Latencies::default(),
-            totals: ReadDone::default(),
+            totals: Transferred::default(),
             read_bytes: 0,
             elsewhere_bytes: 0,
             host_copied_bytes: 0,
-            used: Vec::new(),
         }
     }
 
     /// Begins a read.
     ///
     /// # Safety
-    /// As [`ReadEngine::submit`], where this value takes the engine's place.
+    /// As [`headrace_io::Engine::submit`], where this value takes the engine's place.
     pub unsafe fn submit(
         &mut self,
         request: ReadRequest,
@@ -102,9 +94,21 @@ impl<'a> Engines<'a> {
         request: ReadRequest,
         reasons: &mut Reasons,
     ) -> Result<(), RaceError> {
-        let engine = self.engine(&request, reasons)?;
-        // SAFETY: the caller's promise.
-        unsafe { engine.submit(request) };
+        let begun = match self.engines.of(request.mode) {
+            Ok(engine) => {
+                // SAFETY: the caller's promise.
+                unsafe { engine.submit(request) };
+                Ok(())
+            }
+            Err(NoEngine::Threads(cause)) => Err(RaceError::StartUp(cause)),
+            Err(NoEngine::Uring(refusal)) => Err(RaceError::PathUnavailable {
+                access: AccessPath::Direct,
+                file: request.file.path().display().to_string(),
+                reason: refusal.to_string(),
+            }),
+        };
+        self.engines.take_reasons().into_iter().for_each(|reason| reasons.add(reason));
+        begun?;
         self.in_flight += 1;
         self.set_busy();
         Ok(())
@@ -150,7 +154,7 @@ impl<'a> Engines<'a> {
             self.totals.direct_bytes += done.direct_bytes;
             self.totals.buffered_bytes += done.buffered_bytes;
             self.totals.direct_refused_bytes += done.direct_refused_bytes;
-            self.totals.short_reads += done.short_reads;
+            self.totals.short += done.short;
             self.read_bytes += wanted_bytes;
         }
     }
@@ -166,12 +170,7 @@ impl<'a> Engines<'a> {
     }
 
     pub fn cancel_queued(&self) {
-        if let Some(pool) = &self.pool {
-            pool.cancel_queued();
-        }
-        if let Some(Ok(uring)) = &self.uring {
-            uring.cancel_queued();
-        }
+        self.engines.cancel_queued();
     }
 
     pub fn fill_tally(&self, tally: &mut Tally) {
@@ -184,64 +183,9 @@ impl<'a> Engines<'a> {
         report.host_copied_bytes = self.host_copied_bytes;
         report.read_busy_ns = self.busy.total_ns();
         report.read_wait_ns = self.waiting.total_ns();
-        report.short_reads = self.totals.short_reads;
+        report.short_reads = self.totals.short;
         report.direct_refused_bytes = self.totals.direct_refused_bytes;
-        report.engines.extend_from_slice(&self.used);
-    }
-
-    fn engine(
-        &mut self,
-        request: &ReadRequest,
-        reasons: &mut Reasons,
-    ) -> Result<&dyn ReadEngine, RaceError> {
-        let wants_uring =
-            request.mode == ReadMode::Direct && self.options.direct_engine != DirectEngine::Threads;
-        if wants_uring {
-            if self.uring.is_none() {
-                self.start_uring(reasons);
-            }
-            if let (Some(Err(reason)), DirectEngine::Uring) =
-                (&self.uring, self.options.direct_engine)
-            {
-                return Err(RaceError::PathUnavailable {
-                    access: AccessPath::Direct,
-                    file: request.file.path().display().to_string(),
-                    reason: reason.clone(),
-                });
-            }
-        }
-        if !wants_uring || !matches!(self.uring, Some(Ok(_))) {
-            return self.start_pool();
-        }
-        let uring = self.uring.as_ref().and_then(|uring| uring.as_ref().ok());
-        Ok(uring.expect("it was just seen to be there"))
-    }
-
-    fn start_pool(&mut self) -> Result<&dyn ReadEngine, RaceError> {
-        if self.pool.is_none() {
-            let (segment_bytes, sink) = (self.options.segment_bytes, self.sink.clone());
-            let pool =
-                PreadPool::start(self.readers, segment_bytes, sink).map_err(RaceError::StartUp)?;
-            self.used.push(pool.describe());
-            self.pool = Some(pool);
-        }
-        Ok(self.pool.as_ref().expect("it was just started"))
-    }
-
-    fn start_uring(&mut self, reasons: &mut Reasons) {
-        // SAFETY: the promise made to `new`: the slots outlive this value, and so the engine.
-        let started =
-            unsafe { UringEngine::start(&self.options.uring(), &self.register, self.sink.clone()) };
-        match &started {
-            Ok(engine) => {
-                self.used.push(engine.describe());
-                if let (Err(reason), false) = (engine.registered(), self.register.is_empty()) {
-                    reasons.add(reason.to_string());
-                }
-            }
-            Err(refusal) => reasons.add(format!("{refusal}; O_DIRECT reads go through threads")),
-        }
-        self.uring = Some(started.map_err(|refusal| refusal.to_string()));
+        report.engines.extend_from_slice(self.engines.used());
     }
 }
 

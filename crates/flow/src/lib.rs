@@ -63,7 +63,7 @@ pub use cache::{HostCache, HostCacheStats};
 pub use cancel::CancelToken;
 pub use cuda::{CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, SlotChunk};
 pub use error::{BoxError, RaceError};
-pub use headrace_io::MappingPool;
+pub use headrace_io::{DirectEngine, MappingPool};
 pub use lane::{
     DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceReader, DeviceTimes, HostRegistrar,
     Registration, StageSpans,
@@ -73,7 +73,5 @@ pub use race::Race;
 pub use registered::{RegisteredPool, RegisteredStats};
 pub use report::{Bottleneck, BytesByPath, DevicesReport, LatencySummary, RaceReport, Stage};
 pub use schedule::Affinity;
-pub use spec::{
-    AccessPath, ChunkSpec, DirectEngine, HostConsumer, RaceOptions, ReadSpec, Verdict, WriteAccess,
-};
+pub use spec::{AccessPath, ChunkSpec, HostConsumer, RaceOptions, ReadSpec, Verdict, WriteAccess};
 pub use trace::{Count, Span, Trace};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use headrace_io::{MemoryBudget, Placement, SetupFault, UringOptions};
+use headrace_io::{DirectEngine, MemoryBudget, Placement, SetupFault, UringOptions};
 
 use crate::{BoxError, HostCache, MappingPool, RegisteredPool, Trace};
 
@@ -124,18 +124,6 @@ pub enum WriteAccess {
     Buffered,
     /// Always O_DIRECT; an error where a sink, or an output's offset, does not allow it.
     Direct,
-}
-
-/// What carries out O_DIRECT reads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum DirectEngine {
-    /// io_uring if the kernel grants it, else threads, with the reason in the report.
-    #[default]
-    Auto,
-    /// io_uring; an error if it cannot be had.
-    Uring,
-    /// Threads.
-    Threads,
 }
 
 /// How a race is run.

@@ -2,57 +2,55 @@
 
 use std::sync::Arc;
 
-use headrace_io::write::{
-    PwritePool, UringWriter, WriteAt, WriteCompletion, WriteCompletionSink, WriteDone, WriteEngine,
-    WriteRequest,
+use headrace_io::write::{WriteAt, WriteRequest};
+use headrace_io::{
+    Completion, CompletionSink, EXTENT_ALIGN_BYTES, Engines, NoEngine, Placement, ReadMode,
+    Transferred, Window,
 };
-use headrace_io::{EXTENT_ALIGN_BYTES, Placement, ReadMode, Window};
 
 use crate::report::{Latencies, Reasons, Stopwatch, Tally};
-use crate::{DirectEngine, OutputSpec, RaceError, RaceOptions, WriteAccess};
+use crate::{OutputSpec, RaceError, RaceOptions, WriteAccess};
 
 /// The engines, and what they did.
 pub(crate) struct Writers<'a> {
     options: &'a RaceOptions,
     sinks: &'a [Arc<dyn WriteAt>],
-    done: WriteCompletionSink,
-    pool: Option<PwritePool>,
-    uring: Option<Result<UringWriter, String>>,
+    engines: Engines<WriteRequest>,
     in_flight: usize,
     busy: Stopwatch,
     latencies: Latencies,
-    totals: WriteDone,
+    totals: Transferred,
     written_bytes: u64,
     requests: u64,
-    used: Vec<String>,
 }
 
 impl<'a> Writers<'a> {
     pub fn new(
         options: &'a RaceOptions,
         sinks: &'a [Arc<dyn WriteAt>],
-        done: WriteCompletionSink,
+        done: CompletionSink,
     ) -> Self {
+        let (direct_engine, uring) = (options.direct_engine, options.uring());
+        // SAFETY: no memory is registered.
+        let engines =
+            unsafe { Engines::new(direct_engine, options.writers, uring, Vec::new(), done) };
         Writers {
             options,
             sinks,
-            done,
-            pool: None,
-            uring: None,
+            engines,
             in_flight: 0,
             busy: Stopwatch::default(),
             latencies: Latencies::default(),
-            totals: WriteDone::default(),
+            totals: Transferred::default(),
             written_bytes: 0,
             requests: 0,
-            used: Vec::new(),
         }
     }
 
     /// Begins to write an output that was checked against the sinks and the window.
     ///
     /// # Safety
-    /// As [`WriteEngine::submit`], where this value takes the engine's place.
+    /// As [`headrace_io::Engine::submit`], where this value takes the engine's place.
     pub unsafe fn submit(
         &mut self,
         output: &OutputSpec,
@@ -65,9 +63,20 @@ impl<'a> Writers<'a> {
         let OutputSpec { offset, bytes, .. } = *output;
         let window_bytes = Placement::of(offset, bytes).window_bytes;
         let window = Window::new(window.as_ptr(), window_bytes.min(window.bytes()));
-        let engine = self.engine(mode, output.sink, reasons)?;
-        // SAFETY: the caller's promise.
-        unsafe { engine.submit(WriteRequest { file, mode, offset, bytes, window, tag }) };
+        let begun = match self.engines.of(mode) {
+            Ok(engine) => {
+                let request = WriteRequest { file, mode, offset, bytes, window, tag };
+                // SAFETY: the caller's promise.
+                unsafe { engine.submit(request) };
+                Ok(())
+            }
+            Err(NoEngine::Threads(cause)) => Err(RaceError::StartUp(cause)),
+            Err(NoEngine::Uring(refusal)) => {
+                Err(self.unavailable(output.sink, refusal.to_string()))
+            }
+        };
+        self.engines.take_reasons().into_iter().for_each(|reason| reasons.add(reason));
+        begun?;
         self.requests += window_bytes.div_ceil(self.options.segment_bytes.max(1)) as u64;
         self.in_flight += 1;
         self.busy.set(true);
@@ -75,7 +84,7 @@ impl<'a> Writers<'a> {
     }
 
     /// Takes note of a completion. Must be called for each one.
-    pub fn completed(&mut self, completion: &WriteCompletion, bytes: u64) {
+    pub fn completed(&mut self, completion: &Completion, bytes: u64) {
         self.in_flight -= 1;
         self.busy.set(self.in_flight > 0);
         self.latencies.add(completion.latency_ns);
@@ -83,7 +92,7 @@ impl<'a> Writers<'a> {
             self.totals.direct_bytes += done.direct_bytes;
             self.totals.buffered_bytes += done.buffered_bytes;
             self.totals.direct_refused_bytes += done.direct_refused_bytes;
-            self.totals.short_writes += done.short_writes;
+            self.totals.short += done.short;
             self.written_bytes += bytes;
         }
     }
@@ -94,12 +103,7 @@ impl<'a> Writers<'a> {
     }
 
     pub fn cancel_queued(&self) {
-        if let Some(pool) = &self.pool {
-            pool.cancel_queued();
-        }
-        if let Some(Ok(uring)) = &self.uring {
-            uring.cancel_queued();
-        }
+        self.engines.cancel_queued();
     }
 
     pub fn fill_tally(&self, tally: &mut Tally, reasons: &mut Reasons) {
@@ -110,8 +114,8 @@ impl<'a> Writers<'a> {
         report.written_buffered_bytes = self.totals.buffered_bytes;
         report.write_requests = self.requests;
         report.write_busy_ns = self.busy.total_ns();
-        report.short_writes = self.totals.short_writes;
-        report.engines.extend(self.used.iter().map(|used| format!("writing: {used}")));
+        report.short_writes = self.totals.short;
+        report.engines.extend(self.engines.used().iter().map(|used| format!("writing: {used}")));
         if self.totals.direct_refused_bytes > 0 {
             let bytes = self.totals.direct_refused_bytes;
             reasons.add(format!("O_DIRECT writes of {bytes} bytes were refused (EINVAL)"));
@@ -143,55 +147,11 @@ impl<'a> Writers<'a> {
             .then(|| format!("outputs do not begin on multiples of {EXTENT_ALIGN_BYTES} bytes"))
     }
 
-    fn engine(
-        &mut self,
-        mode: ReadMode,
-        sink: usize,
-        reasons: &mut Reasons,
-    ) -> Result<&dyn WriteEngine, RaceError> {
-        let wants_uring =
-            mode == ReadMode::Direct && self.options.direct_engine != DirectEngine::Threads;
-        if wants_uring && self.uring.is_none() {
-            self.start_uring(reasons);
-        }
-        if !wants_uring || !matches!(self.uring, Some(Ok(_))) {
-            if let (true, Some(Err(reason)), DirectEngine::Uring) =
-                (wants_uring, &self.uring, self.options.direct_engine)
-            {
-                return Err(self.unavailable(sink, reason.clone()));
-            }
-            return self.start_pool();
-        }
-        let uring = self.uring.as_ref().and_then(|uring| uring.as_ref().ok());
-        Ok(uring.expect("it was just seen to be there"))
-    }
-
     fn unavailable(&self, sink: usize, reason: String) -> RaceError {
         RaceError::WriteUnavailable {
             access: WriteAccess::Direct,
             sink: self.sinks[sink].path().display().to_string(),
             reason,
         }
-    }
-
-    fn start_pool(&mut self) -> Result<&dyn WriteEngine, RaceError> {
-        if self.pool.is_none() {
-            let RaceOptions { writers, segment_bytes, .. } = *self.options;
-            let pool = PwritePool::start(writers, segment_bytes, self.done.clone())
-                .map_err(RaceError::StartUp)?;
-            self.used.push(pool.describe());
-            self.pool = Some(pool);
-        }
-        Ok(self.pool.as_ref().expect("it was just started"))
-    }
-
-    fn start_uring(&mut self, reasons: &mut Reasons) {
-        // SAFETY: no memory is registered.
-        let started = unsafe { UringWriter::start(&self.options.uring(), &[], self.done.clone()) };
-        match &started {
-            Ok(engine) => self.used.push(engine.describe()),
-            Err(refusal) => reasons.add(format!("{refusal}; O_DIRECT writes go through threads")),
-        }
-        self.uring = Some(started.map_err(|refusal| refusal.to_string()));
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use crate::handles::{self, Handle};
 use crate::segment::EXTENT_ALIGN_BYTES;
 use crate::{AlignedBuffer, FileIdentity, IoError, Result};
-use crate::{engine, probe};
+use crate::{probe, read};
 
 /// Through the page cache or past it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,7 +91,7 @@ pub trait ReadAt: Send + Sync + Debug {
     /// [`IoError::OutOfRange`] if the extent does not lie inside the file,
     /// [`IoError::UnexpectedEnd`] if the file became shorter, [`IoError::Read`] otherwise.
     fn read_exact_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        engine::read_exact(self, offset, into)
+        read::read_exact(self, offset, into)
     }
 }
 

@@ -12,7 +12,7 @@
 //!   more files than a process may have open; every reader works on the
 //!   [`ReadAt`] trait, so that [`FaultyFile`], the seeded fault-injecting twin, stands in for the
 //!   file under *every* reader.
-//! * The engines ([`PreadPool`], [`UringEngine`]) share one interface, [`ReadEngine`]: an extent
+//! * The engines ([`PreadPool`], [`UringEngine`]) share one interface, [`Engine`]: an extent
 //!   goes in, a [`Completion`] comes out through a callback. Extents are widened to
 //!   [`EXTENT_ALIGN_BYTES`]; [`Placement`] says where the wanted bytes then lie.
 //! * What a path can do ([`PathProbe`], [`residency`], [`SourceFile::direct`]) is asked of the
@@ -31,6 +31,7 @@
 
 mod budget;
 mod engine;
+mod engines;
 mod error;
 mod faulty;
 mod file;
@@ -42,6 +43,7 @@ mod mapping_pool;
 mod memory;
 mod pool;
 mod probe;
+mod read;
 mod residency;
 mod ring;
 mod segment;
@@ -53,9 +55,8 @@ mod uring;
 pub mod write;
 
 pub use budget::{MemoryBudget, MemoryUse, MemoryUses, OutOfBudget, Reclaim, Reservation};
-pub use engine::{
-    Completion, CompletionSink, ReadDone, ReadEngine, ReadRequest, Window, block_signals,
-};
+pub use engine::{Completion, CompletionSink, Engine, Transferred, Window, block_signals};
+pub use engines::{DirectEngine, Engines, NoEngine};
 pub use error::IoError;
 pub use faulty::{FaultPlan, FaultyFile};
 pub use file::{DirectIo, ReadAt, ReadMode, SourceFile};
@@ -65,13 +66,18 @@ pub use last_used::{Kept, LastUsed};
 pub use mapped::{MappedFile, PoisonMark};
 pub use mapping_pool::MappingPool;
 pub use memory::AlignedBuffer;
-pub use pool::PreadPool;
 pub use probe::PathProbe;
+pub use read::ReadRequest;
 pub use residency::{Residency, ResidencyMethod, drop_cache, residency, residency_sampled};
 pub use segment::{EXTENT_ALIGN_BYTES, Placement};
-pub use transfer::Completed;
 pub use units::{binary_bytes, decimal_bytes};
-pub use uring::{SetupFault, UringEngine, UringOptions, UringUnavailable};
+pub use uring::{SetupFault, UringOptions, UringUnavailable};
 
 /// The result of everything in this crate that touches a file.
 pub type Result<T> = std::result::Result<T, IoError>;
+
+/// A pool of threads that reads.
+pub type PreadPool = pool::Pool<ReadRequest>;
+
+/// An io_uring that reads.
+pub type UringEngine = ring::Ring<ReadRequest>;

@@ -7,49 +7,20 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::segment::{self, Segment, Tally};
-use crate::transfer::{Outlet, Pending, Sink, Transfer, join};
-use crate::{CompletionSink, IoError, ReadEngine, ReadRequest, Result};
+use crate::engine::{CompletionSink, Engine, Transferred};
+use crate::segment::{self, Segment};
+use crate::transfer::{Outlet, Pending, Transfer, join};
+use crate::{IoError, Result};
 
-/// A pool of reader threads, for buffered and for O_DIRECT reads.
+/// A pool of threads, for transfers through the page cache and by O_DIRECT. See [`Engine`].
 ///
-/// A request is cut into segments that all threads work on, so that one large extent is read as
+/// A request is cut into segments that all threads work on, so that one large extent is moved as
 /// fast as many small ones.
-pub struct PreadPool(Pool<ReadRequest>);
-
-impl PreadPool {
-    /// Starts `threads` threads (at least 1) that read segments of at most `segment_bytes`
-    /// (rounded up to a multiple of [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES), at most
-    /// 1 GiB).
-    ///
-    /// # Errors
-    /// [`IoError::Thread`] where a thread cannot be started.
-    pub fn start(threads: usize, segment_bytes: usize, sink: CompletionSink) -> Result<PreadPool> {
-        Pool::start(threads, segment_bytes, sink).map(PreadPool)
-    }
-}
-
-impl ReadEngine for PreadPool {
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-
-    unsafe fn submit(&self, request: ReadRequest) {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.submit(request) };
-    }
-
-    fn cancel_queued(&self) {
-        self.0.cancel_queued();
-    }
-}
-
-/// The pool, for either direction.
-pub(crate) struct Pool<T: Transfer> {
+pub struct Pool<T: Transfer> {
     /// `None` only while the pool is being dropped.
     queue: Option<Sender<Task<T>>>,
     threads: Vec<JoinHandle<()>>,
-    shared: Arc<Shared<T>>,
+    shared: Arc<Shared>,
     segment_bytes: usize,
 }
 
@@ -58,14 +29,19 @@ struct Task<T> {
     segment: Segment,
 }
 
-struct Shared<T: Transfer> {
+struct Shared {
     cancelled: AtomicBool,
-    outlet: Outlet<T>,
+    outlet: Outlet,
 }
 
 impl<T: Transfer> Pool<T> {
-    /// See [`PreadPool::start`].
-    pub fn start(threads: usize, segment_bytes: usize, sink: Sink<T>) -> Result<Pool<T>> {
+    /// Starts `threads` threads (at least 1) that move segments of at most `segment_bytes`
+    /// (rounded up to a multiple of [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES), at most
+    /// 1 GiB).
+    ///
+    /// # Errors
+    /// [`IoError::Thread`] where a thread cannot be started.
+    pub fn start(threads: usize, segment_bytes: usize, sink: CompletionSink) -> Result<Pool<T>> {
         let (queue, tasks) = unbounded();
         let shared =
             Arc::new(Shared { cancelled: AtomicBool::new(false), outlet: Outlet::new(sink) });
@@ -85,14 +61,14 @@ impl<T: Transfer> Pool<T> {
         }
         Ok(pool)
     }
+}
 
-    pub fn describe(&self) -> String {
+impl<T: Transfer> Engine<T> for Pool<T> {
+    fn describe(&self) -> String {
         format!("{}, {} threads", T::CALL, self.threads.len())
     }
 
-    /// # Safety
-    /// The request's window must stay valid and untouched by others until its completion.
-    pub unsafe fn submit(&self, request: T) {
+    unsafe fn submit(&self, request: T) {
         if let Some(completion) = request.settled() {
             return self.shared.outlet.deliver_to_submitter(completion);
         }
@@ -112,19 +88,19 @@ impl<T: Transfer> Pool<T> {
         }
     }
 
-    pub fn cancel_queued(&self) {
+    fn cancel_queued(&self) {
         self.shared.cancelled.store(true, Ordering::Release);
     }
 }
 
-fn work<T: Transfer>(tasks: &Receiver<Task<T>>, shared: &Shared<T>) {
+fn work<T: Transfer>(tasks: &Receiver<Task<T>>, shared: &Shared) {
     crate::engine::block_signals();
     for Task { pending, mut segment } in tasks {
         let request = &pending.request;
         let result = if shared.cancelled.load(Ordering::Acquire) {
             Err(request.cancelled(segment.offset))
         } else if pending.has_failed() {
-            Ok(Tally::default())
+            Ok(Transferred::default())
         } else {
             // SAFETY: the promise of whoever called `submit`: the window is valid and ours until
             // the completion, which comes after this; segments of a request do not overlap.

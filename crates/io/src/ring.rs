@@ -14,32 +14,33 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use io_uring::{IoUring, opcode, squeue, types};
 
-use crate::segment::{self, Segment, Step, TRANSFER_BYTES_MAX, Tally};
-use crate::transfer::{Descriptor, Outlet, Pending, Sink, Transfer, join};
-use crate::{IoError, ReadMode, SetupFault, UringOptions, UringUnavailable, Window};
+use crate::engine::{CompletionSink, Engine, Transferred, Window};
+use crate::segment::{self, Segment, Step, TRANSFER_BYTES_MAX};
+use crate::transfer::{Descriptor, Outlet, Pending, Transfer, join};
+use crate::{IoError, ReadMode, SetupFault, UringOptions, UringUnavailable};
 
 /// Mark of the read that waits on the eventfd.
 const WAKE: u64 = u64::MAX;
 
-/// A ring and its thread.
-pub(crate) struct Ring<T: Transfer> {
+/// The io_uring engine. See [`Engine`].
+pub struct Ring<T: Transfer> {
     /// `None` only while the engine is being dropped.
     queue: Option<Sender<T>>,
-    shared: Arc<Shared<T>>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     depth: u32,
     registered: std::result::Result<(), String>,
 }
 
-struct Shared<T: Transfer> {
+struct Shared {
     cancelled: AtomicBool,
     /// Whether the thread waits, or is about to wait, on the ring and must be woken for news.
     waiting: AtomicBool,
     wake: OwnedFd,
-    outlet: Outlet<T>,
+    outlet: Outlet,
 }
 
-impl<T: Transfer> Shared<T> {
+impl Shared {
     fn wake(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: eight readable bytes and an open descriptor. A failure means that the counter
@@ -49,14 +50,19 @@ impl<T: Transfer> Shared<T> {
 }
 
 impl<T: Transfer> Ring<T> {
-    /// See [`UringEngine::start`](crate::UringEngine::start).
+    /// Sets the ring up and starts its thread. The memory in `register` is registered with the
+    /// kernel, which pins it, so that transfers need not map it each time; if that is refused,
+    /// they work all the same and [`registered`](Ring::registered) has the reason.
+    ///
+    /// # Errors
+    /// [`UringUnavailable`] if the kernel refuses a ring (seccomp, memlock, age).
     ///
     /// # Safety
-    /// The memory in `register` must stay valid until the ring is dropped.
+    /// The memory in `register` must stay valid until the engine is dropped.
     pub unsafe fn start(
         options: &UringOptions,
         register: &[Window],
-        sink: Sink<T>,
+        sink: CompletionSink,
     ) -> std::result::Result<Ring<T>, UringUnavailable> {
         let depth = options.depth.clamp(1, 4096);
         let unavailable = |what: &str| {
@@ -97,21 +103,22 @@ impl<T: Transfer> Ring<T> {
         Ok(Ring { queue: Some(queue), shared, thread: Some(thread), depth, registered })
     }
 
+    /// Whether the buffers are registered; the reason if not.
     pub fn registered(&self) -> std::result::Result<(), &str> {
         match &self.registered {
             Ok(()) => Ok(()),
             Err(reason) => Err(reason),
         }
     }
+}
 
-    pub fn describe(&self) -> String {
+impl<T: Transfer> Engine<T> for Ring<T> {
+    fn describe(&self) -> String {
         let buffers = if self.registered.is_ok() { "registered" } else { "unregistered" };
         format!("io_uring, depth {}, {buffers} buffers", self.depth)
     }
 
-    /// # Safety
-    /// The request's window must stay valid and untouched by others until its completion.
-    pub unsafe fn submit(&self, request: T) {
+    unsafe fn submit(&self, request: T) {
         if let Some(completion) = request.settled() {
             return self.shared.outlet.deliver_to_submitter(completion);
         }
@@ -131,7 +138,7 @@ impl<T: Transfer> Ring<T> {
         }
     }
 
-    pub fn cancel_queued(&self) {
+    fn cancel_queued(&self) {
         self.shared.cancelled.store(true, Ordering::Release);
         self.shared.wake();
     }
@@ -211,14 +218,14 @@ struct Flight<T> {
     segment: Segment,
     /// What the kernel reads from or writes to, open until it has finished.
     descriptor: Option<Descriptor>,
-    tally: Tally,
+    tally: Transferred,
 }
 
 /// What the ring's thread owns.
 struct Driver<T: Transfer> {
     ring: IoUring,
     requests: Receiver<T>,
-    shared: Arc<Shared<T>>,
+    shared: Arc<Shared>,
     /// Registered buffers, in the order of registration; empty if there are none.
     windows: Vec<Window>,
     segment_bytes: usize,
@@ -277,7 +284,7 @@ impl<T: Transfer> Driver<T> {
             pending: pending.clone(),
             segment,
             descriptor: None,
-            tally: Tally::default(),
+            tally: Transferred::default(),
         }));
     }
 

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::ReadMode;
+use crate::engine::Transferred;
 
 /// Alignment of extents in files and in memory under O_DIRECT: a multiple of every logical block
 /// size in use. Files that ask for more are read through the page cache, with that reason.
@@ -70,7 +71,7 @@ impl Placement {
 
 /// How an extent is divided between O_DIRECT and the page cache. The direct part comes first.
 #[derive(Debug, Clone)]
-pub(crate) struct Cut {
+pub struct Cut {
     /// Offset in the file of the window's first byte.
     pub base: u64,
     /// What goes by O_DIRECT: aligned at both ends.
@@ -99,7 +100,7 @@ impl Cut {
 
 /// One transfer: at most the engine's segment size.
 #[derive(Debug)]
-pub(crate) struct Segment {
+pub struct Segment {
     pub mode: ReadMode,
     pub offset: u64,
     pub memory: *mut u8,
@@ -112,7 +113,7 @@ unsafe impl Send for Segment {}
 
 /// What to do after an outcome.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub enum Step {
     /// All bytes of the segment were moved.
     Done,
     /// Go on: the segment now names what is missing.
@@ -123,21 +124,11 @@ pub(crate) enum Step {
 
 /// Why a segment failed.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Not a byte was moved, and the operating system saw no error in that.
     NothingMoved,
     /// The error of the operating system.
     Refused(io::Error),
-}
-
-/// How the bytes of a segment or of a request went.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tally {
-    pub direct_bytes: u64,
-    pub buffered_bytes: u64,
-    pub direct_refused_bytes: u64,
-    /// Transfers that moved fewer bytes than asked for, and were resumed.
-    pub short: u64,
 }
 
 impl Segment {
@@ -149,8 +140,8 @@ impl Segment {
     pub fn carry_out(
         &mut self,
         mut attempt: impl FnMut(&Segment) -> io::Result<usize>,
-    ) -> std::result::Result<Tally, Fault> {
-        let mut tally = Tally::default();
+    ) -> std::result::Result<Transferred, Fault> {
+        let mut tally = Transferred::default();
         loop {
             let outcome = attempt(self);
             match self.advance(outcome, &mut tally) {
@@ -162,7 +153,7 @@ impl Segment {
     }
 
     /// Takes the outcome of one attempt into account.
-    pub fn advance(&mut self, outcome: io::Result<usize>, tally: &mut Tally) -> Step {
+    pub fn advance(&mut self, outcome: io::Result<usize>, tally: &mut Transferred) -> Step {
         match outcome {
             Ok(0) => Step::Failed(Fault::NothingMoved),
             Ok(count) => self.take(count.min(self.bytes), tally),
@@ -170,7 +161,7 @@ impl Segment {
         }
     }
 
-    fn take(&mut self, count: usize, tally: &mut Tally) -> Step {
+    fn take(&mut self, count: usize, tally: &mut Transferred) -> Step {
         match self.mode {
             ReadMode::Direct => tally.direct_bytes += count as u64,
             ReadMode::Buffered => tally.buffered_bytes += count as u64,
@@ -192,7 +183,7 @@ impl Segment {
         Step::Again
     }
 
-    fn fail(&mut self, cause: io::Error, tally: &mut Tally) -> Step {
+    fn fail(&mut self, cause: io::Error, tally: &mut Transferred) -> Step {
         let transient =
             matches!(cause.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock);
         if transient && self.attempts < ATTEMPTS_MAX {
@@ -218,7 +209,10 @@ mod tests {
 
     use super::*;
 
-    fn refused_for(errno: i32, times: usize) -> (Duration, std::result::Result<Tally, Fault>) {
+    fn refused_for(
+        errno: i32,
+        times: usize,
+    ) -> (Duration, std::result::Result<Transferred, Fault>) {
         let mut segment = Segment::new(ReadMode::Buffered, 0, std::ptr::null_mut(), 10);
         let mut left = times;
         let begun = Instant::now();

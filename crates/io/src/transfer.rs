@@ -14,42 +14,27 @@ use std::time::Instant;
 use io_uring::{squeue, types};
 use parking_lot::Mutex;
 
-use crate::segment::{Cut, Fault, Segment, Tally};
-use crate::{IoError, Placement, ReadMode, Result, Window};
-
-/// The end of a request: see [`Completion`](crate::Completion) and
-/// [`WriteCompletion`](crate::write::WriteCompletion).
-#[derive(Debug)]
-pub struct Completed<Done> {
-    /// The request's tag.
-    pub tag: u64,
-    /// How it went. After an error nothing is promised about the bytes of the extent, neither in
-    /// the window of a read nor in the file of a write.
-    pub result: Result<Done>,
-    /// From submission to completion.
-    pub latency_ns: u64,
-}
-
-/// Receives completions on a thread of the engine.
-pub(crate) type Sink<T> = Arc<dyn Fn(Completed<<T as Transfer>::Done>) + Send + Sync>;
+use crate::engine::{Completion, CompletionSink, Transferred, Window};
+use crate::segment::{Cut, Fault, Segment};
+use crate::{IoError, Placement, ReadMode, Result};
 
 /// Delivers completions to a sink.
-pub(crate) struct Outlet<T: Transfer>(Sink<T>);
+pub(crate) struct Outlet(CompletionSink);
 
-impl<T: Transfer> Outlet<T> {
-    pub fn new(sink: Sink<T>) -> Self {
+impl Outlet {
+    pub fn new(sink: CompletionSink) -> Self {
         Outlet(sink)
     }
 
     /// Delivers on a thread of the engine. A panic ends here, or the thread would end, and with
     /// it every completion that is still to come; the process's hook has told its message.
-    pub fn deliver(&self, completion: Completed<T::Done>) {
+    pub fn deliver(&self, completion: Completion) {
         // Nothing of ours is behind the sink; what it leaves broken is its owner's.
         let _ = catch_unwind(AssertUnwindSafe(|| (self.0)(completion)));
     }
 
     /// Delivers on the thread of whoever submitted: a panic is theirs.
-    pub fn deliver_to_submitter(&self, completion: Completed<T::Done>) {
+    pub fn deliver_to_submitter(&self, completion: Completion) {
         (self.0)(completion);
     }
 }
@@ -64,7 +49,7 @@ pub(crate) fn join(thread: JoinHandle<()>) {
 
 /// An open descriptor.
 #[derive(Debug)]
-pub(crate) enum Descriptor {
+pub enum Descriptor {
     /// Open as long as this lives.
     Held(Arc<File>),
     /// Open as long as the request holds its file.
@@ -82,9 +67,7 @@ impl Descriptor {
 
 /// A request to move an extent between a file and memory: the engines work on this trait and do
 /// not know in which direction the bytes go.
-pub(crate) trait Transfer: Debug + Send + Sync + 'static {
-    /// How it was carried out, for the caller.
-    type Done: From<Tally>;
+pub trait Transfer: Debug + Send + Sync + 'static {
     /// The direction, as it stands in thread names: "read".
     const VERB: &'static str;
     /// The system call of one attempt: "pread".
@@ -118,16 +101,16 @@ pub(crate) trait Transfer: Debug + Send + Sync + 'static {
     fn error(&self, segment: &Segment, fault: Fault) -> IoError;
 
     /// The completion of a request for which there is nothing to do: a wrong one, or an empty one.
-    fn settled(&self) -> Option<Completed<Self::Done>> {
+    fn settled(&self) -> Option<Completion> {
         match self.check() {
             Err(error) => Some(self.immediately(Err(error))),
-            Ok(()) => (self.extent().1 == 0).then(|| self.immediately(Ok(Tally::default()))),
+            Ok(()) => (self.extent().1 == 0).then(|| self.immediately(Ok(Transferred::default()))),
         }
     }
 
     /// The completion of a request that never became segments.
-    fn immediately(&self, result: Result<Tally>) -> Completed<Self::Done> {
-        Completed { tag: self.tag(), result: result.map(Self::Done::from), latency_ns: 0 }
+    fn immediately(&self, result: Result<Transferred>) -> Completion {
+        Completion { tag: self.tag(), result, latency_ns: 0 }
     }
 
     /// The error that ends what is not begun any more.
@@ -211,7 +194,7 @@ impl<T: Transfer> Pending<T> {
     }
 
     /// Records the end of a segment; the completion, if it was the last one.
-    pub fn segment_ended(&self, result: Result<Tally>) -> Option<Completed<T::Done>> {
+    pub fn segment_ended(&self, result: Result<Transferred>) -> Option<Completion> {
         match result {
             Ok(tally) => {
                 self.direct_bytes.fetch_add(tally.direct_bytes, Ordering::Relaxed);
@@ -228,17 +211,17 @@ impl<T: Transfer> Pending<T> {
         (self.segments_left.fetch_sub(1, Ordering::AcqRel) == 1).then(|| self.completion())
     }
 
-    fn completion(&self) -> Completed<T::Done> {
+    fn completion(&self) -> Completion {
         let result = match self.first_error.lock().take() {
             Some(error) => Err(error),
-            None => Ok(T::Done::from(Tally {
+            None => Ok(Transferred {
                 direct_bytes: self.direct_bytes.load(Ordering::Relaxed),
                 buffered_bytes: self.buffered_bytes.load(Ordering::Relaxed),
                 direct_refused_bytes: self.direct_refused_bytes.load(Ordering::Relaxed),
                 short: self.short.load(Ordering::Relaxed),
-            })),
+            }),
         };
-        Completed {
+        Completion {
             tag: self.request.tag(),
             result,
             latency_ns: self.submitted.elapsed().as_nanos() as u64,

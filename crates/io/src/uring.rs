@@ -1,11 +1,8 @@
-//! io_uring as a reader: its options, why it may not be had, and the engine itself.
+//! The options of an io_uring, and why it may not be had.
 
 use std::io;
 
-use crate::ring::Ring;
-use crate::{CompletionSink, ReadEngine, ReadRequest, Window};
-
-/// How a [`UringEngine`], or a [`UringWriter`](crate::write::UringWriter), is set up.
+/// How a [`UringEngine`](crate::UringEngine), or a [`UringWriter`](crate::write::UringWriter), is set up.
 #[derive(Debug, Clone)]
 pub struct UringOptions {
     /// Transfers in the kernel at once, 1 to 4096.
@@ -60,48 +57,5 @@ impl UringUnavailable {
             _ => "use a pool of threads",
         };
         UringUnavailable { errno, reason: format!("{what} failed: {cause}"), remedy }
-    }
-}
-
-/// The io_uring engine. See [`ReadEngine`].
-pub struct UringEngine(Ring<ReadRequest>);
-
-impl UringEngine {
-    /// Sets the ring up and starts its thread. The memory in `register` is registered with the
-    /// kernel, which pins it, so that transfers need not map it each time; if that is refused,
-    /// they work all the same and [`registered`](UringEngine::registered) has the reason.
-    ///
-    /// # Errors
-    /// [`UringUnavailable`] if the kernel refuses a ring (seccomp, memlock, age).
-    ///
-    /// # Safety
-    /// The memory in `register` must stay valid until the engine is dropped.
-    pub unsafe fn start(
-        options: &UringOptions,
-        register: &[Window],
-        sink: CompletionSink,
-    ) -> std::result::Result<UringEngine, UringUnavailable> {
-        // SAFETY: the caller's promise.
-        unsafe { Ring::start(options, register, sink) }.map(UringEngine)
-    }
-
-    /// Whether the buffers are registered; the reason if not.
-    pub fn registered(&self) -> std::result::Result<(), &str> {
-        self.0.registered()
-    }
-}
-
-impl ReadEngine for UringEngine {
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-
-    unsafe fn submit(&self, request: ReadRequest) {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.submit(request) };
-    }
-
-    fn cancel_queued(&self) {
-        self.0.cancel_queued();
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use headrace_io::write::WriteCompletion;
 use headrace_io::{Completion, Window};
 
 use super::fill::Reading;
@@ -30,7 +29,7 @@ pub(super) enum Event {
     Read(Completion),
     DeviceRead(DeviceReadDone),
     Registered(Registered),
-    Written(WriteCompletion),
+    Written(Completion),
 }
 
 pub(super) struct Driver<'a, L: ?Sized> {

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use headrace_gpu::nvtx;
+use headrace_io::Completion;
 use headrace_io::Placement;
-use headrace_io::write::WriteCompletion;
 
 use super::device_error;
 use super::driver::Driver;
@@ -131,7 +131,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
     }
 
     /// A write ended.
-    pub(super) fn written(&mut self, completion: WriteCompletion) -> Result<(), RaceError> {
+    pub(super) fn written(&mut self, completion: Completion) -> Result<(), RaceError> {
         let slot = completion.tag as usize;
         let Some(Writing { chunk, started, bytes, output }) = self.writing[slot].take() else {
             self.writers.completed(&completion, 0);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crossbeam_channel::{Sender, unbounded};
-use headrace_io::{Completion, IoError, MappedFile, ReadDone, Window};
+use headrace_io::{Completion, IoError, MappedFile, Transferred, Window};
 use parking_lot::Mutex;
 
 use crate::cache::Cached;
@@ -139,7 +139,7 @@ pub(crate) fn untag(tag: u64) -> (usize, usize) {
 impl BytesByPath {
     /// A read of `wanted` bytes, by what its parts really took. Widening is not wanted bytes: it
     /// is all on the side of O_DIRECT.
-    pub(crate) fn add_read(&mut self, wanted: u64, done: &ReadDone) {
+    pub(crate) fn add_read(&mut self, wanted: u64, done: &Transferred) {
         let buffered = done.buffered_bytes.min(wanted);
         self.buffered += buffered;
         self.direct += wanted - buffered;

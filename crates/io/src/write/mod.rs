@@ -10,8 +10,7 @@
 //!               path
 //! ```
 //!
-//! The mirror of the readers: [`WriteAt`] for [`ReadAt`](crate::ReadAt), [`WriteEngine`] for
-//! [`ReadEngine`](crate::ReadEngine), the same threads, the same ring, the same rules for short
+//! The mirror of the readers: [`WriteAt`] for [`ReadAt`](crate::ReadAt), the same engines: the same threads, the same ring, the same rules for short
 //! transfers and refusals. What differs is that a half-written file must never be taken for a
 //! whole one: bytes go to a hidden temporary file, and [`SinkFile::commit`] puts it in place.
 //!
@@ -20,13 +19,17 @@
 //! the signal for good and every call that writes blocks it meanwhile, whoever makes it; what is
 //! left is EFBIG, an error like any other.
 
-mod engines;
 mod faulty;
 mod request;
 mod sink;
 mod size_limit;
 
-pub use engines::{PwritePool, UringWriter, WriteCompletionSink, WriteEngine};
 pub use faulty::{FaultySink, WriteFaultPlan};
-pub use request::{WriteCompletion, WriteDone, WriteRequest};
+pub use request::WriteRequest;
 pub use sink::{SinkFile, WriteAt};
+
+/// A pool of threads that writes.
+pub type PwritePool = crate::pool::Pool<WriteRequest>;
+
+/// An io_uring that writes.
+pub type UringWriter = crate::ring::Ring<WriteRequest>;

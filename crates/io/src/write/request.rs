@@ -7,8 +7,8 @@ use std::sync::Arc;
 use io_uring::{opcode, squeue, types};
 
 use super::WriteAt;
-use crate::segment::{Cut, Fault, Segment, Tally};
-use crate::transfer::{Completed, Descriptor, Transfer, check_extent};
+use crate::segment::{Cut, Fault, Segment};
+use crate::transfer::{Descriptor, Transfer, check_extent};
 use crate::{EXTENT_ALIGN_BYTES, IoError, Placement, ReadMode, Result, Window};
 
 /// An extent to write.
@@ -36,37 +36,7 @@ pub struct WriteRequest {
     pub tag: u64,
 }
 
-/// How a request was carried out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WriteDone {
-    /// Bytes transferred by O_DIRECT, the padding of the last block included.
-    pub direct_bytes: u64,
-    /// Bytes transferred to the page cache. In [`ReadMode::Direct`] that is the partial last
-    /// block, if it is not padded, and whatever `direct_refused_bytes` counts.
-    pub buffered_bytes: u64,
-    /// Bytes given to O_DIRECT that the file refused (EINVAL) at the time of writing, and that
-    /// were written through the page cache instead.
-    pub direct_refused_bytes: u64,
-    /// Writes that took fewer bytes than given, and were resumed.
-    pub short_writes: u64,
-}
-
-impl From<Tally> for WriteDone {
-    fn from(tally: Tally) -> WriteDone {
-        WriteDone {
-            direct_bytes: tally.direct_bytes,
-            buffered_bytes: tally.buffered_bytes,
-            direct_refused_bytes: tally.direct_refused_bytes,
-            short_writes: tally.short,
-        }
-    }
-}
-
-/// The end of a [`WriteRequest`].
-pub type WriteCompletion = Completed<WriteDone>;
-
 impl Transfer for WriteRequest {
-    type Done = WriteDone;
     const VERB: &'static str = "write";
     const CALL: &'static str = "pwrite";
 

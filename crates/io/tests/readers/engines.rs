@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use headrace_io::{
-    AlignedBuffer, Completion, CompletionSink, FaultPlan, IoError, Placement, PreadPool, ReadAt,
-    ReadEngine, ReadMode, ReadRequest, UringEngine, UringOptions, Window, drop_cache,
+    AlignedBuffer, Completion, CompletionSink, Engine, FaultPlan, IoError, Placement, PreadPool,
+    ReadAt, ReadMode, ReadRequest, UringEngine, UringOptions, Window, drop_cache,
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -108,7 +108,7 @@ fn short_and_interrupted_reads_are_resumed() {
             let mut bench = Bench::new(kind, WINDOW_BYTES);
             let (got, done) = bench.read(twin, 777, 99_000).unwrap();
             assert!(got == file.content[777..99_777], "{kind:?}");
-            short_reads += done.short_reads;
+            short_reads += done.short;
         }
         assert!(short_reads > 0, "{kind:?}: the twin injected nothing");
     }
@@ -262,7 +262,7 @@ fn an_engine_whose_sink_panics_can_be_dropped() {
     });
     for pool in [true, false] {
         let memory = AlignedBuffer::allocate(REQUESTS * BYTES).unwrap();
-        let engine: Box<dyn ReadEngine> = if pool {
+        let engine: Box<dyn Engine<ReadRequest>> = if pool {
             Box::new(PreadPool::start(2, usize::MAX, sink.clone()).unwrap())
         } else {
             let options = UringOptions { depth: 64, segment_bytes: 1 << 20, inject: None };
@@ -328,7 +328,7 @@ fn an_engine_dropped_in_its_own_sink_delivers_the_rest_and_ends() {
     const REQUESTS: usize = 20;
     let file = TestFile::new(BYTES);
     for kind in KINDS {
-        let slot: Arc<Mutex<Option<Box<dyn ReadEngine>>>> = Arc::default();
+        let slot: Arc<Mutex<Option<Box<dyn Engine<ReadRequest>>>>> = Arc::default();
         let (delivered, deliveries) = crossbeam_channel::unbounded();
         let held = slot.clone();
         let bench = Bench::with_sink(

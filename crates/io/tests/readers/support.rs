@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, unbounded};
 use headrace_io::{
-    AlignedBuffer, Completion, CompletionSink, FaultPlan, FaultyFile, Placement, PreadPool, ReadAt,
-    ReadDone, ReadEngine, ReadMode, ReadRequest, Result, SourceFile, UringEngine, UringOptions,
+    AlignedBuffer, Completion, CompletionSink, Engine, FaultPlan, FaultyFile, Placement, PreadPool,
+    ReadAt, ReadMode, ReadRequest, Result, SourceFile, Transferred, UringEngine, UringOptions,
     Window,
 };
 
@@ -42,7 +42,7 @@ impl TestFile {
 
 pub struct Bench {
     // Declared first, so dropped first: the engine must end before its memory does.
-    pub engine: Box<dyn ReadEngine>,
+    pub engine: Box<dyn Engine<ReadRequest>>,
     pub completions: Receiver<Completion>,
     pub memory: AlignedBuffer,
     pub mode: ReadMode,
@@ -59,7 +59,7 @@ impl Bench {
     pub fn with_sink(kind: Kind, memory_bytes: usize, sink: CompletionSink) -> Bench {
         let memory = AlignedBuffer::allocate(memory_bytes).unwrap();
         let options = UringOptions { depth: 4, segment_bytes: SEGMENT_BYTES, inject: None };
-        let engine: Box<dyn ReadEngine> = match kind {
+        let engine: Box<dyn Engine<ReadRequest>> = match kind {
             Kind::Pool(_) => Box::new(PreadPool::start(3, SEGMENT_BYTES, sink).unwrap()),
             Kind::Uring(_) => {
                 let window = Window::new(memory.as_ptr(), memory.len());
@@ -89,7 +89,7 @@ impl Bench {
         file: Arc<dyn ReadAt>,
         offset: u64,
         bytes: u64,
-    ) -> Result<(Vec<u8>, ReadDone)> {
+    ) -> Result<(Vec<u8>, Transferred)> {
         self.memory.as_mut_slice().fill(0xEE);
         self.submit(file, offset, bytes, 42);
         let completion = self.completions.recv_timeout(std::time::Duration::from_secs(20)).unwrap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crossbeam_channel::unbounded;
 use headrace_io::write::{SinkFile, WriteAt};
 use headrace_io::{
-    AlignedBuffer, IoError, MappedFile, PathProbe, PreadPool, ReadAt, ReadEngine, ReadMode,
+    AlignedBuffer, Engine, IoError, MappedFile, PathProbe, PreadPool, ReadAt, ReadMode,
     ReadRequest, Result, SourceFile, UringEngine, UringOptions, Window, drop_cache, residency,
 };
 
@@ -46,7 +46,7 @@ fn read(kind: Kind, file: Arc<SourceFile>, offset: u64, bytes: usize) -> Result<
     let (sender, completions) = unbounded();
     let sink = Arc::new(move |completion| sender.send(completion).unwrap());
     let options = UringOptions { segment_bytes: 65_536, ..UringOptions::default() };
-    let engine: Box<dyn ReadEngine> = match kind {
+    let engine: Box<dyn Engine<ReadRequest>> = match kind {
         Kind::Pool(_) => Box::new(PreadPool::start(2, 65_536, sink).unwrap()),
         // SAFETY: the engine is dropped before the memory.
         _ => Box::new(unsafe { UringEngine::start(&options, &[window], sink) }.unwrap()),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use headrace_io::write::{WriteAt, WriteDone, WriteFaultPlan, WriteRequest};
-use headrace_io::{IoError, Placement, ReadMode, Window};
+use headrace_io::write::{WriteAt, WriteFaultPlan, WriteRequest};
+use headrace_io::{IoError, Placement, ReadMode, Transferred, Window};
 use proptest::prelude::*;
 
 use crate::support::{Bench, Folder, KINDS, content};
@@ -41,7 +41,7 @@ fn direct_writes_are_direct_and_padded_only_at_the_end_of_the_file() {
         sink.direct().expect("the disk under the tests must support O_DIRECT");
         let mut bench = Bench::new(kind, WINDOW_BYTES);
         let done = bench.write(sink.clone(), 0, &wanted).unwrap();
-        let padded = WriteDone { direct_bytes: 45_056, ..WriteDone::default() };
+        let padded = Transferred { direct_bytes: 45_056, ..Transferred::default() };
         assert_eq!(done, padded, "{kind:?}");
         // An end in the middle is not padded: what lies behind it stays.
         let done = bench.write(sink.clone(), 4096, &wanted[4096..9096]).unwrap();
@@ -80,7 +80,7 @@ fn an_empty_file_has_an_empty_extent_and_no_other() {
         let sink = folder.sink(0);
         assert!(sink.direct().unwrap_err().contains("empty"));
         let mut bench = Bench::new(kind, WINDOW_BYTES);
-        assert_eq!(bench.write(sink.clone(), 0, &[]).unwrap(), WriteDone::default());
+        assert_eq!(bench.write(sink.clone(), 0, &[]).unwrap(), Transferred::default());
         let error = bench.write(sink.clone(), 0, &[1]).unwrap_err();
         assert!(matches!(error, IoError::OutOfRange { size_bytes: 0, .. }), "{error}");
         sink.commit(true).unwrap();

@@ -28,7 +28,7 @@ fn short_and_interrupted_writes_are_resumed() {
                 },
             );
             let mut bench = Bench::new(kind, WINDOW_BYTES);
-            short_writes += bench.write_all(&twin, &wanted, 40_960).unwrap().short_writes;
+            short_writes += bench.write_all(&twin, &wanted, 40_960).unwrap().short;
             twin.commit(true).unwrap();
             assert!(std::fs::read(&folder.path).unwrap() == wanted, "{kind:?}, seed {seed}");
         }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 use headrace_io::write::{
-    FaultySink, PwritePool, SinkFile, UringWriter, WriteAt, WriteCompletion, WriteDone,
-    WriteEngine, WriteFaultPlan, WriteRequest,
+    FaultySink, PwritePool, SinkFile, UringWriter, WriteAt, WriteFaultPlan, WriteRequest,
 };
-use headrace_io::{AlignedBuffer, Placement, ReadMode, Result, UringOptions, Window};
+use headrace_io::{
+    AlignedBuffer, Completion, Engine, Placement, ReadMode, Result, Transferred, UringOptions,
+    Window,
+};
 
 pub use crate::kinds::{KINDS, Kind, SEGMENT_BYTES};
 
@@ -60,8 +62,8 @@ impl Folder {
 
 pub struct Bench {
     // Declared first, so dropped first: the engine must end before its memory does.
-    pub engine: Box<dyn WriteEngine>,
-    pub completions: Receiver<WriteCompletion>,
+    pub engine: Box<dyn Engine<WriteRequest>>,
+    pub completions: Receiver<Completion>,
     pub memory: AlignedBuffer,
     pub mode: ReadMode,
 }
@@ -74,7 +76,7 @@ impl Bench {
         let (sender, completions) = unbounded();
         let sink = Arc::new(move |completion| sender.send(completion).unwrap());
         let options = UringOptions { depth: 4, segment_bytes: SEGMENT_BYTES, inject: None };
-        let engine: Box<dyn WriteEngine> = match kind {
+        let engine: Box<dyn Engine<WriteRequest>> = match kind {
             Kind::Pool(_) => Box::new(PwritePool::start(3, SEGMENT_BYTES, sink).unwrap()),
             Kind::Uring(_) => {
                 let window = Window::new(memory.as_ptr(), memory.len());
@@ -104,7 +106,7 @@ impl Bench {
         file: Arc<dyn WriteAt>,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<WriteDone> {
+    ) -> Result<Transferred> {
         let head = Placement::of(offset, bytes.len() as u64).head_bytes;
         self.memory.as_mut_slice()[head..head + bytes.len()].copy_from_slice(bytes);
         self.submit(file, offset, bytes.len() as u64, 42);
@@ -119,14 +121,14 @@ impl Bench {
         file: &Arc<dyn WriteAt>,
         content: &[u8],
         piece_bytes: usize,
-    ) -> Result<WriteDone> {
-        let mut total = WriteDone::default();
+    ) -> Result<Transferred> {
+        let mut total = Transferred::default();
         for (index, piece) in content.chunks(piece_bytes).enumerate() {
             let done = self.write(file.clone(), (index * piece_bytes) as u64, piece)?;
             total.direct_bytes += done.direct_bytes;
             total.buffered_bytes += done.buffered_bytes;
             total.direct_refused_bytes += done.direct_refused_bytes;
-            total.short_writes += done.short_writes;
+            total.short += done.short;
         }
         Ok(total)
     }

@@ -5,10 +5,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use headrace_flow::{ChunkSpec, RaceError};
-use headrace_io::write::{
-    PwritePool, UringWriter, WriteAt, WriteCompletion, WriteEngine, WriteRequest,
+use headrace_io::write::{WriteAt, WriteRequest};
+use headrace_io::{
+    AlignedBuffer, Completion, DirectEngine, Engine, Engines, NoEngine, Placement, ReadMode,
+    UringOptions, Window,
 };
-use headrace_io::{AlignedBuffer, Placement, ReadMode, UringOptions, Window};
 
 use super::{Written, content};
 use crate::transfer::counters::Counters;
@@ -37,8 +38,10 @@ pub(super) fn write(job: &WriteJob<'_>) -> Result<(Written, Counters), BenchErro
     content::fill(0, memory.as_mut_slice());
     let (completed, inbox) = channel();
     let whole = Window::new(memory.as_ptr(), memory.len());
-    // SAFETY: the memory is declared before the engine, which is dropped first.
-    let engine = unsafe { start(plan, mode, sinks, whole, completed, &mut reasons) }?;
+    // SAFETY: the memory is declared before the engines, which are dropped first.
+    let mut engines = unsafe { engines(plan, whole, completed) };
+    let started = engines.of(mode).map(Engine::describe).map_err(|none| no_engine(none, sinks))?;
+    reasons.extend(engines.take_reasons());
     let mut ring = Ring {
         plan,
         mode,
@@ -46,7 +49,7 @@ pub(super) fn write(job: &WriteJob<'_>) -> Result<(Written, Counters), BenchErro
         chunks,
         signal,
         progress,
-        engine: &*engine,
+        engine: engines.of(mode).map_err(|none| no_engine(none, sinks))?,
         inbox,
         base: memory.as_ptr(),
         slot_bytes: largest,
@@ -56,14 +59,14 @@ pub(super) fn write(job: &WriteJob<'_>) -> Result<(Written, Counters), BenchErro
         busy_ns: 0,
         fill_ns: 0,
         latencies_ns: Vec::new(),
-        written: Written { engines: vec![engine.describe()], reasons, ..Written::default() },
+        written: Written { engines: vec![started], reasons, ..Written::default() },
     };
     let counters = watch.start();
     let start = Instant::now();
     let outcome = ring.run();
     let wall_ns = start.elapsed().as_nanos() as u64;
     let Ring { busy_ns, fill_ns, latencies_ns, written, .. } = ring;
-    drop(engine);
+    drop(engines);
     let stages = vec![("fill", fill_ns, written.bytes), ("write", busy_ns, written.bytes)];
     let latency = Latency::of_times(latencies_ns);
     let written = Written { wall_ns, latency, stages, ..written };
@@ -94,47 +97,40 @@ fn mode(
 }
 
 /// # Safety
-/// The memory must outlive the engine.
-unsafe fn start(
+/// The memory must outlive the engines.
+unsafe fn engines(
     plan: &BenchPlan,
-    mode: ReadMode,
-    sinks: &[Arc<dyn WriteAt>],
     memory: Window,
-    completed: Sender<WriteCompletion>,
-    reasons: &mut Vec<String>,
-) -> Result<Box<dyn WriteEngine>, BenchError> {
+    completed: Sender<Completion>,
+) -> Engines<WriteRequest> {
     let sink = Arc::new(move |completion| {
         // The loop listens until the last completion.
         let _ = completed.send(completion);
     });
-    let wants_uring = matches!(plan.path, PathChoice::Auto | PathChoice::Uring);
-    if wants_uring && mode == ReadMode::Direct {
-        let options = UringOptions {
-            depth: plan.depth,
-            segment_bytes: SEGMENT_BYTES,
-            inject: plan.hooks.inject_uring,
-        };
-        // SAFETY: the caller's promise.
-        match unsafe { UringWriter::start(&options, &[memory], sink.clone()) } {
-            Ok(engine) => {
-                if let Err(reason) = engine.registered() {
-                    reasons.push(reason.to_string());
-                }
-                return Ok(Box::new(engine));
-            }
-            Err(refusal) if plan.path == PathChoice::Uring => {
-                let file = sinks.first().map(|sink| sink.path().display().to_string());
-                return Err(RaceError::PathUnavailable {
-                    access: headrace_flow::AccessPath::Direct,
-                    file: file.unwrap_or_default(),
-                    reason: refusal.to_string(),
-                }
-                .into());
-            }
-            Err(refusal) => reasons.push(format!("{refusal}; O_DIRECT writes go through threads")),
+    let direct_engine = match plan.path {
+        PathChoice::Auto => DirectEngine::Auto,
+        PathChoice::Uring => DirectEngine::Uring,
+        _ => DirectEngine::Threads,
+    };
+    let options = UringOptions {
+        depth: plan.depth,
+        segment_bytes: SEGMENT_BYTES,
+        inject: plan.hooks.inject_uring,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { Engines::new(direct_engine, plan.threads, options, vec![memory], sink) }
+}
+
+fn no_engine(none: NoEngine, sinks: &[Arc<dyn WriteAt>]) -> BenchError {
+    match none {
+        NoEngine::Threads(cause) => cause.into(),
+        NoEngine::Uring(refusal) => RaceError::PathUnavailable {
+            access: headrace_flow::AccessPath::Direct,
+            file: sinks.first().map(|sink| sink.path().display().to_string()).unwrap_or_default(),
+            reason: refusal.to_string(),
         }
+        .into(),
     }
-    Ok(Box::new(PwritePool::start(plan.threads, SEGMENT_BYTES, sink)?))
 }
 
 struct Ring<'a> {
@@ -144,8 +140,8 @@ struct Ring<'a> {
     chunks: &'a [ChunkSpec],
     signal: &'a StopSignal,
     progress: &'a Progress,
-    engine: &'a dyn WriteEngine,
-    inbox: Receiver<WriteCompletion>,
+    engine: &'a dyn Engine<WriteRequest>,
+    inbox: Receiver<Completion>,
     base: *mut u8,
     slot_bytes: usize,
     free: Vec<usize>,
@@ -244,7 +240,7 @@ impl Ring<'_> {
         written.buffered_bytes += buffered;
         written.direct_bytes += bytes - buffered;
         written.direct_refused_bytes += done.direct_refused_bytes;
-        written.short_writes += done.short_writes;
+        written.short_writes += done.short;
         written.requests += bytes.div_ceil(SEGMENT_BYTES as u64);
         self.latencies_ns.push(completion.latency_ns);
         self.progress.add(bytes);

@@ -1,0 +1,133 @@
+//! The engines of one direction: which of them carries a request out.
+
+use crate::engine::{CompletionSink, Engine, Window};
+use crate::pool::Pool;
+use crate::ring::Ring;
+use crate::transfer::Transfer;
+use crate::{IoError, ReadMode, UringOptions, UringUnavailable};
+
+/// What carries out O_DIRECT transfers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum DirectEngine {
+    /// io_uring if the kernel grants it, else threads, with the reason.
+    #[default]
+    Auto,
+    /// io_uring; an error if it cannot be had.
+    Uring,
+    /// Threads.
+    Threads,
+}
+
+/// Why there is no engine for a request.
+#[derive(Debug)]
+pub enum NoEngine {
+    /// io_uring was forced and cannot be had.
+    Uring(UringUnavailable),
+    /// No threads could be started.
+    Threads(IoError),
+}
+
+/// A ring for O_DIRECT and a pool of threads for everything else, each started when the first
+/// request needs it.
+pub struct Engines<T: Transfer> {
+    direct_engine: DirectEngine,
+    threads: usize,
+    options: UringOptions,
+    register: Vec<Window>,
+    sink: CompletionSink,
+    pool: Option<Pool<T>>,
+    uring: Option<Result<Ring<T>, UringUnavailable>>,
+    used: Vec<String>,
+    reasons: Vec<String>,
+}
+
+impl<T: Transfer> Engines<T> {
+    /// Engines that are not started yet: a pool of so many threads, whose segments are those of
+    /// the ring's options, and a ring that registers this memory.
+    ///
+    /// # Safety
+    /// The memory in `register` must stay valid until the engines are dropped.
+    pub unsafe fn new(
+        direct_engine: DirectEngine,
+        threads: usize,
+        options: UringOptions,
+        register: Vec<Window>,
+        sink: CompletionSink,
+    ) -> Self {
+        Engines {
+            direct_engine,
+            threads,
+            options,
+            register,
+            sink,
+            pool: None,
+            uring: None,
+            used: Vec::new(),
+            reasons: Vec::new(),
+        }
+    }
+
+    /// What carries out requests of a mode.
+    ///
+    /// # Errors
+    /// [`NoEngine`] if it cannot be started.
+    pub fn of(&mut self, mode: ReadMode) -> Result<&dyn Engine<T>, NoEngine> {
+        if mode == ReadMode::Direct && self.direct_engine != DirectEngine::Threads {
+            if self.uring.is_none() {
+                self.start_uring();
+            }
+            if let (Some(Err(refusal)), DirectEngine::Uring) = (&self.uring, self.direct_engine) {
+                return Err(NoEngine::Uring(refusal.clone()));
+            }
+            if let Some(Ok(ring)) = &self.uring {
+                return Ok(ring);
+            }
+        }
+        if self.pool.is_none() {
+            let sink = self.sink.clone();
+            let pool = Pool::start(self.threads, self.options.segment_bytes, sink);
+            let pool = pool.map_err(NoEngine::Threads)?;
+            self.used.push(pool.describe());
+            self.pool = Some(pool);
+        }
+        Ok(self.pool.as_ref().expect("it was just started"))
+    }
+
+    fn start_uring(&mut self) {
+        // SAFETY: the promise made to `new`.
+        let started = unsafe { Ring::start(&self.options, &self.register, self.sink.clone()) };
+        match &started {
+            Ok(ring) => {
+                self.used.push(ring.describe());
+                if let (Err(reason), false) = (ring.registered(), self.register.is_empty()) {
+                    self.reasons.push(reason.to_string());
+                }
+            }
+            Err(refusal) => {
+                let verb = T::VERB;
+                self.reasons.push(format!("{refusal}; O_DIRECT {verb}s go through threads"));
+            }
+        }
+        self.uring = Some(started);
+    }
+
+    /// Engines that were started, in words.
+    pub fn used(&self) -> &[String] {
+        &self.used
+    }
+
+    /// Why nothing better was started, since this was last asked.
+    pub fn take_reasons(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.reasons)
+    }
+
+    /// As [`Engine::cancel_queued`], of all that were started.
+    pub fn cancel_queued(&self) {
+        if let Some(pool) = &self.pool {
+            pool.cancel_queued();
+        }
+        if let Some(Ok(ring)) = &self.uring {
+            ring.cancel_queued();
+        }
+    }
+}
