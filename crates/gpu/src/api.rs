@@ -6,7 +6,7 @@
 //! number; that the argument types are those of `cudarc`'s bindings is checked by the
 //! compiler.
 
-use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -14,8 +14,6 @@ use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
     CUfunction_attribute, CUlimit, CUmemcpyAttributes, CUmodule, CUresult, CUstream, CUuuid,
 };
-
-use crate::driver::text_of;
 
 /// A `CUresult` as the number it is.
 pub(crate) type Code = u32;
@@ -115,6 +113,18 @@ pub(crate) fn describe(code: Code) -> (Option<String>, Option<String>) {
         unsafe { text_of(text) }
     };
     (ask(functions.error_name), ask(functions.error_string))
+}
+
+/// Copies a C string.
+///
+/// # Safety
+/// `text` must be null or point to a NUL-terminated string that lives through the call.
+pub(crate) unsafe fn text_of(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and NUL-terminated by this function's contract.
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 driver_functions! {

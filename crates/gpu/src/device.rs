@@ -8,9 +8,7 @@ use cudarc::driver::sys::{self, CUdevice, CUlimit};
 use crate::api::{self, Code};
 use crate::driver::{self, check, check_in_drop};
 use crate::error::{GpuError, Result};
-use crate::event::Event;
 use crate::info::{DeviceInfo, place_of, raw_device};
-use crate::stream::Stream;
 
 /// A GPU opened by this process: its primary context, retained until the last user of
 /// the device is gone. Streams, buffers and modules keep their device alive.
@@ -93,22 +91,6 @@ impl Device {
         let code = unsafe { api::cuMemGetInfo_v2(&mut free, &mut total) };
         self.check("cuMemGetInfo", code)?;
         Ok((free as u64, total as u64))
-    }
-
-    /// A new stream that does not synchronise with the default stream.
-    ///
-    /// # Errors
-    /// [`GpuError::Driver`] when the driver refuses.
-    pub fn stream(self: &Arc<Self>) -> Result<Stream> {
-        Stream::new(self)
-    }
-
-    /// A new event.
-    ///
-    /// # Errors
-    /// [`GpuError::Driver`] when the driver refuses.
-    pub fn event(self: &Arc<Self>) -> Result<Event> {
-        Event::new(self)
     }
 
     /// Makes this device's context current in the calling thread. Tens of nanoseconds

@@ -4,12 +4,11 @@
 //! Nothing else in this crate can call a driver function before [`initialise`] opened the
 //! library and looked up the functions; see [`crate::api`].
 
-use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 
 use cudarc::driver::sys;
 
-use crate::api::{self, Code};
+use crate::api::{self, Code, text_of};
 use crate::error::{GpuError, Result, remedy_of};
 
 /// Opens the driver library and initialises it, once a process.
@@ -121,16 +120,4 @@ pub(crate) fn check_in_drop(call: &'static str, code: Code) {
         let (name, _) = api::describe(code);
         tracing::warn!(call, code, name, "CUDA clean-up failed");
     }
-}
-
-/// Copies a C string.
-///
-/// # Safety
-/// `text` must be null or point to a NUL-terminated string that lives through the call.
-pub(crate) unsafe fn text_of(text: *const c_char) -> Option<String> {
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: not null, and NUL-terminated by this function's contract.
-    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }

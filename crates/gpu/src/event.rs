@@ -29,8 +29,33 @@ impl std::fmt::Debug for Event {
     }
 }
 
+impl Device {
+    /// A new event.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] when the driver refuses.
+    pub fn event(self: &Arc<Self>) -> Result<Event> {
+        Event::new(self)
+    }
+}
+
+impl Stream {
+    /// Lets no work queued here after this call begin before the device has passed
+    /// `event`, as recorded now. The host does not wait. The event may be of another
+    /// device.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] when the driver refuses.
+    pub fn wait_event(&self, event: &Event) -> Result<()> {
+        self.device().bind()?;
+        // SAFETY: both handles are alive; 0 is the default flag.
+        let code = unsafe { api::cuStreamWaitEvent(self.raw(), event.raw, 0) };
+        self.device().check("cuStreamWaitEvent", code)
+    }
+}
+
 impl Event {
-    pub(crate) fn new(device: &Arc<Device>) -> Result<Self> {
+    fn new(device: &Arc<Device>) -> Result<Self> {
         device.bind()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the context is current and the out-pointer is live; 0: it keeps the time, and
@@ -98,10 +123,6 @@ impl Event {
         let code = unsafe { api::cuEventElapsedTime_v2(&mut elapsed_ms, self.raw, later.raw) };
         self.device.check("cuEventElapsedTime", code)?;
         Ok(elapsed_ms)
-    }
-
-    pub(crate) fn raw(&self) -> sys::CUevent {
-        self.raw
     }
 }
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::driver::text_of;
+use crate::api::text_of;
 use crate::error::{GpuError, Result};
 use crate::library::{SharedLibrary, candidates_at};
 

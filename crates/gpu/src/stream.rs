@@ -12,7 +12,6 @@ use crate::api;
 use crate::device::Device;
 use crate::driver::check_in_drop;
 use crate::error::{GpuError, Result};
-use crate::event::Event;
 use crate::pool::DeviceBuffer;
 
 /// Copies from host to device memory that are queued together.
@@ -76,8 +75,18 @@ impl std::fmt::Debug for Stream {
     }
 }
 
+impl Device {
+    /// A new stream that does not synchronise with the default stream.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] when the driver refuses.
+    pub fn stream(self: &Arc<Self>) -> Result<Stream> {
+        Stream::new(self)
+    }
+}
+
 impl Stream {
-    pub(crate) fn new(device: &Arc<Device>) -> Result<Self> {
+    fn new(device: &Arc<Device>) -> Result<Self> {
         device.bind()?;
         let mut raw = ptr::null_mut();
         let flags = RawFlags::CU_STREAM_NON_BLOCKING as u32;
@@ -101,19 +110,6 @@ impl Stream {
         // SAFETY: the handle is alive and the context is current.
         let code = unsafe { api::cuStreamSynchronize(self.raw) };
         self.device.check("cuStreamSynchronize", code)
-    }
-
-    /// Lets no work queued here after this call begin before the device has passed
-    /// `event`, as recorded now. The host does not wait. The event may be of another
-    /// device.
-    ///
-    /// # Errors
-    /// [`GpuError::Driver`] when the driver refuses.
-    pub fn wait_event(&self, event: &Event) -> Result<()> {
-        self.device.bind()?;
-        // SAFETY: both handles are alive; 0 is the default flag.
-        let code = unsafe { api::cuStreamWaitEvent(self.raw, event.raw(), 0) };
-        self.device.check("cuStreamWaitEvent", code)
     }
 
     /// Queues a copy of `src` into `dst` from byte `dst_offset` on.

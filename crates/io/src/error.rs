@@ -3,8 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::FileIdentity;
-
 /// An error of a reader or a writer. The path is in every variant that concerns a file.
 #[derive(Debug, thiserror::Error)]
 pub enum IoError {
@@ -207,10 +205,6 @@ impl IoError {
             | IoError::Cancelled { offset, .. } => Some(*offset),
             _ => None,
         }
-    }
-
-    pub(crate) fn changed(path: &Path, before: &FileIdentity, after: &FileIdentity) -> Self {
-        IoError::Changed { path: path.to_path_buf(), what: before.difference(after) }
     }
 }
 

@@ -9,18 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::handles::{self, Handle};
-use crate::segment::EXTENT_ALIGN_BYTES;
+use crate::segment::{EXTENT_ALIGN_BYTES, ReadMode};
 use crate::{AlignedBuffer, FileIdentity, IoError, Result};
 use crate::{probe, read};
-
-/// Through the page cache or past it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ReadMode {
-    /// Through the page cache.
-    Buffered,
-    /// O_DIRECT: storage writes straight into the destination.
-    Direct,
-}
 
 /// A file that can be read at any offset: the seam under which [`FaultyFile`](crate::FaultyFile)
 /// takes the place of a [`SourceFile`].
@@ -289,7 +280,7 @@ impl SourceFile {
         let file = open_at_once(OpenOptions::new().read(true), &self.path, flags)?;
         let identity = FileIdentity::of_file(&file, &self.path).map_err(io::Error::other)?;
         if identity != self.identity {
-            let changed = IoError::changed(&self.path, &self.identity, &identity);
+            let changed = self.identity.changed(&self.path, &identity);
             return Err(io::Error::other(changed));
         }
         Ok(file)

@@ -89,10 +89,15 @@ impl FileIdentity {
         if now == *self {
             return Ok(());
         }
-        Err(IoError::changed(path, self, &now))
+        Err(self.changed(path, &now))
     }
 
-    pub(crate) fn difference(&self, after: &Self) -> String {
+    /// The error of a file that is another version now.
+    pub(crate) fn changed(&self, path: &Path, after: &Self) -> IoError {
+        IoError::Changed { path: path.to_path_buf(), what: self.difference(after) }
+    }
+
+    fn difference(&self, after: &Self) -> String {
         if (self.device, self.inode) != (after.device, after.inode) {
             return format!(
                 "it was replaced: inode {} on device {}, now inode {} on device {}",

@@ -59,7 +59,7 @@ pub use engine::{Completion, CompletionSink, Engine, Transferred, Window, block_
 pub use engines::{DirectEngine, Engines, NoEngine};
 pub use error::IoError;
 pub use faulty::{FaultPlan, FaultyFile};
-pub use file::{DirectIo, ReadAt, ReadMode, SourceFile};
+pub use file::{DirectIo, ReadAt, SourceFile};
 pub use handles::raise_open_files;
 pub use identity::FileIdentity;
 pub use last_used::{Kept, LastUsed};
@@ -69,7 +69,7 @@ pub use memory::AlignedBuffer;
 pub use probe::PathProbe;
 pub use read::ReadRequest;
 pub use residency::{Residency, ResidencyMethod, drop_cache, residency, residency_sampled};
-pub use segment::{EXTENT_ALIGN_BYTES, Placement};
+pub use segment::{EXTENT_ALIGN_BYTES, Placement, ReadMode};
 pub use units::{binary_bytes, decimal_bytes};
 pub use uring::{SetupFault, UringOptions, UringUnavailable};
 

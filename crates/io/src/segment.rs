@@ -18,7 +18,6 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::ReadMode;
 use crate::engine::Transferred;
 
 /// Alignment of extents in files and in memory under O_DIRECT: a multiple of every logical block
@@ -67,6 +66,15 @@ impl Placement {
             .expect("an extent is smaller than the address space");
         Placement { head_bytes, window_bytes }
     }
+}
+
+/// Through the page cache or past it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReadMode {
+    /// Through the page cache.
+    Buffered,
+    /// O_DIRECT: storage writes straight into the destination.
+    Direct,
 }
 
 /// How an extent is divided between O_DIRECT and the page cache. The direct part comes first.

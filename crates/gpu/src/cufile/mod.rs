@@ -283,7 +283,7 @@ impl CuFile {
         // SAFETY: the array is live and at least as long as is said.
         let status = unsafe { get(parameter, text.as_mut_ptr(), text.len() as c_int - 1) };
         // SAFETY: the last byte is NUL.
-        (status.code == 0).then(|| unsafe { driver::text_of(text.as_ptr()) })?
+        (status.code == 0).then(|| unsafe { crate::api::text_of(text.as_ptr()) })?
     }
 }
 
