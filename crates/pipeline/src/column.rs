@@ -231,3 +231,44 @@ fn int64_array(
         .map_err(|e| ExecError::Internal(e.to_string()))?;
     Ok(arrow_array::make_array(data))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_ir_type_comes_back() {
+        let mut types = vec![
+            DataType::Bool,
+            DataType::Int8,
+            DataType::Int16,
+            DataType::Int32,
+            DataType::Int64,
+            DataType::UInt8,
+            DataType::UInt16,
+            DataType::UInt32,
+            DataType::UInt64,
+            DataType::Float32,
+            DataType::Float64,
+            DataType::Decimal128 { precision: 12, scale: 2 },
+            DataType::Date32,
+            DataType::Utf8,
+            DataType::Binary,
+            DataType::FixedBinary(16),
+        ];
+        for unit in
+            [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond]
+        {
+            types.push(DataType::Time64(unit));
+            types.push(DataType::Timestamp { unit, timezone: None });
+            types.push(DataType::Timestamp { unit, timezone: Some("Europe/Paris".into()) });
+        }
+        for data_type in types {
+            assert_eq!(
+                headrace_format::arrow::ir_type(&arrow_type(&data_type)).unwrap(),
+                data_type
+            );
+        }
+    }
+}

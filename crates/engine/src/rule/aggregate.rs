@@ -8,12 +8,12 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+use headrace_format::arrow::ir_type;
 use headrace_ir::{AggregateCall, AggregateFunction, DataType, Expr, NamedExpr, OnOverflow};
 use headrace_pipeline::WhyNot;
 
 use super::program::SinkSpec;
 use super::translate::{InputColumn, Translator};
-use super::types::ir_type;
 
 fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
     Err(WhyNot::new(reason))

@@ -12,12 +12,12 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use headrace_format::arrow::ir_type;
 use headrace_ir::{CompareOp, Expr, Field, ProbeKind};
 use headrace_pipeline::WhyNot;
 
 use super::graph::{Edge, Graph, Hanging};
 use super::translate::{InputColumn, Translator, compare};
-use super::types::ir_type;
 use crate::scan::HeadraceScanExec;
 
 type Columns = Vec<InputColumn>;

@@ -12,12 +12,13 @@ use datafusion::physical_expr::expressions::{
     Literal, NegativeExpr, NotExpr, TryCastExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use headrace_format::arrow::ir_type;
 use headrace_ir::{
     ArithmeticOp, CastFailure, CompareOp, DataType, Expr, OnOverflow, Scalar, Value,
 };
 use headrace_pipeline::WhyNot;
 
-use super::types::{ir_type, scalar};
+use super::types::scalar;
 use crate::overflow::arith::{CheckedArithmetic, CheckedNegate};
 
 /// What an input column is in terms of the fragment's registers, or why it cannot be read.

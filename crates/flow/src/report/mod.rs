@@ -140,11 +140,6 @@ impl RaceReport {
         per_ns(self.bytes_by_path.total(), self.wall_ns)
     }
 
-    /// Written bytes per second of wall time, in GB (10^9 bytes).
-    pub fn write_gb_per_s(&self) -> f64 {
-        per_ns(self.written_bytes, self.wall_ns)
-    }
-
     /// Mean size of a read, in bytes, as the kernel was asked for it.
     pub fn mean_read_bytes(&self) -> f64 {
         self.transferred_bytes as f64 / self.read_requests.max(1) as f64

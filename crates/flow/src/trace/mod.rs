@@ -140,11 +140,6 @@ impl Trace {
         self.inner.recorded.lock().counts.clone()
     }
 
-    /// The name under which the trace is shown.
-    pub fn process(&self) -> &str {
-        &self.inner.process
-    }
-
     /// What was recorded so far.
     pub fn spans(&self) -> Vec<Span> {
         self.inner.recorded.lock().spans.clone()

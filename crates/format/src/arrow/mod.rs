@@ -40,5 +40,5 @@ pub use file::{ArrowFile, BatchReads};
 pub use spill::{SpillFile, SpillFolder};
 pub use statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY, has_statistics};
 pub use table::{ArrowTable, ColumnStats, SkippedFile};
-pub use types::{arrow_type, ir_type};
+pub use types::ir_type;
 pub use writer::{ArrowWriter, WriterOptions, WriterSummary};

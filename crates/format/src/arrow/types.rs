@@ -36,34 +36,6 @@ pub fn ir_type(data_type: &Arrow) -> Option<DataType> {
     })
 }
 
-/// The Arrow type whose plain layout holds values of an IR type.
-pub fn arrow_type(data_type: &DataType) -> Arrow {
-    match data_type {
-        DataType::Bool => Arrow::Boolean,
-        DataType::Int8 => Arrow::Int8,
-        DataType::Int16 => Arrow::Int16,
-        DataType::Int32 => Arrow::Int32,
-        DataType::Int64 => Arrow::Int64,
-        DataType::UInt8 => Arrow::UInt8,
-        DataType::UInt16 => Arrow::UInt16,
-        DataType::UInt32 => Arrow::UInt32,
-        DataType::UInt64 => Arrow::UInt64,
-        DataType::Float32 => Arrow::Float32,
-        DataType::Float64 => Arrow::Float64,
-        DataType::Decimal128 { precision, scale } => Arrow::Decimal128(*precision, *scale),
-        DataType::Date32 => Arrow::Date32,
-        DataType::Time64(unit) => Arrow::Time64(arrow_unit(*unit)),
-        DataType::Timestamp { unit, timezone } => {
-            Arrow::Timestamp(arrow_unit(*unit), timezone.as_deref().map(Into::into))
-        }
-        DataType::Utf8 => Arrow::Utf8,
-        DataType::Binary => Arrow::Binary,
-        DataType::FixedBinary(bytes) => {
-            Arrow::FixedSizeBinary(i32::try_from(*bytes).unwrap_or(i32::MAX))
-        }
-    }
-}
-
 /// Text in one of its three plain layouts.
 pub(crate) fn is_text(data_type: &Arrow) -> bool {
     matches!(data_type, Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Utf8View)
@@ -78,51 +50,10 @@ fn ir_unit(unit: ArrowUnit) -> TimeUnit {
     }
 }
 
-fn arrow_unit(unit: TimeUnit) -> ArrowUnit {
-    match unit {
-        TimeUnit::Second => ArrowUnit::Second,
-        TimeUnit::Millisecond => ArrowUnit::Millisecond,
-        TimeUnit::Microsecond => ArrowUnit::Microsecond,
-        TimeUnit::Nanosecond => ArrowUnit::Nanosecond,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-
-    #[test]
-    fn every_ir_type_comes_back() {
-        let mut types = vec![
-            DataType::Bool,
-            DataType::Int8,
-            DataType::Int16,
-            DataType::Int32,
-            DataType::Int64,
-            DataType::UInt8,
-            DataType::UInt16,
-            DataType::UInt32,
-            DataType::UInt64,
-            DataType::Float32,
-            DataType::Float64,
-            DataType::Decimal128 { precision: 12, scale: 2 },
-            DataType::Date32,
-            DataType::Utf8,
-            DataType::Binary,
-            DataType::FixedBinary(16),
-        ];
-        for unit in
-            [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond]
-        {
-            types.push(DataType::Time64(unit));
-            types.push(DataType::Timestamp { unit, timezone: None });
-            types.push(DataType::Timestamp { unit, timezone: Some("Europe/Paris".into()) });
-        }
-        for data_type in types {
-            assert_eq!(ir_type(&arrow_type(&data_type)).unwrap(), data_type);
-        }
-    }
 
     #[test]
     fn dictionaries_of_text_are_text_and_nested_types_are_unknown() {
