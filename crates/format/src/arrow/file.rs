@@ -41,18 +41,6 @@ pub struct ArrowFile {
     pub(super) mapping: Mapping,
 }
 
-/// How batches of a file were read by [`ArrowTable::read_batch`](super::ArrowTable::read_batch).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BatchReads {
-    /// Bytes taken in place from a mapping of the file.
-    pub mapped_bytes: u64,
-    /// Bytes copied into memory: what must not change once it was checked, or everything if the
-    /// file could not be mapped.
-    pub copied_bytes: u64,
-    /// Why the file could not be mapped.
-    pub mapping_refused: Option<String>,
-}
-
 /// What is known of the values of one column in one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bounds {
@@ -169,11 +157,6 @@ impl ArrowFile {
     /// Why statistics that stand in the file are not used, column by column.
     pub fn statistics_refused(&self) -> &[String] {
         &self.statistics_refused
-    }
-
-    /// How [`ArrowTable::read_batch`](super::ArrowTable::read_batch) got its bytes so far.
-    pub fn reads(&self) -> BatchReads {
-        self.mapping.reads()
     }
 
     /// The file, for reading its extents. It is opened when something is read, so that a table may

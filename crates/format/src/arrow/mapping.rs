@@ -2,27 +2,21 @@
 //! keeps it, or by reading.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use headrace_io::{IoError, MappedFile, MappingPool, PoisonMark, ReadAt};
 
-use super::file::BatchReads;
 use crate::error::Result;
 
-/// A file's mapping, and what was taken from it.
+/// A file's mapping.
 #[derive(Debug, Default)]
-pub(super) struct Mapping {
-    state: Mutex<State>,
-    pub mapped_bytes: AtomicU64,
-    pub copied_bytes: AtomicU64,
-}
+pub(super) struct Mapping(Mutex<State>);
 
 #[derive(Debug, Default)]
 enum State {
     #[default]
     Untried,
-    Refused(String),
+    Refused,
     /// There is at most one at a time, so that none is forgotten that batches lie in.
     Mapped {
         last: Weak<MappedFile>,
@@ -45,10 +39,10 @@ impl State {
 
 impl Mapping {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file mapped, kept by the pool and whoever uses it; the reason if it cannot be had.
+    /// The file mapped, kept by the pool and whoever uses it; `None` if it cannot be had.
     ///
     /// # Errors
     /// If the file changed, or a page of it could not be delivered.
@@ -56,24 +50,23 @@ impl Mapping {
         &self,
         file: Arc<dyn ReadAt>,
         pool: &MappingPool,
-    ) -> Result<std::result::Result<Arc<MappedFile>, String>> {
+    ) -> Result<Option<Arc<MappedFile>>> {
         let mut state = self.state();
         if let Some(mapped) = state.live(file.path())? {
-            return Ok(Ok(mapped));
+            return Ok(Some(mapped));
         }
-        if let State::Refused(reason) = &*state {
-            return Ok(Err(reason.clone()));
+        if matches!(*state, State::Refused) {
+            return Ok(None);
         }
         match pool.get(&file) {
             Ok(mapped) => {
                 *state = State::Mapped { last: Arc::downgrade(&mapped), mark: mapped.mark() };
-                Ok(Ok(mapped))
+                Ok(Some(mapped))
             }
             Err(changed @ IoError::Changed { .. }) => Err(changed.into()),
-            Err(refused) => {
-                let reason = refused.to_string();
-                *state = State::Refused(reason.clone());
-                Ok(Err(reason))
+            Err(_) => {
+                *state = State::Refused;
+                Ok(None)
             }
         }
     }
@@ -89,19 +82,6 @@ impl Mapping {
             && let Some(mapped) = last.upgrade()
         {
             mapped.release(0..bytes);
-        }
-    }
-
-    /// What was taken, and how.
-    pub fn reads(&self) -> BatchReads {
-        let mapping_refused = match &*self.state() {
-            State::Refused(reason) => Some(reason.clone()),
-            State::Untried | State::Mapped { .. } => None,
-        };
-        BatchReads {
-            mapped_bytes: self.mapped_bytes.load(Ordering::Relaxed),
-            copied_bytes: self.copied_bytes.load(Ordering::Relaxed),
-            mapping_refused,
         }
     }
 }

@@ -36,7 +36,7 @@ mod faults;
 mod scale;
 
 pub use chunks::{ChunkFeed, ChunkOptions, ChunkPlan, ChunkTotals, ColumnBound};
-pub use file::{ArrowFile, BatchReads};
+pub use file::ArrowFile;
 pub use spill::{SpillFile, SpillFolder};
 pub use statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY, has_statistics};
 pub use table::{ArrowTable, ColumnStats, SkippedFile};

@@ -3,7 +3,6 @@
 use std::panic::AssertUnwindSafe;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::builder::PrimitiveBuilder;
 use arrow_array::cast::AsArray;
@@ -131,7 +130,7 @@ impl<'a> Bytes<'a> {
     fn of(file: &'a ArrowFile, pool: &MappingPool) -> Result<Self> {
         let source = file.source();
         let mapping = file.mapping.get(source.clone(), pool)?;
-        Ok(Bytes { file, from: mapping.map_err(|_| source) })
+        Ok(Bytes { file, from: mapping.ok_or(source) })
     }
 
     /// The entries of field `index` in a batch, decoded as `field`.
@@ -157,21 +156,12 @@ impl<'a> Bytes<'a> {
 
     /// Bytes of a range of the file, in place if that is allowed and it is mapped.
     fn get(&self, extent: Extent, hold: Hold) -> Result<Buffer> {
-        let count = |counter: &AtomicU64| counter.fetch_add(extent.bytes, Ordering::Relaxed);
-        let counters = &self.file.mapping;
         match (&self.from, hold) {
-            (Ok(mapping), Hold::InPlace) => {
-                count(&counters.mapped_bytes);
-                mapped_buffer(mapping, extent)
-            }
+            (Ok(mapping), Hold::InPlace) => mapped_buffer(mapping, extent),
             (Ok(mapping), Hold::Copied) => {
-                count(&counters.copied_bytes);
                 Ok(Buffer::from_vec(mapping.copy(extent.offset, extent.bytes)?))
             }
-            (Err(source), _) => {
-                count(&counters.copied_bytes);
-                read_copy(source.as_ref(), extent)
-            }
+            (Err(source), _) => read_copy(source.as_ref(), extent),
         }
     }
 }
