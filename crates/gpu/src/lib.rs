@@ -85,5 +85,4 @@ pub use pinned_slots::PinnedSlots;
 pub use pool::{DeviceBuffer, DevicePool, PoolStats};
 pub use probe::{GpuProbe, NvrtcInfo, probe};
 pub use properties::Property;
-pub use registered_pieces::RegisteredPieces;
 pub use stream::{HostCopies, Stream};
