@@ -1,9 +1,10 @@
 // Grouping by any keys of at most 128 bits: a hash table in global memory that numbers groups in
-// the order in which they are first seen. It has room for as many groups as there can be, so it
-// is never full unless recorded bounds were wrong.
+// the order in which they are first seen. It has room for as many groups as there can be, or warps
+// leave before it is full (`groups.rs` says how): it never is, unless recorded bounds were wrong.
 //
 // A slot is free, being taken, or holds a group number; the group's key lies in `keys`.
 #pragma once
+#include "headrace/aggregate.cuh"
 #include "headrace/probe.cuh"
 
 namespace hr {
@@ -37,6 +38,28 @@ HR_DEVICE u32 group_of(u32* slots, u64* keys, u32* used, u64 capacity, u64 slot_
         if (key[0] == low && (WORDS == 1 || key[1] == high)) return held;
         slot = (slot + 1) & slot_mask;
     }
+}
+
+// The warp's number in the grid.
+HR_DEVICE u32 warp_number() { return (blockIdx.x * BLOCK_THREADS + threadIdx.x) / HR_LANES; }
+
+// The run of tiles at which the warp begins: its first, or where it left.
+HR_DEVICE u32 begin_run(const u32* left, u32 first) { return left == nullptr ? first : left[warp_number()]; }
+
+// Whether the warp may begin another run: the same for all of its lanes, which see what each of
+// them has added. A table without a limit is not asked.
+HR_DEVICE bool has_room(const u32* used, u32 limit)
+{
+    if (limit == ~0u) return true;
+    __syncwarp();
+    const u32 held = *static_cast<const volatile u32*>(used);
+    return __shfl_sync(~0u, held, 0) <= limit;
+}
+
+// Writes down the run before which the warp leaves: beyond the last if it is done.
+HR_DEVICE void leave_run(u32* leaves, u32 run)
+{
+    if (leaves != nullptr && first_lane()) leaves[warp_number()] = run;
 }
 
 } // namespace hr

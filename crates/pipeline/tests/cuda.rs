@@ -14,6 +14,8 @@ mod data;
 mod differential;
 #[path = "cuda/dsl.rs"]
 mod dsl;
+#[path = "cuda/full_tables.rs"]
+mod full_tables;
 #[path = "cuda/golden.rs"]
 mod golden;
 #[path = "cuda/gpu.rs"]

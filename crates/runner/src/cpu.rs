@@ -7,7 +7,7 @@ use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
 use headrace_format::arrow::ChunkOptions;
 use headrace_ir::Chunk;
 use headrace_pipeline::bind::{BindOptions, bind};
-use headrace_pipeline::cpu::{CpuProgram, CpuWorker, WorkerOptions};
+use headrace_pipeline::cpu::{self, CpuProgram, CpuWorker};
 
 use crate::chunks::{self, segment_view};
 use crate::error::RunError;
@@ -22,7 +22,7 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
     // A worker without a chunk would only cost a thread.
     let threads = task.threads.clamp(1, chunks.plan.chunks.len().max(1));
-    let options = worker_options(task, threads);
+    let options = task.worker_options(threads);
     let consumers = (0..threads)
         .map(|_| {
             Ok(CpuConsumer {
@@ -47,15 +47,6 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let scope = Scope::of(&chunks.plan);
     let spilled_bytes = options.spilled.spilled_bytes();
     Ok(Done { output, scope, race: report, bind_ms, finish_ms, spilled_bytes })
-}
-
-/// All runs share the account, so that their number does not multiply the limit.
-fn worker_options(task: &Task<'_>, threads: usize) -> WorkerOptions {
-    let mut options = WorkerOptions::with_memory(Arc::clone(task.runner.groups()));
-    options.workers = threads;
-    options.spill = Some(Arc::clone(task.runner.spills()) as _);
-    options.cancel = task.token.clone();
-    options
 }
 
 /// Parts by rows alone, so that what was read of a column is found again whatever columns a query

@@ -7,9 +7,10 @@ use headrace_flow::{AccessPath, Race, RaceReport};
 use headrace_format::arrow::ChunkOptions;
 use headrace_io::FileIdentity;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
+use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
     ChunkSource, CudaAnswer, CudaDevice, CudaProgram, CudaRun, RowOutput, SegmentLayout,
-    SegmentSource, Tuning, chunked, one_device_reason,
+    SegmentSource, Tuning, chunked,
 };
 use headrace_pipeline::state::{Output, finish_dense};
 use headrace_pipeline::{Bound, ExecError, WhyNot};
@@ -71,7 +72,8 @@ fn run_resident(
     bind_ms: f64,
 ) -> Result<Option<Done>, RunError> {
     let bound = Arc::clone(prepared.runs.bound());
-    let output = RowOutput::new(&bound, task.emit);
+    let options = task.worker_options(task.threads);
+    let output = RowOutput::new(&bound, &options, task.emit)?;
     let Some((answer, mut race)) = prepared.runs.run(&output)? else { return Ok(None) };
     // Columns that were on the device come from files that may have changed since.
     task.table.source().check_unchanged()?;
@@ -80,7 +82,7 @@ fn run_resident(
     if prepared.runs.device_bytes() <= PREPARED_BYTES_MAX {
         task.runner.prepared().put(task, ordinals, prepared);
     }
-    finish(&bound, answer, scope, race, bind_ms).map(Some)
+    Answered { bound: &bound, answer, scope, race, bind_ms }.finish(output, &options).map(Some)
 }
 
 fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
@@ -94,7 +96,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     if let Some(layout) = SegmentLayout::merged(segments.map(SegmentLayout::of)) {
         CudaProgram::compile(Arc::clone(&bound), &layout, Tuning::FULL)?;
     }
-    let Dealt { ordinals, devices, chunks: dealt, notes } = deal(task, &chunks, &bound)?;
+    let Dealt { ordinals, devices, chunks: dealt, notes } = deal(task, &chunks)?;
     let run = CudaRun::new(&devices, &bound, &dealt)?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
     let scope = Scope::of(&chunks.plan);
@@ -106,11 +108,12 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
             None => Err(ExecError::Internal("columns that were held left the GPU".into()).into()),
         };
     }
-    let output = RowOutput::new(&bound, task.emit);
+    let options = task.worker_options(task.threads);
+    let output = RowOutput::new(&bound, &options, task.emit)?;
     let (answer, mut race) = stream(task, &chunks, run, &output)?;
     race.path_reasons.extend(notes);
     check_files(&chunks)?;
-    finish(&bound, answer, scope, race, bind_ms)
+    Answered { bound: &bound, answer, scope, race, bind_ms }.finish(output, &options)
 }
 
 fn chunk_options(task: &Task<'_>) -> ChunkOptions {
@@ -139,16 +142,12 @@ struct Dealt {
 
 /// Deals the segments out to the GPUs. One that cannot be opened is left out, unless it was asked
 /// for.
-fn deal(task: &Task<'_>, chunks: &Chunks, bound: &Bound) -> Result<Dealt, WhyNot> {
+fn deal(task: &Task<'_>, chunks: &Chunks) -> Result<Dealt, WhyNot> {
     let sources = sources(task, chunks);
     let gpus = task.runner.gpus();
     loop {
-        let (ordinals, mut notes) = gpus.ordinals(&task.settings.devices);
-        let mut several = ordinals.len();
-        if let (Some(reason), 2..) = (one_device_reason(bound), several) {
-            notes.push(format!("one GPU of {several}: {reason}"));
-            several = 1;
-        }
+        let (ordinals, notes) = gpus.ordinals(&task.settings.devices);
+        let several = ordinals.len();
         let mut dealt = chunked(sources.clone(), several, CHUNK_BYTES_MAX, CHUNK_SEGMENTS_MAX);
         let used = used_devices(&mut dealt);
         let opened: Vec<_> = used.iter().map(|&device| gpus.open(ordinals[device])).collect();
@@ -224,22 +223,28 @@ fn check_files(chunks: &Chunks) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What is left of the answer when its rows were emitted.
-fn finish(
-    bound: &Bound,
+/// What the GPUs left.
+struct Answered<'a> {
+    bound: &'a Bound,
     answer: CudaAnswer,
     scope: Scope,
     race: RaceReport,
     bind_ms: f64,
-) -> Result<Done, RunError> {
-    let finishing = Instant::now();
-    let mut batches: Vec<_> = answer.groups.into_iter().collect();
-    if let Some(state) = &answer.state {
-        batches.push(finish_dense(bound, state)?);
+}
+
+impl Answered<'_> {
+    /// What is left of the answer when its rows were emitted, and the groups that wait are merged.
+    fn finish(self, output: RowOutput<'_>, options: &WorkerOptions) -> Result<Done, RunError> {
+        let Self { bound, answer, scope, race, bind_ms } = self;
+        let finishing = Instant::now();
+        output.finish()?;
+        let state = answer.state.iter();
+        let batches = state.map(|state| finish_dense(bound, state)).collect::<Result<_, _>>()?;
+        let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
+        let output = Output::Batches(batches);
+        let spilled_bytes = options.spilled.spilled_bytes();
+        Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes })
     }
-    let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
-    let output = Output::Batches(batches);
-    Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes: 0 })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use arrow_array::RecordBatch;
 use headrace_flow::{CancelToken, RaceReport};
 use headrace_format::arrow::ChunkPlan;
 use headrace_ir::Pipeline;
+use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::{BuildTable, build::BuildOptions, state::Output};
 
 use crate::runner::Runner;
@@ -35,6 +36,18 @@ pub struct Task<'a> {
     pub token: &'a CancelToken,
     /// Takes rows as they come.
     pub emit: Emit<'a>,
+}
+
+impl Task<'_> {
+    /// How the groups and rows of `workers` workers are held. All runs share the account, so that
+    /// their number does not multiply the limit.
+    pub fn worker_options(&self, workers: usize) -> WorkerOptions {
+        let mut options = WorkerOptions::with_memory(Arc::clone(self.runner.groups()));
+        options.workers = workers;
+        options.spill = Some(Arc::clone(self.runner.spills()) as _);
+        options.cancel = self.token.clone();
+        options
+    }
 }
 
 /// How much of a table a task looked at.

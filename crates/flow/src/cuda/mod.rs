@@ -62,9 +62,8 @@ pub unsafe trait DeviceProgram {
     }
 
     /// Enqueues the work on a chunk; must not wait for it. One slice per
-    /// [`ReadSpec`](crate::ReadSpec), in that order, empty for what is resident; they are
-    /// overwritten once the work that is in `stream` when this returns is done. No other chunk
-    /// has the slot until this one is retired.
+    /// [`ReadSpec`](crate::ReadSpec), in that order, empty for what is resident; they stay as they
+    /// are until the chunk is retired, as no other chunk has the slot before.
     fn launch(
         &mut self,
         stream: &Stream,
@@ -84,9 +83,9 @@ pub unsafe trait DeviceProgram {
     }
 
     /// Brings back what is known only now that the work on the chunk is done, for programs whose
-    /// chunks put nothing out: enqueues copies to memory of its own and says `true`; it is asked
-    /// again when they have arrived, until it says `false`. May hand on what arrived and wait for
-    /// whoever takes it: meanwhile nothing new is launched.
+    /// chunks put nothing out: enqueues copies to memory of its own, or work that is left of the
+    /// chunk, and says `true`; it is asked again when that is done, until it says `false`. May hand
+    /// on what arrived and wait for whoever takes it: meanwhile nothing new is launched.
     fn bring_back(&mut self, _stream: &Stream, _at: SlotChunk) -> Result<bool, BoxError> {
         Ok(false)
     }

@@ -17,7 +17,7 @@ use crate::partial::spill::SpillPlace;
 
 /// Groups that a flushed partition shall have at least: a batch of fewer costs more to frame
 /// than to hold.
-const PARTITION_GROUPS_MIN: u64 = 512;
+pub const PARTITION_GROUPS_MIN: u64 = 512;
 /// Fewest partitions of a level.
 const FAN_OUT_MIN: u64 = 4;
 
@@ -82,6 +82,17 @@ impl HashLevel {
     /// What was flushed.
     pub fn runs(&self) -> &Runs {
         &self.runs
+    }
+
+    /// Where groups are put that leave their table.
+    pub fn flush(&self) -> &Runs {
+        self.flushed.store(true, Ordering::Relaxed);
+        &self.runs
+    }
+
+    /// Counts a table that was emptied before its time.
+    pub fn count_flush(&self) {
+        self.options.place.report.flushed(self.level);
     }
 
     /// Whether anything was flushed.
@@ -163,12 +174,11 @@ impl HashSink {
 
     /// Hands all groups over to the level.
     pub fn flush(&mut self) -> Result<(), ExecError> {
-        self.level.flushed.store(true, Ordering::Relaxed);
-        self.state.flush(&self.level.runs)
+        self.state.flush(self.level.flush())
     }
 
     fn flush_early(&mut self) -> Result<(), ExecError> {
-        self.level.options.place.report.flushed(self.level.level);
+        self.level.count_flush();
         self.flush()
     }
 

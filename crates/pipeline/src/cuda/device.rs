@@ -13,6 +13,7 @@ use headrace_io::{Kept, MemoryBudget};
 use crate::bound::Bound;
 use crate::build::BuildTable;
 use crate::cuda::build_cache::BuildCache;
+use crate::cuda::groups::TABLE_BYTES_MAX;
 use crate::cuda::host_memory::HostMemory;
 use crate::cuda::layout::SegmentLayout;
 use crate::cuda::narrow::{NARROW_KERNEL_NAME, narrow_source};
@@ -31,6 +32,9 @@ const SHARED_RESERVED_BYTES: u32 = 1024;
 /// what is left is the cache for tables that lie elsewhere.
 const SHARED_OF_SEVERAL_BYTES_MAX: u32 = 112 * 1024;
 
+/// Share of the device memory that a table of hashed groups may take.
+const TABLE_SHARE: f64 = 0.125;
+
 /// How a GPU is used.
 #[derive(Clone, Copy, Debug)]
 pub struct CudaOptions {
@@ -46,6 +50,8 @@ pub struct CudaOptions {
     pub tuning: Option<Tuning>,
     /// Host memory that may be pinned, in bytes: slots of races and what comes back.
     pub pinned_bytes_max: u64,
+    /// Groups of a table of hashed groups, about: it is emptied when there are more. Tests set it.
+    pub groups_max: u64,
 }
 
 impl Default for CudaOptions {
@@ -57,6 +63,7 @@ impl Default for CudaOptions {
             build_share: 0.1,
             tuning: None,
             pinned_bytes_max: u64::MAX,
+            groups_max: u64::MAX,
         }
     }
 }
@@ -75,6 +82,7 @@ pub struct CudaDevice {
     builds: Mutex<BuildCache>,
     resident: ResidentColumns,
     host: Arc<HostMemory>,
+    table_max: (u64, u64),
 }
 
 impl std::fmt::Debug for CudaDevice {
@@ -137,6 +145,7 @@ impl CudaDevice {
                 options.resident_bytes.unwrap_or_else(|| share(options.resident_share)),
             ),
             host: HostMemory::new(options.pinned_bytes_max, budget),
+            table_max: (options.groups_max, share(TABLE_SHARE).min(TABLE_BYTES_MAX)),
             device,
         }))
     }
@@ -193,6 +202,11 @@ impl CudaDevice {
                 result => return result,
             }
         }
+    }
+
+    /// Groups and bytes of a table of hashed groups at most.
+    pub(super) fn table_max(&self) -> (u64, u64) {
+        self.table_max
     }
 
     pub(super) fn host_memory(&self) -> &HostMemory {

@@ -8,6 +8,7 @@
 //! back by one copy.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use headrace_gpu::{DeviceBuffer, Stream};
@@ -15,7 +16,7 @@ use headrace_gpu::{DeviceBuffer, Stream};
 use crate::cuda::decode::accumulator_state;
 use crate::cuda::device::CudaDevice;
 use crate::cuda::execution::STATUS_BYTES;
-use crate::cuda::groups::GroupTableLayout;
+use crate::cuda::groups::{DeviceGroups, GroupRoom, GroupTableLayout, full_tile_groups};
 use crate::cuda::host_memory::PinnedLease;
 use crate::cuda::program::{CudaProgram, DeviceAccumulator};
 use crate::error::ExecError;
@@ -47,6 +48,7 @@ struct Part {
 /// The table of hashed groups.
 pub(super) struct GroupBuffers {
     pub(super) layout: GroupTableLayout,
+    pub(super) room: GroupRoom,
     pub(super) slots: DeviceBuffer,
     pub(super) keys: DeviceBuffer,
 }
@@ -71,10 +73,15 @@ enum Clear {
 impl DeviceState {
     /// The state of a program, not cleared yet.
     pub(super) fn new(device: &Arc<CudaDevice>, program: &CudaProgram) -> Result<Self, ExecError> {
+        let groups = match &program.group_table {
+            Some(layout) => Some(GroupBuffers::new(device, layout, program.matches_max)?),
+            None => None,
+        };
+        let entries = groups.as_ref().map_or(program.groups, |groups| groups.room.capacity);
         let mut end = HEADER_BYTES;
         let mut parts = Vec::with_capacity(program.accumulators.len());
         for &kind in &program.accumulators {
-            let bytes = (kind.bytes() * program.groups) as usize;
+            let bytes = (kind.bytes() * entries) as usize;
             parts.push(Part { at: end, bytes, kind });
             end = (end + bytes).next_multiple_of(ALIGN_BYTES);
         }
@@ -82,10 +89,6 @@ impl DeviceState {
         let is_small = end <= IMAGE_BYTES_MAX;
         let clear = if is_small { image(device, &parts, end)? } else { patterns(device, &parts)? };
         let host = if is_small { Some(PinnedLease::take(device, end)?) } else { None };
-        let groups = match &program.group_table {
-            Some(layout) => Some(GroupBuffers::new(device, layout)?),
-            None => None,
-        };
         Ok(Self { buffer, parts, groups, clear, host })
     }
 
@@ -130,7 +133,7 @@ impl DeviceState {
             }
         }
         if let Some(groups) = &self.groups {
-            let slots = groups.layout.slots() as usize;
+            let slots = groups.room.slots() as usize;
             // SAFETY: as above. A free slot is all ones.
             unsafe { stream.fill_u32_async(&groups.slots, 0, slots, u32::MAX) }?;
         }
@@ -198,7 +201,7 @@ impl DeviceState {
         let all = match &self.host {
             Some(host) if self.is_pinned() => Cow::Borrowed(&host.as_slice()[..bytes]),
             _ => {
-                // Of hashed groups only those that are there come back: see `fetch_groups`.
+                // Of hashed groups only those that are there come back: see `queue_groups`.
                 let bytes = if self.groups.is_some() { HEADER_BYTES } else { bytes };
                 let mut all = vec![0u8; bytes];
                 stream.download(&self.buffer, 0, &mut all)?;
@@ -208,24 +211,75 @@ impl DeviceState {
         Ok(Fetched { all, parts: &self.parts })
     }
 
-    /// Keys and accumulators of the groups that there are.
-    pub(super) fn fetch_groups(
+    /// Queues the copy of the number of hashed groups, a `u32`.
+    ///
+    /// # Safety
+    /// `to` must be pinned and untouched until the stream has done it; so long the state must live.
+    pub(super) unsafe fn queue_groups_used(
         &self,
         stream: &Stream,
-    ) -> Result<(Vec<u8>, Vec<AccumulatorState>), ExecError> {
-        let Some(groups) = &self.groups else { return Ok((Vec::new(), Vec::new())) };
+        to: &mut [u8],
+    ) -> Result<(), ExecError> {
+        // SAFETY: the caller's promise.
+        Ok(unsafe { stream.copy_d2h_async(&self.buffer, USED_AT, to) }?)
+    }
+
+    /// Waits for the stream; the number of hashed groups.
+    pub(super) fn take_groups_used(&self, stream: &Stream) -> Result<u32, ExecError> {
         let mut used = [0u8; 4];
         stream.download(&self.buffer, USED_AT, &mut used)?;
-        let used = u64::from(u32::from_le_bytes(used)).min(groups.layout.capacity) as usize;
-        let mut keys = vec![0u8; used * groups.layout.words * 8];
-        stream.download(&groups.keys, 0, &mut keys)?;
-        let mut states = Vec::with_capacity(self.parts.len());
+        Ok(u32::from_le_bytes(used))
+    }
+
+    /// Bytes of a hashed group on its way to the host.
+    pub(super) fn group_bytes(&self, groups: &GroupBuffers) -> usize {
+        let parts: u64 = self.parts.iter().map(|part| part.kind.bytes()).sum();
+        groups.layout.words * 8 + parts as usize
+    }
+
+    /// Queues the copy of hashed groups: their keys, then each accumulator.
+    ///
+    /// # Safety
+    /// As [`Self::queue_groups_used`].
+    pub(super) unsafe fn queue_groups(
+        &self,
+        stream: &Stream,
+        groups: &GroupBuffers,
+        range: Range<usize>,
+        to: &mut [u8],
+    ) -> Result<(), ExecError> {
+        let stride = groups.layout.words * 8;
+        let (keys, mut rest) = to.split_at_mut(range.len() * stride);
+        // SAFETY: the caller's promise, here and below.
+        unsafe { stream.copy_d2h_async(&groups.keys, range.start * stride, keys) }?;
         for part in &self.parts {
-            let mut bytes = vec![0u8; part.kind.bytes() as usize * used];
-            stream.download(&self.buffer, part.at, &mut bytes)?;
-            states.push(accumulator_state(part.kind, &bytes));
+            let bytes = part.kind.bytes() as usize;
+            let (to, left) = rest.split_at_mut(range.len() * bytes);
+            let at = part.at + range.start * bytes;
+            // SAFETY: as above.
+            unsafe { stream.copy_d2h_async(&self.buffer, at, to) }?;
+            rest = left;
         }
-        Ok((keys, states))
+        Ok(())
+    }
+
+    /// Groups `range` of the `count` that [`Self::queue_groups`] brought.
+    pub(super) fn arrived<'a>(
+        &self,
+        groups: &'a GroupBuffers,
+        (arrived, count): (&'a [u8], usize),
+        range: Range<usize>,
+    ) -> DeviceGroups<'a> {
+        let stride = groups.layout.words * 8;
+        let (keys, mut rest) = arrived.split_at(count * stride);
+        let entries = self.parts.iter().map(|part| {
+            let bytes = part.kind.bytes() as usize;
+            let (all, left) = rest.split_at(count * bytes);
+            rest = left;
+            (part.kind, &all[range.start * bytes..range.end * bytes])
+        });
+        let keys = &keys[range.start * stride..range.end * stride];
+        DeviceGroups::new(&groups.layout, keys, entries)
     }
 }
 
@@ -280,11 +334,17 @@ fn entry_bytes(kind: DeviceAccumulator) -> Vec<u8> {
 }
 
 impl GroupBuffers {
-    fn new(device: &CudaDevice, layout: &GroupTableLayout) -> Result<Self, ExecError> {
+    fn new(
+        device: &CudaDevice,
+        layout: &GroupTableLayout,
+        matches_max: u64,
+    ) -> Result<Self, ExecError> {
+        let room = layout.room(device.table_max(), full_tile_groups(matches_max));
         Ok(Self {
-            slots: device.alloc(layout.slots() as usize * 4)?,
-            keys: device.alloc(layout.capacity as usize * layout.words * 8)?,
+            slots: device.alloc(room.slots() as usize * 4)?,
+            keys: device.alloc(room.capacity as usize * layout.words * 8)?,
             layout: layout.clone(),
+            room,
         })
     }
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use headrace_gpu::{DeviceBuffer, Event, Grid, LaunchArgs, Stream, launch};
 use headrace_io::Kept;
 
-use arrow_array::RecordBatch;
-
 use crate::bound::{Bound, BoundSink, BoundStep, Grouping};
 use crate::cuda::decode::chunks;
 use crate::cuda::device::{CudaDevice, Kernel};
 use crate::cuda::device_state::DeviceState;
-use crate::cuda::groups::hashed_batch;
+use crate::cuda::group_states::GroupStates;
+use crate::cuda::groups::LaunchShape;
+use crate::cuda::hand_over::hand_over;
 use crate::cuda::layout::SegmentLayout;
 use crate::cuda::program::{DeviceSegment, OutputColumn, Param};
 use crate::cuda::rows::{RowBuffers, RowOutput, RowTransfer};
@@ -28,6 +28,9 @@ pub const STATUS_BYTES: usize = 256;
 
 /// Where the error word lies.
 const STATUS_ERROR_AT: usize = 8;
+
+/// Where the host puts the number of hashed groups (`u32`) beside a status that came back.
+pub(super) const STATUS_GROUPS_AT: usize = 12;
 
 /// Bits of the error word that number a kernel's failures.
 const PLACE_BITS: u32 = 16;
@@ -65,6 +68,8 @@ pub struct CudaExecution {
     state: Option<DeviceState>,
     /// Whether the state came back since the last launch.
     is_fetched: bool,
+    /// How often the groups were handed over and the table began anew.
+    flushes: u64,
     /// Around the kernels over resident columns.
     timing: (Event, Event),
     /// The counters.
@@ -75,6 +80,24 @@ struct LoadedProgram {
     kernel: Kernel,
     /// Buffers behind the parameters that stay the same, by position in the struct.
     fixed: HashMap<usize, Arc<Kept<DeviceBuffer>>>,
+}
+
+/// Whether a launch takes up its tiles for the first time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// It does.
+    First,
+    /// It goes on where the warps left.
+    Resumed,
+}
+
+/// Where the warps of a launch stand among their runs, while the table of groups may fill.
+pub(super) struct Progress {
+    runs: DeviceBuffer,
+    /// Groups beyond which warps left.
+    group_limit: u32,
+    /// How often the table had begun anew when they were launched.
+    flushes: u64,
 }
 
 /// Segments of one layout that one launch takes, described in device memory.
@@ -112,6 +135,7 @@ impl CudaExecution {
             remaps: Vec::new(),
             state: None,
             is_fetched: false,
+            flushes: 0,
             timing: (gpu.event()?, gpu.event()?),
             stats: CudaStats::default(),
         };
@@ -204,6 +228,19 @@ impl CudaExecution {
         }
     }
 
+    /// Where the warps of a launch write down how far they came; `None` if they always get to the
+    /// end.
+    pub(super) fn progress(&self) -> Result<Option<Progress>, ExecError> {
+        let groups = self.state.as_ref().and_then(|state| state.groups.as_ref());
+        if !groups.is_some_and(|groups| groups.room.may_fill) {
+            return Ok(None);
+        }
+        let warps = |kernel: &Kernel| kernel.blocks_max * kernel.program.tuning.block_threads / 32;
+        let warps = self.kernels().map(warps).max().unwrap_or(0);
+        let runs = self.device.alloc(warps as usize * 4)?;
+        Ok(Some(Progress { runs, group_limit: u32::MAX, flushes: 0 }))
+    }
+
     /// Columns of a rows sink, and most output rows of a streamed row.
     fn outputs(&self) -> Result<Option<(&[OutputColumn], u64)>, ExecError> {
         if !matches!(self.bound.sink, BoundSink::Rows { .. }) {
@@ -239,6 +276,8 @@ impl CudaExecution {
 
     /// Queues the kernel of `layout` over descriptors that lie at the device address
     /// `descriptors`; output rows and failures are counted in the [`STATUS_BYTES`] at `status`.
+    /// With a progress the warps begin at their first run, or `again` where they left in the launch
+    /// before, which had the same descriptors.
     ///
     /// # Errors
     /// [`ExecError::Gpu`] when the driver refuses.
@@ -254,6 +293,7 @@ impl CudaExecution {
         (descriptors, tiles): (u64, u64),
         status: u64,
         rows: Option<&RowBuffers>,
+        progress: Option<(&mut Progress, Again)>,
     ) -> Result<(), ExecError> {
         if tiles == 0 {
             return Ok(());
@@ -266,6 +306,28 @@ impl CudaExecution {
         let groups = state.groups.as_ref();
         let blocks_max = u64::from(kernel.blocks_max);
         let run_tiles = (tiles / (blocks_max * RUNS_PER_BLOCK_MIN)).clamp(1, RUN_TILES_MAX);
+        let shape = match groups {
+            Some(groups) => {
+                let program = &kernel.program;
+                let tile_rows = u64::from(program.tuning.tile_rows());
+                let tile_groups = tile_rows.saturating_mul(program.matches_max);
+                groups.room.shape((blocks_max, run_tiles), tile_groups)?
+            }
+            None => LaunchShape { blocks_max, run_tiles, group_limit: u32::MAX },
+        };
+        let LaunchShape { blocks_max, run_tiles, group_limit } = shape;
+        let (runs_left, runs_leave) = match progress {
+            Some((progress, again)) => {
+                (progress.group_limit, progress.flushes) = (group_limit, self.flushes);
+                let runs = progress.runs.ptr();
+                match again {
+                    Again::First => (0, runs),
+                    Again::Resumed => (runs, runs),
+                }
+            }
+            None if group_limit == u32::MAX => (0, 0),
+            None => return Err(ExecError::Internal("a table that may fill unseen".into())),
+        };
         let mut bytes = Vec::with_capacity(kernel.program.params.len() * 8);
         for (position, param) in kernel.program.params.iter().enumerate() {
             let word = match *param {
@@ -278,10 +340,13 @@ impl CudaExecution {
                 Param::RowsUsed => status,
                 Param::Accumulator(i) => state.accumulator(i),
                 Param::GroupSlots => groups.map_or(0, |g| g.slots.ptr()),
-                Param::GroupSlotMask => groups.map_or(0, |g| g.layout.slots() - 1),
+                Param::GroupSlotMask => groups.map_or(0, |g| g.room.slots() - 1),
                 Param::GroupKeys => groups.map_or(0, |g| g.keys.ptr()),
                 Param::GroupsUsed => state.groups_used(),
-                Param::GroupCapacity => groups.map_or(0, |g| g.layout.capacity),
+                Param::GroupCapacity => groups.map_or(0, |g| g.room.capacity),
+                Param::GroupLimit => u64::from(group_limit),
+                Param::RunsLeft => runs_left,
+                Param::RunsLeave => runs_leave,
                 Param::RowsCapacity => rows.map_or(0, |r| r.capacity_rows),
                 Param::RowsValues(c) => rows.map_or(0, |r| r.values[c].ptr()),
                 Param::RowsValidity(c) => {
@@ -384,18 +449,21 @@ impl CudaExecution {
             true => return Ok(()),
             false => self.row_transfer(most)?,
         };
-        if rows.is_none() {
+        let mut progress = self.progress()?;
+        let at_once = rows.is_none() && progress.is_none();
+        if at_once {
             self.timing.0.record(&self.stream)?;
         }
         for described in launches {
             if output.is_enough() {
                 return Ok(());
             }
+            let watched = (rows.as_mut(), progress.as_mut());
             // SAFETY: as promised; this function waits for the kernel, also if it fails: the
             // execution waits for its stream before it goes.
-            unsafe { self.launch_described(described, rows.as_mut(), output) }?;
+            unsafe { self.launch_described(described, watched, output) }?;
         }
-        if rows.is_none() {
+        if at_once {
             self.timing.1.record(&self.stream)?;
             self.finish_aggregation()?;
         }
@@ -407,7 +475,7 @@ impl CudaExecution {
     unsafe fn launch_described(
         &mut self,
         described: &Described,
-        rows: Option<&mut RowTransfer>,
+        (rows, progress): (Option<&mut RowTransfer>, Option<&mut Progress>),
         output: &RowOutput<'_>,
     ) -> Result<(), ExecError> {
         let Described { layout, descriptors, tiles, .. } = described;
@@ -416,14 +484,18 @@ impl CudaExecution {
         };
         let stream = Arc::clone(&self.stream);
         let at = (descriptors.ptr(), *tiles);
+        if let Some(progress) = progress {
+            // SAFETY: as promised; what the launches use outlives the waits in it.
+            return unsafe { self.launch_to_the_end(layout, at, status, progress, output) };
+        }
         match rows {
             // SAFETY: as promised; descriptors, status and row buffers outlive the waits below,
             // and the execution.
-            None => unsafe { self.launch(&stream, layout, at, status, None) },
+            None => unsafe { self.launch(&stream, layout, at, status, None, None) },
             Some(rows) => {
                 self.timing.0.record(&stream)?;
                 // SAFETY: as above.
-                unsafe { self.launch(&stream, layout, at, status, Some(&rows.buffers)) }?;
+                unsafe { self.launch(&stream, layout, at, status, Some(&rows.buffers), None) }?;
                 self.timing.1.record(&stream)?;
                 let used = self.take_status()?;
                 rows.begin(used)?;
@@ -433,6 +505,82 @@ impl CudaExecution {
                 self.add_kernel_ms()
             }
         }
+    }
+
+    /// Launches, and hands the groups over and launches again as long as their table fills.
+    ///
+    /// # Safety
+    /// As [`Self::launch`].
+    unsafe fn launch_to_the_end(
+        &mut self,
+        layout: &SegmentLayout,
+        at: (u64, u64),
+        status: u64,
+        progress: &mut Progress,
+        output: &RowOutput<'_>,
+    ) -> Result<(), ExecError> {
+        let stream = Arc::clone(&self.stream);
+        let mut again = Again::First;
+        loop {
+            self.timing.0.record(&stream)?;
+            // SAFETY: the caller's promise.
+            unsafe { self.launch(&stream, layout, at, status, None, Some((progress, again))) }?;
+            self.timing.1.record(&stream)?;
+            self.take_status()?;
+            self.add_kernel_ms()?;
+            let state = self.state.as_ref();
+            let used = state.map_or(Ok(0), |state| state.take_groups_used(&stream))?;
+            if used <= progress.group_limit {
+                return Ok(());
+            }
+            self.flush(&stream, output)?;
+            again = Again::Resumed;
+        }
+    }
+
+    /// Hands all groups over, and begins with none. Waits for `stream`, in which the kernels so far
+    /// come before, and all later ones must come after.
+    pub(super) fn flush(
+        &mut self,
+        stream: &Stream,
+        output: &RowOutput<'_>,
+    ) -> Result<(), ExecError> {
+        let Some(state) = &self.state else { return Ok(()) };
+        output.groups().into_iter().for_each(GroupStates::count_flush);
+        hand_over(&self.device, stream, state, output, false)?;
+        // SAFETY: the state lives as long as the execution; whoever launches waits for it, as
+        // promised.
+        unsafe { state.clear(stream) }?;
+        self.flushes += 1;
+        Ok(())
+    }
+
+    /// Whether the launch of a progress left its table above the limit, and so perhaps before its
+    /// end, when there were as many groups as the status tells.
+    pub(super) fn has_left(&self, progress: &Progress, status: &[u8; STATUS_BYTES]) -> bool {
+        let used = chunks::<4>(&status[STATUS_GROUPS_AT..]).next().map_or(0, u32::from_le_bytes);
+        used > progress.group_limit
+    }
+
+    /// Whether the table that a launch left above its limit is still as it was.
+    pub(super) fn is_full_since(&self, progress: &Progress) -> bool {
+        progress.flushes == self.flushes
+    }
+
+    /// Queues the copy of the number of hashed groups beside a status.
+    ///
+    /// # Safety
+    /// `status` must be pinned and untouched until the stream has done it, which the execution must
+    /// outlive.
+    pub(super) unsafe fn queue_groups_used(
+        &self,
+        stream: &Stream,
+        status: &mut [u8],
+    ) -> Result<(), ExecError> {
+        let Some(state) = &self.state else { return Ok(()) };
+        let to = &mut status[STATUS_GROUPS_AT..STATUS_GROUPS_AT + 4];
+        // SAFETY: the caller's promise.
+        unsafe { state.queue_groups_used(stream, to) }
     }
 
     fn add_kernel_ms(&mut self) -> Result<(), ExecError> {
@@ -486,28 +634,20 @@ impl CudaExecution {
         Ok(())
     }
 
-    /// Waits for all launches and reads hashed groups; `None` for another sink.
+    /// Waits for all launches and hands hashed groups over to `output`, if these are the groups.
+    /// `is_only`: no other device has any.
     ///
     /// # Errors
-    /// [`ExecError::Gpu`] when the device fails, or the failure of a total.
-    pub fn take_groups(&mut self) -> Result<Option<RecordBatch>, ExecError> {
-        let BoundSink::Aggregate { grouping: Grouping::Hash, accumulators, .. } = &self.bound.sink
-        else {
-            return Ok(None);
-        };
-        let Some(state) = &self.state else {
-            // No segment, no kernel, no group.
-            let state = DenseState::new(accumulators, 0);
-            return hashed_batch(&self.bound, None, &[], &state.accumulators).map(Some);
-        };
+    /// Totals that overflow, memory, the spill store, the device, [`ExecError::Cancelled`].
+    pub fn hand_over(&mut self, output: &RowOutput<'_>, is_only: bool) -> Result<(), ExecError> {
+        // No segment, no kernel, no group.
+        let (Some(state), Some(_)) = (&self.state, output.groups()) else { return Ok(()) };
         self.stream.synchronize()?;
-        let (keys, states) = state.fetch_groups(&self.stream)?;
-        let layout = state.groups.as_ref().map(|groups| &groups.layout);
-        hashed_batch(&self.bound, layout, &keys, &states).map(Some)
+        hand_over(&self.device, &self.stream, state, output, is_only)
     }
 
     /// Waits for all launches and reads the accumulators; `None` for a rows sink, and for hashed
-    /// groups, which [`Self::take_groups`] reads.
+    /// groups, which [`Self::hand_over`] takes.
     ///
     /// Accumulator 0 tells which groups exist; the number of their rows is exact only where an
     /// output column depends on it.

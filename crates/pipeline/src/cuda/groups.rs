@@ -1,17 +1,44 @@
-//! Grouping by hash on the device: how keys lie, how large the table is, and the way back.
+//! Grouping by hash on the device: how keys lie, how much room there is, and how a launch is cut
+//! so that the room is enough.
+//!
+//! # A table that may fill
+//!
+//! A table has room for all groups that there can be, if that is little enough memory. Otherwise
+//! it may fill in the middle of a launch, with thousands of warps at work. Every row is applied
+//! exactly once all the same, because a warp's run of tiles is applied as a whole or not at all:
+//!
+//! - Before each run a warp reads how many groups there are. Up to the limit it goes on, beyond it
+//!   leaves, and writes down the run at which it stands (`hr::has_room`, `hr::leave_run`).
+//! - Above the limit there is room for one run of every warp of the grid
+//!   ([`GroupRoom::shape`]). Groups are only added, so that a warp that has read more than the limit
+//!   reads more than the limit until the table is cleared, and each warp adds at most the run that
+//!   it had begun when the limit was passed. The table never overflows, whatever the rows are and
+//!   however often a join multiplies them.
+//! - So after a launch that left the table above its limit, what was applied are the runs before the
+//!   one that each warp wrote down. Kernels of one table run one after the other: those launched
+//!   behind it find it full and apply nothing.
+//! - The host takes the groups ([`hand_over`](crate::cuda::hand_over)), clears the table and launches the same grid again over
+//!   the same tiles; each warp begins where it stands. If all of them had just finished, that launch
+//!   does nothing.
+//!
+//! A table with room for all groups has no limit, and pays one comparison of a parameter a run.
+
+use std::ops::Range;
 
 use arrow_array::{ArrayRef, RecordBatch};
 
 use crate::bound::{Bound, BoundKey, BoundSink, Repr};
 use crate::column::vector_array;
 use crate::cpu::vector::Vector;
-use crate::cuda::decode::data_of;
+use crate::cuda::decode::{accumulator_state, data_of};
+use crate::cuda::program::{DeviceAccumulator, Tuning};
 use crate::cuda::tables::repr_bytes;
 use crate::error::{ExecError, WhyNot};
+use crate::partial::PartialSchema;
 use crate::state::{AccumulatorState, finish_calls, output_batch};
 
 /// Device memory that a group table with its accumulators may take.
-const TABLE_BYTES_MAX: u64 = 2 << 30;
+pub(super) const TABLE_BYTES_MAX: u64 = 2 << 30;
 
 /// Group numbers are 32 bits, of which the last few mean something else.
 const GROUPS_MAX: u64 = 1 << 30;
@@ -35,18 +62,41 @@ pub struct GroupTableLayout {
     /// 64-bit words of a group's key, 1 or 2.
     pub words: usize,
     /// Most groups that there can be.
+    pub groups_max: u64,
+    /// Device memory of a group: its slots, its key and its accumulators.
+    pub group_bytes: u64,
+}
+
+/// For how many groups a table has room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupRoom {
+    /// Groups.
     pub capacity: u64,
+    /// Whether there can be more.
+    pub may_fill: bool,
+}
+
+/// How a launch is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchShape {
+    /// Blocks at most.
+    pub blocks_max: u64,
+    /// Tiles that a block takes in a row.
+    pub run_tiles: u64,
+    /// Groups beyond which no warp begins a run; `u32::MAX`: all that there can be have room.
+    pub group_limit: u32,
 }
 
 impl GroupTableLayout {
-    /// The table of an aggregation whose streamed rows number at most `rows_max` at the sink,
-    /// each group's accumulators taking `accumulator_bytes`.
+    /// The table of an aggregation whose streamed rows number at most `rows_max`, of which each
+    /// becomes up to `matches_max` at the sink, each group's accumulators taking
+    /// `accumulator_bytes`.
     ///
     /// # Errors
-    /// Keys that do not fit, or too many possible groups.
+    /// Keys that do not fit, or rows that multiply so much that one tile may fill a table.
     pub(super) fn of(
         keys: &[BoundKey],
-        rows_max: u64,
+        (rows_max, matches_max): (u64, u64),
         accumulator_bytes: u64,
     ) -> Result<Self, WhyNot> {
         let mut at = 0;
@@ -71,63 +121,216 @@ impl GroupTableLayout {
             let values = u64::try_from(i128::from(range.max) - i128::from(range.min) + 1).ok()?;
             product.checked_mul(values.checked_add(u64::from(key.expr.nullable))?)
         });
-        let capacity = possible.unwrap_or(u64::MAX).min(rows_max).max(1);
+        let rows_max = rows_max.saturating_mul(matches_max);
+        let groups_max = possible.unwrap_or(u64::MAX).min(rows_max).max(1);
         // At most four slots a group.
-        let bytes = capacity.saturating_mul(16 + words as u64 * 8 + accumulator_bytes);
-        if capacity > GROUPS_MAX || bytes > TABLE_BYTES_MAX {
+        let group_bytes = 16 + words as u64 * 8 + accumulator_bytes;
+        let layout = Self { parts, words, groups_max, group_bytes };
+        let room = layout.room((GROUPS_MAX, TABLE_BYTES_MAX), full_tile_groups(matches_max));
+        let bytes = room.capacity.saturating_mul(group_bytes);
+        if bytes > TABLE_BYTES_MAX {
             return Err(WhyNot::new(format!(
-                "up to {capacity} groups would take {bytes} bytes of device memory, \
-                 {TABLE_BYTES_MAX} may be taken"
+                "up to {matches_max} rows for each streamed row: the groups of one tile would take \
+                 {bytes} bytes of device memory, {TABLE_BYTES_MAX} may be taken"
             )));
         }
-        Ok(Self { parts, words, capacity })
+        Ok(layout)
     }
 
-    /// Slots of the table.
+    /// The room of a table of at most so many groups and bytes, but at least for twice the
+    /// `tile_groups` groups that one tile may have.
+    pub fn room(&self, (groups, bytes): (u64, u64), tile_groups: u64) -> GroupRoom {
+        let affordable = groups.min(GROUPS_MAX).min(bytes / self.group_bytes);
+        let capacity = affordable.max(tile_groups.saturating_mul(2)).min(self.groups_max);
+        GroupRoom { capacity, may_fill: capacity < self.groups_max }
+    }
+
+    /// Bytes of a key.
+    fn key_bytes(&self) -> usize {
+        self.words * 8
+    }
+}
+
+/// Most groups of a tile, whatever a kernel is cut to.
+pub(super) fn full_tile_groups(matches_max: u64) -> u64 {
+    u64::from(Tuning::FULL.tile_rows()).saturating_mul(matches_max)
+}
+
+impl GroupRoom {
+    /// Slots of the table: at most half are taken.
     pub fn slots(&self) -> u64 {
         (self.capacity * 2).next_power_of_two()
     }
-}
 
-/// Hashed groups as the device leaves them as a batch: keys, then calls. `keys` has `words`
-/// 64-bit words a group, the states as many groups.
-///
-/// # Errors
-/// [`ExecError`] for totals that overflow, or a code that lies outside its dictionary.
-pub fn hashed_batch(
-    bound: &Bound,
-    layout: Option<&GroupTableLayout>,
-    keys: &[u8],
-    states: &[AccumulatorState],
-) -> Result<RecordBatch, ExecError> {
-    let BoundSink::Aggregate { keys: bound_keys, accumulators, calls, .. } = &bound.sink else {
-        return Err(ExecError::Internal("groups of another sink".into()));
-    };
-    let count = states.first().map_or(0, AccumulatorState::groups);
-    let groups: Vec<usize> = (0..count).collect();
-    let mut columns: Vec<ArrayRef> = Vec::with_capacity(bound_keys.len() + calls.len());
-    for (index, key) in bound_keys.iter().enumerate() {
-        let part = layout.and_then(|l| Some((l.words * 8, l.parts.get(index)?)));
-        let vector = key_vector(&key.expr.repr, part, keys, count)?;
-        columns.push(vector_array(&vector, &key.expr.repr, &key.field.data_type, count)?);
+    /// Cuts a launch of up to `blocks_max` blocks and `run_tiles` tiles a run, if there is room,
+    /// so that at most half of the table is kept for runs that have begun. A tile has up to
+    /// `tile_groups` groups.
+    ///
+    /// # Errors
+    /// [`ExecError::Internal`] if there is not room for a tile.
+    pub fn shape(
+        &self,
+        (blocks_max, run_tiles): (u64, u64),
+        tile_groups: u64,
+    ) -> Result<LaunchShape, ExecError> {
+        if !self.may_fill {
+            return Ok(LaunchShape { blocks_max, run_tiles, group_limit: u32::MAX });
+        }
+        let spare = self.capacity / 2;
+        let blocks_max = (spare / tile_groups).clamp(1, blocks_max);
+        let run_tiles = (spare / (blocks_max * tile_groups)).clamp(1, run_tiles);
+        let begun = blocks_max.saturating_mul(run_tiles).saturating_mul(tile_groups);
+        match u32::try_from(self.capacity.saturating_sub(begun)) {
+            Ok(group_limit @ 1..) => Ok(LaunchShape { blocks_max, run_tiles, group_limit }),
+            _ => {
+                let (capacity, tile) = (self.capacity, tile_groups);
+                let what = format!("a table of {capacity} groups for tiles of {tile}");
+                Err(ExecError::Internal(what))
+            }
+        }
     }
-    columns.extend(finish_calls(calls, accumulators, states, &groups)?);
-    let fields = bound_keys.iter().map(|key| &key.field).chain(calls.iter().map(|c| &c.field));
-    output_batch(fields, columns, count)
 }
 
-fn key_vector(
-    repr: &Repr,
-    part: Option<(usize, &GroupKeyPart)>,
-    keys: &[u8],
-    count: usize,
-) -> Result<Vector<'static>, ExecError> {
-    let Some((stride, part)) = part else {
-        return Ok(Vector::new(data_of(repr, &[], 0)?));
-    };
-    let entries = || keys.chunks_exact(stride).take(count);
-    let values: Vec<u8> =
-        entries().flat_map(|key| key[part.at..part.at + part.bytes].iter().copied()).collect();
-    let validity = part.null_at.map(|at| entries().map(|key| u8::from(key[at] == 0)).collect());
-    Ok(Vector::with_validity(data_of(repr, &values, count)?, validity))
+/// Groups as a device leaves them.
+pub struct DeviceGroups<'a> {
+    layout: &'a GroupTableLayout,
+    keys: &'a [u8],
+    states: Vec<AccumulatorState>,
+}
+
+impl<'a> DeviceGroups<'a> {
+    /// Keys, and the entries of each accumulator with its kind, of the same groups.
+    pub fn new<'b>(
+        layout: &'a GroupTableLayout,
+        keys: &'a [u8],
+        accumulators: impl IntoIterator<Item = (DeviceAccumulator, &'b [u8])>,
+    ) -> Self {
+        let states = accumulators.into_iter().map(|(kind, bytes)| accumulator_state(kind, bytes));
+        Self { layout, keys, states: states.collect() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.keys.len() / self.layout.key_bytes()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Keys of some groups.
+    pub(super) fn keys(
+        &self,
+        bound: &Bound,
+        groups: impl ExactSizeIterator<Item = usize> + Clone,
+    ) -> Result<Vec<Vector<'static>>, ExecError> {
+        let BoundSink::Aggregate { keys, .. } = &bound.sink else { return Err(another_sink()) };
+        let vector = |(key, part): (&BoundKey, &GroupKeyPart)| {
+            self.key_vector(&key.expr.repr, *part, groups.clone())
+        };
+        keys.iter().zip(&self.layout.parts).map(vector).collect()
+    }
+
+    fn key_vector(
+        &self,
+        repr: &Repr,
+        part: GroupKeyPart,
+        groups: impl ExactSizeIterator<Item = usize> + Clone,
+    ) -> Result<Vector<'static>, ExecError> {
+        let (count, stride) = (groups.len(), self.layout.key_bytes());
+        let mut values = Vec::with_capacity(count * part.bytes);
+        for group in groups.clone() {
+            let at = group * stride + part.at;
+            values.extend_from_slice(&self.keys[at..at + part.bytes]);
+        }
+        let is_valid = |at: usize| u8::from(self.keys[at] == 0);
+        let validity =
+            part.null_at.map(|at| groups.map(|group| is_valid(group * stride + at)).collect());
+        Ok(Vector::with_validity(data_of(repr, &values, count)?, validity))
+    }
+
+    /// Some groups as partial states; `form` is of the bound pipeline.
+    pub(super) fn partial(
+        &self,
+        bound: &Bound,
+        form: &PartialSchema,
+        groups: &[u32],
+    ) -> Result<RecordBatch, ExecError> {
+        let BoundSink::Aggregate { keys, accumulators, .. } = &bound.sink else {
+            return Err(another_sink());
+        };
+        let vectors = self.keys(bound, groups.iter().map(|&group| group as usize))?;
+        let reprs: Vec<&Repr> = keys.iter().map(|key| &key.expr.repr).collect();
+        form.encode(&vectors, &reprs, &form.convert(&self.states, accumulators), groups)
+    }
+
+    /// The groups as output: keys, then calls. No group may be anywhere else.
+    ///
+    /// # Errors
+    /// [`ExecError`] for totals that overflow, or a code that lies outside its dictionary.
+    pub(super) fn finish(&self, bound: &Bound) -> Result<RecordBatch, ExecError> {
+        let BoundSink::Aggregate { keys, accumulators, calls, .. } = &bound.sink else {
+            return Err(another_sink());
+        };
+        let groups: Range<usize> = 0..self.len();
+        let vectors = self.keys(bound, groups.clone())?;
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(keys.len() + calls.len());
+        for (key, vector) in keys.iter().zip(&vectors) {
+            let array = vector_array(vector, &key.expr.repr, &key.field.data_type, groups.len())?;
+            columns.push(array);
+        }
+        let numbers: Vec<usize> = groups.collect();
+        columns.extend(finish_calls(calls, accumulators, &self.states, &numbers)?);
+        let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|c| &c.field));
+        output_batch(fields, columns, self.len())
+    }
+}
+
+fn another_sink() -> ExecError {
+    ExecError::Internal("groups of another sink".into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn layout(groups_max: u64) -> GroupTableLayout {
+        GroupTableLayout { parts: vec![], words: 1, groups_max, group_bytes: 32 }
+    }
+
+    #[test]
+    fn a_table_for_all_groups_has_no_limit() {
+        let room = layout(1000).room((u64::MAX, 32_000), 8192);
+        assert_eq!(room, GroupRoom { capacity: 1000, may_fill: false });
+        let shape = room.shape((528, 8), 8192).unwrap();
+        assert_eq!(shape, LaunchShape { blocks_max: 528, run_tiles: 8, group_limit: u32::MAX });
+    }
+
+    #[test]
+    fn beyond_the_limit_there_is_room_for_all_runs_that_have_begun() {
+        for groups in [1, 1000, 20_000, 1 << 20, 40 << 20] {
+            for (tile_groups, blocks, run_tiles) in [(4096, 528, 8), (8192, 132, 1), (64, 1, 3)] {
+                let room = layout(1 << 40).room((groups, u64::MAX), tile_groups);
+                assert!(room.may_fill && room.capacity >= groups);
+                let shape = room.shape((blocks, run_tiles), tile_groups).unwrap();
+                assert!((1..=blocks).contains(&shape.blocks_max));
+                assert!((1..=run_tiles).contains(&shape.run_tiles));
+                let begun = shape.blocks_max * shape.run_tiles * tile_groups;
+                assert_eq!(u64::from(shape.group_limit) + begun, room.capacity);
+                assert!(u64::from(shape.group_limit) >= room.capacity / 2);
+            }
+        }
+        // A large table cuts nothing.
+        let room = layout(1 << 40).room((40 << 20, u64::MAX), 4096);
+        let shape = room.shape((528, 8), 4096).unwrap();
+        assert_eq!((shape.blocks_max, shape.run_tiles), (528, 8));
+    }
+
+    #[test]
+    fn a_table_that_has_no_room_for_a_tile_is_an_error() {
+        let room = GroupRoom { capacity: 100, may_fill: true };
+        assert!(room.shape((1, 1), 100).unwrap_err().to_string().contains("100 groups"));
+    }
 }

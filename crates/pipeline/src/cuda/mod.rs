@@ -7,19 +7,20 @@
 //! segments on the device ──────────CudaExecution──────────► accumulators, rows
 //!    ▲           ▲                                              │
 //!    │           └─ ResidentColumns (left by earlier queries)   ▼
-//!    └─ the race (a flow::CudaLane with a StreamProgram)    DenseState | RecordBatches
+//!    └─ the race (a flow::CudaLane with a StreamProgram)    DenseState | RowOutput
 //! ```
 //!
 //! What it takes: filters, computed columns and inner, left, semi and anti probes; aggregation
 //! (count, sum, avg, min, max) by dense groups, or by hashed ones whose keys take at most 16
-//! bytes; or rows. Everything else, plain text above all, is refused by [`CudaProgram::compile`]
-//! with a reason.
+//! bytes, however many they are ([`groups`] says how); or rows. Everything else, plain text above
+//! all, is refused by [`CudaProgram::compile`] with a reason.
 //!
 //! Order of calls: [`CudaProgram::compile`] tells at planning time whether a pipeline is taken.
 //! [`chunked`] deals the segments out to the devices, [`CudaRun::new`] loads the kernels on each and
 //! finds which columns are there. A run that [`CudaRun::is_resident`] becomes [`ResidentRuns`]: one
 //! launch a device, kept for the next time. Another one goes through a race over
-//! [`CudaRun::chunk_specs`], in which devices take chunks from each other.
+//! [`CudaRun::chunk_specs`], in which devices take chunks from each other. When it is done,
+//! [`RowOutput::finish`] merges the hashed groups that devices left.
 
 mod build_cache;
 mod codegen;
@@ -27,7 +28,9 @@ mod decode;
 mod device;
 mod device_state;
 mod execution;
+mod group_states;
 mod groups;
+mod hand_over;
 mod host_memory;
 mod layout;
 mod narrow;
@@ -43,7 +46,7 @@ mod tables;
 pub use decode::accumulator_state;
 pub use device::{CudaDevice, CudaOptions, Kernel};
 pub use execution::{CudaExecution, CudaStats, LAUNCH_ROWS_MAX};
-pub use groups::{GroupKeyPart, GroupTableLayout, hashed_batch};
+pub use groups::{DeviceGroups, GroupKeyPart, GroupRoom, GroupTableLayout, LaunchShape};
 pub use layout::{ColumnForm, ColumnLayout, SegmentLayout};
 pub use narrow::{Narrowing, narrow_source};
 pub use program::{
@@ -52,6 +55,6 @@ pub use program::{
 };
 pub use resident::{ColumnKey, FileId, ResidentColumn, ResidentColumns, ResidentStats};
 pub use rows::{EmitRows, RowBuffers, RowOutput, rows_batch};
-pub use run::{CudaAnswer, CudaRun, ResidentRuns, one_device_reason};
+pub use run::{CudaAnswer, CudaRun, ResidentRuns};
 pub use stream_plan::{ChunkSource, SegmentSource, StreamPlan, chunked};
 pub use tables::piece_bytes;

@@ -113,6 +113,12 @@ pub enum Param {
     GroupsUsed,
     /// Number of groups for which there is room.
     GroupCapacity,
+    /// Number of groups beyond which no warp begins a run of tiles (`u32`; all ones: none).
+    GroupLimit,
+    /// Address of the runs at which the warps left (`u32` each), where they begin; 0: at the first.
+    RunsLeft,
+    /// Address where warps write down the run at which they leave; 0: nowhere.
+    RunsLeave,
     /// Address of the number of output rows (`u64`).
     RowsUsed,
     /// Number of rows for which the output buffers have room.
@@ -340,7 +346,7 @@ pub struct CudaProgram {
     pub shared_builds: usize,
     /// Global accumulators, one per accumulator of the sink; empty for a rows sink.
     pub accumulators: Vec<DeviceAccumulator>,
-    /// Number of groups, or the most that can be if they are hashed; 0 for a rows sink.
+    /// Number of dense groups, or the most hashed ones that there can be; 0 for a rows sink.
     pub groups: u64,
     /// How hashed groups' keys lie.
     pub group_table: Option<GroupTableLayout>,

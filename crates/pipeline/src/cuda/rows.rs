@@ -12,11 +12,14 @@ use arrow_array::RecordBatch;
 use headrace_gpu::{DeviceBuffer, Stream};
 use headrace_ir::Field;
 
-use crate::bound::{Bound, BoundExpr, BoundSink};
+use crate::bound::{Bound, BoundExpr, BoundSink, Grouping};
 use crate::column::{arrow_field, vector_array};
+use crate::cpu::WorkerOptions;
 use crate::cpu::vector::Vector;
 use crate::cuda::decode::data_of;
 use crate::cuda::device::CudaDevice;
+use crate::cuda::group_states::GroupStates;
+use crate::cuda::groups::DeviceGroups;
 use crate::cuda::host_memory::PinnedLease;
 use crate::cuda::program::OutputColumn;
 use crate::error::ExecError;
@@ -27,10 +30,12 @@ const PORTION_BYTES: usize = 4 << 20;
 /// Takes output rows; `false`: nobody wants more.
 pub type EmitRows<'a> = &'a (dyn Fn(RecordBatch) -> bool + Send + Sync);
 
-/// Takes the rows of one execution, on however many devices, up to the sink's limit.
+/// Takes the rows of one execution, on however many devices, up to the sink's limit. Hashed groups
+/// wait in it as partial states until they are rows.
 pub struct RowOutput<'a> {
     limit: Option<u64>,
     emit: EmitRows<'a>,
+    groups: Option<GroupStates>,
     emitted_rows: AtomicU64,
     refused: AtomicBool,
 }
@@ -45,13 +50,58 @@ impl std::fmt::Debug for RowOutput<'_> {
 }
 
 impl<'a> RowOutput<'a> {
-    /// Rows of the sink of `bound` go to `emit`.
-    pub fn new(bound: &Bound, emit: EmitRows<'a>) -> Self {
-        let limit = match &bound.sink {
-            BoundSink::Rows { limit, .. } => *limit,
-            _ => None,
+    /// Rows of the sink of `bound` go to `emit`. Groups are held, spilled and merged as `options`
+    /// say, whose report counts them.
+    ///
+    /// # Errors
+    /// [`ExecError::Internal`] for a pipeline that is not bound as it should be.
+    pub fn new(
+        bound: &Arc<Bound>,
+        options: &WorkerOptions,
+        emit: EmitRows<'a>,
+    ) -> Result<Self, ExecError> {
+        let (limit, groups) = match &bound.sink {
+            BoundSink::Rows { limit, .. } => (*limit, None),
+            BoundSink::Aggregate { grouping: Grouping::Hash, .. } => {
+                (None, Some(GroupStates::new(bound, options)?))
+            }
+            _ => (None, None),
         };
-        Self { limit, emit, emitted_rows: AtomicU64::new(0), refused: AtomicBool::new(false) }
+        let (emitted_rows, refused) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Self { limit, emit, groups, emitted_rows, refused })
+    }
+
+    /// Hashed groups that wait; `None` for another sink.
+    pub(super) fn groups(&self) -> Option<&GroupStates> {
+        self.groups.as_ref()
+    }
+
+    /// Takes hashed groups. `is_last`: none of them will come again, so that they are finished at
+    /// once if none came so far.
+    ///
+    /// # Errors
+    /// Totals that overflow, memory, the spill store.
+    pub fn take_groups(&self, groups: &DeviceGroups<'_>, is_last: bool) -> Result<(), ExecError> {
+        match &self.groups {
+            Some(states) if is_last && states.is_empty() => {
+                self.put(states.finished(groups)?);
+                Ok(())
+            }
+            Some(states) => states.push(groups),
+            None => Err(ExecError::Internal("groups of another sink".into())),
+        }
+    }
+
+    /// Everything has come: the groups that wait are merged and become rows.
+    ///
+    /// # Errors
+    /// Totals that overflow, memory, the spill store, [`ExecError::Cancelled`].
+    pub fn finish(mut self) -> Result<(), ExecError> {
+        let Some(groups) = self.groups.take() else { return Ok(()) };
+        groups.finish(&|batch| {
+            self.put(batch);
+            !self.is_enough()
+        })
     }
 
     /// Whether nobody wants more.

@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use arrow_array::RecordBatch;
 use headrace_flow::{
     Affinity, BytesByPath, CancelToken, ChunkSpec, DeviceLane, Race, RaceError, RaceReport,
 };
 
-use crate::bound::{Bound, BoundSink, Grouping};
+use crate::bound::{Bound, BoundSink};
 use crate::cuda::device::CudaDevice;
 use crate::cuda::execution::{CudaExecution, CudaStats};
 use crate::cuda::host_memory::Ring;
@@ -19,25 +18,13 @@ use crate::cuda::stream_program::StreamProgram;
 use crate::error::ExecError;
 use crate::state::DenseState;
 
-/// What a query leaves, rows aside.
+/// What a query leaves, rows and hashed groups aside, which are in its [`RowOutput`].
 #[derive(Debug, Default)]
 pub struct CudaAnswer {
     /// Accumulators of an aggregation by dense groups.
     pub state: Option<DenseState>,
-    /// Hashed groups, finished, in no order.
-    pub groups: Option<RecordBatch>,
     /// What was done on all devices; the time of kernels is that of the device that took longest.
     pub stats: CudaStats,
-}
-
-/// Why a pipeline runs on one GPU though there are several.
-pub fn one_device_reason(bound: &Bound) -> Option<&'static str> {
-    match bound.sink {
-        BoundSink::Aggregate { grouping: Grouping::Hash, .. } => {
-            Some("groups that are hashed are not merged between GPUs")
-        }
-        _ => None,
-    }
 }
 
 /// A pipeline with what each device has of its chunks.
@@ -59,16 +46,12 @@ impl CudaRun {
     ///
     /// # Errors
     /// [`ExecError`] when a kernel does not compile, memory or a device fails, or an extent is too
-    /// short for its rows; [`ExecError::Internal`] for several devices where one must do (see
-    /// [`one_device_reason`]).
+    /// short for its rows.
     pub fn new(
         devices: &[Arc<CudaDevice>],
         bound: &Arc<Bound>,
         chunks: &[ChunkSource],
     ) -> Result<Self, ExecError> {
-        if let (Some(reason), 2..) = (one_device_reason(bound), devices.len()) {
-            return Err(ExecError::Internal(format!("{} devices: {reason}", devices.len())));
-        }
         let mut parts = on_each(devices.iter().collect(), |_, device: &Arc<CudaDevice>| {
             let mut execution = CudaExecution::new(device, bound, &[])?;
             let plan = StreamPlan::new(&mut execution, chunks)?;
@@ -112,8 +95,8 @@ impl CudaRun {
         self.parts.iter().map(take).collect()
     }
 
-    /// Streams through the devices in a race over [`Self::chunk_specs`]. Output rows go to
-    /// `output`.
+    /// Streams through the devices in a race over [`Self::chunk_specs`]. Output rows and hashed
+    /// groups go to `output`, which is to be finished then.
     ///
     /// # Errors
     /// As [`Race::run_device`]; the failure of a row is the source of [`RaceError::Device`].
@@ -143,9 +126,11 @@ impl CudaRun {
             }
         };
         let executions = lanes.into_iter().map(|lane| lane.into_program().into_execution());
-        let answers = executions.map(|mut execution| answer(&mut execution));
-        let answer = merged(&self.bound, answers).map_err(failed)?;
-        Ok((answer, report))
+        let executions: Vec<_> = executions.collect();
+        let is_only = executions.len() == 1;
+        let answer_of = |_, mut execution| answer(&mut execution, output, is_only);
+        let answers = on_each(executions, answer_of).map_err(failed)?;
+        Ok((merged(&self.bound, answers).map_err(failed)?, report))
     }
 }
 
@@ -166,7 +151,8 @@ impl ResidentRuns {
         self.runs.iter().map(ResidentRun::device_bytes).sum()
     }
 
-    /// Runs on all devices at the same time; `None` if a column has left its device since.
+    /// Runs on all devices at the same time; `None` if a column has left its device since. Output
+    /// rows and hashed groups go to `output`, which is to be finished then.
     ///
     /// # Errors
     /// The failure of a row, as the CPU processor gives it, or [`ExecError::Gpu`].
@@ -180,9 +166,12 @@ impl ResidentRuns {
             return Ok(None);
         };
         let chunks = self.runs.iter().map(ResidentRun::chunks).sum();
-        let runs = self.runs.iter_mut().zip(&held).collect();
-        let answers = on_each(runs, |_, (run, held)| answer(run.run(held, output)?))?;
-        let answer = merged(&self.bound, answers.into_iter().map(Ok))?;
+        let runs: Vec<_> = self.runs.iter_mut().zip(&held).collect();
+        let is_only = runs.len() == 1;
+        let answer_of = |_, (run, held): (&mut ResidentRun, &Vec<_>)| {
+            answer(run.run(held, output)?, output, is_only)
+        };
+        let answer = merged(&self.bound, on_each(runs, answer_of)?)?;
         let report = RaceReport {
             wall_ns: started.elapsed().as_nanos() as u64,
             chunks,
@@ -209,20 +198,20 @@ fn owners(chunks: &[ChunkSource], plans: &[&StreamPlan]) -> Vec<usize> {
     chunks.iter().enumerate().map(owner).collect()
 }
 
-/// What an execution that is done leaves.
-fn answer(execution: &mut CudaExecution) -> Result<CudaAnswer, ExecError> {
-    let (groups, state) = (execution.take_groups()?, execution.take_dense()?);
-    Ok(CudaAnswer { state, groups, stats: execution.stats })
+/// What an execution that is done leaves. `is_only`: there is no other.
+fn answer(
+    execution: &mut CudaExecution,
+    output: &RowOutput<'_>,
+    is_only: bool,
+) -> Result<CudaAnswer, ExecError> {
+    execution.hand_over(output, is_only)?;
+    Ok(CudaAnswer { state: execution.take_dense()?, stats: execution.stats })
 }
 
 /// The answers of all devices as one.
-fn merged(
-    bound: &Bound,
-    answers: impl Iterator<Item = Result<CudaAnswer, ExecError>>,
-) -> Result<CudaAnswer, ExecError> {
+fn merged(bound: &Bound, answers: Vec<CudaAnswer>) -> Result<CudaAnswer, ExecError> {
     let mut whole = CudaAnswer::default();
-    for answer in answers {
-        let CudaAnswer { state, groups, stats } = answer?;
+    for CudaAnswer { state, stats } in answers {
         match (&mut whole.state, state) {
             (Some(whole), Some(part)) => {
                 let BoundSink::Aggregate { accumulators, .. } = &bound.sink else {
@@ -232,10 +221,6 @@ fn merged(
             }
             (whole, part) => *whole = whole.take().or(part),
         }
-        if groups.is_some() && whole.groups.is_some() {
-            return Err(ExecError::Internal("hashed groups of two devices".into()));
-        }
-        whole.groups = whole.groups.or(groups);
         let all = &mut whole.stats;
         all.launches += stats.launches;
         all.kernel_ms = all.kernel_ms.max(stats.kernel_ms);

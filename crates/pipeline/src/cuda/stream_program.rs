@@ -3,8 +3,13 @@
 //! ```text
 //! copy stream:     chunk 1 columns ──► event ─┐        chunk 2 columns ──► ...
 //! compute stream:                  wait ◄─────┘ descriptors, kernel, keep columns, status ──► event
-//! return stream:                                                     rows, a portion at a time ◄┘
+//! return stream:                              rows, a portion at a time; or the rest of the chunk ◄┘
 //! ```
+//!
+//! A chunk that filled the table of hashed groups is not done: its program hands the groups over
+//! and launches the chunk again, which goes on where it was ([`groups`](crate::cuda::groups)). That
+//! comes after all kernels so far, which found the table full and are launched again in their turn,
+//! and before all later ones. The chunk's buffers are its own until it is retired.
 //!
 //! Columns that a chunk brought are copied within the device to the resident columns while
 //! their budget lasts, narrow where that is known how: at terabytes a second that is nothing
@@ -13,9 +18,9 @@
 use std::sync::Arc;
 
 use headrace_flow::{BoxError, DeviceProgram, DeviceSlice, SlotChunk, Verdict};
-use headrace_gpu::{DeviceBuffer, Stream};
+use headrace_gpu::{DeviceBuffer, Event, EventFlags, Stream};
 
-use crate::cuda::execution::{CudaExecution, STATUS_BYTES};
+use crate::cuda::execution::{Again, CudaExecution, Progress, STATUS_BYTES};
 use crate::cuda::host_memory::PinnedLease;
 use crate::cuda::layout::ColumnForm;
 use crate::cuda::narrow::Narrowing;
@@ -27,6 +32,9 @@ use crate::error::ExecError;
 
 /// Alignment of the parts of a slot's control memory.
 const CONTROL_ALIGN_BYTES: usize = 256;
+
+/// Where the descriptors lie behind the status.
+const DESCRIPTORS_AT: usize = STATUS_BYTES.next_multiple_of(CONTROL_ALIGN_BYTES);
 
 /// Where the flags of columns that did not become narrow lie in the status, and how many there are
 /// room for: further columns of a chunk share the last.
@@ -50,6 +58,9 @@ struct Slot {
     kept: Vec<Kept>,
     /// Its chunk was launched, and nobody has looked at the status yet.
     is_launched: bool,
+    /// Tiles of its chunk.
+    tiles: u64,
+    progress: Option<Progress>,
 }
 
 /// A query's part in a race on one GPU.
@@ -58,6 +69,12 @@ pub struct StreamProgram<'a> {
     plan: StreamPlan,
     slots: Vec<Slot>,
     output: &'a RowOutput<'a>,
+    /// All chunks so far are launched.
+    launched: Event,
+    /// What was launched again is done.
+    resumed: Event,
+    /// Something was launched again since the last chunk was launched.
+    has_resumed: bool,
 }
 
 impl<'a> StreamProgram<'a> {
@@ -71,7 +88,11 @@ impl<'a> StreamProgram<'a> {
         slots: usize,
         output: &'a RowOutput<'a>,
     ) -> Result<Self, ExecError> {
-        let mut program = Self { execution, plan, slots: Vec::with_capacity(slots), output };
+        let gpu = execution.device().device();
+        let (launched, resumed) = (gpu.event(EventFlags::ORDER)?, gpu.event(EventFlags::ORDER)?);
+        let own = Vec::with_capacity(slots);
+        let mut program =
+            Self { execution, plan, slots: own, output, launched, resumed, has_resumed: false };
         for _ in 0..slots {
             let slot = program.slot()?;
             program.slots.push(slot);
@@ -84,8 +105,7 @@ impl<'a> StreamProgram<'a> {
     fn slot(&self) -> Result<Slot, ExecError> {
         let device = self.execution.device();
         let descriptors = self.execution.descriptor_bytes() + CONTROL_ALIGN_BYTES;
-        let control_bytes = STATUS_BYTES.next_multiple_of(CONTROL_ALIGN_BYTES)
-            + self.plan.chunk_segments_max() * descriptors;
+        let control_bytes = DESCRIPTORS_AT + self.plan.chunk_segments_max() * descriptors;
         let control_device = device.alloc(control_bytes)?;
         device.upload_into(&control_device, &[0; STATUS_BYTES])?;
         Ok(Slot {
@@ -94,6 +114,8 @@ impl<'a> StreamProgram<'a> {
             rows: self.execution.row_transfer(self.plan.chunk_rows_max().max(1))?,
             kept: Vec::new(),
             is_launched: false,
+            tiles: 0,
+            progress: self.execution.progress()?,
         })
     }
 
@@ -125,11 +147,15 @@ impl<'a> StreamProgram<'a> {
         self.execution.stats.h2d_bytes += buffers.iter().map(|b| b.bytes as u64).sum::<u64>();
         let segments: Vec<DeviceSegment> =
             chunk.segments.iter().map(|segment| on_device(segment, buffers)).collect();
+        if std::mem::take(&mut self.has_resumed) {
+            stream.wait_event(&self.resumed)?;
+        }
         self.slots[slot].is_launched = true;
         self.reset_rows(stream, slot)?;
         self.launch_segments(stream, slot, &segments)?;
         self.keep_columns(stream, slot, chunk, buffers)?;
-        self.fetch_status(stream, slot)
+        self.fetch_status(stream, slot)?;
+        Ok(self.launched.record(stream)?)
     }
 
     /// Sets the number of output rows of a slot and its flags to 0. The error word stays.
@@ -152,8 +178,9 @@ impl<'a> StreamProgram<'a> {
     ) -> Result<(), ExecError> {
         let Some(layout) = self.plan.layout.clone() else { return Ok(()) };
         let (words, tiles) = self.execution.describe(&layout, segments)?;
-        let at = STATUS_BYTES.next_multiple_of(CONTROL_ALIGN_BYTES);
+        let (number, at) = (slot, DESCRIPTORS_AT);
         let slot = &mut self.slots[slot];
+        slot.tiles = tiles;
         let bytes = words.len() * 8;
         let room = slot.control_host.as_slice().len().min(slot.control_device.bytes());
         if at + bytes > room {
@@ -163,17 +190,54 @@ impl<'a> StreamProgram<'a> {
         for (to, word) in staging.chunks_exact_mut(8).zip(&words) {
             to.copy_from_slice(&word.to_le_bytes());
         }
-        let descriptors = (slot.control_device.ptr() + at as u64, tiles);
-        let status = slot.control_device.ptr();
-        let rows = slot.rows.as_ref().map(|rows| &rows.buffers);
         // SAFETY: the staging memory is pinned, belongs to the slot and is written again only
-        // when the slot's execution is done; the descriptors are made for this layout; the
-        // slot's buffers and the resident columns, which the plan holds, stay until then too.
-        unsafe {
-            stream.copy_h2d_async(&slot.control_device, at, staging)?;
-            self.execution.launch(stream, &layout, descriptors, status, rows)?;
+        // when the slot's execution is done.
+        unsafe { stream.copy_h2d_async(&slot.control_device, at, staging) }?;
+        // SAFETY: the descriptors are made for this layout; the slot's buffers and the resident
+        // columns, which the plan holds, stay until the slot's execution is done.
+        unsafe { self.launch_slot(stream, number, Again::First) }
+    }
+
+    /// Queues the kernel over the descriptors of a slot.
+    ///
+    /// # Safety
+    /// What they point to must stay until the stream has done it.
+    unsafe fn launch_slot(
+        &mut self,
+        stream: &Stream,
+        slot: usize,
+        again: Again,
+    ) -> Result<(), ExecError> {
+        let Some(layout) = &self.plan.layout else { return Ok(()) };
+        let Slot { control_device, rows, tiles, progress, .. } = &mut self.slots[slot];
+        let status = control_device.ptr();
+        let descriptors = (status + DESCRIPTORS_AT as u64, *tiles);
+        let rows = rows.as_ref().map(|rows| &rows.buffers);
+        let progress = progress.as_mut().map(|progress| (progress, again));
+        // SAFETY: the caller's promise; the slot's own memory stays as long as the program.
+        unsafe { self.execution.launch(stream, layout, descriptors, status, rows, progress) }
+    }
+
+    /// Launches the chunk of a slot again if it filled the table of groups before its end; whether
+    /// it did.
+    fn resume(&mut self, stream: &Stream, slot: usize) -> Result<bool, ExecError> {
+        let Slot { control_host, progress, .. } = &self.slots[slot];
+        let Some(progress) = progress else { return Ok(false) };
+        if !self.execution.has_left(progress, &status_of(control_host)) {
+            return Ok(false);
         }
-        Ok(())
+        stream.wait_event(&self.launched)?;
+        if self.execution.is_full_since(progress) {
+            self.execution.flush(stream, self.output)?;
+        }
+        // SAFETY: the chunk is not retired: its buffers, the slot's and the plan's columns are as
+        // they were for its first launch.
+        unsafe { self.launch_slot(stream, slot, Again::Resumed) }?;
+        self.fetch_status(stream, slot)?;
+        self.resumed.record(stream)?;
+        self.has_resumed = true;
+        self.slots[slot].is_launched = true;
+        Ok(true)
     }
 
     /// Copies the columns that the chunk brought to where they may stay, narrow if they can be.
@@ -262,6 +326,10 @@ impl<'a> StreamProgram<'a> {
         let to = &mut slot.control_host.as_mut_slice()[..STATUS_BYTES];
         // SAFETY: the pinned memory belongs to the slot and is read when its execution is done.
         unsafe { stream.copy_d2h_async(&slot.control_device, 0, to) }?;
+        if slot.progress.is_some() {
+            // SAFETY: as above.
+            unsafe { self.execution.queue_groups_used(stream, to) }?;
+        }
         Ok(())
     }
 
@@ -269,8 +337,7 @@ impl<'a> StreamProgram<'a> {
     /// output rows.
     fn kernels_done(&mut self, slot: usize) -> Result<u64, ExecError> {
         let slot = &mut self.slots[slot];
-        let mut status = [0u8; STATUS_BYTES];
-        status.copy_from_slice(&slot.control_host.as_slice()[..STATUS_BYTES]);
+        let status = status_of(&slot.control_host);
         let used = self.execution.read_status(&status)?;
         let resident = self.execution.device().resident();
         for Kept { key, column, misfit } in slot.kept.drain(..) {
@@ -284,10 +351,14 @@ impl<'a> StreamProgram<'a> {
         Ok(used)
     }
 
-    /// Rows come back portion by portion, while there are any.
+    /// What is left of the chunk is done first; then rows come back portion by portion, while there
+    /// are any.
     fn advance(&mut self, stream: &Stream, slot: usize) -> Result<bool, ExecError> {
         if std::mem::take(&mut self.slots[slot].is_launched) {
             let used = self.kernels_done(slot)?;
+            if self.resume(stream, slot)? {
+                return Ok(true);
+            }
             if let Some(rows) = &mut self.slots[slot].rows {
                 rows.begin(used)?;
             }
@@ -323,6 +394,13 @@ unsafe impl DeviceProgram for StreamProgram<'_> {
     fn retire(&mut self, _at: SlotChunk) -> Result<Verdict, BoxError> {
         Ok(if self.output.is_enough() { Verdict::Enough } else { Verdict::Continue })
     }
+}
+
+/// The status of a slot that came back.
+fn status_of(control: &PinnedLease) -> [u8; STATUS_BYTES] {
+    let mut status = [0u8; STATUS_BYTES];
+    status.copy_from_slice(&control.as_slice()[..STATUS_BYTES]);
+    status
 }
 
 /// Addresses of a segment whose reads lie where `buffers` says.

@@ -204,7 +204,7 @@ impl<'a> Outlet<'a> {
 
 /// Does `work` for all items on up to `threads` threads, this one among them; stops at the
 /// first error.
-fn in_parallel<T: Send>(
+pub(crate) fn in_parallel<T: Send>(
     threads: usize,
     items: Vec<T>,
     work: impl Fn(T) -> Result<(), ExecError> + Sync,

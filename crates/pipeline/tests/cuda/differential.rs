@@ -7,6 +7,7 @@ use headrace_ir::{Pipeline, Source};
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
+use headrace_pipeline::cuda::RowOutput;
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, WhyNot};
 
@@ -37,6 +38,11 @@ pub fn bound_of(
 
 /// What the CPU processor answers.
 pub fn on_cpu(bound: &Arc<Bound>, table: &Table) -> Answer {
+    batches_on_cpu(bound, table).map(|batches| lines(&batches))
+}
+
+/// As above, before it is text.
+pub fn batches_on_cpu(bound: &Arc<Bound>, table: &Table) -> Result<Vec<RecordBatch>, String> {
     let program = CpuProgram::compile(Arc::clone(bound)).unwrap();
     let run = || {
         let mut worker = program.worker(&WorkerOptions::new(1 << 30))?;
@@ -46,10 +52,16 @@ pub fn on_cpu(bound: &Arc<Bound>, table: &Table) -> Answer {
         program.finish(vec![worker], Default::default())
     };
     match run() {
-        Ok(Output::Batches(batches)) => Ok(lines(&batches)),
+        Ok(Output::Batches(batches)) => Ok(batches),
         Ok(Output::Build(_)) => panic!("a build"),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Takes the rows of an aggregation by dense groups: there are none.
+pub fn rows_of_none(bound: &Arc<Bound>) -> RowOutput<'static> {
+    let emit = &|_| panic!("rows of an aggregation");
+    RowOutput::new(bound, &WorkerOptions::new(0), emit).unwrap()
 }
 
 /// Rows as text, sorted.

@@ -2,15 +2,16 @@
 
 use std::sync::{Arc, Mutex};
 
-use headrace_flow::{CancelToken, Race, RaceOptions};
+use arrow_array::RecordBatch;
+use headrace_flow::{Race, RaceOptions};
 use headrace_gpu::DeviceBuffer;
 use headrace_io::{Kept, ReadAt, SourceFile};
 use headrace_ir::{ColumnExtents, Extent, Segment, Sink};
 use headrace_pipeline::bound::Bound;
+use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
     ColumnForm, CudaAnswer, CudaDevice, CudaExecution, CudaOptions, CudaProgram, CudaRun,
     DeviceColumn, DeviceSegment, ResidentRuns, RowOutput, SegmentSource, Tuning, chunked,
-    one_device_reason,
 };
 use headrace_pipeline::state::finish_dense;
 use headrace_pipeline::{BuildTable, ExecError};
@@ -25,21 +26,31 @@ fn open() -> Arc<CudaDevice> {
 
 /// What `run` leaves and puts out.
 fn answer_of(
-    bound: &Bound,
+    bound: &Arc<Bound>,
     run: impl FnOnce(&RowOutput<'_>) -> Result<CudaAnswer, String>,
 ) -> Answer {
+    batches_of(bound, &WorkerOptions::new(1 << 30), run).map(|batches| lines(&batches))
+}
+
+/// As above, groups held as `options` say.
+fn batches_of(
+    bound: &Arc<Bound>,
+    options: &WorkerOptions,
+    run: impl FnOnce(&RowOutput<'_>) -> Result<CudaAnswer, String>,
+) -> Result<Vec<RecordBatch>, String> {
     let rows = Mutex::new(Vec::new());
     let emit = |batch| {
         rows.lock().unwrap().push(batch);
         true
     };
-    let answer = run(&RowOutput::new(bound, &emit))?;
+    let output = RowOutput::new(bound, options, &emit).unwrap();
+    let answer = run(&output)?;
+    output.finish().map_err(|e| e.to_string())?;
     let mut batches = rows.into_inner().unwrap();
-    batches.extend(answer.groups);
     if let Some(state) = answer.state {
         batches.push(finish_dense(bound, &state).map_err(|e| e.to_string())?);
     }
-    Ok(lines(&batches))
+    Ok(batches)
 }
 
 /// Runs over segments that are uploaded as they lie, misaligned starts included.
@@ -72,8 +83,8 @@ fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> Answer
         let mut execution = CudaExecution::new(device, bound, std::slice::from_ref(&layout))?;
         // SAFETY: the buffers hold the table's segments in its layout and outlive the call.
         unsafe { execution.run(&layout, &segments, 100_000, output) }?;
-        let (groups, state) = (execution.take_groups()?, execution.take_dense()?);
-        Ok(CudaAnswer { state, groups, stats: execution.stats })
+        execution.hand_over(output, true)?;
+        Ok(CudaAnswer { state: execution.take_dense()?, stats: execution.stats })
     };
     answer_of(bound, |output| run(output).map_err(|e: ExecError| e.to_string()))
 }
@@ -140,7 +151,7 @@ fn gpu_corrupt_codes_are_an_error() {
 }
 
 /// The table's segments as one file, each buffer at an odd multiple of 8 bytes.
-fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<SegmentSource> {
+pub fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<SegmentSource> {
     let mut bytes: Vec<u8> = vec![0; 8];
     let skew = table.shape.skew;
     let mut append = |from: &[u8]| {
@@ -185,26 +196,30 @@ fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<Segm
 }
 
 /// A stored table, and what runs over it on some devices.
-struct Stored<'a> {
-    devices: &'a [Arc<CudaDevice>],
-    bound: &'a Arc<Bound>,
-    sources: &'a [SegmentSource],
-    path: &'a std::path::Path,
+pub struct Stored<'a> {
+    pub devices: &'a [Arc<CudaDevice>],
+    pub bound: &'a Arc<Bound>,
+    pub sources: &'a [SegmentSource],
+    pub path: &'a std::path::Path,
 }
 
 impl Stored<'_> {
     /// A run, two segments a chunk.
-    fn prepared(&self) -> Result<CudaRun, String> {
+    pub fn prepared(&self) -> Result<CudaRun, String> {
         let chunks = chunked(self.sources.to_vec(), self.devices.len(), u64::MAX, 2);
         CudaRun::new(self.devices, self.bound, &chunks).map_err(|e| e.to_string())
     }
 
     fn stream(&self) -> Answer {
+        self.stream_with(&WorkerOptions::new(1 << 30)).map(|batches| lines(&batches))
+    }
+
+    pub fn stream_with(&self, options: &WorkerOptions) -> Result<Vec<RecordBatch>, String> {
         let run = self.prepared()?;
         let file: Arc<dyn ReadAt> = SourceFile::open(self.path).unwrap();
-        let options = RaceOptions::default();
-        let race = Race::new(vec![file], run.chunk_specs(), options, CancelToken::new()).unwrap();
-        answer_of(self.bound, |output| match run.stream(&race, output) {
+        let (race_options, token) = (RaceOptions::default(), options.cancel.clone());
+        let race = Race::new(vec![file], run.chunk_specs(), race_options, token).unwrap();
+        batches_of(self.bound, options, |output| match run.stream(&race, output) {
             Ok((answer, report)) => {
                 assert!(report.ended_early || report.bytes_by_path.total() == race.bytes());
                 Ok(answer)
@@ -217,7 +232,16 @@ impl Stored<'_> {
     }
 
     fn resident(&self, runs: &mut ResidentRuns) -> Answer {
-        answer_of(self.bound, |output| {
+        let options = WorkerOptions::new(1 << 30);
+        self.resident_with(runs, &options).map(|batches| lines(&batches))
+    }
+
+    pub fn resident_with(
+        &self,
+        runs: &mut ResidentRuns,
+        options: &WorkerOptions,
+    ) -> Result<Vec<RecordBatch>, String> {
+        batches_of(self.bound, options, |output| {
             let (answer, report) = runs.run(output).map_err(|e| e.to_string())?.unwrap();
             assert_eq!(report.bytes_by_path.total(), report.bytes_by_path.resident_device);
             Ok(answer)
@@ -225,10 +249,10 @@ impl Stored<'_> {
     }
 }
 
-/// Streams every case through the devices, and runs it over what that left there, twice.
-fn stream_and_run_resident(devices: &[Arc<CudaDevice>]) {
+/// Streams cases through the devices, and runs them over what that left there, twice.
+pub fn stream_and_run_resident(devices: &[Arc<CudaDevice>], cases: Vec<corpus::Case>) {
     let builds = corpus::builds();
-    for case in corpus::cases() {
+    for case in cases {
         for shape in [shapes()[0], shapes()[2]] {
             let large = [50_000, 3, 70_000, 4096, 64, 33_333];
             let small = [5000, 3, 4000, 4096, 64, 3333];
@@ -240,9 +264,7 @@ fn stream_and_run_resident(devices: &[Arc<CudaDevice>]) {
             let path = folder.path().join("table");
             let identity = format!("{} {shape:?} {}", case.name, devices.len());
             let sources = write_file(&table, &identity, &path);
-            let one = one_device_reason(&bound).map_or(devices.len(), |_| 1);
-            let stored =
-                Stored { devices: &devices[..one], bound: &bound, sources: &sources, path: &path };
+            let stored = Stored { devices, bound: &bound, sources: &sources, path: &path };
             assert_same(case.name, shape, &cpu, &stored.stream(), "");
             if cpu.is_err() {
                 continue;
@@ -263,7 +285,8 @@ fn stream_and_run_resident(devices: &[Arc<CudaDevice>]) {
             // Once a column has left, the run says so, and streaming still answers.
             devices.iter().for_each(|device| device.resident().clear());
             let emit = |_| panic!("rows of columns that are not there");
-            assert!(runs.run(&RowOutput::new(&bound, &emit)).unwrap().is_none());
+            let output = RowOutput::new(&bound, &WorkerOptions::new(0), &emit).unwrap();
+            assert!(runs.run(&output).unwrap().is_none());
             assert_same(case.name, shape, &cpu, &stored.stream(), "");
         }
     }
@@ -278,14 +301,14 @@ fn stream_and_run_resident(devices: &[Arc<CudaDevice>]) {
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_streams_and_then_finds_the_columns_resident() {
-    stream_and_run_resident(&[open()]);
+    stream_and_run_resident(&[open()], corpus::cases());
 }
 
 #[test]
 #[ignore = "needs two GPUs"]
 fn two_gpus_answer_as_the_cpu_processor_does() {
     let open = |ordinal| CudaDevice::open(ordinal, CudaOptions::default()).unwrap();
-    stream_and_run_resident(&[open(0), open(1)]);
+    stream_and_run_resident(&[open(0), open(1)], corpus::cases());
 }
 
 /// Two lanes on one GPU: as two GPUs, but for where the memory is.
@@ -296,5 +319,5 @@ fn gpu_two_devices_of_one_gpu_answer_as_one() {
         let options = CudaOptions { memory_bytes: Some(4 << 30), ..CudaOptions::default() };
         CudaDevice::open(0, options).unwrap()
     };
-    stream_and_run_resident(&[half(), half()]);
+    stream_and_run_resident(&[half(), half()], corpus::cases());
 }

@@ -46,7 +46,7 @@ impl NarrowKernel {
             deltas.address(),
             misfit.address(),
         );
-        run(&self.library, &params);
+        run(&self.library, &params, 3);
         (misfit.bytes(4) == [0; 4]).then(|| deltas.bytes(bytes))
     }
 }

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use arrow_array::RecordBatch;
 use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
+use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
-    ColumnForm, CudaProgram, DeviceColumn, DeviceSegment, GroupTableLayout, HEADERS, KERNEL_NAME,
-    Param, Tuning, accumulator_state, hashed_batch, piece_bytes, rows_batch,
+    ColumnForm, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment, HEADERS,
+    KERNEL_NAME, LaunchShape, Param, RowOutput, Tuning, accumulator_state, piece_bytes, rows_batch,
 };
 use headrace_pipeline::state::{DenseState, finish_dense};
 
@@ -69,13 +71,18 @@ pub struct Memory {
 
 impl Memory {
     pub fn of(bytes: &[u8]) -> Self {
-        let mut words = vec![0u128; bytes.len().div_ceil(16) + 1];
-        for (word, chunk) in words.iter_mut().zip(bytes.chunks(16)) {
+        let mut memory = Self::zeroed(bytes.len() + 15);
+        memory.fill(bytes);
+        memory
+    }
+    /// Writes over what is there, where it is.
+    pub fn fill(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.words.len() * 16);
+        for (word, chunk) in self.words.iter_mut().zip(bytes.chunks(16)) {
             let mut filled = [0; 16];
             filled[..chunk.len()].copy_from_slice(chunk);
             *word = u128::from_le_bytes(filled);
         }
-        Self { words }
     }
     pub fn zeroed(bytes: usize) -> Self {
         Self { words: vec![0; bytes / 16 + 1] }
@@ -87,6 +94,10 @@ impl Memory {
         self.words.iter().flat_map(|w| w.to_le_bytes()).take(count).collect()
     }
 }
+
+/// Blocks of a launch, and tiles that each takes in a row.
+const BLOCKS: u64 = 3;
+const RUN_TILES: u64 = 5;
 
 /// What the generated code answers.
 pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answer {
@@ -107,6 +118,17 @@ pub fn on_shim_narrow(
     program: &CudaProgram,
     narrow: &[Vec<Option<NarrowColumn>>],
 ) -> Answer {
+    let options = WorkerOptions::new(1 << 30);
+    run_on_shim((bound, program), table, narrow, (u64::MAX, &options)).map(|(b, _)| lines(&b))
+}
+
+/// Batches, and how often the table of hashed groups was full, which has room for `groups_max`.
+pub fn run_on_shim(
+    (bound, program): (&Arc<Bound>, &CudaProgram),
+    table: &Table,
+    narrow: &[Vec<Option<NarrowColumn>>],
+    (groups_max, options): (u64, &WorkerOptions),
+) -> Result<(Vec<RecordBatch>, u64), String> {
     let folder = tempfile::tempdir().unwrap();
     let library = build_library(folder.path(), &program.source, KERNEL_NAME);
     let mut memory: Vec<Memory> = Vec::new();
@@ -149,14 +171,18 @@ pub fn on_shim_narrow(
     let rows: u64 = table.segments.iter().map(|s| s.rows as u64).sum();
 
     let mut status = Memory::zeroed(16);
-    let mut accumulators: Vec<Memory> = program
-        .accumulators
-        .iter()
-        .map(|a| {
-            let entry: Vec<u8> = a.initial_words().iter().flat_map(|w| w.to_le_bytes()).collect();
-            Memory::of(&entry.repeat((a.bytes() * program.groups / 8) as usize))
-        })
-        .collect();
+    let table_room = program.group_table.as_ref().map(|layout| {
+        let tile_groups = u64::from(program.tuning.rows_per_thread) * program.matches_max;
+        let room = layout.room((groups_max, u64::MAX), tile_groups);
+        (room, room.shape((BLOCKS, RUN_TILES), tile_groups).unwrap())
+    });
+    let entries = table_room.map_or(program.groups, |(room, _)| room.capacity);
+    let first_entries = |a: &DeviceAccumulator| {
+        let entry: Vec<u8> = a.initial_words().iter().flat_map(|w| w.to_le_bytes()).collect();
+        entry.repeat((a.bytes() * entries / 8) as usize)
+    };
+    let mut accumulators: Vec<Memory> =
+        program.accumulators.iter().map(|a| Memory::of(&first_entries(a))).collect();
     let output_rows = rows * program.matches_max;
     let mut values: Vec<Memory> = program
         .outputs
@@ -165,12 +191,16 @@ pub fn on_shim_narrow(
         .collect();
     let mut validity: Vec<Memory> =
         program.outputs.iter().map(|_| Memory::zeroed(output_rows as usize)).collect();
-    let slots = program.group_table.as_ref().map_or(1, GroupTableLayout::slots);
+    let slots = table_room.map_or(1, |(room, _)| room.slots());
     let words = program.group_table.as_ref().map_or(1, |t| t.words);
-    let mut group_slots = Memory::of(&vec![0xff; slots as usize * 4]);
-    let mut group_keys = Memory::zeroed(program.groups as usize * words * 8);
+    let free_slots = vec![0xff; slots as usize * 4];
+    let mut group_slots = Memory::of(&free_slots);
+    let mut group_keys = Memory::zeroed(entries as usize * words * 8);
     let mut group_count = Memory::zeroed(16);
-    let params: Vec<u64> = program
+    let all = LaunchShape { blocks_max: BLOCKS, run_tiles: RUN_TILES, group_limit: u32::MAX };
+    let shape = table_room.map_or(all, |(_, shape)| shape);
+    let mut runs_left = Memory::zeroed(shape.blocks_max as usize * 4);
+    let mut params: Vec<u64> = program
         .params
         .iter()
         .map(|param| match *param {
@@ -178,7 +208,7 @@ pub fn on_shim_narrow(
             Param::Tiles => tiles,
             Param::Error => status.address(),
             Param::FirstPlace => 0,
-            Param::RunTiles => 5,
+            Param::RunTiles => shape.run_tiles,
             Param::Constant(i) => program.constants[i],
             Param::RowsUsed => status.address() + 8,
             Param::RowsCapacity => output_rows,
@@ -192,19 +222,57 @@ pub fn on_shim_narrow(
             Param::GroupSlotMask => slots - 1,
             Param::GroupKeys => group_keys.address(),
             Param::GroupsUsed => group_count.address(),
-            Param::GroupCapacity => program.groups,
+            Param::GroupCapacity => entries,
+            Param::GroupLimit => u64::from(shape.group_limit),
+            Param::RunsLeft => 0,
+            Param::RunsLeave => runs_left.address(),
             Param::RowsValues(i) => values[i].address(),
             Param::RowsValidity(i) => validity[i].address(),
         })
         .collect();
 
-    run(&library, &params);
-
-    let status = status.bytes(16);
-    let error = u32::from_le_bytes(status[..4].try_into().unwrap());
-    if let Some(error) = program.error_of(error) {
-        return Err(error.to_string());
-    }
+    let batches = Mutex::new(Vec::new());
+    let emit = |batch| {
+        batches.lock().unwrap().push(batch);
+        true
+    };
+    let output = RowOutput::new(bound, options, &emit).unwrap();
+    let mut flushes = 0;
+    let status = loop {
+        run(&library, &params, shape.blocks_max);
+        let status = status.bytes(16);
+        let error = u32::from_le_bytes(status[..4].try_into().unwrap());
+        if let Some(error) = program.error_of(error) {
+            return Err(error.to_string());
+        }
+        let Some(layout) = &program.group_table else { break status };
+        let used = u32::from_le_bytes(group_count.bytes(4).try_into().unwrap());
+        let count = used as usize;
+        assert!(u64::from(used) <= entries, "{used} groups in a table for {entries}");
+        let left: Vec<Vec<u8>> = program
+            .accumulators
+            .iter()
+            .zip(&accumulators)
+            .map(|(a, memory)| memory.bytes(a.bytes() as usize * count))
+            .collect();
+        let kinds = program.accumulators.iter().copied();
+        let keys = group_keys.bytes(count * words * 8);
+        let entries_of = kinds.zip(left.iter().map(Vec::as_slice));
+        let is_full = used > shape.group_limit;
+        let groups = DeviceGroups::new(layout, &keys, entries_of);
+        output.take_groups(&groups, !is_full).map_err(|e| e.to_string())?;
+        if !is_full {
+            break status;
+        }
+        flushes += 1;
+        group_count.fill(&[0; 4]);
+        group_slots.fill(&free_slots);
+        for (a, memory) in program.accumulators.iter().zip(&mut accumulators) {
+            memory.fill(&first_entries(a));
+        }
+        let at = program.params.iter().position(|param| *param == Param::RunsLeft).unwrap();
+        params[at] = runs_left.address();
+    };
     let used = u64::from_le_bytes(status[8..].try_into().unwrap()) as usize;
     let batch = match &bound.sink {
         BoundSink::Rows { columns, .. } => {
@@ -220,14 +288,8 @@ pub fn on_shim_narrow(
             rows_batch(columns, downloaded, used)
         }
         BoundSink::Aggregate { grouping: Grouping::Hash, .. } => {
-            let count = group_count.bytes(4).try_into().unwrap();
-            let count = u32::from_le_bytes(count) as usize;
-            let kinds = program.accumulators.iter().zip(&accumulators);
-            let states: Vec<_> = kinds
-                .map(|(a, m)| accumulator_state(*a, &m.bytes(a.bytes() as usize * count)))
-                .collect();
-            let keys = group_keys.bytes(count * words * 8);
-            hashed_batch(bound, program.group_table.as_ref(), &keys, &states)
+            output.finish().map_err(|e| e.to_string())?;
+            return Ok((batches.into_inner().unwrap(), flushes));
         }
         _ => {
             let states = program
@@ -241,10 +303,10 @@ pub fn on_shim_narrow(
             finish_dense(bound, &DenseState { accumulators: states })
         }
     };
-    batch.map(|b| lines(&[b])).map_err(|e| e.to_string())
+    batch.map(|batch| (vec![batch], flushes)).map_err(|e| e.to_string())
 }
 
-pub fn run(library: &Path, params: &[u64]) {
+pub fn run(library: &Path, params: &[u64], blocks: u64) {
     let path = CString::new(library.to_str().unwrap()).unwrap();
     // SAFETY: the library was just made from the generated source; its entry takes a pointer to
     // the parameter struct, whose fields are all 8 bytes, in the order of `params`; every address
@@ -255,13 +317,13 @@ pub fn run(library: &Path, params: &[u64]) {
         let entry = dlsym(handle, c"headrace_run".as_ptr());
         assert!(!entry.is_null());
         let entry: extern "C" fn(*const u64, u32) = std::mem::transmute(entry);
-        entry(params.as_ptr(), 3);
+        entry(params.as_ptr(), blocks as u32);
         dlclose(handle);
     }
 }
 
 /// With each shape another way: rows one by one never, from the start, or once some are gone.
-fn tuning_of(shape: Shape) -> Tuning {
+pub fn tuning_of(shape: Shape) -> Tuning {
     match shape.seed {
         1 => Tuning::FULL,
         2 => Tuning { queue_percent: 100, ..Tuning::FULL },

@@ -15,13 +15,13 @@ use headrace_pipeline::bound::{Bound, Repr};
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
 use headrace_pipeline::cuda::{
     ColumnForm, CudaDevice, CudaExecution, CudaOptions, DeviceColumn, DeviceSegment, Narrowing,
-    RowOutput, SegmentLayout, Tuning,
+    SegmentLayout, Tuning,
 };
 use headrace_pipeline::state::{Output, finish_dense};
 use headrace_pipeline::{ColumnView, SegmentView};
 
 use crate::data::Random;
-use crate::differential::lines;
+use crate::differential::{lines, rows_of_none};
 use crate::ssb::{self, Query};
 
 /// Rows of the block that is generated on the host and repeated on the device.
@@ -232,7 +232,7 @@ fn time(
         let segments = lineorder.segments(bound, layout, rows);
         let mut execution =
             CudaExecution::new(device, bound, std::slice::from_ref(layout)).unwrap();
-        let output = RowOutput::new(bound, &|_| panic!("rows of an aggregation"));
+        let output = rows_of_none(bound);
         // SAFETY: the segments lie inside the lineorder's buffers, which outlive the call.
         unsafe { execution.run(layout, &segments, 0, &output) }.unwrap();
         let kernel = execution.kernels().next().unwrap().clone();

@@ -412,6 +412,7 @@ impl<'a> Generator<'a> {
         let mut text = Writer::default();
         self.preamble(&mut text);
         let (prologue, epilogue) = self.block_frame(sink)?;
+        let (runs, leave) = self.run_loop(sink);
         self.structs(&mut text);
         text.open(format!("HR_KERNEL {KERNEL_NAME}(HR_CONSTANT Params p)"));
         text.line("constexpr u32 ROWS = HR_ROWS;");
@@ -420,7 +421,7 @@ impl<'a> Generator<'a> {
         }
         text.line("u32 s = 0;");
         text.line("const u32 tiles = u32(p.tiles), stride = gridDim.x * p.run_tiles;");
-        text.line("for (u32 run = blockIdx.x * p.run_tiles; run < tiles; run += stride)");
+        runs.into_iter().for_each(|line| text.line(line));
         text.line("for (u32 tile = run, run_end = hr::least(run + p.run_tiles, tiles); tile < run_end;) {");
         text.line("while (tile >= p.segments[s].end_tile) ++s;");
         text.line("const Segment segment = p.segments[s];");
@@ -437,7 +438,7 @@ impl<'a> Generator<'a> {
         text_so_far.push_str(&body);
         let mut text = Writer::at_depth(2);
         text.close_with("}");
-        for line in epilogue {
+        for line in leave.into_iter().chain(epilogue) {
             text.line(line);
         }
         text.close();

@@ -58,8 +58,8 @@ impl SinkPlan {
             BoundSink::Aggregate { keys, grouping, accumulators, calls } => {
                 let matches_max = super::chain::matches_max(bound);
                 let Grouping::Dense { groups } = *grouping else {
-                    let rows_max = bound.rows_max.saturating_mul(matches_max);
-                    return Self::hashed(keys, accumulators, calls, rows_max, matches_max > 1);
+                    let rows = (bound.rows_max, matches_max);
+                    return Self::hashed(keys, accumulators, calls, rows);
                 };
                 if groups == 0 || groups > GROUPS_MAX {
                     return refuse(format!("{groups} groups"));
@@ -95,15 +95,14 @@ impl SinkPlan {
         keys: &[BoundKey],
         accumulators: &[Accumulator],
         calls: &[BoundCall],
-        rows_max: u64,
-        multiplies: bool,
+        (rows_max, matches_max): (u64, u64),
     ) -> Result<Self> {
-        let accumulators = device_accumulators(accumulators, multiplies)?;
+        let accumulators = device_accumulators(accumulators, matches_max > 1)?;
         let bytes = accumulators.iter().map(|a| a.bytes()).sum();
-        let table = GroupTableLayout::of(keys, rows_max, bytes)?;
+        let table = GroupTableLayout::of(keys, (rows_max, matches_max), bytes)?;
         Ok(Self {
             accumulators,
-            groups: table.capacity,
+            groups: table.groups_max,
             group_table: Some(table),
             outputs: vec![],
             place: Where::Global,
@@ -471,6 +470,25 @@ impl Generator<'_> {
             self.body.close();
         }
         Ok(())
+    }
+
+    /// How a block goes through its runs of tiles, from where to where the loop over a run stands
+    /// (`groups.rs`): hashed groups end it before their table is full.
+    pub(super) fn run_loop(&mut self, plan: &SinkPlan) -> (Vec<String>, Option<String>) {
+        let first = "blockIdx.x * p.run_tiles";
+        if plan.group_table.is_none() {
+            let line = format!("for (u32 run = {first}; run < tiles; run += stride)");
+            return (vec![line], None);
+        }
+        let left = self.param(Param::RunsLeft, "const u32*", "runs_left");
+        let leave = self.param(Param::RunsLeave, "u32*", "runs_leave");
+        let used = self.param(Param::GroupsUsed, "u32*", "groups_used");
+        let limit = self.param(Param::GroupLimit, "u32", "group_limit");
+        let before = vec![
+            format!("u32 run = hr::begin_run({left}, {first});"),
+            format!("for (; run < tiles && hr::has_room({used}, {limit}); run += stride)"),
+        ];
+        (before, Some(format!("hr::leave_run({leave}, run);")))
     }
 
     /// The variable of an accumulator inside the tile loop.

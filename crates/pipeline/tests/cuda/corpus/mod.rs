@@ -18,6 +18,7 @@ mod failures;
 mod filters;
 mod joins;
 
+pub use aggregates::hashed_groups;
 pub use builds::builds;
 pub use failures::{by_text, corrupt_tables};
 
@@ -153,13 +154,13 @@ fn call(function: AggregateFunction, argument: Option<Expr>) -> AggregateCall {
         on_overflow: OnOverflow::Error,
     }
 }
-fn count() -> AggregateCall {
+pub fn count() -> AggregateCall {
     call(AggregateFunction::Count, None)
 }
-fn sum(argument: Expr) -> AggregateCall {
+pub fn sum(argument: Expr) -> AggregateCall {
     call(AggregateFunction::Sum, Some(argument))
 }
-fn aggregate(keys: Vec<(&str, Expr)>, calls: Vec<AggregateCall>) -> Sink {
+pub fn aggregate(keys: Vec<(&str, Expr)>, calls: Vec<AggregateCall>) -> Sink {
     Sink::Aggregate {
         keys: keys.into_iter().map(|(name, expr)| named(name, expr)).collect(),
         calls,
