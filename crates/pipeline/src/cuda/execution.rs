@@ -296,6 +296,8 @@ impl CudaExecution {
         progress: Option<(&mut Progress, Again)>,
     ) -> Result<(), ExecError> {
         if tiles == 0 {
+            // What an earlier launch left says nothing about this one.
+            progress.into_iter().for_each(|(progress, _)| progress.group_limit = u32::MAX);
             return Ok(());
         }
         let index = self.kernel_for(layout)?;

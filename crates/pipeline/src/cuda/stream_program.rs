@@ -161,8 +161,8 @@ impl<'a> StreamProgram<'a> {
     /// Sets the number of output rows of a slot and its flags to 0. The error word stays.
     fn reset_rows(&mut self, stream: &Stream, slot: usize) -> Result<(), ExecError> {
         let control = &self.slots[slot].control_device;
-        // SAFETY: the program keeps the buffer until the lane was synchronised; only this stream
-        // touches it.
+        // SAFETY: the program keeps the buffer until the lane was synchronised; the last chunk in
+        // the slot is retired, so that only this stream touches it.
         unsafe {
             stream.fill_async(control, 0, 8, 0)?;
             stream.fill_async(control, MISFITS_AT, STATUS_BYTES - MISFITS_AT, 0)?;

@@ -210,6 +210,19 @@ impl Stored<'_> {
         CudaRun::new(self.devices, self.bound, &chunks).map_err(|e| e.to_string())
     }
 
+    /// A run over resident columns. `stream` brings those that a limit may have left out.
+    pub fn made_resident(&self, stream: impl Fn()) -> ResidentRuns {
+        let mut run = self.prepared().unwrap();
+        for _ in 0..3 {
+            if !run.is_resident() {
+                stream();
+                run = self.prepared().unwrap();
+            }
+        }
+        assert!(run.is_resident());
+        run.into_resident().unwrap()
+    }
+
     fn stream(&self) -> Answer {
         self.stream_with(&WorkerOptions::new(1 << 30)).map(|batches| lines(&batches))
     }
@@ -269,16 +282,8 @@ pub fn stream_and_run_resident(devices: &[Arc<CudaDevice>], cases: Vec<corpus::C
             if cpu.is_err() {
                 continue;
             }
-            let mut run = stored.prepared().unwrap();
-            // A limit may leave some chunk out.
-            for _ in 0..3 {
-                if !run.is_resident() {
-                    assert_same(case.name, shape, &cpu, &stored.stream(), "");
-                    run = stored.prepared().unwrap();
-                }
-            }
-            assert!(run.is_resident(), "{}", case.name);
-            let mut runs = run.into_resident().unwrap();
+            let streamed = || assert_same(case.name, shape, &cpu, &stored.stream(), "");
+            let mut runs = stored.made_resident(streamed);
             for _ in 0..2 {
                 assert_same(case.name, shape, &cpu, &stored.resident(&mut runs), "");
             }

@@ -265,6 +265,7 @@ pub fn run_on_shim(
             break status;
         }
         flushes += 1;
+        assert!(flushes <= tiles, "a launch that went on did nothing");
         group_count.fill(&[0; 4]);
         group_slots.fill(&free_slots);
         for (a, memory) in program.accumulators.iter().zip(&mut accumulators) {
