@@ -1,5 +1,5 @@
 // What the kernels need of CUDA, for a C++ compiler on the host: a grid of blocks of one
-// thread each, run one after the other. Atomics are plain then, and a warp is one lane.
+// thread each, all at the same time. A warp is one lane then.
 // Tests run generated kernels this way where there is no GPU.
 #pragma once
 #include <cmath>
@@ -14,17 +14,30 @@
 #define __constant__ static const
 
 struct Dimension { unsigned x; };
-static Dimension threadIdx = {0}, blockIdx = {0}, gridDim = {1};
-alignas(16) static u8 hr_shared_memory[1 << 18];
+static Dimension gridDim = {1};
+static thread_local Dimension threadIdx = {0}, blockIdx = {0};
+static thread_local u8* hr_shared_memory;
 
-template <typename T, typename U> inline T atomicAdd(T* to, U value) { T old = *to; *to = T(old + value); return old; }
-template <typename T> inline T atomicMin(T* to, T value) { T old = *to; if (value < old) *to = value; return old; }
-template <typename T> inline T atomicMax(T* to, T value) { T old = *to; if (value > old) *to = value; return old; }
-inline u32 atomicOr(u32* to, u32 value) { u32 old = *to; *to = old | value; return old; }
-inline u32 atomicCAS(u32* to, u32 expected, u32 value) { u32 old = *to; if (old == expected) *to = value; return old; }
+// Replaces a value by what follows from it, at once.
+template <typename T, typename F> inline T hr_replace(T* to, F next)
+{
+    T old, value;
+    __atomic_load(to, &old, __ATOMIC_RELAXED);
+    do value = next(old); while (!__atomic_compare_exchange(to, &old, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    return old;
+}
+template <typename T, typename U> inline T atomicAdd(T* to, U value) { return hr_replace(to, [=](T old) { return T(old + value); }); }
+template <typename T> inline T atomicMin(T* to, T value) { return hr_replace(to, [=](T old) { return value < old ? value : old; }); }
+template <typename T> inline T atomicMax(T* to, T value) { return hr_replace(to, [=](T old) { return value > old ? value : old; }); }
+inline u32 atomicOr(u32* to, u32 value) { return hr_replace(to, [=](u32 old) { return old | value; }); }
+inline u32 atomicCAS(u32* to, u32 expected, u32 value)
+{
+    __atomic_compare_exchange(to, &expected, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return expected;
+}
 
 inline void __syncthreads() {}
-inline void __threadfence() {}
+inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __syncwarp() {}
 inline u32 __activemask() { return 1; }
 inline u32 __ballot_sync(u32, u32 predicate) { return predicate != 0; }

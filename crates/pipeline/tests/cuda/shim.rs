@@ -1,5 +1,6 @@
 //! Generated kernels compiled by the host's C++ compiler, one thread a block: the logic of the
-//! generated code is tested where there is no GPU. (Races and the memory of a GPU are not.)
+//! generated code, races of blocks among it, is tested where there is no GPU. (Those within a warp
+//! and the memory of a GPU are not.)
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -26,12 +27,30 @@ unsafe extern "C" {
 }
 const RTLD_NOW: c_int = 2;
 
-/// Calls the kernel KERNEL.
+/// Calls the kernel KERNEL, a thread a block.
 const ENTRY: &str = r#"
-extern "C" void headrace_run(const Params* p, unsigned blocks)
+#include <pthread.h>
+struct Block { const Params* params; unsigned number; pthread_t thread; };
+static void* run_block(void* of)
+{
+    alignas(16) u8 shared[1 << 18];
+    hr_shared_memory = shared;
+    blockIdx.x = static_cast<Block*>(of)->number;
+    KERNEL(*static_cast<Block*>(of)->params);
+    return nullptr;
+}
+extern "C" int headrace_run(const Params* p, unsigned blocks)
 {
     gridDim.x = blocks;
-    for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) KERNEL(*p);
+    Block all[16];
+    unsigned begun = 0;
+    for (; begun < blocks && begun < 16; ++begun) {
+        all[begun].params = p;
+        all[begun].number = begun;
+        if (pthread_create(&all[begun].thread, nullptr, run_block, all + begun) != 0) break;
+    }
+    for (unsigned block = 0; block < begun; ++block) pthread_join(all[block].thread, nullptr);
+    return begun == blocks;
 }
 "#;
 
@@ -48,7 +67,7 @@ pub fn build_library(folder: &Path, kernel_source: &str, kernel: &str) -> PathBu
     std::fs::write(&source, format!("{kernel_source}{entry}")).unwrap();
     let library = folder.join("pipeline.so");
     let output = Command::new("g++")
-        .args(["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off"])
+        .args(["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-pthread", "-ffp-contract=off"])
         .args(["-DHEADRACE_HOST_SHIM", "-DBLOCK_THREADS=1", "-I"])
         .arg(folder)
         .arg(&source)
@@ -317,9 +336,10 @@ pub fn run(library: &Path, params: &[u64], blocks: u64) {
         assert!(!handle.is_null(), "{} does not load", library.display());
         let entry = dlsym(handle, c"headrace_run".as_ptr());
         assert!(!entry.is_null());
-        let entry: extern "C" fn(*const u64, u32) = std::mem::transmute(entry);
-        entry(params.as_ptr(), blocks as u32);
+        let entry: extern "C" fn(*const u64, u32) -> c_int = std::mem::transmute(entry);
+        let have_run = entry(params.as_ptr(), blocks as u32);
         dlclose(handle);
+        assert!(have_run == 1, "not every block had a thread");
     }
 }
 
