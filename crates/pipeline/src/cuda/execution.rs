@@ -1,5 +1,7 @@
 //! One execution of a pipeline on a GPU: kernels, launches, and the answer.
 
+mod filling;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,14 +12,14 @@ use crate::bound::{Bound, BoundSink, BoundStep, Grouping};
 use crate::cuda::decode::chunks;
 use crate::cuda::device::{CudaDevice, Kernel};
 use crate::cuda::device_state::DeviceState;
-use crate::cuda::group_states::GroupStates;
 use crate::cuda::groups::LaunchShape;
-use crate::cuda::hand_over::hand_over;
 use crate::cuda::layout::SegmentLayout;
 use crate::cuda::program::{DeviceSegment, OutputColumn, Param};
 use crate::cuda::rows::{RowBuffers, RowOutput, RowTransfer};
 use crate::error::ExecError;
 use crate::state::DenseState;
+
+pub(super) use filling::{Again, Progress};
 
 /// Rows of one launch: counts within a block are 32 bits.
 pub const LAUNCH_ROWS_MAX: u64 = 1 << 31;
@@ -28,9 +30,6 @@ pub const STATUS_BYTES: usize = 256;
 
 /// Where the error word lies.
 const STATUS_ERROR_AT: usize = 8;
-
-/// Where the host puts the number of hashed groups (`u32`) beside a status that came back.
-pub(super) const STATUS_GROUPS_AT: usize = 12;
 
 /// Bits of the error word that number a kernel's failures.
 const PLACE_BITS: u32 = 16;
@@ -80,24 +79,6 @@ struct LoadedProgram {
     kernel: Kernel,
     /// Buffers behind the parameters that stay the same, by position in the struct.
     fixed: HashMap<usize, Arc<Kept<DeviceBuffer>>>,
-}
-
-/// Whether a launch takes up its tiles for the first time.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
-    /// It does.
-    First,
-    /// It goes on where the warps left.
-    Resumed,
-}
-
-/// Where the warps of a launch stand among their runs, while the table of groups may fill.
-pub(super) struct Progress {
-    runs: DeviceBuffer,
-    /// Groups beyond which warps left.
-    group_limit: u32,
-    /// How often the table had begun anew when they were launched.
-    flushes: u64,
 }
 
 /// Segments of one layout that one launch takes, described in device memory.
@@ -228,19 +209,6 @@ impl CudaExecution {
         }
     }
 
-    /// Where the warps of a launch write down how far they came; `None` if they always get to the
-    /// end.
-    pub(super) fn progress(&self) -> Result<Option<Progress>, ExecError> {
-        let groups = self.state.as_ref().and_then(|state| state.groups.as_ref());
-        if !groups.is_some_and(|groups| groups.room.may_fill) {
-            return Ok(None);
-        }
-        let warps = |kernel: &Kernel| kernel.blocks_max * kernel.program.tuning.block_threads / 32;
-        let warps = self.kernels().map(warps).max().unwrap_or(0);
-        let runs = self.device.alloc(warps as usize * 4)?;
-        Ok(Some(Progress { runs, group_limit: u32::MAX, flushes: 0 }))
-    }
-
     /// Columns of a rows sink, and most output rows of a streamed row.
     fn outputs(&self) -> Result<Option<(&[OutputColumn], u64)>, ExecError> {
         if !matches!(self.bound.sink, BoundSink::Rows { .. }) {
@@ -297,7 +265,7 @@ impl CudaExecution {
     ) -> Result<(), ExecError> {
         if tiles == 0 {
             // What an earlier launch left says nothing about this one.
-            progress.into_iter().for_each(|(progress, _)| progress.group_limit = u32::MAX);
+            progress.into_iter().for_each(|(progress, _)| progress.forget());
             return Ok(());
         }
         let index = self.kernel_for(layout)?;
@@ -319,14 +287,7 @@ impl CudaExecution {
         };
         let LaunchShape { blocks_max, run_tiles, group_limit } = shape;
         let (runs_left, runs_leave) = match progress {
-            Some((progress, again)) => {
-                (progress.group_limit, progress.flushes) = (group_limit, self.flushes);
-                let runs = progress.runs.ptr();
-                match again {
-                    Again::First => (0, runs),
-                    Again::Resumed => (runs, runs),
-                }
-            }
+            Some((progress, again)) => progress.launched(again, group_limit, self.flushes),
             None if group_limit == u32::MAX => (0, 0),
             None => return Err(ExecError::Internal("a table that may fill unseen".into())),
         };
@@ -509,82 +470,6 @@ impl CudaExecution {
         }
     }
 
-    /// Launches, and hands the groups over and launches again as long as their table fills.
-    ///
-    /// # Safety
-    /// As [`Self::launch`].
-    unsafe fn launch_to_the_end(
-        &mut self,
-        layout: &SegmentLayout,
-        at: (u64, u64),
-        status: u64,
-        progress: &mut Progress,
-        output: &RowOutput<'_>,
-    ) -> Result<(), ExecError> {
-        let stream = Arc::clone(&self.stream);
-        let mut again = Again::First;
-        loop {
-            self.timing.0.record(&stream)?;
-            // SAFETY: the caller's promise.
-            unsafe { self.launch(&stream, layout, at, status, None, Some((progress, again))) }?;
-            self.timing.1.record(&stream)?;
-            self.take_status()?;
-            self.add_kernel_ms()?;
-            let state = self.state.as_ref();
-            let used = state.map_or(Ok(0), |state| state.take_groups_used(&stream))?;
-            if used <= progress.group_limit {
-                return Ok(());
-            }
-            self.flush(&stream, output)?;
-            again = Again::Resumed;
-        }
-    }
-
-    /// Hands all groups over, and begins with none. Waits for `stream`, in which the kernels so far
-    /// come before, and all later ones must come after.
-    pub(super) fn flush(
-        &mut self,
-        stream: &Stream,
-        output: &RowOutput<'_>,
-    ) -> Result<(), ExecError> {
-        let Some(state) = &self.state else { return Ok(()) };
-        output.groups().into_iter().for_each(GroupStates::count_flush);
-        hand_over(&self.device, stream, state, output, false)?;
-        // SAFETY: the state lives as long as the execution; whoever launches waits for it, as
-        // promised.
-        unsafe { state.clear(stream) }?;
-        self.flushes += 1;
-        Ok(())
-    }
-
-    /// Whether the launch of a progress left its table above the limit, and so perhaps before its
-    /// end, when there were as many groups as the status tells.
-    pub(super) fn has_left(&self, progress: &Progress, status: &[u8; STATUS_BYTES]) -> bool {
-        let used = chunks::<4>(&status[STATUS_GROUPS_AT..]).next().map_or(0, u32::from_le_bytes);
-        used > progress.group_limit
-    }
-
-    /// Whether the table that a launch left above its limit is still as it was.
-    pub(super) fn is_full_since(&self, progress: &Progress) -> bool {
-        progress.flushes == self.flushes
-    }
-
-    /// Queues the copy of the number of hashed groups beside a status.
-    ///
-    /// # Safety
-    /// `status` must be pinned and untouched until the stream has done it, which the execution must
-    /// outlive.
-    pub(super) unsafe fn queue_groups_used(
-        &self,
-        stream: &Stream,
-        status: &mut [u8],
-    ) -> Result<(), ExecError> {
-        let Some(state) = &self.state else { return Ok(()) };
-        let to = &mut status[STATUS_GROUPS_AT..STATUS_GROUPS_AT + 4];
-        // SAFETY: the caller's promise.
-        unsafe { state.queue_groups_used(stream, to) }
-    }
-
     fn add_kernel_ms(&mut self) -> Result<(), ExecError> {
         self.stats.kernel_ms += f64::from(self.timing.0.elapsed_ms(&self.timing.1)?);
         Ok(())
@@ -634,18 +519,6 @@ impl CudaExecution {
             unsafe { state.clear(&self.stream) }?;
         }
         Ok(())
-    }
-
-    /// Waits for all launches and hands hashed groups over to `output`, if these are the groups.
-    /// `is_only`: no other device has any.
-    ///
-    /// # Errors
-    /// Totals that overflow, memory, the spill store, the device, [`ExecError::Cancelled`].
-    pub fn hand_over(&mut self, output: &RowOutput<'_>, is_only: bool) -> Result<(), ExecError> {
-        // No segment, no kernel, no group.
-        let (Some(state), Some(_)) = (&self.state, output.groups()) else { return Ok(()) };
-        self.stream.synchronize()?;
-        hand_over(&self.device, &self.stream, state, output, is_only)
     }
 
     /// Waits for all launches and reads the accumulators; `None` for a rows sink, and for hashed

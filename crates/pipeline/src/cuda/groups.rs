@@ -17,9 +17,9 @@
 //! - So after a launch that left the table above its limit, what was applied are the runs before the
 //!   one that each warp wrote down. Kernels of one table run one after the other: those launched
 //!   behind it find it full and apply nothing.
-//! - The host takes the groups ([`hand_over`](crate::cuda::hand_over)), clears the table and launches the same grid again over
-//!   the same tiles; each warp begins where it stands. If all of them had just finished, that launch
-//!   does nothing.
+//! - The host takes the groups (`hand_over.rs`), clears the table and launches the same grid again
+//!   over the same tiles; each warp begins where it stands. If all of them had just finished, that
+//!   launch does nothing.
 //!
 //! A table with room for all groups has no limit, and pays one comparison of a parameter a run.
 

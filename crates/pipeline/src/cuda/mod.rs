@@ -12,7 +12,7 @@
 //!
 //! What it takes: filters, computed columns and inner, left, semi and anti probes; aggregation
 //! (count, sum, avg, min, max) by dense groups, or by hashed ones whose keys take at most 16
-//! bytes, however many they are ([`groups`] says how); or rows. Everything else, plain text above
+//! bytes, however many they are (`groups.rs` says how); or rows. Everything else, plain text above
 //! all, is refused by [`CudaProgram::compile`] with a reason.
 //!
 //! Order of calls: [`CudaProgram::compile`] tells at planning time whether a pipeline is taken.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A chunk that filled the table of hashed groups is not done: its program hands the groups over
-//! and launches the chunk again, which goes on where it was ([`groups`](crate::cuda::groups)). That
+//! and launches the chunk again, which goes on where it was (`groups.rs`). That
 //! comes after all kernels so far, which found the table full and are launched again in their turn,
 //! and before all later ones. The chunk's buffers are its own until it is retired.
 //!

@@ -1,0 +1,160 @@
+//! Hashed groups of an execution: their table may fill before a launch is at its end (see
+//! `groups.rs`).
+
+use std::sync::Arc;
+
+use headrace_gpu::{DeviceBuffer, Stream};
+
+use super::{CudaExecution, STATUS_BYTES};
+use crate::cuda::decode::chunks;
+use crate::cuda::device::Kernel;
+use crate::cuda::group_states::GroupStates;
+use crate::cuda::hand_over::hand_over;
+use crate::cuda::layout::SegmentLayout;
+use crate::cuda::rows::RowOutput;
+use crate::error::ExecError;
+
+/// Where the host puts the number of hashed groups (`u32`) beside a status that came back.
+const STATUS_GROUPS_AT: usize = 12;
+
+/// Whether a launch takes up its tiles for the first time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::cuda) enum Again {
+    /// It does.
+    First,
+    /// It goes on where the warps left.
+    Resumed,
+}
+
+/// Where the warps of a launch stand among their runs, while the table of groups may fill.
+pub(in crate::cuda) struct Progress {
+    runs: DeviceBuffer,
+    /// Groups beyond which warps left.
+    group_limit: u32,
+    /// How often the table had begun anew when they were launched.
+    flushes: u64,
+}
+
+impl Progress {
+    /// Notes a launch; where its warps begin, and where they write down the run at which they leave.
+    pub(super) fn launched(&mut self, again: Again, group_limit: u32, flushes: u64) -> (u64, u64) {
+        (self.group_limit, self.flushes) = (group_limit, flushes);
+        let runs = self.runs.ptr();
+        match again {
+            Again::First => (0, runs),
+            Again::Resumed => (runs, runs),
+        }
+    }
+
+    /// Nothing was launched, and so nobody left.
+    pub(super) fn forget(&mut self) {
+        self.group_limit = u32::MAX;
+    }
+}
+
+impl CudaExecution {
+    /// Where the warps of a launch write down how far they came; `None` if they always get to the
+    /// end.
+    pub(in crate::cuda) fn progress(&self) -> Result<Option<Progress>, ExecError> {
+        let groups = self.state.as_ref().and_then(|state| state.groups.as_ref());
+        if !groups.is_some_and(|groups| groups.room.may_fill) {
+            return Ok(None);
+        }
+        let warps = |kernel: &Kernel| kernel.blocks_max * kernel.program.tuning.block_threads / 32;
+        let warps = self.kernels().map(warps).max().unwrap_or(0);
+        let runs = self.device.alloc(warps as usize * 4)?;
+        Ok(Some(Progress { runs, group_limit: u32::MAX, flushes: 0 }))
+    }
+
+    /// Launches, and hands the groups over and launches again as long as their table fills.
+    ///
+    /// # Safety
+    /// As [`Self::launch`].
+    pub(super) unsafe fn launch_to_the_end(
+        &mut self,
+        layout: &SegmentLayout,
+        at: (u64, u64),
+        status: u64,
+        progress: &mut Progress,
+        output: &RowOutput<'_>,
+    ) -> Result<(), ExecError> {
+        let stream = Arc::clone(&self.stream);
+        let mut again = Again::First;
+        loop {
+            self.timing.0.record(&stream)?;
+            // SAFETY: the caller's promise.
+            unsafe { self.launch(&stream, layout, at, status, None, Some((progress, again))) }?;
+            self.timing.1.record(&stream)?;
+            self.take_status()?;
+            self.add_kernel_ms()?;
+            let state = self.state.as_ref();
+            let used = state.map_or(Ok(0), |state| state.take_groups_used(&stream))?;
+            if used <= progress.group_limit {
+                return Ok(());
+            }
+            self.flush(&stream, output)?;
+            again = Again::Resumed;
+        }
+    }
+
+    /// Hands all groups over, and begins with none. Waits for `stream`, in which the kernels so far
+    /// come before, and all later ones must come after.
+    pub(in crate::cuda) fn flush(
+        &mut self,
+        stream: &Stream,
+        output: &RowOutput<'_>,
+    ) -> Result<(), ExecError> {
+        let Some(state) = &self.state else { return Ok(()) };
+        output.groups().into_iter().for_each(GroupStates::count_flush);
+        hand_over(&self.device, stream, state, output, false)?;
+        // SAFETY: the state lives as long as the execution; whoever launches waits for it, as
+        // promised.
+        unsafe { state.clear(stream) }?;
+        self.flushes += 1;
+        Ok(())
+    }
+
+    /// Whether the launch of a progress left its table above the limit, and so perhaps before its
+    /// end, when there were as many groups as the status tells.
+    pub(in crate::cuda) fn has_left(
+        &self,
+        progress: &Progress,
+        status: &[u8; STATUS_BYTES],
+    ) -> bool {
+        let used = chunks::<4>(&status[STATUS_GROUPS_AT..]).next().map_or(0, u32::from_le_bytes);
+        used > progress.group_limit
+    }
+
+    /// Whether the table that a launch left above its limit is still as it was.
+    pub(in crate::cuda) fn is_full_since(&self, progress: &Progress) -> bool {
+        progress.flushes == self.flushes
+    }
+
+    /// Queues the copy of the number of hashed groups beside a status.
+    ///
+    /// # Safety
+    /// `status` must be pinned and untouched until the stream has done it, which the execution must
+    /// outlive.
+    pub(in crate::cuda) unsafe fn queue_groups_used(
+        &self,
+        stream: &Stream,
+        status: &mut [u8],
+    ) -> Result<(), ExecError> {
+        let Some(state) = &self.state else { return Ok(()) };
+        let to = &mut status[STATUS_GROUPS_AT..STATUS_GROUPS_AT + 4];
+        // SAFETY: the caller's promise.
+        unsafe { state.queue_groups_used(stream, to) }
+    }
+
+    /// Waits for all launches and hands hashed groups over to `output`, if these are the groups.
+    /// `is_only`: no other device has any.
+    ///
+    /// # Errors
+    /// Totals that overflow, memory, the spill store, the device, [`ExecError::Cancelled`].
+    pub fn hand_over(&mut self, output: &RowOutput<'_>, is_only: bool) -> Result<(), ExecError> {
+        // No segment, no kernel, no group.
+        let (Some(state), Some(_)) = (&self.state, output.groups()) else { return Ok(()) };
+        self.stream.synchronize()?;
+        hand_over(&self.device, &self.stream, state, output, is_only)
+    }
+}
