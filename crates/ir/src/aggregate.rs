@@ -20,12 +20,23 @@ pub enum AggregateFunction {
     Max,
 }
 
+/// What an aggregation brings back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AggregateOutput {
+    /// The keys and results of its groups.
+    #[default]
+    Final,
+    /// The keys and partial states of its groups, for whoever merges those of several runs, of
+    /// several parts of a table, or of several machines. A group may come more than once.
+    Partial,
+}
+
 /// One aggregate of an [`crate::Sink::Aggregate`].
 ///
 /// Partial states, which any number of workers may produce and merge in any order:
-/// `Count`: one `u64`. `Sum` of integers and decimals: an exact 128-bit total and whether a
-/// value was seen; of floats: an `f64` total and whether a value was seen. `Avg`: the state
-/// of `Sum` and a count. `Min`, `Max`: the value and whether one was seen.
+/// `Count`: one `u64`. `Sum` of integers and decimals: an exact total of 192 bits and how many
+/// values were seen; of floats: an `f64` total and how many. `Avg`: the state of `Sum`. `Min`,
+/// `Max`: the value and how many were seen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AggregateCall {
     /// Name of the result column.

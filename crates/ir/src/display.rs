@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::aggregate::AggregateCall;
+use crate::aggregate::{AggregateCall, AggregateOutput};
 use crate::expr::{ArithmeticOp, CompareOp, Expr};
 use crate::pipeline::{NamedExpr, Probe, ProbeKind, Program, Sink, Step};
 use crate::scalar::{Scalar, Value};
@@ -86,9 +86,11 @@ struct Operand<'a>(&'a Expr);
 impl fmt::Display for Operand<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Expr::Register { .. } | Expr::Literal(_) | Expr::Cast { .. } | Expr::Case { .. } => {
-                write!(f, "{}", self.0)
-            }
+            Expr::Register { .. }
+            | Expr::Literal(_)
+            | Expr::Parameter { .. }
+            | Expr::Cast { .. }
+            | Expr::Case { .. } => write!(f, "{}", self.0),
             other => write!(f, "({other})"),
         }
     }
@@ -114,6 +116,7 @@ impl fmt::Display for Expr {
         match self {
             Self::Register { name, .. } => f.write_str(name),
             Self::Literal(scalar) => write!(f, "{scalar}"),
+            Self::Parameter { index, .. } => write!(f, "${}", index + 1),
             Self::Arithmetic { op, left, right, .. } => {
                 write!(f, "{} {op} {}", Operand(left), Operand(right))
             }
@@ -228,12 +231,13 @@ impl Program {
             exprs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
         match sink {
-            Sink::Aggregate { keys, calls } => {
+            Sink::Aggregate { keys, calls, output } => {
                 let calls = calls.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let partial = if *output == AggregateOutput::Partial { "partial " } else { "" };
                 if keys.is_empty() {
-                    format!("aggregate {calls}")
+                    format!("{partial}aggregate {calls}")
                 } else {
-                    format!("aggregate {calls} by {}", names(keys))
+                    format!("{partial}aggregate {calls} by {}", names(keys))
                 }
             }
             Sink::Rows { columns, limit: None } => format!("rows {}", names(columns)),

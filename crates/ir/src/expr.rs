@@ -92,6 +92,16 @@ pub enum Expr {
     },
     /// A constant.
     Literal(Scalar),
+    /// A constant that is not known yet: one of [`crate::Program::parameters`], whose value comes
+    /// with the run. It means what the value would mean as a `Literal` in its place.
+    Parameter {
+        /// Which.
+        index: usize,
+        /// Its type.
+        data_type: DataType,
+        /// Whether it may be NULL.
+        nullable: bool,
+    },
     /// Arithmetic; NULL if an operand is NULL.
     Arithmetic {
         /// Operator.
@@ -195,6 +205,7 @@ impl Expr {
     pub fn data_type(&self) -> DataType {
         match self {
             Self::Register { data_type, .. }
+            | Self::Parameter { data_type, .. }
             | Self::Arithmetic { data_type, .. }
             | Self::Case { data_type, .. } => data_type.clone(),
             Self::Literal(scalar) => scalar.data_type.clone(),
@@ -213,7 +224,7 @@ impl Expr {
     /// Whether the result may be NULL.
     pub fn nullable(&self) -> bool {
         match self {
-            Self::Register { nullable, .. } => *nullable,
+            Self::Register { nullable, .. } | Self::Parameter { nullable, .. } => *nullable,
             Self::Literal(scalar) => scalar.is_null(),
             Self::IsNull(_) => false,
             Self::Case { branches, otherwise, .. } => {
@@ -233,7 +244,7 @@ impl Expr {
     /// Operands, in order of evaluation.
     pub fn children(&self) -> Vec<&Expr> {
         match self {
-            Self::Register { .. } | Self::Literal(_) => vec![],
+            Self::Register { .. } | Self::Literal(_) | Self::Parameter { .. } => vec![],
             Self::Arithmetic { left, right, .. } | Self::Compare { left, right, .. } => {
                 vec![left, right]
             }
@@ -249,6 +260,37 @@ impl Expr {
                 .flat_map(|(condition, value)| [condition, value])
                 .chain(otherwise.as_deref())
                 .collect(),
+        }
+    }
+
+    /// Operands, in order of evaluation.
+    pub fn children_mut(&mut self) -> Vec<&mut Expr> {
+        match self {
+            Self::Register { .. } | Self::Literal(_) | Self::Parameter { .. } => vec![],
+            Self::Arithmetic { left, right, .. } | Self::Compare { left, right, .. } => {
+                vec![left, right]
+            }
+            Self::Negate { value, .. }
+            | Self::Not(value)
+            | Self::IsNull(value)
+            | Self::InList { value, .. }
+            | Self::Like { value, .. }
+            | Self::Cast { value, .. } => vec![value],
+            Self::And(operands) | Self::Or(operands) => operands.iter_mut().collect(),
+            Self::Case { branches, otherwise, .. } => branches
+                .iter_mut()
+                .flat_map(|(condition, value)| [condition, value])
+                .chain(otherwise.as_deref_mut())
+                .collect(),
+        }
+    }
+
+    /// Puts what `f` answers in place of an expression, at the top first; what it has put there
+    /// stays.
+    pub fn replace(&mut self, f: &mut impl FnMut(&Expr) -> Option<Expr>) {
+        match f(self) {
+            Some(other) => *self = other,
+            None => self.children_mut().into_iter().for_each(|child| child.replace(f)),
         }
     }
 

@@ -20,6 +20,9 @@
 //! mark). A register is assigned once and never changes, so an expression means the same
 //! wherever it stands after the registers that it reads exist.
 //!
+//! A constant that is not known when a program is made is a parameter: its value comes with each
+//! run and is put in the parameter's place before anything else happens ([`parameter`]).
+//!
 //! # Evaluation rules that every processor keeps
 //!
 //! - SQL three-valued logic; a `Filter` keeps a row only when its expression is true.
@@ -39,6 +42,7 @@
 pub mod aggregate;
 pub mod expr;
 pub mod layout;
+pub mod parameter;
 pub mod pipeline;
 pub mod scalar;
 pub mod types;
@@ -46,9 +50,10 @@ pub mod types;
 mod display;
 mod validate;
 
-pub use aggregate::{AggregateCall, AggregateFunction};
+pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
+pub use parameter::ParameterError;
 pub use pipeline::{
     BuildPlan, BuildSource, NamedExpr, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink,
     Source, Step,

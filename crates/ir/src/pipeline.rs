@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::aggregate::AggregateCall;
+use crate::aggregate::{AggregateCall, AggregateOutput};
 use crate::expr::{Expr, Register};
 use crate::types::Field;
 
@@ -116,6 +116,8 @@ pub enum Sink {
         keys: Vec<NamedExpr>,
         /// Aggregates.
         calls: Vec<AggregateCall>,
+        /// Results, or states to be merged with others.
+        output: AggregateOutput,
     },
     /// The rows themselves, in no order.
     Rows {
@@ -131,6 +133,42 @@ pub enum Sink {
         /// Payload columns.
         payload: Vec<NamedExpr>,
     },
+}
+
+impl Sink {
+    /// The results of a grouped aggregation.
+    pub fn aggregate(keys: Vec<NamedExpr>, calls: Vec<AggregateCall>) -> Self {
+        Self::Aggregate { keys, calls, output: AggregateOutput::Final }
+    }
+}
+
+impl Pipeline {
+    /// Every expression.
+    pub(crate) fn exprs_mut(&mut self) -> Vec<&mut Expr> {
+        let mut exprs: Vec<&mut Expr> = Vec::new();
+        for step in &mut self.steps {
+            match step {
+                Step::Filter(expr) => exprs.push(expr),
+                Step::Compute(named) => exprs.push(&mut named.expr),
+                Step::Probe(probe) => {
+                    exprs.extend(probe.keys.iter_mut().chain(&mut probe.residual))
+                }
+            }
+        }
+        let mut named: Vec<&mut NamedExpr> = Vec::new();
+        match &mut self.sink {
+            Sink::Aggregate { keys, calls, .. } => {
+                named.extend(keys);
+                exprs.extend(
+                    calls.iter_mut().flat_map(|c| c.argument.iter_mut().chain(&mut c.filter)),
+                );
+            }
+            Sink::Rows { columns, .. } => named.extend(columns),
+            Sink::Build { keys, payload } => named.extend(keys.iter_mut().chain(payload)),
+        }
+        exprs.extend(named.into_iter().map(|named| &mut named.expr));
+        exprs
+    }
 }
 
 /// A build: rows by key.
@@ -157,7 +195,7 @@ pub enum BuildSource {
 
 /// The version of programs that this crate writes and reads: changed whenever the meaning of a
 /// serialised program changes.
-pub const PROGRAM_VERSION: u32 = 1;
+pub const PROGRAM_VERSION: u32 = 2;
 
 /// A pipeline and the builds that it probes, in an order in which they can be made. Together with
 /// its tables and the rows of its child plans it says everything that a processor has to know.
@@ -165,6 +203,9 @@ pub const PROGRAM_VERSION: u32 = 1;
 pub struct Program {
     /// [`PROGRAM_VERSION`] of whoever made it.
     pub version: u32,
+    /// What has to be known to run it: types of values that come with each run.
+    #[serde(default)]
+    pub parameters: Vec<Field>,
     /// Builds; a build's pipeline probes only builds before it.
     pub builds: Vec<BuildPlan>,
     /// The streamed pipeline.
@@ -172,9 +213,9 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program of the present version.
+    /// A program of the present version without parameters.
     pub fn new(builds: Vec<BuildPlan>, pipeline: Pipeline) -> Self {
-        Self { version: PROGRAM_VERSION, builds, pipeline }
+        Self { version: PROGRAM_VERSION, parameters: Vec::new(), builds, pipeline }
     }
 
     /// Every source: those of builds that are pipelines, then the streamed one.

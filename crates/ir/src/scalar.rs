@@ -57,6 +57,26 @@ impl Scalar {
         Self::new(DataType::Bool, Value::Bool(value))
     }
 
+    /// Whether a value of this type can be so: NULL always can.
+    pub fn is_of_its_type(&self) -> bool {
+        match (&self.value, &self.data_type) {
+            (Value::Null, _)
+            | (Value::Bool(_), DataType::Bool)
+            | (Value::Utf8(_), DataType::Utf8)
+            | (Value::Binary(_), DataType::Binary) => true,
+            (Value::Binary(bytes), DataType::FixedBinary(width)) => bytes.len() == *width as usize,
+            (Value::Float(_), data_type) => data_type.is_float(),
+            (Value::Int(value), DataType::UInt64) => u64::try_from(*value).is_ok(),
+            (Value::Int(unscaled), DataType::Decimal128 { precision, .. }) => {
+                10u128.checked_pow((*precision).into()).is_none_or(|l| unscaled.unsigned_abs() < l)
+            }
+            (Value::Int(value), data_type) => data_type
+                .integer_range()
+                .is_some_and(|(min, max)| (min.into()..=max.into()).contains(value)),
+            _ => false,
+        }
+    }
+
     /// Whether this is NULL.
     pub fn is_null(&self) -> bool {
         self.value == Value::Null

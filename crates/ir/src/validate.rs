@@ -35,11 +35,11 @@ impl Program {
         for (index, build) in self.builds.iter().enumerate() {
             if let BuildSource::Pipeline(pipeline) = &build.source {
                 let place = format!("build {}", build.name);
-                pipeline.registers_checked(&self.builds[..index], &place)?;
+                pipeline.registers_checked(&self.builds[..index], &self.parameters, &place)?;
                 check_build_sink(build, pipeline, &place)?;
             }
         }
-        self.pipeline.registers_checked(&self.builds, "pipeline")?;
+        self.pipeline.registers_checked(&self.builds, &self.parameters, "pipeline")?;
         Ok(())
     }
 }
@@ -70,133 +70,152 @@ fn check_build_sink(build: &BuildPlan, pipeline: &Pipeline, place: &str) -> Resu
 }
 
 impl Pipeline {
-    /// All registers after the last step, given the builds that may be probed.
+    /// All registers after the last step, given the builds that may be probed. The pipeline
+    /// reads no parameters.
     pub fn registers(&self, builds: &[BuildPlan]) -> Result<Vec<Field>> {
-        self.registers_checked(builds, "pipeline")
+        self.registers_checked(builds, &[], "pipeline")
     }
 
-    fn registers_checked(&self, builds: &[BuildPlan], place: &str) -> Result<Vec<Field>> {
-        let mut registers = self.source.columns.clone();
+    fn registers_checked(
+        &self,
+        builds: &[BuildPlan],
+        parameters: &[Field],
+        place: &str,
+    ) -> Result<Vec<Field>> {
+        let mut scope = Scope { registers: self.source.columns.clone(), parameters, place };
         for step in &self.steps {
             match step {
-                Step::Filter(expr) => {
-                    check_bool(expr, &registers, place)?;
-                }
+                Step::Filter(expr) => scope.check_bool(expr)?,
                 Step::Compute(named) => {
-                    check_expr(&named.expr, &registers, place)?;
-                    registers.push(Field::new(
-                        named.name.clone(),
-                        named.expr.data_type(),
-                        named.expr.nullable(),
-                    ));
+                    scope.check(&named.expr)?;
+                    let (data_type, nullable) = (named.expr.data_type(), named.expr.nullable());
+                    scope.registers.push(Field::new(named.name.clone(), data_type, nullable));
                 }
-                Step::Probe(probe) => check_probe(probe, builds, &mut registers, place)?,
+                Step::Probe(probe) => scope.check_probe(probe, builds)?,
             }
         }
-        check_sink(&self.sink, &registers, place)?;
-        Ok(registers)
+        scope.check_sink(&self.sink)?;
+        Ok(scope.registers)
     }
 }
 
-fn check_probe(
-    probe: &Probe,
-    builds: &[BuildPlan],
-    registers: &mut Vec<Field>,
-    place: &str,
-) -> Result<()> {
-    let Some(build) = builds.get(probe.build) else {
-        return fail(place, format!("probe of build {} of {}", probe.build, builds.len()));
-    };
-    if probe.keys.len() != build.keys.len() {
-        return fail(place, format!("probe of {} has another number of keys", build.name));
-    }
-    for (key, field) in probe.keys.iter().zip(&build.keys) {
-        check_expr(key, registers, place)?;
-        if key.data_type() != field.data_type {
-            return fail(
-                place,
-                format!("key {key} is {}, {} is {}", key.data_type(), field.name, field.data_type),
-            );
-        }
-    }
-    let outer = probe.kind == ProbeKind::Left;
-    for &index in &probe.payload {
-        let Some(field) = build.payload.get(index) else {
-            return fail(place, format!("payload {index} of build {}", build.name));
+/// What an expression may read.
+struct Scope<'a> {
+    registers: Vec<Field>,
+    parameters: &'a [Field],
+    place: &'a str,
+}
+
+impl Scope<'_> {
+    fn check_probe(&mut self, probe: &Probe, builds: &[BuildPlan]) -> Result<()> {
+        let place = self.place;
+        let Some(build) = builds.get(probe.build) else {
+            return fail(place, format!("probe of build {} of {}", probe.build, builds.len()));
         };
-        let mut field = field.clone();
-        field.nullable |= outer;
-        registers.push(field);
+        if probe.keys.len() != build.keys.len() {
+            return fail(place, format!("probe of {} has another number of keys", build.name));
+        }
+        for (key, field) in probe.keys.iter().zip(&build.keys) {
+            self.check(key)?;
+            let (is, wanted) = (key.data_type(), &field.data_type);
+            if is != *wanted {
+                return fail(place, format!("key {key} is {is}, {} is {wanted}", field.name));
+            }
+        }
+        let outer = probe.kind == ProbeKind::Left;
+        for &index in &probe.payload {
+            let Some(field) = build.payload.get(index) else {
+                return fail(place, format!("payload {index} of build {}", build.name));
+            };
+            let mut field = field.clone();
+            field.nullable |= outer;
+            self.registers.push(field);
+        }
+        if let Some(residual) = &probe.residual {
+            self.check_bool(residual)?;
+        }
+        if probe.kind == ProbeKind::Mark {
+            let name = format!("{}_mark", build.name);
+            self.registers.push(Field::new(name, DataType::Bool, true));
+        }
+        Ok(())
     }
-    if let Some(residual) = &probe.residual {
-        check_bool(residual, registers, place)?;
-    }
-    if probe.kind == ProbeKind::Mark {
-        registers.push(Field::new(format!("{}_mark", build.name), DataType::Bool, true));
-    }
-    Ok(())
-}
 
-fn check_sink(sink: &Sink, registers: &[Field], place: &str) -> Result<()> {
-    match sink {
-        Sink::Aggregate { keys, calls } => {
-            keys.iter().try_for_each(|k| check_expr(&k.expr, registers, place))?;
-            calls.iter().try_for_each(|c| check_call(c, registers, place))
-        }
-        Sink::Rows { columns, .. } => {
-            columns.iter().try_for_each(|c| check_expr(&c.expr, registers, place))
-        }
-        Sink::Build { keys, payload } => {
-            keys.iter().chain(payload).try_for_each(|c| check_expr(&c.expr, registers, place))
-        }
-    }
-}
-
-fn check_call(call: &AggregateCall, registers: &[Field], place: &str) -> Result<()> {
-    match (&call.argument, call.function) {
-        (None, AggregateFunction::Count) => {}
-        (None, _) => return fail(place, format!("{} without argument", call.name)),
-        (Some(argument), function) => {
-            check_expr(argument, registers, place)?;
-            let numeric = argument.data_type().is_numeric();
-            if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg) && !numeric {
-                return fail(place, format!("{call} of {}", argument.data_type()));
+    fn check_sink(&self, sink: &Sink) -> Result<()> {
+        match sink {
+            Sink::Aggregate { keys, calls, .. } => {
+                keys.iter().try_for_each(|k| self.check(&k.expr))?;
+                calls.iter().try_for_each(|c| self.check_call(c))
+            }
+            Sink::Rows { columns, .. } => columns.iter().try_for_each(|c| self.check(&c.expr)),
+            Sink::Build { keys, payload } => {
+                keys.iter().chain(payload).try_for_each(|c| self.check(&c.expr))
             }
         }
     }
-    call.filter.as_ref().map_or(Ok(()), |filter| check_bool(filter, registers, place))
-}
 
-fn check_bool(expr: &Expr, registers: &[Field], place: &str) -> Result<()> {
-    if expr.data_type() != DataType::Bool {
-        return fail(place, format!("condition {expr} is {}, not bool", expr.data_type()));
-    }
-    check_expr(expr, registers, place)
-}
-
-fn check_expr(expr: &Expr, registers: &[Field], place: &str) -> Result<()> {
-    let mut first_error = None;
-    expr.visit(&mut |e| {
-        if first_error.is_none() {
-            first_error = node_error(e, registers);
+    fn check_call(&self, call: &AggregateCall) -> Result<()> {
+        match (&call.argument, call.function) {
+            (None, AggregateFunction::Count) => {}
+            (None, _) => return fail(self.place, format!("{} without argument", call.name)),
+            (Some(argument), function) => {
+                self.check(argument)?;
+                let numeric = argument.data_type().is_numeric();
+                if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg) && !numeric {
+                    return fail(self.place, format!("{call} of {}", argument.data_type()));
+                }
+            }
         }
-    });
-    match first_error {
-        Some(cause) => fail(place, cause),
-        None => Ok(()),
+        call.filter.as_ref().map_or(Ok(()), |filter| self.check_bool(filter))
+    }
+
+    fn check_bool(&self, expr: &Expr) -> Result<()> {
+        if expr.data_type() != DataType::Bool {
+            let cause = format!("condition {expr} is {}, not bool", expr.data_type());
+            return fail(self.place, cause);
+        }
+        self.check(expr)
+    }
+
+    fn check(&self, expr: &Expr) -> Result<()> {
+        let mut first_error = None;
+        expr.visit(&mut |e| {
+            if first_error.is_none() {
+                first_error = self.leaf_error(e).or_else(|| node_error(e));
+            }
+        });
+        match first_error {
+            Some(cause) => fail(self.place, cause),
+            None => Ok(()),
+        }
+    }
+
+    fn leaf_error(&self, expr: &Expr) -> Option<String> {
+        let (what, fields, index, data_type, nullable) = match expr {
+            Expr::Register { index, data_type, name, .. } => {
+                (format!("register {index} ({name})"), &*self.registers, *index, data_type, None)
+            }
+            Expr::Parameter { index, data_type, nullable } => {
+                (format!("parameter {expr}"), self.parameters, *index, data_type, Some(*nullable))
+            }
+            _ => return None,
+        };
+        let Some(field) = fields.get(index) else {
+            return Some(format!("{what} of {}", fields.len()));
+        };
+        let what = if nullable.is_some() { format!("{what} ({})", field.name) } else { what };
+        if field.data_type != *data_type {
+            return Some(format!("{what} is {}, read as {data_type}", field.data_type));
+        }
+        (field.nullable && nullable == Some(false)).then(|| format!("{what} may be NULL"))
     }
 }
 
-fn node_error(expr: &Expr, registers: &[Field]) -> Option<String> {
+fn node_error(expr: &Expr) -> Option<String> {
     match expr {
-        Expr::Register { index, data_type, name, .. } => match registers.get(*index) {
-            None => Some(format!("register {index} ({name}) of {}", registers.len())),
-            Some(field) if field.data_type != *data_type => Some(format!(
-                "register {index} ({name}) is {}, read as {data_type}",
-                field.data_type
-            )),
-            Some(_) => None,
-        },
+        Expr::Literal(scalar) if !scalar.is_of_its_type() => {
+            Some(format!("{scalar} is no {}", scalar.data_type))
+        }
         Expr::Arithmetic { op, left, right, data_type, .. } => {
             arithmetic_error(*op, &left.data_type(), &right.data_type(), data_type)
                 .map(|cause| format!("{expr}: {cause}"))
@@ -207,7 +226,7 @@ fn node_error(expr: &Expr, registers: &[Field]) -> Option<String> {
         }
         Expr::InList { value, list, .. } => list
             .iter()
-            .find(|s| s.data_type != value.data_type())
+            .find(|s| s.data_type != value.data_type() || !s.is_of_its_type())
             .map(|s| format!("{expr}: {s} is {}", s.data_type)),
         Expr::And(operands) | Expr::Or(operands) => operands
             .iter()
@@ -317,9 +336,9 @@ mod tests {
                     residual: None,
                     payload: vec![0],
                 })],
-                sink: Sink::Aggregate {
-                    keys: vec![NamedExpr { name: "d_year".into(), expr: reg(1, DataType::Int32) }],
-                    calls: vec![AggregateCall {
+                sink: Sink::aggregate(
+                    vec![NamedExpr { name: "d_year".into(), expr: reg(1, DataType::Int32) }],
+                    vec![AggregateCall {
                         name: "revenue".into(),
                         function: AggregateFunction::Sum,
                         argument: Some(revenue),
@@ -328,7 +347,7 @@ mod tests {
                         result: DataType::Int64,
                         on_overflow: OnOverflow::Error,
                     }],
-                },
+                ),
             },
         )
     }

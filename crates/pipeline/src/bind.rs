@@ -84,6 +84,26 @@ pub fn bind(
     })
 }
 
+/// Lowers what is left of an aggregation when its partial states are all that comes in: `registers`
+/// are those after the last step (see [`Pipeline::registers`]), none of which is ever read.
+pub fn bind_merge(pipeline: &Pipeline, registers: &[Field]) -> Result<Bound, WhyNot> {
+    let unknown = SourceColumn { dictionary: None, range: None, may_have_nulls: true };
+    let registers =
+        registers.iter().map(|f| source_register(f, &unknown)).collect::<Result<Vec<_>, _>>()?;
+    let rows_max = u64::MAX;
+    let binder = Binder::new(registers, u128::from(rows_max));
+    let sink = binder.sink(&pipeline.sink, &BindOptions { dense_groups_max: 0 })?;
+    Ok(Bound {
+        table: pipeline.source.table.clone(),
+        source_registers: 0,
+        steps: Vec::new(),
+        registers: binder.registers,
+        sink,
+        rows_max,
+        remaps: Vec::new(),
+    })
+}
+
 fn no_repr(data_type: &DataType, name: &str) -> WhyNot {
     WhyNot::new(format!("columns of type {data_type} are not built yet ({name})"))
 }
@@ -168,7 +188,9 @@ impl Binder {
 
     fn sink(&self, sink: &Sink, options: &BindOptions) -> Result<BoundSink, WhyNot> {
         match sink {
-            Sink::Aggregate { keys, calls } => self.aggregate(keys, calls, options),
+            Sink::Aggregate { keys, calls, output } => {
+                self.aggregate(keys, calls, *output, options)
+            }
             Sink::Rows { columns, .. } if columns.is_empty() => {
                 Err(WhyNot::new("rows without columns are not built yet"))
             }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use headrace_ir::{
-    AggregateFunction, ArithmeticOp, CastFailure, CompareOp, DataType, Field, OnOverflow,
-    ProbeKind, Register, Scalar, ValueRange,
+    AggregateFunction, AggregateOutput, ArithmeticOp, CastFailure, CompareOp, DataType, Field,
+    OnOverflow, ProbeKind, Register, Scalar, ValueRange,
 };
 
 use crate::bind::proof;
@@ -328,6 +328,8 @@ pub enum BoundSink {
         accumulators: Vec<Accumulator>,
         /// Output columns after the keys.
         calls: Vec<BoundCall>,
+        /// Results, or partial states in portable form.
+        output: AggregateOutput,
     },
     /// Rows.
     Rows {

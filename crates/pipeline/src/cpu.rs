@@ -43,6 +43,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use arrow_array::RecordBatch;
 use headrace_flow::{CancelToken, Verdict};
+use headrace_ir::AggregateOutput;
 
 use crate::bound::{Bound, BoundSink};
 use crate::build::BuildOptions;
@@ -192,10 +193,13 @@ impl CpuProgram {
         };
         // What the states take is held until they are merged.
         let (states, mut memory) = states(workers);
-        if let (BoundSink::Aggregate { .. }, Some(SinkState::Hash(_))) =
+        if let (BoundSink::Aggregate { output, .. }, Some(SinkState::Hash(_))) =
             (&self.bound.sink, states.first())
         {
-            self.finish_hash(states, None, &options, emit)?;
+            let partial = (*output == AggregateOutput::Partial)
+                .then(|| PartialSchema::portable(&self.bound))
+                .transpose()?;
+            self.finish_hash(states, partial, &options, emit)?;
             return Ok(Output::Batches(Vec::new()));
         }
         let merged = self.merged(states, &options)?;

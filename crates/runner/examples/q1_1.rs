@@ -46,7 +46,7 @@ fn revenue(source: Source) -> Pipeline {
         filter(&source, 2, CompareOp::Lt, 25),
         Step::Probe(Probe::semi(0, vec![source.register(0)])),
     ];
-    Pipeline { source, steps, sink: Sink::Aggregate { keys: vec![], calls } }
+    Pipeline { source, steps, sink: Sink::aggregate(vec![], calls) }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -60,6 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runner = Runner::new(&RunnerOptions::default());
     let request = Request {
         program: &program,
+        parameters: &[],
         tables: &[date, lines],
         children: &[],
         settings: &Settings::default(),

@@ -22,7 +22,7 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
     // A worker without a chunk would only cost a thread.
     let threads = task.threads.clamp(1, chunks.plan.chunks.len().max(1));
-    let options = task.worker_options(threads);
+    let options = task.runner.group_options(threads, task.token);
     let consumers = (0..threads)
         .map(|_| {
             Ok(CpuConsumer {

@@ -72,7 +72,7 @@ fn run_resident(
     bind_ms: f64,
 ) -> Result<Option<Done>, RunError> {
     let bound = Arc::clone(prepared.runs.bound());
-    let options = task.worker_options(task.threads);
+    let options = task.runner.group_options(task.threads, task.token);
     let output = RowOutput::new(&bound, &options, task.emit)?;
     let Some((answer, mut race)) = prepared.runs.run(&output)? else { return Ok(None) };
     // Columns that were on the device come from files that may have changed since.
@@ -108,7 +108,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
             None => Err(ExecError::Internal("columns that were held left the GPU".into()).into()),
         };
     }
-    let options = task.worker_options(task.threads);
+    let options = task.runner.group_options(task.threads, task.token);
     let output = RowOutput::new(&bound, &options, task.emit)?;
     let (answer, mut race) = stream(task, &chunks, run, &output)?;
     race.path_reasons.extend(notes);

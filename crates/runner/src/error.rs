@@ -3,6 +3,7 @@
 use headrace_flow::{BoxError, RaceError};
 use headrace_format::FormatError;
 use headrace_io::{IoError, OutOfBudget};
+use headrace_ir::ParameterError;
 use headrace_pipeline::{ExecError, WhyNot};
 
 /// What kind of failure an error is: what a door turns into its own codes (an SQLSTATE, an exit
@@ -25,6 +26,8 @@ pub enum ErrorClass {
     Io,
     /// Whoever asked does not want the answer any more.
     Cancelled,
+    /// A value that was given with a program does not fit its parameter.
+    Parameter,
     /// Neither processor, or not the wanted one, can do what was asked.
     Unsupported,
     /// The device failed.
@@ -51,6 +54,9 @@ pub enum RunError {
     /// The memory budget has no room for what it needs.
     #[error(transparent)]
     Memory(#[from] OutOfBudget),
+    /// The values that were given do not fit its parameters. Nothing has been read yet.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
     /// A thread could not be had, or ended by a panic.
     #[error("{0}")]
     Thread(String),
@@ -84,6 +90,7 @@ impl RunError {
             Self::Format(error) => format_class(error),
             Self::Race(error) => race_class(error),
             Self::Memory(_) => ErrorClass::OutOfMemory,
+            Self::Parameter(_) => ErrorClass::Parameter,
             Self::Thread(_) => ErrorClass::Internal,
         }
     }

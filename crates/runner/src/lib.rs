@@ -18,6 +18,9 @@
 //! or with a [`RunError`] whose [`ErrorClass`] tells what kind of failure it was. A
 //! [`CancelToken`](headrace_flow::CancelToken) ends it early.
 //!
+//! A program whose sink has partial output may run over parts of a table, on any machine; what the
+//! runs emit is merged by [`Runner::merge`].
+//!
 //! - [`Runner`]: what runs share: caches, mappings, devices, the division of memory.
 //! - [`StreamTable`]: a table of any format, with what is kept of it between runs.
 //! - [`Settings`]: which processor, which fallback, which way of reading, how many threads.
@@ -37,6 +40,7 @@ mod cuda;
 mod error;
 mod gpus;
 mod memory;
+mod merge;
 mod prepared;
 mod report;
 mod run;
@@ -45,6 +49,8 @@ mod settings;
 mod spill;
 mod table;
 mod task;
+
+pub use headrace_pipeline::partial::PartialMerge;
 
 pub use error::{ErrorClass, RunError};
 pub use memory::MemorySplit;

@@ -1,5 +1,6 @@
 //! A whole program: builds first, then the streamed pipeline.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
 use headrace_format::arrow::ir_type;
 use headrace_io::Kept;
-use headrace_ir::{BuildPlan, BuildSource, Pipeline, Program, Sink, Source, Step};
+use headrace_ir::{BuildPlan, BuildSource, Pipeline, Program, Scalar, Sink, Source, Step};
 use headrace_pipeline::build::{BuildIndex, BuildOptions};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
@@ -27,6 +28,8 @@ use crate::{cpu, cuda};
 pub struct Request<'a> {
     /// The program.
     pub program: &'a Program,
+    /// A value for each of its parameters.
+    pub parameters: &'a [Scalar],
     /// Its tables, by [`Source::table_id`].
     pub tables: &'a [Arc<StreamTable>],
     /// Rows of each child plan.
@@ -76,13 +79,14 @@ impl Runner {
     /// [`RunError`]; rows that were emitted before it are not the answer. A program that does not
     /// fit its tables is refused before anything is read.
     pub fn run(&self, request: &Request<'_>, emit: Emit<'_>) -> Result<RunReport, RunError> {
-        check(request)?;
-        Run { request, runner: self }.run(emit)
+        let program = checked(request)?;
+        Run { request, program: &program, runner: self }.run(emit)
     }
 }
 
-/// A program that travelled may meet other tables than those it was made for.
-fn check(request: &Request<'_>) -> Result<(), RunError> {
+/// A program that travelled may meet other tables than those it was made for, and values that
+/// its parameters cannot have.
+fn checked<'a>(request: &Request<'a>) -> Result<Cow<'a, Program>, RunError> {
     let internal = |cause: String| RunError::Exec(ExecError::Internal(cause));
     request.program.validate().map_err(|error| internal(error.to_string()))?;
     for source in request.program.sources() {
@@ -94,7 +98,7 @@ fn check(request: &Request<'_>) -> Result<(), RunError> {
         };
         check_columns(source, table).map_err(internal)?;
     }
-    Ok(())
+    Ok(request.program.with_values(request.parameters)?)
 }
 
 fn check_columns(source: &Source, table: &StreamTable) -> Result<(), String> {
@@ -128,6 +132,8 @@ fn gpu_refusal(error: &RunError) -> Option<WhyNot> {
 
 struct Run<'a> {
     request: &'a Request<'a>,
+    /// The request's, with values in place of its parameters.
+    program: &'a Program,
     runner: &'a Runner,
 }
 
@@ -138,7 +144,7 @@ impl Run<'_> {
         let build_ms = started.elapsed().as_secs_f64() * 1e3;
         let builds: Vec<_> = built.iter().map(|b| Arc::clone(&b.held.table)).collect();
         let (done, chosen, reason) = self.stream(&builds, emit)?;
-        let pipeline = &self.request.program.pipeline;
+        let pipeline = &self.program.pipeline;
         let report = RunReport {
             table: pipeline.source.table.clone(),
             processor: match chosen {
@@ -180,8 +186,8 @@ impl Run<'_> {
     ) -> Result<(Done, Chosen, Option<WhyNot>), RunError> {
         let settings = self.request.settings;
         let task = Task {
-            pipeline: &self.program().pipeline,
-            table: self.table(&self.program().pipeline),
+            pipeline: &self.program.pipeline,
+            table: self.table(&self.program.pipeline),
             builds,
             build_options: BuildOptions::default(),
             settings,
@@ -211,10 +217,6 @@ impl Run<'_> {
         }
     }
 
-    fn program(&self) -> &Program {
-        self.request.program
-    }
-
     fn table(&self, pipeline: &Pipeline) -> &StreamTable {
         &self.request.tables[pipeline.source.table_id]
     }
@@ -223,7 +225,7 @@ impl Run<'_> {
     /// time. A group ends where a build probes one of its members.
     fn builds(&self) -> Result<Vec<Built>, RunError> {
         let keys = self.keys();
-        let plans = &self.program().builds;
+        let plans = &self.program.builds;
         let mut built: Vec<Built> = Vec::with_capacity(plans.len());
         while built.len() < plans.len() {
             let first = built.len();
@@ -263,7 +265,7 @@ impl Run<'_> {
     /// A build of an earlier run. Its table is not read again, but a file that is not what it
     /// was is the same error as if it were.
     fn kept_build(&self, build: usize, key: Option<&BuildKey>) -> Result<Option<Built>, RunError> {
-        let BuildSource::Pipeline(pipeline) = &self.program().builds[build].source else {
+        let BuildSource::Pipeline(pipeline) = &self.program.builds[build].source else {
             return Ok(None);
         };
         let Some(held) = key.and_then(|key| self.runner.builds().get(key)) else {
@@ -288,7 +290,7 @@ impl Run<'_> {
                 .map(|&index| scope.spawn(move || self.build(index, before, threads)))
                 .collect();
             let joined = handles.into_iter().zip(wanted).map(|(handle, &index)| {
-                let name = &self.program().builds[index].name;
+                let name = &self.program.builds[index].name;
                 let panicked = |_| Err(RunError::Thread(format!("making build {name} panicked")));
                 handle.join().unwrap_or_else(panicked)
             });
@@ -299,8 +301,8 @@ impl Run<'_> {
     /// What makes each build the same as one of an earlier run; `None` for those from child plans
     /// and those that probe such.
     fn keys(&self) -> Vec<Option<BuildKey>> {
-        let mut keys: Vec<Option<BuildKey>> = Vec::with_capacity(self.program().builds.len());
-        for (index, plan) in self.program().builds.iter().enumerate() {
+        let mut keys: Vec<Option<BuildKey>> = Vec::with_capacity(self.program.builds.len());
+        for (index, plan) in self.program.builds.iter().enumerate() {
             let key = match &plan.source {
                 BuildSource::Child(_) => None,
                 BuildSource::Pipeline(pipeline) => {
@@ -316,8 +318,8 @@ impl Run<'_> {
 
     /// Whether a build is probed where NULL equals NULL.
     fn nulls_equal(&self, build: usize) -> bool {
-        let of_builds = self.program().builds.iter().filter_map(BuildPlan::pipeline);
-        of_builds.chain(std::iter::once(&self.program().pipeline)).flat_map(|p| &p.steps).any(
+        let of_builds = self.program.builds.iter().filter_map(BuildPlan::pipeline);
+        of_builds.chain(std::iter::once(&self.program.pipeline)).flat_map(|p| &p.steps).any(
             |step| matches!(step, Step::Probe(probe) if probe.build == build && probe.null_equal),
         )
     }
@@ -328,7 +330,7 @@ impl Run<'_> {
         before: &[Arc<BuildTable>],
         threads: usize,
     ) -> Result<Built, RunError> {
-        let plan = &self.program().builds[index];
+        let plan = &self.program.builds[index];
         let options = BuildOptions { nulls_equal: self.nulls_equal(index), source_rows: None };
         let (table, bytes) = match &plan.source {
             BuildSource::Pipeline(pipeline) => {

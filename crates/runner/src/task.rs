@@ -38,18 +38,6 @@ pub struct Task<'a> {
     pub emit: Emit<'a>,
 }
 
-impl Task<'_> {
-    /// How the groups and rows of `workers` workers are held. All runs share the account, so that
-    /// their number does not multiply the limit.
-    pub fn worker_options(&self, workers: usize) -> WorkerOptions {
-        let mut options = WorkerOptions::with_memory(Arc::clone(self.runner.groups()));
-        options.workers = workers;
-        options.spill = Some(Arc::clone(self.runner.spills()) as _);
-        options.cancel = self.token.clone();
-        options
-    }
-}
-
 /// How much of a table a task looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope {

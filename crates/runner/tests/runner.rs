@@ -80,7 +80,7 @@ fn sum_of_zone(tables: &[Arc<StreamTable>], zone: i32) -> Program {
         Some(fact.register(1)),
         DataType::Int64,
     );
-    let sink = Sink::Aggregate { keys: vec![], calls: vec![sum] };
+    let sink = Sink::aggregate(vec![], vec![sum]);
     Program::new(
         vec![build(region, vec![in_zone]), build(city, vec![in_region])],
         Pipeline { source: fact, steps: vec![in_city], sink },
@@ -112,6 +112,7 @@ fn run_on(
     let batches = Mutex::new(Vec::new());
     let request = Request {
         program,
+        parameters: &[],
         tables,
         children: &[],
         settings: &on(processor),
@@ -255,7 +256,7 @@ fn sums(table: &Arc<StreamTable>, columns: &[&str]) -> Program {
         )
     };
     let calls = (0..columns.len()).map(sum).collect();
-    let sink = Sink::Aggregate { keys: vec![], calls };
+    let sink = Sink::aggregate(vec![], calls);
     Program::new(vec![], Pipeline { source, steps: vec![], sink })
 }
 

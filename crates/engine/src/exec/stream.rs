@@ -100,6 +100,7 @@ impl Run {
             planned.tables.iter().map(|table| Arc::clone(table.stream())).collect();
         let request = Request {
             program: &planned.program,
+            parameters: &[],
             tables: &tables,
             children: &self.children,
             settings: self.node.settings(),

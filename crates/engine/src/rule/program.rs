@@ -430,7 +430,7 @@ fn finish_sink(sink: &SinkSpec, numbering: &Numbering) -> Result<Sink, WhyNot> {
                     Ok(AggregateCall { argument, filter, ..call.clone() })
                 })
                 .collect::<Result<_, WhyNot>>()?;
-            Sink::Aggregate { keys: all(keys)?, calls }
+            Sink::aggregate(all(keys)?, calls)
         }
     })
 }

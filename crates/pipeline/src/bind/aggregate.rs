@@ -1,6 +1,8 @@
 //! Lowers aggregation: how groups are numbered, and which running values calls share.
 
-use headrace_ir::{AggregateCall, AggregateFunction, DataType, Expr, Field, NamedExpr, ValueRange};
+use headrace_ir::{
+    AggregateCall, AggregateFunction, AggregateOutput, DataType, Expr, Field, NamedExpr, ValueRange,
+};
 
 use crate::WhyNot;
 use crate::bind::{BindOptions, Binder, proof};
@@ -17,6 +19,7 @@ impl Binder {
         &self,
         keys: &[NamedExpr],
         calls: &[AggregateCall],
+        output: AggregateOutput,
         options: &BindOptions,
     ) -> Result<BoundSink, WhyNot> {
         let mut keys = keys
@@ -33,7 +36,7 @@ impl Binder {
         let mut lowering = Lowering::new(self);
         let calls = calls.iter().map(|call| lowering.call(call)).collect::<Result<Vec<_>, _>>()?;
         let accumulators = lowering.accumulators;
-        Ok(BoundSink::Aggregate { keys, grouping, accumulators, calls })
+        Ok(BoundSink::Aggregate { keys, grouping, accumulators, calls, output })
     }
 }
 

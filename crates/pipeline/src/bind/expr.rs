@@ -17,6 +17,7 @@ impl Binder {
         match expr {
             Expr::Register { index, .. } => self.register(*index),
             Expr::Literal(scalar) => literal(scalar),
+            Expr::Parameter { .. } => Err(WhyNot::new(format!("parameter {expr} has no value"))),
             Expr::Arithmetic { op, left, right, data_type, on_overflow } => {
                 let (left, right) = (self.expr(left)?, self.expr(right)?);
                 let bounds = range::arithmetic(*op, left.range, right.range);

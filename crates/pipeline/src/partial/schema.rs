@@ -1,5 +1,6 @@
 //! How keys and accumulators lie in a batch of partial states.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -11,6 +12,14 @@ use crate::bound::{Accumulator, AccumulatorKind, Bound, BoundCall, BoundKey, Bou
 use crate::column::arrow_type;
 use crate::cpu::group_keys::KeyLayout;
 use crate::state::{AccumulatorState, Texts};
+
+/// What the schema's metadata says of its version.
+const VERSION_KEY: &str = "headrace.partial.version";
+/// The version of the portable form that is written and read here: changed whenever the meaning
+/// of a column changes.
+const VERSION: &str = "1";
+/// What the schema's metadata says of the aggregation.
+const OF_KEY: &str = "headrace.partial.of";
 
 /// The schema of partial states: the keys under their names, then running values.
 ///
@@ -28,6 +37,10 @@ use crate::state::{AccumulatorState, Texts};
 /// | extreme of floats | `Float64` |
 /// | extreme of decimals | `FixedSizeBinary(16)`, little-endian, two's complement |
 /// | extreme of text | `Utf8`, NULL before the first value |
+///
+/// The schema's metadata says the version of this form (`headrace.partial.version`) and whose
+/// states they are, as calls and keys (`headrace.partial.of`): states of another version or of
+/// another aggregation are refused.
 ///
 /// Before its first value the smallest of numbers is the largest number of the type (NaN for
 /// floats) and the largest the smallest (minus infinity).
@@ -96,7 +109,8 @@ impl PartialSchema {
             ArrowField::new(name, value_type(&value.empty), nullable)
         });
         let fields: Vec<_> = key_fields.chain(value_fields).collect();
-        let schema = Arc::new(Schema::new(fields));
+        let metadata = if portable { metadata(keys, calls) } else { HashMap::new() };
+        let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
         Ok(Self { schema, keys: partial_keys.into(), values: values.into() })
     }
 
@@ -111,6 +125,13 @@ impl PartialSchema {
     /// [`ExecError::Partial`], which names the column.
     pub(crate) fn check(&self, batch: &RecordBatch) -> Result<(), ExecError> {
         let found = batch.schema();
+        for key in [VERSION_KEY, OF_KEY] {
+            let Some(wanted) = self.schema.metadata().get(key) else { continue };
+            let is = found.metadata().get(key).map_or("not said", String::as_str);
+            if is != wanted {
+                return Err(ExecError::Partial(format!("{key} is {is} instead of {wanted}")));
+            }
+        }
         if found.fields().len() != self.schema.fields().len() {
             let (is, wanted) = (found.fields().len(), self.schema.fields().len());
             return Err(ExecError::Partial(format!("{is} columns instead of {wanted}")));
@@ -141,6 +162,13 @@ impl PartialSchema {
     pub(crate) fn layout(&self) -> KeyLayout {
         KeyLayout::new(self.keys.iter().map(|key| (key.held.clone(), key.nullable)))
     }
+}
+
+fn metadata(keys: &[BoundKey], calls: &[BoundCall]) -> HashMap<String, String> {
+    let calls: Vec<&str> = calls.iter().map(|call| &*call.text).collect();
+    let keys: Vec<&str> = keys.iter().map(|key| key.field.name.as_str()).collect();
+    let of = format!("{} by ({})", calls.join(", "), keys.join(", "));
+    [(VERSION_KEY, VERSION.to_string()), (OF_KEY, of)].map(|(k, v)| (k.to_string(), v)).into()
 }
 
 fn partial_key(key: &BoundKey, portable: bool) -> PartialKey {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::i256;
 use arrow_schema::Schema;
-use headrace_ir::{AggregateFunction, DataType, Field, OnOverflow};
+use headrace_ir::{AggregateFunction, AggregateOutput, DataType, Field, OnOverflow};
 
 use crate::ExecError;
 use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Grouping, Repr};
@@ -14,17 +14,26 @@ use crate::column::{arrow_field, vector_array};
 use crate::cpu::decimal;
 use crate::cpu::payload::from_i64;
 use crate::cpu::vector::{Data, Vector};
+use crate::partial::dense_partial;
 use crate::state::mean::mean_f64;
 use crate::state::{AccumulatorState, DenseState};
 
-/// The groups that exist, as a record batch: keys, then calls. Without keys there is always
-/// one row.
+/// The groups that exist, as a record batch: keys, then calls; or their partial states, if the
+/// sink says so. Without keys there is always one row.
 pub fn finish_dense(bound: &Bound, state: &DenseState) -> Result<RecordBatch, ExecError> {
-    let BoundSink::Aggregate { keys, grouping: Grouping::Dense { .. }, accumulators, calls } =
-        &bound.sink
+    let BoundSink::Aggregate {
+        keys,
+        grouping: Grouping::Dense { .. },
+        accumulators,
+        calls,
+        output,
+    } = &bound.sink
     else {
         return Err(ExecError::Internal("a dense state of another sink".into()));
     };
+    if *output == AggregateOutput::Partial {
+        return dense_partial(bound, state);
+    }
     let groups = existing_groups(keys, state)?;
     let mut columns = keys
         .iter()

@@ -89,7 +89,7 @@ fn many_duplicates_on_both_sides() {
     let above = |low| compare(CompareOp::Ge, reg(1, DataType::Int32, false, "v"), int(low));
     let count = |step| {
         let calls = vec![call(AggregateFunction::Count, None, DataType::Int64)];
-        let sink = Sink::Aggregate { keys: vec![], calls };
+        let sink = Sink::aggregate(vec![], calls);
         rows(&run(&stream, vec![step], sink, &[Arc::clone(&build)]).unwrap()).join(" ")
     };
     let key = || stream.col("k");

@@ -14,10 +14,7 @@ fn lying(values: &[i32]) -> Table {
 }
 
 fn count() -> Sink {
-    Sink::Aggregate {
-        keys: vec![],
-        calls: vec![call(AggregateFunction::Count, None, DataType::Int64)],
-    }
+    Sink::aggregate(vec![], vec![call(AggregateFunction::Count, None, DataType::Int64)])
 }
 
 /// Rows for which `condition` is true, of those that `guard` keeps: by two filters, by one AND, and

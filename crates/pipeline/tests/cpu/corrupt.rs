@@ -80,10 +80,10 @@ fn a_code_outside_its_dictionary() {
 fn a_group_outside_its_statistics() {
     let mut table = Table::new("t", 3).int32("i", &[1, 2, 3]);
     table.columns[0].info.range = Some(ValueRange { min: 1, max: 2 });
-    let sink = Sink::Aggregate {
-        keys: vec![named("i", table.col("i"))],
-        calls: vec![call(AggregateFunction::Count, None, DataType::Int64)],
-    };
+    let sink = Sink::aggregate(
+        vec![named("i", table.col("i"))],
+        vec![call(AggregateFunction::Count, None, DataType::Int64)],
+    );
     assert!(matches!(run(&table, vec![], sink, &[]).unwrap_err(), ExecError::Corrupt { .. }));
 }
 
@@ -99,10 +99,8 @@ fn false_statistics_do_not_hide_an_overflow() {
         data_type: DataType::Int32,
         on_overflow: OnOverflow::Error,
     };
-    let sink = Sink::Aggregate {
-        keys: vec![],
-        calls: vec![call(AggregateFunction::Max, Some(square), DataType::Int32)],
-    };
+    let sink =
+        Sink::aggregate(vec![], vec![call(AggregateFunction::Max, Some(square), DataType::Int32)]);
     let error = run(&table, vec![], sink, &[]).unwrap_err();
     assert!(matches!(error, ExecError::Overflow { .. }), "{error}");
 }

@@ -191,7 +191,7 @@ proptest! {
         for (dense_groups_max, groups_max, memory_limit_bytes) in ways {
             let named_keys = keys.iter().enumerate()
                 .map(|(i, k)| named(&format!("k{i}"), table.col(&format!("c{k}")))).collect();
-            let sink = Sink::Aggregate { keys: named_keys, calls: calls.clone() };
+            let sink = Sink::aggregate(named_keys, calls.clone());
             let options = RunOptions {
                 dense_groups_max,
                 workers,
@@ -230,9 +230,11 @@ fn a_total_that_leaves_128_bits_on_the_way_is_still_exact() {
     let widest = DataType::Decimal128 { precision: 38, scale: 0 };
     let large = 10i128.pow(38) - 1;
     let table = decimals(&[large, large, large, -large, -large, -large, 5], widest.clone());
-    let sum = |result: &DataType| Sink::Aggregate {
-        keys: vec![],
-        calls: vec![call(AggregateFunction::Sum, Some(table.col("d")), result.clone())],
+    let sum = |result: &DataType| {
+        Sink::aggregate(
+            vec![],
+            vec![call(AggregateFunction::Sum, Some(table.col("d")), result.clone())],
+        )
     };
     assert_eq!(rows(&run(&table, vec![], sum(&widest), &[]).unwrap()), ["5"]);
     let table = decimals(&[large, large, -1], widest.clone());
@@ -244,10 +246,8 @@ fn a_total_that_leaves_128_bits_on_the_way_is_still_exact() {
 fn the_mean_of_decimals_is_truncated_at_four_more_digits() {
     let table = decimals(&[100, 200, 201], DECIMAL);
     let result = result_type(AggregateFunction::Avg, &DECIMAL);
-    let sink = Sink::Aggregate {
-        keys: vec![],
-        calls: vec![call(AggregateFunction::Avg, Some(table.col("d")), result)],
-    };
+    let sink =
+        Sink::aggregate(vec![], vec![call(AggregateFunction::Avg, Some(table.col("d")), result)]);
     // 5.01 / 3 = 1.67
     assert_eq!(rows(&run(&table, vec![], sink, &[]).unwrap()), ["1670000"]);
 }
@@ -268,7 +268,7 @@ fn the_mean_of_integers_is_exact_and_rounded_once() {
     let mean = |values: &[i64]| {
         let table = int64(values);
         let avg = call(AggregateFunction::Avg, Some(table.col("i")), DataType::Float64);
-        let sink = Sink::Aggregate { keys: vec![], calls: vec![avg] };
+        let sink = Sink::aggregate(vec![], vec![avg]);
         rows(&run(&table, vec![], sink, &[]).unwrap()).remove(0)
     };
     assert_eq!(mean(&[i64::MAX, 1, -1, i64::MIN, 5]), "0.8");
@@ -288,10 +288,10 @@ fn a_zero_among_extremes_has_no_sign_whoever_comes_first() {
         };
         table.push("f", DataType::Float64, false, column);
         let extreme = |function| call(function, Some(table.col("f")), DataType::Float64);
-        let sink = Sink::Aggregate {
-            keys: vec![],
-            calls: vec![extreme(AggregateFunction::Min), extreme(AggregateFunction::Max)],
-        };
+        let sink = Sink::aggregate(
+            vec![],
+            vec![extreme(AggregateFunction::Min), extreme(AggregateFunction::Max)],
+        );
         assert_eq!(rows(&run(&table, vec![], sink, &[]).unwrap()), ["0.0|0.0"]);
     }
 }
@@ -313,10 +313,7 @@ fn a_sum_that_wraps_wraps_if_asked_to() {
     };
     let mut sum = call(AggregateFunction::Sum, Some(product), DataType::Int64);
     // MAX, -2 and MAX - 2: together 2 MAX - 4.
-    let sink = |sum: &headrace_ir::AggregateCall| Sink::Aggregate {
-        keys: vec![],
-        calls: vec![sum.clone()],
-    };
+    let sink = |sum: &headrace_ir::AggregateCall| Sink::aggregate(vec![], vec![sum.clone()]);
     assert!(run(&table, vec![], sink(&sum), &[]).is_err());
     sum.on_overflow = OnOverflow::Wrap;
     assert_eq!(rows(&run(&table, vec![], sink(&sum), &[]).unwrap()), ["-6"]);
@@ -326,10 +323,10 @@ fn a_sum_that_wraps_wraps_if_asked_to() {
 fn a_memory_limit_names_its_tier() {
     let values: Vec<i32> = (0..50_000).collect();
     let table = Table::new("t", values.len()).int32("i", &values);
-    let sink = Sink::Aggregate {
-        keys: vec![named("i", table.col("i"))],
-        calls: vec![call(AggregateFunction::Count, None, DataType::Int64)],
-    };
+    let sink = Sink::aggregate(
+        vec![named("i", table.col("i"))],
+        vec![call(AggregateFunction::Count, None, DataType::Int64)],
+    );
     let options =
         RunOptions { dense_groups_max: 0, memory_limit_bytes: 100_000, ..RunOptions::default() };
     let error = run_with(&table, vec![], sink, &[], options).unwrap_err();

@@ -228,13 +228,13 @@ fn many_duplicates_come_in_portions() {
         to: DataType::Int64,
         on_failure: headrace_ir::CastFailure::Error,
     };
-    let sink = Sink::Aggregate {
-        keys: vec![],
-        calls: vec![
+    let sink = Sink::aggregate(
+        vec![],
+        vec![
             call(headrace_ir::AggregateFunction::Count, None, DataType::Int64),
             call(headrace_ir::AggregateFunction::Sum, Some(sum), DataType::Int64),
         ],
-    };
+    );
     let batches = run(&stream, vec![inner(0, stream.col("k"), vec![0])], sink, &[build]).unwrap();
     assert_eq!(rows_of(&batches), ["90000|13455000"]);
 }

@@ -90,7 +90,7 @@ proptest! {
             made.name = format!("a{i}");
             made
         }).collect();
-        let sink = Sink::Aggregate { keys, calls };
+        let sink = Sink::aggregate(keys, calls);
         let whole = run_with(&table, vec![], sink.clone(), &[], RunOptions::default());
 
         // Eight rows a processor, of which some number groups densely.
@@ -164,14 +164,14 @@ fn codes_of_different_dictionaries_meet_as_text() {
 
 fn extremes(table: &Table, keyed: bool) -> Sink {
     let name = || table.col("name");
-    Sink::Aggregate {
-        keys: if keyed { vec![named("name", name())] } else { vec![] },
-        calls: vec![
+    Sink::aggregate(
+        if keyed { vec![named("name", name())] } else { vec![] },
+        vec![
             call(AggregateFunction::Count, None, DataType::Int64),
             call(AggregateFunction::Min, Some(name()), DataType::Utf8),
             call(AggregateFunction::Max, Some(name()), DataType::Utf8),
         ],
-    }
+    )
 }
 
 #[test]
@@ -191,7 +191,8 @@ fn batches_of_another_pipeline_are_refused() {
         .into_iter()
         .map(|data_type| arrow_schema::Field::new("x", data_type, true))
         .collect();
-    let schema = Arc::new(arrow_schema::Schema::new(fields));
+    let metadata = batch.schema().metadata().clone();
+    let schema = Arc::new(arrow_schema::Schema::new_with_metadata(fields, metadata));
     let other = RecordBatch::try_new(schema, columns).unwrap();
     let error = merge.push(&other).unwrap_err().to_string();
     assert!(error.contains("column 0 (name) is UInt64 instead of Utf8"), "{error}");
@@ -218,13 +219,15 @@ fn longs(values: &[i64], range: Option<(i64, i64)>, nullable: bool) -> Table {
 fn what_files_claim_does_not_change_the_schema() {
     // One table may have NULLs and wide totals, the other has neither.
     let tables = [longs(&[5, i64::MAX], None, true), longs(&[5, 2, 2], Some((2, 5)), false)];
-    let sink = |table: &Table| Sink::Aggregate {
-        keys: vec![named("i", table.col("i"))],
-        calls: vec![
-            call(AggregateFunction::Sum, Some(table.col("i")), DataType::Int64),
-            call(AggregateFunction::Avg, Some(table.col("i")), DataType::Float64),
-            call(AggregateFunction::Count, None, DataType::Int64),
-        ],
+    let sink = |table: &Table| {
+        Sink::aggregate(
+            vec![named("i", table.col("i"))],
+            vec![
+                call(AggregateFunction::Sum, Some(table.col("i")), DataType::Int64),
+                call(AggregateFunction::Avg, Some(table.col("i")), DataType::Float64),
+                call(AggregateFunction::Count, None, DataType::Int64),
+            ],
+        )
     };
     let bounds = tables.each_ref().map(|table| bound_as(table, &sink(table), 65_536));
     let schemas = bounds.each_ref().map(|bound| PartialSchema::portable(bound).unwrap());
@@ -246,10 +249,8 @@ fn totals_that_fit_each_part_need_not_fit_all() {
     // Each part proves that its total fits 64 bits; together they do not.
     let large = Expr::Literal(Scalar::int(DataType::Int64, (i64::MAX / 2).into()));
     let parts = [longs(&[1], None, false), longs(&[1; 2], None, false)];
-    let sink = Sink::Aggregate {
-        keys: vec![],
-        calls: vec![call(AggregateFunction::Sum, Some(large), DataType::Int64)],
-    };
+    let sink =
+        Sink::aggregate(vec![], vec![call(AggregateFunction::Sum, Some(large), DataType::Int64)]);
     let bounds = parts.each_ref().map(|table| bound_as(table, &sink, 0));
     for bound in &bounds {
         let BoundSink::Aggregate { accumulators, .. } = &bound.sink else { panic!() };
@@ -277,7 +278,7 @@ fn totals_of_192_bits_travel() {
     };
     table.push("d", widest.clone(), false, column);
     let sum = call(AggregateFunction::Sum, Some(table.col("d")), widest);
-    let bound = bound_as(&table, &Sink::Aggregate { keys: vec![], calls: vec![sum] }, 0);
+    let bound = bound_as(&table, &Sink::aggregate(vec![], vec![sum]), 0);
     for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {
         let batches: Vec<_> = order
             .iter()

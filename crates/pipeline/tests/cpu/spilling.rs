@@ -29,14 +29,14 @@ fn shuffled(seed: u64) -> Table {
 }
 
 fn counts(table: &Table) -> Sink {
-    Sink::Aggregate {
-        keys: vec![named("k", table.col("k")), named("name", table.col("name"))],
-        calls: vec![
+    Sink::aggregate(
+        vec![named("k", table.col("k")), named("name", table.col("name"))],
+        vec![
             call(AggregateFunction::Count, None, DataType::Int64),
             call(AggregateFunction::Sum, Some(table.col("k")), DataType::Int64),
             call(AggregateFunction::Max, Some(table.col("name")), DataType::Utf8),
         ],
-    }
+    )
 }
 
 fn expected() -> Vec<String> {
@@ -177,10 +177,10 @@ fn who_has_enough_groups_is_given_no_more() {
 fn many_groups_that_fit_are_merged_by_several_threads() {
     let keys: Vec<i32> = (0..200_000).map(|i| i % 70_000).collect();
     let table = Table::new("t", keys.len()).int32("k", &keys);
-    let sink = Sink::Aggregate {
-        keys: vec![named("k", table.col("k"))],
-        calls: vec![call(AggregateFunction::Count, None, DataType::Int64)],
-    };
+    let sink = Sink::aggregate(
+        vec![named("k", table.col("k"))],
+        vec![call(AggregateFunction::Count, None, DataType::Int64)],
+    );
     let program = CpuProgram::compile(bound(&table, vec![], sink, &[])).unwrap();
     let mut options = WorkerOptions::new(u64::MAX);
     options.workers = 3;

@@ -43,12 +43,12 @@ fn a_star_join_with_dense_groups() {
             Step::Filter(compare(CompareOp::Gt, sales.col("s_price"), int(4))),
         ]
     };
-    let sink = Sink::Aggregate {
-        keys: vec![
+    let sink = Sink::aggregate(
+        vec![
             named("year", reg(4, DataType::Int32, false, "d_year")),
             named("item", reg(5, DataType::Utf8, false, "i_name")),
         ],
-        calls: vec![
+        vec![
             call(AggregateFunction::Sum, Some(revenue), DataType::Int64),
             call(AggregateFunction::Count, None, DataType::Int64),
             call(
@@ -57,7 +57,7 @@ fn a_star_join_with_dense_groups() {
                 DataType::Utf8,
             ),
         ],
-    };
+    );
     let expected = ["1992|bolt|99|2|bolt", "1992|nut|5|1|nut", "1993|nut|161|1|nut"];
     for dense_groups_max in [0, 65_536] {
         for batch_rows in [1, 3, 4096] {

@@ -155,7 +155,7 @@ fn star_schema_queries() {
     ];
     let product =
         arithmetic(ArithmeticOp::Multiply, t.col("lo_extendedprice"), t.col("lo_discount"));
-    let sink = Sink::Aggregate { keys: vec![], calls: vec![sum(product)] };
+    let sink = Sink::aggregate(vec![], vec![sum(product)]);
     time("Q1.1", &t, steps, sink, &[dates(1993, 1993)]);
 
     let t = projected(&all, &["lo_orderdate", "lo_partkey", "lo_suppkey", "lo_revenue"]);
@@ -165,10 +165,8 @@ fn star_schema_queries() {
         inner(2, t.col("lo_suppkey"), vec![]),
     ];
     let key = |i, name: &str| named(name, reg(i, DataType::Int32, false, name));
-    let sink = Sink::Aggregate {
-        keys: vec![key(4, "d_year"), key(5, "p_brand")],
-        calls: vec![sum(t.col("lo_revenue"))],
-    };
+    let sink =
+        Sink::aggregate(vec![key(4, "d_year"), key(5, "p_brand")], vec![sum(t.col("lo_revenue"))]);
     let builds = [
         dates(1992, 1998),
         dimension("part", 200_000, 1, 25, 40),
@@ -182,10 +180,10 @@ fn star_schema_queries() {
         inner(1, t.col("lo_suppkey"), vec![0]),
         inner(2, t.col("lo_orderdate"), vec![0]),
     ];
-    let sink = Sink::Aggregate {
-        keys: vec![key(4, "c_nation"), key(5, "s_nation"), key(6, "d_year")],
-        calls: vec![sum(t.col("lo_revenue"))],
-    };
+    let sink = Sink::aggregate(
+        vec![key(4, "c_nation"), key(5, "s_nation"), key(6, "d_year")],
+        vec![sum(t.col("lo_revenue"))],
+    );
     let builds = [
         dimension("customer", 30_000, 1, 5, 5),
         dimension("supplier", 2_000, 1, 5, 5),
@@ -204,10 +202,7 @@ fn star_schema_queries() {
         inner(3, t.col("lo_partkey"), vec![]),
     ];
     let profit = arithmetic(ArithmeticOp::Subtract, t.col("lo_revenue"), t.col("lo_supplycost"));
-    let sink = Sink::Aggregate {
-        keys: vec![key(6, "d_year"), key(7, "c_nation")],
-        calls: vec![sum(profit)],
-    };
+    let sink = Sink::aggregate(vec![key(6, "d_year"), key(7, "c_nation")], vec![sum(profit)]);
     let builds = [
         dates(1992, 1998),
         dimension("customer", 30_000, 1, 5, 5),
@@ -228,10 +223,10 @@ fn hashed_groups() {
         };
         let (one, two) = (column(0x9e37_79b1), column(77_777));
         let table = Table::new("t", ROWS).int32("k", &one).int32("v", &two);
-        let sink = Sink::Aggregate {
-            keys: vec![named("k", table.col("k"))],
-            calls: vec![call(AggregateFunction::Count, None, DataType::Int64), sum(table.col("v"))],
-        };
+        let sink = Sink::aggregate(
+            vec![named("k", table.col("k"))],
+            vec![call(AggregateFunction::Count, None, DataType::Int64), sum(table.col("v"))],
+        );
         time(&format!("{groups} groups"), &table, vec![], sink, &[]);
     }
 }
@@ -257,10 +252,10 @@ fn many_groups_in_little_memory() {
     let total: i64 = keys.iter().map(|&key| i64::from(key)).sum();
     let table = Table::new("t", keys.len()).int32("k", &keys);
     drop(keys);
-    let sink = Sink::Aggregate {
-        keys: vec![named("k", table.col("k"))],
-        calls: vec![call(AggregateFunction::Count, None, DataType::Int64), sum(table.col("k"))],
-    };
+    let sink = Sink::aggregate(
+        vec![named("k", table.col("k"))],
+        vec![call(AggregateFunction::Count, None, DataType::Int64), sum(table.col("k"))],
+    );
     let program = CpuProgram::compile(bound(&table, vec![], sink, &[])).unwrap();
     let home = tempfile::tempdir().unwrap();
     let folder = SpillFolder::new(home.path(), u64::MAX, "");

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use headrace_ir::{
-    AggregateFunction, ArithmeticOp, CompareOp, DataType, Field, OnOverflow, ProbeKind, Scalar,
-    ValueRange,
+    AggregateFunction, AggregateOutput, ArithmeticOp, CompareOp, DataType, Field, OnOverflow,
+    ProbeKind, Scalar, ValueRange,
 };
 use headrace_pipeline::bound::*;
 use headrace_pipeline::build::{BuildId, BuildIndex, BuildTable, PayloadColumn, PayloadData};
@@ -135,6 +135,7 @@ impl Star {
             grouping: Grouping::Dense { groups: stride },
             accumulators,
             calls: vec![call],
+            output: AggregateOutput::Final,
         };
         self.finish(sink)
     }

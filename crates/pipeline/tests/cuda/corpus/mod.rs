@@ -161,10 +161,7 @@ pub fn sum(argument: Expr) -> AggregateCall {
     call(AggregateFunction::Sum, Some(argument))
 }
 pub fn aggregate(keys: Vec<(&str, Expr)>, calls: Vec<AggregateCall>) -> Sink {
-    Sink::Aggregate {
-        keys: keys.into_iter().map(|(name, expr)| named(name, expr)).collect(),
-        calls,
-    }
+    Sink::aggregate(keys.into_iter().map(|(name, expr)| named(name, expr)).collect(), calls)
 }
 
 /// Builds of the corpus, by their index in the program.

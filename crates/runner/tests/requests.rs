@@ -1,0 +1,335 @@
+//! What comes with a run, the values of a program's parameters, and what may go on from it, the
+//! partial states of its groups.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, Decimal128Array, DictionaryArray, Int32Array, Int64Array, RecordBatch,
+};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_ipc::reader::StreamReader;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::Schema;
+use headrace_flow::CancelToken;
+use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions};
+use headrace_ir::{
+    AggregateCall, AggregateFunction, AggregateOutput, CompareOp, DataType, Expr, Field, NamedExpr,
+    Pipeline, Program, Scalar, Sink, Step,
+};
+use headrace_runner::{
+    ErrorClass, Fallback, Processor, Request, RunError, Runner, RunnerOptions, Settings,
+    StreamTable,
+};
+
+const ROWS: i64 = 3000;
+const NAMES: [&str; 7] = ["g", "b", "e", "a", "f", "d", "c"];
+
+/// Rows `start .. end` of `t(city, name, value, price)`, some of whose values are NULL.
+fn write_part(path: &Path, start: i64, end: i64) {
+    let names = (start..end).map(|i| (i % 11 != 5).then(|| NAMES[(i * i % 7) as usize]));
+    let prices = Decimal128Array::from_iter_values((start..end).map(|i| i128::from(i) << 80))
+        .with_precision_and_scale(38, 2)
+        .unwrap();
+    let columns: [(&str, ArrayRef); 4] = [
+        ("city", Arc::new(Int32Array::from_iter_values((start..end).map(|i| (i % 13) as i32)))),
+        ("name", Arc::new(names.collect::<DictionaryArray<Int32Type>>())),
+        (
+            "value",
+            Arc::new(Int64Array::from_iter((start..end).map(|i| (i % 17 != 0).then_some(i)))),
+        ),
+        ("price", Arc::new(prices)),
+    ];
+    let batch =
+        RecordBatch::try_from_iter_with_nullable(columns.map(|(n, c)| (n, c, true))).unwrap();
+    let mut writer = ArrowWriter::create(path, &batch.schema(), WriterOptions::default()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+}
+
+fn open(paths: &[PathBuf]) -> Arc<StreamTable> {
+    Arc::new(StreamTable::new("t", Arc::new(ArrowTable::open(paths).unwrap())))
+}
+
+/// The table in parts of different sizes, one of them without rows.
+fn parts(folder: &Path) -> Vec<PathBuf> {
+    let bounds = [0, 1000, 1001, 1001, 1700, ROWS];
+    let part = |(i, bounds): (usize, &[i64])| {
+        let path = folder.join(format!("part{i}.arrow"));
+        write_part(&path, bounds[0], bounds[1]);
+        path
+    };
+    bounds.windows(2).enumerate().map(part).collect()
+}
+
+fn run_with(
+    runner: &Runner,
+    program: &Program,
+    parameters: &[Scalar],
+    table: &Arc<StreamTable>,
+) -> Result<Vec<RecordBatch>, RunError> {
+    let batches = Mutex::new(Vec::new());
+    let processor = Processor::Cpu;
+    let settings =
+        Settings { processor, fallback: Fallback::Forbid, threads: 2, ..Settings::default() };
+    let request = Request {
+        program,
+        parameters,
+        tables: std::slice::from_ref(table),
+        children: &[],
+        settings: &settings,
+        token: &CancelToken::new(),
+    };
+    runner.run(&request, &|batch| {
+        batches.lock().unwrap().push(batch);
+        true
+    })?;
+    Ok(batches.into_inner().unwrap())
+}
+
+/// All rows as text, sorted: groups come in no order.
+fn rows(batches: &[RecordBatch]) -> Vec<String> {
+    let options = FormatOptions::default().with_null("NULL");
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns = batch.columns().iter();
+        let columns: Vec<_> =
+            columns.map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
+        rows.extend((0..batch.num_rows()).map(|row| {
+            let cells: Vec<_> = columns.iter().map(|c| c.value(row).to_string()).collect();
+            cells.join("|")
+        }));
+    }
+    rows.sort();
+    rows
+}
+
+fn named(name: &str, expr: Expr) -> NamedExpr {
+    NamedExpr { name: name.into(), expr }
+}
+
+/// Calls of every kind of state.
+fn calls(table: &StreamTable) -> Vec<AggregateCall> {
+    use AggregateFunction::{Avg, Count, Max, Min, Sum};
+    let source = table.source_over(0, &["city", "name", "value", "price"]).unwrap();
+    let decimal = source.columns[3].data_type.clone();
+    [
+        (Count, None, DataType::Int64),
+        (Sum, Some(2), DataType::Int64),
+        (Avg, Some(2), DataType::Float64),
+        (Count, Some(1), DataType::Int64),
+        (Min, Some(1), DataType::Utf8),
+        (Max, Some(2), DataType::Int64),
+        (Sum, Some(3), decimal),
+    ]
+    .into_iter()
+    .enumerate()
+    .map(|(i, (function, register, result))| {
+        let argument = register.map(|r| source.register(r));
+        AggregateCall::new(format!("a{i}"), function, argument, result)
+    })
+    .collect()
+}
+
+fn grouped(table: &StreamTable, keys: &[&str], output: AggregateOutput) -> Program {
+    let source = table.source_over(0, &["city", "name", "value", "price"]).unwrap();
+    let key = |name: &&str| {
+        let register = source.columns.iter().position(|c| c.name == *name).unwrap();
+        named(name, source.register(register))
+    };
+    let keys = keys.iter().map(key).collect();
+    let sink = Sink::Aggregate { keys, calls: calls(table), output };
+    Program::new(vec![], Pipeline { source, steps: vec![], sink })
+}
+
+/// To bytes and back.
+fn travelled(batch: &RecordBatch) -> RecordBatch {
+    let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref()).unwrap();
+    writer.write(batch).unwrap();
+    let bytes = writer.into_inner().unwrap();
+    StreamReader::try_new(Cursor::new(bytes), None).unwrap().next().unwrap().unwrap()
+}
+
+fn merge(
+    runner: &Runner,
+    program: &Program,
+    batches: &[RecordBatch],
+) -> Result<Vec<RecordBatch>, RunError> {
+    let mut merge = runner.merge(program, &[], &CancelToken::new())?;
+    batches.iter().try_for_each(|batch| merge.push(batch))?;
+    let merged = Mutex::new(Vec::new());
+    merge.finish(&|batch| {
+        merged.lock().unwrap().push(batch);
+        true
+    })?;
+    Ok(merged.into_inner().unwrap())
+}
+
+#[test]
+fn parts_of_a_table_run_anywhere_and_merge_in_any_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = parts(folder.path());
+    let whole = open(&parts);
+    // No keys, dense groups, and groups of so many possible values that they are hashed.
+    for keys in [&[][..], &["city", "name"], &["value"], &["price", "name"]] {
+        let program = grouped(&whole, keys, AggregateOutput::Final);
+        let expected = run_with(&Runner::new(&RunnerOptions::default()), &program, &[], &whole);
+        let program = grouped(&whole, keys, AggregateOutput::Partial);
+        let text = serde_json::to_string(&program).unwrap();
+        let mut batches: Vec<RecordBatch> = parts
+            .iter()
+            .flat_map(|part| {
+                let program: Program = serde_json::from_str(&text).unwrap();
+                let runner = Runner::new(&RunnerOptions::default());
+                run_with(&runner, &program, &[], &open(std::slice::from_ref(part))).unwrap()
+            })
+            .map(|batch| travelled(&batch))
+            .collect();
+        let expected = rows(&expected.unwrap());
+        for turn in 0..3 {
+            batches.rotate_left(turn);
+            batches.reverse();
+            let runner = Runner::new(&RunnerOptions::default());
+            let merged = merge(&runner, &program, &batches).unwrap();
+            assert_eq!(rows(&merged), expected, "by {keys:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_merged_is_the_answer_for_no_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = open(&parts(folder.path()));
+    let runner = Runner::new(&RunnerOptions::default());
+    for (keys, groups) in [(&[][..], 1), (&["city"], 0)] {
+        let program = grouped(&table, keys, AggregateOutput::Partial);
+        let merged = merge(&runner, &program, &[]).unwrap();
+        assert_eq!(merged.iter().map(RecordBatch::num_rows).sum::<usize>(), groups);
+    }
+}
+
+#[test]
+fn states_of_another_aggregation_or_version_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = open(&parts(folder.path()));
+    let runner = Runner::new(&RunnerOptions::default());
+    let program = grouped(&table, &["city"], AggregateOutput::Partial);
+    let states = run_with(&runner, &program, &[], &table).unwrap();
+    let refused = |program: &Program, batch: &RecordBatch| {
+        let error = merge(&runner, program, std::slice::from_ref(batch)).unwrap_err();
+        assert_eq!(error.class(), ErrorClass::Corrupt, "{error}");
+        error.to_string()
+    };
+    let mut other = program.clone();
+    let Sink::Aggregate { calls, .. } = &mut other.pipeline.sink else { unreachable!() };
+    // Of the same types: only its meaning is another.
+    calls[5].function = AggregateFunction::Min;
+    let text = refused(&other, &states[0]);
+    assert!(text.contains("max(value)") && text.contains("min(value)"), "{text}");
+
+    let schema = states[0].schema();
+    let mut metadata = schema.metadata().clone();
+    metadata.insert("headrace.partial.version".into(), "2".into());
+    let schema = Schema::new_with_metadata(schema.fields().clone(), metadata);
+    let columns = states[0].columns().to_vec();
+    let newer = RecordBatch::try_new(Arc::new(schema), columns).unwrap();
+    let text = refused(&program, &newer);
+    assert!(text.contains("headrace.partial.version is 2 instead of 1"), "{text}");
+    let whole = grouped(&table, &["city"], AggregateOutput::Final);
+    let text = refused(&program, &run_with(&runner, &whole, &[], &table).unwrap()[0]);
+    assert!(text.contains("headrace.partial.version is not said"), "{text}");
+    let short = states[0].project(&[0, 1]).unwrap();
+    assert!(refused(&program, &short).contains("2 columns instead of"));
+
+    let newer = Program { version: program.version + 1, ..program };
+    let error = merge(&runner, &newer, &states).unwrap_err();
+    assert!(error.to_string().contains("version"), "{error}");
+}
+
+fn int(value: i128) -> Scalar {
+    Scalar::int(DataType::Int32, value)
+}
+
+/// Facts of one city with at least a price, and a name that is not excluded: `city` and `name`
+/// may be constants or parameters.
+fn filtered(table: &StreamTable, city: Expr, name: Expr, more: Expr) -> Program {
+    let source = table.source_over(0, &["city", "name", "value", "price"]).unwrap();
+    let city_is = Expr::compare(CompareOp::Eq, source.register(0), city);
+    let other_name = Expr::compare(CompareOp::Ne, source.register(1), name);
+    let sum = Expr::arithmetic(headrace_ir::ArithmeticOp::Add, source.register(2), more);
+    let sum = AggregateCall::new("sum", AggregateFunction::Sum, Some(sum), DataType::Int64);
+    let count = AggregateCall::new("count", AggregateFunction::Count, None, DataType::Int64);
+    let sink = Sink::aggregate(vec![], vec![sum, count]);
+    Program::new(
+        vec![],
+        Pipeline { source, steps: vec![Step::Filter(Expr::And(vec![city_is, other_name]))], sink },
+    )
+}
+
+fn parameters() -> Vec<Field> {
+    vec![
+        Field::new("city", DataType::Int32, true),
+        Field::new("name", DataType::Utf8, false),
+        Field::new("more", DataType::Int64, false),
+    ]
+}
+
+fn with_parameters(table: &StreamTable) -> Program {
+    let read = |index: usize| {
+        let Field { data_type, nullable, .. } = parameters()[index].clone();
+        Expr::Parameter { index, data_type, nullable }
+    };
+    Program { parameters: parameters(), ..filtered(table, read(0), read(1), read(2)) }
+}
+
+#[test]
+fn one_program_runs_with_many_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = open(&parts(folder.path()));
+    let text = serde_json::to_string(&with_parameters(&table)).unwrap();
+    let program: Program = serde_json::from_str(&text).unwrap();
+    let runner = Runner::new(&RunnerOptions::default());
+    let mut answers = Vec::new();
+    for (city, name, more) in [(int(3), "b", 0), (int(12), "g", -5), (int(99), "", 1)] {
+        let values = [city, Scalar::utf8(name), Scalar::int(DataType::Int64, more)];
+        let [city, name, more] = values.clone().map(Expr::Literal);
+        let literal = filtered(&table, city, name, more);
+        let expected = rows(&run_with(&runner, &literal, &[], &table).unwrap());
+        assert_eq!(rows(&run_with(&runner, &program, &values, &table).unwrap()), expected);
+        answers.push(expected);
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 3);
+    let null = Scalar::null(DataType::Int32);
+    let values = [null, Scalar::utf8("b"), Scalar::int(DataType::Int64, 0)];
+    let none = rows(&run_with(&runner, &program, &values, &table).unwrap());
+    assert!(none == ["NULL|0"], "{none:?}");
+}
+
+#[test]
+fn values_that_do_not_fit_are_refused_before_anything_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = parts(folder.path());
+    let table = open(&files);
+    // Whoever reads finds out.
+    files.iter().for_each(|file| std::fs::write(file, b"nothing").unwrap());
+    let runner = Runner::new(&RunnerOptions::default());
+    let (name, more) = (Scalar::utf8("b"), Scalar::int(DataType::Int64, 0));
+    for (values, cause) in [
+        (vec![int(3), name.clone()], "takes 3 parameters, 2 values"),
+        (vec![int(3), more.clone(), more.clone()], "$2 (name) cannot be 0: it is int64, not utf8"),
+        (vec![int(3), Scalar::null(DataType::Utf8), more.clone()], "$2 (name) cannot be NULL"),
+        (vec![int(1 << 40), name.clone(), more.clone()], "no int32 has this value"),
+    ] {
+        let error = run_with(&runner, &with_parameters(&table), &values, &table).unwrap_err();
+        assert_eq!(error.class(), ErrorClass::Parameter, "{error}");
+        assert!(error.to_string().contains(cause), "{error}");
+    }
+    let values = [int(3), name, more];
+    let error = run_with(&runner, &with_parameters(&table), &values, &table).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::FileChanged, "{error}");
+}
