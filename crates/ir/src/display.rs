@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::aggregate::{AggregateCall, AggregateOutput};
 use crate::expr::{ArithmeticOp, CompareOp, Expr};
+use crate::function::write_call;
 use crate::pipeline::{NamedExpr, Probe, ProbeKind, Program, Sink, Step};
 use crate::scalar::{Scalar, Value};
 use crate::types::DataType;
@@ -90,6 +91,7 @@ impl fmt::Display for Operand<'_> {
             | Expr::Literal(_)
             | Expr::Parameter { .. }
             | Expr::Cast { .. }
+            | Expr::Call { .. }
             | Expr::Case { .. } => write!(f, "{}", self.0),
             other => write!(f, "({other})"),
         }
@@ -151,6 +153,7 @@ impl fmt::Display for Expr {
                 f.write_str(" END")
             }
             Self::Cast { value, to, .. } => write!(f, "cast({value} as {to})"),
+            Self::Call { function, arguments, .. } => write_call(f, *function, arguments),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::function::{Function, Signature};
 use crate::scalar::Scalar;
 use crate::types::DataType;
 
@@ -181,6 +182,15 @@ pub enum Expr {
         /// What happens to values that do not fit.
         on_failure: CastFailure,
     },
+    /// A named function; NULL if an argument is NULL.
+    Call {
+        /// Which.
+        function: Function,
+        /// What it is called with.
+        arguments: Vec<Expr>,
+        /// Type of the result, which follows from those of the arguments.
+        data_type: DataType,
+    },
 }
 
 impl Expr {
@@ -201,13 +211,22 @@ impl Expr {
         Self::Cast { value: Box::new(self), to, on_failure: CastFailure::Error }
     }
 
+    /// What a call's function does with its arguments; `None` if it does not take them, and for
+    /// other expressions.
+    pub fn signature(&self) -> Option<Signature> {
+        let Self::Call { function, arguments, .. } = self else { return None };
+        let types: Vec<DataType> = arguments.iter().map(Expr::data_type).collect();
+        function.signature(&types)
+    }
+
     /// Type of the result.
     pub fn data_type(&self) -> DataType {
         match self {
             Self::Register { data_type, .. }
             | Self::Parameter { data_type, .. }
             | Self::Arithmetic { data_type, .. }
-            | Self::Case { data_type, .. } => data_type.clone(),
+            | Self::Case { data_type, .. }
+            | Self::Call { data_type, .. } => data_type.clone(),
             Self::Literal(scalar) => scalar.data_type.clone(),
             Self::Negate { value, .. } => value.data_type(),
             Self::Cast { to, .. } => to.clone(),
@@ -237,6 +256,10 @@ impl Expr {
             Self::InList { value, list, .. } => {
                 value.nullable() || list.iter().any(Scalar::is_null)
             }
+            Self::Call { arguments, .. } => {
+                self.signature().is_none_or(|signature| signature.may_be_null)
+                    || arguments.iter().any(Expr::nullable)
+            }
             _ => self.children().into_iter().any(Expr::nullable),
         }
     }
@@ -255,6 +278,7 @@ impl Expr {
             | Self::Like { value, .. }
             | Self::Cast { value, .. } => vec![value],
             Self::And(operands) | Self::Or(operands) => operands.iter().collect(),
+            Self::Call { arguments, .. } => arguments.iter().collect(),
             Self::Case { branches, otherwise, .. } => branches
                 .iter()
                 .flat_map(|(condition, value)| [condition, value])
@@ -277,6 +301,7 @@ impl Expr {
             | Self::Like { value, .. }
             | Self::Cast { value, .. } => vec![value],
             Self::And(operands) | Self::Or(operands) => operands.iter_mut().collect(),
+            Self::Call { arguments, .. } => arguments.iter_mut().collect(),
             Self::Case { branches, otherwise, .. } => branches
                 .iter_mut()
                 .flat_map(|(condition, value)| [condition, value])
@@ -328,6 +353,7 @@ impl Expr {
             Self::Cast { value, to, on_failure } => {
                 *on_failure == CastFailure::Error && value.data_type().cast_can_fail(to)
             }
+            Self::Call { .. } => self.signature().is_none_or(|signature| signature.can_fail),
             _ => false,
         }
     }

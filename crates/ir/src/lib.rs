@@ -20,6 +20,9 @@
 //! mark). A register is assigned once and never changes, so an expression means the same
 //! wherever it stands after the registers that it reads exist.
 //!
+//! Functions have names of a closed set that says of each what it takes, yields and refuses
+//! ([`function`]).
+//!
 //! A constant that is not known when a program is made is a parameter: its value comes with each
 //! run and is put in the parameter's place before anything else happens ([`parameter`]).
 //!
@@ -41,6 +44,7 @@
 
 pub mod aggregate;
 pub mod expr;
+pub mod function;
 pub mod layout;
 pub mod parameter;
 pub mod pipeline;
@@ -52,6 +56,7 @@ mod validate;
 
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register};
+pub use function::{DatePart, Function};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
 pub use parameter::ParameterError;
 pub use pipeline::{

@@ -244,6 +244,14 @@ fn node_error(expr: &Expr) -> Option<String> {
             .chain(otherwise.as_deref())
             .find(|value| value.data_type() != *data_type)
             .map(|value| format!("{expr}: branch {value} is {}", value.data_type())),
+        Expr::Call { data_type, arguments, .. } => match expr.signature() {
+            Some(signature) if signature.result == *data_type => None,
+            Some(signature) => Some(format!("{expr} is {}, not {data_type}", signature.result)),
+            None => {
+                let types: Vec<_> = arguments.iter().map(|a| a.data_type().to_string()).collect();
+                Some(format!("{expr} is of {}", types.join(", ")))
+            }
+        },
         _ => None,
     }
 }
@@ -279,6 +287,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::expr::{CompareOp, OnOverflow};
+    use crate::function::{DatePart, Function};
     use crate::pipeline::{NamedExpr, Source};
     use crate::scalar::Scalar;
 
@@ -405,6 +414,34 @@ mod tests {
         };
         program.pipeline.steps.push(Step::Filter(mixed));
         assert!(program.validate().is_err());
+    }
+
+    #[test]
+    fn a_call_is_of_what_its_function_takes() {
+        let call = |data_type| Expr::Call {
+            function: Function::Abs,
+            arguments: vec![reg(0, DataType::Int32)],
+            data_type,
+        };
+        let of_text = Expr::Call {
+            function: Function::DatePart(DatePart::Year),
+            arguments: vec![Expr::Literal(Scalar::utf8("1993"))],
+            data_type: DataType::Int32,
+        };
+        for (expr, cause) in [
+            (call(DataType::Int64), Some("abs(r0) is int32, not int64")),
+            (of_text, Some("date_part('year', '1993') is of utf8")),
+            (call(DataType::Int32), None),
+        ] {
+            let mut program = program();
+            let named = NamedExpr { name: "computed".into(), expr };
+            program.pipeline.steps.insert(0, Step::Compute(named));
+            // What comes after reads other registers now: only the call is looked at.
+            program.pipeline.steps.truncate(1);
+            program.pipeline.sink = Sink::aggregate(vec![], vec![]);
+            let found = program.validate().err().map(|error| error.cause);
+            assert_eq!(found.as_deref(), cause);
+        }
     }
 
     #[test]

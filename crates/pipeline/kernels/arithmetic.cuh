@@ -140,6 +140,36 @@ HR_DEVICE i128 divide_rounding(i128 value, i128 factor)
     return quotient;
 }
 
+// Absolute values. A decimal's digits are claimed: its smallest value wraps.
+HR_DEVICE f32 magnitude(f32 a) { return fabsf(a); }
+HR_DEVICE f64 magnitude(f64 a) { return fabs(a); }
+HR_DEVICE i128 magnitude_wrapping(i128 a) { return a < 0 ? negate_wrapping<i128>(a) : a; }
+template <typename T> HR_DEVICE bool magnitude_checked(T a, T* out)
+{
+    *out = a;
+    return a >= T(0) || negate_checked<T>(a, out);
+}
+
+// Whole numbers next to a value; of decimals, `unit` is one.
+HR_DEVICE f32 floor_float(f32 a) { return floorf(a); }
+HR_DEVICE f64 floor_float(f64 a) { return floor(a); }
+HR_DEVICE f32 ceil_float(f32 a) { return ceilf(a); }
+HR_DEVICE f64 ceil_float(f64 a) { return ceil(a); }
+HR_DEVICE i128 floor_decimal(i128 value, i128 unit)
+{
+    const i128 rest = value % unit;
+    return subtract_wrapping<i128>(value, rest < 0 ? rest + unit : rest);
+}
+HR_DEVICE i128 ceil_decimal(i128 value, i128 unit)
+{
+    const i128 below = floor_decimal(value, unit);
+    return below == value ? value : add_wrapping<i128>(below, unit);
+}
+// To the nearest multiple of 1 / unit, halves away from zero.
+HR_DEVICE f32 rounded(f32 a) { return roundf(a); }
+HR_DEVICE f64 rounded(f64 a) { return round(a); }
+template <typename T> HR_DEVICE T round_float(T value, T unit) { return rounded(value * unit) / unit; }
+
 // Integer to integer; the answer is whether the value fits.
 template <typename To, typename From> HR_DEVICE bool convert_integer(From from, To* to)
 {

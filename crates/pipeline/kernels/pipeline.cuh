@@ -3,6 +3,7 @@
 #include "headrace/types.cuh"
 #include "headrace/load.cuh"
 #include "headrace/arithmetic.cuh"
+#include "headrace/calendar.cuh"
 #include "headrace/probe.cuh"
 #include "headrace/aggregate.cuh"
 #include "headrace/groups.cuh"

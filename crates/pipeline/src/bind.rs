@@ -20,7 +20,7 @@ use crate::bound::{Bound, BoundExpr, BoundSink, BoundStep, RegisterInfo, Repr};
 use crate::build::BuildTable;
 use crate::segment::{SourceColumn, SourceInfo};
 
-use range::type_range;
+pub(crate) use range::type_range;
 
 /// Choices of whoever plans.
 #[derive(Clone, Copy, Debug)]

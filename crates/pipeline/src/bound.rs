@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use headrace_ir::{
     AggregateFunction, AggregateOutput, ArithmeticOp, CastFailure, CompareOp, DataType, Field,
-    OnOverflow, ProbeKind, Register, Scalar, ValueRange,
+    Function, OnOverflow, ProbeKind, Register, Scalar, ValueRange,
 };
 
 use crate::bind::proof;
 use crate::build::BuildTable;
+use crate::function;
 use crate::segment::Dictionary;
 
 /// How a value is held while a pipeline runs.
@@ -179,6 +180,13 @@ pub enum BoundKind {
         value: Box<BoundExpr>,
         /// Failure.
         on_failure: CastFailure,
+    },
+    /// A named function.
+    Call {
+        /// Which.
+        function: Function,
+        /// Arguments.
+        arguments: Vec<BoundExpr>,
     },
     /// Text of a code, where codes of different dictionaries or plain text meet.
     Decode(Box<BoundExpr>),
@@ -417,7 +425,9 @@ impl BoundExpr {
             | BoundKind::Like { value, .. }
             | BoundKind::Cast { value, .. }
             | BoundKind::Decode(value) => vec![value],
-            BoundKind::And(operands) | BoundKind::Or(operands) => operands.iter().collect(),
+            BoundKind::And(operands)
+            | BoundKind::Or(operands)
+            | BoundKind::Call { arguments: operands, .. } => operands.iter().collect(),
             BoundKind::Case { branches, otherwise } => branches
                 .iter()
                 .flat_map(|(condition, value)| [condition, value])
@@ -457,7 +467,8 @@ impl BoundExpr {
         fails
     }
 
-    fn node_can_fail(&self) -> bool {
+    /// The same of the outermost operation alone.
+    pub(crate) fn node_can_fail(&self) -> bool {
         if self.data_type.is_float() && !matches!(self.kind, BoundKind::Cast { .. }) {
             return false;
         }
@@ -480,6 +491,10 @@ impl BoundExpr {
             }
             BoundKind::Cast { value, on_failure } => {
                 *on_failure == CastFailure::Error && value.data_type.cast_can_fail(&self.data_type)
+            }
+            BoundKind::Call { function, arguments } => {
+                let proven = arguments.first().and_then(BoundExpr::proven);
+                function::can_fail(*function, arguments, proven)
             }
             _ => false,
         }

@@ -22,6 +22,7 @@ mod compare;
 pub mod context;
 pub(crate) mod decimal;
 pub(crate) mod eval;
+pub(crate) mod function;
 pub(crate) mod group_keys;
 mod group_table;
 pub(crate) mod hash_sink;

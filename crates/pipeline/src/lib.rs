@@ -40,8 +40,10 @@ pub mod state;
 
 pub mod column;
 
+mod calendar;
 mod column_in;
 mod error;
+mod function;
 
 pub use bound::Bound;
 pub use build::{BuildOptions, BuildTable};

@@ -6,7 +6,6 @@ use arrow_array::RecordBatch;
 use headrace_flow::{CancelToken, RaceReport};
 use headrace_format::arrow::ChunkPlan;
 use headrace_ir::Pipeline;
-use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::{BuildTable, build::BuildOptions, state::Output};
 
 use crate::runner::Runner;

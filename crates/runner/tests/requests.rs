@@ -72,8 +72,17 @@ fn run_with(
     parameters: &[Scalar],
     table: &Arc<StreamTable>,
 ) -> Result<Vec<RecordBatch>, RunError> {
+    run_on(Processor::Cpu, runner, program, parameters, table)
+}
+
+fn run_on(
+    processor: Processor,
+    runner: &Runner,
+    program: &Program,
+    parameters: &[Scalar],
+    table: &Arc<StreamTable>,
+) -> Result<Vec<RecordBatch>, RunError> {
     let batches = Mutex::new(Vec::new());
-    let processor = Processor::Cpu;
     let settings =
         Settings { processor, fallback: Fallback::Forbid, threads: 2, ..Settings::default() };
     let request = Request {
@@ -169,23 +178,38 @@ fn merge(
     Ok(merged.into_inner().unwrap())
 }
 
+/// Keys of none, of dense and of so many possible groups that they are hashed.
+const KEYS: [&[&str]; 4] = [&[], &["city", "name"], &["value"], &["price", "name"]];
+
 #[test]
 fn parts_of_a_table_run_anywhere_and_merge_in_any_order() {
+    parts_merge(&[Processor::Cpu], &KEYS);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_parts_of_a_table_run_anywhere_and_merge_in_any_order() {
+    parts_merge(&[Processor::Cuda, Processor::Cpu], &KEYS[..2]);
+}
+
+/// The processors take the parts in turn.
+fn parts_merge(processors: &[Processor], keys: &[&[&str]]) {
     let folder = tempfile::tempdir().unwrap();
     let parts = parts(folder.path());
     let whole = open(&parts);
-    // No keys, dense groups, and groups of so many possible values that they are hashed.
-    for keys in [&[][..], &["city", "name"], &["value"], &["price", "name"]] {
+    for &keys in keys {
         let program = grouped(&whole, keys, AggregateOutput::Final);
         let expected = run_with(&Runner::new(&RunnerOptions::default()), &program, &[], &whole);
         let program = grouped(&whole, keys, AggregateOutput::Partial);
         let text = serde_json::to_string(&program).unwrap();
         let mut batches: Vec<RecordBatch> = parts
             .iter()
-            .flat_map(|part| {
+            .zip(processors.iter().cycle())
+            .flat_map(|(part, &processor)| {
                 let program: Program = serde_json::from_str(&text).unwrap();
                 let runner = Runner::new(&RunnerOptions::default());
-                run_with(&runner, &program, &[], &open(std::slice::from_ref(part))).unwrap()
+                let table = open(std::slice::from_ref(part));
+                run_on(processor, &runner, &program, &[], &table).unwrap()
             })
             .map(|batch| travelled(&batch))
             .collect();
@@ -288,6 +312,16 @@ fn with_parameters(table: &StreamTable) -> Program {
 
 #[test]
 fn one_program_runs_with_many_values() {
+    many_values(Processor::Cpu);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_one_program_runs_with_many_values() {
+    many_values(Processor::Cuda);
+}
+
+fn many_values(processor: Processor) {
     let folder = tempfile::tempdir().unwrap();
     let table = open(&parts(folder.path()));
     let text = serde_json::to_string(&with_parameters(&table)).unwrap();
@@ -299,14 +333,14 @@ fn one_program_runs_with_many_values() {
         let [city, name, more] = values.clone().map(Expr::Literal);
         let literal = filtered(&table, city, name, more);
         let expected = rows(&run_with(&runner, &literal, &[], &table).unwrap());
-        assert_eq!(rows(&run_with(&runner, &program, &values, &table).unwrap()), expected);
+        assert_eq!(rows(&run_on(processor, &runner, &program, &values, &table).unwrap()), expected);
         answers.push(expected);
     }
     answers.dedup();
     assert_eq!(answers.len(), 3);
     let null = Scalar::null(DataType::Int32);
     let values = [null, Scalar::utf8("b"), Scalar::int(DataType::Int64, 0)];
-    let none = rows(&run_with(&runner, &program, &values, &table).unwrap());
+    let none = rows(&run_on(processor, &runner, &program, &values, &table).unwrap());
     assert!(none == ["NULL|0"], "{none:?}");
 }
 

@@ -16,6 +16,7 @@
 mod aggregate;
 mod expr_util;
 mod flatten;
+mod functions;
 mod graph;
 mod order;
 mod program;

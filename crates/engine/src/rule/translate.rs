@@ -91,7 +91,7 @@ impl Translator<'_> {
         }
     }
 
-    fn result_type(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<DataType, WhyNot> {
+    pub(super) fn result_type(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<DataType, WhyNot> {
         let arrow = expr
             .data_type(self.schema)
             .map_err(|e| WhyNot::new(format!("{expr} has no type: {e}")))?;
@@ -214,7 +214,10 @@ impl Translator<'_> {
         {
             return self.negate(value, OnOverflow::Error);
         }
-        why(format!("function {} is not supported", function.name()))
+        match self.call(expr, function)? {
+            Some(call) => Ok(call),
+            None => why(format!("function {} is not supported", function.name())),
+        }
     }
 
     fn in_list(&self, in_list: &InListExpr) -> Result<Expr, WhyNot> {
@@ -305,7 +308,10 @@ impl Translator<'_> {
         if from == target {
             return Ok(value);
         }
-        if !from.is_numeric() || !target.is_numeric() {
+        // What `date_trunc` of a date is of.
+        let moment = matches!(target, DataType::Timestamp { timezone: None, .. });
+        let day_to_moment = from == DataType::Date32 && moment;
+        if !day_to_moment && (!from.is_numeric() || !target.is_numeric()) {
             return why(format!("a cast from {from} to {target} is not supported"));
         }
         Ok(Expr::Cast { value: Box::new(value), to: target, on_failure })

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use headrace_ir::{ArithmeticOp, CastFailure, DataType, Expr, Scalar, Value, ValueRange};
+use headrace_ir::{ArithmeticOp, CastFailure, DataType, Expr, Function, Scalar, Value, ValueRange};
 
 use crate::WhyNot;
 use crate::bind::{Binder, lookup, no_repr, proof, range};
 use crate::bound::{BoundExpr, BoundKind, Repr};
+use crate::function;
 
 impl Binder {
     /// Lowers one expression.
@@ -98,7 +99,33 @@ impl Binder {
                 let kind = BoundKind::Cast { value: Box::new(value), on_failure: *on_failure };
                 built(expr, kind, to, nullable, range)
             }
+            Expr::Call { function, arguments, data_type } => {
+                self.call(expr, *function, arguments, data_type)
+            }
         }
+    }
+
+    fn call(
+        &self,
+        expr: &Expr,
+        function: Function,
+        arguments: &[Expr],
+        data_type: &DataType,
+    ) -> Result<BoundExpr, WhyNot> {
+        let [argument] = arguments else {
+            return Err(WhyNot::new(format!("{expr} has {} arguments", arguments.len())));
+        };
+        let argument = decoded(self.expr(argument)?);
+        if function::is_identity(function, &argument.data_type, data_type) {
+            return Ok(argument);
+        }
+        let range = function::range(function, &argument.data_type, argument.range, data_type);
+        let proven = proof::proven(&argument, &self.proven);
+        let sure = function::in_calendar(&argument.data_type, proven);
+        let may_be_null = expr.signature().is_none_or(|signature| signature.may_be_null);
+        let nullable = argument.nullable || may_be_null && !sure;
+        let kind = BoundKind::Call { function, arguments: vec![argument] };
+        built(expr, kind, data_type, nullable, range)
     }
 
     fn all(&self, operands: &[Expr]) -> Result<(Vec<BoundExpr>, bool), WhyNot> {

@@ -9,6 +9,7 @@ use headrace_ir::ValueRange;
 
 use crate::bind::range;
 use crate::bound::{BoundExpr, BoundKind};
+use crate::function;
 
 /// Proven bounds of an expression, given those of the registers (none: by types and constants).
 pub fn proven(expr: &BoundExpr, registers: &[Option<ValueRange>]) -> Option<ValueRange> {
@@ -29,6 +30,10 @@ pub fn proven(expr: &BoundExpr, registers: &[Option<ValueRange>]) -> Option<Valu
         {
             let bounds = of(value).map(|r| (i128::from(r.min), i128::from(r.max)));
             range::fitted(bounds, &expr.data_type).1
+        }
+        BoundKind::Call { function, arguments } => {
+            let argument = arguments.first()?;
+            function::range(*function, &argument.data_type, of(argument), &expr.data_type)
         }
         BoundKind::Case { branches, otherwise } => branches
             .iter()

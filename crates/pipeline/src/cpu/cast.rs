@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use headrace_ir::{CastFailure, DataType, TimeUnit};
+use headrace_ir::{CastFailure, DataType};
 
 use crate::ExecError;
 use crate::bound::{BoundExpr, Repr};
+use crate::calendar::{DAY_SECONDS, ticks};
 use crate::cpu::arithmetic::Fault;
 use crate::cpu::decimal;
 use crate::cpu::payload::empty_data;
@@ -31,18 +32,6 @@ pub fn is_supported(from: &DataType, to: &DataType) -> bool {
         (f, t) => number(f) && number(t),
     }
 }
-
-/// Ticks a second.
-fn ticks(unit: TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    }
-}
-
-const SECONDS_A_DAY: i64 = 86_400;
 
 /// Converts a column.
 pub fn cast<'a>(
@@ -229,8 +218,8 @@ fn time_ratio(from: &DataType, to: &DataType) -> (i128, i128) {
         _ => None,
     };
     let (multiply, divide) = match (from, to) {
-        (DataType::Date32, t) => (per_second(t).map_or(1, |ticks| ticks * SECONDS_A_DAY), 1),
-        (t, DataType::Date32) => (1, per_second(t).map_or(1, |ticks| ticks * SECONDS_A_DAY)),
+        (DataType::Date32, t) => (per_second(t).map_or(1, |ticks| ticks * DAY_SECONDS), 1),
+        (t, DataType::Date32) => (1, per_second(t).map_or(1, |ticks| ticks * DAY_SECONDS)),
         (f, t) => match (per_second(f), per_second(t)) {
             (Some(f), Some(t)) if t >= f => (t / f, 1),
             (Some(f), Some(t)) => (1, f / t),

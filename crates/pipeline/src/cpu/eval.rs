@@ -10,7 +10,7 @@ use crate::ExecError;
 use crate::bound::{BoundExpr, BoundKind, Repr, Truth};
 use crate::cpu::context::Context;
 use crate::cpu::vector::{Data, Vector};
-use crate::cpu::{arithmetic, cast, compare, in_list, like, logic, payload};
+use crate::cpu::{arithmetic, cast, compare, function, in_list, like, logic, payload};
 use crate::segment::Dictionary;
 
 /// A column that others may hold too.
@@ -56,6 +56,13 @@ pub fn eval<'a>(context: &mut Context<'a>, expr: &'a BoundExpr) -> Result<Shared
         BoundKind::Cast { value, on_failure } => {
             let vector = eval(context, value)?;
             cast::cast(expr, &vector, &value.data_type, *on_failure)?
+        }
+        BoundKind::Call { function, arguments } => {
+            let [argument] = &arguments[..] else {
+                return Err(ExecError::Internal(format!("{} of other arguments", expr.text)));
+            };
+            let vector = eval(context, argument)?;
+            function::call(expr, *function, argument, &vector)?
         }
         BoundKind::Decode(value) => {
             let Repr::Code(dictionary) = &value.repr else {

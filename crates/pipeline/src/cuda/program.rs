@@ -365,10 +365,11 @@ fn dictionary_entries(repr: &Repr) -> u64 {
 }
 
 /// Headers that generated sources include, by name.
-pub const HEADERS: [(&str, &str); 9] = [
+pub const HEADERS: [(&str, &str); 10] = [
     ("headrace/types.cuh", include_str!("../../kernels/types.cuh")),
     ("headrace/load.cuh", include_str!("../../kernels/load.cuh")),
     ("headrace/arithmetic.cuh", include_str!("../../kernels/arithmetic.cuh")),
+    ("headrace/calendar.cuh", include_str!("../../kernels/calendar.cuh")),
     ("headrace/probe.cuh", include_str!("../../kernels/probe.cuh")),
     ("headrace/aggregate.cuh", include_str!("../../kernels/aggregate.cuh")),
     ("headrace/groups.cuh", include_str!("../../kernels/groups.cuh")),

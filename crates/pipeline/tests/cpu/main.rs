@@ -5,6 +5,7 @@ mod builds;
 mod claims;
 mod corrupt;
 mod expressions;
+mod functions;
 mod grouping;
 mod joins;
 mod partial;

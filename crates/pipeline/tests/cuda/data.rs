@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::StringArray;
-use headrace_ir::{DataType, Encoding, Field, ValueRange};
+use headrace_ir::{DataType, Encoding, Field, TimeUnit, ValueRange};
 use headrace_pipeline::cuda::{ColumnForm, ColumnLayout, SegmentLayout};
 use headrace_pipeline::{ColumnView, Dictionary, SegmentView, SourceColumn, SourceInfo};
 
@@ -41,6 +41,10 @@ pub struct Shape {
 
 pub const DECIMAL: DataType = DataType::Decimal128 { precision: 12, scale: 2 };
 
+fn moment(unit: TimeUnit) -> DataType {
+    DataType::Timestamp { unit, timezone: None }
+}
+
 /// The columns: name, type, nullable.
 pub fn fields() -> Vec<Field> {
     let f = Field::new;
@@ -58,6 +62,9 @@ pub fn fields() -> Vec<Field> {
         f("x", DataType::UInt64, false),
         f("y", DataType::Float32, true),
         f("k", DataType::Int32, false),
+        f("w", DataType::Date32, true),
+        f("m", moment(TimeUnit::Millisecond), true),
+        f("n", moment(TimeUnit::Nanosecond), false),
     ]
 }
 
@@ -229,6 +236,18 @@ fn push_value(random: &mut Random, name: &str, to: &mut Vec<u8>) {
         }
         "y" => to.extend((float(random) as f32).to_le_bytes()),
         "k" => to.extend((random.between(1, 500) as i32).to_le_bytes()),
+        "w" => {
+            let day = match random.below(4) {
+                0 => random.next() as i32,
+                1 => random.between(0, 400) as i32,
+                _ => random.between(-100_000, 100_000) as i32,
+            };
+            to.extend(day.to_le_bytes());
+        }
+        "m" | "n" => {
+            let shift = random.below(40);
+            to.extend((random.next() as i64 >> shift).to_le_bytes());
+        }
         other => panic!("column {other}"),
     }
 }

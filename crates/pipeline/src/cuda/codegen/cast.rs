@@ -1,11 +1,12 @@
 //! Conversions between representations.
 
-use headrace_ir::{CastFailure, DataType, TimeUnit};
+use headrace_ir::{CastFailure, DataType};
 
 use super::expr::{Value, digit_limit, power_of_ten};
 use super::text::{c_type, i64_literal, i128_literal, is_float, is_integer};
 use super::{Generator, Result, refuse};
 use crate::bound::{BoundExpr, Repr};
+use crate::calendar::{DAY_SECONDS, ticks};
 use crate::cuda::program::Place;
 
 /// What a conversion does to the value, types aside.
@@ -202,27 +203,16 @@ fn float_bounds(to: &Repr) -> (&'static str, &'static str) {
     }
 }
 
-fn units_per_second(unit: TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    }
-}
-
 /// What a date or timestamp is multiplied by to become a timestamp at least as fine.
 fn time_factor(from: &DataType, to: &DataType) -> Option<i64> {
     match (from, to) {
         (DataType::Date32, DataType::Timestamp { unit, timezone: None }) => {
-            Some(86_400 * units_per_second(*unit))
+            Some(DAY_SECONDS * ticks(*unit))
         }
         (
             DataType::Timestamp { unit: a, timezone: x },
             DataType::Timestamp { unit: b, timezone: y },
-        ) if x == y && units_per_second(*b) >= units_per_second(*a) => {
-            Some(units_per_second(*b) / units_per_second(*a))
-        }
+        ) if x == y && ticks(*b) >= ticks(*a) => Some(ticks(*b) / ticks(*a)),
         _ => None,
     }
 }

@@ -117,6 +117,10 @@ fn text(bound: &Bound, expr: &BoundExpr) -> String {
         BoundKind::Cast { value, .. } => {
             format!("cast({} as {})", text(bound, value), expr.data_type)
         }
+        BoundKind::Call { function, arguments } => {
+            let arguments: Vec<String> = arguments.iter().map(|a| text(bound, a)).collect();
+            format!("{}({})", function.name(), arguments.join(", "))
+        }
         BoundKind::Decode(value) => text(bound, value),
     }
 }

@@ -90,6 +90,10 @@ impl Generator<'_> {
             BoundKind::Cast { value, on_failure } => {
                 *on_failure == CastFailure::Null || self.may_be_null(value)
             }
+            // Parts of moments outside the calendar are NULL.
+            BoundKind::Call { arguments, .. } => {
+                expr.nullable || arguments.iter().any(|argument| self.may_be_null(argument))
+            }
             _ => expr.children().into_iter().any(|child| self.may_be_null(child)),
         }
     }
@@ -138,6 +142,7 @@ impl Generator<'_> {
                 self.case(expr, branches, otherwise.as_deref())
             }
             BoundKind::Cast { value, on_failure } => self.cast(expr, value, *on_failure),
+            BoundKind::Call { function, arguments } => self.call(expr, *function, arguments),
             BoundKind::Like { .. } | BoundKind::Decode(_) => {
                 refuse(format!("{} is over plain text", expr.text))
             }

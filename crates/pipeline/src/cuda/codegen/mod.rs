@@ -30,6 +30,7 @@ mod constants;
 mod describe;
 mod eager;
 mod expr;
+mod function;
 mod load;
 mod probe;
 mod queue;

@@ -16,6 +16,7 @@ mod builds;
 mod expressions;
 mod failures;
 mod filters;
+mod functions;
 mod joins;
 
 pub use aggregates::hashed_groups;
@@ -197,6 +198,8 @@ pub fn cases() -> Vec<Case> {
         aggregates::hashed_groups(),
         joins::empty_builds(),
         failures::failures(),
+        functions::functions(),
+        functions::failing_functions(),
     ]
     .concat()
 }

@@ -1,0 +1,297 @@
+//! Named functions: what they take and yield.
+//!
+//! # Calendar functions
+//!
+//! The calendar is the proleptic Gregorian one, days have 86400 s, and what comes before 1970 is as
+//! exact as what comes after. A timestamp with time zone is read in UTC, and only UTC is taken.
+//! [`CALENDAR_YEARS`] are those that the functions know: a part of a moment outside of them is NULL.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{DataType, TimeUnit};
+
+/// Years of which [`Function::DatePart`] knows the parts, the first and the last among them.
+pub const CALENDAR_YEARS: (i32, i32) = (-262_143, 262_142);
+
+/// A function of the closed set that every processor knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Function {
+    /// `date_part`, `extract`: a part of a date or timestamp.
+    DatePart(DatePart),
+    /// `date_trunc`: the moment at which the part of a timestamp began.
+    DateTrunc(DatePart),
+    /// `abs`: an overflow for the smallest signed integer.
+    Abs,
+    /// `floor`: the largest whole number that is not larger, in the argument's type; a decimal
+    /// of which that has too many digits is an overflow.
+    Floor,
+    /// `ceil`: the smallest whole number that is not smaller, as `Floor`.
+    Ceil,
+    /// `round` to so many digits after the point, halves away from zero. Floats: of the value
+    /// times 10^digits, divided by it. A decimal loses the digits from its scale.
+    Round(u8),
+    /// `character_length`: Unicode code points of a text.
+    CharacterLength,
+    /// `octet_length`: bytes of a text.
+    OctetLength,
+}
+
+/// A part of a date or time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DatePart {
+    /// The year; 0 is 1 BC.
+    Year,
+    /// 1 to 4.
+    Quarter,
+    /// 1 to 12.
+    Month,
+    /// Week of its ISO 8601 year, 1 to 53; weeks begin on Mondays.
+    Week,
+    /// Day of the month, 1 to 31.
+    Day,
+    /// Day of the week from Sunday, 0, to Saturday, 6. No part that begins.
+    Dow,
+    /// Day of the week from Monday, 1, to Sunday, 7. No part that begins.
+    Isodow,
+    /// Day of the year, 1 to 366. No part that begins.
+    Doy,
+    /// The year of the ISO 8601 week. No part that begins.
+    Isoyear,
+    /// 0 to 23.
+    Hour,
+    /// 0 to 59.
+    Minute,
+    /// Whole seconds, 0 to 59.
+    Second,
+    /// Seconds and their fraction in whole milliseconds, 0 to 59999.
+    Millisecond,
+    /// Seconds and their fraction in whole microseconds, 0 to 59999999.
+    Microsecond,
+    /// Seconds since 1970-01-01T00:00:00 with their fraction, as a float. No part that begins.
+    Epoch,
+}
+
+/// What a function does with arguments of certain types. NULL arguments make every function NULL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// Type of the result.
+    pub result: DataType,
+    /// Whether it can fail for some value.
+    pub can_fail: bool,
+    /// Whether it can be NULL for a value that is not.
+    pub may_be_null: bool,
+    /// Whether a larger argument never makes a smaller result.
+    pub is_monotone: bool,
+}
+
+impl Function {
+    /// What it does with arguments of these types; `None` if it does not take them.
+    pub fn signature(self, arguments: &[DataType]) -> Option<Signature> {
+        use DataType::{Date32, Decimal128, Int32, Utf8};
+        let [argument] = arguments else { return None };
+        let of = |result: &DataType, can_fail, may_be_null, is_monotone| {
+            Some(Signature { result: result.clone(), can_fail, may_be_null, is_monotone })
+        };
+        match (self, argument) {
+            (Self::DatePart(DatePart::Epoch), moment) if is_moment(moment) => {
+                of(&DataType::Float64, false, false, true)
+            }
+            (Self::DatePart(part), Date32) => {
+                of(&Int32, false, part.is_of_day(), part.never_ends())
+            }
+            (Self::DatePart(part), moment) if is_moment(moment) => {
+                // Nanoseconds of 64 bits end long before the calendar does.
+                let nanosecond = unit_of(moment) == Some(TimeUnit::Nanosecond);
+                of(&Int32, false, !nanosecond, part.never_ends())
+            }
+            (Self::DateTrunc(part), moment) if is_moment(moment) && *moment != Date32 => {
+                part.begins().then_some(())?;
+                of(moment, true, false, true)
+            }
+            (Self::Abs, number) if number.is_numeric() => {
+                of(number, number.is_signed_integer(), false, false)
+            }
+            (Self::Floor | Self::Ceil, Decimal128 { scale, .. }) => {
+                of(argument, *scale > 0, false, true)
+            }
+            (Self::Floor | Self::Ceil, float) if float.is_float() => of(float, false, false, true),
+            (Self::Round(digits), Decimal128 { precision, scale }) if *scale >= 0 => {
+                let scale = i8::try_from(digits).map_or(*scale, |digits| digits.min(*scale));
+                of(&Decimal128 { precision: *precision, scale }, false, false, true)
+            }
+            // Times 10^digits the largest floats are infinite.
+            (Self::Round(digits), float) if float.is_float() && digits <= ROUND_DIGITS_MAX => {
+                of(float, false, false, digits == 0)
+            }
+            (Self::CharacterLength | Self::OctetLength, Utf8) => of(&Int32, false, false, false),
+            _ => None,
+        }
+    }
+
+    /// The name in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DatePart(_) => "date_part",
+            Self::DateTrunc(_) => "date_trunc",
+            Self::Abs => "abs",
+            Self::Floor => "floor",
+            Self::Ceil => "ceil",
+            Self::Round(_) => "round",
+            Self::CharacterLength => "character_length",
+            Self::OctetLength => "octet_length",
+        }
+    }
+}
+
+/// Floats are rounded to so many digits at most: all that a binary64 can have as a fraction, near
+/// enough, and a factor that it can hold exactly.
+const ROUND_DIGITS_MAX: u8 = 22;
+
+impl DatePart {
+    /// Every part, by name.
+    pub const ALL: [(Self, &'static str); 15] = [
+        (Self::Year, "year"),
+        (Self::Quarter, "quarter"),
+        (Self::Month, "month"),
+        (Self::Week, "week"),
+        (Self::Day, "day"),
+        (Self::Dow, "dow"),
+        (Self::Isodow, "isodow"),
+        (Self::Doy, "doy"),
+        (Self::Isoyear, "isoyear"),
+        (Self::Hour, "hour"),
+        (Self::Minute, "minute"),
+        (Self::Second, "second"),
+        (Self::Millisecond, "millisecond"),
+        (Self::Microsecond, "microsecond"),
+        (Self::Epoch, "epoch"),
+    ];
+
+    /// The name in SQL.
+    pub fn name(self) -> &'static str {
+        let of = Self::ALL.iter().find(|(part, _)| *part == self);
+        of.map_or("", |(_, name)| name)
+    }
+
+    /// The part of that name, whatever its case.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let of = Self::ALL.iter().find(|(_, known)| known.eq_ignore_ascii_case(name));
+        of.map(|(part, _)| *part)
+    }
+
+    /// Whether it follows from the day alone.
+    pub fn is_of_day(self) -> bool {
+        !matches!(
+            self,
+            Self::Hour | Self::Minute | Self::Second | Self::Millisecond | Self::Microsecond
+        )
+    }
+
+    /// Whether it is a span of time that begins somewhere, so that a moment can be cut down to it.
+    pub fn begins(self) -> bool {
+        !matches!(self, Self::Dow | Self::Isodow | Self::Doy | Self::Isoyear | Self::Epoch)
+    }
+
+    /// Whether it only grows as time goes by.
+    fn never_ends(self) -> bool {
+        matches!(self, Self::Year | Self::Isoyear)
+    }
+}
+
+fn is_moment(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Date32 => true,
+        DataType::Timestamp { timezone, .. } => {
+            timezone.as_deref().is_none_or(|zone| matches!(zone, "UTC" | "+00:00"))
+        }
+        _ => false,
+    }
+}
+
+fn unit_of(data_type: &DataType) -> Option<TimeUnit> {
+    match data_type {
+        DataType::Timestamp { unit, .. } => Some(*unit),
+        _ => None,
+    }
+}
+
+/// A call as SQL: the function with its arguments.
+pub(crate) fn write_call<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    function: Function,
+    arguments: &[T],
+) -> fmt::Result {
+    write!(f, "{}(", function.name())?;
+    if let Function::DatePart(part) | Function::DateTrunc(part) = function {
+        write!(f, "'{}', ", part.name())?;
+    }
+    for (i, argument) in arguments.iter().enumerate() {
+        let comma = if i > 0 { ", " } else { "" };
+        write!(f, "{comma}{argument}")?;
+    }
+    match function {
+        Function::Round(digits) if digits > 0 => write!(f, ", {digits})"),
+        _ => f.write_str(")"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::expr::Expr;
+    use crate::scalar::Scalar;
+
+    #[test]
+    fn functions_travel_under_their_names_in_sql() {
+        for (function, text) in [
+            (Function::DatePart(DatePart::Isodow), r#"{"date_part":"isodow"}"#),
+            (Function::DateTrunc(DatePart::Month), r#"{"date_trunc":"month"}"#),
+            (Function::Round(2), r#"{"round":2}"#),
+            (Function::CharacterLength, r#""character_length""#),
+        ] {
+            assert_eq!(serde_json::to_string(&function).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Function>(text).unwrap(), function);
+        }
+        for (part, name) in DatePart::ALL {
+            assert_eq!(serde_json::to_string(&part).unwrap(), format!("\"{name}\""));
+            assert_eq!(DatePart::of_name(&name.to_uppercase()), Some(part));
+        }
+    }
+
+    #[test]
+    fn calls_read_like_sql() {
+        let day = || vec![Expr::Literal(Scalar::int(DataType::Date32, 3))];
+        let call = |function, arguments, data_type| Expr::Call { function, arguments, data_type };
+        let year = call(Function::DatePart(DatePart::Year), day(), DataType::Int32);
+        assert_eq!(year.to_string(), "date_part('year', date 3)");
+        let float = Expr::Literal(Scalar::new(DataType::Float64, crate::Value::Float(1.25)));
+        let round = call(Function::Round(1), vec![float], DataType::Float64);
+        assert_eq!(round.to_string(), "round(1.25, 1)");
+    }
+
+    #[test]
+    fn functions_take_only_what_they_can_do() {
+        let zoned = |zone: &str| DataType::Timestamp {
+            unit: TimeUnit::Second,
+            timezone: Some(zone.to_string()),
+        };
+        let hour = Function::DatePart(DatePart::Hour);
+        assert!(hour.signature(&[zoned("UTC")]).is_some());
+        assert!(hour.signature(&[zoned("Europe/Vienna")]).is_none());
+        assert!(hour.signature(&[DataType::Int64]).is_none());
+        assert!(hour.signature(&[]).is_none());
+        assert!(Function::DateTrunc(DatePart::Dow).signature(&[zoned("UTC")]).is_none());
+        assert!(Function::DateTrunc(DatePart::Day).signature(&[DataType::Date32]).is_none());
+        let decimal = |precision, scale| DataType::Decimal128 { precision, scale };
+        let rounded = |digits| Function::Round(digits).signature(&[decimal(9, 4)]).unwrap().result;
+        assert_eq!(
+            (rounded(2), rounded(7), rounded(200)),
+            (decimal(9, 2), decimal(9, 4), decimal(9, 4))
+        );
+    }
+}

@@ -1,0 +1,234 @@
+//! Calls of named functions.
+
+use std::borrow::Cow;
+
+use headrace_ir::DataType;
+use headrace_ir::function::{DatePart, Function};
+
+use crate::ExecError;
+use crate::bound::BoundExpr;
+use crate::calendar::{
+    CALENDAR_DAYS, DAY_SECONDS, part_of_day, part_of_time, timestamp_ticks, truncated,
+};
+use crate::cpu::arithmetic::Fault;
+use crate::cpu::decimal::magnitude_limit;
+use crate::cpu::payload::empty_data;
+use crate::cpu::vector::{Data, Vector};
+
+/// Runs one expression for whichever part it is, known where the expression is compiled.
+macro_rules! with_part {
+    ($part:expr, [$($known:ident)*], $constant:ident => $body:expr) => {
+        match $part {
+            $(DatePart::$known => {
+                const $constant: DatePart = DatePart::$known;
+                $body
+            })*
+            _ => return None,
+        }
+    };
+}
+
+/// The value of a call; `vector` is that of its argument.
+pub fn call<'a>(
+    expr: &BoundExpr,
+    function: Function,
+    argument: &BoundExpr,
+    vector: &Vector<'a>,
+) -> Result<Vector<'a>, ExecError> {
+    if vector.is_null_constant() {
+        return Ok(Vector::constant(empty_data(&expr.repr, 1)?, true));
+    }
+    let valid = vector.validity.as_deref();
+    let computed = compute(expr, function, &argument.data_type, &vector.data, valid);
+    let (data, known) = computed
+        .ok_or_else(|| ExecError::Internal(format!("{} of {}", expr.text, argument.data_type)))?
+        .map_err(|fault| fault.at(expr))?;
+    let valid = match (valid, known) {
+        (None, known) => known,
+        (Some(valid), None) => Some(valid.to_vec()),
+        (Some(valid), Some(known)) => Some(valid.iter().zip(known).map(|(&v, k)| v & k).collect()),
+    };
+    let mut result = Vector::with_validity(data, valid);
+    result.constant = vector.constant;
+    Ok(result)
+}
+
+/// Values, and which of them are not NULL though their arguments are not either. `None`: no
+/// function of such an argument.
+type Computed = Option<Result<(Data<'static>, Option<Vec<u8>>), Fault>>;
+
+fn compute(
+    expr: &BoundExpr,
+    function: Function,
+    argument: &DataType,
+    data: &Data<'_>,
+    valid: Option<&[u8]>,
+) -> Computed {
+    let all = |data: Data<'static>| Some(Ok((data, None)));
+    match (function, data) {
+        (Function::DatePart(DatePart::Epoch), data) => {
+            all(Data::F64(epoch(argument, data)?.into()))
+        }
+        (Function::DatePart(part), Data::I32(days)) if part.is_of_day() => {
+            let known = in_calendar(days);
+            Some(Ok((Data::I32(parts_of_days(part, days)?.into()), known)))
+        }
+        (Function::DatePart(_), Data::I32(days)) => all(Data::I32(vec![0; days.len()].into())),
+        (Function::DatePart(part), Data::I64(moments)) => {
+            let ticks = timestamp_ticks(argument)?;
+            let day = |moment: &i64| moment.div_euclid(ticks * DAY_SECONDS) as i32;
+            // No 64 bits of seconds are more days than 47 bits can say.
+            let outside = |moment: &i64| {
+                let day = moment.div_euclid(ticks * DAY_SECONDS);
+                day < CALENDAR_DAYS.0.into() || day > CALENDAR_DAYS.1.into()
+            };
+            let known = moments
+                .iter()
+                .any(outside)
+                .then(|| moments.iter().map(|m| u8::from(!outside(m))).collect());
+            let values = if part.is_of_day() {
+                let days: Vec<i32> = moments.iter().map(day).collect();
+                parts_of_days(part, &days)?
+            } else {
+                with_part!(part, [Hour Minute Second Millisecond Microsecond], PART => {
+                    moments.iter().map(|&m| part_of_time(PART, m, ticks)).collect()
+                })
+            };
+            Some(Ok((Data::I32(values.into()), known)))
+        }
+        (Function::DateTrunc(part), Data::I64(moments)) => {
+            let ticks = timestamp_ticks(argument)?;
+            let began = with_part!(
+                part,
+                [Year Quarter Month Week Day Hour Minute Second Millisecond Microsecond],
+                PART => checked(moments, valid, |m| truncated(PART, m, ticks))
+            );
+            Some(began.map(|values| (Data::I64(values.into()), None)))
+        }
+        (Function::CharacterLength, Data::Str(texts)) => {
+            all(Data::I32(texts.iter().map(|text| text.chars().count() as i32).collect()))
+        }
+        (Function::OctetLength, Data::Str(texts)) => {
+            all(Data::I32(texts.iter().map(|text| text.len() as i32).collect()))
+        }
+        (Function::Abs, data) => Some(absolute(data, valid)?.map(|data| (data, None))),
+        (Function::Floor | Function::Ceil, Data::I128(values)) => {
+            let DataType::Decimal128 { precision, scale } = expr.data_type else { return None };
+            let unit = 10i128.checked_pow(u32::try_from(scale).ok()?)?;
+            let up = function == Function::Ceil;
+            let limit = magnitude_limit(precision).unsigned_abs();
+            let whole = |v: i128| {
+                let below = v.wrapping_sub(v.rem_euclid(unit));
+                let whole = if up && below != v { below.wrapping_add(unit) } else { below };
+                (whole.unsigned_abs() < limit).then_some(whole)
+            };
+            Some(checked(values, valid, whole).map(|v| (Data::I128(v.into()), None)))
+        }
+        (Function::Floor, data) => all(floats(data, f64::floor, f32::floor)?),
+        (Function::Ceil, data) => all(floats(data, f64::ceil, f32::ceil)?),
+        (Function::Round(_), Data::I128(values)) => {
+            let unit = 10i128.checked_pow(lost_digits(argument, &expr.data_type)?)?;
+            let rounded = |v: &i128| {
+                let (quotient, rest) = (v / unit, v % unit);
+                quotient
+                    + if 2 * rest.unsigned_abs() >= unit.unsigned_abs() { v.signum() } else { 0 }
+            };
+            all(Data::I128(values.iter().map(rounded).collect()))
+        }
+        (Function::Round(digits), data) => {
+            let unit = round_unit(digits);
+            let narrow = unit as f32;
+            let wide = |v: f64| (v * unit).round() / unit;
+            all(floats(data, wide, |v| (v * narrow).round() / narrow)?)
+        }
+        _ => None,
+    }
+}
+
+/// What floats are multiplied by before they are rounded to whole numbers.
+pub fn round_unit(digits: u8) -> f64 {
+    10f64.powi(digits.into())
+}
+
+/// Digits after the point that rounding takes from a decimal.
+pub fn lost_digits(from: &DataType, to: &DataType) -> Option<u32> {
+    match (from, to) {
+        (DataType::Decimal128 { scale: a, .. }, DataType::Decimal128 { scale: b, .. }) => {
+            u32::try_from(i32::from(*a) - i32::from(*b)).ok()
+        }
+        _ => None,
+    }
+}
+
+/// Which days lie in the calendar; `None`: all.
+fn in_calendar(days: &[i32]) -> Option<Vec<u8>> {
+    let (first, last) = CALENDAR_DAYS;
+    let inside = |&day: &i32| first <= day && day <= last;
+    let all = days.iter().fold(true, |all, day| all & inside(day));
+    (!all).then(|| days.iter().map(|day| u8::from(inside(day))).collect())
+}
+
+/// Parts of days; of those outside the calendar any value.
+fn parts_of_days(part: DatePart, days: &[i32]) -> Option<Vec<i32>> {
+    let (first, last) = CALENDAR_DAYS;
+    Some(with_part!(part, [Year Quarter Month Week Day Dow Isodow Doy Isoyear], PART => {
+        days.iter().map(|&day| part_of_day(PART, day.clamp(first, last))).collect()
+    }))
+}
+
+fn epoch(argument: &DataType, data: &Data<'_>) -> Option<Vec<f64>> {
+    Some(match data {
+        Data::I32(days) => days.iter().map(|&d| f64::from(d) * DAY_SECONDS as f64).collect(),
+        Data::I64(moments) => {
+            let ticks = timestamp_ticks(argument)? as f64;
+            moments.iter().map(|&moment| moment as f64 / ticks).collect()
+        }
+        _ => return None,
+    })
+}
+
+fn floats(
+    data: &Data<'_>,
+    wide: impl Fn(f64) -> f64,
+    narrow: impl Fn(f32) -> f32,
+) -> Option<Data<'static>> {
+    match data {
+        Data::F64(values) => Some(Data::F64(values.iter().map(|&v| wide(v)).collect())),
+        Data::F32(values) => Some(Data::F32(values.iter().map(|&v| narrow(v)).collect())),
+        _ => None,
+    }
+}
+
+fn absolute(data: &Data<'_>, valid: Option<&[u8]>) -> Option<Result<Data<'static>, Fault>> {
+    macro_rules! signed {
+        ($values:expr, $type:ty, $variant:ident) => {
+            checked($values, valid, <$type>::checked_abs)
+                .map(|values| Data::$variant(Cow::Owned(values)))
+        };
+    }
+    Some(match data {
+        Data::I8(values) => signed!(values, i8, I8),
+        Data::I16(values) => signed!(values, i16, I16),
+        Data::I32(values) => signed!(values, i32, I32),
+        Data::I64(values) => signed!(values, i64, I64),
+        // Decimals are symmetric.
+        Data::I128(values) => Ok(Data::I128(values.iter().map(|v| v.wrapping_abs()).collect())),
+        data => Ok(floats(data, f64::abs, f32::abs)?),
+    })
+}
+
+/// Computes valid rows; `None` of any of them is a fault.
+fn checked<T: Copy, U: Default>(
+    values: &[T],
+    valid: Option<&[u8]>,
+    f: impl Fn(T) -> Option<U>,
+) -> Result<Vec<U>, Fault> {
+    let mut failed = false;
+    let computed = values.iter().enumerate().map(|(row, &value)| {
+        let result = f(value);
+        failed |= result.is_none() && valid.is_none_or(|valid| valid[row] != 0);
+        result.unwrap_or_default()
+    });
+    let computed = computed.collect();
+    if failed { Err(Fault::Overflow) } else { Ok(computed) }
+}
