@@ -23,6 +23,9 @@ pub fn lines(node: &PipelineExec) -> Vec<String> {
             BuildSource::Child(child) => {
                 lines.push(format!("  build {} from child plan {child}", build.name));
             }
+            BuildSource::Values(rows) => {
+                lines.push(format!("  build {} from {} rows of constants", build.name, rows.len()));
+            }
         }
     }
     lines.extend(step_lines(program, &program.pipeline, "  "));

@@ -234,11 +234,18 @@ impl Program {
             exprs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
         match sink {
-            Sink::Aggregate { keys, calls, output } => {
+            Sink::Aggregate { keys, sets, calls, output } => {
                 let calls = calls.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 let partial = if *output == AggregateOutput::Partial { "partial " } else { "" };
-                if keys.is_empty() {
+                if keys.is_empty() && sets.is_empty() {
                     format!("{partial}aggregate {calls}")
+                } else if !sets.is_empty() {
+                    let name = |&key: &usize| keys.get(key).map_or("?", |key| key.name.as_str());
+                    let set = |set: &Vec<usize>| {
+                        format!("({})", set.iter().map(name).collect::<Vec<_>>().join(", "))
+                    };
+                    let sets: Vec<_> = sets.iter().map(set).collect();
+                    format!("{partial}aggregate {calls} by {} in {}", names(keys), sets.join(", "))
                 } else {
                     format!("{partial}aggregate {calls} by {}", names(keys))
                 }

@@ -45,6 +45,7 @@
 pub mod aggregate;
 pub mod expr;
 pub mod function;
+pub mod grouping;
 pub mod layout;
 pub mod parameter;
 pub mod pipeline;

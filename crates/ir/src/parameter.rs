@@ -65,7 +65,7 @@ impl Program {
     fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         let of_builds = self.builds.iter_mut().filter_map(|build| match &mut build.source {
             BuildSource::Pipeline(pipeline) => Some(&mut **pipeline),
-            BuildSource::Child(_) => None,
+            BuildSource::Child(_) | BuildSource::Values(_) => None,
         });
         of_builds.chain(std::iter::once(&mut self.pipeline)).flat_map(|p| p.exprs_mut())
     }

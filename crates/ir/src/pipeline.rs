@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{AggregateCall, AggregateOutput};
 use crate::expr::{Expr, Register};
+use crate::scalar::Scalar;
 use crate::types::Field;
 
 /// What happens to each chunk of one streamed table with no stop in between.
@@ -114,6 +115,11 @@ pub enum Sink {
     Aggregate {
         /// Group keys; NULLs form one group.
         keys: Vec<NamedExpr>,
+        /// Grouping sets (ROLLUP, CUBE, GROUPING SETS), each the positions of the keys that it
+        /// groups by; other keys are NULL in its groups. After the keys comes a column then,
+        /// [`crate::grouping::GROUPING_SET`], the position of a group's set. None: all keys. A
+        /// set without keys has no group for no rows.
+        sets: Vec<Vec<usize>>,
         /// Aggregates.
         calls: Vec<AggregateCall>,
         /// Results, or states to be merged with others.
@@ -138,7 +144,8 @@ pub enum Sink {
 impl Sink {
     /// The results of a grouped aggregation.
     pub fn aggregate(keys: Vec<NamedExpr>, calls: Vec<AggregateCall>) -> Self {
-        Self::Aggregate { keys, calls, output: AggregateOutput::Final }
+        let (sets, output) = (Vec::new(), AggregateOutput::Final);
+        Self::Aggregate { keys, sets, calls, output }
     }
 }
 
@@ -191,6 +198,8 @@ pub enum BuildSource {
     Pipeline(Box<Pipeline>),
     /// Rows of a child plan, by its index; its columns are the keys, then the payload.
     Child(usize),
+    /// Rows of constants: the keys, then the payload.
+    Values(Vec<Vec<Scalar>>),
 }
 
 /// The version of programs that this crate writes and reads: changed whenever the meaning of a
@@ -230,7 +239,7 @@ impl BuildPlan {
     pub fn pipeline(&self) -> Option<&Pipeline> {
         match &self.source {
             BuildSource::Pipeline(pipeline) => Some(pipeline),
-            BuildSource::Child(_) => None,
+            BuildSource::Child(_) | BuildSource::Values(_) => None,
         }
     }
 }

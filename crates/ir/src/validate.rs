@@ -6,6 +6,7 @@ use crate::pipeline::{
     BuildPlan, BuildSource, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink, Source,
     Step,
 };
+use crate::scalar::Scalar;
 use crate::types::{DataType, Field};
 
 /// A program that does not mean anything.
@@ -33,8 +34,11 @@ impl Program {
         }
         self.sources().try_for_each(check_source)?;
         for (index, build) in self.builds.iter().enumerate() {
+            let place = format!("build {}", build.name);
+            if let BuildSource::Values(rows) = &build.source {
+                rows.iter().try_for_each(|row| check_values(build, row, &place))?;
+            }
             if let BuildSource::Pipeline(pipeline) = &build.source {
-                let place = format!("build {}", build.name);
                 pipeline.registers_checked(&self.builds[..index], &self.parameters, &place)?;
                 check_build_sink(build, pipeline, &place)?;
             }
@@ -48,6 +52,20 @@ fn check_source(source: &Source) -> Result<()> {
     let (columns, ordinals) = (source.columns.len(), source.ordinals.len());
     if columns != ordinals {
         return fail(&source.table, format!("{columns} columns at {ordinals} positions"));
+    }
+    Ok(())
+}
+
+fn check_values(build: &BuildPlan, row: &[Scalar], place: &str) -> Result<()> {
+    let fields = || build.keys.iter().chain(&build.payload);
+    if row.len() != fields().count() {
+        return fail(place, "a row of constants of another number of columns");
+    }
+    for (value, field) in row.iter().zip(fields()) {
+        let fits = value.data_type == field.data_type && value.is_of_its_type();
+        if !fits || (value.is_null() && !field.nullable) {
+            return fail(place, format!("{} cannot be {value}", field.name));
+        }
     }
     Ok(())
 }
@@ -143,7 +161,15 @@ impl Scope<'_> {
 
     fn check_sink(&self, sink: &Sink) -> Result<()> {
         match sink {
-            Sink::Aggregate { keys, calls, .. } => {
+            Sink::Aggregate { keys, sets, calls, .. } => {
+                for set in sets {
+                    let twice = |(at, key): (usize, &usize)| set[..at].contains(key);
+                    let outside = set.iter().any(|&key| key >= keys.len());
+                    if outside || set.iter().enumerate().any(twice) {
+                        let cause = format!("grouping set {set:?} of {} keys", keys.len());
+                        return fail(self.place, cause);
+                    }
+                }
                 keys.iter().try_for_each(|k| self.check(&k.expr))?;
                 calls.iter().try_for_each(|c| self.check_call(c))
             }
@@ -289,7 +315,6 @@ mod tests {
     use crate::expr::{CompareOp, OnOverflow};
     use crate::function::{DatePart, Function};
     use crate::pipeline::{NamedExpr, Source};
-    use crate::scalar::Scalar;
 
     fn reg(index: usize, data_type: DataType) -> Expr {
         Expr::Register { index, data_type, nullable: false, name: format!("r{index}") }
@@ -442,6 +467,39 @@ mod tests {
             let found = program.validate().err().map(|error| error.cause);
             assert_eq!(found.as_deref(), cause);
         }
+    }
+
+    #[test]
+    fn grouping_sets_are_of_keys_and_constants_of_their_columns() {
+        let mut program = program();
+        let Sink::Aggregate { sets, .. } = &mut program.pipeline.sink else { panic!() };
+        *sets = vec![vec![0], vec![]];
+        program.validate().unwrap();
+        assert_eq!(
+            Program::sink_line(&program.pipeline.sink),
+            "aggregate sum(r0 * r0) by d_year = r1 in (d_year), ()"
+        );
+        let plain = program.without_grouping_sets().unwrap().into_owned();
+        plain.validate().unwrap();
+        assert_eq!(
+            Program::sink_line(&plain.pipeline.sink),
+            "aggregate sum(r0 * r0) by d_year = CASE WHEN by d_year THEN r1 END, grouping_set"
+        );
+        for wrong in [vec![1], vec![0, 0]] {
+            let mut program = program.clone();
+            let Sink::Aggregate { sets, .. } = &mut program.pipeline.sink else { panic!() };
+            sets.push(wrong);
+            assert!(program.validate().unwrap_err().cause.contains("grouping set"));
+        }
+        let values = |change: &dyn Fn(&mut Vec<Scalar>)| {
+            let mut program = plain.clone();
+            let BuildSource::Values(rows) = &mut program.builds[1].source else { panic!() };
+            change(&mut rows[1]);
+            program.validate().unwrap_err().cause
+        };
+        assert!(values(&|row| row.truncate(2)).contains("another number of columns"));
+        assert!(values(&|row| row[1] = Scalar::null(DataType::Int32)).contains("NULL"));
+        assert!(values(&|row| row[2] = Scalar::int(DataType::Int32, 1)).contains("cannot be 1"));
     }
 
     #[test]

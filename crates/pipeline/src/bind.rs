@@ -188,7 +188,10 @@ impl Binder {
 
     fn sink(&self, sink: &Sink, options: &BindOptions) -> Result<BoundSink, WhyNot> {
         match sink {
-            Sink::Aggregate { keys, calls, output } => {
+            Sink::Aggregate { sets, .. } if !sets.is_empty() => {
+                Err(WhyNot::new("grouping sets that have not become a join"))
+            }
+            Sink::Aggregate { keys, calls, output, .. } => {
                 self.aggregate(keys, calls, *output, options)
             }
             Sink::Rows { columns, .. } if columns.is_empty() => {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use headrace_io::{
     FileIdentity, Kept, LastUsed, MemoryBudget, MemoryUse, OutOfBudget, Reclaim, Reservation,
 };
-use headrace_ir::Pipeline;
+use headrace_ir::{BuildPlan, Pipeline};
 use headrace_pipeline::BuildTable;
 use parking_lot::Mutex;
 
@@ -38,6 +38,11 @@ impl BuildKey {
             files: files.map(|file| table.source().file_identity(file)).collect(),
             probed,
         }
+    }
+
+    /// The key of a build of constants.
+    pub fn of_values(plan: &BuildPlan, nulls_equal: bool) -> Self {
+        Self { text: format!("{nulls_equal} {plan:?}"), files: Vec::new(), probed: Vec::new() }
     }
 }
 

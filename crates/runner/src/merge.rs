@@ -10,6 +10,7 @@ use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::partial::PartialMerge;
 
 use crate::error::RunError;
+use crate::run::lowered;
 use crate::runner::Runner;
 
 impl Runner {
@@ -28,7 +29,7 @@ impl Runner {
     ) -> Result<PartialMerge, RunError> {
         let internal = |error: headrace_ir::IrError| ExecError::Internal(error.to_string());
         program.validate().map_err(internal)?;
-        let program = program.with_values(parameters)?;
+        let program = lowered(program, parameters)?;
         let registers = program.pipeline.registers(&program.builds).map_err(internal)?;
         let bound = bind_merge(&program.pipeline, &registers)?;
         Ok(PartialMerge::new(&bound, &self.group_options(1, token))?)

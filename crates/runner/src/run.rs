@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
 use headrace_format::arrow::ir_type;
 use headrace_io::Kept;
-use headrace_ir::{BuildPlan, BuildSource, Pipeline, Program, Scalar, Sink, Source, Step};
+use headrace_ir::{BuildPlan, BuildSource, IrError, Pipeline, Program, Scalar, Sink, Source, Step};
 use headrace_pipeline::build::{BuildIndex, BuildOptions};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
@@ -98,7 +98,20 @@ fn checked<'a>(request: &Request<'a>) -> Result<Cow<'a, Program>, RunError> {
         };
         check_columns(source, table).map_err(internal)?;
     }
-    Ok(request.program.with_values(request.parameters)?)
+    lowered(request.program, request.parameters)
+}
+
+/// A program as the processors take it.
+pub fn lowered<'a>(
+    program: &'a Program,
+    parameters: &[Scalar],
+) -> Result<Cow<'a, Program>, RunError> {
+    let program = program.with_values(parameters)?;
+    let internal = |error: IrError| ExecError::Internal(error.to_string());
+    if let Cow::Owned(joined) = program.without_grouping_sets().map_err(internal)? {
+        return Ok(Cow::Owned(joined));
+    }
+    Ok(program)
 }
 
 fn check_columns(source: &Source, table: &StreamTable) -> Result<(), String> {
@@ -265,13 +278,12 @@ impl Run<'_> {
     /// A build of an earlier run. Its table is not read again, but a file that is not what it
     /// was is the same error as if it were.
     fn kept_build(&self, build: usize, key: Option<&BuildKey>) -> Result<Option<Built>, RunError> {
-        let BuildSource::Pipeline(pipeline) = &self.program.builds[build].source else {
-            return Ok(None);
-        };
         let Some(held) = key.and_then(|key| self.runner.builds().get(key)) else {
             return Ok(None);
         };
-        self.table(pipeline).source().check_unchanged()?;
+        if let Some(pipeline) = self.program.builds[build].pipeline() {
+            self.table(pipeline).source().check_unchanged()?;
+        }
         Ok(Some(Built { held, cached: true, bytes: 0 }))
     }
 
@@ -305,6 +317,7 @@ impl Run<'_> {
         for (index, plan) in self.program.builds.iter().enumerate() {
             let key = match &plan.source {
                 BuildSource::Child(_) => None,
+                BuildSource::Values(_) => Some(BuildKey::of_values(plan, self.nulls_equal(index))),
                 BuildSource::Pipeline(pipeline) => {
                     let probed: Option<Vec<_>> = probed(plan).map(|i| keys[i].clone()).collect();
                     let table = self.table(pipeline);
@@ -342,6 +355,11 @@ impl Run<'_> {
                 let keys = plan.keys.as_slice();
                 let table =
                     BuildTable::from_batches(&plan.name, keys, &plan.payload, batches, options)?;
+                (table, 0)
+            }
+            BuildSource::Values(rows) => {
+                let table =
+                    BuildTable::from_values(&plan.name, &plan.keys, &plan.payload, rows, options)?;
                 (table, 0)
             }
         };

@@ -151,7 +151,7 @@ fn grouped(table: &StreamTable, keys: &[&str], output: AggregateOutput) -> Progr
         named(name, source.register(register))
     };
     let keys = keys.iter().map(key).collect();
-    let sink = Sink::Aggregate { keys, calls: calls(table), output };
+    let sink = Sink::Aggregate { keys, sets: vec![], calls: calls(table), output };
     Program::new(vec![], Pipeline { source, steps: vec![], sink })
 }
 
@@ -272,6 +272,77 @@ fn states_of_another_aggregation_or_version_are_refused() {
     let newer = Program { version: program.version + 1, ..program };
     let error = merge(&runner, &newer, &states).unwrap_err();
     assert!(error.to_string().contains("version"), "{error}");
+}
+
+/// Sets of two keys, one of them twice.
+fn sets() -> Vec<Vec<usize>> {
+    vec![vec![0, 1], vec![1], vec![], vec![1]]
+}
+
+fn in_sets(table: &StreamTable, keys: &[&str], output: AggregateOutput) -> Program {
+    let mut program = grouped(table, keys, output);
+    let Sink::Aggregate { sets: wanted, .. } = &mut program.pipeline.sink else { unreachable!() };
+    *wanted = sets();
+    program
+}
+
+/// What the sets are, one after the other.
+fn one_by_one(runner: &Runner, table: &Arc<StreamTable>, keys: [&str; 2]) -> Vec<String> {
+    let mut expected = Vec::new();
+    for (number, set) in sets().iter().enumerate() {
+        let some: Vec<&str> = set.iter().map(|&key| keys[key]).collect();
+        let program = grouped(table, &some, AggregateOutput::Final);
+        for row in rows(&run_with(runner, &program, &[], table).unwrap()) {
+            let cells: Vec<&str> = row.split('|').collect();
+            let (of_set, calls) = cells.split_at(set.len());
+            let key = |key| set.iter().position(|k| *k == key).map_or("NULL", |at| of_set[at]);
+            expected.push(format!("{}|{}|{number}|{}", key(0), key(1), calls.join("|")));
+        }
+    }
+    expected.sort();
+    expected
+}
+
+#[test]
+fn grouping_sets_are_their_groups_one_by_one() {
+    sets_on(Processor::Cpu);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_grouping_sets_are_their_groups_one_by_one() {
+    sets_on(Processor::Cuda);
+}
+
+fn sets_on(processor: Processor) {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = parts(folder.path());
+    let table = open(&parts);
+    let runner = Runner::new(&RunnerOptions::default());
+    // Dense groups, and hashed ones.
+    for keys in [["city", "name"], ["value", "city"]] {
+        let program = in_sets(&table, &keys, AggregateOutput::Final);
+        let expected = one_by_one(&runner, &table, keys);
+        let found = run_on(processor, &runner, &program, &[], &table).unwrap();
+        assert_eq!(rows(&found), expected, "by {keys:?}");
+    }
+}
+
+#[test]
+fn partial_states_of_grouping_sets_merge_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = parts(folder.path());
+    let table = open(&parts);
+    let runner = Runner::new(&RunnerOptions::default());
+    let program = in_sets(&table, &["city", "name"], AggregateOutput::Partial);
+    let states: Vec<_> = parts
+        .iter()
+        .flat_map(|part| {
+            run_with(&runner, &program, &[], &open(std::slice::from_ref(part))).unwrap()
+        })
+        .collect();
+    let expected = one_by_one(&runner, &table, ["city", "name"]);
+    assert_eq!(rows(&merge(&runner, &program, &states).unwrap()), expected);
 }
 
 fn int(value: i128) -> Scalar {

@@ -179,14 +179,27 @@ impl Binder {
     ) -> Result<BoundExpr, WhyNot> {
         let branches = branches
             .iter()
-            .map(|(condition, value)| Ok((self.expr(condition)?, decoded(self.expr(value)?))))
+            .map(|(condition, value)| Ok((self.expr(condition)?, self.expr(value)?)))
             .collect::<Result<Vec<_>, WhyNot>>()?;
-        let otherwise = otherwise.map(|e| self.expr(e).map(decoded)).transpose()?;
+        let otherwise = otherwise.map(|e| self.expr(e)).transpose()?;
+        // Codes of one dictionary stay what they are.
+        let first = branches.first().map(|(_, value)| value.repr.clone());
+        let mut values = branches.iter().map(|(_, value)| value).chain(&otherwise);
+        let codes = first.filter(|first| {
+            matches!(first, Repr::Code(_)) && values.all(|value| value.repr.same_as(first))
+        });
+        let plain = |value| if codes.is_some() { value } else { decoded(value) };
+        let branches: Vec<_> = branches.into_iter().map(|(c, value)| (c, plain(value))).collect();
+        let otherwise = otherwise.map(plain);
         let values = || branches.iter().map(|(_, value)| value).chain(&otherwise);
         let nullable = otherwise.is_none() || values().any(|value| value.nullable);
         let range = values().map(|value| value.range).reduce(range::union).flatten();
         let kind = BoundKind::Case { branches, otherwise: otherwise.map(Box::new) };
-        built(expr, kind, data_type, nullable, range)
+        let chosen = built(expr, kind, data_type, nullable, range)?;
+        Ok(match codes {
+            Some(repr) => BoundExpr { repr, ..chosen },
+            None => chosen,
+        })
     }
 }
 

@@ -2,6 +2,13 @@
 
 use super::*;
 
+fn partial(mut sink: Sink) -> Sink {
+    if let Sink::Aggregate { output, .. } = &mut sink {
+        *output = AggregateOutput::Partial;
+    }
+    sink
+}
+
 pub fn aggregates() -> Vec<Case> {
     use AggregateFunction::{Avg, Max, Min};
     let all = |e: Expr| {
@@ -42,6 +49,12 @@ pub fn aggregates() -> Vec<Case> {
             "by date and small integer",
             keep(aggregate(vec![("t", reg("t")), ("u", reg("u"))], vec![sum(reg("k"))])),
         ),
+        named_case("partial states", {
+            let calls =
+                vec![count(), sum(reg("d")), call(Avg, Some(reg("e"))), call(Min, Some(reg("f")))];
+            let (steps, sink) = keep(aggregate(vec![("t", reg("t")), ("f", reg("f"))], calls));
+            (steps, partial(sink))
+        }),
         named_case(
             "wide sums",
             keep(aggregate(vec![], vec![sum(reg("c")), sum(reg("d")), sum(reg("e")), count()])),
@@ -137,28 +150,41 @@ pub fn hashed_groups() -> Vec<Case> {
             call(Min, Some(reg("f"))),
         ]
     };
-    let case = |name, steps, sink| Case { name, steps, sink };
+    let case_of = |name, steps, sink| Case { name, steps, sink };
+    let flag = appended(1, DataType::Bool, false, "flag");
+    let in_set = |key: &str| case(vec![(flag.clone(), reg(key))], None);
     let big = appended(3, DataType::Int64, true, "big");
     let year = |nullable| appended(0, DataType::Int32, nullable, "year");
     vec![
-        case("hashed by a wide integer", vec![], by(&["c"], calls())),
-        case("hashed by two words", vec![], by(&["x", "h", "u"], vec![sum(reg("k"))])),
-        case("hashed by unsigned and truth", vec![], by(&["x", "g"], calls())),
-        case("hashed by many small keys", vec![], by(&["k", "u", "t", "f"], calls())),
-        case(
+        case_of("hashed by a wide integer", vec![], by(&["c"], calls())),
+        case_of("hashed by two words", vec![], by(&["x", "h", "u"], vec![sum(reg("k"))])),
+        case_of("hashed by unsigned and truth", vec![], by(&["x", "g"], calls())),
+        case_of("hashed by many small keys", vec![], by(&["k", "u", "t", "f"], calls())),
+        case_of(
             "hashed by nothing that is left",
             vec![Step::Filter(lt(reg("a"), i32s(-1000)))],
             by(&["x"], calls()),
         ),
-        case(
+        case_of(
             "hashed by payload of several",
             vec![probe(SEVERAL, Left, vec![reg("b")], vec![0, 1, 2, 3, 4])],
             aggregate(vec![("big", big), ("year", year(true))], calls()),
         ),
-        case(
+        case_of(
             "hashed by several",
             vec![probe(SEVERAL, Inner, vec![reg("k")], vec![0])],
             aggregate(vec![("c", reg("c")), ("year", year(false))], calls()),
+        ),
+        // As grouping sets are joined with their constants.
+        case_of(
+            "every row with each of several constants",
+            vec![probe(SEVERAL, Inner, vec![i32s(0)], vec![0, 4])],
+            aggregate(vec![("f", in_set("f")), ("k", in_set("k")), ("year", year(false))], calls()),
+        ),
+        case_of(
+            "every row with each of several constants, hashed",
+            vec![probe(SEVERAL, Inner, vec![i32s(0)], vec![0, 4])],
+            aggregate(vec![("c", in_set("c")), ("year", year(false))], calls()),
         ),
     ]
 }

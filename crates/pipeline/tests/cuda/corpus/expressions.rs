@@ -64,6 +64,13 @@ pub fn expressions() -> Vec<Case> {
         ),
         compute("case", vec![("class", classes), ("guarded", guarded)]),
         compute(
+            "case of codes",
+            vec![
+                ("some", case(vec![(lt(reg("b"), i32s(30)), reg("f"))], None)),
+                ("same", case(vec![(lt(reg("b"), i32s(30)), reg("f"))], Some(reg("f")))),
+            ],
+        ),
+        compute(
             "every column",
             fields()
                 .iter()
