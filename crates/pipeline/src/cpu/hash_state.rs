@@ -11,7 +11,6 @@ use crate::cpu::group_table::GroupTable;
 use crate::cpu::vector::Vector;
 use crate::partial::PartialSchema;
 use crate::partial::codec::Held;
-use crate::partial::hash::{hash_keys, partition};
 use crate::partial::runs::Runs;
 use crate::state::AccumulatorState;
 
@@ -157,16 +156,10 @@ impl HashState {
 
     /// Hands all groups over to `runs`, and is empty then.
     pub fn flush(&mut self, runs: &Runs) -> Result<(), ExecError> {
-        let (order, ends) = self.by_partition(runs)?;
-        let states = self.states.iter().map(|state| Held { state, dictionary: None });
-        let states: Vec<_> = states.collect();
-        let mut start = 0;
-        for (partition, end) in ends.into_iter().enumerate() {
-            for portion in order[start..end].chunks(self.portion_groups()) {
-                runs.push(partition, self.encode(&self.form, &states, portion)?)?;
-            }
-            start = end;
-        }
+        let states: Vec<_> =
+            self.states.iter().map(|state| Held { state, dictionary: None }).collect();
+        let encode = |groups: &[u32]| self.encode(&self.form, &states, groups);
+        runs.take_in(self.len(), self.portion_groups(), |groups| self.keys(groups), encode)?;
         self.clear();
         Ok(())
     }
@@ -181,33 +174,5 @@ impl HashState {
         for (state, value) in self.states.iter_mut().zip(self.form.values()) {
             state.resize(0, value.smaller);
         }
-    }
-
-    /// Group numbers in order of their partitions, and where each partition ends.
-    fn by_partition(&self, runs: &Runs) -> Result<(Vec<u32>, Vec<usize>), ExecError> {
-        let fan_out = runs.fan_out();
-        let mut partitions = Vec::with_capacity(self.len());
-        let mut hashes = Vec::new();
-        let portion = self.portion_groups();
-        for start in (0..self.len()).step_by(portion) {
-            let end = self.len().min(start + portion);
-            let keys = self.keys(start..end)?;
-            hash_keys(&keys.iter().collect::<Vec<_>>(), end - start, &mut hashes);
-            let numbers = hashes.iter().map(|&hash| partition(hash, runs.level(), fan_out) as u8);
-            partitions.extend(numbers);
-        }
-        let mut ends = vec![0usize; fan_out];
-        partitions.iter().for_each(|&partition| ends[usize::from(partition)] += 1);
-        let mut next = vec![0usize; fan_out];
-        for partition in 1..fan_out {
-            next[partition] = next[partition - 1] + ends[partition - 1];
-        }
-        let mut order = vec![0u32; partitions.len()];
-        for (group, &partition) in partitions.iter().enumerate() {
-            let at = &mut next[usize::from(partition)];
-            order[*at] = group as u32;
-            *at += 1;
-        }
-        Ok((order, next))
     }
 }

@@ -1,12 +1,15 @@
 //! Flushed groups by partition, in memory as long as there is room, then in a spill.
 
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use crate::ExecError;
+use crate::cpu::vector::Vector;
 use crate::memory::Reservation;
+use crate::partial::hash::{hash_keys, partition};
 use crate::partial::spill::{Spill, SpillBlock, SpillPlace};
 
 /// Flushed groups of one level. Threads may push at the same time.
@@ -53,21 +56,67 @@ impl Runs {
         }
     }
 
-    /// How deep its partitions lie.
-    pub fn level(&self) -> u32 {
-        self.level
-    }
-
     /// Number of partitions.
     pub fn fan_out(&self) -> usize {
         self.partitions.len()
     }
 
-    /// Takes in groups of a partition.
+    /// Takes in `groups` groups, each into its partition, in batches of at most `portion`. `keys`
+    /// tells the keys of a range of them, `encode` makes a batch of some.
     ///
     /// # Errors
     /// There is neither memory nor another place for them.
-    pub fn push(&self, partition: usize, batch: RecordBatch) -> Result<(), ExecError> {
+    pub fn take_in<'k>(
+        &self,
+        groups: usize,
+        portion: usize,
+        keys: impl Fn(Range<usize>) -> Result<Vec<Vector<'k>>, ExecError>,
+        encode: impl Fn(&[u32]) -> Result<RecordBatch, ExecError>,
+    ) -> Result<(), ExecError> {
+        let (order, ends) = self.by_partition(groups, portion, keys)?;
+        let mut start = 0;
+        for (partition, end) in ends.into_iter().enumerate() {
+            for some in order[start..end].chunks(portion) {
+                self.push(partition, encode(some)?)?;
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Group numbers in order of their partitions, and where each partition ends.
+    fn by_partition<'k>(
+        &self,
+        groups: usize,
+        portion: usize,
+        keys: impl Fn(Range<usize>) -> Result<Vec<Vector<'k>>, ExecError>,
+    ) -> Result<(Vec<u32>, Vec<usize>), ExecError> {
+        let fan_out = self.fan_out();
+        let mut partitions = Vec::with_capacity(groups);
+        let mut hashes = Vec::new();
+        for start in (0..groups).step_by(portion) {
+            let end = groups.min(start + portion);
+            let keys = keys(start..end)?;
+            hash_keys(&keys.iter().collect::<Vec<_>>(), end - start, &mut hashes);
+            partitions.extend(hashes.iter().map(|&h| partition(h, self.level, fan_out) as u8));
+        }
+        let mut ends = vec![0usize; fan_out];
+        partitions.iter().for_each(|&partition| ends[usize::from(partition)] += 1);
+        let mut next = vec![0usize; fan_out];
+        for partition in 1..fan_out {
+            next[partition] = next[partition - 1] + ends[partition - 1];
+        }
+        let mut order = vec![0u32; groups];
+        for (group, &partition) in partitions.iter().enumerate() {
+            let at = &mut next[usize::from(partition)];
+            order[*at] = group as u32;
+            *at += 1;
+        }
+        Ok((order, next))
+    }
+
+    /// Takes in groups of a partition.
+    fn push(&self, partition: usize, batch: RecordBatch) -> Result<(), ExecError> {
         if self.hold(batch.get_array_memory_size() as u64)? {
             lock(&self.partitions[partition]).batches.push(batch);
             return Ok(());
