@@ -4,8 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use headrace_gpu::{
-    DeviceBuffer, DevicePool, Event, GpuError, HostCopies, PinnedBuffer, PinnedSlots,
-    Stream,
+    DeviceBuffer, DevicePool, Event, GpuError, HostCopies, PinnedBuffer, PinnedSlots, Stream,
 };
 use headrace_io::EXTENT_ALIGN_BYTES;
 
