@@ -106,6 +106,13 @@ pub enum BoundKind {
         /// Truth by code, then for NULL.
         table: Arc<[Truth]>,
     },
+    /// A number for each text of one dictionary register, NULL for NULL.
+    Numbers {
+        /// The register, of `Repr::Code`.
+        register: Register,
+        /// Number by code; never empty.
+        table: Arc<[i32]>,
+    },
     /// Arithmetic in the result's representation.
     Arithmetic {
         /// Operator.
@@ -414,7 +421,10 @@ impl BoundExpr {
     /// Operands, in order of evaluation.
     pub fn children(&self) -> Vec<&BoundExpr> {
         match &self.kind {
-            BoundKind::Register(_) | BoundKind::Literal(_) | BoundKind::Lookup { .. } => vec![],
+            BoundKind::Register(_)
+            | BoundKind::Literal(_)
+            | BoundKind::Lookup { .. }
+            | BoundKind::Numbers { .. } => vec![],
             BoundKind::Arithmetic { left, right, .. } | BoundKind::Compare { left, right, .. } => {
                 vec![left, right]
             }
@@ -448,7 +458,9 @@ impl BoundExpr {
     pub fn registers(&self) -> Vec<Register> {
         let mut found = Vec::new();
         self.visit(&mut |e| match &e.kind {
-            BoundKind::Register(register) | BoundKind::Lookup { register, .. } => {
+            BoundKind::Register(register)
+            | BoundKind::Lookup { register, .. }
+            | BoundKind::Numbers { register, .. } => {
                 found.push(*register);
             }
             _ => {}

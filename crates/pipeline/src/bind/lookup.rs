@@ -1,11 +1,10 @@
-//! Predicates over one dictionary column: evaluated once for each distinct text, by the same
+//! Expressions over one dictionary column: evaluated once for each distinct text, by the same
 //! evaluator that would evaluate them for each row.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use arrow_array::Array;
-use headrace_ir::{DataType, Expr};
+use headrace_ir::{DataType, Expr, ValueRange};
 
 use crate::WhyNot;
 use crate::bind::{Binder, range};
@@ -16,10 +15,11 @@ use crate::cpu::eval::eval;
 use crate::cpu::vector::{Data, Vector};
 use crate::segment::Dictionary;
 
-/// The predicate as a lookup by code, if it reads nothing but one dictionary register and
-/// cannot fail.
+/// The expression as a lookup by code, if it is a predicate or a function of texts that reads
+/// nothing but one dictionary register and cannot fail.
 pub fn tabulated(registers: &[RegisterInfo], expr: &Expr) -> Result<Option<BoundExpr>, WhyNot> {
-    if expr.data_type() != DataType::Bool || expr.can_fail() {
+    let of_text = matches!(expr, Expr::Call { .. }) && expr.data_type() == DataType::Int32;
+    if !(of_text || expr.data_type() == DataType::Bool) || expr.can_fail() {
         return Ok(None);
     }
     let [register] = expr.registers()[..] else { return Ok(None) };
@@ -30,27 +30,26 @@ pub fn tabulated(registers: &[RegisterInfo], expr: &Expr) -> Result<Option<Bound
     let mut as_text = registers.to_vec();
     as_text[register].repr = Repr::Str;
     as_text[register].nullable = true;
-    let predicate = Binder::new(as_text.clone(), 0).expr(expr)?;
-    check::expression(&predicate)?;
-    let table = truth_table(&as_text, register, dictionary, &predicate)?;
-    let null_entry = if *nullable { table.len() } else { table.len() - 1 };
-    Ok(Some(BoundExpr {
-        nullable: table[..null_entry].contains(&Truth::Null),
-        kind: BoundKind::Lookup { register, table: table.into() },
-        data_type: DataType::Bool,
-        repr: Repr::Bool,
-        range: range::type_range(&DataType::Bool),
-        text: Arc::clone(&predicate.text),
-    }))
+    let expr = Binder::new(as_text.clone(), 0).expr(expr)?;
+    check::expression(&expr)?;
+    let looked_up = {
+        let found = over_texts(&as_text, register, dictionary, &expr)?;
+        match &found.data {
+            Data::Bool(values) => truths(&found, values, register, *nullable),
+            Data::I32(values) => numbers(&found, values, register, *nullable),
+            _ => None,
+        }
+    };
+    Ok(looked_up.map(|(kind, nullable, range)| BoundExpr { kind, nullable, range, ..expr }))
 }
 
-/// Truth for each text, then for NULL.
-fn truth_table(
-    registers: &[RegisterInfo],
+/// What an expression is for each text, then for NULL.
+fn over_texts<'a>(
+    registers: &'a [RegisterInfo],
     register: usize,
-    dictionary: &Dictionary,
-    predicate: &BoundExpr,
-) -> Result<Vec<Truth>, WhyNot> {
+    dictionary: &'a Dictionary,
+    expr: &'a BoundExpr,
+) -> Result<Vector<'a>, WhyNot> {
     let codes = dictionary.values.len();
     let rows = codes + 1;
     let mut texts: Vec<&str> = (0..codes).map(|code| dictionary.values.value(code)).collect();
@@ -60,16 +59,35 @@ fn truth_table(
     let column = Vector::with_validity(Data::Str(texts), Some(valid));
     let mut context = Context::from_vectors(registers, rows, Vec::new());
     context.set(register, Rc::new(column));
-    let truth = eval(&mut context, predicate)
-        .map_err(|e| WhyNot::new(format!("{} over its dictionary: {e}", predicate.text)))?
-        .expanded(rows);
-    let Data::Bool(values) = &truth.data else {
-        return Err(WhyNot::new(format!("{} is not a condition", predicate.text)));
-    };
-    let entry = |row: usize| match (truth.is_valid(row), values[row]) {
+    let value = eval(&mut context, expr)
+        .map_err(|e| WhyNot::new(format!("{} over its dictionary: {e}", expr.text)))?;
+    Ok(value.expanded(rows))
+}
+
+/// A lookup, whether it may be NULL, and its bounds.
+type LookedUp = Option<(BoundKind, bool, Option<ValueRange>)>;
+
+fn truths(found: &Vector<'_>, values: &[u8], register: usize, nullable: bool) -> LookedUp {
+    let entry = |row: usize| match (found.is_valid(row), values[row]) {
         (false, _) => Truth::Null,
         (true, 0) => Truth::False,
         (true, _) => Truth::True,
     };
-    Ok((0..rows).map(entry).collect())
+    let table: Vec<Truth> = (0..values.len()).map(entry).collect();
+    let null_entry = if nullable { table.len() } else { table.len() - 1 };
+    let may_be_null = table[..null_entry].contains(&Truth::Null);
+    let kind = BoundKind::Lookup { register, table: table.into() };
+    Some((kind, may_be_null, range::type_range(&DataType::Bool)))
+}
+
+/// Only what is NULL for NULL alone.
+fn numbers(found: &Vector<'_>, values: &[i32], register: usize, nullable: bool) -> LookedUp {
+    let (_, of_texts) = values.split_last()?;
+    let strict = !found.is_valid(of_texts.len()) && (0..of_texts.len()).all(|r| found.is_valid(r));
+    // Where there is no text there is no number either.
+    let table = if of_texts.is_empty() { &[0] } else { of_texts };
+    let bounds = table.iter().min().zip(table.iter().max());
+    let range = bounds.map(|(&min, &max)| ValueRange { min: min.into(), max: max.into() });
+    let kind = BoundKind::Numbers { register, table: table.into() };
+    strict.then_some((kind, nullable, range))
 }

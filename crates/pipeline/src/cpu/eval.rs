@@ -24,6 +24,7 @@ pub fn eval<'a>(context: &mut Context<'a>, expr: &'a BoundExpr) -> Result<Shared
         BoundKind::Lookup { register, table } => {
             lookup(&*context.register(*register)?, table, context.rows())?
         }
+        BoundKind::Numbers { register, table } => numbers(&*context.register(*register)?, table)?,
         BoundKind::Arithmetic { op, left, right, on_overflow, cannot_overflow } => {
             let (l, r) = (eval(context, left)?, eval(context, right)?);
             let wrap = *cannot_overflow || *on_overflow == OnOverflow::Wrap;
@@ -118,6 +119,15 @@ fn lookup<'a>(codes: &Vector<'a>, table: &[Truth], rows: usize) -> Result<Vector
         .contains(&Truth::Null)
         .then(|| truth.iter().map(|&t| u8::from(t != Truth::Null)).collect());
     Ok(Vector::bools(values, validity))
+}
+
+fn numbers<'a>(codes: &Vector<'_>, table: &[i32]) -> Result<Vector<'a>, ExecError> {
+    let Data::I32(values) = &codes.data else {
+        return Err(ExecError::Internal("numbers of something that is no code".into()));
+    };
+    let data = Data::I32(values.iter().map(|&code| table[code as usize]).collect());
+    let validity = codes.validity.as_deref().map(|v| Cow::Owned(v.to_vec()));
+    Ok(Vector { data, validity, constant: codes.constant })
 }
 
 /// Texts of codes.

@@ -314,6 +314,27 @@ fn texts_have_lengths() {
 }
 
 #[test]
+fn lengths_of_dictionary_texts_are_looked_up() {
+    use headrace_pipeline::bound::{BoundKind, BoundSink};
+    let table = crate::partial::coded(&["", "a", "größe"], &[2, 0, 1, 2]);
+    let length = apply(Function::OctetLength, table.col("name"));
+    let sink = Sink::Rows { columns: vec![named("y", length.clone())], limit: None };
+    let lowered = bound(&table, vec![], sink, &[]);
+    let BoundSink::Rows { columns, .. } = &lowered.sink else { panic!("no rows") };
+    assert!(matches!(columns[0].1.kind, BoundKind::Numbers { .. }));
+    assert_eq!(columns[0].1.range, Some(headrace_ir::ValueRange { min: 0, max: 7 }));
+    let found = column(&table, length).unwrap();
+    assert_eq!(found.as_primitive::<Int32Type>().values()[..], [7, 0, 1, 7]);
+    let nothing = crate::partial::coded(&[], &[]);
+    let length = apply(Function::OctetLength, nothing.col("name"));
+    let sink = Sink::aggregate(
+        vec![],
+        vec![call(headrace_ir::AggregateFunction::Max, Some(length), DataType::Int32)],
+    );
+    assert_eq!(rows(&run(&nothing, vec![], sink, &[]).unwrap()), ["NULL"]);
+}
+
+#[test]
 fn what_is_null_stays_so_and_never_fails() {
     for function in [Function::Abs, Function::DatePart(DatePart::Year), Function::Floor] {
         let data_type = match function {

@@ -124,7 +124,7 @@ proptest! {
 }
 
 /// A column of codes of a dictionary of its own.
-fn coded(dictionary: &[&str], codes: &[i32]) -> Table {
+pub fn coded(dictionary: &[&str], codes: &[i32]) -> Table {
     let mut table = Table::new("t", codes.len());
     let values = StringArray::from(dictionary.to_vec());
     let column = TestColumn {

@@ -97,7 +97,9 @@ impl Table {
     pub fn random(shape: Shape, rows: &[usize]) -> Self {
         let mut random = Random(shape.seed);
         let fields = fields();
-        let texts: Vec<String> = (0..TEXTS).map(|i| format!("text {i:02}")).collect();
+        let text =
+            |i: usize| format!("text {i:02}{}", if i < 30 { "" } else { &"ééé"[..i % 4 * 2] });
+        let texts: Vec<String> = (0..TEXTS).map(text).collect();
         let dictionary = Arc::new(Dictionary { values: StringArray::from(texts) });
         let columns = fields
             .iter()
@@ -245,8 +247,12 @@ fn push_value(random: &mut Random, name: &str, to: &mut Vec<u8>) {
             to.extend(day.to_le_bytes());
         }
         "m" | "n" => {
-            let shift = random.below(40);
-            to.extend((random.next() as i64 >> shift).to_le_bytes());
+            let moment = match random.below(64) {
+                // Parts of these begin before time does.
+                0 => i64::MIN + random.below(1000) as i64,
+                _ => random.next() as i64 >> random.below(40),
+            };
+            to.extend(moment.to_le_bytes());
         }
         other => panic!("column {other}"),
     }

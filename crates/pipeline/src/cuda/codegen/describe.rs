@@ -88,6 +88,7 @@ fn text(bound: &Bound, expr: &BoundExpr) -> String {
         BoundKind::Register(register) => name(*register).to_string(),
         BoundKind::Literal(scalar) if scalar.is_null() => "NULL".to_string(),
         BoundKind::Literal(_) => "?".to_string(),
+        BoundKind::Numbers { register, .. } => format!("number of {}", name(*register)),
         BoundKind::Lookup { register, .. } => format!("{} satisfies ?", name(*register)),
         BoundKind::Arithmetic { op, left, right, .. } => {
             format!("{} {op} {}", inner(left), inner(right))

@@ -27,7 +27,9 @@ impl Value {
 pub(super) fn registers(expr: &BoundExpr) -> Vec<usize> {
     let mut found = Vec::new();
     expr.visit(&mut |e| {
-        if let BoundKind::Register(register) | BoundKind::Lookup { register, .. } = &e.kind
+        if let BoundKind::Register(register)
+        | BoundKind::Lookup { register, .. }
+        | BoundKind::Numbers { register, .. } = &e.kind
             && !found.contains(register)
         {
             found.push(*register);
@@ -79,7 +81,7 @@ impl Generator<'_> {
             },
             BoundKind::Literal(scalar) => scalar.is_null(),
             BoundKind::IsNull(_) => false,
-            BoundKind::Lookup { .. } => true,
+            BoundKind::Lookup { .. } | BoundKind::Numbers { .. } => true,
             BoundKind::InList { value, list_has_null, .. } => {
                 *list_has_null || self.may_be_null(value)
             }
@@ -119,6 +121,12 @@ impl Generator<'_> {
                 Ok(Value::known(self.literal(scalar, &expr.repr, "literal")?))
             }
             BoundKind::Lookup { register, table } => self.lookup(*register, table),
+            BoundKind::Numbers { register, table } => {
+                let code = self.register(*register)?;
+                let bytes = table.iter().flat_map(|number| number.to_le_bytes()).collect();
+                let table = self.table(bytes, "const i32*", "numbers");
+                Ok(Value { code: format!("{table}[{}]", code.code), null: code.null })
+            }
             BoundKind::Arithmetic { op, left, right, on_overflow, cannot_overflow } => {
                 let checked = *on_overflow == OnOverflow::Error && !cannot_overflow;
                 self.arithmetic(expr, *op, left, right, checked, *cannot_overflow)

@@ -75,6 +75,17 @@ pub fn functions() -> Vec<Case> {
                 ("as it is", apply(Function::Round(5), reg("d"))),
             ],
         ),
+        compute("lengths of texts", vec![("length", apply(Function::CharacterLength, reg("f")))]),
+        counted("a length", eq(apply(Function::OctetLength, reg("f")), i32s(7))),
+        counted("a long text", lt(apply(Function::OctetLength, reg("f")), add(reg("a"), reg("a")))),
+        Case {
+            name: "by length",
+            steps: vec![],
+            sink: aggregate(
+                vec![("length", apply(Function::CharacterLength, reg("f"))), ("t", reg("t"))],
+                vec![count()],
+            ),
+        },
         counted("a year", eq(year(), i32s(1970))),
         Case {
             name: "by month",
@@ -98,14 +109,25 @@ pub fn functions() -> Vec<Case> {
 /// What must fail.
 pub fn failing_functions() -> Vec<Case> {
     let case_of = |name, argument| Case { name, steps: vec![], sink: rows(vec![("", argument)]) };
-    let small = DataType::Decimal128 { precision: 2, scale: 1 };
+    let decimal = |precision| DataType::Decimal128 { precision, scale: 1 };
+    let whole = cast(reg("a"), decimal(4), CastFailure::Error);
+    let half = cast(add(whole, int(decimal(4), 5)), decimal(2), CastFailure::Null);
     vec![
         case_of("the smallest byte has no absolute value", apply(Function::Abs, reg("h"))),
-        case_of(
-            "a whole decimal of too many digits",
-            apply(Function::Ceil, cast(reg("a"), small, CastFailure::Null)),
-        ),
+        case_of("a whole decimal of too many digits", apply(Function::Ceil, half)),
         case_of("a week that began before time", began(DatePart::Week, "m")),
         case_of("a second that began before time", began(DatePart::Second, "n")),
     ]
+}
+
+#[test]
+fn what_must_fail_does() {
+    for case in failing_functions() {
+        for shape in crate::differential::shapes() {
+            let table = Table::random(shape, &[8000]);
+            let bound = crate::differential::bound_of(&case, &table, &[]).unwrap();
+            let answer = crate::differential::on_cpu(&bound, &table);
+            assert!(answer.is_err_and(|error| error.contains("overflow")), "{}", case.name);
+        }
+    }
 }
