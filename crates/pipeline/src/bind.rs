@@ -41,10 +41,9 @@ impl Default for BindOptions {
 /// The memory that look-ups go through, which decides the order of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookups {
-    /// A core's caches; a probe reads its payload at once.
+    /// A core's caches.
     Cpu,
-    /// Shared memory, or L2; a probe looks at the bitmap of keys, and the payload is read later, of
-    /// the rows that are left.
+    /// Shared memory, or L2.
     Gpu,
 }
 
@@ -92,7 +91,7 @@ pub fn bind_merge(pipeline: &Pipeline, registers: &[Field]) -> Result<Bound, Why
         registers.iter().map(|f| source_register(f, &unknown)).collect::<Result<Vec<_>, _>>()?;
     let rows_max = u64::MAX;
     let binder = Binder::new(registers, u128::from(rows_max));
-    let sink = binder.sink(&pipeline.sink, &BindOptions { dense_groups_max: 0 })?;
+    let sink = binder.sink(&pipeline.sink, &BindOptions { dense_groups_max: 0, ..BindOptions::default() })?;
     Ok(Bound {
         table: pipeline.source.table.clone(),
         source_registers: 0,

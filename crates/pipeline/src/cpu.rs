@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! segment ──batches of rows──► steps ──► sink state of the worker ──finish──► output
+//!            scan    the first steps, over the bytes of the segment where they allow it
 //!            load    only the columns that a step asks for
 //!            eval    expressions, a column at a time
 //!            select  from truth to the rows that are kept
@@ -34,6 +35,7 @@ mod logic;
 pub(crate) mod payload;
 mod probe;
 mod run;
+mod scan;
 mod select;
 mod simd;
 mod sink;
@@ -51,6 +53,7 @@ use crate::build::BuildOptions;
 use crate::cpu::hash_sink::{HashLevel, HashOptions};
 use crate::cpu::load::SourceColumns;
 use crate::cpu::run::Runner;
+use crate::cpu::scan::Scan;
 use crate::cpu::sink::SinkState;
 use crate::memory::{MemoryAccount, Reservation};
 use crate::partial::merge::Outlet;
@@ -61,6 +64,7 @@ use crate::state::{Output, finish_dense};
 use crate::{ExecError, WhyNot};
 
 pub use cast::is_supported as is_cast_supported;
+pub use simd::Tier;
 
 /// Rows of a batch: the columns of a batch stay in a core's L1 and L2 caches.
 pub const BATCH_ROWS: usize = 4096;
@@ -79,6 +83,8 @@ pub struct WorkerOptions {
     pub workers: usize,
     /// Rows of a batch; [`BATCH_ROWS`] but for tests.
     pub batch_rows: usize,
+    /// Vector instructions; the best of the machine but for tests.
+    pub tier: Tier,
     /// Groups of a table that are spilled whatever they take; tests set it.
     pub groups_max: usize,
     /// Rows that reached a row sink with a limit.
@@ -103,6 +109,7 @@ impl WorkerOptions {
             spill: None,
             workers: 1,
             batch_rows: BATCH_ROWS,
+            tier: Tier::best(),
             groups_max: usize::MAX,
             emitted_rows: Arc::default(),
             cancel: CancelToken::new(),
@@ -322,15 +329,19 @@ impl CpuWorker {
             )));
         }
         let source = SourceColumns::new(segment, &bound.registers)?;
+        let mut scan = Scan::new(bound, &source, &self.options);
         let batch_rows = self.options.batch_rows.max(1);
         for start in (0..segment.rows).step_by(batch_rows) {
             if self.is_enough() {
                 return Ok(Verdict::Enough);
             }
             let rows = batch_rows.min(segment.rows - start);
-            Runner { bound, sink: &mut self.sink, options: &self.options }
-                .batch(&source, start, rows)?;
-            self.account()?;
+            scan.batch(start, rows);
+            while let Some(portion) = scan.portion(start + rows == segment.rows) {
+                Runner { bound, sink: &mut self.sink, options: &self.options }
+                    .portion(&source, &scan, portion)?;
+                self.account()?;
+            }
         }
         self.rows += segment.rows as u64;
         Ok(if self.is_enough() { Verdict::Enough } else { Verdict::Continue })

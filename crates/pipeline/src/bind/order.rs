@@ -90,7 +90,7 @@ impl Candidate {
             BoundStep::Filter { expr, .. } | BoundStep::Compute { expr, .. } => nodes(expr),
             BoundStep::Probe(probe) => {
                 probe.keys.iter().chain(&probe.residual).map(nodes).sum::<f64>()
-                    + lookup_cost(&probe.build, !probe.payload.is_empty(), at)
+                    + lookup_cost(&probe.build, at)
             }
         };
         loads + work
@@ -112,12 +112,10 @@ fn nodes(expr: &BoundExpr) -> f64 {
     count * NODE_COST
 }
 
-fn lookup_cost(build: &BuildTable, reads_payload: bool, at: At) -> f64 {
+fn lookup_cost(build: &BuildTable, at: At) -> f64 {
     let (bytes, hash) = match &build.index {
-        BuildIndex::Direct { domain, .. } if at.lookups == Lookups::Gpu || !reads_payload => {
-            (domain / 8, 0.0)
-        }
-        BuildIndex::Direct { .. } => (build.bytes / build.payload.len().max(1) as u64, 0.0),
+        // Payload is read only for the rows that are left.
+        BuildIndex::Direct { domain, .. } => (domain / 8, 0.0),
         BuildIndex::Hash(_) => (build.bytes, HASH_COST),
     };
     let costs: &[(u64, f64)] = match at.lookups {

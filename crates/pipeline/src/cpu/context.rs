@@ -65,6 +65,17 @@ impl<'a> Context<'a> {
         context
     }
 
+    /// These rows of a segment, ascending.
+    pub fn picked(
+        registers: &'a [RegisterInfo],
+        source: &'a SourceColumns<'a>,
+        rows: Vec<u32>,
+    ) -> Self {
+        let mut context = Self::new(registers, source, 0, rows.len());
+        context.push(rows);
+        context
+    }
+
     /// Rows whose registers are given.
     pub fn from_vectors(
         registers: &'a [RegisterInfo],

@@ -92,6 +92,19 @@ impl<'a> SourceColumns<'a> {
         self.column(register)?.read(Rows::Picked { start, picked })
     }
 
+    /// A column of 32-bit integers as it lies, with its validity bits. `None`: it is anything
+    /// else, or what is said of its NULLs has to be checked.
+    pub fn plain_i32(&self, register: usize) -> Option<(&'a [i32], Option<&'a [u8]>)> {
+        let Column { view, info, .. } = self.columns.get(register)?;
+        let trusted = view.validity.is_none() || info.nullable;
+        if !trusted || !matches!(info.repr, Repr::I32) {
+            return None;
+        }
+        let values = aligned_values::<i32>(view.values)?;
+        // Rows are numbered by 32 bits.
+        u32::try_from(values.len()).ok().map(|_| (values, view.validity))
+    }
+
     fn column(&self, register: usize) -> Result<&Column<'a>, ExecError> {
         self.columns.get(register).ok_or_else(|| {
             ExecError::Internal(format!("register {register} is read before it is set"))

@@ -184,6 +184,20 @@ fn set_payload<'a>(
     }
 }
 
+/// Sets the payload of a direct-address build in which all current rows are known to have a match.
+pub fn set_direct_payload<'a>(
+    context: &mut Context<'a>,
+    probe: &'a BoundProbe,
+) -> Result<(), ExecError> {
+    let internal = || ExecError::Internal("a scan of no direct-address probe by 32 bits".into());
+    let BuildIndex::Direct { base, .. } = &probe.build.index else { return Err(internal()) };
+    let keys = eval(context, &probe.keys[0])?;
+    let Data::I32(keys) = &keys.data else { return Err(internal()) };
+    let entries = keys.iter().map(|&key| i64::from(key).wrapping_sub(*base) as u32).collect();
+    set_payload(context, probe, entries, None);
+    Ok(())
+}
+
 /// What the lookup in a direct-address build has to bring back.
 #[derive(Clone, Copy)]
 struct Wanted {
@@ -212,7 +226,7 @@ fn direct_matches<'a>(
     key: &Vector<'a>,
     rows: usize,
 ) -> Result<Matches<'a>, ExecError> {
-    let key = key.expanded(rows);
+    let key = key.spelled(rows);
     let valid = key.validity.as_deref();
     macro_rules! with_keys {
         ($($variant:ident),*) => {

@@ -11,6 +11,7 @@ use crate::cpu::context::Context;
 use crate::cpu::eval::eval;
 use crate::cpu::load::SourceColumns;
 use crate::cpu::probe::{PairStream, Probed, probe, push_unmatched};
+use crate::cpu::scan::{Portion, Scan};
 use crate::cpu::select::{and_truth, positions};
 use crate::cpu::sink::SinkState;
 
@@ -26,18 +27,23 @@ pub struct Runner<'a, 's> {
 }
 
 impl<'a> Runner<'a, '_> {
-    /// Runs all steps over rows `start .. start + rows` of a segment.
-    pub fn batch<'b>(
+    /// Runs the steps that a scan has left over rows of its segment.
+    pub fn portion<'b>(
         &mut self,
         source: &'b SourceColumns<'b>,
-        start: usize,
-        rows: usize,
+        scan: &Scan<'b>,
+        portion: Portion,
     ) -> Result<(), ExecError>
     where
         'a: 'b,
     {
-        let mut context = Context::new(&self.bound.registers, source, start, rows);
-        self.steps(&mut context, 0)
+        let registers = &self.bound.registers;
+        let mut context = match portion {
+            Portion::Range { start, rows } => Context::new(registers, source, start, rows),
+            Portion::Picked(rows) => Context::picked(registers, source, rows),
+        };
+        scan.set_registers(&mut context)?;
+        self.steps(&mut context, scan.steps())
     }
 
     /// Steps from `first` on, then the sink. The context is left as it was.

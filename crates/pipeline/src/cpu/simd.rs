@@ -1,120 +1,237 @@
 //! The few loops that are worth vector instructions by hand, and a way to have ordinary loops
-//! compiled for them. Everything has a portable twin, and tests compare the two.
+//! compiled for them. A [`Tier`] says for which instructions; every tier gives the same answers,
+//! and tests compare each with [`portable`].
 //!
-//! Probes are not among them: gathering 16 bits of a key bitmap at a time (`vpgatherdd`) was
-//! slower on an AMD EPYC (Zen 5) than the branch-free scalar loop over narrow payload.
+//! Rows are selected as bits (bit `i % 64` of word `i / 64` is row `i`) while many are alive, and
+//! as ascending positions once few are.
 
-/// Whether the machine has the AVX-512 instructions that are used here, and all others that
-/// the functions of `x86` are compiled for.
-#[inline]
-fn has_avx512() -> bool {
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+use std::sync::LazyLock;
+
+/// Instructions that kernels are run with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tier {
+    // Private: a tier is only ever made of what the machine has.
+    level: Level,
+    /// Whether loads from addresses in a vector are worth it: AMD's microcode and the mitigation
+    /// of Gather Data Sampling make them slower than loads one by one.
+    gathers: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// Runs a kernel of the tier's module.
+macro_rules! of_tier {
+    ($tier:expr, $kernel:ident($($argument:expr),*)) => {
+        match $tier.level {
+            Level::Portable => portable::$kernel($($argument),*),
+            // SAFETY: a tier is only made where its instructions were detected.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { avx2::$kernel($($argument),*) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { avx512::$kernel($($argument),*) },
+        }
+    };
+}
+
+impl Tier {
+    /// What every machine has.
+    pub const PORTABLE: Self = Self { level: Level::Portable, gathers: false };
+
+    /// The fastest of this machine.
+    pub fn best() -> Self {
+        static BEST: LazyLock<Tier> = LazyLock::new(|| {
+            let level = levels().last().copied().unwrap_or(Level::Portable);
+            Tier { level, gathers: level != Level::Portable && has_fast_gathers() }
+        });
+        *BEST
+    }
+
+    /// All that this machine can run, slow ones included.
+    pub fn all() -> Vec<Self> {
+        let tiers = levels()
+            .into_iter()
+            .flat_map(|level| [false, true].map(|gathers| Self { level, gathers }));
+        tiers.filter(|tier| tier.level != Level::Portable || !tier.gathers).collect()
+    }
+
+    /// Clears the bits of rows whose value fails the test.
+    pub(crate) fn keep_bits(self, test: &Test<'_>, column: &[i32], words: &mut [u64]) {
+        assert_eq!(words.len(), column.len().div_ceil(64), "one bit a row");
+        match test {
+            Test::Member(members) if !self.gathers && !self.holds(members) => {
+                portable::keep_bits(test, column, words);
+            }
+            _ => of_tier!(self, keep_bits(test, column, words)),
+        }
+    }
+
+    /// Whether a set's bitmap fits registers.
+    fn holds(self, members: &Members<'_>) -> bool {
+        match self.level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => members.domain <= avx512::TABLE_BITS,
+            _ => false,
+        }
+    }
+
+    /// Moves the positions whose value passes the test to the front; answers how many.
+    ///
+    /// # Panics
+    /// If a position lies outside the column.
+    pub(crate) fn keep_positions(
+        self,
+        test: &Test<'_>,
+        column: &[i32],
+        positions: &mut [u32],
+    ) -> usize {
+        // Vector instructions take indices as signed.
+        if !self.gathers || i32::try_from(column.len()).is_err() {
+            return portable::keep_positions(test, column, positions);
+        }
+        of_tier!(self, keep_positions(test, column, positions))
+    }
+
+    /// Appends `first + i` for each bit `i` that is set, ascending.
+    pub(crate) fn push_positions(self, words: &[u64], first: u32, positions: &mut Vec<u32>) {
+        of_tier!(self, push_positions(words, first, positions));
+    }
+
+    /// Sets one bit a byte that is not 0.
+    fn pack(self, bytes: &[u8], words: &mut Vec<u64>) {
+        words.extend(bytes.chunks(64).map(|bytes| of_tier!(self, pack(bytes))));
+    }
+}
+
+fn levels() -> Vec<Level> {
+    #[allow(unused_mut)]
+    let mut levels = vec![Level::Portable];
     #[cfg(target_arch = "x86_64")]
     {
-        is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("bmi1")
+        let bits = is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("popcnt");
+        if bits && is_x86_feature_detected!("avx2") {
+            levels.push(Level::Avx2);
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+            {
+                levels.push(Level::Avx512);
+            }
+        }
+    }
+    levels
+}
+
+/// Intel from Alder Lake and Sapphire Rapids on, which are those with AVX-VNNI.
+fn has_fast_gathers() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        let is_intel = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened()
+            == b"GenuineIntel";
+        is_intel && is_x86_feature_detected!("avxvnni")
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
 
+/// A condition on a value of 32 bits.
+#[derive(Clone, Copy, Debug)]
+pub enum Test<'t> {
+    /// Not below `low`, and above it by at most `width`, in wrapping arithmetic.
+    Between {
+        /// The smallest value.
+        low: i32,
+        /// The largest value less the smallest.
+        width: u32,
+    },
+    /// In a set.
+    Member(Members<'t>),
+}
+
+/// A set of numbers as a bitmap.
+#[derive(Clone, Copy, Debug)]
+pub struct Members<'t> {
+    base: i32,
+    domain: u32,
+    present: &'t [u64],
+}
+
+impl<'t> Members<'t> {
+    /// The numbers `base + i` for which bit `i % 64` of `present[i / 64]` is set; `i < domain`.
+    /// `None`: not within 32 bits, or there are too few words.
+    pub fn new(base: i64, domain: u64, present: &'t [u64]) -> Option<Self> {
+        let last = base.checked_add_unsigned(domain.checked_sub(1)?)?;
+        i32::try_from(last).ok()?;
+        let (base, domain) = (i32::try_from(base).ok()?, u32::try_from(domain).ok()?);
+        // Vector instructions take the index of a word of 32 bits as signed: it has 27.
+        (present.len() >= (domain as usize).div_ceil(64)).then_some(Self { base, domain, present })
+    }
+
+    #[inline(always)]
+    fn contains(&self, value: i32) -> bool {
+        let entry = value.wrapping_sub(self.base) as u32;
+        entry < self.domain && (self.present[entry as usize / 64] >> (entry % 64)) & 1 != 0
+    }
+}
+
+/// Asks for a value, soon to be read.
+#[inline(always)]
+fn prefetch(value: *const i32) {
+    // SAFETY: prefetching an address never faults.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(value.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
+/// Asks for the values of these rows.
+pub fn prefetch_rows(values: &[i32], rows: &[u32]) {
+    rows.iter().for_each(|&row| prefetch(values.as_ptr().wrapping_add(row as usize)));
+}
+
+/// Asks for the first cache lines of each page that is about to be read: the processor's own
+/// prefetching of what is read in order ends with a page.
+pub fn prefetch_pages(values: &[i32]) {
+    const PAGE_VALUES: usize = 1024;
+    const LINE_VALUES: usize = 16;
+    const LINES: usize = 8;
+    for page in values.chunks(PAGE_VALUES) {
+        page.chunks(LINE_VALUES).take(LINES).for_each(|line| prefetch(line.as_ptr()));
+    }
+}
+
 /// Sets `output[i] = f(input[i])`, compiled for the vector instructions at hand.
 #[inline(always)]
 pub fn map_into<T: Copy, U>(input: &[T], output: &mut [U], f: impl Fn(T) -> U) {
-    #[cfg(target_arch = "x86_64")]
-    if has_avx512() {
-        // SAFETY: the instructions were detected.
-        return unsafe { x86::map_into(input, output, f) };
-    }
-    input.iter().zip(output).for_each(|(&i, o)| *o = f(i));
+    of_tier!(Tier::best(), map_into(input, output, f))
 }
 
 /// Positions of the bytes that are not 0, ascending.
 pub fn positions(mask: &[u8]) -> Vec<u32> {
-    #[cfg(target_arch = "x86_64")]
-    if has_avx512() {
-        // SAFETY: the instructions were detected.
-        return unsafe { x86::positions(mask) };
-    }
-    positions_portable(mask)
-}
-
-fn positions_portable(mask: &[u8]) -> Vec<u32> {
-    // One more entry than rows: the branch-free loop writes before it knows.
-    let mut found = vec![0u32; mask.len() + 1];
-    let mut count = 0;
-    let mut eight = |first: usize, bytes: &[u8]| {
-        for (offset, &keep) in bytes.iter().enumerate() {
-            found[count] = (first + offset) as u32;
-            count += usize::from(keep != 0);
-        }
-    };
-    let (words, tail) = mask.as_chunks::<8>();
-    for (i, word) in words.iter().enumerate() {
-        if u64::from_ne_bytes(*word) != 0 {
-            eight(i * 8, word);
-        }
-    }
-    eight(words.len() * 8, tail);
-    found.truncate(count);
-    found
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::*;
-
-    /// Lanes of 32 bits.
-    const LANES: usize = 16;
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi1,bmi2,popcnt")]
-    pub fn map_into<T: Copy, U>(input: &[T], output: &mut [U], f: impl Fn(T) -> U) {
-        input.iter().zip(output).for_each(|(&i, o)| *o = f(i));
-    }
-
-    /// The first `lanes` lanes, at most 16.
-    fn first_lanes(lanes: usize) -> u16 {
-        if lanes >= LANES { u16::MAX } else { (1 << lanes) - 1 }
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt")]
-    fn lane_numbers() -> __m512i {
-        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
-    }
-
-    /// Writes the lanes of `values` that `mask` selects to `output[at ..]`, and rubbish after
-    /// them; 16 entries must be there.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt")]
-    fn compress_into(output: &mut [u32], at: usize, mask: u16, values: __m512i) {
-        let target = &mut output[at..at + LANES];
-        // SAFETY: `target` has room for 16 values of 32 bits.
-        unsafe {
-            _mm512_storeu_si512(
-                target.as_mut_ptr().cast(),
-                _mm512_maskz_compress_epi32(mask, values),
-            );
-        }
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt")]
-    pub fn positions(mask: &[u8]) -> Vec<u32> {
-        let mut found = vec![0u32; mask.len() + LANES];
-        let mut count = 0;
-        for (block, bytes) in mask.chunks(LANES).enumerate() {
-            // SAFETY: only the bytes of the chunk are read.
-            let bytes =
-                unsafe { _mm_maskz_loadu_epi8(first_lanes(bytes.len()), bytes.as_ptr().cast()) };
-            let kept = _mm_test_epi8_mask(bytes, bytes);
-            let first = _mm512_set1_epi32((block * LANES) as i32);
-            compress_into(&mut found, count, kept, _mm512_add_epi32(first, lane_numbers()));
-            count += kept.count_ones() as usize;
-        }
-        found.truncate(count);
-        found
-    }
+    let (tier, mut words) = (Tier::best(), Vec::with_capacity(mask.len().div_ceil(64)));
+    tier.pack(mask, &mut words);
+    let mut positions = Vec::new();
+    tier.push_positions(&words, 0, &mut positions);
+    positions
 }
 
 #[cfg(test)]
@@ -128,15 +245,140 @@ mod tests {
         *seed >> 33
     }
 
-    #[test]
-    fn positions_are_those_of_the_portable_loop() {
-        let mut seed = 1;
-        for length in (0..200).chain([4095, 4096]) {
-            for density in [0, 1, 50, 100] {
-                let mask: Vec<u8> =
-                    (0..length).map(|_| u8::from(random(&mut seed) % 100 < density)).collect();
-                assert_eq!(positions(&mask), positions_portable(&mask));
+    fn lengths() -> impl Iterator<Item = usize> {
+        (0..200).chain([1000, 4095, 4096])
+    }
+
+    /// Of `length` bits, about `percent` in a hundred.
+    fn bits(seed: &mut u64, length: usize, percent: u64) -> Vec<u64> {
+        let mut words = vec![0; length.div_ceil(64)];
+        for i in 0..length {
+            words[i / 64] |= u64::from(random(seed) % 100 < percent) << (i % 64);
+        }
+        words
+    }
+
+    fn is_set(words: &[u64], i: usize) -> bool {
+        words[i / 64] >> (i % 64) & 1 != 0
+    }
+
+    /// Conditions at the edges of 32 bits and in the middle, each with what it means.
+    fn with_tests(seed: &mut u64, mut f: impl FnMut(&Test<'_>, &dyn Fn(i32) -> bool, i32)) {
+        for (low, high) in [(1, 3), (-5, 90), (i32::MIN, -7), (7, i32::MAX), (i32::MIN, i32::MAX)] {
+            let width = high.wrapping_sub(low) as u32;
+            f(&Test::Between { low, width }, &|v| (low..=high).contains(&v), low);
+        }
+        for (base, domain) in [
+            (1, 1),
+            (1, 100),
+            (-40, 63),
+            (-40, 64),
+            (19_920_101, 61_131),
+            (i32::MIN, 1000),
+            (i32::MAX - 999, 1000),
+            (-3, 2048),
+            (-3, 2049),
+        ] {
+            for percent in [4, 50, 100] {
+                let present = bits(seed, domain, percent);
+                let members = Members::new(base.into(), domain as u64, &present).unwrap();
+                let holds = |v: i32| {
+                    let entry = i64::from(v) - i64::from(base);
+                    (0..domain as i64).contains(&entry) && is_set(&present, entry as usize)
+                };
+                f(&Test::Member(members), &holds, base);
             }
         }
+    }
+
+    /// Values near `around`, and the extremes.
+    fn values(seed: &mut u64, length: usize, around: i32) -> Vec<i32> {
+        let mut value = || match random(seed) % 16 {
+            0 => i32::MIN,
+            1 => i32::MAX,
+            2 => around.wrapping_sub(1 + (random(seed) % 50) as i32),
+            n if n < 6 => around.wrapping_add((random(seed) % 60_000) as i32),
+            _ => around.wrapping_add((random(seed) % 120) as i32),
+        };
+        (0..length).map(|_| value()).collect()
+    }
+
+    #[test]
+    fn every_tier_keeps_the_same_rows() {
+        let mut seed = 1;
+        for length in lengths() {
+            let percent = [0, 2, 50, 100][length % 4];
+            let alive = bits(&mut seed, length, percent);
+            let mut column_seed = seed;
+            with_tests(&mut seed, |test, holds, around| {
+                let column = values(&mut column_seed, length, around);
+                let kept: Vec<u32> = (0..length)
+                    .filter(|&i| is_set(&alive, i) && holds(column[i]))
+                    .map(|i| i as u32)
+                    .collect();
+                for tier in Tier::all() {
+                    let mut words = alive.clone();
+                    tier.keep_bits(test, &column, &mut words);
+                    let mut found = vec![7];
+                    tier.push_positions(&words, 0, &mut found);
+                    assert_eq!(found[1..], kept, "{tier:?} {test:?} bits of {length}");
+                    let mut found = vec![];
+                    tier.push_positions(&alive, 0, &mut found);
+                    let count = tier.keep_positions(test, &column, &mut found);
+                    assert_eq!(found[..count], kept, "{tier:?} {test:?} positions of {length}");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn every_tier_finds_the_bytes_that_are_not_0() {
+        let mut seed = 2;
+        for length in lengths() {
+            for density in [0, 1, 50, 100] {
+                let mut byte = || match random(&mut seed) % 100 < density {
+                    true => [1, 2, 128, 255][(random(&mut seed) % 4) as usize],
+                    false => 0,
+                };
+                let mask: Vec<u8> = (0..length).map(|_| byte()).collect();
+                let expected: Vec<u32> =
+                    (0..length as u32).filter(|&i| mask[i as usize] != 0).collect();
+                assert_eq!(positions(&mask), expected);
+                for tier in Tier::all() {
+                    let (mut words, mut found) = (vec![], vec![]);
+                    tier.pack(&mask, &mut words);
+                    tier.push_positions(&words, 3, &mut found);
+                    found.iter_mut().for_each(|position| *position -= 3);
+                    assert_eq!(found, expected, "{tier:?} of {length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn positions_outside_the_column_are_refused() {
+        let test = Test::Between { low: 0, width: 9 };
+        for tier in Tier::all() {
+            for place in [0, 7, 8, 20] {
+                let mut positions = vec![2; 21];
+                positions[place] = 3;
+                let keep = || tier.keep_positions(&test, &[1, 2, 3], &mut positions);
+                let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(keep));
+                assert!(outcome.is_err(), "{tier:?} at {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn sets_lie_within_32_bits_and_their_words() {
+        let words = [u64::MAX; 2];
+        assert!(Members::new(5, 128, &words).is_some());
+        assert!(Members::new(5, 129, &words).is_none());
+        assert!(Members::new(5, 0, &words).is_none());
+        let high = i64::from(i32::MAX);
+        assert!(Members::new(high, 1, &words).is_some());
+        assert!(Members::new(high, 2, &words).is_none());
+        assert!(Members::new(i64::from(i32::MIN) - 1, 2, &words).is_none());
+        assert!(Members::new(i64::MAX, 2, &words).is_none());
     }
 }

@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use headrace_flow::{BoxError, DeviceProgram, DeviceSlice, SlotChunk, Verdict};
-use headrace_gpu::{DeviceBuffer, Event, EventFlags, Stream};
+use headrace_gpu::{DeviceBuffer, Event, Stream};
 
 use crate::cuda::execution::{Again, CudaExecution, Progress, STATUS_BYTES};
 use crate::cuda::host_memory::PinnedLease;
@@ -89,7 +89,7 @@ impl<'a> StreamProgram<'a> {
         output: &'a RowOutput<'a>,
     ) -> Result<Self, ExecError> {
         let gpu = execution.device().device();
-        let (launched, resumed) = (gpu.event(EventFlags::ORDER)?, gpu.event(EventFlags::ORDER)?);
+        let (launched, resumed) = (gpu.event()?, gpu.event()?);
         let own = Vec::with_capacity(slots);
         let mut program =
             Self { execution, plan, slots: own, output, launched, resumed, has_resumed: false };

@@ -11,6 +11,7 @@ mod joins;
 mod partial;
 mod random;
 mod reference;
+mod scan;
 mod spilling;
 mod star;
 mod support;

@@ -13,7 +13,7 @@ use headrace_ir::{
     NamedExpr, OnOverflow, Pipeline, Probe, ProbeKind, Scalar, Sink, Source, Step, ValueRange,
 };
 use headrace_pipeline::bind::{BindOptions, bind};
-use headrace_pipeline::cpu::{CpuProgram, CpuWorker, WorkerOptions};
+use headrace_pipeline::cpu::{CpuProgram, CpuWorker, Tier, WorkerOptions};
 use headrace_pipeline::partial::{Spill, SpillBlock, SpillError, SpillStore};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{
@@ -212,6 +212,7 @@ pub struct RunOptions {
     /// Each worker but the last is given 8 rows, if there are so many.
     pub workers: usize,
     pub batch_rows: usize,
+    pub tier: Tier,
     pub dense_groups_max: u64,
     pub memory_limit_bytes: u64,
     /// Groups of a table that is flushed; there is a store to spill to if it is set.
@@ -224,6 +225,7 @@ impl Default for RunOptions {
         Self {
             workers: 1,
             batch_rows: 4096,
+            tier: Tier::best(),
             dense_groups_max: 65_536,
             memory_limit_bytes: u64::MAX,
             groups_max: None,
@@ -263,6 +265,7 @@ pub fn run_with(
 pub fn worker_options(options: &RunOptions, spill_folder: &Path) -> WorkerOptions {
     let mut shared = WorkerOptions::new(options.memory_limit_bytes);
     shared.batch_rows = options.batch_rows;
+    shared.tier = options.tier;
     shared.workers = options.workers;
     if let Some(groups_max) = options.groups_max {
         shared.groups_max = groups_max;

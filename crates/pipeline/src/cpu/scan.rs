@@ -1,0 +1,295 @@
+//! The first steps of a pipeline, as far as they only compare and look up numbers of 32 bits
+//! that lie in the segment: run over its bytes, without a vector in between.
+//!
+//! ```text
+//! batch of rows ──bits──► conditions ──positions──► conditions ──► picked rows of many batches
+//!                  while most are alive       once few are            │ a batch of them
+//!                                                                     ▼
+//!                                                      the other steps, the sink
+//! ```
+//!
+//! Nothing here can fail, so order and number of conditions are free; the rows that are left are
+//! those that the steps would have left, in their order.
+
+use std::ops::RangeInclusive;
+
+use headrace_ir::{CompareOp, ProbeKind, Register, Value};
+
+use crate::ExecError;
+use crate::bound::{Bound, BoundExpr, BoundKind, BoundProbe, BoundSink, BoundStep, Repr};
+use crate::build::BuildIndex;
+use crate::cpu::WorkerOptions;
+use crate::cpu::context::Context;
+use crate::cpu::load::SourceColumns;
+use crate::cpu::probe::set_direct_payload;
+use crate::cpu::simd::{Members, Test, Tier, prefetch_pages, prefetch_rows};
+
+/// A whole column is read while one row in so many is alive: a cache line holds 16 values, so
+/// picking some would touch nearly all of them.
+const READ_ALL_SHARE: usize = 16;
+
+/// The first steps over one segment, and the rows that they have left and nobody has taken.
+pub struct Scan<'a> {
+    conditions: Vec<Condition<'a>>,
+    /// Number of steps that the conditions stand for.
+    steps: usize,
+    /// Those of them that set registers.
+    probes: Vec<&'a BoundProbe>,
+    tier: Tier,
+    portion_rows: usize,
+    words: Vec<u64>,
+    /// Rows that are left.
+    picked: Vec<u32>,
+    whole: Option<Portion>,
+}
+
+struct Condition<'a> {
+    register: Register,
+    values: &'a [i32],
+    validity: Option<&'a [u8]>,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
+    /// Not empty.
+    Between(RangeInclusive<i32>),
+    Member(Members<'a>),
+}
+
+/// Rows of a segment.
+pub enum Portion {
+    /// Consecutive ones.
+    Range {
+        /// The first.
+        start: usize,
+        /// How many.
+        rows: usize,
+    },
+    /// These, ascending.
+    Picked(Vec<u32>),
+}
+
+impl<'a> Scan<'a> {
+    /// Over a segment's columns. Takes as many steps as it can, perhaps none.
+    pub fn new(bound: &'a Bound, source: &'a SourceColumns<'a>, options: &WorkerOptions) -> Self {
+        // Whoever wants few rows wants them soon.
+        let has_limit = matches!(bound.sink, BoundSink::Rows { limit: Some(_), .. });
+        let mut scan = Self {
+            conditions: Vec::new(),
+            steps: 0,
+            probes: Vec::new(),
+            tier: options.tier,
+            portion_rows: if has_limit { 1 } else { options.batch_rows },
+            words: Vec::new(),
+            picked: Vec::new(),
+            whole: None,
+        };
+        for step in &bound.steps {
+            let taken = match step {
+                BoundStep::Filter { expr, .. } => interval(expr)
+                    .and_then(|(register, range)| scan.compare(source, register, range)),
+                BoundStep::Probe(probe) => scan.look_up(source, probe),
+                BoundStep::Compute { .. } => None,
+            };
+            if taken.is_none() {
+                break;
+            }
+            scan.steps += 1;
+        }
+        scan
+    }
+
+    /// Number of steps that are done with.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    fn compare(
+        &mut self,
+        source: &SourceColumns<'a>,
+        register: Register,
+        range: RangeInclusive<i32>,
+    ) -> Option<()> {
+        for condition in &mut self.conditions {
+            if let (Kind::Between(known), true) =
+                (&mut condition.kind, condition.register == register)
+            {
+                let both = *range.start().max(known.start())..=*range.end().min(known.end());
+                return (!both.is_empty()).then(|| *known = both);
+            }
+        }
+        self.condition(source, register, Kind::Between(range))
+    }
+
+    fn look_up(&mut self, source: &SourceColumns<'a>, probe: &'a BoundProbe) -> Option<()> {
+        let BuildIndex::Direct { base, domain, present } = &probe.build.index else { return None };
+        let [BoundExpr { kind: BoundKind::Register(register), .. }] = probe.keys.as_slice() else {
+            return None;
+        };
+        let keeps_matches = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi);
+        if !keeps_matches || probe.residual.is_some() {
+            return None;
+        }
+        let members = Members::new(*base, *domain, present)?;
+        self.condition(source, *register, Kind::Member(members))?;
+        if probe.kind == ProbeKind::Inner && !probe.payload.is_empty() {
+            self.probes.push(probe);
+        }
+        Some(())
+    }
+
+    fn condition(
+        &mut self,
+        source: &SourceColumns<'a>,
+        register: Register,
+        kind: Kind<'a>,
+    ) -> Option<()> {
+        let (values, validity) = source.plain_i32(register)?;
+        self.conditions.push(Condition { register, values, validity, kind });
+        Some(())
+    }
+
+    /// Looks at the next rows, `start .. start + rows`.
+    pub fn batch(&mut self, start: usize, rows: usize) {
+        let mut alive = rows;
+        self.words.clear();
+        self.words.resize(rows.div_ceil(64), u64::MAX);
+        if let (Some(last), true) = (self.words.last_mut(), rows % 64 > 0) {
+            *last = (1 << (rows % 64)) - 1;
+        }
+        let mut conditions = self.conditions.as_slice();
+        while let [condition, later @ ..] = conditions
+            && alive * READ_ALL_SHARE >= rows
+        {
+            conditions = later;
+            condition.keep_bits(self.tier, start, rows, &mut self.words);
+            let next = condition.values.get(start + rows..).unwrap_or_default();
+            prefetch_pages(&next[..rows.min(next.len())]);
+            alive = self.words.iter().map(|word| word.count_ones() as usize).sum();
+            if alive == 0 {
+                return;
+            }
+        }
+        if alive == rows && conditions.is_empty() {
+            self.whole = Some(Portion::Range { start, rows });
+            return;
+        }
+        let before = self.picked.len();
+        self.tier.push_positions(&self.words, start as u32, &mut self.picked);
+        for condition in conditions {
+            condition.keep_positions(self.tier, before, &mut self.picked);
+        }
+    }
+
+    /// Rows that the other steps shall be run over now, in order; `at_end`: there are no more
+    /// batches.
+    pub fn portion(&mut self, at_end: bool) -> Option<Portion> {
+        let enough = self.picked.len() >= self.portion_rows || at_end || self.whole.is_some();
+        if enough && !self.picked.is_empty() {
+            return Some(Portion::Picked(std::mem::take(&mut self.picked)));
+        }
+        self.whole.take()
+    }
+
+    /// Sets the registers that the steps set.
+    pub fn set_registers<'b>(&self, context: &mut Context<'b>) -> Result<(), ExecError>
+    where
+        'a: 'b,
+    {
+        self.probes.iter().try_for_each(|probe| set_direct_payload(context, probe))
+    }
+}
+
+impl Condition<'_> {
+    fn test(&self) -> Test<'_> {
+        match &self.kind {
+            Kind::Between(range) => {
+                let (low, high) = (*range.start(), *range.end());
+                Test::Between { low, width: high.wrapping_sub(low) as u32 }
+            }
+            Kind::Member(members) => Test::Member(*members),
+        }
+    }
+
+    fn keep_bits(&self, tier: Tier, start: usize, rows: usize, words: &mut [u64]) {
+        if let Some(validity) = self.validity {
+            for (i, word) in words.iter_mut().enumerate() {
+                *word &= bits_from(validity, start + i * 64);
+            }
+        }
+        tier.keep_bits(&self.test(), &self.values[start..start + rows], words);
+    }
+
+    /// Of the positions from `first` on.
+    fn keep_positions(&self, tier: Tier, first: usize, positions: &mut Vec<u32>) {
+        if let Some(validity) = self.validity {
+            let mut kept = first;
+            for at in first..positions.len() {
+                let row = positions[at] as usize;
+                positions[kept] = positions[at];
+                kept += usize::from((validity[row / 8] >> (row % 8)) & 1);
+            }
+            positions.truncate(kept);
+        }
+        prefetch_rows(self.values, &positions[first..]);
+        let kept = tier.keep_positions(&self.test(), self.values, &mut positions[first..]);
+        positions.truncate(first + kept);
+    }
+}
+
+/// 64 bits from bit `start` on, 0 past the end.
+fn bits_from(bits: &[u8], start: usize) -> u64 {
+    let mut bytes = [0; 16];
+    let there = &bits[(start / 8).min(bits.len())..];
+    let count = there.len().min(9);
+    bytes[..count].copy_from_slice(&there[..count]);
+    (u128::from_le_bytes(bytes) >> (start % 8)) as u64
+}
+
+/// The register and the values for which a comparison with a constant is true, if they are an
+/// interval that is not empty.
+fn interval(expr: &BoundExpr) -> Option<(Register, RangeInclusive<i32>)> {
+    let BoundKind::Compare { op, left, right } = &expr.kind else { return None };
+    let (register, op, constant) = match (&left.kind, &right.kind) {
+        (BoundKind::Register(register), BoundKind::Literal(constant)) => (register, *op, constant),
+        (BoundKind::Literal(constant), BoundKind::Register(register)) => {
+            (register, op.swapped(), constant)
+        }
+        _ => return None,
+    };
+    let (Repr::I32, Repr::I32, Value::Int(value)) = (&left.repr, &right.repr, &constant.value)
+    else {
+        return None;
+    };
+    let value = i32::try_from(*value).ok()?;
+    let range = match op {
+        CompareOp::Eq => value..=value,
+        CompareOp::Ne => return None,
+        CompareOp::Lt => i32::MIN..=value.checked_sub(1)?,
+        CompareOp::Le => i32::MIN..=value,
+        CompareOp::Gt => value.checked_add(1)?..=i32::MAX,
+        CompareOp::Ge => value..=i32::MAX,
+    };
+    Some((*register, range))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bits_from;
+
+    #[test]
+    fn bits_begin_anywhere() {
+        let bytes: Vec<u8> = (0..20).map(|i| (i * 37 + 11) as u8).collect();
+        for length in [0, 1, 8, 9, 20] {
+            let bits = &bytes[..length];
+            for start in 0..170 {
+                let bit = |row: usize| {
+                    let byte = bits.get(row / 8).copied().unwrap_or(0);
+                    u64::from((byte >> (row % 8)) & 1)
+                };
+                let expected = (0..64).fold(0, |word, i| word | bit(start + i) << i);
+                assert_eq!(bits_from(bits, start), expected, "{length} bytes from {start}");
+            }
+        }
+    }
+}
