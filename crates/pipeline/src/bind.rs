@@ -91,7 +91,8 @@ pub fn bind_merge(pipeline: &Pipeline, registers: &[Field]) -> Result<Bound, Why
         registers.iter().map(|f| source_register(f, &unknown)).collect::<Result<Vec<_>, _>>()?;
     let rows_max = u64::MAX;
     let binder = Binder::new(registers, u128::from(rows_max));
-    let sink = binder.sink(&pipeline.sink, &BindOptions { dense_groups_max: 0, ..BindOptions::default() })?;
+    let sink = binder
+        .sink(&pipeline.sink, &BindOptions { dense_groups_max: 0, ..BindOptions::default() })?;
     Ok(Bound {
         table: pipeline.source.table.clone(),
         source_registers: 0,

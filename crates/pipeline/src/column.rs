@@ -112,7 +112,7 @@ impl Column {
 
     /// Appends `rows` rows.
     pub fn push(&mut self, vector: &Vector<'_>, rows: usize) -> Result<(), ExecError> {
-        let vector = vector.expanded(rows);
+        let vector = vector.spelled(rows);
         match (&mut self.values, &vector.data) {
             (Values::Text { offsets, bytes }, Data::Str(texts)) => {
                 for text in texts.iter() {
@@ -167,7 +167,7 @@ pub fn vector_array(
     data_type: &DataType,
     rows: usize,
 ) -> Result<ArrayRef, ExecError> {
-    let vector = vector.expanded(rows);
+    let vector = vector.spelled(rows);
     let nulls = vector
         .validity
         .as_deref()

@@ -61,7 +61,7 @@ fn over_texts<'a>(
     context.set(register, Rc::new(column));
     let value = eval(&mut context, expr)
         .map_err(|e| WhyNot::new(format!("{} over its dictionary: {e}", expr.text)))?;
-    Ok(value.expanded(rows))
+    Ok(value.spelled(rows).into_owned())
 }
 
 /// A lookup, whether it may be NULL, and its bounds.

@@ -95,7 +95,7 @@ impl BuildTable {
                 let repr = Repr::of(&value.data_type).ok_or_else(|| {
                     ExecError::Internal(format!("a build column of type {}", value.data_type))
                 })?;
-                vector_array(&literal(value, &repr)?.expanded(1), &repr, &value.data_type, 1)
+                vector_array(&literal(value, &repr)?.spelled(1), &repr, &value.data_type, 1)
             });
             output_batch(fields.iter().copied(), arrays.collect::<Result<_, _>>()?, 1)
         };

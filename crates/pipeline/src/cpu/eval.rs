@@ -101,7 +101,7 @@ pub fn literal<'a>(scalar: &'a Scalar, repr: &Repr) -> Result<Vector<'a>, ExecEr
 }
 
 fn lookup<'a>(codes: &Vector<'a>, table: &[Truth], rows: usize) -> Result<Vector<'a>, ExecError> {
-    let codes = codes.expanded(rows);
+    let codes = codes.spelled(rows);
     let Data::I32(values) = &codes.data else {
         return Err(ExecError::Internal("a lookup of something that is no code".into()));
     };

@@ -8,8 +8,6 @@
 //!
 //! Without text all keys have the same width, and small ones compare as one integer.
 
-use std::borrow::Cow;
-
 use crate::ExecError;
 use crate::bound::Repr;
 use crate::build::key::{canonical_f32, canonical_f64};
@@ -316,11 +314,4 @@ fn text_of<'v>(column: &'v Vector<'_>, row: usize) -> &'v str {
 
 fn internal(cause: &str) -> ExecError {
     ExecError::Internal(format!("group keys: {cause}"))
-}
-
-impl Vector<'_> {
-    /// The same column with every row spelled out; borrowed unless it was a constant.
-    pub fn spelled(&self, rows: usize) -> Cow<'_, Self> {
-        if self.constant { Cow::Owned(self.expanded(rows)) } else { Cow::Borrowed(self) }
-    }
 }

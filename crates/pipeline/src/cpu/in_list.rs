@@ -16,7 +16,7 @@ pub fn in_list<'a>(
     negated: bool,
     rows: usize,
 ) -> Result<Vector<'a>, ExecError> {
-    let vector = vector.expanded(rows);
+    let vector = vector.spelled(rows);
     let mut found = membership(&vector.data, list)
         .ok_or_else(|| ExecError::Internal("IN over constants of another type".into()))?;
     // Not found in a list with NULL is NULL.

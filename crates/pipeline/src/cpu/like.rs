@@ -114,7 +114,7 @@ pub fn like<'a>(
     negated: bool,
     rows: usize,
 ) -> Result<Vector<'a>, ExecError> {
-    let vector = vector.expanded(rows);
+    let vector = vector.spelled(rows);
     let Data::Str(texts) = &vector.data else {
         return Err(ExecError::Internal("LIKE over something that is no text".into()));
     };

@@ -45,13 +45,19 @@ pub fn connect<'a>(
         });
         match subset {
             None => {
-                let vector = eval(context, operand)?.expanded(rows);
-                combine(&vector, deciding, &mut decided, &mut unknown)?;
+                let vector = eval(context, operand)?;
+                combine(&vector.spelled(rows), deciding, &mut decided, &mut unknown)?;
             }
             Some(open) if open.is_empty() => break,
             Some(open) => {
-                let vector = eval_subset(context, operand, open.clone())?.expanded(open.len());
-                combine_subset(&vector, &open, deciding, &mut decided, &mut unknown)?;
+                let vector = eval_subset(context, operand, open.clone())?;
+                combine_subset(
+                    &vector.spelled(open.len()),
+                    &open,
+                    deciding,
+                    &mut decided,
+                    &mut unknown,
+                )?;
             }
         }
     }
@@ -118,9 +124,9 @@ pub fn eval_subset<'a>(
 
 /// Three-valued negation.
 pub fn not<'a>(vector: &Vector<'a>, rows: usize) -> Result<Vector<'a>, ExecError> {
-    let vector = vector.expanded(rows);
+    let vector = vector.spelled(rows);
     let values = bool_values(&vector)?.iter().map(|&v| v ^ 1).collect();
-    Ok(Vector::bools(values, vector.validity.map(|v| v.into_owned())))
+    Ok(Vector::bools(values, vector.validity.as_deref().map(<[u8]>::to_vec)))
 }
 
 /// Whether each row is NULL.
@@ -170,7 +176,7 @@ struct CaseResult<'a> {
 
 impl<'a> CaseResult<'a> {
     fn scatter(&mut self, vector: &Vector<'a>, rows: &[u32]) -> Result<(), ExecError> {
-        let vector = vector.expanded(rows.len());
+        let vector = vector.spelled(rows.len());
         for (i, &row) in rows.iter().enumerate() {
             self.valid[row as usize] = u8::from(vector.is_valid(i));
         }

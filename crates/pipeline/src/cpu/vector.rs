@@ -155,16 +155,16 @@ impl<'a> Vector<'a> {
         }
     }
 
-    /// The same column with every row spelled out.
-    pub fn expanded(&self, rows: usize) -> Vector<'a> {
+    /// The same column with every row spelled out; borrowed unless it was a constant.
+    pub fn spelled(&self, rows: usize) -> Cow<'_, Self> {
         if !self.constant {
-            return self.clone();
+            return Cow::Borrowed(self);
         }
-        Vector {
+        Cow::Owned(Vector {
             data: map_data!(&self.data, values => vec![values[0]; rows]),
             validity: self.validity.as_deref().map(|v| Cow::Owned(vec![v[0]; rows])),
             constant: false,
-        }
+        })
     }
 }
 
