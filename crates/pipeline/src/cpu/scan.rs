@@ -154,7 +154,7 @@ impl<'a> Scan<'a> {
         let mut alive = rows;
         self.words.clear();
         self.words.resize(rows.div_ceil(64), u64::MAX);
-        if let (Some(last), true) = (self.words.last_mut(), rows % 64 > 0) {
+        if let (Some(last), true) = (self.words.last_mut(), !rows.is_multiple_of(64)) {
             *last = (1 << (rows % 64)) - 1;
         }
         let mut conditions = self.conditions.as_slice();
