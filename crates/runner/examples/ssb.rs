@@ -285,7 +285,7 @@ impl Star {
         };
         let argument = Some(value.cast(DataType::Int64));
         let sum = AggregateCall::new("sum", AggregateFunction::Sum, argument, DataType::Int64);
-        let sink = Sink::Aggregate { keys, calls: vec![sum] };
+        let sink = Sink::aggregate(keys, vec![sum]);
         Ok(Program::new(builds, Pipeline { source, steps, sink }))
     }
 }
@@ -333,7 +333,14 @@ fn run(
     let batches = Mutex::new(Vec::new());
     let emit = |batch| batches.lock().map(|mut kept| kept.push(batch)).is_ok();
     let token = CancelToken::new();
-    let request = Request { program, tables: &star.tables, children: &[], settings, token: &token };
+    let request = Request {
+        program,
+        tables: &star.tables,
+        parameters: &[],
+        children: &[],
+        settings,
+        token: &token,
+    };
     let (started, cpu_before) = (Instant::now(), cpu_ms());
     runner.run(&request, &emit)?;
     let wall_ms = started.elapsed().as_secs_f64() * 1e3;

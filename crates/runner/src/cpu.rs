@@ -7,7 +7,7 @@ use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
 use headrace_format::arrow::ChunkOptions;
 use headrace_ir::Chunk;
 use headrace_pipeline::bind::{BindOptions, bind};
-use headrace_pipeline::cpu::{self, CpuProgram, CpuWorker};
+use headrace_pipeline::cpu::{CpuProgram, CpuWorker};
 
 use crate::chunks::{self, segment_view};
 use crate::error::RunError;

@@ -11,12 +11,13 @@ use datafusion::functions::string::octet_length::OctetLengthFunc;
 use datafusion::functions::unicode::character_length::CharacterLengthFunc;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use headrace_format::arrow::ir_type;
 use headrace_ir::function::{DatePart, Function};
 use headrace_ir::{DataType, Expr, Value};
 use headrace_pipeline::WhyNot;
 
 use super::translate::Translator;
-use super::types::{ir_type, scalar};
+use super::types::scalar;
 
 impl Translator<'_> {
     /// A call of a function that the IR has; `None` for others.
