@@ -54,10 +54,22 @@ pub trait ReadAt: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Error if the path does not name exactly the file that was opened any more.
+    /// Whether it is no file, but bytes that lie in memory: [`bytes_in_memory`](Self::bytes_in_memory)
+    /// has them.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
+
+    /// Bytes that need no reading; `None` where they must be read, or where there are none.
+    fn bytes_in_memory(&self, _offset: u64, _bytes: u64) -> Option<&[u8]> {
+        None
+    }
+
+    /// Error if the path does not name exactly the file that was opened any more, unless that was
+    /// not to be checked.
     fn check_unchanged(&self) -> Result<()> {
         let source = self.source();
-        source.identity.check_unchanged(&source.path)
+        if source.is_checked { source.identity.check_unchanged(&source.path) } else { Ok(()) }
     }
 
     /// Path under which the file was opened.
@@ -162,6 +174,7 @@ fn open_at_once(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> i
 pub struct SourceFile {
     path: PathBuf,
     identity: FileIdentity,
+    is_checked: bool,
     buffered: Arc<Handle>,
     block_device: bool,
     direct: OnceLock<std::result::Result<DirectIo, String>>,
@@ -213,6 +226,7 @@ impl SourceFile {
         Ok(Arc::new(SourceFile {
             path: path.to_path_buf(),
             identity,
+            is_checked: true,
             buffered: Handle::of(buffered),
             block_device: metadata.file_type().is_block_device(),
             direct: OnceLock::new(),
@@ -224,9 +238,20 @@ impl SourceFile {
     /// A regular file that was examined before. Nothing is opened until something is read, and
     /// then only if it is that file still.
     pub fn known(path: impl Into<PathBuf>, identity: FileIdentity) -> Arc<SourceFile> {
+        Self::known_as(path, identity, true)
+    }
+
+    /// As [`known`](Self::known); if it is not checked, it may have been written to since, and only
+    /// must not be another file.
+    pub fn known_as(
+        path: impl Into<PathBuf>,
+        identity: FileIdentity,
+        is_checked: bool,
+    ) -> Arc<SourceFile> {
         Arc::new(SourceFile {
             path: path.into(),
             identity,
+            is_checked,
             buffered: Arc::default(),
             block_device: false,
             direct: OnceLock::new(),
@@ -279,7 +304,13 @@ impl SourceFile {
     fn reopen(&self, flags: libc::c_int) -> io::Result<File> {
         let file = open_at_once(OpenOptions::new().read(true), &self.path, flags)?;
         let identity = FileIdentity::of_file(&file, &self.path).map_err(io::Error::other)?;
-        if identity != self.identity {
+        let is_same = match self.is_checked {
+            true => identity == self.identity,
+            false => {
+                (identity.device, identity.inode) == (self.identity.device, self.identity.inode)
+            }
+        };
+        if !is_same {
             let changed = self.identity.changed(&self.path, &identity);
             return Err(io::Error::other(changed));
         }
