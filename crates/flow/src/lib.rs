@@ -1,12 +1,13 @@
-//! The race: chunks of files stream through a fixed ring of slots into a processor, and a
-//! device's output back into files.
+//! The race: chunks of files stream through a fixed ring of slots into a processor, and its output
+//! back into files.
 //!
 //! ```text
 //!  ChunkSpec ──► choose ──┬─ in place: page cache (mapped), host cache ──────────┐
 //!  (extents)   (per read) │                                                      ▼
 //!                         └─ cold: slot ──► read (io_uring, threads) ──► queue ──► consumer threads
-//!                             ▲                                                  │
-//!                             └──────────────── slot is free again ◄─────────────┘
+//!                             ▲                                                  │        │
+//!                             └──────────────── slot is free again ◄─────────────┘        ▼
+//!                                                                 sink ◄── write ◄── Outbox
 //!
 //!  on a device:   ┌─ slot ──► read ──► copy to device ─┐
 //!     choose ─────┼─ registered mapping ──► copy ──────┼─► launch ──► copy to host ──► write
@@ -18,8 +19,8 @@
 //!   hands every chunk, in any order and exactly once, to one of several [`HostConsumer`]s;
 //!   [`Race::run_device`] drives a [`DeviceLane`], [`Race::run_devices`] several, which take
 //!   chunks from each other when they run out.
-//! * [`Race::with_outputs`] adds sinks: a [`DeviceProgram`] says what a chunk puts out; it is written while
-//!   other chunks are read.
+//! * [`Race::with_outputs`] adds sinks: a [`DeviceProgram`] says what a chunk puts out, a
+//!   [`HostProducer`] puts it into its [`Outbox`]; it is written while other chunks are read.
 //! * All buffer memory is allocated before the first read (a device's pinned slots may become
 //!   ready while the first are in use); the number of slots is the back-pressure. A chunk that
 //!   lies in memory already (page cache, [`HostCache`]) is consumed where it lies and needs no
@@ -47,6 +48,7 @@ mod error;
 mod host;
 mod lane;
 mod memory_source;
+mod outbox;
 mod output;
 mod race;
 mod registered;
@@ -68,10 +70,13 @@ pub use lane::{
     DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceReader, DeviceTimes, HostRegistrar,
     Registration, StageSpans,
 };
+pub use outbox::{Outbox, OutputBuffer};
 pub use output::OutputSpec;
 pub use race::Race;
 pub use registered::{RegisteredPool, RegisteredStats};
 pub use report::{Bottleneck, BytesByPath, DevicesReport, LatencySummary, RaceReport, Stage};
 pub use schedule::Affinity;
-pub use spec::{AccessPath, ChunkSpec, HostConsumer, RaceOptions, ReadSpec, Verdict, WriteAccess};
+pub use spec::{
+    AccessPath, ChunkSpec, HostConsumer, HostProducer, RaceOptions, ReadSpec, Verdict, WriteAccess,
+};
 pub use trace::{Count, Span, Trace};

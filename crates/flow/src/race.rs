@@ -5,9 +5,10 @@ use std::sync::Arc;
 use headrace_io::ReadAt;
 use headrace_io::write::WriteAt;
 
+use crate::spec::Silent;
 use crate::{
     AccessPath, Affinity, CancelToken, ChunkSpec, DeviceLane, DevicesReport, HostConsumer,
-    RaceError, RaceOptions, RaceReport, device, host, slots,
+    HostProducer, RaceError, RaceOptions, RaceReport, device, host, slots,
 };
 
 /// Chunks of files on their way to a processor. A race can be run more than once.
@@ -51,7 +52,7 @@ impl Race {
         Ok(Race { files, chunks, options, token, sinks: Vec::new() })
     }
 
-    /// Lets what the chunks of a device put out go to these sinks, which [`OutputSpec`](crate::OutputSpec) names
+    /// Lets the chunks' output go to these sinks, which [`OutputSpec`](crate::OutputSpec) names
     /// by their index. When a run has ended well, all output is written; to commit the sinks is
     /// the caller's business. After an error they hold anything.
     pub fn with_outputs(mut self, sinks: Vec<Arc<dyn WriteAt>>) -> Race {
@@ -79,7 +80,21 @@ impl Race {
         &self,
         consumers: Vec<C>,
     ) -> Result<(Vec<C>, RaceReport), RaceError> {
-        host::run(self, consumers)
+        let silent = consumers.into_iter().map(Silent).collect();
+        let (consumers, report) = host::run(self, silent)?;
+        Ok((consumers.into_iter().map(|Silent(consumer)| consumer).collect(), report))
+    }
+
+    /// As [`run_host`](Race::run_host), with consumers that put something out: see
+    /// [`with_outputs`](Race::with_outputs). The calling thread drives reads and writes.
+    ///
+    /// # Errors
+    /// The first error; see [`RaceError`].
+    pub fn run_host_writing<P: HostProducer>(
+        &self,
+        producers: Vec<P>,
+    ) -> Result<(Vec<P>, RaceReport), RaceError> {
+        host::run(self, producers)
     }
 
     /// Streams every chunk through the slots of a device lane. The calling thread drives reads,

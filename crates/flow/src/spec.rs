@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headrace_io::{DirectEngine, MemoryBudget, Placement, SetupFault, UringOptions};
 
-use crate::{BoxError, HostCache, MappingPool, RegisteredPool, Trace};
+use crate::{BoxError, HostCache, MappingPool, Outbox, RegisteredPool, Trace};
 
 /// An extent of a file: one buffer of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,6 +60,32 @@ pub trait HostConsumer: Send {
 impl<C: HostConsumer + ?Sized> HostConsumer for Box<C> {
     fn consume(&mut self, chunk: usize, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
         (**self).consume(chunk, buffers)
+    }
+}
+
+/// Takes chunks on a thread of its own, and puts something out for them.
+pub trait HostProducer: Send {
+    /// As [`HostConsumer::consume`]. What is put into the outbox is written while the next chunks
+    /// are worked on; the race ends when all of it is written.
+    fn produce(
+        &mut self,
+        chunk: usize,
+        buffers: &[&[u8]],
+        outbox: &mut Outbox<'_>,
+    ) -> Result<Verdict, BoxError>;
+}
+
+/// A consumer as a producer of nothing.
+pub(crate) struct Silent<C>(pub C);
+
+impl<C: HostConsumer> HostProducer for Silent<C> {
+    fn produce(
+        &mut self,
+        chunk: usize,
+        buffers: &[&[u8]],
+        _outbox: &mut Outbox<'_>,
+    ) -> Result<Verdict, BoxError> {
+        self.0.consume(chunk, buffers)
     }
 }
 
@@ -150,6 +176,11 @@ pub struct RaceOptions {
     pub write_access: WriteAccess,
     /// Threads that write through the page cache, or by O_DIRECT where io_uring cannot be had.
     pub writers: usize,
+    /// Host memory for output: windows of `output_slot_bytes` each, which consumers of a race
+    /// with outputs fill. A device's lane has its own.
+    pub output_slots: usize,
+    /// Size of such a window; the largest output that a consumer can make at once.
+    pub output_slot_bytes: usize,
     /// Registered mappings kept from race to race, which also bounds what is pinned at a time.
     /// Without it only [`AccessPath::Registered`] registers mappings, for one race.
     pub registered: Option<Arc<RegisteredPool>>,
@@ -194,6 +225,8 @@ impl Default for RaceOptions {
             direct_engine: DirectEngine::Auto,
             write_access: WriteAccess::Auto,
             writers: (cores / 2).clamp(2, 8),
+            output_slots: 8,
+            output_slot_bytes: 4 << 20,
             registered: None,
             // Pinning is bound by one lock of the process's memory map after a few.
             registrars: 4,

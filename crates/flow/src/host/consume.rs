@@ -8,11 +8,12 @@ use headrace_gpu::nvtx;
 use headrace_io::{IoError, block_signals};
 
 use super::{Event, Place, Ready, Shared};
+use crate::outbox::Outbox;
 use crate::stop::panic_message;
-use crate::{HostConsumer, RaceError, ReadSpec, Verdict};
+use crate::{HostProducer, RaceError, ReadSpec, Verdict};
 
 /// Takes chunks until there are no more.
-pub(super) fn work<C: HostConsumer>(shared: &Shared<'_>, number: usize, consumer: &mut C) {
+pub(super) fn work<C: HostProducer>(shared: &Shared<'_>, number: usize, consumer: &mut C) {
     block_signals();
     loop {
         let waiting = Instant::now();
@@ -30,7 +31,7 @@ pub(super) fn work<C: HostConsumer>(shared: &Shared<'_>, number: usize, consumer
     }
 }
 
-fn consume<C: HostConsumer>(shared: &Shared<'_>, number: usize, consumer: &mut C, ready: &Ready) {
+fn consume<C: HostProducer>(shared: &Shared<'_>, number: usize, consumer: &mut C, ready: &Ready) {
     let chunk = ready.chunk;
     let reads = &shared.race.chunks[chunk].reads;
     let buffers: Result<Vec<&[u8]>, IoError> =
@@ -44,9 +45,13 @@ fn consume<C: HostConsumer>(shared: &Shared<'_>, number: usize, consumer: &mut C
     shared.meter.first_chunk_ns.fetch_min(since_start, Ordering::Relaxed);
     // A consumer that panicked is never used again: the race fails and does not return it.
     let range = nvtx::range("execute");
-    let outcome = catch_unwind(AssertUnwindSafe(|| consumer.consume(chunk, &buffers)));
+    let mut outbox = Outbox::new(shared, chunk);
+    let outcome = catch_unwind(AssertUnwindSafe(|| consumer.produce(chunk, &buffers, &mut outbox)));
     drop(range);
-    shared.meter.busy_ns.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    let waited_ns = outbox.waited_ns();
+    let busy_ns = (begin.elapsed().as_nanos() as u64).saturating_sub(waited_ns);
+    shared.meter.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
+    shared.meter.output_wait_ns.fetch_add(waited_ns, Ordering::Relaxed);
     if let Some(trace) = &shared.race.options.trace {
         let track = format!("execute {number}");
         trace.record(track, "execute", begin, chunk, ready.slot, ready.bytes.total());

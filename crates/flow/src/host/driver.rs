@@ -1,4 +1,4 @@
-//! The driver: chooses ways, begins reads, hands chunks out.
+//! The driver: chooses ways, begins reads, hands chunks out, writes what consumers put out.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -6,13 +6,14 @@ use std::time::Instant;
 use crossbeam_channel::Receiver;
 use headrace_io::{Completion, ReadRequest};
 
-use super::{Event, PATIENT_MAX, Place, Ready, Shared, tag, untag};
+use super::{Event, FilledWindow, PATIENT_MAX, Place, Ready, Shared, tag, untag};
 use crate::cache::Reservation;
 use crate::cancel::LOOK_INTERVAL;
 use crate::choose::{Chooser, Destination, Way};
 use crate::engines::{Engines, sink_into};
 use crate::report::Tally;
 use crate::slots::{SlotLayout, SlotRing};
+use crate::writers::Writers;
 use crate::{BytesByPath, RaceError, ReadSpec};
 
 /// A chunk that is being read into a slot.
@@ -37,6 +38,8 @@ pub(super) struct Driver<'a> {
     // First, so that it is dropped first: the engines end before the memory they write to, which
     // is in `reading` (the cache's) and in the ring (which the caller holds).
     engines: Engines<'a>,
+    // Likewise: the windows are in `shared`.
+    writers: Writers<'a>,
     shared: &'a Shared<'a>,
     ring: &'a SlotRing,
     inbox: Receiver<Event>,
@@ -48,6 +51,10 @@ pub(super) struct Driver<'a> {
     reading: Vec<Option<Reading>>,
     free: Vec<usize>,
     patient: usize,
+    /// Chunks that consumers have, or will have.
+    handed_out: usize,
+    /// By window of the output ring, with the begin.
+    writing: Vec<Option<(FilledWindow, Instant)>>,
 }
 
 impl<'a> Driver<'a> {
@@ -59,8 +66,11 @@ impl<'a> Driver<'a> {
             Engines::new(&race.options, &[ring.whole()], race.bytes(), race.options.readers, sink)
         };
         let cache_race = race.options.cache.as_ref().map_or(0, |cache| cache.begin_race());
+        let windows = shared.outputs.as_ref().map_or(0, |ring| ring.windows());
+        let written = sink_into(shared.events.clone(), Event::Written);
         Driver {
             engines,
+            writers: Writers::new(&race.options, &race.sinks, written),
             shared,
             ring,
             inbox,
@@ -75,10 +85,12 @@ impl<'a> Driver<'a> {
             reading: (0..ring.slots()).map(|_| None).collect(),
             free: (0..ring.slots()).rev().collect(),
             patient: 0,
+            handed_out: 0,
+            writing: (0..windows).map(|_| None).collect(),
         }
     }
 
-    /// Until every chunk is handed out, or the race is stopped; then
+    /// Until every chunk is handed out and all output is written, or the race is stopped; then
     /// until nothing is under way.
     pub fn run(mut self) -> Tally {
         while !self.shared.stop.is_stopped() {
@@ -87,7 +99,7 @@ impl<'a> Driver<'a> {
                 break;
             }
             let all_seen = self.next == self.shared.race.chunks.len() && self.cold.is_empty();
-            if all_seen && self.engines.in_flight() == 0 {
+            if all_seen && self.engines.in_flight() == 0 && !self.expects_output() {
                 break;
             }
             self.wait();
@@ -95,8 +107,14 @@ impl<'a> Driver<'a> {
         self.drain();
         let mut tally = Tally::default();
         self.engines.fill_tally(&mut tally);
+        self.writers.fill_tally(&mut tally, &mut self.chooser.reasons);
         tally.report.path_reasons = std::mem::take(&mut self.chooser.reasons).into_texts();
         tally
+    }
+
+    /// Whether consumers may still put something out, or it is being written.
+    fn expects_output(&self) -> bool {
+        self.shared.outputs.is_some() && (self.handed_out > 0 || self.writers.in_flight() > 0)
     }
 
     /// Does all that can be done without waiting.
@@ -134,6 +152,7 @@ impl<'a> Driver<'a> {
             .map(|(way, read)| in_place(way, read, &mut bytes).unwrap_or(Place::Nothing))
             .collect();
         self.patient += 1;
+        self.handed_out += 1;
         self.shared.queue.push_patient(Ready { chunk, slot: None, places, bytes });
     }
 
@@ -210,9 +229,16 @@ impl<'a> Driver<'a> {
         let mut event = self.inbox.recv_timeout(LOOK_INTERVAL).ok();
         while let Some(news) = event {
             match news {
-                Event::Consumed { slot: Some(slot) } => self.free.push(slot),
-                Event::Consumed { slot: None } => self.patient -= 1,
+                Event::Consumed { slot } => {
+                    self.handed_out -= 1;
+                    match slot {
+                        Some(slot) => self.free.push(slot),
+                        None => self.patient -= 1,
+                    }
+                }
                 Event::Read(completion) => self.read_completed(completion),
+                Event::Filled(filled) => self.write(filled),
+                Event::Written(completion) => self.written(completion),
             }
             event = self.inbox.try_recv().ok();
         }
@@ -264,15 +290,66 @@ impl<'a> Driver<'a> {
             let track = format!("read slot {slot}");
             trace.record(track, "read", started, chunk, Some(slot), bytes.total());
         }
+        self.handed_out += 1;
         self.shared.queue.push_urgent(Ready { chunk, slot: Some(slot), places, bytes });
     }
 
-    /// No more reads; waits for those under way.
+    fn write(&mut self, filled: FilledWindow) {
+        let Some(ring) = &self.shared.outputs else { return };
+        let FilledWindow { window, output, chunk } = filled;
+        if self.shared.stop.has_failed() {
+            return ring.give_back(window);
+        }
+        self.writing[window] = Some((FilledWindow { window, output, chunk }, Instant::now()));
+        // SAFETY: the window is initialised memory of the ring, which outlives the driver; it was
+        // handed over by its consumer, and is given back only when the completion was seen.
+        let begun = unsafe {
+            self.writers.submit(
+                &output,
+                ring.window(window),
+                window as u64,
+                &mut self.chooser.reasons,
+            )
+        };
+        if let Err(error) = begun {
+            self.writing[window] = None;
+            ring.give_back(window);
+            self.shared.stop.fail(error);
+        }
+    }
+
+    fn written(&mut self, completion: Completion) {
+        let window = completion.tag as usize;
+        let Some((FilledWindow { chunk, output, .. }, started)) = self.writing[window].take()
+        else {
+            return self.writers.completed(&completion, 0);
+        };
+        self.writers.completed(&completion, output.bytes);
+        if let Some(ring) = &self.shared.outputs {
+            ring.give_back(window);
+        }
+        if let Some(trace) = &self.shared.race.options.trace {
+            let track = format!("write slot {window}");
+            trace.record(track, "write", started, chunk, Some(window), output.bytes);
+        }
+        if let Err(source) = completion.result {
+            self.shared.stop.fail(RaceError::Write { chunk, source });
+        }
+    }
+
+    /// No more reads; waits for those under way. Output is written to its end if the race ended
+    /// well, and otherwise no more of it is begun.
     fn drain(&mut self) {
         if self.engines.in_flight() > 0 {
             self.engines.cancel_queued();
         }
-        while self.engines.in_flight() > 0 {
+        while self.engines.in_flight() > 0
+            || self.writers.in_flight() > 0
+            || (self.expects_output() && !self.shared.stop.has_failed())
+        {
+            if self.shared.stop.has_failed() {
+                self.writers.cancel_queued();
+            }
             self.wait();
         }
     }

@@ -1,4 +1,4 @@
-//! The race on the host: one thread drives reads, one thread per consumer computes.
+//! The race on the host: one thread drives reads and writes, one thread per consumer computes.
 
 mod consume;
 mod driver;
@@ -12,11 +12,12 @@ use headrace_io::{Completion, IoError, MappedFile, Transferred, Window};
 use parking_lot::Mutex;
 
 use crate::cache::Cached;
+use crate::outbox::OutputRing;
 use crate::report::Tally;
 use crate::slots::SlotRing;
 use crate::stop::{FailOnPanic, Stop};
 use crate::work_queue::WorkQueue;
-use crate::{BytesByPath, ChunkSpec, HostConsumer, Race, RaceError, RaceReport};
+use crate::{BytesByPath, ChunkSpec, HostProducer, OutputSpec, Race, RaceError, RaceReport};
 use driver::Driver;
 
 /// Chunks that lie in memory and wait for a consumer: bounds the bookkeeping, not the buffers.
@@ -29,6 +30,16 @@ pub(crate) enum Event {
     Consumed {
         slot: Option<usize>,
     },
+    /// A consumer has filled a window for output.
+    Filled(FilledWindow),
+    Written(Completion),
+}
+
+/// A window of the output ring, to be written.
+pub(crate) struct FilledWindow {
+    pub chunk: usize,
+    pub window: usize,
+    pub output: OutputSpec,
 }
 
 /// Where a buffer of a chunk lies.
@@ -56,6 +67,8 @@ pub(crate) struct Shared<'a> {
     pub stop: Stop,
     queue: WorkQueue<Ready>,
     pub events: Sender<Event>,
+    /// Memory for output, if the race has sinks.
+    pub outputs: Option<OutputRing>,
     meter: Meter,
 }
 
@@ -64,11 +77,12 @@ struct Meter {
     first_chunk_ns: AtomicU64,
     busy_ns: AtomicU64,
     wait_ns: AtomicU64,
+    output_wait_ns: AtomicU64,
     consumed: Mutex<(u64, BytesByPath)>,
     enough: AtomicU64,
 }
 
-pub(crate) fn run<C: HostConsumer>(
+pub(crate) fn run<C: HostProducer>(
     race: &Race,
     mut consumers: Vec<C>,
 ) -> Result<(Vec<C>, RaceReport), RaceError> {
@@ -81,6 +95,11 @@ pub(crate) fn run<C: HostConsumer>(
     let slot_bytes = race.options.slot_bytes.unwrap_or(largest).min(largest);
     let ring = SlotRing::allocate(slots, slot_bytes, race.options.memory.as_ref())?;
     let slots = ring.slots();
+    let outputs = if race.sinks.is_empty() {
+        None
+    } else {
+        Some(OutputRing::allocate(race.options.output_slots, race.options.output_slot_bytes)?)
+    };
     let (events, inbox) = unbounded();
     let shared = Shared {
         race,
@@ -88,6 +107,7 @@ pub(crate) fn run<C: HostConsumer>(
         stop: Stop::new(race.token.clone()),
         queue: WorkQueue::with_capacity(slots, PATIENT_MAX.min(race.chunks.len())),
         events,
+        outputs,
         meter: Meter { first_chunk_ns: AtomicU64::new(u64::MAX), ..Meter::default() },
     };
     let mut tally = Tally::default();
@@ -124,6 +144,7 @@ fn fill_report(report: &mut RaceReport, shared: &Shared<'_>, consumers: usize) {
     };
     report.consumers = consumers;
     report.execute_busy_ns = meter.busy_ns.load(Ordering::Relaxed);
+    report.write_wait_ns = meter.output_wait_ns.load(Ordering::Relaxed);
     report.execute_wait_ns = meter.wait_ns.load(Ordering::Relaxed);
     report.ended_early = meter.enough.load(Ordering::Relaxed) > 0;
 }

@@ -9,6 +9,7 @@ mod devices;
 mod faults;
 mod host;
 mod lane;
+mod outbox;
 mod outputs;
 mod paths;
 mod support;
