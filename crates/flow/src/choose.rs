@@ -1,5 +1,6 @@
 //! Which way an extent takes, and why not a better one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use headrace_io::{MappedFile, ReadAt, ReadMode, residency_sampled};
@@ -18,11 +19,16 @@ const RESIDENCY_SAMPLES: u64 = 8;
 /// An extent counts as resident if at least this share of the samples is.
 const RESIDENT_SHARE: f64 = 0.9;
 
+/// Files of which is known how they can be had: all are forgotten when there are more.
+const FILES_MAX: usize = 1024;
+
 /// The way an extent takes.
 #[derive(Debug)]
 pub(crate) enum Way {
     /// It is empty.
     Nothing,
+    /// Somebody else brought it in memory.
+    Memory(Arc<dyn ReadAt>),
     /// It lies in a mapping.
     Mapped(Arc<MappedFile>),
     /// It lies in the host cache.
@@ -53,17 +59,23 @@ pub(crate) struct DeviceWays {
 
 /// Chooses for one race.
 pub(crate) struct Chooser<'a> {
-    files: &'a [Arc<dyn ReadAt>],
     options: &'a RaceOptions,
     destination: Destination,
     cache_race: u64,
     pool: Option<Arc<MappingPool>>,
-    /// By file: its mapping for the device, or why it has none.
-    shared: Vec<Option<Result<Arc<SharedMapping>, String>>>,
-    /// By file: whether the device's own reader can read it, or why not.
-    readable: Vec<Option<Result<(), String>>>,
-    mappings: Vec<Option<Result<Arc<MappedFile>, String>>>,
+    /// By the files' numbers.
+    files: HashMap<usize, FileWays>,
     pub reasons: Reasons,
+}
+
+/// How one file can be had, or why not, as far as it was asked.
+#[derive(Default)]
+struct FileWays {
+    /// Its mapping for the device.
+    shared: Option<Result<Arc<SharedMapping>, String>>,
+    /// Whether the device's own reader can read it.
+    readable: Option<Result<(), String>>,
+    mapping: Option<Result<Arc<MappedFile>, String>>,
 }
 
 impl<'a> Chooser<'a> {
@@ -76,58 +88,68 @@ impl<'a> Chooser<'a> {
         pool: Option<Arc<MappingPool>>,
     ) -> Self {
         Chooser {
-            files: &race.files,
             options: &race.options,
             destination,
             cache_race,
             pool,
-            shared: race.files.iter().map(|_| None).collect(),
-            readable: race.files.iter().map(|_| None).collect(),
-            mappings: race.files.iter().map(|_| None).collect(),
+            files: HashMap::new(),
             reasons: Reasons::default(),
         }
     }
 
-    pub fn choose(&mut self, read: &ReadSpec) -> Result<Way, RaceError> {
+    pub fn choose(&mut self, read: &ReadSpec, file: &Arc<dyn ReadAt>) -> Result<Way, RaceError> {
         if read.bytes == 0 {
             return Ok(Way::Nothing);
         }
+        let buffered = Way::Read { mode: ReadMode::Buffered, admit: false };
+        if file.is_in_memory() {
+            let in_place = !self.must_copy();
+            return Ok(if in_place { Way::Memory(file.clone()) } else { buffered });
+        }
         match self.options.access {
-            AccessPath::Auto => Ok(self.choose_auto(read)),
-            AccessPath::Mapped => {
-                self.mapping(read.file).map(Way::Mapped).map_err(|why| self.unavailable(read, why))
+            AccessPath::Auto => Ok(self.choose_auto(read, file)),
+            AccessPath::Mapped if self.must_copy() => {
+                let why = "the input is to be copied before it is looked at".to_string();
+                Err(self.unavailable(file, why))
             }
-            AccessPath::Buffered => Ok(Way::Read { mode: ReadMode::Buffered, admit: false }),
-            AccessPath::Direct => match self.files[read.file].source().direct() {
+            AccessPath::Mapped => self
+                .mapping(read.file, file)
+                .map(Way::Mapped)
+                .map_err(|why| self.unavailable(file, why)),
+            AccessPath::Buffered => Ok(buffered),
+            AccessPath::Direct => match file.source().direct() {
                 Ok(_) => Ok(Way::Read { mode: ReadMode::Direct, admit: false }),
-                Err(why) => Err(self.unavailable(read, why.to_string())),
+                Err(why) => Err(self.unavailable(file, why.to_string())),
             },
             AccessPath::Registered => self
-                .shared(read.file)
+                .shared(read.file, file)
                 .map(Way::Registered)
-                .map_err(|why| self.unavailable(read, why)),
+                .map_err(|why| self.unavailable(file, why)),
             AccessPath::CuFile => self
-                .readable(read.file)
+                .readable(read.file, file)
                 .map(|()| Way::DeviceReader)
-                .map_err(|why| self.unavailable(read, why)),
+                .map_err(|why| self.unavailable(file, why)),
         }
     }
 
-    fn choose_auto(&mut self, read: &ReadSpec) -> Way {
-        let file = &self.files[read.file];
+    /// Whether nothing may be looked at where it lies. What goes to a device is copied in any case.
+    fn must_copy(&self) -> bool {
+        self.options.policy.copy_first && matches!(self.destination, Destination::Anywhere)
+    }
+
+    fn choose_auto(&mut self, read: &ReadSpec, file: &Arc<dyn ReadAt>) -> Way {
         if let Some(cache) = &self.options.cache
-            && let Some(range) = cache.get(&self.key(read), self.cache_race)
+            && let Some(range) = cache.get(&key(read, file), self.cache_race)
         {
             return Way::Cached(range);
         }
         let memory_backed = file.source().is_memory_backed();
-        if memory_backed || self.is_resident(read) {
-            return self.resident(read.file, memory_backed);
+        if memory_backed || self.is_resident(read, file) {
+            return self.resident(read.file, file, memory_backed);
         }
-        if self.is_for_device_reader(read.file) {
+        if self.is_for_device_reader(read.file, file) {
             return Way::DeviceReader;
         }
-        let file = &self.files[read.file];
         match file.source().direct() {
             Ok(_) => Way::Read { mode: ReadMode::Direct, admit: true },
             Err(why) => {
@@ -137,25 +159,27 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    fn resident(&mut self, file: usize, memory_backed: bool) -> Way {
+    fn resident(&mut self, number: usize, file: &Arc<dyn ReadAt>, memory_backed: bool) -> Way {
+        let buffered = Way::Read { mode: ReadMode::Buffered, admit: false };
         let found = match &self.destination {
-            Destination::Anywhere => self.mapping(file).map(Way::Mapped),
+            Destination::Anywhere if self.must_copy() => return buffered,
+            Destination::Anywhere => self.mapping(number, file).map(Way::Mapped),
             Destination::Device(_) if memory_backed => {
-                let path = self.files[file].path().display().to_string();
-                self.shared(file)
+                let path = file.path().display();
+                self.shared(number, file)
                     .map(Way::Registered)
                     .map_err(|why| format!("{path}: copied through slots: {why}"))
             }
-            Destination::Device(_) => return Way::Read { mode: ReadMode::Buffered, admit: false },
+            Destination::Device(_) => return buffered,
         };
         found.unwrap_or_else(|why| {
             self.reasons.add(why);
-            Way::Read { mode: ReadMode::Buffered, admit: false }
+            buffered
         })
     }
 
     /// Whether a cold extent of the file had better take the device's own reader.
-    fn is_for_device_reader(&mut self, file: usize) -> bool {
+    fn is_for_device_reader(&mut self, number: usize, file: &Arc<dyn ReadAt>) -> bool {
         let Destination::Device(ways) = &self.destination else {
             return false;
         };
@@ -172,50 +196,63 @@ impl<'a> Chooser<'a> {
             self.reasons.add(format!("cold extents go through slots: {why}"));
             return false;
         }
-        match self.readable(file) {
+        match self.readable(number, file) {
             Ok(()) => true,
             Err(why) => {
-                let path = self.files[file].path().display();
+                let path = file.path().display();
                 self.reasons.add(format!("{path}: not read by the device: {why}"));
                 false
             }
         }
     }
 
+    /// What is known of a file.
+    fn ways(&mut self, number: usize) -> &mut FileWays {
+        if self.files.len() >= FILES_MAX && !self.files.contains_key(&number) {
+            self.files.clear();
+        }
+        self.files.entry(number).or_default()
+    }
+
     /// The file's mapping for the device.
-    fn shared(&mut self, file: usize) -> Result<Arc<SharedMapping>, String> {
-        let (files, destination) = (self.files, &self.destination);
-        self.shared[file]
-            .get_or_insert_with(|| match destination {
-                Destination::Anywhere => Err("there is no device".to_string()),
-                Destination::Device(ways) => {
-                    let pool = ways.registered.as_ref().map_err(String::clone)?;
-                    pool.mapping(&files[file]).map_err(|error| error.to_string())
-                }
-            })
-            .clone()
+    fn shared(
+        &mut self,
+        number: usize,
+        file: &Arc<dyn ReadAt>,
+    ) -> Result<Arc<SharedMapping>, String> {
+        if let Some(known) = &self.ways(number).shared {
+            return known.clone();
+        }
+        let found = match &self.destination {
+            Destination::Anywhere => Err("there is no device".to_string()),
+            Destination::Device(ways) => ways
+                .registered
+                .clone()
+                .and_then(|pool| pool.mapping(file).map_err(|error| error.to_string())),
+        };
+        self.ways(number).shared.insert(found).clone()
     }
 
     /// Takes note that a mapping cannot be registered: the file's other extents take another way.
-    pub fn cannot_register(&mut self, file: usize, reason: String) {
-        self.shared[file] = Some(Err(reason));
+    pub fn cannot_register(&mut self, number: usize, reason: String) {
+        self.ways(number).shared = Some(Err(reason));
     }
 
-    fn readable(&mut self, file: usize) -> Result<(), String> {
-        let (files, destination) = (self.files, &self.destination);
-        self.readable[file]
-            .get_or_insert_with(|| match destination {
-                Destination::Anywhere => Err("there is no device".to_string()),
-                Destination::Device(ways) => {
-                    let reader = ways.reader.as_ref().map_err(String::clone)?;
-                    reader.open(&files[file]).map_err(|error| error.to_string())
-                }
-            })
-            .clone()
+    fn readable(&mut self, number: usize, file: &Arc<dyn ReadAt>) -> Result<(), String> {
+        if let Some(known) = &self.ways(number).readable {
+            return known.clone();
+        }
+        let found = match &self.destination {
+            Destination::Anywhere => Err("there is no device".to_string()),
+            Destination::Device(ways) => ways
+                .reader
+                .clone()
+                .and_then(|reader| reader.open(file).map_err(|error| error.to_string())),
+        };
+        self.ways(number).readable.insert(found).clone()
     }
 
-    fn is_resident(&mut self, read: &ReadSpec) -> bool {
-        let file = &self.files[read.file];
+    fn is_resident(&mut self, read: &ReadSpec, file: &Arc<dyn ReadAt>) -> bool {
         match residency_sampled(&**file, read.offset, read.bytes, RESIDENCY_SAMPLES) {
             Ok(residency) => residency.share() >= RESIDENT_SHARE,
             Err(error) => {
@@ -225,35 +262,36 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    fn mapping(&mut self, file: usize) -> Result<Arc<MappedFile>, String> {
-        let (files, pool) = (self.files, &self.pool);
-        self.mappings[file]
-            .get_or_insert_with(|| {
-                let file = &files[file];
-                match pool {
-                    Some(pool) => pool.get(file),
-                    None => MappedFile::map(file.clone()).map(Arc::new),
-                }
-                .map_err(|error| error.to_string())
-            })
-            .clone()
+    fn mapping(
+        &mut self,
+        number: usize,
+        file: &Arc<dyn ReadAt>,
+    ) -> Result<Arc<MappedFile>, String> {
+        if let Some(known) = &self.ways(number).mapping {
+            return known.clone();
+        }
+        let mapped = match &self.pool {
+            Some(pool) => pool.get(file),
+            None => MappedFile::map(file.clone()).map(Arc::new),
+        };
+        let found = mapped.map_err(|error| error.to_string());
+        self.ways(number).mapping.insert(found).clone()
     }
 
     /// Memory of the cache to read a cold extent into.
-    pub fn reserve(&mut self, read: &ReadSpec) -> Option<Reservation> {
-        self.options.cache.as_ref()?.reserve(self.key(read), self.cache_race)
+    pub fn reserve(&mut self, read: &ReadSpec, file: &Arc<dyn ReadAt>) -> Option<Reservation> {
+        self.options.cache.as_ref()?.reserve(key(read, file), self.cache_race)
     }
 
-    fn key(&self, read: &ReadSpec) -> CacheKey {
-        let identity = self.files[read.file].identity();
-        CacheKey { identity, offset: read.offset, bytes: read.bytes }
-    }
-
-    pub fn unavailable(&self, read: &ReadSpec, reason: String) -> RaceError {
+    pub fn unavailable(&self, file: &Arc<dyn ReadAt>, reason: String) -> RaceError {
         RaceError::PathUnavailable {
             access: self.options.access,
-            file: self.files[read.file].path().display().to_string(),
+            file: file.path().display().to_string(),
             reason,
         }
     }
+}
+
+fn key(read: &ReadSpec, file: &Arc<dyn ReadAt>) -> CacheKey {
+    CacheKey { identity: file.identity(), offset: read.offset, bytes: read.bytes }
 }

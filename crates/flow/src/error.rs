@@ -27,6 +27,12 @@ pub enum RaceError {
     /// The memory budget has no room for a single slot.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfBudget),
+    /// Whoever makes the chunks failed.
+    #[error("the next chunk could not be had: {source}")]
+    Feed {
+        /// What it said.
+        source: BoxError,
+    },
     /// A chunk names a file that the race does not have, or an extent outside of it.
     #[error("chunk {chunk}, buffer {buffer}: {what}")]
     BadChunk {

@@ -97,7 +97,7 @@ pub trait DeviceReader: Send + Sync + fmt::Debug {
 /// One device's end of the race. All methods are called from the thread that drives the lane.
 ///
 /// For each chunk the race calls, in this order and for a slot that is free:
-/// `is_resident` (once a buffer) → `copy_to_device` (once a buffer that is not, or a part of one,
+/// `begin` → `is_resident` (once a buffer) → `copy_to_device` (once a buffer that is not, or a part of one,
 /// as soon as it is there) → `mark_copied` → `launch` → `output` → `mark_executed` → (`copy_to_host`, if there is an output) → `poll` or
 /// `wait` until all of it is done → `retire`; then the output is written from the slot's output
 /// window, and then the slot is free again. None but `wait` and `synchronize` may block on the
@@ -146,6 +146,14 @@ pub unsafe trait DeviceLane {
     /// forced, only what really goes past host memory is wanted, and only if it is had at once.
     fn device_reader(&self, _forced: bool) -> Result<Arc<dyn DeviceReader>, String> {
         Err("the device's driver offers no reads into device memory".to_string())
+    }
+
+    /// A chunk was given a slot: whatever the lane has to find out before it is asked for it.
+    ///
+    /// # Errors
+    /// Why the chunk cannot be worked on.
+    fn begin(&mut self, _chunk: usize) -> Result<(), BoxError> {
+        Ok(())
     }
 
     /// Whether a chunk's buffer lies in device memory already, where the lane will find it: the

@@ -15,8 +15,10 @@
 //!                                       slot is free again ◄──┴──── if none ─┴───────────┘
 //! ```
 //!
-//! * A [`Race`] is a list of chunks, each a list of extents ([`ReadSpec`]). [`Race::run_host`]
-//!   hands every chunk, in any order and exactly once, to one of several [`HostConsumer`]s;
+//! * A [`Race`] is over a list of chunks, or over a [`ChunkFeed`] that makes them as they are
+//!   wanted; a chunk is a list of extents ([`ReadSpec`]) of files, or of memory that somebody else
+//!   brought. A few chunks a consumer or slot are under way at a time, and only their bookkeeping
+//!   is allocated while the race runs. [`Race::run_host`] hands every chunk, in any order and exactly once, to one of several [`HostConsumer`]s;
 //!   [`Race::run_device`] drives a [`DeviceLane`], [`Race::run_devices`] several, which take
 //!   chunks from each other when they run out.
 //! * [`Race::with_outputs`] adds sinks: a [`DeviceProgram`] says what a chunk puts out, a
@@ -45,6 +47,7 @@ mod device;
 mod device_reads;
 mod engines;
 mod error;
+mod feed;
 mod host;
 mod lane;
 mod memory_source;
@@ -65,7 +68,8 @@ pub use cache::{HostCache, HostCacheStats};
 pub use cancel::CancelToken;
 pub use cuda::{CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, SlotChunk};
 pub use error::{BoxError, RaceError};
-pub use headrace_io::{DirectEngine, MappingPool};
+pub use feed::{ChunkFeed, FedChunk, FeedBounds};
+pub use headrace_io::{DirectEngine, InputPolicy, MappingPool};
 pub use lane::{
     DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceReader, DeviceTimes, HostRegistrar,
     Registration, StageSpans,

@@ -1,21 +1,29 @@
-//! A race: files, chunks, options.
+//! A race: chunks, options.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use headrace_io::ReadAt;
 use headrace_io::write::WriteAt;
+use parking_lot::Mutex;
 
+use crate::feed::{self, FeedBounds};
 use crate::spec::Silent;
 use crate::{
-    AccessPath, Affinity, CancelToken, ChunkSpec, DeviceLane, DevicesReport, HostConsumer,
-    HostProducer, RaceError, RaceOptions, RaceReport, device, host, slots,
+    AccessPath, Affinity, CancelToken, ChunkFeed, ChunkSpec, DeviceLane, DevicesReport,
+    HostConsumer, HostProducer, RaceError, RaceOptions, RaceReport, device, host, slots,
 };
 
-/// Chunks of files on their way to a processor. A race can be run more than once.
+/// Chunks on their way to a processor. A race over a list of chunks can be run more than once.
 #[derive(Debug)]
 pub struct Race {
     pub(crate) files: Vec<Arc<dyn ReadAt>>,
     pub(crate) chunks: Vec<ChunkSpec>,
+    /// Who makes the chunks, until a run takes it; `None`: they are listed.
+    pub(crate) feed: Option<Mutex<Option<Box<dyn ChunkFeed>>>>,
+    pub(crate) bounds: FeedBounds,
+    /// Files that a feed's chunks came from, by its numbers.
+    fed_files: Mutex<HashMap<usize, Arc<dyn ReadAt>>>,
     pub(crate) options: RaceOptions,
     pub(crate) token: CancelToken,
     pub(crate) sinks: Vec<Arc<dyn WriteAt>>,
@@ -39,7 +47,7 @@ impl Race {
         token: CancelToken,
     ) -> Result<Race, RaceError> {
         for (chunk, spec) in chunks.iter().enumerate() {
-            check_chunk(&files, chunk, spec)?;
+            feed::check(chunk, spec, |_, read| files.get(read.file))?;
         }
         // What is mapped needs no slot.
         let past_slots = matches!(
@@ -47,9 +55,41 @@ impl Race {
             AccessPath::Mapped | AccessPath::Registered | AccessPath::CuFile
         );
         if let (Some(slot_bytes), false) = (options.slot_bytes, past_slots) {
-            slots::check_chunks_fit(&chunks, slot_bytes)?;
+            let fits = |(chunk, spec): (usize, &ChunkSpec)| {
+                slots::check_fits(chunk, &spec.reads, slot_bytes)
+            };
+            chunks.iter().enumerate().try_for_each(fits)?;
         }
-        Ok(Race { files, chunks, options, token, sinks: Vec::new() })
+        let bounds = FeedBounds::of(&chunks);
+        Ok(Race { files, chunks, ..Race::fed_by(None, bounds, options, token) })
+    }
+
+    /// A race over the chunks that a feed makes. It can be run once.
+    pub fn fed(
+        feed: Box<dyn ChunkFeed>,
+        bounds: FeedBounds,
+        options: RaceOptions,
+        token: CancelToken,
+    ) -> Race {
+        Race::fed_by(Some(Mutex::new(Some(feed))), bounds, options, token)
+    }
+
+    fn fed_by(
+        feed: Option<Mutex<Option<Box<dyn ChunkFeed>>>>,
+        bounds: FeedBounds,
+        options: RaceOptions,
+        token: CancelToken,
+    ) -> Race {
+        Race {
+            files: Vec::new(),
+            chunks: Vec::new(),
+            feed,
+            bounds,
+            fed_files: Mutex::default(),
+            options: options.obeying_policy(),
+            token,
+            sinks: Vec::new(),
+        }
     }
 
     /// Lets the chunks' output go to these sinks, which [`OutputSpec`](crate::OutputSpec) names
@@ -60,14 +100,24 @@ impl Race {
         self
     }
 
-    /// The chunks.
+    /// The chunks, if they are listed.
     pub fn chunks(&self) -> &[ChunkSpec] {
         &self.chunks
     }
 
-    /// Wanted bytes of all chunks.
+    /// Wanted bytes of all chunks, if they are known; of a feed's, at most.
     pub fn bytes(&self) -> u64 {
-        self.chunks.iter().map(ChunkSpec::bytes).sum()
+        self.bounds.bytes.unwrap_or(0)
+    }
+
+    /// Takes note of files that are to be checked after the race.
+    pub(crate) fn note_files(&self, spec: &ChunkSpec, files: &[Arc<dyn ReadAt>]) {
+        let mut fed_files = self.fed_files.lock();
+        for (read, file) in spec.reads.iter().zip(files) {
+            if !file.is_in_memory() && !fed_files.contains_key(&read.file) {
+                fed_files.insert(read.file, file.clone());
+            }
+        }
     }
 
     /// Hands every chunk to one of the consumers, each on a thread of its own, and gives the
@@ -132,33 +182,10 @@ impl Race {
         if matches!(error, Some(RaceError::Cancelled)) {
             return Err(RaceError::Cancelled);
         }
-        for file in &self.files {
+        let fed_files = self.fed_files.lock();
+        for file in self.files.iter().chain(fed_files.values()) {
             file.check_unchanged().map_err(RaceError::Changed)?;
         }
         error.map_or(Ok(()), Err)
     }
-}
-
-fn check_chunk(files: &[Arc<dyn ReadAt>], chunk: usize, spec: &ChunkSpec) -> Result<(), RaceError> {
-    let bad = |buffer, what| RaceError::BadChunk { chunk, buffer, what };
-    for (buffer, read) in spec.reads.iter().enumerate() {
-        let Some(file) = files.get(read.file) else {
-            return Err(bad(buffer, format!("file {} of {}", read.file, files.len())));
-        };
-        let inside =
-            read.offset.checked_add(read.bytes).is_some_and(|end| end <= file.size_bytes());
-        if !inside {
-            return Err(bad(
-                buffer,
-                format!(
-                    "{} bytes at offset {} do not lie inside {} of {} bytes",
-                    read.bytes,
-                    read.offset,
-                    file.path().display(),
-                    file.size_bytes()
-                ),
-            ));
-        }
-    }
-    Ok(())
 }

@@ -1,17 +1,22 @@
 //! Which device takes which chunk: its own first, then the last of whoever has most left.
 
 use std::collections::VecDeque;
+use std::task::{Poll, Waker};
 
 use parking_lot::Mutex;
 
-use crate::ChunkSpec;
+use crate::feed::{Chunk, Chunks};
+use crate::{Race, RaceError, ReadSpec};
 
-/// Which device a chunk goes to, if that is free to take it: the one nearest to its file's storage,
-/// or the one that keeps its columns.
+/// Chunks of a feed that wait on the lanes' lists, for each lane, at most: what the race knows
+/// ahead of the reads.
+const AHEAD_PER_LANE: usize = 16;
+
+/// Which device a chunk goes to, if that is free to take it and the chunk's feed does not say: the
+/// one nearest to its file's storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Affinity {
     by_file: Vec<Option<usize>>,
-    by_chunk: Vec<usize>,
 }
 
 impl Affinity {
@@ -23,123 +28,194 @@ impl Affinity {
     /// For each file of the race the number of the preferred lane. Files beyond the end of the
     /// list, and those with a lane that there is not, have none.
     pub fn by_file(lanes: Vec<Option<usize>>) -> Affinity {
-        Affinity { by_file: lanes, by_chunk: Vec::new() }
+        Affinity { by_file: lanes }
     }
 
-    /// For each chunk of the race the number of the preferred lane. Chunks beyond the end of the
-    /// list, and those with a lane that there is not, have none.
-    pub fn by_chunk(lanes: Vec<usize>) -> Affinity {
-        Affinity { by_file: Vec::new(), by_chunk: lanes }
-    }
-
-    fn of(&self, number: usize, chunk: &ChunkSpec, lanes: usize) -> Option<usize> {
-        let own = self.by_chunk.get(number).copied();
-        own.or_else(|| self.of_files(chunk)).filter(|lane| *lane < lanes)
+    fn of(&self, chunk: &Chunk, lanes: usize) -> Option<usize> {
+        chunk.lane.or_else(|| self.of_files(&chunk.reads)).filter(|lane| *lane < lanes)
     }
 
     /// The lane preferred by the file that most of the chunk's bytes come from.
-    fn of_files(&self, chunk: &ChunkSpec) -> Option<usize> {
+    fn of_files(&self, reads: &[ReadSpec]) -> Option<usize> {
+        if self.by_file.is_empty() {
+            return None;
+        }
         let bytes_of = |file| -> u64 {
-            chunk.reads.iter().filter(|read| read.file == file).map(|read| read.bytes).sum()
+            reads.iter().filter(|read| read.file == file).map(|read| read.bytes).sum()
         };
         // The first of equals, so that the choice does not depend on anything else.
-        let main = chunk.reads.iter().rev().max_by_key(|read| bytes_of(read.file))?;
+        let main = reads.iter().rev().max_by_key(|read| bytes_of(read.file))?;
         self.by_file.get(main.file).copied().flatten()
     }
 }
 
-/// The chunks that nobody has begun yet, one list a lane. The same race and affinity give the same
-/// lists, so that what a device keeps is found again.
+/// The chunks that nobody has begun yet, one list a lane, of which a feed's are filled while the
+/// race runs. A list of chunks and an affinity always give the same lists, so that what a device
+/// keeps is found again.
 #[derive(Debug)]
-pub(crate) struct Schedule {
-    lists: Mutex<Vec<VecDeque<usize>>>,
+pub(crate) struct Schedule<'a> {
+    race: &'a Race,
+    affinity: &'a Affinity,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    lists: Vec<VecDeque<Chunk>>,
+    chunks: Chunks,
+    ahead_max: usize,
+    in_turn: usize,
 }
 
 /// A chunk to work on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Taken {
-    pub chunk: usize,
+    pub chunk: Chunk,
     /// Whether it was on another lane's list.
     pub stolen: bool,
 }
 
-impl Schedule {
+impl<'a> Schedule<'a> {
     /// Lists for `lanes` lanes (at least 1).
-    pub fn new(chunks: &[ChunkSpec], lanes: usize, affinity: &Affinity) -> Schedule {
-        let mut lists: Vec<VecDeque<usize>> = vec![VecDeque::new(); lanes];
-        let mut in_turn = 0;
-        for (number, chunk) in chunks.iter().enumerate() {
-            let lane = affinity.of(number, chunk, lanes).unwrap_or_else(|| {
-                in_turn += 1;
-                (in_turn - 1) % lanes
-            });
-            lists[lane].push_back(number);
-        }
-        Schedule { lists: Mutex::new(lists) }
+    ///
+    /// # Errors
+    /// [`RaceError::Feed`] if the race's feed was taken before.
+    pub fn new(
+        race: &'a Race,
+        lanes: usize,
+        affinity: &'a Affinity,
+    ) -> Result<Schedule<'a>, RaceError> {
+        let chunks = Chunks::of(race)?;
+        let ahead_max = if chunks.is_list() { usize::MAX } else { lanes * AHEAD_PER_LANE };
+        let lists = (0..lanes).map(|_| VecDeque::new()).collect();
+        let state = Mutex::new(State { lists, chunks, ahead_max, in_turn: 0 });
+        Ok(Schedule { race, affinity, state })
     }
 
-    /// The next chunk for a lane: each is given out once.
-    pub fn take(&self, lane: usize) -> Option<Taken> {
-        let mut lists = self.lists.lock();
-        if let Some(chunk) = lists[lane].pop_front() {
-            return Some(Taken { chunk, stolen: false });
+    /// The next chunk for a lane: each is given out once. Where there is none, either all were
+    /// given out, or the feed has nothing yet and wakes `waker`.
+    ///
+    /// # Errors
+    /// Those of the feed.
+    pub fn take(&self, lane: usize, waker: &Waker) -> Result<Option<Taken>, RaceError> {
+        let mut state = self.state.lock();
+        if let Some(chunk) = state.lists[lane].pop_front() {
+            return Ok(Some(Taken { chunk, stolen: false }));
+        }
+        let State { lists, chunks, ahead_max, in_turn } = &mut *state;
+        let mut ahead: usize = lists.iter().map(VecDeque::len).sum();
+        while ahead < *ahead_max
+            && let Poll::Ready(Some(chunk)) = chunks.poll_next(self.race, waker)
+        {
+            let chunk = chunk?;
+            let owner = self.affinity.of(&chunk, lists.len()).unwrap_or_else(|| {
+                *in_turn += 1;
+                (*in_turn - 1) % lists.len()
+            });
+            if owner == lane {
+                return Ok(Some(Taken { chunk, stolen: false }));
+            }
+            lists[owner].push_back(chunk);
+            ahead += 1;
         }
         // From the end: what its owner would come to last.
-        let chunk = lists.iter_mut().max_by_key(|list| list.len())?.pop_back()?;
-        Some(Taken { chunk, stolen: true })
+        let longest = lists.iter_mut().max_by_key(|list| list.len());
+        let chunk = longest.and_then(VecDeque::pop_back);
+        Ok(chunk.map(|chunk| Taken { chunk, stolen: true }))
     }
 
     /// Whether every chunk was given out.
-    pub fn is_empty(&self) -> bool {
-        self.lists.lock().iter().all(VecDeque::is_empty)
+    pub fn is_finished(&self) -> bool {
+        let state = self.state.lock();
+        state.chunks.has_ended && state.lists.iter().all(VecDeque::is_empty)
+    }
+
+    /// Whether a slot that is free now would get a chunk, as far as is known.
+    pub fn has_more(&self) -> bool {
+        let State { lists, chunks, .. } = &*self.state.lock();
+        !lists.iter().all(VecDeque::is_empty) || !(chunks.has_ended || chunks.is_waiting)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::ReadSpec;
+    use crate::{BoxError, CancelToken, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, RaceOptions};
 
-    fn chunk(reads: &[(usize, u64)]) -> ChunkSpec {
-        let read =
-            |(file, bytes): &(usize, u64)| ReadSpec { file: *file, offset: 0, bytes: *bytes };
-        ChunkSpec { reads: reads.iter().map(read).collect() }
+    /// Chunks whose lanes are these.
+    #[derive(Debug)]
+    struct Lanes(VecDeque<Option<usize>>);
+
+    impl ChunkFeed for Lanes {
+        fn poll_next(&mut self, _waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>> {
+            Poll::Ready(self.0.pop_front().map(|lane| Ok(FedChunk { lane, ..FedChunk::default() })))
+        }
     }
 
-    fn chunks_of(schedule: &Schedule, lane: usize) -> Vec<(usize, bool)> {
-        std::iter::from_fn(|| schedule.take(lane)).map(|t| (t.chunk, t.stolen)).collect()
+    fn listed(chunks: usize) -> Race {
+        let chunks = vec![ChunkSpec::default(); chunks];
+        Race::new(Vec::new(), chunks, RaceOptions::default(), CancelToken::new()).unwrap()
+    }
+
+    fn fed(lanes: impl IntoIterator<Item = Option<usize>>) -> Race {
+        let feed = Box::new(Lanes(lanes.into_iter().collect()));
+        Race::fed(feed, FeedBounds::default(), RaceOptions::default(), CancelToken::new())
+    }
+
+    fn take(schedule: &Schedule<'_>, lane: usize) -> Option<(usize, bool)> {
+        let taken = schedule.take(lane, Waker::noop()).unwrap()?;
+        Some((taken.chunk.number, taken.stolen))
+    }
+
+    fn all_of(schedule: &Schedule<'_>, lane: usize) -> Vec<(usize, bool)> {
+        std::iter::from_fn(|| take(schedule, lane)).collect()
     }
 
     #[test]
     fn a_lane_takes_its_own_in_order_and_then_the_last_of_the_longest() {
-        let chunks = vec![ChunkSpec::default(); 5];
-        let schedule = Schedule::new(&chunks, 2, &Affinity::none());
-        assert_eq!(schedule.take(1), Some(Taken { chunk: 1, stolen: false }));
-        let rest = [(3, false), (4, true), (2, true), (0, true)];
-        assert_eq!(chunks_of(&schedule, 1), rest);
-        assert!(schedule.is_empty() && schedule.take(0).is_none());
+        let (race, none) = (listed(5), Affinity::none());
+        let schedule = Schedule::new(&race, 2, &none).unwrap();
+        assert_eq!(take(&schedule, 1), Some((1, false)));
+        assert_eq!(all_of(&schedule, 1), [(3, false), (4, true), (2, true), (0, true)]);
+        assert!(schedule.is_finished() && take(&schedule, 0).is_none());
     }
 
     #[test]
     fn chunks_follow_the_file_with_most_of_their_bytes() {
-        let chunks = [
-            chunk(&[(0, 10), (1, 30)]),
-            chunk(&[(0, 10), (1, 3), (0, 1)]),
-            chunk(&[(2, 1)]),
-            chunk(&[(3, 1)]),
-            chunk(&[]),
-        ];
         let affinity = Affinity::by_file(vec![Some(0), Some(1), None, Some(7)]);
-        let schedule = Schedule::new(&chunks, 2, &affinity);
+        let lane = |reads: &[(usize, u64)]| {
+            let read = |&(file, bytes): &(usize, u64)| ReadSpec { file, offset: 0, bytes };
+            let reads = reads.iter().map(read).collect();
+            affinity.of(&Chunk { number: 0, reads, files: Vec::new(), lane: None }, 2)
+        };
+        assert_eq!(lane(&[(0, 10), (1, 30)]), Some(1));
+        assert_eq!(lane(&[(0, 10), (1, 3), (0, 1)]), Some(0));
         // File 2 prefers nobody, file 3 a lane that there is not: they are dealt out in turn.
-        assert_eq!(schedule.lists.lock().clone(), [vec![1, 2, 4], vec![0, 3]]);
+        assert_eq!([lane(&[(2, 1)]), lane(&[(3, 1)]), lane(&[])], [None; 3]);
     }
 
     #[test]
     fn chunks_may_prefer_a_lane_of_their_own() {
-        let chunks = vec![ChunkSpec::default(); 5];
-        let schedule = Schedule::new(&chunks, 2, &Affinity::by_chunk(vec![1, 1, 0, 7]));
+        let (race, none) = (fed([Some(1), Some(1), Some(0), Some(7), None]), Affinity::none());
+        let schedule = Schedule::new(&race, 2, &none).unwrap();
         // There is no lane 7, and nothing was said of the last: they are dealt out in turn.
-        assert_eq!(schedule.lists.lock().clone(), [vec![2, 3], vec![0, 1, 4]]);
+        assert_eq!([take(&schedule, 0), take(&schedule, 0)], [Some((2, false)), Some((3, false))]);
+        assert_eq!(all_of(&schedule, 1), [(0, false), (1, false), (4, false)]);
+    }
+
+    #[test]
+    fn a_feed_is_asked_for_no_more_than_is_wanted_soon() {
+        let (race, none) = (fed(vec![Some(0); 1000]), Affinity::none());
+        let schedule = Schedule::new(&race, 2, &none).unwrap();
+        // Lane 1 has nothing of its own: it looks a bounded way ahead, and takes the last of that.
+        let ahead = 2 * AHEAD_PER_LANE;
+        assert_eq!(take(&schedule, 1), Some((ahead - 1, true)));
+        assert_eq!(take(&schedule, 1), Some((ahead, true)));
+        assert_eq!(take(&schedule, 0), Some((0, false)));
+        assert!(!schedule.is_finished() && schedule.has_more());
+        let rest: Vec<usize> = all_of(&schedule, 0).into_iter().map(|(chunk, _)| chunk).collect();
+        assert_eq!(rest, (1..1000).filter(|c| *c != ahead - 1 && *c != ahead).collect::<Vec<_>>());
+        assert!(schedule.is_finished());
     }
 }

@@ -7,7 +7,8 @@ use headrace_io::{
     Reservation, Window,
 };
 
-use crate::{ChunkSpec, RaceError};
+use crate::spec::slot_bytes_of;
+use crate::{RaceError, ReadSpec};
 
 /// Slots of equal size in one piece of memory, which is taken from the system when it is used.
 #[derive(Debug)]
@@ -40,6 +41,10 @@ impl SlotRing {
 
     pub fn slots(&self) -> usize {
         self.slots
+    }
+
+    pub fn slot_bytes(&self) -> usize {
+        self.slot_bytes
     }
 
     pub fn window(&self, slot: usize) -> Window {
@@ -93,15 +98,17 @@ impl SlotLayout {
     }
 }
 
-/// Error unless every chunk fits a slot of `slot_bytes`.
-pub(crate) fn check_chunks_fit(chunks: &[ChunkSpec], slot_bytes: usize) -> Result<(), RaceError> {
-    for (chunk, spec) in chunks.iter().enumerate() {
-        let needed_bytes = spec.slot_bytes();
-        if needed_bytes > slot_bytes {
-            return Err(RaceError::ChunkTooLarge { chunk, needed_bytes, slot_bytes });
-        }
+/// Error unless a chunk fits a slot of `slot_bytes`.
+pub(crate) fn check_fits(
+    chunk: usize,
+    reads: &[ReadSpec],
+    slot_bytes: usize,
+) -> Result<(), RaceError> {
+    let needed_bytes = slot_bytes_of(reads);
+    match needed_bytes <= slot_bytes {
+        true => Ok(()),
+        false => Err(RaceError::ChunkTooLarge { chunk, needed_bytes, slot_bytes }),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use headrace_io::{DirectEngine, MemoryBudget, Placement, SetupFault, UringOptions};
+use headrace_io::{DirectEngine, InputPolicy, MemoryBudget, Placement, SetupFault, UringOptions};
 
 use crate::{BoxError, HostCache, MappingPool, Outbox, RegisteredPool, Trace};
 
 /// An extent of a file: one buffer of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReadSpec {
-    /// Index into the race's files.
+    /// Index into the race's files, or a number of its feed's.
     pub file: usize,
     /// First byte.
     pub offset: u64,
@@ -34,8 +34,13 @@ impl ChunkSpec {
     /// Bytes of a slot that can take the chunk: extents are widened to blocks of
     /// [`headrace_io::EXTENT_ALIGN_BYTES`].
     pub fn slot_bytes(&self) -> usize {
-        self.reads.iter().map(|read| Placement::of(read.offset, read.bytes).window_bytes).sum()
+        slot_bytes_of(&self.reads)
     }
+}
+
+/// As [`ChunkSpec::slot_bytes`].
+pub(crate) fn slot_bytes_of(reads: &[ReadSpec]) -> usize {
+    reads.iter().map(|read| Placement::of(read.offset, read.bytes).window_bytes).sum()
 }
 
 /// What a consumer says after a chunk.
@@ -155,8 +160,12 @@ pub enum WriteAccess {
 /// How a race is run.
 #[derive(Debug, Clone)]
 pub struct RaceOptions {
-    /// Which way bytes take. Any way but [`AccessPath::Auto`] leaves the host cache alone.
+    /// Which way bytes take. Any way but [`AccessPath::Auto`] leaves the host cache alone. Chunks in
+    /// memory are not asked.
     pub access: AccessPath,
+    /// How the input may be treated. What may not be kept leaves `cache`, `registered` and `mappings`
+    /// alone; that files are not to be checked, the files themselves know.
+    pub policy: InputPolicy,
     /// Slots of the ring (at least 1): chunks that are being read, or were read and not consumed
     /// yet. A [`DeviceLane`](crate::DeviceLane) has its own number.
     pub slots: usize,
@@ -200,6 +209,14 @@ pub struct RaceOptions {
 }
 
 impl RaceOptions {
+    /// Without the places where an input would be kept that may not be.
+    pub(crate) fn obeying_policy(self) -> Self {
+        match self.policy.keeps() {
+            true => self,
+            false => RaceOptions { cache: None, registered: None, mappings: None, ..self },
+        }
+    }
+
     /// How a ring for reads or writes is set up.
     pub(crate) fn uring(&self) -> UringOptions {
         UringOptions {
@@ -215,6 +232,7 @@ impl Default for RaceOptions {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         RaceOptions {
             access: AccessPath::Auto,
+            policy: InputPolicy::default(),
             slots: 8,
             memory: None,
             slot_bytes: None,

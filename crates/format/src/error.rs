@@ -95,6 +95,15 @@ pub enum FormatError {
     /// A column, batch or option that does not exist or makes no sense.
     #[error("{0}")]
     Argument(String),
+    /// Whoever makes the batches of an input failed, or went away before their end.
+    #[error("{name}: {cause}")]
+    Producer {
+        /// The input.
+        name: String,
+        /// What the producer said.
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The Arrow library refused to encode or convert something.
     #[error("{action}: {cause}")]
     Arrow {

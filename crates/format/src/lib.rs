@@ -5,17 +5,19 @@
 //! ```text
 //! files, folders ──open──► ArrowTable: columns, statistics, dictionaries, identities
 //!                              │
-//!        needed columns ───────┼─plan_chunks──► ir::Chunk: byte ranges and how they lie
+//!        needed columns ───────┼─feed─────────► ir::Chunk, one by one: byte ranges and how they lie
 //!        bounds to prune by ───┘                    (whoever executes reads them)
 //!                              └─read_batch───► arrow RecordBatch (any type, any compression)
+//!
+//! a producer ──BatchStream──► BatchTable ──feed──► ir::Chunk over the batches' own memory
 //!
 //! arrow RecordBatch ──ArrowWriter──► a file, whole or not at all
 //! ```
 //!
 //! [`Table`] is what every format offers to whoever runs pipelines. A format answers one question: *which byte ranges of which files hold the rows and columns
 //! that are needed, and how do the values lie in them?* Metadata is read when a table is opened;
-//! the values are read later, by others, from the extents that [`arrow::ArrowTable::plan_chunks`]
-//! names. Whatever a pipeline cannot take in place (nested types, compressed buffers) is said
+//! the values are read later, by others, from the extents that a [`Feed`]'s chunks
+//! name. Whatever a pipeline cannot take in place (nested types, compressed buffers) is said
 //! column by column ([`arrow::ArrowTable::column_support`]) and can still be read as Arrow arrays.
 //!
 //! # What this crate must never know
@@ -35,9 +37,12 @@
 //! Units: offsets and lengths are bytes; GB = 10^9 bytes.
 
 pub mod arrow;
+pub mod batches;
 
 mod error;
+mod feed;
 mod table;
 
 pub use error::{FormatError, Result};
+pub use feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
 pub use table::Table;

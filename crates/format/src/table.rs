@@ -5,22 +5,34 @@ use std::sync::Arc;
 
 use arrow_array::StringArray;
 use arrow_schema::SchemaRef;
-use headrace_io::{FileIdentity, ReadAt};
+use headrace_io::{FileIdentity, InputPolicy, ReadAt};
+use headrace_ir::SourceKind;
 
-use crate::Result;
-use crate::arrow::{ArrowTable, ChunkOptions, ChunkPlan, ColumnBound, ColumnStats};
+use crate::arrow::{ArrowTable, ChunkFeed, ChunkOptions, ColumnBound, ColumnStats};
+use crate::{Feed, Result};
 
 /// A table: columns, what is known of them without reading, and which bytes hold them.
 ///
 /// Columns are numbered as in [`schema`](Self::schema), files as in
 /// [`Segment::file`](headrace_ir::Segment::file). Nothing here reads values; the extents of a
-/// [`ChunkPlan`] are read by others from the files that [`open_file`](Self::open_file) gives.
+/// [`Feed`]'s chunks are read by others from the files that [`open_file`](Self::open_file) gives,
+/// or from the memory that comes with a chunk.
 pub trait Table: fmt::Debug + Send + Sync {
     /// The columns.
     fn schema(&self) -> &SchemaRef;
 
-    /// Rows of all files.
-    fn rows(&self) -> u64;
+    /// Whether its rows can be read again and again, or come once.
+    fn kind(&self) -> SourceKind {
+        SourceKind::Table
+    }
+
+    /// How its bytes may be treated.
+    fn policy(&self) -> InputPolicy {
+        InputPolicy::default()
+    }
+
+    /// Rows of all files; `None`: nobody knows.
+    fn rows(&self) -> Option<u64>;
 
     /// What is known of a column; of one that does not exist, nothing.
     fn column_stats(&self, column: usize) -> ColumnStats;
@@ -31,17 +43,17 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// Distinct values of a dictionary-encoded text column, sorted by bytes, none NULL.
     fn dictionary(&self, column: usize) -> Option<&Arc<StringArray>>;
 
-    /// The byte ranges of columns (in register order), without the parts in which no row can
-    /// meet the conditions.
+    /// The byte ranges of columns (in register order; none to only count rows), without the parts
+    /// in which no row can meet the conditions, chunk by chunk.
     ///
     /// # Errors
     /// A column that does not exist or is not supported, options of 0.
-    fn plan_chunks(
-        &self,
+    fn feed(
+        self: Arc<Self>,
         columns: &[usize],
         conditions: &[ColumnBound],
         options: ChunkOptions,
-    ) -> Result<ChunkPlan>;
+    ) -> Result<Box<dyn Feed>>;
 
     /// Number of files.
     fn file_count(&self) -> usize;
@@ -50,14 +62,15 @@ pub trait Table: fmt::Debug + Send + Sync {
     fn file_identity(&self, file: usize) -> FileIdentity;
 
     /// A file, to be read. It need not be open: there may be more files than may be open. Reading
-    /// from it is an error if it is not what it was when the table was opened.
+    /// from it is an error if it is not what it was when the table was opened, unless the
+    /// [policy](Self::policy) is not to check that.
     ///
     /// # Errors
     /// If it cannot be had.
     fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>>;
 
     /// # Errors
-    /// A file that is not what it was when the table was opened.
+    /// A file that is not what it was when the table was opened, if that is to be checked.
     fn check_unchanged(&self) -> Result<()>;
 }
 
@@ -66,8 +79,12 @@ impl Table for ArrowTable {
         self.schema()
     }
 
-    fn rows(&self) -> u64 {
-        self.rows()
+    fn policy(&self) -> InputPolicy {
+        self.policy()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        Some(self.rows())
     }
 
     fn column_stats(&self, column: usize) -> ColumnStats {
@@ -82,13 +99,13 @@ impl Table for ArrowTable {
         self.dictionary(column)
     }
 
-    fn plan_chunks(
-        &self,
+    fn feed(
+        self: Arc<Self>,
         columns: &[usize],
         conditions: &[ColumnBound],
         options: ChunkOptions,
-    ) -> Result<ChunkPlan> {
-        self.plan_chunks(columns, conditions, options)
+    ) -> Result<Box<dyn Feed>> {
+        Ok(Box::new(ChunkFeed::new(self, columns, conditions, options)?))
     }
 
     fn file_count(&self) -> usize {
@@ -100,10 +117,10 @@ impl Table for ArrowTable {
     }
 
     fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>> {
-        Ok(self.files()[file].source())
+        Ok(self.files()[file].source_as(self.policy().check_identity))
     }
 
     fn check_unchanged(&self) -> Result<()> {
-        self.check_unchanged()
+        if self.policy().check_identity { self.check_unchanged() } else { Ok(()) }
     }
 }

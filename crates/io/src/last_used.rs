@@ -87,6 +87,11 @@ impl<K: Clone + Eq + Hash, V> LastUsed<K, V> {
         self.clock
     }
 
+    /// Whether there is a value of a key, for whoever does not use it.
+    pub fn contains(&self, key: &K) -> bool {
+        self.entries.contains_key(key)
+    }
+
     /// The value of a key, used in this round.
     pub fn get(&self, key: &K, round: u64) -> Option<Arc<Kept<V>>> {
         let kept = &self.entries.get(key)?.kept;

@@ -62,7 +62,7 @@ pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
 pub use parameter::ParameterError;
 pub use pipeline::{
     BuildPlan, BuildSource, NamedExpr, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink,
-    Source, Step,
+    Source, SourceKind, Step,
 };
 pub use scalar::{Scalar, Value};
 pub use types::{DataType, Field, Schema, TimeUnit};

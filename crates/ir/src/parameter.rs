@@ -85,7 +85,7 @@ fn misfit(parameter: &Field, value: &Scalar) -> Option<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::pipeline::{NamedExpr, Pipeline, Probe, Sink, Source, Step};
+    use crate::pipeline::{NamedExpr, Pipeline, Probe, Sink, Source, SourceKind, Step};
     use crate::scalar::Value;
     use crate::types::DataType;
     use crate::{AggregateCall, AggregateFunction, BuildPlan, CompareOp};
@@ -96,7 +96,7 @@ mod tests {
 
     fn source(nullable: bool) -> Source {
         let (table, columns) = ("t".to_string(), vec![year(nullable)]);
-        Source { table_id: 0, table, columns, ordinals: vec![0] }
+        Source { kind: SourceKind::Table, table_id: 0, table, columns, ordinals: vec![0] }
     }
 
     fn year_is(value: &Expr) -> Expr {

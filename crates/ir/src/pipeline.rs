@@ -18,9 +18,22 @@ pub struct Pipeline {
     pub sink: Sink,
 }
 
+/// What the rows of a source are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SourceKind {
+    /// A table: it gives the same rows whenever it is read.
+    #[default]
+    Table,
+    /// Record batches of another producer: they come once, and how many is known at their end. No
+    /// two sources of a program read the same.
+    Batches,
+}
+
 /// The streamed rows: columns of one of the tables that the program is run over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
+    /// What the table must be.
+    pub kind: SourceKind,
     /// Which table: its position among those that are handed over with the program.
     pub table_id: usize,
     /// The table's name for EXPLAIN and errors.

@@ -4,7 +4,7 @@ use crate::aggregate::{AggregateCall, AggregateFunction};
 use crate::expr::{ArithmeticOp, Expr};
 use crate::pipeline::{
     BuildPlan, BuildSource, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink, Source,
-    Step,
+    SourceKind, Step,
 };
 use crate::scalar::Scalar;
 use crate::types::{DataType, Field};
@@ -33,6 +33,7 @@ impl Program {
             return fail("program", cause);
         }
         self.sources().try_for_each(check_source)?;
+        self.check_batches()?;
         for (index, build) in self.builds.iter().enumerate() {
             let place = format!("build {}", build.name);
             if let BuildSource::Values(rows) = &build.source {
@@ -44,6 +45,20 @@ impl Program {
             }
         }
         self.pipeline.registers_checked(&self.builds, &self.parameters, "pipeline")?;
+        Ok(())
+    }
+}
+
+impl Program {
+    /// Batches come once: only one source can have them.
+    fn check_batches(&self) -> Result<()> {
+        for source in self.sources().filter(|source| source.kind == SourceKind::Batches) {
+            let readers = self.sources().filter(|other| other.table_id == source.table_id).count();
+            if readers > 1 {
+                let cause = format!("{readers} sources would read batches that come once");
+                return fail(&source.table, cause);
+            }
+        }
         Ok(())
     }
 }
@@ -330,6 +345,7 @@ mod tests {
         };
         let build = Pipeline {
             source: Source {
+                kind: SourceKind::Table,
                 table_id: 1,
                 table: "date".into(),
                 columns: vec![key.clone(), year.clone()],
@@ -357,6 +373,7 @@ mod tests {
             }],
             Pipeline {
                 source: Source {
+                    kind: SourceKind::Table,
                     table_id: 0,
                     table: "lineorder".into(),
                     columns: vec![Field::new("lo_orderdate", DataType::Int32, false)],
@@ -400,6 +417,16 @@ mod tests {
         let mut program = program();
         program.pipeline.source.ordinals.clear();
         assert!(program.validate().unwrap_err().cause.contains("positions"));
+    }
+
+    #[test]
+    fn batches_that_come_once_have_one_reader() {
+        let mut program = program();
+        program.pipeline.source.kind = SourceKind::Batches;
+        program.validate().unwrap();
+        program.pipeline.source.table_id = program.builds[0].pipeline().unwrap().source.table_id;
+        let error = program.validate().unwrap_err();
+        assert!(error.cause.contains("2 sources would read"), "{error}");
     }
 
     #[test]

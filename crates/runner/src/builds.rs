@@ -24,20 +24,24 @@ pub struct BuildKey {
 }
 
 impl BuildKey {
-    /// The key of a build from a pipeline over a table, and from the builds that it probes.
+    /// The key of a build from a pipeline over a table, and from the builds that it probes; `None`
+    /// where nothing of the table may be kept.
     pub fn of(
         pipeline: &Pipeline,
         table: &StreamTable,
         nulls_equal: bool,
         probed: Vec<BuildKey>,
-    ) -> Self {
+    ) -> Option<Self> {
+        if !table.source().policy().keeps() {
+            return None;
+        }
         let files = 0..table.source().file_count();
-        Self {
+        Some(Self {
             // Debug text says everything, the columns' places in the table included.
             text: format!("{nulls_equal} {pipeline:?}"),
             files: files.map(|file| table.source().file_identity(file)).collect(),
             probed,
-        }
+        })
     }
 
     /// The key of a build of constants.

@@ -5,46 +5,46 @@ use std::time::Instant;
 
 use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
 use headrace_format::arrow::ChunkOptions;
-use headrace_ir::Chunk;
+use headrace_io::EXTENT_ALIGN_BYTES;
+use headrace_ir::SourceKind;
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, CpuWorker};
 
-use crate::chunks::{self, segment_view};
+use crate::chunks::{self, Book, HostFeed, Planned, segment_view};
 use crate::error::RunError;
 use crate::task::{Done, Emit, Scope, Task};
 
 /// Runs a task.
 pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let started = Instant::now();
-    let chunks = chunks::plan(task, chunk_options(task))?;
-    let bound = bind(task.pipeline, &chunks.info, task.builds, &BindOptions::default())?;
+    let Planned { feed, info } = chunks::plan(task, chunk_options(task))?;
+    let bound = bind(task.pipeline, &info, task.builds, &BindOptions::default())?;
     let program = CpuProgram::compile(Arc::new(bound))?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
+    let (feed, book) = HostFeed::new(task, feed);
+    let bounds = feed.bounds(task);
     // A worker without a chunk would only cost a thread.
-    let threads = task.threads.clamp(1, chunks.plan.chunks.len().max(1));
+    let chunks_max = bounds.chunks.map_or(usize::MAX, |chunks| chunks as usize);
+    let threads = task.threads.clamp(1, chunks_max.max(1));
     let options = task.runner.group_options(threads, task.token);
     let consumers = (0..threads)
         .map(|_| {
             Ok(CpuConsumer {
                 worker: program.worker(&options)?,
-                chunks: &chunks.plan.chunks,
-                remaps: &chunks.plan.remaps,
+                book: &book,
+                remaps: &info.remaps,
                 emit: task.emit,
             })
         })
         .collect::<Result<Vec<_>, RunError>>()?;
-    let race = Race::new(
-        chunks.files.clone(),
-        chunks.specs(),
-        task.runner.race_options(task.settings),
-        task.token.clone(),
-    )?;
+    let race_options = task.runner.race_options(task.settings, task.table.source().policy());
+    let race = Race::fed(Box::new(feed), bounds, race_options, task.token.clone());
     let (consumers, report) = race.run_host(consumers)?;
     let finishing = Instant::now();
     let workers = consumers.into_iter().map(|c| c.worker).collect();
     let output = program.finish_each(workers, task.build_options, task.emit)?;
     let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
-    let scope = Scope::of(&chunks.plan);
+    let scope = Scope::of(&book.totals());
     let spilled_bytes = options.spilled.spilled_bytes();
     Ok(Done { output, scope, race: report, bind_ms, finish_ms, spilled_bytes })
 }
@@ -57,24 +57,40 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
     const PART_ROWS_MIN: u64 = 16 << 10;
     const PART_ROWS_MAX: u64 = 1 << 20;
     const CHUNK_BYTES_MIN: u64 = 256 << 10;
+    // Of batches of which nobody knows how many come.
+    const UNKNOWN_PART_ROWS: u64 = 1 << 17;
+    const UNKNOWN_CHUNK_BYTES: u64 = 1 << 20;
     let shares = CHUNKS_A_THREAD * task.threads.max(1) as u64;
-    let rows = task.table.source().rows() / (shares * PARTS_A_CHUNK);
+    let (chunk_bytes_max, known_rows) = (task.settings.chunk_bytes, task.table.source().rows());
+    // A slot holds extents widened to blocks at both ends.
+    let extent_extra_bytes = 2 * EXTENT_ALIGN_BYTES as u64;
+    let unknown = ChunkOptions {
+        part_rows_max: UNKNOWN_PART_ROWS,
+        chunk_bytes_max,
+        chunk_bytes_wanted: UNKNOWN_CHUNK_BYTES.min(chunk_bytes_max),
+        extent_extra_bytes,
+        ..ChunkOptions::default()
+    };
+    let (Some(rows), SourceKind::Table) = (known_rows, task.table.source().kind()) else {
+        return unknown;
+    };
+    let rows = rows / (shares * PARTS_A_CHUNK);
     // A power of two: a table that grows keeps its parts for a while.
     let part_rows_max = 1 << rows.clamp(PART_ROWS_MIN, PART_ROWS_MAX).ilog2();
     let ordinals = &task.pipeline.source.ordinals;
     let bytes: u64 = ordinals.iter().map(|&c| task.table.column_bytes(c)).sum();
-    let chunk_bytes_max = task.settings.chunk_bytes;
     ChunkOptions {
         part_rows_max,
         chunk_bytes_max,
         chunk_bytes_wanted: (bytes / shares).max(CHUNK_BYTES_MIN).min(chunk_bytes_max),
+        extent_extra_bytes,
         ..ChunkOptions::default()
     }
 }
 
 struct CpuConsumer<'a> {
     worker: CpuWorker,
-    chunks: &'a [Chunk],
+    book: &'a Book,
     remaps: &'a [Arc<[i32]>],
     emit: Emit<'a>,
 }
@@ -82,7 +98,8 @@ struct CpuConsumer<'a> {
 impl HostConsumer for CpuConsumer<'_> {
     fn consume(&mut self, chunk: usize, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
         let mut buffers = buffers.iter().copied();
-        for segment in &self.chunks[chunk].segments {
+        let chunk = self.book.take(chunk).ok_or("a chunk that was consumed before")?;
+        for segment in &chunk.segments {
             let view = segment_view(segment, &mut buffers, self.remaps);
             let verdict = self.worker.execute(&view)?;
             let wanted = self.worker.take_batches().into_iter().all(self.emit);

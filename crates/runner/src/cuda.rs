@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_flow::{AccessPath, Race, RaceReport};
+use headrace_flow::{AccessPath, RaceOptions, RaceReport};
 use headrace_format::arrow::ChunkOptions;
-use headrace_io::FileIdentity;
+use headrace_io::EXTENT_ALIGN_BYTES;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
-    ChunkSource, CudaAnswer, CudaDevice, CudaProgram, CudaRun, RowOutput, SegmentLayout,
-    SegmentSource, Tuning, chunked,
+    ChunkLimits, ChunkSource, Chunker, CudaAnswer, CudaDevice, CudaProgram, CudaRun, Rest,
+    RowOutput, RunSource, SegmentLayout, SegmentSource, Tuning, chunked,
 };
 use headrace_pipeline::state::{Output, finish_dense};
 use headrace_pipeline::{Bound, ExecError, WhyNot};
 
-use crate::chunks::{self, Chunks};
+use crate::chunks::{self, Planned};
 use crate::error::RunError;
 use crate::prepared::Prepared;
+use crate::segments::Segments;
 use crate::settings::Devices;
 use crate::task::{Done, Scope, Task};
 
@@ -38,11 +39,9 @@ const SLOTS_MIN: u64 = 3;
 /// Segments are not cut by bytes: this only keeps one chunk from taking all memory.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// Bytes of a chunk of several segments: with its reads widened, it fits a slot of 24 MiB.
-const CHUNK_BYTES_MAX: u64 = 23 << 20;
-
-/// Segments of a chunk at most.
-const CHUNK_SEGMENTS_MAX: usize = 256;
+/// A chunk of several segments: how many rows it may have bounds what a slot has for its output.
+const CHUNK_LIMITS: ChunkLimits =
+    ChunkLimits { slot_bytes: 24 << 20, segments: 256, rows: 8 << 20 };
 
 /// Device memory of its own that a pipeline may keep for the next time.
 const PREPARED_BYTES_MAX: u64 = 16 << 20;
@@ -87,21 +86,28 @@ fn run_resident(
 
 fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let started = Instant::now();
-    let chunks = chunks::plan(task, chunk_options(task))?;
+    let Planned { feed, info } = chunks::plan(task, chunk_options(task))?;
     let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
-    let bound = Arc::new(bind(task.pipeline, &chunks.info, task.builds, &options)?);
+    let bound = Arc::new(bind(task.pipeline, &info, task.builds, &options)?);
     CudaProgram::check(&bound, Tuning::FULL)?;
+    let mut segments = Segments::of(task, feed);
+    let (first, is_all) = segments.first()?;
     // Files or bounds may leave nothing to stream, and so no layout.
-    let segments = chunks.plan.chunks.iter().flat_map(|chunk| &chunk.segments);
-    if let Some(layout) = SegmentLayout::merged(segments.map(SegmentLayout::of)) {
-        CudaProgram::compile(Arc::clone(&bound), &layout, Tuning::FULL)?;
+    let expected =
+        (!is_all).then(|| SegmentLayout::of_encodings(&segments.feed().bounds().encodings));
+    let known = first.iter().map(|source| SegmentLayout::of(&source.segment));
+    let layout = SegmentLayout::merged(known.chain(expected));
+    if let Some(layout) = &layout {
+        CudaProgram::compile(Arc::clone(&bound), layout, Tuning::FULL)?;
     }
-    let Dealt { ordinals, devices, chunks: dealt, notes } = deal(task, &chunks)?;
-    let run = CudaRun::new(&devices, &bound, &dealt)?;
+    let totals = segments.totals();
+    let Dealt { ordinals, devices, planned, notes } = deal(task, &first, is_all)?;
+    let rest = (!is_all).then(|| rest(segments, devices.len()));
+    let run = CudaRun::new(&devices, &bound, RunSource { layout, planned, rest })?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
-    let scope = Scope::of(&chunks.plan);
     if run.is_resident() {
         let runs = run.into_resident()?;
+        let scope = Scope::of(&totals.lock());
         let prepared = Prepared { runs, scope, notes };
         return match run_resident(task, &ordinals, prepared, bind_ms)? {
             Some(done) => Ok(done),
@@ -110,10 +116,23 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     }
     let options = task.runner.group_options(task.threads, task.token);
     let output = RowOutput::new(&bound, &options, task.emit)?;
-    let (answer, mut race) = stream(task, &chunks, run, &output)?;
+    // The race checks the files of all chunks, those too whose columns are on a GPU.
+    let (answer, mut race) = run.stream(race_options(task), task.token, &output)?;
     race.path_reasons.extend(notes);
-    check_files(&chunks)?;
+    let scope = Scope::of(&totals.lock());
     Answered { bound: &bound, answer, scope, race, bind_ms }.finish(output, &options)
+}
+
+/// The segments that were not planned, for the race.
+fn rest(segments: Segments, devices: usize) -> Rest {
+    let bounds = segments.feed().bounds();
+    Rest {
+        feed: Box::new(segments),
+        chunker: Chunker::new(devices, CHUNK_LIMITS),
+        segment_slot_bytes: bounds.segment_bytes,
+        bytes: bounds.bytes,
+        chunks: bounds.chunks,
+    }
 }
 
 fn chunk_options(task: &Task<'_>) -> ChunkOptions {
@@ -125,6 +144,7 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
         chunk_rows_max: rows,
         chunk_bytes_max: SEGMENT_BYTES_MAX,
         chunk_bytes_wanted: SEGMENT_BYTES_MAX,
+        extent_extra_bytes: 2 * EXTENT_ALIGN_BYTES as u64,
         ..ChunkOptions::default()
     }
 }
@@ -133,23 +153,25 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
 struct Dealt {
     /// The GPUs that were to choose from.
     ordinals: Vec<usize>,
-    /// Those that have chunks; a chunk's device counts these.
+    /// Those that have chunks, or may get some; a chunk's device counts these.
     devices: Vec<Arc<CudaDevice>>,
-    chunks: Vec<ChunkSource>,
+    planned: Vec<ChunkSource>,
     /// Why not all take part.
     notes: Vec<String>,
 }
 
 /// Deals the segments out to the GPUs. One that cannot be opened is left out, unless it was asked
 /// for.
-fn deal(task: &Task<'_>, chunks: &Chunks) -> Result<Dealt, WhyNot> {
-    let sources = sources(task, chunks);
+fn deal(task: &Task<'_>, segments: &[SegmentSource], is_all: bool) -> Result<Dealt, WhyNot> {
     let gpus = task.runner.gpus();
     loop {
         let (ordinals, notes) = gpus.ordinals(&task.settings.devices);
         let several = ordinals.len();
-        let mut dealt = chunked(sources.clone(), several, CHUNK_BYTES_MAX, CHUNK_SEGMENTS_MAX);
-        let used = used_devices(&mut dealt);
+        let mut planned = chunked(segments.iter().cloned(), several, CHUNK_LIMITS);
+        let used = match is_all {
+            true => used_devices(&mut planned),
+            false => (0..several).collect(),
+        };
         let opened: Vec<_> = used.iter().map(|&device| gpus.open(ordinals[device])).collect();
         if let Some(Err(reason)) = opened.iter().find(|opened| opened.is_err()) {
             // The next round leaves it out, if there is any other.
@@ -159,7 +181,7 @@ fn deal(task: &Task<'_>, chunks: &Chunks) -> Result<Dealt, WhyNot> {
             continue;
         }
         let devices = opened.into_iter().flatten().collect();
-        return Ok(Dealt { ordinals, devices, chunks: dealt, notes });
+        return Ok(Dealt { ordinals, devices, planned, notes });
     }
 }
 
@@ -174,53 +196,14 @@ fn used_devices(chunks: &mut [ChunkSource]) -> Vec<usize> {
     if used.is_empty() { vec![0] } else { used }
 }
 
-/// Segments with what makes their columns the same in a later query.
-fn sources(task: &Task<'_>, chunks: &Chunks) -> Vec<SegmentSource> {
-    let numbers = chunks.file_numbers();
-    let ordinals = &task.pipeline.source.ordinals;
-    let columns: Arc<[u32]> = ordinals.iter().map(|&c| c as u32).collect();
-    let table = task.table.source();
-    let names: Vec<_> = table.schema().fields().iter().map(|f| f.name().as_str()).collect();
-    let identities: Vec<Arc<[u8]>> = (0..table.file_count())
-        .map(|file| identity_bytes(table.file_identity(file), &names))
-        .collect();
-    let source = |segment: &headrace_ir::Segment| {
-        let file = Arc::clone(&identities[segment.file as usize]);
-        let mut segment = segment.clone();
-        segment.file = numbers[&segment.file] as u32;
-        SegmentSource { segment, file, columns: Arc::clone(&columns) }
-    };
-    chunks.plan.chunks.iter().flat_map(|chunk| &chunk.segments).map(source).collect()
-}
-
-/// Columns are numbered as the table has them, which another table over the same file may
-/// order differently: their names are part of the identity.
-fn identity_bytes(identity: FileIdentity, columns: &[&str]) -> Arc<[u8]> {
-    format!("{identity:?} {columns:?}").into_bytes().into()
-}
-
-fn stream(
-    task: &Task<'_>,
-    chunks: &Chunks,
-    run: CudaRun,
-    output: &RowOutput<'_>,
-) -> Result<(CudaAnswer, RaceReport), RunError> {
-    let mut options = task.runner.gpu_race_options(task.settings);
+fn race_options(task: &Task<'_>) -> RaceOptions {
+    let policy = task.table.source().policy();
+    let mut options = task.runner.gpu_race_options(task.settings, policy);
     if options.access == AccessPath::Auto && CudaDevice::reads_past_host_memory() {
         // What goes straight to the device is not kept on the host.
         options.cache = None;
     }
-    let race = Race::new(chunks.files.clone(), run.chunk_specs(), options, task.token.clone())?;
-    Ok(run.stream(&race, output)?)
-}
-
-/// The race checks the files that it reads; columns that were on the device come from files
-/// that may have changed since.
-fn check_files(chunks: &Chunks) -> Result<(), RunError> {
-    for file in &chunks.files {
-        file.check_unchanged().map_err(headrace_flow::RaceError::Changed)?;
-    }
-    Ok(())
+    options
 }
 
 /// What the GPUs left.

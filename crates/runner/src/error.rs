@@ -71,6 +71,10 @@ impl From<RaceError> for RunError {
                 .unwrap_or_else(|source| Self::Race(RaceError::Consumer { chunk, source })),
             RaceError::Device { chunk, stage, source } => unwrapped(source)
                 .unwrap_or_else(|source| Self::Race(RaceError::Device { chunk, stage, source })),
+            RaceError::Feed { source } => match source.downcast::<FormatError>() {
+                Ok(error) => Self::Format(*error),
+                Err(source) => Self::Race(RaceError::Feed { source }),
+            },
             RaceError::OutOfMemory(refused) => Self::Memory(refused),
             other => Self::Race(other),
         }
@@ -118,6 +122,7 @@ fn format_class(error: &FormatError) -> ErrorClass {
         FormatError::List { .. }
         | FormatError::Write { .. }
         | FormatError::SpillLimit { .. }
+        | FormatError::Producer { .. }
         | FormatError::NoFiles { .. } => ErrorClass::Io,
         FormatError::Argument(_) => ErrorClass::Internal,
         _ => ErrorClass::Corrupt,

@@ -9,7 +9,7 @@
 //! builds (cached, or made by pipelines of their own, several at a time)
 //!      │
 //!      ▼
-//! chunks of the streamed table ─► bind ─► race on cpu or cuda ─► merge ─► batches to `emit`
+//! a feed of the streamed table ─► bind ─► race on cpu or cuda ─► merge ─► batches to `emit`
 //!                                                                   └───► RunReport
 //! ```
 //!
@@ -22,7 +22,8 @@
 //! runs emit is merged by [`Runner::merge`].
 //!
 //! - [`Runner`]: what runs share: caches, mappings, devices, the division of memory.
-//! - [`StreamTable`]: a table of any format, with what is kept of it between runs.
+//! - [`StreamTable`]: a table of any format, with what is kept of it between runs; or record batches
+//!   of another producer (`headrace_format::batches::BatchTable`), which come once.
 //! - [`Settings`]: which processor, which fallback, which way of reading, how many threads.
 //! - `cpu` and `cuda` run one [`task`] each; everything that depends on the processor is there.
 //!
@@ -45,6 +46,7 @@ mod prepared;
 mod report;
 mod run;
 mod runner;
+mod segments;
 mod settings;
 mod spill;
 mod table;

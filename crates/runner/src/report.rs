@@ -11,7 +11,7 @@ pub struct RunReport {
     pub processor: String,
     /// Why it did not run on the wanted processor.
     pub processor_why_not: Option<String>,
-    /// Rows of the chunks that were planned.
+    /// Rows of the chunks that the race was given: all that were not pruned, unless it ended early.
     pub rows_in: u64,
     /// Rows of the answer.
     pub rows_out: u64,

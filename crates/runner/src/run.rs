@@ -115,7 +115,11 @@ pub fn lowered<'a>(
 }
 
 fn check_columns(source: &Source, table: &StreamTable) -> Result<(), String> {
-    let schema = table.source().schema();
+    let (schema, kind) = (table.source().schema(), table.source().kind());
+    if kind != source.kind {
+        let (wanted, name) = (source.kind, &source.table);
+        return Err(format!("{name} is handed over as {kind:?}, the program wants {wanted:?}"));
+    }
     for (field, &ordinal) in source.columns.iter().zip(&source.ordinals) {
         let found = schema.fields().get(ordinal).and_then(|column| ir_type(column.data_type()));
         if found.as_ref() != Some(&field.data_type) {
@@ -310,8 +314,8 @@ impl Run<'_> {
         })
     }
 
-    /// What makes each build the same as one of an earlier run; `None` for those from child plans
-    /// and those that probe such.
+    /// What makes each build the same as one of an earlier run; `None` for those from child plans, or
+    /// from inputs of which nothing is kept, and those that probe such.
     fn keys(&self) -> Vec<Option<BuildKey>> {
         let mut keys: Vec<Option<BuildKey>> = Vec::with_capacity(self.program.builds.len());
         for (index, plan) in self.program.builds.iter().enumerate() {
@@ -321,7 +325,7 @@ impl Run<'_> {
                 BuildSource::Pipeline(pipeline) => {
                     let probed: Option<Vec<_>> = probed(plan).map(|i| keys[i].clone()).collect();
                     let table = self.table(pipeline);
-                    probed.map(|p| BuildKey::of(pipeline, table, self.nulls_equal(index), p))
+                    probed.and_then(|p| BuildKey::of(pipeline, table, self.nulls_equal(index), p))
                 }
             };
             keys.push(key);
@@ -382,7 +386,7 @@ impl Run<'_> {
             pipeline,
             table,
             builds: before,
-            build_options: BuildOptions { source_rows: Some(table.source().rows()), ..options },
+            build_options: BuildOptions { source_rows: table.source().rows(), ..options },
             settings: self.request.settings,
             runner: self.runner,
             threads,

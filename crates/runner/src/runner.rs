@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use headrace_flow::{AccessPath, HostCache, MappingPool, RaceOptions, RegisteredPool, Trace};
-use headrace_io::MemoryBudget;
+use headrace_io::{InputPolicy, MemoryBudget};
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::cuda::{CudaDevice, CudaOptions};
 use headrace_pipeline::memory::MemoryAccount;
@@ -152,16 +152,16 @@ impl Runner {
     }
 
     /// How races to GPUs are run under these settings.
-    pub(crate) fn gpu_race_options(&self, settings: &Settings) -> RaceOptions {
+    pub(crate) fn gpu_race_options(&self, settings: &Settings, policy: InputPolicy) -> RaceOptions {
         RaceOptions {
             access: settings.access,
             registered: self.registered.clone(),
-            ..self.race_options(settings)
+            ..self.race_options(settings, policy)
         }
     }
 
     /// How races on the CPU are run under these settings.
-    pub(crate) fn race_options(&self, settings: &Settings) -> RaceOptions {
+    pub(crate) fn race_options(&self, settings: &Settings, policy: InputPolicy) -> RaceOptions {
         let slots = (self.memory.slots_bytes / settings.chunk_bytes.max(1)).clamp(2, 16);
         RaceOptions {
             access: match settings.access {
@@ -169,6 +169,7 @@ impl Runner {
                 AccessPath::Registered | AccessPath::CuFile => AccessPath::Auto,
                 access => access,
             },
+            policy,
             slots: slots as usize,
             memory: Some(Arc::clone(&self.budget)),
             cache: Some(Arc::clone(&self.cache)),

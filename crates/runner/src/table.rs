@@ -17,7 +17,7 @@ pub struct StreamTable {
 
 impl fmt::Debug for StreamTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StreamTable({}, {} rows)", self.name, self.source.rows())
+        write!(f, "StreamTable({}, {:?})", self.name, self.source.rows())
     }
 }
 
@@ -50,8 +50,8 @@ impl StreamTable {
     /// A column that the table does not have, or that pipelines cannot read, with the reason.
     pub fn source_over(&self, table_id: usize, names: &[&str]) -> Result<Source, String> {
         let schema = self.source.schema();
-        let mut over =
-            Source { table_id, table: self.name.clone(), columns: vec![], ordinals: vec![] };
+        let (kind, table) = (self.source.kind(), self.name.clone());
+        let mut over = Source { kind, table_id, table, columns: vec![], ordinals: vec![] };
         for name in names {
             let ordinal = schema.index_of(name).map_err(|error| error.to_string())?;
             let column = schema.field(ordinal);

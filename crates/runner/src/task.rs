@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use headrace_flow::{CancelToken, RaceReport};
-use headrace_format::arrow::ChunkPlan;
+use headrace_format::ChunkTotals;
 use headrace_ir::Pipeline;
 use headrace_pipeline::{BuildTable, build::BuildOptions, state::Output};
 
@@ -49,9 +49,9 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// That of a plan.
-    pub fn of(plan: &ChunkPlan) -> Self {
-        let &ChunkPlan { rows, pruned_batches, pruned_rows, .. } = plan;
+    /// That of the chunks that were given.
+    pub fn of(totals: &ChunkTotals) -> Self {
+        let &ChunkTotals { rows, pruned_batches, pruned_rows, .. } = totals;
         Self { rows, pruned_batches, pruned_rows }
     }
 }

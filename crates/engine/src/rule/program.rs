@@ -12,7 +12,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use headrace_ir::{
     AggregateCall, BuildPlan, BuildSource, Expr, Field, NamedExpr, Pipeline, Probe, ProbeKind,
-    Program, Register, Sink, Source, Step,
+    Program, Register, Sink, Source, SourceKind, Step,
 };
 use headrace_pipeline::WhyNot;
 
@@ -284,7 +284,8 @@ fn table_source(
         columns.push(field);
     }
     let table_id = feeds.table_id(&table);
-    Ok(Source { table_id, table: table.name().to_string(), columns, ordinals })
+    let (kind, table) = (SourceKind::Table, table.name().to_string());
+    Ok(Source { kind, table_id, table, columns, ordinals })
 }
 
 /// Any one column, for pipelines over a scan that was projected to none.

@@ -88,6 +88,10 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
         Ok(reader)
     }
 
+    fn begin(&mut self, chunk: usize) -> Result<(), BoxError> {
+        self.program.begin(chunk)
+    }
+
     fn is_resident(&mut self, chunk: usize, buffer: usize) -> bool {
         self.program.is_resident(chunk, buffer)
     }

@@ -54,6 +54,14 @@ pub struct DeviceOutput {
 /// allocated until the chunk is retired or the lane was synchronised. What `launch` and
 /// `bring_back` enqueue may use memory of the program until then.
 pub unsafe trait DeviceProgram {
+    /// A chunk was given a slot: what the program finds out before it is asked for it.
+    ///
+    /// # Errors
+    /// Why the chunk cannot be worked on.
+    fn begin(&mut self, _chunk: usize) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// Whether a chunk's buffer lies in memory of the program's own on the device: it is then
     /// neither read nor copied. Asked for once, when the chunk is given a slot; the buffer must
     /// stay until the chunk is retired or the lane was synchronised.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -30,6 +31,7 @@ pub(super) enum Event {
     DeviceRead(DeviceReadDone),
     Registered(Registered),
     Written(Completion),
+    Fed,
 }
 
 pub(super) struct Driver<'a, L: ?Sized> {
@@ -84,6 +86,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
             Vec::new()
         };
         let (events, inbox) = unbounded();
+        shared.bell.add(events.clone());
         let read = sink_into(events.clone(), Event::Read);
         let written = sink_into(events.clone(), Event::Written);
         let readers = (race.options.readers / shared.lanes).max(2);
@@ -157,7 +160,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         while !self.shared.stop.is_stopped() {
             self.begin_chunks()?;
             self.trace_counts();
-            if self.in_use == 0 && self.shared.schedule.is_empty() {
+            if self.in_use == 0 && self.shared.schedule.is_finished() {
                 return Ok(());
             }
             self.wait()?;
@@ -171,16 +174,16 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
 
     fn begin_chunks(&mut self) -> Result<(), RaceError> {
         self.prepare_slots()?;
-        while let Some(slot) = self.free.pop() {
-            let Some(taken) = self.shared.schedule.take(self.number) else {
-                self.free.push(slot);
-                break;
-            };
+        let waker = Waker::from(self.shared.bell.clone());
+        while !self.free.is_empty()
+            && let Some(taken) = self.shared.schedule.take(self.number, &waker)?
+            && let Some(slot) = self.free.pop()
+        {
             self.in_use += 1;
             self.tally.report.stolen_chunks += u64::from(taken.stolen);
             self.begin(slot, taken.chunk)?;
         }
-        self.engines.starved(!self.shared.schedule.is_empty());
+        self.engines.starved(self.shared.schedule.has_more());
         Ok(())
     }
 
@@ -233,6 +236,8 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
             Event::DeviceRead(done) => self.device_read_done(done),
             Event::Registered(registered) => self.registered(registered),
             Event::Written(completion) => self.written(completion),
+            // The loop looks in any case.
+            Event::Fed => Ok(()),
         }
     }
 
@@ -288,6 +293,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
                 self.engines.ended_elsewhere(None);
             }
             Event::Written(completion) => self.writers.completed(completion, 0),
+            Event::Fed => {}
         }
     }
 

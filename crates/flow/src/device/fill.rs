@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headrace_gpu::nvtx;
-use headrace_io::{Completion, Kept, ReadMode, ReadRequest, Window};
+use headrace_io::{Completion, Kept, ReadAt, ReadMode, ReadRequest, Window};
 
 use super::driver::{Driver, Event};
-use super::{device_error, device_ranges};
+use super::{check_fits, device_error, device_ranges};
 use crate::cache::Reservation;
 use crate::choose::Way;
 use crate::device_reads::{DeviceRead, DeviceReadDone, DeviceReads};
+use crate::feed::Chunk;
 use crate::host::{tag, untag};
 use crate::lane::{DeviceLane, DeviceRange};
 use crate::memory_source::MemorySource;
@@ -38,6 +39,7 @@ enum Origin {
 enum MemoryPath {
     Cached,
     Mapped,
+    Given,
 }
 
 /// A buffer on its way.
@@ -50,7 +52,7 @@ struct Filling {
 
 /// A chunk that is being read into a slot and copied from it.
 pub(super) struct Reading {
-    chunk: usize,
+    chunk: Chunk,
     started: Instant,
     buffers_left: usize,
     buffers: Vec<Option<Filling>>,
@@ -69,22 +71,26 @@ enum Job {
 
 impl<L: DeviceLane + ?Sized> Driver<'_, L> {
     /// Begins to fill a slot with a chunk.
-    pub(super) fn begin(&mut self, slot: usize, chunk: usize) -> Result<(), RaceError> {
+    pub(super) fn begin(&mut self, slot: usize, chunk: Chunk) -> Result<(), RaceError> {
         let _range = nvtx::range("begin reads");
-        let reads = &self.shared.race.chunks[chunk].reads;
+        let (number, reads) = (chunk.number, &chunk.reads);
+        check_fits(self.shared.race, &*self.lane, number, reads)?;
+        self.lane
+            .begin(number)
+            .map_err(|source| device_error(Some(number), "preparing", source))?;
         let mut layout = SlotLayout::new(self.lane.host_window(slot));
         let mut buffers = Vec::with_capacity(reads.len());
         let mut jobs = Vec::with_capacity(reads.len());
         let mut ranges = device_ranges(reads).0;
         let mut bytes = BytesByPath::default();
-        for (buffer, read) in reads.iter().enumerate() {
-            if self.lane.is_resident(chunk, buffer) {
+        for (buffer, (read, file)) in reads.iter().zip(&chunk.files).enumerate() {
+            if self.lane.is_resident(number, buffer) {
                 ranges[buffer] = DeviceRange::default();
                 bytes.resident_device += read.bytes;
                 buffers.push(None);
                 continue;
             }
-            let way = self.chooser.choose(read)?;
+            let way = self.chooser.choose(read, file)?;
             let past_slot = matches!(way, Way::Nothing | Way::Registered(_) | Way::DeviceReader);
             // What was forced past the slot need not fit it, and never falls back to it.
             let (window, wanted) = if past_slot && self.is_past_slots_forced() {
@@ -92,7 +98,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
             } else {
                 layout.place(read.offset, read.bytes)
             };
-            let Some((job, origin)) = self.job(way, read, window, (slot, buffer)) else {
+            let Some((job, origin)) = self.job(way, (read, file), window, (slot, buffer)) else {
                 buffers.push(None);
                 continue;
             };
@@ -134,13 +140,12 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
     fn job(
         &mut self,
         way: Way,
-        read: &ReadSpec,
+        (read, file): (&ReadSpec, &Arc<dyn ReadAt>),
         window: Window,
         (slot, buffer): (usize, usize),
     ) -> Option<(Job, Origin)> {
-        let file = self.shared.race.files[read.file].clone();
         let mut request = ReadRequest {
-            file,
+            file: file.clone(),
             mode: ReadMode::Buffered,
             offset: read.offset,
             bytes: read.bytes,
@@ -155,6 +160,8 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
                 return Some((Job::Pieces(buffer, mapping), origin));
             }
             Way::DeviceReader => return Some((Job::Device(buffer), Origin::Device)),
+            // It is a file that copies from memory.
+            Way::Memory(_) => Origin::Memory(Some(MemoryPath::Given)),
             Way::Mapped(mapped) => {
                 request.file = MemorySource::mapped(request.file, mapped);
                 Origin::Memory(Some(MemoryPath::Mapped))
@@ -165,7 +172,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
             }
             Way::Read { mode, admit } => {
                 request.mode = mode;
-                match if admit { self.chooser.reserve(read) } else { None } {
+                match if admit { self.chooser.reserve(read, file) } else { None } {
                     Some(reservation) => {
                         request.window = reservation.window();
                         Origin::Admitted(reservation)
@@ -182,12 +189,13 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         let (slot, buffer) = untag(completion.tag);
         let filling = self.reading[slot]
             .as_mut()
-            .and_then(|reading| Some((reading.chunk, reading.buffers[buffer].as_mut()?)));
+            .and_then(|reading| Some((&reading.chunk, reading.buffers[buffer].as_mut()?)));
         let Some((chunk, filling)) = filling else {
             self.engines.completed(&completion, 0, true);
             return Ok(());
         };
-        let read = &self.shared.race.chunks[chunk].reads[buffer];
+        let (read, file) = (chunk.reads[buffer], chunk.files[buffer].clone());
+        let chunk = chunk.number;
         let from_memory = matches!(filling.origin, Origin::Memory(_));
         // The second half of an admission: its bytes are counted already.
         let counted = matches!(filling.origin, Origin::Memory(None));
@@ -197,7 +205,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         self.engines.completed(&completion, bytes, from_memory);
         let done = completion.result.map_err(|source| RaceError::Read { chunk, source })?;
         if done.direct_refused_bytes > 0 {
-            let path = self.shared.race.files[read.file].path().display();
+            let path = file.path().display();
             self.chooser.reasons.add(format!("{path}: O_DIRECT reads were refused (EINVAL)"));
         }
         let Some(reading) = self.reading[slot].as_mut() else { return Ok(()) };
@@ -205,11 +213,11 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
             Origin::File => reading.bytes.add_read(read.bytes, &done),
             Origin::Memory(Some(MemoryPath::Cached)) => reading.bytes.cached += read.bytes,
             Origin::Memory(Some(MemoryPath::Mapped)) => reading.bytes.mapped += read.bytes,
+            Origin::Memory(Some(MemoryPath::Given)) => reading.bytes.memory += read.bytes,
             // The others never send a completion of a read.
             Origin::Memory(None) | Origin::Pieces { .. } | Origin::Device => {}
             Origin::Admitted(reservation) => {
                 reading.bytes.add_read(read.bytes, &done);
-                let file = self.shared.race.files[read.file].clone();
                 let request = ReadRequest {
                     file: MemorySource::cached(file, reservation.commit(), read.offset),
                     mode: ReadMode::Buffered,
@@ -231,7 +239,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         let (slot, buffer) = untag(completion.tag);
         let from_file = self.reading[slot].as_ref().and_then(|reading| {
             let origin = &reading.buffers[buffer].as_ref()?.origin;
-            let bytes = self.shared.race.chunks[reading.chunk].reads[buffer].bytes;
+            let bytes = reading.chunk.reads[buffer].bytes;
             (!matches!(origin, Origin::Memory(_))).then_some(bytes)
         });
         match from_file.filter(|_| completion.result.is_ok()) {
@@ -245,7 +253,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         let Some(reading) = self.reading[slot].as_ref() else { return Ok(()) };
         let Some(Filling { wanted, .. }) = &reading.buffers[buffer] else { return Ok(()) };
         let from = *wanted;
-        let (chunk, offset) = (reading.chunk, reading.ranges[buffer].offset);
+        let (chunk, offset) = (reading.chunk.number, reading.ranges[buffer].offset);
         let _range = nvtx::range("enqueue copy to device");
         // SAFETY: the wanted bytes lie in the slot's window, which the lane promised is valid and
         // initialised; the read is complete, and nobody writes there until the slot is free, or
@@ -286,10 +294,8 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         buffer: usize,
         mapping: &Arc<SharedMapping>,
     ) -> Result<(), RaceError> {
-        let Some(chunk) = self.reading[slot].as_ref().map(|reading| reading.chunk) else {
-            return Ok(());
-        };
-        let read = self.shared.race.chunks[chunk].reads[buffer];
+        let Some(reading) = self.reading[slot].as_ref() else { return Ok(()) };
+        let (chunk, read) = (reading.chunk.number, reading.chunk.reads[buffer]);
         let shared = self.shared;
         let Ok((pool, race)) = &shared.registered else { return Ok(()) };
         let identity = mapping.file().identity();
@@ -341,8 +347,8 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
     ) -> Result<(), RaceError> {
         let Some(reading) = self.reading[slot].as_ref() else { return Ok(()) };
         let Ok((pool, _)) = &self.shared.registered else { return Ok(()) };
-        let (chunk, start) = (reading.chunk, reading.ranges[buffer].offset);
-        let read = &self.shared.race.chunks[chunk].reads[buffer];
+        let (chunk, start) = (reading.chunk.number, reading.ranges[buffer].offset);
+        let read = reading.chunk.reads[buffer];
         let part = part_in(piece, read.offset, read.bytes, pool.piece_bytes());
         let offset = start + (part.start - read.offset) as usize;
         self.pins[slot].push(registered.clone());
@@ -363,14 +369,14 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         refusal: &Refusal,
     ) -> Result<(), RaceError> {
         let Some(reading) = self.reading[slot].as_ref() else { return Ok(()) };
-        let read = self.shared.race.chunks[reading.chunk].reads[buffer];
+        let (read, file) = (reading.chunk.reads[buffer], &reading.chunk.files[buffer]);
         if *refusal == Refusal::Cancelled {
             return Ok(());
         }
         if self.is_past_slots_forced() {
-            return Err(self.chooser.unavailable(&read, refusal.to_string()));
+            return Err(self.chooser.unavailable(file, refusal.to_string()));
         }
-        let path = self.shared.race.files[read.file].path().display();
+        let path = file.path().display();
         self.chooser.reasons.add(format!("{path}: copied through slots: {refusal}"));
         if matches!(refusal, Refusal::Driver(_)) {
             self.chooser.cannot_register(read.file, refusal.to_string());
@@ -386,7 +392,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         was_refused: bool,
     ) -> Result<(), RaceError> {
         let Some(reading) = self.reading[slot].as_mut() else { return Ok(()) };
-        let read = self.shared.race.chunks[reading.chunk].reads[buffer];
+        let (read, file) = (reading.chunk.reads[buffer], reading.chunk.files[buffer].clone());
         let Some(filling) = reading.buffers[buffer].as_mut() else { return Ok(()) };
         let Origin::Pieces { left, refused } = &mut filling.origin else { return Ok(()) };
         *left -= 1;
@@ -399,7 +405,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         }
         filling.origin = Origin::File;
         let request = ReadRequest {
-            file: self.shared.race.files[read.file].clone(),
+            file,
             mode: ReadMode::Buffered,
             offset: read.offset,
             bytes: read.bytes,
@@ -414,8 +420,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
     /// Has the device's own reader fill a buffer.
     fn read_on_device(&mut self, slot: usize, buffer: usize) -> Result<(), RaceError> {
         let Some(reading) = self.reading[slot].as_ref() else { return Ok(()) };
-        let read = self.shared.race.chunks[reading.chunk].reads[buffer];
-        let file = self.shared.race.files[read.file].clone();
+        let (read, file) = (reading.chunk.reads[buffer], reading.chunk.files[buffer].clone());
         let slot_offset = reading.ranges[buffer].offset;
         if self.device_reads.is_none() {
             let Some(reader) = &self.reader else { return Ok(()) };
@@ -447,11 +452,11 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
     pub(super) fn device_read_done(&mut self, done: DeviceReadDone) -> Result<(), RaceError> {
         self.device_reading -= 1;
         let (slot, buffer) = untag(done.tag);
-        let Some(chunk) = self.reading[slot].as_ref().map(|reading| reading.chunk) else {
+        let Some(reading) = self.reading[slot].as_ref() else {
             self.engines.ended_elsewhere(None);
             return Ok(());
         };
-        let bytes = self.shared.race.chunks[chunk].reads[buffer].bytes;
+        let (chunk, bytes) = (reading.chunk.number, reading.chunk.reads[buffer].bytes);
         self.engines.ended_elsewhere(Some((bytes, done.requests, done.latency_ns)));
         done.result
             .map_err(|source| device_error(Some(chunk), "read into device memory", source))?;
@@ -464,7 +469,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         let (slot, buffer) = untag(done.tag);
         let reading = self.reading[slot].as_ref().filter(|_| done.result.is_ok());
         let brought = reading.map(|reading| {
-            let bytes = self.shared.race.chunks[reading.chunk].reads[buffer].bytes;
+            let bytes = reading.chunk.reads[buffer].bytes;
             (bytes, done.requests, done.latency_ns)
         });
         self.engines.ended_elsewhere(brought);
@@ -473,6 +478,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
     /// Takes a filled slot's chunk to be launched.
     pub(super) fn take_filled(&mut self, slot: usize) -> Option<Filled> {
         let Reading { chunk, started, ranges, bytes, .. } = self.reading[slot].take()?;
+        let chunk = chunk.number;
         self.trace_span(
             (&format!("read slot {slot}"), "read"),
             started,

@@ -18,16 +18,21 @@ use std::time::Instant;
 
 use headrace_io::{EXTENT_ALIGN_BYTES, IoError, Kept, block_signals};
 
+use crate::feed::Bell;
 use crate::lane::{DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange};
 use crate::registered::{RegisteredPiece, RegisteredPool, pieces};
 use crate::report::Tally;
 use crate::schedule::{Affinity, Schedule};
-use crate::slots::check_chunks_fit;
+use crate::slots;
 use crate::stop::{Stop, panic_message};
 use crate::{
-    AccessPath, BoxError, DevicesReport, MappingPool, Race, RaceError, RaceReport, ReadSpec,
+    AccessPath, BoxError, ChunkSpec, DevicesReport, MappingPool, Race, RaceError, RaceReport,
+    ReadSpec,
 };
-use driver::Driver;
+use driver::{Driver, Event};
+
+/// Mappings that several lanes share, where no race before or after this one does.
+const MAPPINGS_MAX: usize = 1024;
 
 /// Registered pieces that a slot's copies come from.
 type Pins = Vec<Arc<Kept<RegisteredPiece>>>;
@@ -38,7 +43,9 @@ struct Shared<'a> {
     lanes: usize,
     start: Instant,
     stop: Stop,
-    schedule: Schedule,
+    schedule: Schedule<'a>,
+    /// Tells the lanes that the feed has something, after it had nothing.
+    bell: Arc<Bell<Event>>,
     /// The race's number in the host cache.
     cache_race: u64,
     mappings: Option<Arc<MappingPool>>,
@@ -47,19 +54,24 @@ struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    fn new(race: &'a Race, lane_slots: &[usize], affinity: &Affinity) -> Result<Self, RaceError> {
+    fn new(
+        race: &'a Race,
+        lane_slots: &[usize],
+        affinity: &'a Affinity,
+    ) -> Result<Self, RaceError> {
         if lane_slots.is_empty() || lane_slots.contains(&0) {
             return Err(RaceError::NoConsumer);
         }
         let options = &race.options;
         let lanes = lane_slots.len();
-        let own_mappings = || (lanes > 1).then(|| MappingPool::new(race.files.len()));
+        let own_mappings = || (lanes > 1).then(|| MappingPool::new(MAPPINGS_MAX));
         Ok(Shared {
             race,
             lanes,
             start: Instant::now(),
             stop: Stop::new(race.token.clone()),
-            schedule: Schedule::new(&race.chunks, lanes, affinity),
+            schedule: Schedule::new(race, lanes, affinity)?,
+            bell: Bell::new(|| Event::Fed),
             cache_race: options.cache.as_ref().map_or(0, |cache| cache.begin_race()),
             mappings: options.mappings.clone().or_else(own_mappings),
             registered: registered_pool(race, lane_slots.iter().sum()).map(|pool| {
@@ -91,9 +103,13 @@ fn registered_pool(race: &Race, slots: usize) -> Result<Arc<RegisteredPool>, Str
         let pieces_of = |read: &ReadSpec| pieces(read.offset, read.bytes, piece_bytes);
         reads.iter().map(pieces_of).map(|range| range.end - range.start).sum()
     };
-    let chunk_pieces = race.chunks.iter().map(|chunk| of_chunk(&chunk.reads)).max().unwrap_or(0);
+    let listed = race.chunks.iter().map(|chunk| of_chunk(&chunk.reads)).max().unwrap_or(0);
+    // Of chunks that are not known yet, an extent on every block of a slot: a bound, not an aim.
+    let extents = (race.bounds.slot_bytes / EXTENT_ALIGN_BYTES) as u64;
+    let chunk_pieces = if race.feed.is_some() { 2 * extents.max(1) } else { listed };
     // What all slots copy from, and as much registered ahead of being wanted or left over.
-    let budget_bytes = 2 * chunk_pieces * slots as u64 * piece_bytes as u64;
+    let pieces_max = chunk_pieces.saturating_mul(2 * slots as u64);
+    let budget_bytes = pieces_max.saturating_mul(piece_bytes as u64);
     Ok(RegisteredPool::with_pieces(budget_bytes, piece_bytes))
 }
 
@@ -102,8 +118,9 @@ pub(crate) fn run<L: DeviceLane + ?Sized>(
     race: &Race,
     lane: &mut L,
 ) -> Result<RaceReport, RaceError> {
-    let shared = Shared::new(race, &[lane.slots()], &Affinity::none())?;
-    check_fits(race, lane)?;
+    let affinity = Affinity::none();
+    let shared = Shared::new(race, &[lane.slots()], &affinity)?;
+    check_list_fits(race, lane)?;
     let tally = run_lane(&shared, 0, lane);
     let (start, error) = shared.end();
     race.verify_files(error)?;
@@ -119,7 +136,7 @@ pub(crate) fn run_many(
     let lane_slots: Vec<usize> = lanes.iter().map(|lane| lane.slots()).collect();
     let owned = Shared::new(race, &lane_slots, affinity)?;
     let shared = &owned;
-    lanes.iter().try_for_each(|lane| check_fits(race, &**lane))?;
+    lanes.iter().try_for_each(|lane| check_list_fits(race, &**lane))?;
     let tallies: Vec<Tally> = std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(lanes.len());
         for (number, lane) in lanes.into_iter().enumerate() {
@@ -189,19 +206,28 @@ fn run_lane<L: DeviceLane + ?Sized>(shared: &Shared<'_>, number: usize, lane: &m
     tally
 }
 
-fn check_fits<L: DeviceLane + ?Sized>(race: &Race, lane: &L) -> Result<(), RaceError> {
+/// Error unless all listed chunks fit the lane's slots.
+fn check_list_fits<L: DeviceLane + ?Sized>(race: &Race, lane: &L) -> Result<(), RaceError> {
+    let fits = |(chunk, spec): (usize, &ChunkSpec)| check_fits(race, lane, chunk, &spec.reads);
+    race.chunks.iter().enumerate().try_for_each(fits)
+}
+
+/// Error unless a chunk fits the lane's slots.
+fn check_fits<L: DeviceLane + ?Sized>(
+    race: &Race,
+    lane: &L,
+    chunk: usize,
+    reads: &[ReadSpec],
+) -> Result<(), RaceError> {
     // What goes past the slots' host memory need not fit it.
     if !matches!(race.options.access, AccessPath::Registered | AccessPath::CuFile) {
-        check_chunks_fit(&race.chunks, lane.host_slot_bytes())?;
+        slots::check_fits(chunk, reads, lane.host_slot_bytes())?;
     }
-    let slot_bytes = lane.device_slot_bytes();
-    for (chunk, spec) in race.chunks.iter().enumerate() {
-        let needed_bytes = device_ranges(&spec.reads).1;
-        if needed_bytes > slot_bytes {
-            return Err(RaceError::ChunkTooLarge { chunk, needed_bytes, slot_bytes });
-        }
+    let (needed_bytes, slot_bytes) = (device_ranges(reads).1, lane.device_slot_bytes());
+    match needed_bytes <= slot_bytes {
+        true => Ok(()),
+        false => Err(RaceError::ChunkTooLarge { chunk, needed_bytes, slot_bytes }),
     }
-    Ok(())
 }
 
 /// Error unless the slot's host memory can be read into.

@@ -32,8 +32,7 @@ pub(super) fn work<C: HostProducer>(shared: &Shared<'_>, number: usize, consumer
 }
 
 fn consume<C: HostProducer>(shared: &Shared<'_>, number: usize, consumer: &mut C, ready: &Ready) {
-    let chunk = ready.chunk;
-    let reads = &shared.race.chunks[chunk].reads;
+    let (chunk, reads) = (ready.chunk.number, &ready.chunk.reads);
     let buffers: Result<Vec<&[u8]>, IoError> =
         ready.places.iter().zip(reads).map(|(place, read)| place.bytes(read)).collect();
     let buffers = match buffers {
@@ -84,6 +83,10 @@ impl Place {
     fn bytes<'r>(&'r self, read: &ReadSpec) -> Result<&'r [u8], IoError> {
         match self {
             Place::Nothing => Ok(&[]),
+            // Whoever made the chunk was asked whether it is there.
+            Place::Memory(file) => {
+                Ok(file.bytes_in_memory(read.offset, read.bytes).unwrap_or_default())
+            }
             Place::Mapped(mapped) => mapped.bytes(read.offset, read.bytes),
             Place::Cached(range) => Ok(range.bytes()),
             Place::Slot(window) => {

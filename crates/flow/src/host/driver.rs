@@ -1,24 +1,26 @@
 //! The driver: chooses ways, begins reads, hands chunks out, writes what consumers put out.
 
 use std::collections::VecDeque;
+use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
 use headrace_io::{Completion, ReadRequest};
 
-use super::{Event, FilledWindow, PATIENT_MAX, Place, Ready, Shared, tag, untag};
+use super::{Event, FilledWindow, Place, Ready, Shared, tag, untag};
 use crate::cache::Reservation;
 use crate::cancel::LOOK_INTERVAL;
 use crate::choose::{Chooser, Destination, Way};
 use crate::engines::{Engines, sink_into};
+use crate::feed::{Chunk, Chunks};
 use crate::report::Tally;
-use crate::slots::{SlotLayout, SlotRing};
+use crate::slots::{SlotLayout, SlotRing, check_fits};
 use crate::writers::Writers;
 use crate::{BytesByPath, RaceError, ReadSpec};
 
 /// A chunk that is being read into a slot.
 struct Reading {
-    chunk: usize,
+    chunk: Chunk,
     started: Instant,
     reads_left: usize,
     places: Vec<Place>,
@@ -29,7 +31,7 @@ struct Reading {
 
 /// A chunk with the way of each buffer, which waits for a slot.
 struct Cold {
-    chunk: usize,
+    chunk: Chunk,
     ways: Vec<Way>,
 }
 
@@ -44,8 +46,9 @@ pub(super) struct Driver<'a> {
     ring: &'a SlotRing,
     inbox: Receiver<Event>,
     chooser: Chooser<'a>,
-    /// The next chunk to look at.
-    next: usize,
+    chunks: Chunks,
+    /// Told when chunks come that there were not yet.
+    waker: Waker,
     cold: VecDeque<Cold>,
     /// By slot.
     reading: Vec<Option<Reading>>,
@@ -58,7 +61,12 @@ pub(super) struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    pub fn new(shared: &'a Shared<'a>, ring: &'a SlotRing, inbox: Receiver<Event>) -> Self {
+    pub fn new(
+        shared: &'a Shared<'a>,
+        ring: &'a SlotRing,
+        inbox: Receiver<Event>,
+        (chunks, waker): (Chunks, Waker),
+    ) -> Self {
         let race = shared.race;
         let sink = sink_into(shared.events.clone(), Event::Read);
         // SAFETY: the ring outlives the driver, which borrows it.
@@ -80,7 +88,8 @@ impl<'a> Driver<'a> {
                 cache_race,
                 race.options.mappings.clone(),
             ),
-            next: 0,
+            chunks,
+            waker,
             cold: VecDeque::with_capacity(ring.slots()),
             reading: (0..ring.slots()).map(|_| None).collect(),
             free: (0..ring.slots()).rev().collect(),
@@ -98,7 +107,7 @@ impl<'a> Driver<'a> {
                 self.shared.stop.fail(error);
                 break;
             }
-            let all_seen = self.next == self.shared.race.chunks.len() && self.cold.is_empty();
+            let all_seen = self.chunks.has_ended && self.cold.is_empty();
             if all_seen && self.engines.in_flight() == 0 && !self.expects_output() {
                 break;
             }
@@ -121,17 +130,19 @@ impl<'a> Driver<'a> {
     fn advance(&mut self) -> Result<(), RaceError> {
         self.begin_cold()?;
         // Looks past cold chunks that wait for a slot, so that consumers have work meanwhile.
-        while self.next < self.shared.race.chunks.len()
-            && self.patient < PATIENT_MAX
+        while self.patient < self.shared.patient_max
             && self.cold.len() < self.ring.slots()
             && !self.shared.stop.is_stopped()
         {
-            let chunk = self.next;
-            self.next += 1;
-            let reads = &self.shared.race.chunks[chunk].reads;
-            let ways: Vec<Way> =
-                reads.iter().map(|read| self.chooser.choose(read)).collect::<Result<_, _>>()?;
+            let next = self.chunks.poll_next(self.shared.race, &self.waker);
+            let Poll::Ready(Some(chunk)) = next else { break };
+            let chunk = chunk?;
+            let reads = chunk.reads.iter().zip(&chunk.files);
+            let ways: Vec<Way> = reads
+                .map(|(read, file)| self.chooser.choose(read, file))
+                .collect::<Result<_, _>>()?;
             if ways.iter().any(|way| matches!(way, Way::Read { .. })) {
+                check_fits(chunk.number, &chunk.reads, self.ring.slot_bytes())?;
                 self.cold.push_back(Cold { chunk, ways });
                 self.begin_cold()?;
             } else {
@@ -143,12 +154,11 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    fn hand_out_in_place(&mut self, chunk: usize, ways: Vec<Way>) {
-        let reads = &self.shared.race.chunks[chunk].reads;
+    fn hand_out_in_place(&mut self, chunk: Chunk, ways: Vec<Way>) {
         let mut bytes = BytesByPath::default();
         let places = ways
             .into_iter()
-            .zip(reads)
+            .zip(&chunk.reads)
             .map(|(way, read)| in_place(way, read, &mut bytes).unwrap_or(Place::Nothing))
             .collect();
         self.patient += 1;
@@ -170,27 +180,27 @@ impl<'a> Driver<'a> {
     }
 
     fn begin(&mut self, slot: usize, cold: Cold) -> Result<(), RaceError> {
-        let race = self.shared.race;
-        let chunk = cold.chunk;
-        let reads = &race.chunks[chunk].reads;
+        let Cold { chunk, ways } = cold;
+        let buffers = chunk.reads.len();
         let mut layout = SlotLayout::new(self.ring.window(slot));
         let mut reading = Reading {
             chunk,
             started: Instant::now(),
             reads_left: 0,
-            places: Vec::with_capacity(reads.len()),
-            reservations: Vec::with_capacity(reads.len()),
+            places: Vec::with_capacity(buffers),
+            reservations: Vec::with_capacity(buffers),
             bytes: BytesByPath::default(),
         };
-        let mut requests = Vec::with_capacity(reads.len());
-        for (buffer, (way, read)) in cold.ways.into_iter().zip(reads).enumerate() {
+        let mut requests = Vec::with_capacity(buffers);
+        for (buffer, way) in ways.into_iter().enumerate() {
+            let (read, file) = (&reading.chunk.reads[buffer], &reading.chunk.files[buffer]);
             let Way::Read { mode, admit } = way else {
                 let place = in_place(way, read, &mut reading.bytes);
                 reading.places.push(place.unwrap_or(Place::Nothing));
                 reading.reservations.push(None);
                 continue;
             };
-            let reservation = if admit { self.chooser.reserve(read) } else { None };
+            let reservation = if admit { self.chooser.reserve(read, file) } else { None };
             let window = match &reservation {
                 Some(reservation) => {
                     // Known only when it is committed.
@@ -205,7 +215,7 @@ impl<'a> Driver<'a> {
             };
             reading.reservations.push(reservation);
             requests.push(ReadRequest {
-                file: race.files[read.file].clone(),
+                file: file.clone(),
                 mode,
                 offset: read.offset,
                 bytes: read.bytes,
@@ -216,10 +226,16 @@ impl<'a> Driver<'a> {
         reading.reads_left = requests.len();
         self.reading[slot] = Some(reading);
         for request in requests {
+            let reasons = &mut self.chooser.reasons;
             // SAFETY: the window lies in a slot that belongs to this chunk, or in a reservation
             // that `reading` holds; both stay until the completion was seen, or the engines were
             // dropped (they are dropped before both).
-            unsafe { self.engines.submit(request, &mut self.chooser.reasons) }?;
+            unsafe {
+                match request.file.is_in_memory() {
+                    true => self.engines.submit_copy(request, reasons),
+                    false => self.engines.submit(request, reasons),
+                }
+            }?;
         }
         Ok(())
     }
@@ -239,6 +255,8 @@ impl<'a> Driver<'a> {
                 Event::Read(completion) => self.read_completed(completion),
                 Event::Filled(filled) => self.write(filled),
                 Event::Written(completion) => self.written(completion),
+                // The loop looks in any case.
+                Event::Fed => {}
             }
             event = self.inbox.try_recv().ok();
         }
@@ -249,9 +267,9 @@ impl<'a> Driver<'a> {
         let Some(reading) = self.reading[slot].as_mut() else {
             return self.engines.completed(&completion, 0, false);
         };
-        let chunk = reading.chunk;
-        let read = &self.shared.race.chunks[chunk].reads[buffer];
-        self.engines.completed(&completion, read.bytes, false);
+        let chunk = reading.chunk.number;
+        let (read, file) = (reading.chunk.reads[buffer], &reading.chunk.files[buffer]);
+        self.engines.completed(&completion, read.bytes, file.is_in_memory());
         reading.reads_left -= 1;
         match completion.result {
             Err(source) => {
@@ -261,9 +279,12 @@ impl<'a> Driver<'a> {
                 }
             }
             Ok(done) => {
-                reading.bytes.add_read(read.bytes, &done);
+                match file.is_in_memory() {
+                    true => reading.bytes.memory += read.bytes,
+                    false => reading.bytes.add_read(read.bytes, &done),
+                }
                 if done.direct_refused_bytes > 0 {
-                    let path = self.shared.race.files[read.file].path().display();
+                    let path = file.path().display();
                     self.chooser
                         .reasons
                         .add(format!("{path}: O_DIRECT reads were refused (EINVAL)"));
@@ -288,7 +309,7 @@ impl<'a> Driver<'a> {
         let Reading { chunk, started, places, bytes, .. } = reading;
         if let Some(trace) = &self.shared.race.options.trace {
             let track = format!("read slot {slot}");
-            trace.record(track, "read", started, chunk, Some(slot), bytes.total());
+            trace.record(track, "read", started, chunk.number, Some(slot), bytes.total());
         }
         self.handed_out += 1;
         self.shared.queue.push_urgent(Ready { chunk, slot: Some(slot), places, bytes });
@@ -359,6 +380,10 @@ impl<'a> Driver<'a> {
 fn in_place(way: Way, read: &ReadSpec, bytes: &mut BytesByPath) -> Option<Place> {
     Some(match way {
         Way::Nothing => Place::Nothing,
+        Way::Memory(file) => {
+            bytes.memory += read.bytes;
+            Place::Memory(file)
+        }
         Way::Mapped(mapped) => {
             bytes.mapped += read.bytes;
             Place::Mapped(mapped)

@@ -8,20 +8,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crossbeam_channel::{Sender, unbounded};
-use headrace_io::{Completion, IoError, MappedFile, Transferred, Window};
+use headrace_io::{Completion, IoError, MappedFile, ReadAt, Transferred, Window};
 use parking_lot::Mutex;
 
 use crate::cache::Cached;
+use crate::feed::{Bell, Chunk, Chunks};
 use crate::outbox::OutputRing;
 use crate::report::Tally;
 use crate::slots::SlotRing;
 use crate::stop::{FailOnPanic, Stop};
 use crate::work_queue::WorkQueue;
-use crate::{BytesByPath, ChunkSpec, HostProducer, OutputSpec, Race, RaceError, RaceReport};
+use crate::{BytesByPath, HostProducer, OutputSpec, Race, RaceError, RaceReport};
 use driver::Driver;
 
-/// Chunks that lie in memory and wait for a consumer: bounds the bookkeeping, not the buffers.
-const PATIENT_MAX: usize = 1024;
+/// Chunks that lie in memory and wait, or are worked on, for each consumer: enough that none waits
+/// for the driver, and few enough that their bookkeeping is small, and so is what a producer of
+/// batches is ahead of them.
+const PATIENT_PER_CONSUMER: usize = 8;
 
 /// What wakes the driver.
 pub(crate) enum Event {
@@ -33,6 +36,8 @@ pub(crate) enum Event {
     /// A consumer has filled a window for output.
     Filled(FilledWindow),
     Written(Completion),
+    /// The feed has something, after it had nothing.
+    Fed,
 }
 
 /// A window of the output ring, to be written.
@@ -45,6 +50,7 @@ pub(crate) struct FilledWindow {
 /// Where a buffer of a chunk lies.
 enum Place {
     Nothing,
+    Memory(Arc<dyn ReadAt>),
     Mapped(Arc<MappedFile>),
     Cached(Cached),
     /// Exactly the wanted bytes, in a slot.
@@ -53,7 +59,7 @@ enum Place {
 
 /// A chunk whose bytes are all in memory.
 struct Ready {
-    chunk: usize,
+    chunk: Chunk,
     slot: Option<usize>,
     places: Vec<Place>,
     /// By path, once it is consumed.
@@ -69,6 +75,7 @@ pub(crate) struct Shared<'a> {
     pub events: Sender<Event>,
     /// Memory for output, if the race has sinks.
     pub outputs: Option<OutputRing>,
+    patient_max: usize,
     meter: Meter,
 }
 
@@ -90,9 +97,11 @@ pub(crate) fn run<C: HostProducer>(
         return Err(RaceError::NoConsumer);
     }
     let start = Instant::now();
-    let largest = race.chunks.iter().map(ChunkSpec::slot_bytes).max().unwrap_or(0);
-    let slots = race.options.slots.max(1).min(race.chunks.len());
-    let slot_bytes = race.options.slot_bytes.unwrap_or(largest).min(largest);
+    let chunks = Chunks::of(race)?;
+    let bounds = race.bounds;
+    let chunks_max = bounds.chunks.map_or(usize::MAX, |chunks| chunks as usize);
+    let slots = race.options.slots.min(chunks_max).max(1);
+    let slot_bytes = race.options.slot_bytes.unwrap_or(usize::MAX).min(bounds.slot_bytes);
     let ring = SlotRing::allocate(slots, slot_bytes, race.options.memory.as_ref())?;
     let slots = ring.slots();
     let outputs = if race.sinks.is_empty() {
@@ -101,13 +110,17 @@ pub(crate) fn run<C: HostProducer>(
         Some(OutputRing::allocate(race.options.output_slots, race.options.output_slot_bytes)?)
     };
     let (events, inbox) = unbounded();
+    let bell = Bell::new(|| Event::Fed);
+    bell.add(events.clone());
+    let patient_max = PATIENT_PER_CONSUMER.saturating_mul(consumers.len());
     let shared = Shared {
         race,
         start,
         stop: Stop::new(race.token.clone()),
-        queue: WorkQueue::with_capacity(slots, PATIENT_MAX.min(race.chunks.len())),
+        queue: WorkQueue::with_capacity(slots, patient_max.min(chunks_max)),
         events,
         outputs,
+        patient_max,
         meter: Meter { first_chunk_ns: AtomicU64::new(u64::MAX), ..Meter::default() },
     };
     let mut tally = Tally::default();
@@ -125,7 +138,7 @@ pub(crate) fn run<C: HostProducer>(
                 return;
             }
         }
-        tally = Driver::new(&shared, &ring, inbox).run();
+        tally = Driver::new(&shared, &ring, inbox, (chunks, bell.into())).run();
     });
     race.verify_files(shared.stop.take_error())?;
     fill_report(&mut tally.report, &shared, consumers.len());

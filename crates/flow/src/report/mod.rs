@@ -28,6 +28,8 @@ pub struct BytesByPath {
     pub cufile: u64,
     /// Already in device memory.
     pub resident_device: u64,
+    /// Handed over in memory (looked at there, or copied into a slot).
+    pub memory: u64,
 }
 
 impl BytesByPath {
@@ -37,9 +39,17 @@ impl BytesByPath {
     }
 
     /// Each path's name with its bytes.
-    pub fn named(&self) -> [(&'static str, u64); 7] {
-        let BytesByPath { mapped, cached, buffered, direct, registered, cufile, resident_device } =
-            *self;
+    pub fn named(&self) -> [(&'static str, u64); 8] {
+        let BytesByPath {
+            mapped,
+            cached,
+            buffered,
+            direct,
+            registered,
+            cufile,
+            resident_device,
+            memory,
+        } = *self;
         [
             ("mapped", mapped),
             ("cached", cached),
@@ -48,6 +58,7 @@ impl BytesByPath {
             ("registered", registered),
             ("cufile", cufile),
             ("resident_device", resident_device),
+            ("memory", memory),
         ]
     }
 
@@ -59,6 +70,7 @@ impl BytesByPath {
         self.direct += other.direct;
         self.registered += other.registered;
         self.cufile += other.cufile;
+        self.memory += other.memory;
         self.resident_device += other.resident_device;
     }
 }

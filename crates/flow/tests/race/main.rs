@@ -7,6 +7,7 @@ mod cancel;
 mod device;
 mod devices;
 mod faults;
+mod feed;
 mod host;
 mod lane;
 mod outbox;

@@ -97,6 +97,11 @@ impl Batches {
         self.rows.len()
     }
 
+    /// Rows of the largest batch.
+    pub fn rows_max(&self) -> u64 {
+        self.rows.iter().copied().max().unwrap_or(0)
+    }
+
     /// Rows of a batch; 0 for one that does not exist.
     pub fn rows(&self, batch: usize) -> u64 {
         self.rows.get(batch).copied().unwrap_or(0)

@@ -1,6 +1,8 @@
 //! Chunks of a table: which byte ranges hold the needed rows and columns.
 
+use std::ops::Deref;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use headrace_ir::layout::ROW_ALIGNMENT;
 use headrace_ir::{Chunk, ColumnExtents, Segment};
@@ -8,6 +10,7 @@ use headrace_ir::{Chunk, ColumnExtents, Segment};
 use super::file::Bounds;
 use super::table::ArrowTable;
 use crate::error::{FormatError, Result};
+use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
 
 /// Rows of a segment fit 31 bits.
 const SEGMENT_ROWS_MAX: u64 = (i32::MAX as u64) / ROW_ALIGNMENT * ROW_ALIGNMENT;
@@ -41,7 +44,15 @@ pub struct ChunkOptions {
     pub chunk_bytes_wanted: u64,
     /// Segments of a chunk at most.
     pub chunk_segments_max: usize,
+    /// What each extent takes besides its bytes of whatever holds a chunk: counted where a further
+    /// segment would make a chunk too large, and where it makes it [`CHUNK_EXTRA_SHARE`] times what
+    /// is wanted.
+    pub extent_extra_bytes: u64,
 }
+
+/// A chunk of many small extents has at most so many times the bytes that are wanted, what extents
+/// take besides their bytes included.
+pub const CHUNK_EXTRA_SHARE: u64 = 8;
 
 impl Default for ChunkOptions {
     fn default() -> Self {
@@ -51,7 +62,23 @@ impl Default for ChunkOptions {
             chunk_bytes_max: 64 << 20,
             chunk_bytes_wanted: 64 << 20,
             chunk_segments_max: 1024,
+            extent_extra_bytes: 0,
         }
+    }
+}
+
+impl ChunkOptions {
+    /// # Errors
+    /// [`FormatError::Argument`] for chunks of nothing.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.part_rows_max == 0
+            || self.chunk_rows_max == 0
+            || self.chunk_bytes_max == 0
+            || self.chunk_segments_max == 0
+        {
+            return Err(FormatError::Argument(format!("chunks of nothing: {self:?}")));
+        }
+        Ok(())
     }
 }
 
@@ -73,25 +100,6 @@ pub struct ChunkPlan {
     /// Bytes of the chunks' extents.
     pub bytes: u64,
     /// Bytes of the largest chunk.
-    pub bytes_max: u64,
-    /// Record batches that the conditions rule out.
-    pub pruned_batches: u64,
-    /// Their rows.
-    pub pruned_rows: u64,
-}
-
-/// What a [`ChunkFeed`] has yielded and left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChunkTotals {
-    /// Chunks.
-    pub chunks: u64,
-    /// Their segments.
-    pub segments: u64,
-    /// Their rows.
-    pub rows: u64,
-    /// Bytes of their extents.
-    pub bytes: u64,
-    /// Bytes of the largest.
     pub bytes_max: u64,
     /// Record batches that the conditions rule out.
     pub pruned_batches: u64,
@@ -131,22 +139,13 @@ impl ArrowTable {
     /// # Errors
     /// [`FormatError::Argument`] for a column that does not exist, is not supported (with the
     /// reason of [`column_support`](Self::column_support)), or options of 0.
-    pub fn feed<'a>(
-        &'a self,
-        columns: &'a [usize],
-        conditions: &'a [ColumnBound],
+    pub fn feed(
+        &self,
+        columns: &[usize],
+        conditions: &[ColumnBound],
         options: ChunkOptions,
-    ) -> Result<ChunkFeed<'a>> {
-        self.check_arguments(columns, conditions, options)?;
-        let mut remaps: Vec<Arc<[i32]>> = Vec::new();
-        let mut first_remaps = Vec::with_capacity(columns.len());
-        for &column in columns {
-            first_remaps.push(index(remaps.len(), "dictionaries")?);
-            remaps.extend(self.table_dictionary(column).into_iter().flat_map(|d| d.remaps.clone()));
-        }
-        index(remaps.len(), "dictionaries")?;
-        let parts = Parts { table: self, columns, conditions, options, at: Place::default() };
-        Ok(ChunkFeed { parts, first_remaps, remaps, next: None, totals: ChunkTotals::default() })
+    ) -> Result<ChunkFeed<&ArrowTable>> {
+        ChunkFeed::new(self, columns, conditions, options)
     }
 
     fn check_arguments(
@@ -169,14 +168,7 @@ impl ArrowTable {
                 ))
             })?;
         }
-        if options.part_rows_max == 0
-            || options.chunk_rows_max == 0
-            || options.chunk_bytes_max == 0
-            || options.chunk_segments_max == 0
-        {
-            return Err(FormatError::Argument(format!("chunks of nothing: {options:?}")));
-        }
-        Ok(())
+        options.check()
     }
 
     /// Whether no row of a batch can meet the condition, going by statistics that were believed
@@ -197,10 +189,11 @@ impl ArrowTable {
     }
 }
 
-/// Chunks of a table, made as they are asked for. See [`ArrowTable::feed`].
+/// Chunks of a table, which it borrows or shares, made as they are asked for. See
+/// [`ArrowTable::feed`].
 #[derive(Debug)]
-pub struct ChunkFeed<'a> {
-    parts: Parts<'a>,
+pub struct ChunkFeed<T> {
+    pub(super) parts: Parts<T>,
     /// By column of the plan: where its dictionary's remaps begin among `remaps`.
     first_remaps: Vec<u32>,
     remaps: Vec<Arc<[i32]>>,
@@ -209,7 +202,31 @@ pub struct ChunkFeed<'a> {
     totals: ChunkTotals,
 }
 
-impl ChunkFeed<'_> {
+impl<T: Deref<Target = ArrowTable>> ChunkFeed<T> {
+    /// As [`ArrowTable::feed`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn new(
+        table: T,
+        columns: &[usize],
+        conditions: &[ColumnBound],
+        options: ChunkOptions,
+    ) -> Result<Self> {
+        table.check_arguments(columns, conditions, options)?;
+        let mut remaps: Vec<Arc<[i32]>> = Vec::new();
+        let mut first_remaps = Vec::with_capacity(columns.len());
+        for &column in columns {
+            first_remaps.push(index(remaps.len(), "dictionaries")?);
+            let dictionary = table.table_dictionary(column).into_iter();
+            remaps.extend(dictionary.flat_map(|d| d.remaps.clone()));
+        }
+        index(remaps.len(), "dictionaries")?;
+        let (columns, conditions) = (columns.to_vec(), conditions.to_vec());
+        let parts = Parts { table, columns, conditions, options, at: Place::default() };
+        Ok(Self { parts, first_remaps, remaps, next: None, totals: ChunkTotals::default() })
+    }
+
     /// Code translation tables of all chunks, see [`headrace_ir::ColumnExtents::remap`].
     pub fn remaps(&self) -> &[Arc<[i32]>] {
         &self.remaps
@@ -222,7 +239,14 @@ impl ChunkFeed<'_> {
 
     /// What all chunks together will be. Walks through the metadata, and makes no chunk.
     pub fn survey(&self) -> ChunkTotals {
-        let parts = Parts { at: Place::default(), ..self.parts.clone() };
+        let Parts { table, columns, conditions, options, .. } = &self.parts;
+        let parts = Parts {
+            table: &**table,
+            columns: columns.clone(),
+            conditions: conditions.clone(),
+            options: *options,
+            at: Place::default(),
+        };
         let mut feed = ChunkFeed {
             parts,
             first_remaps: Vec::new(),
@@ -237,30 +261,29 @@ impl ChunkFeed<'_> {
     /// Takes the parts of the next chunk; whether there are any.
     fn gather(&mut self, mut take: impl FnMut(&Part)) -> bool {
         let options = self.parts.options;
-        let (mut segments, mut rows, mut bytes) = (0, 0, 0);
+        let wanted = options.chunk_bytes_wanted.max(1);
+        let (mut segments, mut rows, mut bytes, mut room) = (0, 0, 0, 0);
         while let Some(part) = self.next.take().or_else(|| self.parts.next(&mut self.totals)) {
+            let part_room = part.size.bytes + part.size.extents * options.extent_extra_bytes;
             let fits = segments < options.chunk_segments_max
                 && rows + part.rows <= options.chunk_rows_max
-                && bytes + part.bytes <= options.chunk_bytes_max
-                && bytes < options.chunk_bytes_wanted.max(1);
+                && room + part_room <= options.chunk_bytes_max
+                && room < wanted.saturating_mul(CHUNK_EXTRA_SHARE)
+                && bytes < wanted;
             if segments > 0 && !fits {
                 self.next = Some(part);
                 break;
             }
             take(&part);
-            (segments, rows, bytes) = (segments + 1, rows + part.rows, bytes + part.bytes);
+            (segments, rows) = (segments + 1, rows + part.rows);
+            (bytes, room) = (bytes + part.size.bytes, room + part_room);
         }
-        let totals = &mut self.totals;
-        totals.chunks += u64::from(segments > 0);
-        totals.segments += segments as u64;
-        totals.rows += rows;
-        totals.bytes += bytes;
-        totals.bytes_max = totals.bytes_max.max(bytes);
+        self.totals.add(segments as u64, rows, bytes);
         segments > 0
     }
 
     fn segment(&self, part: &Part) -> Result<Segment> {
-        let table = self.parts.table;
+        let table = &self.parts.table;
         let (file, batch) = (part.file, part.batch);
         let column = |(&column, &first_remap): (&usize, &u32)| {
             let mut extents = self.parts.extents(part, column).ok_or_else(|| {
@@ -283,7 +306,7 @@ impl ChunkFeed<'_> {
     }
 }
 
-impl Iterator for ChunkFeed<'_> {
+impl<T: Deref<Target = ArrowTable>> Iterator for ChunkFeed<T> {
     type Item = Result<Chunk>;
 
     fn next(&mut self) -> Option<Result<Chunk>> {
@@ -296,6 +319,25 @@ impl Iterator for ChunkFeed<'_> {
     }
 }
 
+impl<T: Deref<Target = ArrowTable> + Send + std::fmt::Debug> Feed for ChunkFeed<T> {
+    fn bounds(&self) -> FeedBounds {
+        self.parts.bounds()
+    }
+
+    fn remaps(&self) -> &[Arc<[i32]>] {
+        self.remaps()
+    }
+
+    fn poll_next(&mut self, _waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
+        let fed = |chunk: Result<Chunk>| chunk.map(|chunk| FedChunk { chunk, memory: None });
+        Poll::Ready(self.next().map(fed))
+    }
+
+    fn totals(&self) -> ChunkTotals {
+        self.totals()
+    }
+}
+
 /// A row range of a record batch.
 #[derive(Clone, Copy, Debug)]
 struct Part {
@@ -303,8 +345,14 @@ struct Part {
     batch: usize,
     first_row: u64,
     rows: u64,
-    /// Bytes of all extents.
+    /// Of all extents.
+    size: Size,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
     bytes: u64,
+    extents: u64,
 }
 
 /// Where the next part begins.
@@ -315,24 +363,24 @@ struct Place {
     row: u64,
     /// Rows of each part of the batch; 0: the batch was not looked at yet.
     part_rows: u64,
-    /// Bytes of the first part.
-    part_bytes: u64,
+    /// Of the first part.
+    part_size: Size,
 }
 
 /// The parts of all record batches that are not ruled out, in order.
 #[derive(Clone, Debug)]
-struct Parts<'a> {
-    table: &'a ArrowTable,
-    columns: &'a [usize],
-    conditions: &'a [ColumnBound],
-    options: ChunkOptions,
+pub(super) struct Parts<T> {
+    pub(super) table: T,
+    pub(super) columns: Vec<usize>,
+    conditions: Vec<ColumnBound>,
+    pub(super) options: ChunkOptions,
     at: Place,
 }
 
-impl Parts<'_> {
+impl<T: Deref<Target = ArrowTable>> Parts<T> {
     fn next(&mut self, totals: &mut ChunkTotals) -> Option<Part> {
         loop {
-            let Place { file, batch, row, part_rows, part_bytes } = self.at;
+            let Place { file, batch, row, part_rows, part_size } = self.at;
             let source = self.table.files().get(file)?;
             let rows = source.batch_rows(batch);
             if batch >= source.batches() {
@@ -342,9 +390,9 @@ impl Parts<'_> {
             } else if part_rows > 0 {
                 self.at.row = row + part_rows;
                 let rows = part_rows.min(rows - row);
-                let mut part = Part { file, batch, first_row: row, rows, bytes: part_bytes };
+                let mut part = Part { file, batch, first_row: row, rows, size: part_size };
                 if row > 0 {
-                    part.bytes = self.bytes(&part);
+                    part.size = self.size(&part);
                 }
                 return Some(part);
             } else if self.conditions.iter().any(|c| self.table.rules_out(c, file, batch)) {
@@ -353,7 +401,7 @@ impl Parts<'_> {
                 self.at.row = rows;
             } else {
                 let first = self.first_part(file, batch, rows);
-                (self.at.part_rows, self.at.part_bytes) = (first.rows, first.bytes);
+                (self.at.part_rows, self.at.part_size) = (first.rows, first.size);
             }
         }
     }
@@ -363,25 +411,37 @@ impl Parts<'_> {
         self.table.files()[part.file].extents(part.batch, field, part.first_row, part.rows)
     }
 
-    fn bytes(&self, part: &Part) -> u64 {
-        let column = |&column: &usize| self.extents(part, column).map_or(0, |e| bytes_of(&e));
-        self.columns.iter().map(column).sum()
+    fn size(&self, part: &Part) -> Size {
+        let extents = self.columns.iter().filter_map(|&column| self.extents(part, column));
+        extents.fold(Size::default(), |size, extents| {
+            let own = [Some(extents.values), extents.offsets, extents.validity];
+            own.iter().flatten().fold(size, |size, extent| Size {
+                bytes: size.bytes + extent.bytes,
+                extents: size.extents + 1,
+            })
+        })
+    }
+
+    /// Rows of a part at most, whatever its bytes.
+    pub(super) fn part_rows_max(&self) -> u64 {
+        let options = self.options;
+        let limit = options.part_rows_max.min(options.chunk_rows_max).min(SEGMENT_ROWS_MAX);
+        (limit / ROW_ALIGNMENT).max(1) * ROW_ALIGNMENT
     }
 
     /// The first part of a batch: all rows, or a multiple of [`ROW_ALIGNMENT`] for each part.
     fn first_part(&self, file: usize, batch: usize, rows: u64) -> Part {
-        let options = self.options;
-        let limit = options.part_rows_max.min(options.chunk_rows_max).min(SEGMENT_ROWS_MAX);
-        let limit = (limit / ROW_ALIGNMENT).max(1) * ROW_ALIGNMENT;
+        let bytes_max = self.options.chunk_bytes_max;
         // Of about equal size rather than full ones and a rest; halved by doubling their number.
-        let mut parts = rows.div_ceil(limit);
+        let mut parts = rows.div_ceil(self.part_rows_max());
         loop {
             let part_rows = rows.div_ceil(parts).next_multiple_of(ROW_ALIGNMENT);
-            let mut part = Part { file, batch, first_row: 0, rows: part_rows.min(rows), bytes: 0 };
-            part.bytes = self.bytes(&part);
-            if part.bytes <= options.chunk_bytes_max
+            let (rows, size) = (part_rows.min(rows), Size::default());
+            let mut part = Part { file, batch, first_row: 0, rows, size };
+            part.size = self.size(&part);
+            if part.size.bytes <= bytes_max
                 || part_rows == ROW_ALIGNMENT
-                || self.text_bytes(file, batch) >= options.chunk_bytes_max
+                || self.text_bytes(file, batch) >= bytes_max
             {
                 return part;
             }
@@ -391,18 +451,13 @@ impl Parts<'_> {
 
     /// Bytes that every part of a batch takes, however small it is.
     fn text_bytes(&self, file: usize, batch: usize) -> u64 {
-        let one = Part { file, batch, first_row: 0, rows: 1, bytes: 0 };
+        let one = Part { file, batch, first_row: 0, rows: 1, size: Size::default() };
         let text = |&column: &usize| {
             let extents = self.extents(&one, column)?;
             extents.offsets.map(|_| extents.values.bytes)
         };
         self.columns.iter().filter_map(text).sum()
     }
-}
-
-fn bytes_of(extents: &ColumnExtents) -> u64 {
-    let all = [Some(extents.values), extents.offsets, extents.validity];
-    all.iter().flatten().map(|extent| extent.bytes).sum()
 }
 
 fn index(value: usize, what: &str) -> Result<u32> {

@@ -154,6 +154,11 @@ impl ArrowFile {
         self.batches.rows(batch)
     }
 
+    /// Rows of the largest record batch.
+    pub(super) fn batch_rows_max(&self) -> u64 {
+        self.batches.rows_max()
+    }
+
     /// Why statistics that stand in the file are not used, column by column.
     pub fn statistics_refused(&self) -> &[String] {
         &self.statistics_refused
@@ -163,7 +168,12 @@ impl ArrowFile {
     /// have more files than a process may have open; if it is not the file any more that the
     /// table knows, reading is an error, [`headrace_io::IoError::Changed`].
     pub fn source(&self) -> Arc<SourceFile> {
-        SourceFile::known(&self.path, self.identity)
+        self.source_as(true)
+    }
+
+    /// As [`source`](Self::source); if it is not checked, the file may have been written to.
+    pub(crate) fn source_as(&self, is_checked: bool) -> Arc<SourceFile> {
+        SourceFile::known_as(&self.path, self.identity, is_checked)
     }
 
     /// Error if the file changed since the table was opened, or if a page that was read through
@@ -502,7 +512,7 @@ pub(super) fn read_copy(source: &dyn ReadAt, extent: Extent) -> Result<Buffer> {
 
 /// How values of an Arrow type lie, in the words of the pipeline IR; `None` for types that it
 /// does not know and for views.
-pub(super) fn encoding(data_type: &DataType) -> Option<Encoding> {
+pub(crate) fn encoding(data_type: &DataType) -> Option<Encoding> {
     Some(match data_type {
         DataType::Boolean => Encoding::Bits,
         DataType::Utf8 | DataType::Binary => Encoding::Offsets { offset_bytes: 4 },

@@ -12,6 +12,7 @@
 //! Specification: <https://arrow.apache.org/docs/format/Columnar.html>.
 
 mod batches;
+mod bounds;
 mod chunks;
 mod decode;
 mod dictionary;
@@ -35,8 +36,9 @@ mod faults;
 #[cfg(test)]
 mod scale;
 
-pub use chunks::{ChunkFeed, ChunkOptions, ChunkPlan, ChunkTotals, ColumnBound};
+pub use chunks::{CHUNK_EXTRA_SHARE, ChunkFeed, ChunkOptions, ChunkPlan, ColumnBound};
 pub use file::ArrowFile;
+pub(crate) use file::encoding;
 pub use spill::{SpillFile, SpillFolder};
 pub use statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY, has_statistics};
 pub use table::{ArrowTable, ColumnStats, SkippedFile};

@@ -1,7 +1,7 @@
 //! What metadata of very many record batches cost, seen on files that are only imagined.
 #![allow(clippy::unwrap_used)]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow_schema::{DataType, Field};
 use headrace_ir::Extent;
@@ -13,6 +13,7 @@ use super::message::{BatchMessage, Node};
 use super::schema::{FileSchema, Shared};
 use super::statistics;
 use super::{ArrowTable, ChunkOptions, ColumnBound};
+use crate::Feed;
 
 const ROWS: u64 = 1 << 16;
 
@@ -77,8 +78,11 @@ fn measure(files: usize, columns: usize, batches: usize) -> f64 {
     let survey = feed.survey();
     let surveyed = started.elapsed();
     let started = Instant::now();
+    let bounds = table.feed(&all, &[], ChunkOptions::default()).unwrap().bounds();
     let first = feed.next().unwrap().unwrap();
     let first_after = started.elapsed();
+    assert!(first_after < Duration::from_secs(1), "{first_after:?}");
+    assert!(survey.bytes_max <= bounds.chunk_bytes && survey.bytes <= bounds.bytes.unwrap());
     let rest: usize = feed.by_ref().map(|chunk| chunk.unwrap().segments.len()).sum();
     let fed = started.elapsed();
     assert_eq!(first.segments.len() + rest, segments as usize);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use headrace_io::MappingPool;
+use headrace_io::{InputPolicy, MappingPool};
+use headrace_ir::Encoding;
 
 use super::dictionary::{self, TableDictionary};
 use super::fields::FileField;
@@ -44,7 +45,10 @@ pub struct ArrowTable {
     /// For batches as Arrow arrays; not more than it keeps, besides those in use.
     pub(super) mappings: Arc<MappingPool>,
     skipped: Vec<SkippedFile>,
+    policy: InputPolicy,
     rows: u64,
+    /// Of the largest record batch.
+    batch_rows_max: u64,
     columns: Vec<TableColumn>,
 }
 
@@ -77,6 +81,7 @@ struct TableColumn {
     support: std::result::Result<(), String>,
     dictionary: Option<TableDictionary>,
     stats: ColumnStats,
+    text_bytes_max: u64,
 }
 
 impl ArrowTable {
@@ -136,12 +141,25 @@ impl ArrowTable {
         Ok(ArrowTable {
             schema: Arc::new(Schema::new_with_metadata(table_fields, metadata)),
             rows: files.iter().map(ArrowFile::rows).sum(),
+            batch_rows_max: files.iter().map(ArrowFile::batch_rows_max).max().unwrap_or(0),
+            policy: InputPolicy::default(),
             files,
             fields,
             mappings: MappingPool::new(MAPPINGS_MAX),
             skipped,
             columns,
         })
+    }
+
+    /// The table, to be treated so by those who stream it. [`read_batch`](Self::read_batch) always
+    /// checks, and reads in place.
+    pub fn with_policy(self, policy: InputPolicy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// How those who stream it treat its bytes.
+    pub fn policy(&self) -> InputPolicy {
+        self.policy
     }
 
     /// The columns. Statistics are not in their metadata: see [`column_stats`](Self::column_stats).
@@ -167,6 +185,22 @@ impl ArrowTable {
     /// What is known of a column; of one that does not exist, nothing.
     pub fn column_stats(&self, column: usize) -> ColumnStats {
         self.columns.get(column).map(|c| c.stats).unwrap_or_default()
+    }
+
+    /// Record batches of all files.
+    pub(super) fn batches(&self) -> u64 {
+        self.files.iter().map(|file| file.batches() as u64).sum()
+    }
+
+    /// Rows of the largest record batch.
+    pub(super) fn batch_rows_max(&self) -> u64 {
+        self.batch_rows_max
+    }
+
+    /// Bytes that a column's text takes in the record batch that has most of it; 0 where values
+    /// lie otherwise.
+    pub(super) fn text_bytes_max(&self, column: usize) -> u64 {
+        self.columns.get(column).map_or(0, |column| column.text_bytes_max)
     }
 
     /// Whether [`plan_chunks`](Self::plan_chunks) can name a column's values; the reason if not.
@@ -344,6 +378,7 @@ fn unite_column(name: &str, parts: &[ColumnPart<'_>]) -> Result<(Field, TableCol
     let column = TableColumn {
         support: support(field.data_type(), parts),
         stats: stats(parts, null_values),
+        text_bytes_max: text_bytes_max(field.data_type(), parts),
         dictionary,
     };
     Ok((field, column))
@@ -395,6 +430,16 @@ fn support(data_type: &DataType, parts: &[ColumnPart<'_>]) -> std::result::Resul
         }
     }
     Ok(())
+}
+
+fn text_bytes_max(data_type: &DataType, parts: &[ColumnPart<'_>]) -> u64 {
+    let Some(Encoding::Offsets { .. }) = encoding(data_type) else { return 0 };
+    let of_batch = |part: &ColumnPart<'_>, batch| {
+        part.file.extents(batch, part.field, 0, 1).map_or(0, |extents| extents.values.bytes)
+    };
+    let of_file =
+        |part: &ColumnPart<'_>| (0..part.file.batches()).map(|batch| of_batch(part, batch)).max();
+    parts.iter().filter_map(of_file).max().unwrap_or(0)
 }
 
 fn stats(parts: &[ColumnPart<'_>], null_values: bool) -> ColumnStats {

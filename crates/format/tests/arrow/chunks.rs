@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use arrow_array::*;
+use headrace_format::Feed;
 use headrace_format::arrow::{ArrowTable, ChunkOptions, ChunkPlan, ColumnBound};
 use headrace_ir::ColumnExtents;
 
@@ -249,4 +250,50 @@ fn chunks_gather_parts_until_they_have_what_is_wanted() {
         let fed: Vec<_> = feed.by_ref().collect::<Result<_, _>>().unwrap();
         assert_eq!((fed, feed.totals()), (plan.chunks, survey));
     }
+}
+
+#[test]
+fn no_chunk_is_larger_than_was_said_before_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    mixed(dir.path(), 10_000, 700);
+    write(&dir.path().join("a.arrow"), 7, vec![("i", ints((0..300).map(Some)))]);
+    let tables = [open(&[&dir.path().join("t.arrow")]), open(&[&dir.path().join("a.arrow")])];
+    let mut tight = 0;
+    for table in &tables {
+        let all: Vec<usize> = (0..table.schema().fields().len()).collect();
+        for columns in [all.as_slice(), &[0], &[]] {
+            for rows in [64, 200, 1 << 20] {
+                for (bytes, wanted, extra) in
+                    [(1, 1, 0), (500, 100, 64), (5_000, 5_000, 8192), (1 << 20, 3_000, 8192)]
+                {
+                    let options = ChunkOptions {
+                        part_rows_max: rows,
+                        chunk_bytes_max: bytes,
+                        chunk_bytes_wanted: wanted,
+                        extent_extra_bytes: extra,
+                        ..ChunkOptions::default()
+                    };
+                    let mut feed = table.feed(columns, &[], options).unwrap();
+                    let bounds = feed.bounds();
+                    let room = |segment: &headrace_ir::Segment| -> u64 {
+                        segment.extents().map(|extent| extent.bytes + extra).sum()
+                    };
+                    let mut largest = 0;
+                    for chunk in feed.by_ref() {
+                        let rooms: Vec<u64> = chunk.unwrap().segments.iter().map(room).collect();
+                        assert!(rooms.iter().all(|r| *r <= bounds.segment_bytes), "{options:?}");
+                        largest = largest.max(rooms.iter().sum());
+                    }
+                    let totals = feed.totals();
+                    assert!(largest <= bounds.chunk_bytes, "{largest} {bounds:?} {options:?}");
+                    assert!(totals.bytes <= bounds.bytes.unwrap(), "{totals:?} {bounds:?}");
+                    assert!(totals.chunks <= bounds.chunks.unwrap(), "{totals:?} {bounds:?}");
+                    assert_eq!(Some(totals.rows), bounds.rows);
+                    tight += usize::from(bounds.chunk_bytes <= 4 * largest);
+                }
+            }
+        }
+    }
+    // Most of them say more than that nothing is endless.
+    assert!(tight > 30, "{tight}");
 }

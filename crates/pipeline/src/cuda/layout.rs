@@ -91,6 +91,22 @@ impl SegmentLayout {
         Self { columns }
     }
 
+    /// The layout of columns that lie so, as far as is known before any segment is: whether there
+    /// are bitmaps, each segment says.
+    pub fn of_encodings(encodings: &[Encoding]) -> Self {
+        let column = |e: &Encoding| ColumnLayout { form: ColumnForm::of(e), validity: false };
+        Self { columns: encodings.iter().map(column).collect() }
+    }
+
+    /// What a kernel that reads these columns alone knows of the layout.
+    pub(super) fn only(&self, read: &[usize]) -> Self {
+        let column = |(i, column): (usize, &ColumnLayout)| match read.contains(&i) {
+            true => column.clone(),
+            false => ColumnLayout::plain(),
+        };
+        Self { columns: self.columns.iter().enumerate().map(column).collect() }
+    }
+
     /// The one layout that segments of all of `layouts` run with; `None` without any.
     pub fn merged(layouts: impl IntoIterator<Item = Self>) -> Option<Self> {
         layouts.into_iter().reduce(|mut merged, layout| {

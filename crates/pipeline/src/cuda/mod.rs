@@ -18,9 +18,10 @@
 //! Order of calls: [`CudaProgram::compile`] tells at planning time whether a pipeline is taken.
 //! [`chunked`] deals the segments out to the devices, [`CudaRun::new`] loads the kernels on each and
 //! finds which columns are there. A run that [`CudaRun::is_resident`] becomes [`ResidentRuns`]: one
-//! launch a device, kept for the next time. Another one goes through a race over
-//! [`CudaRun::chunk_specs`], in which devices take chunks from each other. When it is done,
-//! [`RowOutput::finish`] merges the hashed groups that devices left.
+//! launch a device, kept for the next time. Another one goes through a race ([`CudaRun::stream`]),
+//! in which devices take chunks from each other. Of a table with more segments than can be planned
+//! at once, or of batches that come once, a run has [`Rest`]: chunks that come while the race runs.
+//! When it is done, [`RowOutput::finish`] merges the hashed groups that devices left.
 
 mod build_cache;
 mod codegen;
@@ -39,6 +40,8 @@ mod resident;
 mod resident_run;
 mod rows;
 mod run;
+mod run_feed;
+mod stream_chunks;
 mod stream_plan;
 mod stream_program;
 mod tables;
@@ -55,6 +58,8 @@ pub use program::{
 };
 pub use resident::{ColumnKey, FileId, ResidentColumn, ResidentColumns, ResidentStats};
 pub use rows::{EmitRows, RowBuffers, RowOutput, rows_batch};
-pub use run::{CudaAnswer, CudaRun, ResidentRuns};
-pub use stream_plan::{ChunkSource, SegmentSource, StreamPlan, chunked};
+pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource};
+pub use run_feed::Rest;
+pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentFeed, SegmentSource, chunked};
+pub use stream_plan::StreamPlan;
 pub use tables::piece_bytes;

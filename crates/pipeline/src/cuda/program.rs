@@ -414,6 +414,13 @@ impl CudaProgram {
         self.segment_fields.len() * 8
     }
 
+    /// Bytes of a segment descriptor of so many columns at most, however they lie.
+    pub fn segment_bytes_max(columns: usize) -> usize {
+        const OF_SEGMENT: usize = 3;
+        const OF_COLUMN: usize = 6;
+        (OF_SEGMENT + OF_COLUMN * columns) * 8
+    }
+
     /// The words of the descriptors of segments of this layout, and their number of tiles.
     /// `tile_rows` is [`Tuning::tile_rows`] but where the kernel runs in other blocks;
     /// `remaps` has address and length of each code translation on the device.

@@ -122,6 +122,11 @@ impl ResidentColumns {
         *state.files.entry(Arc::clone(identity)).or_insert(next)
     }
 
+    /// Whether a column is here, for whoever does not use it.
+    pub fn has(&self, key: &ColumnKey) -> bool {
+        self.state().columns.contains(key)
+    }
+
     /// A column, if it is here.
     pub fn get(&self, key: &ColumnKey, query: u64) -> Option<Arc<Kept<ResidentColumn>>> {
         let mut state = self.state();

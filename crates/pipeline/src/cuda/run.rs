@@ -1,20 +1,25 @@
 //! One pipeline on one or several GPUs.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use headrace_flow::{
-    Affinity, BytesByPath, CancelToken, ChunkSpec, DeviceLane, Race, RaceError, RaceReport,
+    Affinity, BytesByPath, CancelToken, DeviceLane, FeedBounds, Race, RaceError, RaceOptions,
+    RaceReport,
 };
 
 use crate::bound::{Bound, BoundSink};
 use crate::cuda::device::CudaDevice;
 use crate::cuda::execution::{CudaExecution, CudaStats};
 use crate::cuda::host_memory::Ring;
+use crate::cuda::layout::SegmentLayout;
 use crate::cuda::resident_run::ResidentRun;
 use crate::cuda::rows::RowOutput;
-use crate::cuda::stream_plan::{ChunkSource, StreamPlan};
-use crate::cuda::stream_program::StreamProgram;
+use crate::cuda::run_feed::{Book, Rest, RunFeed};
+use crate::cuda::stream_chunks::ChunkSource;
+use crate::cuda::stream_plan::StreamPlan;
+use crate::cuda::stream_program::{ChunkBounds, StreamProgram};
 use crate::error::ExecError;
 use crate::state::DenseState;
 
@@ -27,12 +32,34 @@ pub struct CudaAnswer {
     pub stats: CudaStats,
 }
 
+/// What a run goes over: chunks dealt to as many devices as it has.
+#[derive(Debug, Default)]
+pub struct RunSource {
+    /// How all segments lie in their files; `None`: there is none.
+    pub layout: Option<SegmentLayout>,
+    /// Chunks that are known.
+    pub planned: Vec<ChunkSource>,
+    /// Those that come while the race runs; `None`: that is all.
+    pub rest: Option<Rest>,
+}
+
+impl RunSource {
+    /// Chunks that are all.
+    pub fn of(planned: Vec<ChunkSource>) -> Self {
+        let segments = planned.iter().flat_map(|chunk| &chunk.segments);
+        let layouts = segments.map(|source| SegmentLayout::of(&source.segment));
+        Self { layout: SegmentLayout::merged(layouts), planned, rest: None }
+    }
+}
+
 /// A pipeline with what each device has of its chunks.
 pub struct CudaRun {
     bound: Arc<Bound>,
     parts: Vec<Part>,
-    /// By chunk: the device that takes it.
-    devices: Vec<usize>,
+    planned: Vec<ChunkSource>,
+    /// By planned chunk: the device that takes it.
+    owners: Vec<usize>,
+    rest: Option<Rest>,
 }
 
 struct Part {
@@ -41,8 +68,7 @@ struct Part {
 }
 
 impl CudaRun {
-    /// Finds the columns on each device and loads the kernel. Chunks come from
-    /// [`chunked`](crate::cuda::chunked) for as many devices.
+    /// Finds the columns on each device and loads the kernel.
     ///
     /// # Errors
     /// [`ExecError`] when a kernel does not compile, memory or a device fails, or an extent is too
@@ -50,29 +76,25 @@ impl CudaRun {
     pub fn new(
         devices: &[Arc<CudaDevice>],
         bound: &Arc<Bound>,
-        chunks: &[ChunkSource],
+        source: RunSource,
     ) -> Result<Self, ExecError> {
+        let RunSource { layout, planned, rest } = source;
         let mut parts = on_each(devices.iter().collect(), |_, device: &Arc<CudaDevice>| {
             let mut execution = CudaExecution::new(device, bound, &[])?;
-            let plan = StreamPlan::new(&mut execution, chunks)?;
+            let plan = StreamPlan::new(&mut execution, &planned, layout.as_ref())?;
             Ok(Part { execution, plan })
         })?;
         let plans: Vec<&StreamPlan> = parts.iter().map(|part| &part.plan).collect();
-        let devices = owners(chunks, &plans);
+        let owners = owners(&planned, &plans);
         for (number, part) in parts.iter_mut().enumerate() {
-            part.plan.set_own(|chunk| devices[chunk] == number);
+            part.plan.set_own(|chunk| owners[chunk] == number);
         }
-        Ok(Self { bound: Arc::clone(bound), parts, devices })
+        Ok(Self { bound: Arc::clone(bound), parts, planned, owners, rest })
     }
 
     /// Whether every device has all that it is to work on: nothing needs to be read.
     pub fn is_resident(&self) -> bool {
-        self.parts.iter().all(|part| part.plan.is_resident())
-    }
-
-    /// What a race has to read, chunk by chunk; devices leave out what they have.
-    pub fn chunk_specs(&self) -> Vec<ChunkSpec> {
-        self.parts.first().map(|part| part.plan.chunk_specs()).unwrap_or_default()
+        self.rest.is_none() && self.parts.iter().all(|part| part.plan.is_resident())
     }
 
     /// Makes ready to run over resident columns.
@@ -84,25 +106,78 @@ impl CudaRun {
         Ok(ResidentRuns { bound: self.bound, runs: runs.collect::<Result<_, _>>()? })
     }
 
+    /// Bytes that a race reads where no device has anything, at most; `None`: nobody knows.
+    pub fn bytes(&self) -> Option<u64> {
+        if let Some(rest) = &self.rest {
+            return rest.bytes;
+        }
+        let read = self.read();
+        Some(self.planned.iter().map(|chunk| chunk.reads(read).0.bytes()).sum())
+    }
+
+    /// Columns that the kernels read: the same on all devices.
+    fn read(&self) -> &[usize] {
+        self.parts.first().map(|part| part.plan.read.as_slice()).unwrap_or_default()
+    }
+
+    /// What the largest chunk takes.
+    fn chunk_bounds(&self) -> ChunkBounds {
+        let (read, planned) = (self.read(), &self.planned);
+        let known = ChunkBounds {
+            slot_bytes: planned.iter().map(|chunk| chunk.slot_bytes(read)).max().unwrap_or(0),
+            rows: planned.iter().map(ChunkSource::rows).max().unwrap_or(0),
+            segments: planned.iter().map(|chunk| chunk.segments.len()).max().unwrap_or(0),
+            may_grow: self.rest.is_some(),
+        };
+        let Some(rest) = &self.rest else { return known };
+        let limits = rest.chunker.limits();
+        let slot_bytes = limits.slot_bytes.max(rest.segment_slot_bytes) as usize;
+        ChunkBounds {
+            slot_bytes: known.slot_bytes.max(slot_bytes),
+            rows: known.rows.max(limits.rows),
+            segments: known.segments.max(limits.segments),
+            ..known
+        }
+    }
+
     /// The slots of every device, taken by one query at a time: a query that waits for its last ring
     /// waits only for queries that have all of theirs.
-    fn rings(&self, chunks: usize, token: &CancelToken) -> Result<Vec<Ring>, ExecError> {
+    fn rings(
+        &self,
+        slot_bytes: usize,
+        chunks: usize,
+        token: &CancelToken,
+    ) -> Result<Vec<Ring>, ExecError> {
         static TAKING: Mutex<()> = Mutex::new(());
         let _alone = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
-        let take = |part: &Part| {
-            Ring::take(part.execution.device(), part.plan.slot_bytes(), chunks, token)
-        };
+        let take = |part: &Part| Ring::take(part.execution.device(), slot_bytes, chunks, token);
         self.parts.iter().map(take).collect()
     }
 
-    /// Streams through the devices in a race over [`Self::chunk_specs`]. Output rows and hashed
-    /// groups go to `output`, which is to be finished then.
+    /// The chunks for a race.
+    fn feed(&mut self, book: &Book) -> RunFeed {
+        let planned = std::mem::take(&mut self.planned).into_iter();
+        RunFeed {
+            planned: planned.zip(self.owners.iter().copied()).collect(),
+            rest: self.rest.take(),
+            book: Arc::clone(book),
+            read: self.read().to_vec(),
+            devices: self.parts.iter().map(|p| Arc::clone(p.execution.device())).collect(),
+            given: 0,
+            full: VecDeque::new(),
+            has_ended: false,
+        }
+    }
+
+    /// Streams through the devices. Output rows and hashed groups go to `output`, which is to be
+    /// finished then.
     ///
     /// # Errors
     /// As [`Race::run_device`]; the failure of a row is the source of [`RaceError::Device`].
     pub fn stream(
-        self,
-        race: &Race,
+        mut self,
+        options: RaceOptions,
+        token: &CancelToken,
         output: &RowOutput<'_>,
     ) -> Result<(CudaAnswer, RaceReport), RaceError> {
         let failed = |error: ExecError| RaceError::Device {
@@ -110,19 +185,29 @@ impl CudaRun {
             stage: "preparing the GPU",
             source: error.into(),
         };
-        let chunks = self.devices.len();
-        let mut rings = self.rings(chunks, race.token()).map_err(failed)?;
+        let chunk = self.chunk_bounds();
+        let planned = self.planned.len() as u64;
+        let later = self.rest.as_ref().map_or(Some(0), |rest| rest.chunks);
+        let chunks = later.map(|later| later + planned);
+        let slots_max = chunks.map_or(usize::MAX, |chunks| chunks as usize);
+        let mut rings = self.rings(chunk.slot_bytes, slots_max, token).map_err(failed)?;
+        let bytes = self.bytes();
+        let bounds = FeedBounds { bytes, chunks, slot_bytes: chunk.slot_bytes };
+        let book = Book::default();
+        let feed = Box::new(self.feed(&book));
+        let race = Race::fed(feed, bounds, options, token.clone());
         let mut lanes = Vec::with_capacity(rings.len());
         for (ring, part) in rings.iter_mut().zip(self.parts) {
             let slots = ring.slots();
-            let program = StreamProgram::new(part.execution, part.plan, slots, output);
+            let program =
+                StreamProgram::new(part.execution, part.plan, &book, (slots, chunk), output);
             lanes.push(ring.lane(program.map_err(failed)?));
         }
         let report = match lanes.as_mut_slice() {
             [lane] => race.run_device(lane)?,
             lanes => {
                 let lanes = lanes.iter_mut().map(|lane| lane as &mut (dyn DeviceLane + Send));
-                race.run_devices(lanes.collect(), &Affinity::by_chunk(self.devices))?.merged
+                race.run_devices(lanes.collect(), &Affinity::none())?.merged
             }
         };
         let executions = lanes.into_iter().map(|lane| lane.into_program().into_execution());

@@ -4,82 +4,26 @@
 //! device says which of them it has. A chunk is dealt to a device by file, batch and row alone, so
 //! that each device finds again what it kept. Another device that takes the chunk because it has
 //! nothing to do keeps the columns too, and the chunk is its own from then on.
+//!
+//! What is there when a run is made is planned at once: whether all of it is resident, and one
+//! layout for all, are asked of the whole. Chunks that come while the race runs are planned by the
+//! device that begins them, and forgotten when it is done with them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use headrace_flow::{ChunkSpec, DEVICE_ALIGN_BYTES, ReadSpec};
 use headrace_io::Kept;
 use headrace_ir::{Extent, Segment};
 
 use crate::bound::Bound;
+use crate::cuda::device::{CudaDevice, lock};
 use crate::cuda::execution::CudaExecution;
 use crate::cuda::layout::{ColumnForm, ColumnLayout, SegmentLayout};
 use crate::cuda::program::{CudaProgram, Tuning};
 use crate::cuda::resident::{ColumnKey, FileId, ResidentColumn};
+use crate::cuda::run_feed::Book;
+use crate::cuda::stream_chunks::{ChunkSource, SegmentSource};
 use crate::error::ExecError;
-
-/// A segment and where it is from, as far as its columns may stay on the device.
-#[derive(Clone, Debug)]
-pub struct SegmentSource {
-    /// The row range and its extents.
-    pub segment: Segment,
-    /// Identity of the file: bytes that differ when the file does.
-    pub file: Arc<[u8]>,
-    /// For each source register, the index of its column in the file.
-    pub columns: Arc<[u32]>,
-}
-
-impl SegmentSource {
-    /// One of `devices` devices, the same in each query.
-    fn device(&self, devices: usize) -> usize {
-        let file = self.file.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        let part = self.segment.first_row / u64::from(self.segment.rows.max(1));
-        let number = (file >> 32).wrapping_add(u64::from(self.segment.batch)).wrapping_add(part);
-        (number % devices.max(1) as u64) as usize
-    }
-}
-
-/// Segments that one device takes together.
-#[derive(Clone, Debug, Default)]
-pub struct ChunkSource {
-    /// The device that takes it, unless another has its columns or nothing to do.
-    pub device: usize,
-    /// In the order of the table.
-    pub segments: Vec<SegmentSource>,
-}
-
-/// Deals segments out to `devices` devices, in chunks of at most `chunk_bytes` bytes and
-/// `segments_max` segments, but at least a segment.
-pub fn chunked(
-    segments: impl IntoIterator<Item = SegmentSource>,
-    devices: usize,
-    chunk_bytes: u64,
-    segments_max: usize,
-) -> Vec<ChunkSource> {
-    let mut chunks: Vec<ChunkSource> = Vec::new();
-    // The last chunk of each device, and its bytes.
-    let mut open: Vec<Option<(usize, u64)>> = vec![None; devices.max(1)];
-    for source in segments {
-        let device = source.device(devices);
-        let bytes: u64 = source.segment.extents().map(|extent| extent.bytes).sum();
-        match &mut open[device] {
-            Some((chunk, filled))
-                if *filled + bytes <= chunk_bytes
-                    && chunks[*chunk].segments.len() < segments_max =>
-            {
-                *filled += bytes;
-                chunks[*chunk].segments.push(source);
-            }
-            last => {
-                *last = Some((chunks.len(), bytes));
-                chunks.push(ChunkSource { device, segments: vec![source] });
-            }
-        }
-    }
-    chunks
-}
 
 /// Where one column of a segment comes from.
 #[derive(Clone, Debug)]
@@ -89,7 +33,7 @@ pub(super) enum ColumnOrigin {
     /// It is on the device.
     Resident(Arc<Kept<ResidentColumn>>),
     /// It is read: positions among the chunk's reads.
-    Read { values: usize, validity: Option<usize>, form: ColumnForm, key: ColumnKey },
+    Read { values: usize, validity: Option<usize>, form: ColumnForm, key: Option<ColumnKey> },
 }
 
 /// A segment as the lane launches it.
@@ -104,7 +48,6 @@ pub(super) struct PlannedSegment {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlannedChunk {
     pub(super) segments: Vec<PlannedSegment>,
-    pub(super) reads: Vec<ReadSpec>,
     /// Of each read whether the device has it.
     pub(super) resident: Vec<bool>,
     pub(super) resident_bytes: u64,
@@ -115,45 +58,103 @@ pub(super) struct PlannedChunk {
 /// Chunks with what a device has of them.
 #[derive(Debug, Default)]
 pub struct StreamPlan {
-    pub(super) chunks: Vec<PlannedChunk>,
+    chunks: Vec<PlannedChunk>,
+    /// Chunks of the rest that the device works on, by number.
+    later: HashMap<usize, PlannedChunk>,
+    files: FileIds,
     pub(super) query: u64,
-    /// The layout of all segments; `None` if there is none.
+    /// Columns that the kernels read.
+    pub(super) read: Vec<usize>,
+    /// One layout for all segments so far; `None` if there is none.
     pub(super) layout: Option<SegmentLayout>,
 }
 
 impl StreamPlan {
     /// Looks for each column that the kernels read among the resident columns of the execution's
-    /// device; the rest is to be read from the files, which [`Segment::file`] counts.
+    /// device; the rest is to be read. `in_files` is the layout of the segments as they lie, those
+    /// of the chunks and those that come later; without any, nothing comes.
     ///
     /// # Errors
     /// [`ExecError::Corrupt`] for an extent that is too short for its rows, and what loading
     /// the kernels gives.
-    pub fn new(execution: &mut CudaExecution, chunks: &[ChunkSource]) -> Result<Self, ExecError> {
+    pub fn new(
+        execution: &mut CudaExecution,
+        chunks: &[ChunkSource],
+        in_files: Option<&SegmentLayout>,
+    ) -> Result<Self, ExecError> {
         let query = execution.device().resident().begin_query();
-        let sources = chunks.iter().flat_map(|chunk| &chunk.segments);
-        let in_files = sources.map(|source| SegmentLayout::of(&source.segment));
-        let Some(in_files) = SegmentLayout::merged(in_files) else {
-            return Ok(Self { query, ..Self::default() });
-        };
-        let read = columns_read(execution.bound(), &in_files)?;
-        let mut files = FileIds::default();
-        let mut plan = Self { chunks: Vec::with_capacity(chunks.len()), query, layout: None };
-        for source in chunks {
-            let mut chunk = PlannedChunk::default();
-            for source in &source.segments {
-                let file = files.of(execution, &source.file);
-                let at = (file, query);
-                let segment = plan_segment(execution, &read, &mut chunk, source, at)?;
-                chunk.segments.push(segment);
-            }
-            plan.chunks.push(chunk);
+        let Some(in_files) = in_files else { return Ok(Self { query, ..Self::default() }) };
+        let read = columns_read(execution.bound(), in_files)?;
+        let mut plan = Self { query, read, ..Self::default() };
+        for chunk in chunks {
+            let planned = plan.planned(execution, chunk)?;
+            plan.chunks.push(planned);
         }
         let segments = plan.chunks.iter().flat_map(|chunk| &chunk.segments);
-        plan.layout = SegmentLayout::merged(segments.map(PlannedSegment::layout));
-        if let Some(layout) = &plan.layout {
+        let layouts = segments.map(PlannedSegment::layout);
+        // Without any, what is to come is taken for what it is said to be.
+        let layout = SegmentLayout::merged(layouts).unwrap_or_else(|| in_files.only(&plan.read));
+        execution.prepare(&layout)?;
+        plan.layout = Some(layout);
+        Ok(plan)
+    }
+
+    fn planned(
+        &mut self,
+        execution: &CudaExecution,
+        chunk: &ChunkSource,
+    ) -> Result<PlannedChunk, ExecError> {
+        let mut planned = PlannedChunk::default();
+        for source in &chunk.segments {
+            let file = source.file.as_ref().map(|file| self.files.of(execution, file));
+            let at = (file, self.query);
+            let segment = plan_segment(execution, &self.read, &mut planned, source, at)?;
+            planned.segments.push(segment);
+        }
+        Ok(planned)
+    }
+
+    /// Makes ready to work on a chunk: one of the rest is taken from the book, and the layout grows
+    /// where it lies otherwise than those before.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(super) fn begin(
+        &mut self,
+        execution: &mut CudaExecution,
+        book: &Book,
+        number: usize,
+    ) -> Result<(), ExecError> {
+        if number < self.chunks.len() {
+            return Ok(());
+        }
+        let Some(chunk) = lock(book).remove(&number) else {
+            return Err(ExecError::Internal(format!("chunk {number} was begun before")));
+        };
+        let planned = self.planned(execution, &chunk)?;
+        let layouts = planned.segments.iter().map(PlannedSegment::layout);
+        let layout = SegmentLayout::merged(self.layout.clone().into_iter().chain(layouts));
+        if layout != self.layout
+            && let Some(layout) = &layout
+        {
             execution.prepare(layout)?;
         }
-        Ok(plan)
+        self.layout = layout;
+        self.later.insert(number, planned);
+        Ok(())
+    }
+
+    /// A chunk that was planned, or was begun.
+    pub(super) fn chunk_mut(&mut self, number: usize) -> Option<&mut PlannedChunk> {
+        match self.chunks.get_mut(number) {
+            Some(chunk) => Some(chunk),
+            None => self.later.get_mut(&number),
+        }
+    }
+
+    /// The work on a chunk is done.
+    pub(super) fn retire(&mut self, number: usize) {
+        self.later.remove(&number);
     }
 
     /// Says which chunks the device is to take.
@@ -177,37 +178,10 @@ impl StreamPlan {
     pub(super) fn own_chunks(&self) -> impl Iterator<Item = &PlannedChunk> {
         self.chunks.iter().filter(|chunk| chunk.is_own)
     }
-
-    /// What a race has to read, chunk by chunk, where a device has nothing.
-    pub fn chunk_specs(&self) -> Vec<ChunkSpec> {
-        self.chunks.iter().map(|chunk| ChunkSpec { reads: chunk.reads.clone() }).collect()
-    }
-
-    /// Rows of the largest chunk.
-    pub(super) fn chunk_rows_max(&self) -> u64 {
-        let rows = |chunk: &PlannedChunk| chunk.segments.iter().map(|s| u64::from(s.rows)).sum();
-        self.chunks.iter().map(rows).max().unwrap_or(0)
-    }
-
-    /// Most segments of a chunk.
-    pub(super) fn chunk_segments_max(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.segments.len()).max().unwrap_or(0)
-    }
-
-    /// Bytes that the largest chunk needs of a slot: on the host, where reads are widened, and on
-    /// the device, where buffers are aligned.
-    pub fn slot_bytes(&self) -> usize {
-        let aligned = |read: &ReadSpec| (read.bytes as usize).next_multiple_of(DEVICE_ALIGN_BYTES);
-        let bytes = |chunk: &PlannedChunk| {
-            let on_device: usize = chunk.reads.iter().map(aligned).sum();
-            on_device.max(ChunkSpec { reads: chunk.reads.clone() }.slot_bytes())
-        };
-        self.chunks.iter().map(bytes).max().unwrap_or(0)
-    }
 }
 
 /// Numbers of the files of a plan: the segments of a file share what tells it from others.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct FileIds {
     last: Option<(Arc<[u8]>, FileId)>,
 }
@@ -252,7 +226,7 @@ fn plan_segment(
     read: &[usize],
     chunk: &mut PlannedChunk,
     source: &SegmentSource,
-    (file, query): (FileId, u64),
+    (file, query): (Option<FileId>, u64),
 ) -> Result<PlannedSegment, ExecError> {
     let segment = &source.segment;
     let bound = Arc::clone(execution.bound());
@@ -262,18 +236,12 @@ fn plan_segment(
         let Some(&file_column) = source.columns.get(column) else {
             return Err(ExecError::Internal(format!("column {column} has no file column")));
         };
-        let key = ColumnKey {
-            file,
-            column: file_column,
-            batch: segment.batch,
-            first_row: segment.first_row,
-            rows: segment.rows,
-        };
+        let key = file.map(|file| key_of(segment, file, file_column));
         let extents = &segment.columns[column];
-        let resident = execution.device().resident().get(&key, query);
+        let resident = key.and_then(|key| execution.device().resident().get(&key, query));
         let is_resident = resident.is_some();
-        let values = add_read(chunk, segment, extents.values, is_resident);
-        let validity = extents.validity.map(|v| add_read(chunk, segment, v, is_resident));
+        let values = add_read(chunk, extents.values, is_resident);
+        let validity = extents.validity.map(|v| add_read(chunk, v, is_resident));
         columns[column] = match resident {
             Some(resident) => ColumnOrigin::Resident(resident),
             None => {
@@ -286,20 +254,30 @@ fn plan_segment(
     Ok(PlannedSegment { rows: segment.rows, columns, remaps })
 }
 
-fn add_read(
-    chunk: &mut PlannedChunk,
-    segment: &Segment,
-    extent: Extent,
-    is_resident: bool,
-) -> usize {
+fn key_of(segment: &Segment, file: FileId, column: u32) -> ColumnKey {
+    let &Segment { batch, first_row, rows, .. } = segment;
+    ColumnKey { file, column, batch, first_row, rows }
+}
+
+/// Bytes of a chunk's columns that a device has.
+pub(super) fn resident_bytes(device: &CudaDevice, read: &[usize], chunk: &ChunkSource) -> u64 {
+    let resident = device.resident();
+    let has = |source: &SegmentSource, column: usize| {
+        let file = resident.file_id(source.file.as_ref()?);
+        let key = key_of(&source.segment, file, *source.columns.get(column)?);
+        let extents = source.segment.columns.get(column)?;
+        let bytes = extents.values.bytes + extents.validity.map_or(0, |validity| validity.bytes);
+        resident.has(&key).then_some(bytes)
+    };
+    let columns = |source| read.iter().filter_map(move |&column| has(source, column));
+    chunk.segments.iter().flat_map(columns).sum()
+}
+
+/// The next of a chunk's reads, which stand in the order of [`ChunkSource::reads`].
+fn add_read(chunk: &mut PlannedChunk, extent: Extent, is_resident: bool) -> usize {
     chunk.resident.push(is_resident);
     chunk.resident_bytes += if is_resident { extent.bytes } else { 0 };
-    chunk.reads.push(ReadSpec {
-        file: segment.file as usize,
-        offset: extent.offset,
-        bytes: extent.bytes,
-    });
-    chunk.reads.len() - 1
+    chunk.resident.len() - 1
 }
 
 /// The kernel reads what the number of rows asks for, so the buffers must have it.

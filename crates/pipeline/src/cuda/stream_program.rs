@@ -22,11 +22,12 @@ use headrace_gpu::{DeviceBuffer, Event, Stream};
 
 use crate::cuda::execution::{Again, CudaExecution, Progress, STATUS_BYTES};
 use crate::cuda::host_memory::PinnedLease;
-use crate::cuda::layout::ColumnForm;
+use crate::cuda::layout::{ColumnForm, SegmentLayout};
 use crate::cuda::narrow::Narrowing;
-use crate::cuda::program::{DeviceColumn, DeviceSegment};
+use crate::cuda::program::{CudaProgram, DeviceColumn, DeviceSegment};
 use crate::cuda::resident::{ColumnKey, ResidentColumn};
 use crate::cuda::rows::{RowOutput, RowTransfer};
+use crate::cuda::run_feed::Book;
 use crate::cuda::stream_plan::{ColumnOrigin, PlannedChunk, PlannedSegment, StreamPlan};
 use crate::error::ExecError;
 
@@ -58,15 +59,31 @@ struct Slot {
     kept: Vec<Kept>,
     /// Its chunk was launched, and nobody has looked at the status yet.
     is_launched: bool,
+    /// What its descriptors were made for: the plan's layout may have grown since.
+    layout: Option<SegmentLayout>,
     /// Tiles of its chunk.
     tiles: u64,
     progress: Option<Progress>,
+}
+
+/// What the largest chunk of a race takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChunkBounds {
+    /// Of a slot, on the host and on the device.
+    pub slot_bytes: usize,
+    pub rows: u64,
+    pub segments: usize,
+    /// Chunks come that nobody knows yet: they may lie otherwise.
+    pub may_grow: bool,
 }
 
 /// A query's part in a race on one GPU.
 pub struct StreamProgram<'a> {
     execution: CudaExecution,
     plan: StreamPlan,
+    /// Chunks that no device has begun yet.
+    book: Book,
+    bounds: ChunkBounds,
     slots: Vec<Slot>,
     output: &'a RowOutput<'a>,
     /// All chunks so far are launched.
@@ -82,17 +99,26 @@ impl<'a> StreamProgram<'a> {
     ///
     /// # Errors
     /// [`ExecError::Gpu`] or [`ExecError::Memory`] when pinned or device memory is lacking.
-    pub fn new(
+    pub(super) fn new(
         execution: CudaExecution,
         plan: StreamPlan,
-        slots: usize,
+        book: &Book,
+        (slots, bounds): (usize, ChunkBounds),
         output: &'a RowOutput<'a>,
     ) -> Result<Self, ExecError> {
         let gpu = execution.device().device();
         let (launched, resumed) = (gpu.event()?, gpu.event()?);
-        let own = Vec::with_capacity(slots);
-        let mut program =
-            Self { execution, plan, slots: own, output, launched, resumed, has_resumed: false };
+        let mut program = Self {
+            execution,
+            plan,
+            book: Book::clone(book),
+            bounds,
+            slots: Vec::with_capacity(slots),
+            output,
+            launched,
+            resumed,
+            has_resumed: false,
+        };
         for _ in 0..slots {
             let slot = program.slot()?;
             program.slots.push(slot);
@@ -104,16 +130,21 @@ impl<'a> StreamProgram<'a> {
 
     fn slot(&self) -> Result<Slot, ExecError> {
         let device = self.execution.device();
-        let descriptors = self.execution.descriptor_bytes() + CONTROL_ALIGN_BYTES;
-        let control_bytes = DESCRIPTORS_AT + self.plan.chunk_segments_max() * descriptors;
+        let descriptor_bytes = match self.bounds.may_grow {
+            true => CudaProgram::segment_bytes_max(self.execution.bound().source_registers),
+            false => self.execution.descriptor_bytes(),
+        };
+        let descriptors = descriptor_bytes + CONTROL_ALIGN_BYTES;
+        let control_bytes = DESCRIPTORS_AT + self.bounds.segments * descriptors;
         let control_device = device.alloc(control_bytes)?;
         device.upload_into(&control_device, &[0; STATUS_BYTES])?;
         Ok(Slot {
             control_host: PinnedLease::take(device, control_bytes)?,
             control_device,
-            rows: self.execution.row_transfer(self.plan.chunk_rows_max().max(1))?,
+            rows: self.execution.row_transfer(self.bounds.rows.max(1))?,
             kept: Vec::new(),
             is_launched: false,
+            layout: None,
             tiles: 0,
             progress: self.execution.progress()?,
         })
@@ -130,9 +161,11 @@ impl<'a> StreamProgram<'a> {
         at: SlotChunk,
         buffers: &[DeviceSlice],
     ) -> Result<(), ExecError> {
-        let planned = std::mem::take(&mut self.plan.chunks[at.chunk]);
+        let unknown = || ExecError::Internal(format!("chunk {} was not begun", at.chunk));
+        let planned = std::mem::take(self.plan.chunk_mut(at.chunk).ok_or_else(unknown)?);
         let launched = self.launch_planned(stream, at.slot, &planned, buffers);
-        self.plan.chunks[at.chunk] = planned;
+        // Resident columns are held until the chunk is retired.
+        *self.plan.chunk_mut(at.chunk).ok_or_else(unknown)? = planned;
         launched
     }
 
@@ -180,7 +213,7 @@ impl<'a> StreamProgram<'a> {
         let (words, tiles) = self.execution.describe(&layout, segments)?;
         let (number, at) = (slot, DESCRIPTORS_AT);
         let slot = &mut self.slots[slot];
-        slot.tiles = tiles;
+        (slot.layout, slot.tiles) = (Some(layout), tiles);
         let bytes = words.len() * 8;
         let room = slot.control_host.as_slice().len().min(slot.control_device.bytes());
         if at + bytes > room {
@@ -208,8 +241,8 @@ impl<'a> StreamProgram<'a> {
         slot: usize,
         again: Again,
     ) -> Result<(), ExecError> {
-        let Some(layout) = &self.plan.layout else { return Ok(()) };
-        let Slot { control_device, rows, tiles, progress, .. } = &mut self.slots[slot];
+        let Slot { control_device, rows, layout, tiles, progress, .. } = &mut self.slots[slot];
+        let Some(layout) = layout else { return Ok(()) };
         let status = control_device.ptr();
         let descriptors = (status + DESCRIPTORS_AT as u64, *tiles);
         let rows = rows.as_ref().map(|rows| &rows.buffers);
@@ -250,7 +283,9 @@ impl<'a> StreamProgram<'a> {
     ) -> Result<(), ExecError> {
         for segment in &chunk.segments {
             for (column, origin) in segment.columns.iter().enumerate() {
-                let ColumnOrigin::Read { values, validity, form, key } = origin else { continue };
+                let ColumnOrigin::Read { values, validity, form, key: Some(key) } = origin else {
+                    continue;
+                };
                 let from = (buffers[*values], validity.map(|v| buffers[v]));
                 let narrowing = self.narrowing(slot, column, *form, key);
                 self.keep_column(stream, slot, from, (*key, *form), narrowing)?;
@@ -374,8 +409,13 @@ impl<'a> StreamProgram<'a> {
 // execution and the plan, which live as long as the program; a slot's own memory is used for the
 // next chunk only when the race gives it out again.
 unsafe impl DeviceProgram for StreamProgram<'_> {
+    fn begin(&mut self, chunk: usize) -> Result<(), BoxError> {
+        Ok(self.plan.begin(&mut self.execution, &self.book, chunk)?)
+    }
+
     fn is_resident(&mut self, chunk: usize, buffer: usize) -> bool {
-        self.plan.chunks[chunk].resident[buffer]
+        let planned = self.plan.chunk_mut(chunk);
+        planned.and_then(|chunk| chunk.resident.get(buffer).copied()).unwrap_or(false)
     }
 
     fn launch(
@@ -391,7 +431,8 @@ unsafe impl DeviceProgram for StreamProgram<'_> {
         Ok(self.advance(stream, at.slot)?)
     }
 
-    fn retire(&mut self, _at: SlotChunk) -> Result<Verdict, BoxError> {
+    fn retire(&mut self, at: SlotChunk) -> Result<Verdict, BoxError> {
+        self.plan.retire(at.chunk);
         Ok(if self.output.is_enough() { Verdict::Enough } else { Verdict::Continue })
     }
 }

@@ -10,7 +10,8 @@ use arrow_schema::SchemaRef;
 use headrace_format::arrow::{SpillFile, SpillFolder};
 use headrace_ir::{
     AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Encoding, Expr, Field,
-    NamedExpr, OnOverflow, Pipeline, Probe, ProbeKind, Scalar, Sink, Source, Step, ValueRange,
+    NamedExpr, OnOverflow, Pipeline, Probe, ProbeKind, Scalar, Sink, Source, SourceKind, Step,
+    ValueRange,
 };
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, CpuWorker, Tier, WorkerOptions};
@@ -102,6 +103,7 @@ impl Table {
 
     pub fn source(&self) -> Source {
         Source {
+            kind: SourceKind::Table,
             table_id: 0,
             table: self.name.clone(),
             columns: self.fields.clone(),

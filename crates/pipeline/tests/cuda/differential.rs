@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
-use headrace_ir::{Pipeline, Source};
+use headrace_ir::{Pipeline, Source, SourceKind};
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
@@ -24,6 +24,7 @@ pub fn bound_of(
 ) -> Result<Arc<Bound>, WhyNot> {
     let pipeline = Pipeline {
         source: Source {
+            kind: SourceKind::Table,
             table_id: 0,
             table: "t".into(),
             columns: table.fields.clone(),

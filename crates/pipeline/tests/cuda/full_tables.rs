@@ -233,7 +233,7 @@ fn a_million_groups(devices: &[Arc<CudaDevice>]) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table");
         let sources = write_file(&table, &format!("{name} {}", devices.len()), &path);
-        let stored = Stored { devices, bound: &bound, sources: &sources, path: &path };
+        let stored = Stored { devices, bound: &bound, sources: &sources };
         for memory_bytes in [1 << 30, 16 << 20] {
             let check = |spilling: Spilling, found: Vec<RecordBatch>, way: &str| {
                 let found = totals(&found);
@@ -245,6 +245,10 @@ fn a_million_groups(devices: &[Arc<CudaDevice>]) {
                 assert!(!must_spill || spilled.spilled_bytes() > 1_000_000, "{spilled:?}");
                 spilling.assert_nothing_is_left();
             };
+            let fed = spilling(memory_bytes);
+            let found = stored.stream_fed(&fed.options).unwrap();
+            check(fed, found, "fed");
+            devices.iter().for_each(|device| device.resident().clear());
             let streamed = spilling(memory_bytes);
             let found = stored.stream_with(&streamed.options).unwrap();
             check(streamed, found, "streamed");
@@ -269,7 +273,7 @@ fn gpu_a_query_that_is_cancelled_while_its_table_is_emptied_ends_and_leaves_noth
     let path = folder.path().join("table");
     let sources = write_file(&table, "cancelled", &path);
     let devices = small_tables(1);
-    let stored = Stored { devices: &devices, bound: &bound, sources: &sources, path: &path };
+    let stored = Stored { devices: &devices, bound: &bound, sources: &sources };
     let cancelled = spilling(16 << 20).cancelled();
     let error = stored.stream_with(&cancelled.options).unwrap_err();
     assert!(error.contains("cancelled"), "{error}");

@@ -1,17 +1,19 @@
 //! On a GPU: against the CPU processor.
 
 use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
 
 use arrow_array::RecordBatch;
-use headrace_flow::{Race, RaceOptions};
+use headrace_flow::{BoxError, RaceOptions};
 use headrace_gpu::DeviceBuffer;
 use headrace_io::{Kept, ReadAt, SourceFile};
 use headrace_ir::{ColumnExtents, Extent, Segment, Sink};
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
-    ColumnForm, CudaAnswer, CudaDevice, CudaExecution, CudaOptions, CudaProgram, CudaRun,
-    DeviceColumn, DeviceSegment, ResidentRuns, RowOutput, SegmentSource, Tuning, chunked,
+    ChunkLimits, Chunker, ColumnForm, CudaAnswer, CudaDevice, CudaExecution, CudaOptions,
+    CudaProgram, CudaRun, DeviceColumn, DeviceSegment, ResidentRuns, Rest, RowOutput, RunSource,
+    SegmentFeed, SegmentSource, Tuning, chunked,
 };
 use headrace_pipeline::state::finish_dense;
 use headrace_pipeline::{BuildTable, ExecError};
@@ -161,7 +163,7 @@ pub fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<
         extent
     };
     let columns: Arc<[u32]> = (0..table.fields.len() as u32).collect();
-    let sources = table
+    let segments = table
         .segments
         .iter()
         .enumerate()
@@ -177,22 +179,45 @@ pub fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<
                     remap: c.remap,
                 })
                 .collect();
-            let segment = Segment {
+            Segment {
                 file: 0,
                 batch: batch as u32,
                 first_row: 0,
                 rows: segment.rows as u32,
                 columns: columns_at,
-            };
-            SegmentSource {
-                segment,
-                file: identity.as_bytes().into(),
-                columns: Arc::clone(&columns),
             }
         })
         .collect::<Vec<_>>();
     std::fs::write(path, &bytes).unwrap();
-    sources
+    let from: Arc<dyn ReadAt> = SourceFile::open(path).unwrap();
+    let source = |segment| SegmentSource {
+        segment,
+        from: Arc::clone(&from),
+        file: Some(identity.as_bytes().into()),
+        columns: Arc::clone(&columns),
+    };
+    segments.into_iter().map(source).collect()
+}
+
+/// Segments one by one, each of them late.
+#[derive(Debug)]
+struct Fed {
+    sources: Vec<SegmentSource>,
+    next: usize,
+    is_late: bool,
+}
+
+impl SegmentFeed for Fed {
+    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Vec<SegmentSource>, BoxError>>> {
+        self.is_late = !self.is_late;
+        if !self.is_late {
+            waker.wake_by_ref();
+            return Poll::Pending;
+        }
+        let source = self.sources.get(self.next).cloned();
+        self.next += 1;
+        Poll::Ready(source.map(|source| Ok(vec![source])))
+    }
 }
 
 /// A stored table, and what runs over it on some devices.
@@ -200,14 +225,14 @@ pub struct Stored<'a> {
     pub devices: &'a [Arc<CudaDevice>],
     pub bound: &'a Arc<Bound>,
     pub sources: &'a [SegmentSource],
-    pub path: &'a std::path::Path,
 }
 
 impl Stored<'_> {
     /// A run, two segments a chunk.
     pub fn prepared(&self) -> Result<CudaRun, String> {
-        let chunks = chunked(self.sources.to_vec(), self.devices.len(), u64::MAX, 2);
-        CudaRun::new(self.devices, self.bound, &chunks).map_err(|e| e.to_string())
+        let limits = ChunkLimits { slot_bytes: u64::MAX, segments: 2, rows: u64::MAX };
+        let chunks = chunked(self.sources.to_vec(), self.devices.len(), limits);
+        CudaRun::new(self.devices, self.bound, RunSource::of(chunks)).map_err(|e| e.to_string())
     }
 
     /// A run over resident columns. `stream` brings those that a limit may have left out.
@@ -228,13 +253,44 @@ impl Stored<'_> {
     }
 
     pub fn stream_with(&self, options: &WorkerOptions) -> Result<Vec<RecordBatch>, String> {
-        let run = self.prepared()?;
-        let file: Arc<dyn ReadAt> = SourceFile::open(self.path).unwrap();
-        let (race_options, token) = (RaceOptions::default(), options.cancel.clone());
-        let race = Race::new(vec![file], run.chunk_specs(), race_options, token).unwrap();
-        batches_of(self.bound, options, |output| match run.stream(&race, output) {
+        self.stream_run(self.prepared()?, options, true)
+    }
+
+    /// As [`Self::stream_with`], the segments coming a few at a time while the race runs; nobody
+    /// knows how many.
+    pub fn stream_fed(&self, options: &WorkerOptions) -> Result<Vec<RecordBatch>, String> {
+        let limits = ChunkLimits { slot_bytes: 1 << 20, segments: 2, rows: 1 << 20 };
+        let slot_bytes = |source: &SegmentSource| -> u64 {
+            source.segment.extents().map(|extent| extent.bytes + 3 * 4096).sum()
+        };
+        let bytes = |source: &SegmentSource| source.segment.extents().map(|e| e.bytes).sum::<u64>();
+        let rest = Rest {
+            feed: Box::new(Fed { sources: self.sources.to_vec(), next: 0, is_late: true }),
+            chunker: Chunker::new(self.devices.len(), limits),
+            segment_slot_bytes: self.sources.iter().map(slot_bytes).max().unwrap_or(0),
+            bytes: Some(self.sources.iter().map(bytes).sum()),
+            chunks: None,
+        };
+        let layout = RunSource::of(chunked(self.sources.to_vec(), 1, limits)).layout;
+        let source = RunSource { layout, planned: Vec::new(), rest: Some(rest) };
+        let run = CudaRun::new(self.devices, self.bound, source).map_err(|e| e.to_string())?;
+        assert!(!run.is_resident());
+        self.stream_run(run, options, false)
+    }
+
+    /// Whether the run knows exactly how many bytes it is over.
+    fn stream_run(
+        &self,
+        run: CudaRun,
+        options: &WorkerOptions,
+        is_exact: bool,
+    ) -> Result<Vec<RecordBatch>, String> {
+        let bytes = run.bytes();
+        let (race, token) = (RaceOptions::default(), &options.cancel);
+        batches_of(self.bound, options, |output| match run.stream(race, token, output) {
             Ok((answer, report)) => {
-                assert!(report.ended_early || report.bytes_by_path.total() == race.bytes());
+                let read = report.bytes_by_path.total();
+                assert!(report.ended_early || !is_exact || bytes == Some(read));
                 Ok(answer)
             }
             Err(error) => Err(match std::error::Error::source(&error) {
@@ -277,7 +333,7 @@ pub fn stream_and_run_resident(devices: &[Arc<CudaDevice>], cases: Vec<corpus::C
             let path = folder.path().join("table");
             let identity = format!("{} {shape:?} {}", case.name, devices.len());
             let sources = write_file(&table, &identity, &path);
-            let stored = Stored { devices, bound: &bound, sources: &sources, path: &path };
+            let stored = Stored { devices, bound: &bound, sources: &sources };
             assert_same(case.name, shape, &cpu, &stored.stream(), "");
             if cpu.is_err() {
                 continue;
@@ -292,6 +348,11 @@ pub fn stream_and_run_resident(devices: &[Arc<CudaDevice>], cases: Vec<corpus::C
             let emit = |_| panic!("rows of columns that are not there");
             let output = RowOutput::new(&bound, &WorkerOptions::new(0), &emit).unwrap();
             assert!(runs.run(&output).unwrap().is_none());
+            // Segments that come while the race runs: none of their columns are there, then some.
+            for _ in 0..2 {
+                let fed = stored.stream_fed(&WorkerOptions::new(1 << 30)).map(|b| lines(&b));
+                assert_same(case.name, shape, &cpu, &fed, "");
+            }
             assert_same(case.name, shape, &cpu, &stored.stream(), "");
         }
     }

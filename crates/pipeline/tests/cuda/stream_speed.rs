@@ -1,17 +1,17 @@
 //! How fast queries stream and repeat: against the link's own speed, and against their kernels.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_flow::{CancelToken, Race, RaceOptions, RaceReport, RegisteredPool};
+use headrace_flow::{CancelToken, RaceOptions, RaceReport, RegisteredPool};
 use headrace_gpu::measure::h2d;
 use headrace_io::{ReadAt, SourceFile};
 use headrace_ir::{ColumnExtents, Encoding, Extent, Segment};
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cuda::{
-    CudaAnswer, CudaDevice, CudaOptions, CudaRun, SegmentSource, chunked,
+    ChunkLimits, CudaAnswer, CudaDevice, CudaOptions, CudaRun, RunSource, SegmentSource, chunked,
 };
 use headrace_pipeline::state::finish_dense;
 
@@ -28,7 +28,6 @@ const CHUNK_BYTES: u64 = 23 << 20;
 /// Columns of a query, batch by batch, in a file.
 struct Stored {
     _folder: tempfile::TempDir,
-    path: PathBuf,
     sources: Vec<SegmentSource>,
     bytes: u64,
 }
@@ -47,7 +46,7 @@ impl Stored {
         // Where an Arrow file's buffers lie: on multiples of 64 bytes.
         file.write_all(&[0; 64]).unwrap();
         let mut offset = 64;
-        let mut sources = Vec::new();
+        let mut segments = Vec::new();
         let identity: Arc<[u8]> = path.display().to_string().into_bytes().into();
         let columns: Arc<[u32]> = (0..blocks.len() as u32).collect();
         for batch in 0..SEGMENTS {
@@ -72,15 +71,23 @@ impl Stored {
                 rows: SEGMENT_ROWS as u32,
                 columns: extents,
             };
-            let (file, columns) = (Arc::clone(&identity), Arc::clone(&columns));
-            sources.push(SegmentSource { segment, file, columns });
+            segments.push(segment);
         }
-        Self { _folder: folder, path, sources, bytes: offset - 64 }
+        let from: Arc<dyn ReadAt> = SourceFile::open(&path).unwrap();
+        let source = |segment| SegmentSource {
+            segment,
+            from: Arc::clone(&from),
+            file: Some(Arc::clone(&identity)),
+            columns: Arc::clone(&columns),
+        };
+        let sources = segments.into_iter().map(source).collect();
+        Self { _folder: folder, sources, bytes: offset - 64 }
     }
 
     fn run(&self, devices: &[Arc<CudaDevice>], query: &ssb::Query) -> CudaRun {
-        let chunks = chunked(self.sources.iter().cloned(), devices.len(), CHUNK_BYTES, 64);
-        CudaRun::new(devices, &query.bound, &chunks).unwrap()
+        let limits = ChunkLimits { slot_bytes: CHUNK_BYTES, segments: 64, rows: u64::MAX };
+        let chunks = chunked(self.sources.iter().cloned(), devices.len(), limits);
+        CudaRun::new(devices, &query.bound, RunSource::of(chunks)).unwrap()
     }
 
     fn stream(
@@ -90,11 +97,8 @@ impl Stored {
         options: &RaceOptions,
     ) -> (Vec<String>, RaceReport) {
         let run = self.run(devices, query);
-        let file: Arc<dyn ReadAt> = SourceFile::open(&self.path).unwrap();
-        let options = options.clone();
-        let race = Race::new(vec![file], run.chunk_specs(), options, CancelToken::new()).unwrap();
         let output = rows_of_none(&query.bound);
-        let (answer, report) = run.stream(&race, &output).unwrap();
+        let (answer, report) = run.stream(options.clone(), &CancelToken::new(), &output).unwrap();
         assert_eq!(report.bytes_by_path.total(), self.bytes);
         (text(&query.bound, answer), report)
     }

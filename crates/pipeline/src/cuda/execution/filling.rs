@@ -7,7 +7,6 @@ use headrace_gpu::{DeviceBuffer, Stream};
 
 use super::{CudaExecution, STATUS_BYTES};
 use crate::cuda::decode::chunks;
-use crate::cuda::device::Kernel;
 use crate::cuda::group_states::GroupStates;
 use crate::cuda::hand_over::hand_over;
 use crate::cuda::layout::SegmentLayout;
@@ -60,8 +59,9 @@ impl CudaExecution {
         if !groups.is_some_and(|groups| groups.room.may_fill) {
             return Ok(None);
         }
-        let warps = |kernel: &Kernel| kernel.blocks_max * kernel.program.tuning.block_threads / 32;
-        let warps = self.kernels().map(warps).max().unwrap_or(0);
+        // Of whatever kernel: chunks that nobody knows yet may want another.
+        let info = self.device.device().info();
+        let warps = info.sm_count * info.threads_per_sm / 32;
         let runs = self.device.alloc(warps as usize * 4)?;
         Ok(Some(Progress { runs, group_limit: u32::MAX, flushes: 0 }))
     }

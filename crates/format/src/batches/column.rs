@@ -1,0 +1,192 @@
+//! One column of a batch as pipelines take it: where its buffers are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, StringArray, make_array};
+use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use headrace_io::HeldBytes;
+use headrace_ir::{ColumnExtents, Encoding, Extent};
+
+use crate::arrow::encoding;
+use crate::error::{FormatError, Result};
+
+/// The type that a column of batches has as a column of the table: `code_type` for texts of one
+/// dictionary that is known, plain text otherwise.
+pub(super) fn table_type(data_type: &DataType, has_dictionary: bool) -> DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => match **values {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View if has_dictionary => {
+                code_type()
+            }
+            DataType::LargeUtf8 => DataType::LargeUtf8,
+            DataType::Utf8 | DataType::Utf8View => DataType::Utf8,
+            _ => data_type.clone(),
+        },
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        other => other.clone(),
+    }
+}
+
+fn code_type() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+/// A column's buffers, from the batch's first row on.
+pub(super) struct Column {
+    encoding: Encoding,
+    row_bits: u64,
+    values: Buffer,
+    offsets: Option<Buffer>,
+    validity: Option<Buffer>,
+}
+
+impl Column {
+    /// The column of a batch, of the type that the table's column has for it.
+    pub fn of(name: &str, array: &ArrayRef, dictionary: Option<&Dictionary>) -> Result<Self> {
+        let wanted = table_type(array.data_type(), dictionary.is_some());
+        let unsupported = || FormatError::column(name, format!("its type {wanted} is not read"));
+        let array = match (dictionary, &wanted) {
+            (Some(dictionary), DataType::Dictionary(..)) => dictionary.translated(name, array)?,
+            _ if *array.data_type() == wanted => Arc::clone(array),
+            _ => cast(array, &wanted)
+                .map_err(|cause| FormatError::arrow(format!("column {name} as {wanted}"), cause))?,
+        };
+        let encoding = encoding(&wanted).ok_or_else(unsupported)?;
+        let data = array.to_data();
+        let (first, rows) = (data.offset(), data.len());
+        let nulls = data.nulls().filter(|nulls| nulls.null_count() > 0);
+        let validity = nulls.map(|nulls| packed(nulls.inner()));
+        let buffer = |i: usize| data.buffers().get(i).cloned().ok_or_else(unsupported);
+        let fixed = |bytes: usize| -> Result<Buffer> {
+            Ok(buffer(0)?.slice_with_length(first * bytes, rows * bytes))
+        };
+        let (row_bits, values, offsets) = match encoding {
+            Encoding::Bits => (1, packed(&BooleanBuffer::new(buffer(0)?, first, rows)), None),
+            Encoding::Plain => {
+                let width = width_bytes(&wanted).ok_or_else(unsupported)?;
+                (8 * width as u64, fixed(width)?, None)
+            }
+            Encoding::Dictionary { code_bytes } => {
+                (8 * u64::from(code_bytes), fixed(code_bytes.into())?, None)
+            }
+            Encoding::Offsets { offset_bytes } => {
+                let bytes = usize::from(offset_bytes);
+                let offsets = buffer(0)?.slice_with_length(first * bytes, (rows + 1) * bytes);
+                (8 * u64::from(offset_bytes), buffer(1)?, Some(offsets))
+            }
+        };
+        Ok(Self { encoding, row_bits, values, offsets, validity })
+    }
+
+    /// Where a range of rows lies. It begins at a multiple of
+    /// [`ROW_ALIGNMENT`](headrace_ir::layout::ROW_ALIGNMENT).
+    pub fn extents(&self, first_row: u64, rows: u64) -> ColumnExtents {
+        let part = |buffer: &Buffer, bits: u64, rows: u64| Extent {
+            offset: buffer.as_ptr().addr() as u64 + first_row * bits / 8,
+            bytes: (rows * bits).div_ceil(8),
+        };
+        let whole = |buffer: &Buffer| Extent {
+            offset: buffer.as_ptr().addr() as u64,
+            bytes: buffer.len() as u64,
+        };
+        let (values, offsets) = match &self.offsets {
+            Some(offsets) => (whole(&self.values), Some(part(offsets, self.row_bits, rows + 1))),
+            None => (part(&self.values, self.row_bits, rows), None),
+        };
+        ColumnExtents {
+            encoding: self.encoding.clone(),
+            values,
+            offsets,
+            validity: self.validity.as_ref().map(|validity| part(validity, 1, rows)),
+            remap: None,
+        }
+    }
+
+    /// Bytes that rows take, text aside.
+    pub fn bytes(&self, rows: u64) -> u64 {
+        rows * (self.row_bits + u64::from(self.validity.is_some())) / 8
+    }
+
+    /// The buffers, to be kept.
+    pub fn buffers(&self) -> impl Iterator<Item = HeldBytes> + '_ {
+        let buffers = [Some(&self.values), self.offsets.as_ref(), self.validity.as_ref()];
+        buffers.into_iter().flatten().map(|buffer| Box::new(Held(buffer.clone())) as HeldBytes)
+    }
+}
+
+struct Held(Buffer);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}
+
+/// Bits that begin at a byte: where they lie, or else copied.
+fn packed(bits: &BooleanBuffer) -> Buffer {
+    match bits.offset() % 8 {
+        0 => bits.inner().slice_with_length(bits.offset() / 8, bits.len().div_ceil(8)),
+        _ => bits.sliced(),
+    }
+}
+
+/// Bytes of a value, or code, of fixed width.
+pub(super) fn width_bytes(data_type: &DataType) -> Option<usize> {
+    match data_type {
+        DataType::Dictionary(code, _) => code.primitive_width(),
+        DataType::FixedSizeBinary(bytes) => usize::try_from(*bytes).ok(),
+        other => other.primitive_width(),
+    }
+}
+
+/// All texts of a column, known before the first batch.
+#[derive(Debug)]
+pub(super) struct Dictionary {
+    pub values: Arc<StringArray>,
+    codes: HashMap<String, i32>,
+}
+
+impl Dictionary {
+    /// Of sorted texts, each once; the reason if they are not.
+    pub fn new(values: Arc<StringArray>) -> std::result::Result<Self, String> {
+        let is_sorted =
+            (1..values.len()).all(|i| values.value(i - 1).as_bytes() < values.value(i).as_bytes());
+        if values.null_count() > 0 || !is_sorted {
+            return Err("its dictionary is not sorted, each text once and none NULL".to_string());
+        }
+        let texts = values.iter().flatten().map(str::to_string);
+        Ok(Self { codes: texts.zip(0..).collect(), values })
+    }
+
+    /// A dictionary-encoded array with codes of this dictionary.
+    fn translated(&self, name: &str, array: &ArrayRef) -> Result<ArrayRef> {
+        let failed = |cause| FormatError::arrow(format!("codes of column {name}"), cause);
+        let array = cast(array, &code_type()).map_err(failed)?;
+        let array = array.as_dictionary::<Int32Type>();
+        let own = array.values().as_string::<i32>();
+        let code = |text: Option<&str>| match text {
+            None => Ok(None),
+            Some(text) => self.codes.get(text).copied().map(Some).ok_or_else(|| {
+                FormatError::column(name, format!("{text:?} is not in its dictionary"))
+            }),
+        };
+        // Texts that no row has need not be known.
+        let codes: Vec<Result<Option<i32>>> = own.iter().map(code).collect();
+        let of_row = |key: Option<i32>| match key.map(|key| &codes[key as usize]) {
+            None => Ok(None),
+            Some(Ok(code)) => Ok(*code),
+            Some(Err(_)) => code(key.map(|key| own.value(key as usize))),
+        };
+        let keys = array.keys().iter().map(of_row);
+        let keys = keys.collect::<Result<arrow_array::Int32Array>>()?;
+        let data = keys.into_data().into_builder().data_type(code_type());
+        let data = data.add_child_data(self.values.to_data()).build().map_err(failed)?;
+        Ok(make_array(data))
+    }
+}

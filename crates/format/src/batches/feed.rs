@@ -1,0 +1,256 @@
+//! Chunks over batches, as they come.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use arrow_array::RecordBatch;
+use headrace_io::{HeldBytes, MemoryFile};
+use headrace_ir::layout::ROW_ALIGNMENT;
+use headrace_ir::{Chunk, Encoding, Segment};
+
+use super::column::{Column, width_bytes};
+use super::stream::BatchStream;
+use super::table::BatchTable;
+use crate::arrow::{ChunkOptions, encoding};
+use crate::error::Result;
+use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
+use crate::table::Table;
+
+/// Chunks over batches: see [`BatchTable`].
+pub(super) struct BatchFeed {
+    table: Arc<BatchTable>,
+    /// Since the first chunk was asked for.
+    stream: Option<Box<dyn BatchStream>>,
+    columns: Vec<usize>,
+    options: ChunkOptions,
+    /// The batch that chunks are made of.
+    batch: Option<Batch>,
+    batches: u32,
+    rows: u64,
+    has_ended: bool,
+    totals: ChunkTotals,
+}
+
+/// A batch of which rows are left.
+struct Batch {
+    columns: Vec<Column>,
+    number: u32,
+    rows: u64,
+    next_row: u64,
+    part_rows: u64,
+}
+
+/// A chunk that is being put together.
+#[derive(Default)]
+struct Gathered {
+    segments: Vec<Segment>,
+    buffers: Vec<HeldBytes>,
+    rows: u64,
+    bytes: u64,
+}
+
+impl fmt::Debug for BatchFeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BatchFeed({:?}, {:?})", self.table, self.totals)
+    }
+}
+
+impl BatchFeed {
+    pub fn new(table: Arc<BatchTable>, columns: &[usize], options: ChunkOptions) -> Self {
+        Self {
+            table,
+            stream: None,
+            columns: columns.to_vec(),
+            options,
+            batch: None,
+            batches: 0,
+            rows: 0,
+            has_ended: false,
+            totals: ChunkTotals::default(),
+        }
+    }
+
+    /// Makes sure that there is a batch with rows left; `false` after the last.
+    fn poll_batch(&mut self, waker: &Waker) -> Poll<Result<bool>> {
+        while self.batch.is_none() {
+            let stream = match &mut self.stream {
+                Some(stream) => stream,
+                None => match self.table.take_stream() {
+                    Ok(stream) => self.stream.insert(stream),
+                    Err(error) => return Poll::Ready(Err(error)),
+                },
+            };
+            match stream.poll_next(waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(Ok(false)),
+                Poll::Ready(Some(Err(cause))) => return Poll::Ready(Err(self.table.failed(cause))),
+                Poll::Ready(Some(Ok(batch))) => match self.prepared(&batch) {
+                    Ok(batch) => self.batch = batch,
+                    Err(error) => return Poll::Ready(Err(error)),
+                },
+            }
+        }
+        Poll::Ready(Ok(true))
+    }
+
+    /// A batch, unless it is empty.
+    fn prepared(&mut self, batch: &RecordBatch) -> Result<Option<Batch>> {
+        let wanted = self.table.fields.fields();
+        let types = |fields: &arrow_schema::Fields| -> Vec<String> {
+            fields.iter().map(|field| field.data_type().to_string()).collect()
+        };
+        let own = batch.schema_ref().fields();
+        let is_same = own.len() == wanted.len()
+            && own.iter().zip(wanted).all(|(own, wanted)| own.data_type() == wanted.data_type());
+        if !is_same {
+            let cause = format!("a batch of {:?} among those of {:?}", types(own), types(wanted));
+            return Err(self.table.failed(cause));
+        }
+        let rows = batch.num_rows() as u64;
+        self.rows += rows;
+        if let Some(rows_max) = self.table.rows_max.filter(|rows_max| self.rows > *rows_max) {
+            return Err(self
+                .table
+                .failed(format!("{} rows where {rows_max} were promised", self.rows)));
+        }
+        if rows == 0 {
+            return Ok(None);
+        }
+        let column = |&column: &usize| {
+            let name = wanted[column].name();
+            Column::of(name, batch.column(column), self.table.dictionaries[column].as_ref())
+        };
+        let columns = self.columns.iter().map(column).collect::<Result<Vec<_>>>()?;
+        let number = self.batches;
+        self.batches =
+            number.checked_add(1).ok_or_else(|| self.table.failed("more than 2^32 batches"))?;
+        let part_rows = self.part_rows(rows, &columns);
+        Ok(Some(Batch { columns, number, rows, next_row: 0, part_rows }))
+    }
+
+    /// Rows of each part of a batch: as many as fit a chunk, or a multiple of [`ROW_ALIGNMENT`].
+    fn part_rows(&self, rows: u64, columns: &[Column]) -> u64 {
+        let ChunkOptions { part_rows_max, chunk_rows_max, chunk_bytes_max, .. } = self.options;
+        let limit = part_rows_max.min(chunk_rows_max).min(i32::MAX as u64);
+        let limit = (limit / ROW_ALIGNMENT).max(1) * ROW_ALIGNMENT;
+        let bytes: u64 = columns.iter().map(|column| column.bytes(rows)).sum();
+        let parts = rows.div_ceil(limit).max(bytes.div_ceil(chunk_bytes_max));
+        rows.div_ceil(parts.max(1)).next_multiple_of(ROW_ALIGNMENT)
+    }
+
+    /// Adds the next part to a chunk; whether it fitted.
+    fn take_part(&mut self, gathered: &mut Gathered) -> bool {
+        let Some(batch) = &mut self.batch else { return false };
+        let rows = batch.part_rows.min(batch.rows - batch.next_row);
+        let (first_row, options) = (batch.next_row, self.options);
+        let segment = Segment {
+            file: 0,
+            batch: batch.number,
+            first_row,
+            // Parts have at most 2^31 rows.
+            rows: rows as u32,
+            columns: batch.columns.iter().map(|c| c.extents(first_row, rows)).collect(),
+        };
+        let bytes = segment.extents().map(|extent| extent.bytes).sum::<u64>();
+        let extents = segment.extents().count() as u64;
+        let room = bytes + extents * options.extent_extra_bytes;
+        let fits = gathered.segments.len() < options.chunk_segments_max
+            && gathered.rows + rows <= options.chunk_rows_max
+            && gathered.bytes + room <= options.chunk_bytes_max
+            && gathered.bytes < options.chunk_bytes_wanted.max(1);
+        if !fits && !gathered.segments.is_empty() {
+            return false;
+        }
+        let is_new = gathered.segments.last().is_none_or(|last| last.batch != batch.number);
+        if is_new {
+            gathered.buffers.extend(batch.columns.iter().flat_map(Column::buffers));
+        }
+        gathered.segments.push(segment);
+        gathered.rows += rows;
+        gathered.bytes += room;
+        batch.next_row += rows;
+        if batch.next_row >= batch.rows {
+            self.batch = None;
+        }
+        true
+    }
+
+    fn poll_gathered(&mut self, waker: &Waker) -> Poll<Result<Gathered>> {
+        let mut gathered = Gathered::default();
+        loop {
+            match self.poll_batch(waker) {
+                // What came so far need not wait for the rest.
+                Poll::Pending if gathered.segments.is_empty() => return Poll::Pending,
+                Poll::Pending | Poll::Ready(Ok(false)) => return Poll::Ready(Ok(gathered)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(true)) => {
+                    if !self.take_part(&mut gathered) {
+                        return Poll::Ready(Ok(gathered));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Feed for BatchFeed {
+    /// What a chunk takes follows from the widths of its columns, but for text: then it is what the
+    /// options allow, and a batch with more of it than that cannot be copied.
+    fn bounds(&self) -> FeedBounds {
+        let options = self.options;
+        let fields = self.table.schema().fields();
+        let types = self.columns.iter().map(|&column| fields[column].data_type());
+        let encodings: Vec<Encoding> = types.clone().filter_map(encoding).collect();
+        let has_text = encodings.iter().any(|e| matches!(e, Encoding::Offsets { .. }));
+        let extra = 3 * encodings.len() as u64 * options.extent_extra_bytes;
+        let rows =
+            options.part_rows_max.min(options.chunk_rows_max).next_multiple_of(ROW_ALIGNMENT);
+        // Values, and bitmaps that end in the middle of a byte.
+        let widths = types.filter_map(width_bytes).map(|bytes| bytes as u64);
+        let row_bytes = widths.sum::<u64>() + encodings.len() as u64;
+        let part = rows.saturating_mul(row_bytes).min(options.chunk_bytes_max);
+        let part = if has_text { options.chunk_bytes_max } else { part } + extra;
+        let chunk = options.chunk_bytes_wanted.saturating_add(part).min(options.chunk_bytes_max);
+        FeedBounds {
+            rows: self.table.rows_max,
+            bytes: None,
+            chunks: None,
+            chunk_bytes: chunk.max(part),
+            segment_bytes: part,
+            encodings,
+        }
+    }
+
+    fn remaps(&self) -> &[Arc<[i32]>] {
+        &[]
+    }
+
+    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let gathered = match self.poll_gathered(waker) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(gathered) => gathered,
+        };
+        self.has_ended = gathered.as_ref().map_or(true, |gathered| gathered.segments.is_empty());
+        if self.has_ended {
+            // The producer need not be kept waiting.
+            self.stream = None;
+        }
+        let gathered = match gathered {
+            Ok(gathered) if gathered.segments.is_empty() => return Poll::Ready(None),
+            Ok(gathered) => gathered,
+            Err(error) => return Poll::Ready(Some(Err(error))),
+        };
+        let chunk = Chunk { segments: gathered.segments };
+        self.totals.add(chunk.segments.len() as u64, gathered.rows, chunk.bytes());
+        let memory = MemoryFile::new(&self.table.name, gathered.buffers);
+        Poll::Ready(Some(Ok(FedChunk { chunk, memory: Some(memory) })))
+    }
+
+    fn totals(&self) -> ChunkTotals {
+        self.totals
+    }
+}

@@ -1,0 +1,180 @@
+//! Batches as a table.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::StringArray;
+use arrow_schema::{Field, Schema, SchemaRef};
+use headrace_io::{FileIdentity, InputPolicy, MemoryFile, ReadAt, SourceFile};
+use headrace_ir::SourceKind;
+
+use super::column::{Dictionary, table_type};
+use super::feed::BatchFeed;
+use super::stream::{BatchStream, ProducerError};
+use crate::arrow::{ChunkOptions, ColumnBound, ColumnStats, encoding, ir_type};
+use crate::error::{FormatError, Result};
+use crate::{Feed, Table};
+
+/// Record batches that come once, as a table without files. Nothing is known of their number, unless
+/// the producer says, nor of their values; no condition prunes any. What a run reads of them is not
+/// kept for another.
+///
+/// Text that lies as views or as codes is plain text of the table, so that every batch may have a
+/// dictionary of its own; [`with_dictionary`](Self::with_dictionary) makes it codes of one
+/// dictionary, which is what a GPU takes.
+pub struct BatchTable {
+    pub(super) name: Arc<SourceFile>,
+    /// As the batches have them.
+    pub(super) fields: SchemaRef,
+    schema: SchemaRef,
+    pub(super) dictionaries: Vec<Option<Dictionary>>,
+    pub(super) rows_max: Option<u64>,
+    policy: InputPolicy,
+    stream: Mutex<Option<Box<dyn BatchStream>>>,
+}
+
+impl fmt::Debug for BatchTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BatchTable({})", self.name.path().display())
+    }
+}
+
+impl BatchTable {
+    /// The batches of a stream, which are of this schema; `name` is for errors.
+    pub fn new(name: &str, schema: &Schema, stream: impl BatchStream + 'static) -> Self {
+        let columns = schema.fields().len();
+        let policy = InputPolicy { check_identity: false, cached: false, copy_first: false };
+        let mut table = Self {
+            name: MemoryFile::named(name),
+            fields: Arc::new(schema.clone()),
+            schema: Arc::new(schema.clone()),
+            dictionaries: (0..columns).map(|_| None).collect(),
+            rows_max: None,
+            policy,
+            stream: Mutex::new(Some(Box::new(stream))),
+        };
+        table.set_schema();
+        table
+    }
+
+    fn set_schema(&mut self) {
+        let field = |(field, dictionary): (&Arc<Field>, &Option<Dictionary>)| {
+            let data_type = table_type(field.data_type(), dictionary.is_some());
+            field.as_ref().clone().with_data_type(data_type)
+        };
+        let fields: Vec<Field> =
+            self.fields.fields().iter().zip(&self.dictionaries).map(field).collect();
+        self.schema = Arc::new(Schema::new_with_metadata(fields, self.fields.metadata().clone()));
+    }
+
+    /// All texts of a column that batches have as codes, sorted by bytes, each once: a batch with
+    /// another is an error.
+    ///
+    /// # Errors
+    /// [`FormatError::Argument`] for a column that has no codes of text, or texts that are not
+    /// sorted.
+    pub fn with_dictionary(mut self, column: usize, texts: Arc<StringArray>) -> Result<Self> {
+        let argument = |cause: &str| FormatError::Argument(format!("column {column}: {cause}"));
+        let data_type = self.fields.fields().get(column).map(|field| field.data_type());
+        let has_codes = data_type.is_some_and(|t| table_type(t, true) != table_type(t, false));
+        if !has_codes {
+            return Err(argument("no codes of text"));
+        }
+        self.dictionaries[column] = Some(Dictionary::new(texts).map_err(|cause| argument(&cause))?);
+        self.set_schema();
+        Ok(self)
+    }
+
+    /// A promise of the producer, which lets processors size what they gather: more rows than this
+    /// are an error.
+    pub fn with_rows_max(self, rows_max: u64) -> Self {
+        Self { rows_max: Some(rows_max), ..self }
+    }
+
+    /// Batches in memory that somebody else may write to: copied first, then looked at.
+    pub fn copied_first(mut self) -> Self {
+        self.policy.copy_first = true;
+        self
+    }
+
+    /// The stream, for the one who reads it.
+    pub(super) fn take_stream(&self) -> Result<Box<dyn BatchStream>> {
+        let taken = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let why = "its batches come once, and were read before: hand over others";
+        taken.ok_or_else(|| self.failed(why))
+    }
+
+    pub(super) fn failed(&self, cause: impl Into<ProducerError>) -> FormatError {
+        let name = self.name.path().display().to_string();
+        FormatError::Producer { name, cause: cause.into() }
+    }
+}
+
+impl Table for BatchTable {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn kind(&self) -> SourceKind {
+        SourceKind::Batches
+    }
+
+    fn policy(&self) -> InputPolicy {
+        self.policy
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.rows_max
+    }
+
+    fn column_stats(&self, _column: usize) -> ColumnStats {
+        ColumnStats::default()
+    }
+
+    fn column_support(&self, column: usize) -> std::result::Result<(), String> {
+        let Some(field) = self.schema.fields().get(column) else {
+            return Err(format!("there is no column {column}"));
+        };
+        let data_type = field.data_type();
+        match ir_type(data_type).is_some() && encoding(data_type).is_some() {
+            true => Ok(()),
+            false => Err(format!("pipelines do not know type {data_type}")),
+        }
+    }
+
+    fn dictionary(&self, column: usize) -> Option<&Arc<StringArray>> {
+        Some(&self.dictionaries.get(column)?.as_ref()?.values)
+    }
+
+    /// Nothing is pulled before the first chunk is asked for; the feed that does that first has the
+    /// batches, and of others that is an error.
+    fn feed(
+        self: Arc<Self>,
+        columns: &[usize],
+        _conditions: &[ColumnBound],
+        options: ChunkOptions,
+    ) -> Result<Box<dyn Feed>> {
+        for &column in columns {
+            self.column_support(column)
+                .map_err(|reason| FormatError::Argument(format!("column {column}: {reason}")))?;
+        }
+        options.check()?;
+        Ok(Box::new(BatchFeed::new(self, columns, options)))
+    }
+
+    fn file_count(&self) -> usize {
+        0
+    }
+
+    fn file_identity(&self, _file: usize) -> FileIdentity {
+        self.name.identity()
+    }
+
+    fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>> {
+        Err(FormatError::Argument(format!("file {file} of batches in memory")))
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(())
+    }
+}

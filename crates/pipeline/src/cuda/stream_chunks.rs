@@ -1,0 +1,175 @@
+//! Segments on their way to devices: which device a segment is dealt to, and what is read of a
+//! chunk of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use headrace_flow::{BoxError, ChunkSpec, DEVICE_ALIGN_BYTES, ReadSpec};
+use headrace_io::{Placement, ReadAt};
+use headrace_ir::{Extent, Segment};
+
+/// A segment and where it is from, as far as its columns may stay on the device.
+#[derive(Clone, Debug)]
+pub struct SegmentSource {
+    /// The row range and its extents.
+    pub segment: Segment,
+    /// Where the extents lie.
+    pub from: Arc<dyn ReadAt>,
+    /// Identity of the file: bytes that differ when the file does. `None`: no column stays.
+    pub file: Option<Arc<[u8]>>,
+    /// For each source register, the index of its column in the file.
+    pub columns: Arc<[u32]>,
+}
+
+/// Gives the segments that were not there when a run was made, some at a time.
+pub trait SegmentFeed: Send + fmt::Debug {
+    /// The next segments; `None` after the last. Never waits: where there are none yet, `waker` is
+    /// woken when there are.
+    ///
+    /// # Errors
+    /// Whatever is the matter: the run fails with it.
+    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Vec<SegmentSource>, BoxError>>>;
+}
+
+impl SegmentSource {
+    /// One of `devices` devices, the same in each query.
+    fn device(&self, devices: usize) -> usize {
+        let identity = self.file.iter().flat_map(|file| file.iter());
+        let file = identity.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let part = self.segment.first_row / u64::from(self.segment.rows.max(1));
+        let number = (file >> 32).wrapping_add(u64::from(self.segment.batch)).wrapping_add(part);
+        (number % devices.max(1) as u64) as usize
+    }
+
+    /// Bytes that it takes of a slot, all columns read.
+    fn slot_bytes(&self) -> u64 {
+        self.segment.extents().map(|extent| extent_slot_bytes(extent) as u64).sum()
+    }
+}
+
+/// Bytes that an extent takes of a slot: on the host, where reads are widened, or on the device,
+/// where buffers are aligned.
+fn extent_slot_bytes(extent: Extent) -> usize {
+    let on_device = (extent.bytes as usize).next_multiple_of(DEVICE_ALIGN_BYTES);
+    on_device.max(Placement::of(extent.offset, extent.bytes).window_bytes)
+}
+
+/// Segments that one device takes together.
+#[derive(Clone, Debug, Default)]
+pub struct ChunkSource {
+    /// The device that takes it, unless another has its columns or nothing to do.
+    pub device: usize,
+    /// In the order of the table.
+    pub segments: Vec<SegmentSource>,
+}
+
+impl ChunkSource {
+    /// Rows of all segments.
+    pub fn rows(&self) -> u64 {
+        self.segments.iter().map(|source| u64::from(source.segment.rows)).sum()
+    }
+
+    /// What is read of the columns: values, then validity, of each column of each segment, and
+    /// where from. [`ReadSpec::file`] is the segment's number of its file.
+    pub(super) fn reads(&self, columns: &[usize]) -> (ChunkSpec, Vec<Arc<dyn ReadAt>>) {
+        let mut spec = ChunkSpec::default();
+        let mut files = Vec::new();
+        for SegmentSource { segment, from, .. } in &self.segments {
+            for &column in columns {
+                let Some(extents) = segment.columns.get(column) else { continue };
+                for extent in std::iter::once(extents.values).chain(extents.validity) {
+                    let Extent { offset, bytes } = extent;
+                    spec.reads.push(ReadSpec { file: segment.file as usize, offset, bytes });
+                    files.push(Arc::clone(from));
+                }
+            }
+        }
+        (spec, files)
+    }
+
+    /// Bytes of a slot that takes the columns, on the host and on the device.
+    pub(super) fn slot_bytes(&self, columns: &[usize]) -> usize {
+        let of_column = |segment: &Segment, column: &usize| -> usize {
+            let Some(extents) = segment.columns.get(*column) else { return 0 };
+            std::iter::once(extents.values).chain(extents.validity).map(extent_slot_bytes).sum()
+        };
+        let of_segment = |source: &SegmentSource| -> usize {
+            columns.iter().map(|column| of_column(&source.segment, column)).sum()
+        };
+        self.segments.iter().map(of_segment).sum()
+    }
+}
+
+/// How large chunks may be; one has a segment at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkLimits {
+    /// Bytes of a slot that they take.
+    pub slot_bytes: u64,
+    /// Segments.
+    pub segments: usize,
+    /// Rows.
+    pub rows: u64,
+}
+
+/// Deals segments out to devices, and puts those of a device together to chunks.
+#[derive(Debug)]
+pub struct Chunker {
+    limits: ChunkLimits,
+    /// By device: the chunk that is not full yet, with its bytes and rows.
+    open: Vec<Option<(ChunkSource, u64, u64)>>,
+}
+
+impl Chunker {
+    /// For `devices` devices, at least one.
+    pub fn new(devices: usize, limits: ChunkLimits) -> Self {
+        Self { limits, open: (0..devices.max(1)).map(|_| None).collect() }
+    }
+
+    /// How large chunks may be.
+    pub fn limits(&self) -> ChunkLimits {
+        self.limits
+    }
+
+    /// Adds a segment; the chunk that it does not fit any more, if there is one.
+    pub fn push(&mut self, source: SegmentSource) -> Option<ChunkSource> {
+        let device = source.device(self.open.len());
+        let (more_bytes, more_rows) = (source.slot_bytes(), u64::from(source.segment.rows));
+        let limits = self.limits;
+        match &mut self.open[device] {
+            Some((chunk, bytes, rows))
+                if *bytes + more_bytes <= limits.slot_bytes
+                    && *rows + more_rows <= limits.rows
+                    && chunk.segments.len() < limits.segments =>
+            {
+                *bytes += more_bytes;
+                *rows += more_rows;
+                chunk.segments.push(source);
+                None
+            }
+            open => {
+                let chunk = ChunkSource { device, segments: vec![source] };
+                open.replace((chunk, more_bytes, more_rows)).map(|(chunk, ..)| chunk)
+            }
+        }
+    }
+
+    /// A chunk as far as it was filled; `None` where every segment was given out.
+    pub fn take(&mut self) -> Option<ChunkSource> {
+        self.open.iter_mut().find_map(Option::take).map(|(chunk, ..)| chunk)
+    }
+}
+
+/// Chunks of all these segments.
+pub fn chunked(
+    segments: impl IntoIterator<Item = SegmentSource>,
+    devices: usize,
+    limits: ChunkLimits,
+) -> Vec<ChunkSource> {
+    let mut chunker = Chunker::new(devices, limits);
+    let mut chunks: Vec<_> = segments.into_iter().filter_map(|s| chunker.push(s)).collect();
+    chunks.extend(std::iter::from_fn(|| chunker.take()));
+    chunks
+}
