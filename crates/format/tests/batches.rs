@@ -82,8 +82,8 @@ fn values_lie_where_the_producer_has_them() {
         let (valid, flags) = (bits(b.validity.as_ref().unwrap()), bits(&b.values));
         for row in 0..u64::from(segment.rows) {
             let i = first_row + row;
-            assert_eq!(valid[row as usize], i % 5 > 0, "{i}");
-            assert!(i % 5 == 0 || flags[row as usize] == (i % 3 == 0), "{i}");
+            assert_eq!(valid[row as usize], !i.is_multiple_of(5), "{i}");
+            assert!(i.is_multiple_of(5) || flags[row as usize] == i.is_multiple_of(3), "{i}");
         }
         first_row += u64::from(segment.rows);
     }

@@ -47,7 +47,7 @@ impl Fed {
 impl ChunkFeed for Fed {
     fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>> {
         self.polls += 1;
-        if self.polls % self.late_every == 0 {
+        if self.polls.is_multiple_of(self.late_every) {
             let waker = waker.clone();
             std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(1));
