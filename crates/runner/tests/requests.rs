@@ -189,7 +189,7 @@ fn parts_of_a_table_run_anywhere_and_merge_in_any_order() {
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_parts_of_a_table_run_anywhere_and_merge_in_any_order() {
-    parts_merge(&[Processor::Cuda, Processor::Cpu], &KEYS[..2]);
+    parts_merge(&[Processor::Cuda, Processor::Cpu], &KEYS);
 }
 
 /// The processors take the parts in turn.
@@ -305,22 +305,25 @@ fn one_by_one(runner: &Runner, table: &Arc<StreamTable>, keys: [&str; 2]) -> Vec
 
 #[test]
 fn grouping_sets_are_their_groups_one_by_one() {
-    sets_on(Processor::Cpu);
+    sets_on(Processor::Cpu, &[DENSE_SETS, ["value", "city"]]);
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_grouping_sets_are_their_groups_one_by_one() {
-    sets_on(Processor::Cuda);
+    // Keys of hashed sets are wider than a GPU has them.
+    sets_on(Processor::Cuda, &[DENSE_SETS]);
 }
 
-fn sets_on(processor: Processor) {
+/// Keys of dense groups.
+const DENSE_SETS: [&str; 2] = ["city", "name"];
+
+fn sets_on(processor: Processor, keys: &[[&str; 2]]) {
     let folder = tempfile::tempdir().unwrap();
     let parts = parts(folder.path());
     let table = open(&parts);
     let runner = Runner::new(&RunnerOptions::default());
-    // Dense groups, and hashed ones.
-    for keys in [["city", "name"], ["value", "city"]] {
+    for &keys in keys {
         let program = in_sets(&table, &keys, AggregateOutput::Final);
         let expected = one_by_one(&runner, &table, keys);
         let found = run_on(processor, &runner, &program, &[], &table).unwrap();

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
+use headrace_ir::AggregateOutput;
 use parking_lot::Mutex;
 
-use crate::bound::Bound;
+use crate::bound::{Bound, BoundSink};
 use crate::cpu::hash_sink::{HashLevel, HashSink, PARTITION_GROUPS_MIN};
 use crate::cpu::{Emit, WorkerOptions};
 use crate::cuda::groups::DeviceGroups;
@@ -22,6 +23,8 @@ use crate::partial::merge::{Outlet, in_parallel};
 pub(super) struct GroupStates {
     bound: Arc<Bound>,
     form: PartialSchema,
+    /// The form in which they are put out, if not as results.
+    partial: Option<PartialSchema>,
     options: WorkerOptions,
     level: Arc<HashLevel>,
     /// Groups that came in portions too small to be divided.
@@ -33,10 +36,14 @@ impl GroupStates {
     /// None yet.
     pub(super) fn new(bound: &Arc<Bound>, options: &WorkerOptions) -> Result<Self, ExecError> {
         let form = PartialSchema::local(bound)?;
+        let is_partial =
+            matches!(bound.sink, BoundSink::Aggregate { output: AggregateOutput::Partial, .. });
+        let partial = is_partial.then(|| PartialSchema::portable(bound)).transpose()?;
         let level = HashLevel::first(options.hash_options(form.clone()), 1);
         Ok(Self {
             bound: Arc::clone(bound),
             form,
+            partial,
             options: options.clone(),
             few: Mutex::new(HashSink::new(&level)),
             level,
@@ -103,12 +110,18 @@ impl GroupStates {
 
     /// Groups that are nowhere else, as output.
     pub(super) fn finished(&self, groups: &DeviceGroups<'_>) -> Result<RecordBatch, ExecError> {
-        groups.finish(&self.bound)
+        match &self.partial {
+            Some(form) => {
+                let all: Vec<u32> = (0..groups.len() as u32).collect();
+                groups.partial(&self.bound, form, &all)
+            }
+            None => groups.finish(&self.bound),
+        }
     }
 
     /// Merges all groups and hands them out, partition by partition.
     pub(super) fn finish(self, emit: Emit<'_>) -> Result<(), ExecError> {
-        let outlet = Outlet::new(&self.bound, None, &self.options.cancel, emit);
+        let outlet = Outlet::new(&self.bound, self.partial, &self.options.cancel, emit);
         outlet.finish(vec![self.few.into_inner()], self.options.workers)
     }
 }

@@ -1,6 +1,6 @@
 //! Sinks: dense aggregation and rows.
 
-use headrace_ir::{AggregateFunction, AggregateOutput};
+use headrace_ir::AggregateFunction;
 
 use super::expr::Value;
 use super::probe::key_part;
@@ -55,12 +55,9 @@ pub(super) struct SinkPlan {
 impl SinkPlan {
     pub(super) fn of(bound: &Bound, tuning: Tuning) -> Result<Self> {
         match &bound.sink {
-            BoundSink::Aggregate { keys, grouping, accumulators, calls, output } => {
+            BoundSink::Aggregate { keys, grouping, accumulators, calls, .. } => {
                 let matches_max = super::chain::matches_max(bound);
                 let Grouping::Dense { groups } = *grouping else {
-                    if *output == AggregateOutput::Partial {
-                        return refuse("partial states of hashed groups");
-                    }
                     let rows = (bound.rows_max, matches_max);
                     return Self::hashed(keys, accumulators, calls, rows);
                 };
