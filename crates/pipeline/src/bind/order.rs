@@ -195,3 +195,88 @@ fn best(
         // The first one left has nothing before it, and IR steps read only earlier registers.
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use headrace_ir::{DataType, Field};
+
+    use super::*;
+    use crate::bound::{BoundKind, BoundProbe};
+    use crate::build::BuildId;
+
+    /// A dimension with keys `1..=domain` of which a share is left, probed by register `key`.
+    fn dimension(name: &str, key: usize, domain: u64, selectivity: f64) -> BoundStep {
+        let build = BuildTable {
+            name: name.into(),
+            keys: vec![Field::new("key", DataType::Int32, false)],
+            key_reprs: vec![Repr::I32],
+            rows: (domain as f64 * selectivity) as u64,
+            source_rows: None,
+            nulls_equal: false,
+            has_null_key: false,
+            unique: true,
+            index: BuildIndex::Direct { base: 1, domain, present: Vec::new() },
+            payload: Vec::new(),
+            bytes: domain / 8,
+            id: BuildId::default(),
+        };
+        let key = BoundExpr {
+            kind: BoundKind::Register(key),
+            data_type: DataType::Int32,
+            repr: Repr::I32,
+            nullable: false,
+            range: None,
+            text: name.into(),
+        };
+        BoundStep::Probe(BoundProbe {
+            build: Arc::new(build),
+            keys: vec![key],
+            kind: ProbeKind::Semi,
+            null_equal: false,
+            residual: None,
+            payload: Vec::new(),
+            first_register: 3,
+            selectivity,
+        })
+    }
+
+    fn names(steps: Vec<BoundStep>, lookups: Lookups) -> Vec<String> {
+        let register = RegisterInfo {
+            name: "key".into(),
+            data_type: DataType::Int32,
+            repr: Repr::I32,
+            nullable: false,
+            range: None,
+        };
+        let name = |step: BoundStep| match step {
+            BoundStep::Probe(probe) => probe.build.name.clone(),
+            _ => String::new(),
+        };
+        ordered(steps, &[register.clone(), register.clone(), register], 3, lookups)
+            .into_iter()
+            .map(name)
+            .collect()
+    }
+
+    #[test]
+    fn what_fits_shared_memory_comes_early_on_a_gpu() {
+        let steps =
+            || vec![dimension("supplier", 0, 200_000, 0.2), dimension("part", 1, 1_400_000, 0.04)];
+        assert_eq!(names(steps(), Lookups::Cpu), ["supplier", "part"]);
+        assert_eq!(names(steps(), Lookups::Gpu), ["part", "supplier"]);
+    }
+
+    #[test]
+    fn a_large_table_is_not_near_when_few_rows_are_left() {
+        let steps = vec![
+            dimension("supplier", 0, 200_000, 0.2),
+            dimension("part", 1, 1_400_000, 0.4),
+            dimension("customer", 2, 3_000_000, 0.2),
+        ];
+        assert_eq!(names(steps, Lookups::Gpu), ["supplier", "customer", "part"]);
+        assert!(is_near_on_gpu(175_000, 1.0) && !is_near_on_gpu(175_000, 0.2));
+        assert!(is_near_on_gpu(25_000, 0.02) && !is_near_on_gpu(25_000, 0.001));
+    }
+}
