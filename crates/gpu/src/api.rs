@@ -26,6 +26,18 @@ pub(crate) const DEINITIALIZED: Code = CUresult::CUDA_ERROR_DEINITIALIZED as Cod
 pub(crate) const NO_DEVICE: Code = CUresult::CUDA_ERROR_NO_DEVICE as Code;
 pub(crate) const NOT_READY: Code = CUresult::CUDA_ERROR_NOT_READY as Code;
 
+/// `cuMemcpyBatchAsync_v2`, which drivers have from CUDA 13.0 on.
+pub(crate) type BatchCopy = unsafe extern "C" fn(
+    *mut CUdeviceptr,
+    *mut CUdeviceptr,
+    *mut usize,
+    usize,
+    *mut CUmemcpyAttributes,
+    *mut usize,
+    usize,
+    CUstream,
+) -> Code;
+
 type ErrorText = unsafe extern "C" fn(Code, *mut *const c_char) -> Code;
 
 /// Declares the table of functions, how it is filled, and for each function a wrapper of
@@ -35,6 +47,7 @@ macro_rules! driver_functions {
         #[allow(non_snake_case, reason = "the driver's own names")]
         struct Functions {
             $($name: unsafe extern "C" fn($($type),*) -> Code,)*
+            batch_copy: Option<BatchCopy>,
             error_name: ErrorText,
             error_string: ErrorText,
         }
@@ -56,6 +69,11 @@ macro_rules! driver_functions {
                         let symbol = unsafe { library.get(stringify!($name).as_bytes()) };
                         *symbol.map_err(|_| stringify!($name))?
                     },)*
+                    // SAFETY: the symbol has that type, but for the code, which the bindings
+                    // declare as their enum: a C enum is passed as a 32-bit integer.
+                    batch_copy: unsafe { library.get(b"cuMemcpyBatchAsync_v2") }
+                        .ok()
+                        .map(|symbol| *symbol),
                     // SAFETY: both have that type, but for the code, which the bindings
                     // declare as their enum: a C enum is passed as a 32-bit integer.
                     error_name: *unsafe { library.get(b"cuGetErrorName") }
@@ -98,6 +116,11 @@ pub(crate) unsafe fn load() -> Result<(), &'static str> {
         Ok(_) => Ok(()),
         Err(name) => Err(name),
     }
+}
+
+/// The driver's batches of copies, if it has them.
+pub(crate) fn batch_copy() -> Option<BatchCopy> {
+    FUNCTIONS.get()?.as_ref().ok()?.batch_copy
 }
 
 /// The symbolic name and the text of a result code, where the driver knows them.
@@ -161,7 +184,6 @@ driver_functions! {
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuMemHostRegister_v2(host: *mut c_void, bytes: usize, flags: c_uint);
     cuMemHostUnregister(host: *mut c_void);
-    cuMemcpyBatchAsync_v2(to: *mut CUdeviceptr, from: *mut CUdeviceptr, bytes: *mut usize, count: usize, attributes: *mut CUmemcpyAttributes, first_copies: *mut usize, attributes_count: usize, stream: CUstream);
     cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
     cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
     cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
