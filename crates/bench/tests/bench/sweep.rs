@@ -49,9 +49,10 @@ fn every_point_is_measured_or_has_a_reason_and_the_best_is_marked() {
     let text = render::sweep_document(&(), &sweep);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let index = document["sweep"]["best"].as_u64().unwrap() as usize;
-    // The reader of JSON is exact to the last bit but one.
-    let written = document["runs"][index]["gb_per_s"].as_f64().unwrap();
-    assert!((written - fastest).abs() <= fastest * 1e-12, "{written} for {fastest}");
+    // The same text, through the same reader: that reader may miss the last bit of a number.
+    let fastest: serde_json::Value =
+        serde_json::from_str(&serde_json::to_string(&fastest).unwrap()).unwrap();
+    assert_eq!(document["runs"][index]["gb_per_s"], fastest);
     assert_eq!(document["sweep"]["settings"].as_array().unwrap().len(), 8);
     assert_eq!(document["sweep"]["unavailable"].as_array().unwrap().len(), 2);
 }
