@@ -33,6 +33,9 @@ pub struct FedChunk {
     ///
     /// [`Affinity`]: crate::Affinity
     pub lane: Option<usize>,
+    /// Whether no other lane takes it, idle or not: it leaves something on that lane's device that
+    /// later races look for there.
+    pub is_bound: bool,
 }
 
 /// What is known of a feed before its first chunk.
@@ -66,6 +69,7 @@ pub(crate) struct Chunk {
     /// By read.
     pub files: Vec<Arc<dyn ReadAt>>,
     pub lane: Option<usize>,
+    pub is_bound: bool,
 }
 
 /// The chunks of one run of a race: numbered, checked, and their files taken note of.
@@ -130,18 +134,19 @@ impl Chunks {
     }
 
     fn taken(&self, race: &Race, number: usize, fed: FedChunk) -> Result<Chunk, RaceError> {
-        let FedChunk { spec, files, lane } = fed;
+        let FedChunk { spec, files, lane, is_bound } = fed;
         if !self.is_list() {
             check(number, &spec, |buffer, _| files.get(buffer))?;
             race.note_files(&spec, &files);
         }
-        Ok(Chunk { number, reads: spec.reads, files, lane })
+        Ok(Chunk { number, reads: spec.reads, files, lane, is_bound })
     }
 }
 
 fn listed(race: &Race, spec: &ChunkSpec) -> FedChunk {
     let file = |read: &ReadSpec| race.files[read.file].clone();
-    FedChunk { spec: spec.clone(), files: spec.reads.iter().map(file).collect(), lane: None }
+    let files = spec.reads.iter().map(file).collect();
+    FedChunk { spec: spec.clone(), files, ..FedChunk::default() }
 }
 
 /// Error unless every read lies inside of its file.

@@ -1,4 +1,5 @@
-//! Which device takes which chunk: its own first, then the last of whoever has most left.
+//! Which device takes which chunk: its own first, then the last of whoever has most left that
+//! it need not keep.
 
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
@@ -8,8 +9,8 @@ use parking_lot::Mutex;
 use crate::feed::{Chunk, Chunks};
 use crate::{Race, RaceError, ReadSpec};
 
-/// Chunks of a feed that wait on the lanes' lists, for each lane, at most: what the race knows
-/// ahead of the reads.
+/// Chunks of a feed that wait on the lanes' lists, for each lane, at most, bound ones aside: what
+/// the race knows ahead of the reads.
 const AHEAD_PER_LANE: usize = 16;
 
 /// Which device a chunk goes to, if that is free to take it and the chunk's feed does not say: the
@@ -61,7 +62,10 @@ pub(crate) struct Schedule<'a> {
 
 #[derive(Debug)]
 struct State {
+    /// By lane: chunks that it takes unless another lane has nothing to do.
     lists: Vec<VecDeque<Chunk>>,
+    /// By lane: chunks that it alone takes, first.
+    bound: Vec<VecDeque<Chunk>>,
     chunks: Chunks,
     ahead_max: usize,
     in_turn: usize,
@@ -87,8 +91,9 @@ impl<'a> Schedule<'a> {
     ) -> Result<Schedule<'a>, RaceError> {
         let chunks = Chunks::of(race)?;
         let ahead_max = if chunks.is_list() { usize::MAX } else { lanes * AHEAD_PER_LANE };
-        let lists = (0..lanes).map(|_| VecDeque::new()).collect();
-        let state = Mutex::new(State { lists, chunks, ahead_max, in_turn: 0 });
+        let lists = || (0..lanes).map(|_| VecDeque::new()).collect();
+        let (lists, bound) = (lists(), lists());
+        let state = Mutex::new(State { lists, bound, chunks, ahead_max, in_turn: 0 });
         Ok(Schedule { race, affinity, state })
     }
 
@@ -99,10 +104,10 @@ impl<'a> Schedule<'a> {
     /// Those of the feed.
     pub fn take(&self, lane: usize, waker: &Waker) -> Result<Option<Taken>, RaceError> {
         let mut state = self.state.lock();
-        if let Some(chunk) = state.lists[lane].pop_front() {
+        let State { lists, bound, chunks, ahead_max, in_turn } = &mut *state;
+        if let Some(chunk) = bound[lane].pop_front().or_else(|| lists[lane].pop_front()) {
             return Ok(Some(Taken { chunk, stolen: false }));
         }
-        let State { lists, chunks, ahead_max, in_turn } = &mut *state;
         let mut ahead: usize = lists.iter().map(VecDeque::len).sum();
         while ahead < *ahead_max
             && let Poll::Ready(Some(chunk)) = chunks.poll_next(self.race, waker)
@@ -115,8 +120,12 @@ impl<'a> Schedule<'a> {
             if owner == lane {
                 return Ok(Some(Taken { chunk, stolen: false }));
             }
-            lists[owner].push_back(chunk);
-            ahead += 1;
+            if chunk.is_bound {
+                bound[owner].push_back(chunk);
+            } else {
+                lists[owner].push_back(chunk);
+                ahead += 1;
+            }
         }
         // From the end: what its owner would come to last.
         let longest = lists.iter_mut().max_by_key(|list| list.len());
@@ -124,16 +133,23 @@ impl<'a> Schedule<'a> {
         Ok(chunk.map(|chunk| Taken { chunk, stolen: true }))
     }
 
-    /// Whether every chunk was given out.
-    pub fn is_finished(&self) -> bool {
+    /// Whether every chunk that the lane may take was given out.
+    pub fn is_finished(&self, lane: usize) -> bool {
         let state = self.state.lock();
-        state.chunks.has_ended && state.lists.iter().all(VecDeque::is_empty)
+        state.chunks.has_ended && !state.has_for(lane)
     }
 
     /// Whether a slot that is free now would get a chunk, as far as is known.
-    pub fn has_more(&self) -> bool {
-        let State { lists, chunks, .. } = &*self.state.lock();
-        !lists.iter().all(VecDeque::is_empty) || !(chunks.has_ended || chunks.is_waiting)
+    pub fn has_more(&self, lane: usize) -> bool {
+        let state = self.state.lock();
+        state.has_for(lane) || !(state.chunks.has_ended || state.chunks.is_waiting)
+    }
+}
+
+impl State {
+    /// Whether a list has a chunk that the lane may take.
+    fn has_for(&self, lane: usize) -> bool {
+        !self.bound[lane].is_empty() || !self.lists.iter().all(VecDeque::is_empty)
     }
 }
 
@@ -143,13 +159,17 @@ mod tests {
     use super::*;
     use crate::{BoxError, CancelToken, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, RaceOptions};
 
-    /// Chunks whose lanes are these.
+    /// Chunks whose lanes are these, with whether they are bound to them.
     #[derive(Debug)]
-    struct Lanes(VecDeque<Option<usize>>);
+    struct Lanes(VecDeque<(Option<usize>, bool)>);
 
     impl ChunkFeed for Lanes {
         fn poll_next(&mut self, _waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>> {
-            Poll::Ready(self.0.pop_front().map(|lane| Ok(FedChunk { lane, ..FedChunk::default() })))
+            Poll::Ready(
+                self.0
+                    .pop_front()
+                    .map(|(lane, is_bound)| Ok(FedChunk { lane, is_bound, ..FedChunk::default() })),
+            )
         }
     }
 
@@ -158,8 +178,8 @@ mod tests {
         Race::new(Vec::new(), chunks, RaceOptions::default(), CancelToken::new()).unwrap()
     }
 
-    fn fed(lanes: impl IntoIterator<Item = Option<usize>>) -> Race {
-        let feed = Box::new(Lanes(lanes.into_iter().collect()));
+    fn fed(lanes: impl IntoIterator<Item = Option<usize>>, is_bound: bool) -> Race {
+        let feed = Box::new(Lanes(lanes.into_iter().map(|lane| (lane, is_bound)).collect()));
         Race::fed(feed, FeedBounds::default(), RaceOptions::default(), CancelToken::new())
     }
 
@@ -178,7 +198,7 @@ mod tests {
         let schedule = Schedule::new(&race, 2, &none).unwrap();
         assert_eq!(take(&schedule, 1), Some((1, false)));
         assert_eq!(all_of(&schedule, 1), [(3, false), (4, true), (2, true), (0, true)]);
-        assert!(schedule.is_finished() && take(&schedule, 0).is_none());
+        assert!(schedule.is_finished(0) && take(&schedule, 0).is_none());
     }
 
     #[test]
@@ -187,7 +207,8 @@ mod tests {
         let lane = |reads: &[(usize, u64)]| {
             let read = |&(file, bytes): &(usize, u64)| ReadSpec { file, offset: 0, bytes };
             let reads = reads.iter().map(read).collect();
-            affinity.of(&Chunk { number: 0, reads, files: Vec::new(), lane: None }, 2)
+            let files = Vec::new();
+            affinity.of(&Chunk { number: 0, reads, files, lane: None, is_bound: false }, 2)
         };
         assert_eq!(lane(&[(0, 10), (1, 30)]), Some(1));
         assert_eq!(lane(&[(0, 10), (1, 3), (0, 1)]), Some(0));
@@ -197,7 +218,8 @@ mod tests {
 
     #[test]
     fn chunks_may_prefer_a_lane_of_their_own() {
-        let (race, none) = (fed([Some(1), Some(1), Some(0), Some(7), None]), Affinity::none());
+        let (race, none) =
+            (fed([Some(1), Some(1), Some(0), Some(7), None], false), Affinity::none());
         let schedule = Schedule::new(&race, 2, &none).unwrap();
         // There is no lane 7, and nothing was said of the last: they are dealt out in turn.
         assert_eq!([take(&schedule, 0), take(&schedule, 0)], [Some((2, false)), Some((3, false))]);
@@ -205,17 +227,29 @@ mod tests {
     }
 
     #[test]
+    fn bound_chunks_wait_for_their_lane_and_keep_no_other_from_its_own() {
+        let lanes = vec![Some(0); 1000].into_iter().chain([Some(1)]);
+        let (race, none) = (fed(lanes, true), Affinity::none());
+        let schedule = Schedule::new(&race, 2, &none).unwrap();
+        assert_eq!(all_of(&schedule, 1), [(1000, false)]);
+        assert!(schedule.is_finished(1) && !schedule.has_more(1));
+        assert!(!schedule.is_finished(0) && schedule.has_more(0));
+        assert_eq!(all_of(&schedule, 0), (0..1000).map(|c| (c, false)).collect::<Vec<_>>());
+        assert!(schedule.is_finished(0));
+    }
+
+    #[test]
     fn a_feed_is_asked_for_no_more_than_is_wanted_soon() {
-        let (race, none) = (fed(vec![Some(0); 1000]), Affinity::none());
+        let (race, none) = (fed(vec![Some(0); 1000], false), Affinity::none());
         let schedule = Schedule::new(&race, 2, &none).unwrap();
         // Lane 1 has nothing of its own: it looks a bounded way ahead, and takes the last of that.
         let ahead = 2 * AHEAD_PER_LANE;
         assert_eq!(take(&schedule, 1), Some((ahead - 1, true)));
         assert_eq!(take(&schedule, 1), Some((ahead, true)));
         assert_eq!(take(&schedule, 0), Some((0, false)));
-        assert!(!schedule.is_finished() && schedule.has_more());
+        assert!(!schedule.is_finished(0) && schedule.has_more(1));
         let rest: Vec<usize> = all_of(&schedule, 0).into_iter().map(|(chunk, _)| chunk).collect();
         assert_eq!(rest, (1..1000).filter(|c| *c != ahead - 1 && *c != ahead).collect::<Vec<_>>());
-        assert!(schedule.is_finished());
+        assert!(schedule.is_finished(0) && schedule.is_finished(1));
     }
 }

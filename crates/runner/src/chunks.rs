@@ -150,7 +150,7 @@ impl HostFeed {
         }
         self.book.chunks.lock().insert(self.given, chunk);
         self.given += 1;
-        Ok(FedChunk { spec, files, lane: None })
+        Ok(FedChunk { spec, files, ..FedChunk::default() })
     }
 }
 

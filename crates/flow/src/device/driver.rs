@@ -160,7 +160,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         while !self.shared.stop.is_stopped() {
             self.begin_chunks()?;
             self.trace_counts();
-            if self.in_use == 0 && self.shared.schedule.is_finished() {
+            if self.in_use == 0 && self.shared.schedule.is_finished(self.number) {
                 return Ok(());
             }
             self.wait()?;
@@ -183,7 +183,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
             self.tally.report.stolen_chunks += u64::from(taken.stolen);
             self.begin(slot, taken.chunk)?;
         }
-        self.engines.starved(self.shared.schedule.has_more());
+        self.engines.starved(self.shared.schedule.has_more(self.number));
         Ok(())
     }
 

@@ -37,7 +37,7 @@ impl Fed {
     fn of(file: &Arc<dyn ReadAt>, chunks: Vec<ChunkSpec>) -> Fed {
         let fed = |spec: ChunkSpec| {
             let files = spec.reads.iter().map(|_| file.clone()).collect();
-            FedChunk { spec, files, lane: None }
+            FedChunk { spec, files, ..FedChunk::default() }
         };
         let chunks = chunks.into_iter().map(fed).collect();
         Fed { chunks, given: Arc::default(), late_every: usize::MAX, polls: 0, end: None }
@@ -228,7 +228,7 @@ fn in_memory(number: usize) -> (FedChunk, Vec<Vec<u8>>) {
     let held = held.into_iter().map(|buffer| Box::new(buffer) as headrace_io::HeldBytes);
     let file: Arc<dyn ReadAt> = MemoryFile::new(&MemoryFile::named("batches"), held.collect());
     let files = vec![file.clone(), file];
-    (FedChunk { spec, files, lane: None }, buffers)
+    (FedChunk { spec, files, ..FedChunk::default() }, buffers)
 }
 
 #[test]

@@ -154,11 +154,27 @@ impl CudaRun {
         self.parts.iter().map(take).collect()
     }
 
+    /// Whether each device has room for all planned chunks that are its own, as they lie in their
+    /// files. They then stay where they were dealt to, so that the devices take equally long when
+    /// nothing needs to be read any more.
+    fn can_stay(&self) -> bool {
+        let read = self.read();
+        let mut bytes = vec![0; self.parts.len()];
+        for (chunk, owner) in self.planned.iter().zip(&self.owners) {
+            bytes[*owner] += chunk.reads(read).0.bytes();
+        }
+        let budget = |part: &Part| part.execution.device().resident().stats().budget_bytes;
+        let has_identity = self.planned.iter().all(ChunkSource::has_identity);
+        has_identity && self.parts.iter().zip(bytes).all(|(part, bytes)| bytes <= budget(part))
+    }
+
     /// The chunks for a race.
     fn feed(&mut self, book: &Book) -> RunFeed {
+        let can_stay = self.can_stay();
         let planned = std::mem::take(&mut self.planned).into_iter();
         RunFeed {
             planned: planned.zip(self.owners.iter().copied()).collect(),
+            can_stay,
             rest: self.rest.take(),
             book: Arc::clone(book),
             read: self.read().to_vec(),

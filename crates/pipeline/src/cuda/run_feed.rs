@@ -38,6 +38,8 @@ pub(super) type Book = Arc<Mutex<HashMap<usize, ChunkSource>>>;
 pub(super) struct RunFeed {
     /// Those that every device has planned, with the device that takes each.
     pub planned: VecDeque<(ChunkSource, usize)>,
+    /// Whether all of those are to stay on their devices.
+    pub can_stay: bool,
     pub rest: Option<Rest>,
     pub book: Book,
     /// Columns that the kernels read.
@@ -57,10 +59,10 @@ impl fmt::Debug for RunFeed {
 }
 
 impl RunFeed {
-    fn fed(&mut self, chunk: &ChunkSource, lane: usize) -> FedChunk {
+    fn fed(&mut self, chunk: &ChunkSource, lane: usize, is_bound: bool) -> FedChunk {
         let (spec, files) = chunk.reads(&self.read);
         self.given += 1;
-        FedChunk { spec, files, lane: Some(lane) }
+        FedChunk { spec, files, lane: Some(lane), is_bound }
     }
 
     /// The device that has most of a chunk, or else the one that it was dealt to.
@@ -104,7 +106,7 @@ impl RunFeed {
 impl ChunkFeed for RunFeed {
     fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>> {
         if let Some((chunk, lane)) = self.planned.pop_front() {
-            return Poll::Ready(Some(Ok(self.fed(&chunk, lane))));
+            return Poll::Ready(Some(Ok(self.fed(&chunk, lane, self.can_stay))));
         }
         let chunk = match self.poll_rest(waker) {
             Poll::Ready(Some(Ok(chunk))) => chunk,
@@ -113,7 +115,7 @@ impl ChunkFeed for RunFeed {
             Poll::Pending => return Poll::Pending,
         };
         let (number, lane) = (self.given, self.owner(&chunk));
-        let fed = self.fed(&chunk, lane);
+        let fed = self.fed(&chunk, lane, false);
         lock(&self.book).insert(number, chunk);
         Poll::Ready(Some(Ok(fed)))
     }

@@ -72,6 +72,11 @@ impl ChunkSource {
         self.segments.iter().map(|source| u64::from(source.segment.rows)).sum()
     }
 
+    /// Whether its columns may stay on a device.
+    pub(super) fn has_identity(&self) -> bool {
+        self.segments.iter().all(|source| source.file.is_some())
+    }
+
     /// What is read of the columns: values, then validity, of each column of each segment, and
     /// where from. [`ReadSpec::file`] is the segment's number of its file.
     pub(super) fn reads(&self, columns: &[usize]) -> (ChunkSpec, Vec<Arc<dyn ReadAt>>) {

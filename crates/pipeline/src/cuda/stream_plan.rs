@@ -2,8 +2,9 @@
 //!
 //! Every device has a plan of its own over the same chunks: a chunk names all of its reads, and a
 //! device says which of them it has. A chunk is dealt to a device by file, batch and row alone, so
-//! that each device finds again what it kept. Another device that takes the chunk because it has
-//! nothing to do keeps the columns too, and the chunk is its own from then on.
+//! that each device finds again what it kept. Where all that was planned fits the devices, a chunk
+//! goes to its own; else another device that takes it because it has nothing to do keeps the
+//! columns too, and the chunk is its own from then on.
 //!
 //! What is there when a run is made is planned at once: whether all of it is resident, and one
 //! layout for all, are asked of the whole. Chunks that come while the race runs are planned by the
