@@ -46,7 +46,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use arrow_array::RecordBatch;
 use headrace_flow::{CancelToken, Verdict};
-use headrace_ir::AggregateOutput;
 
 use crate::bound::{Bound, BoundSink};
 use crate::build::BuildOptions;
@@ -58,7 +57,7 @@ use crate::cpu::sink::SinkState;
 use crate::memory::{MemoryAccount, Reservation};
 use crate::partial::merge::Outlet;
 use crate::partial::spill::SpillPlace;
-use crate::partial::{PartialSchema, SpillReport, SpillStore, dense_partial};
+use crate::partial::{PartialSchema, SpillReport, SpillStore};
 use crate::segment::SegmentView;
 use crate::state::{Output, finish_dense};
 use crate::{ExecError, WhyNot};
@@ -200,14 +199,10 @@ impl CpuProgram {
             None => WorkerOptions::new(u64::MAX),
         };
         // What the states take is held until they are merged.
-        let (states, mut memory) = states(workers);
-        if let (BoundSink::Aggregate { output, .. }, Some(SinkState::Hash(_))) =
-            (&self.bound.sink, states.first())
-        {
-            let partial = (*output == AggregateOutput::Partial)
-                .then(|| PartialSchema::portable(&self.bound))
-                .transpose()?;
-            self.finish_hash(states, partial, &options, emit)?;
+        let (states, mut memory): (Vec<_>, Vec<_>) =
+            workers.into_iter().map(|worker| (worker.sink, worker.memory)).unzip();
+        if let Some(SinkState::Hash(_)) = states.first() {
+            self.finish_hash(states, &options, emit)?;
             return Ok(Output::Batches(Vec::new()));
         }
         let merged = self.merged(states, &options)?;
@@ -228,37 +223,9 @@ impl CpuProgram {
         Ok(Output::Batches(Vec::new()))
     }
 
-    /// What the workers of one execution gathered as partial states in portable form, for
-    /// another [`PartialMerge`](crate::partial::PartialMerge) wherever that is.
-    ///
-    /// # Errors
-    /// As [`Self::finish_each`], and for a pipeline that does not aggregate.
-    pub fn finish_partial(&self, workers: Vec<CpuWorker>, emit: Emit<'_>) -> Result<(), ExecError> {
-        let Some(options) = workers.first().map(|worker| worker.options.clone()) else {
-            return Ok(());
-        };
-        let (states, _memory) = states(workers);
-        if let Some(SinkState::Hash(_)) = states.first() {
-            return self.finish_hash(
-                states,
-                Some(PartialSchema::portable(&self.bound)?),
-                &options,
-                emit,
-            );
-        }
-        match self.merged(states, &options)? {
-            SinkState::Dense(state) => {
-                emit(dense_partial(&self.bound, &state)?);
-                Ok(())
-            }
-            _ => Err(ExecError::Internal("partial states of another sink".into())),
-        }
-    }
-
     fn finish_hash(
         &self,
         states: Vec<SinkState>,
-        partial: Option<PartialSchema>,
         options: &WorkerOptions,
         emit: Emit<'_>,
     ) -> Result<(), ExecError> {
@@ -268,6 +235,7 @@ impl CpuProgram {
         });
         let sinks = sinks.collect::<Result<Vec<_>, _>>()?;
         let threads = options.workers.max(sinks.len());
+        let partial = PartialSchema::of_output(&self.bound)?;
         Outlet::new(&self.bound, partial, &options.cancel, emit).finish(sinks, threads)
     }
 
@@ -300,11 +268,6 @@ impl CpuProgram {
             _ => Err(ExecError::Internal("workers of another sink".into())),
         }
     }
-}
-
-/// What workers gathered, and what it takes.
-fn states(workers: Vec<CpuWorker>) -> (Vec<SinkState>, Vec<Reservation>) {
-    workers.into_iter().map(|worker| (worker.sink, worker.memory)).unzip()
 }
 
 /// The state of one thread.

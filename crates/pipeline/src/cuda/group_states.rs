@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
-use headrace_ir::AggregateOutput;
 use parking_lot::Mutex;
 
-use crate::bound::{Bound, BoundSink};
+use crate::bound::Bound;
 use crate::cpu::hash_sink::{HashLevel, HashSink, PARTITION_GROUPS_MIN};
 use crate::cpu::{Emit, WorkerOptions};
 use crate::cuda::groups::DeviceGroups;
@@ -36,14 +35,11 @@ impl GroupStates {
     /// None yet.
     pub(super) fn new(bound: &Arc<Bound>, options: &WorkerOptions) -> Result<Self, ExecError> {
         let form = PartialSchema::local(bound)?;
-        let is_partial =
-            matches!(bound.sink, BoundSink::Aggregate { output: AggregateOutput::Partial, .. });
-        let partial = is_partial.then(|| PartialSchema::portable(bound)).transpose()?;
         let level = HashLevel::first(options.hash_options(form.clone()), 1);
         Ok(Self {
             bound: Arc::clone(bound),
             form,
-            partial,
+            partial: PartialSchema::of_output(bound)?,
             options: options.clone(),
             few: Mutex::new(HashSink::new(&level)),
             level,

@@ -23,6 +23,7 @@ pub(crate) mod runs;
 mod schema;
 pub(crate) mod spill;
 
-pub use merge::{PartialMerge, dense_partial};
+pub use merge::PartialMerge;
+pub(crate) use merge::dense_partial;
 pub use schema::PartialSchema;
 pub use spill::{Spill, SpillBlock, SpillError, SpillReport, SpillStore};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType as ArrowType, Field as ArrowField, Schema, SchemaRef};
-use headrace_ir::DataType;
+use headrace_ir::{AggregateOutput, DataType};
 
 use crate::ExecError;
 use crate::bound::{Accumulator, AccumulatorKind, Bound, BoundCall, BoundKey, BoundSink, Repr};
@@ -87,6 +87,16 @@ impl PartialSchema {
     /// The form within one execution.
     pub(crate) fn local(bound: &Bound) -> Result<Self, ExecError> {
         Self::of(bound, false)
+    }
+
+    /// The form in which groups are put out, if not as results.
+    pub(crate) fn of_output(bound: &Bound) -> Result<Option<Self>, ExecError> {
+        match bound.sink {
+            BoundSink::Aggregate { output: AggregateOutput::Partial, .. } => {
+                Self::portable(bound).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     fn of(bound: &Bound, portable: bool) -> Result<Self, ExecError> {

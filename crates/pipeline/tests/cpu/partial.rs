@@ -6,12 +6,15 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, StringArray, UInt64Array};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
-use headrace_ir::{AggregateFunction, DataType, Encoding, Expr, Pipeline, Scalar, Sink};
+use headrace_ir::{
+    AggregateFunction, AggregateOutput, DataType, Encoding, Expr, Pipeline, Scalar, Sink,
+};
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::bound::{AccumulatorKind, BoundSink};
 use headrace_pipeline::cpu::{CpuProgram, CpuWorker, WorkerOptions};
 use headrace_pipeline::partial::{PartialMerge, PartialSchema};
-use headrace_pipeline::{Bound, Dictionary, ExecError, SourceColumn};
+use headrace_pipeline::state::Output;
+use headrace_pipeline::{Bound, BuildOptions, Dictionary, ExecError, SourceColumn};
 use proptest::prelude::*;
 
 use crate::grouping::{FUNCTIONS, result_type};
@@ -27,8 +30,12 @@ fn travelled(batch: &RecordBatch) -> RecordBatch {
     batches.next().unwrap().unwrap()
 }
 
+/// Bound to end in partial states.
 fn bound_as(table: &Table, sink: &Sink, dense_groups_max: u64) -> Arc<Bound> {
-    let pipeline = Pipeline { source: table.source(), steps: vec![], sink: sink.clone() };
+    let mut sink = sink.clone();
+    let Sink::Aggregate { output, .. } = &mut sink else { panic!("no aggregate") };
+    *output = AggregateOutput::Partial;
+    let pipeline = Pipeline { source: table.source(), steps: vec![], sink };
     let options = BindOptions { dense_groups_max, ..BindOptions::default() };
     Arc::new(bind(&pipeline, &table.info(), &[], &options).unwrap())
 }
@@ -38,13 +45,10 @@ fn partials(bound: &Arc<Bound>, table: &Table, start: usize, end: usize) -> Vec<
     let program = CpuProgram::compile(Arc::clone(bound)).unwrap();
     let mut worker: CpuWorker = program.worker(&WorkerOptions::new(u64::MAX)).unwrap();
     worker.execute(&table.part(start, end)).unwrap();
-    let batches = std::sync::Mutex::new(Vec::new());
-    let emit = |batch| {
-        batches.lock().unwrap().push(batch);
-        true
-    };
-    program.finish_partial(vec![worker], &emit).unwrap();
-    batches.into_inner().unwrap()
+    match program.finish(vec![worker], BuildOptions::default()).unwrap() {
+        Output::Batches(batches) => batches,
+        Output::Build(_) => panic!("a build"),
+    }
 }
 
 fn merged(
@@ -113,7 +117,7 @@ proptest! {
         };
         let options = worker_options(&run, home.path());
         match (whole, merged(&bounds[random.below(2)], &batches, &options)) {
-            (Ok(headrace_pipeline::state::Output::Batches(whole)), Ok(found)) => {
+            (Ok(Output::Batches(whole)), Ok(found)) => {
                 prop_assert_eq!(rows(&whole), rows(&found));
             }
             // Which of several totals is looked at first is not promised.
