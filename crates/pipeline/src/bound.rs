@@ -454,19 +454,18 @@ impl BoundExpr {
         }
     }
 
-    /// Registers that the expression reads, each once, ascending.
+    /// Registers that the expression reads, in order of evaluation, each once.
     pub fn registers(&self) -> Vec<Register> {
         let mut found = Vec::new();
-        self.visit(&mut |e| match &e.kind {
-            BoundKind::Register(register)
+        self.visit(&mut |e| {
+            if let BoundKind::Register(register)
             | BoundKind::Lookup { register, .. }
-            | BoundKind::Numbers { register, .. } => {
+            | BoundKind::Numbers { register, .. } = &e.kind
+                && !found.contains(register)
+            {
                 found.push(*register);
             }
-            _ => {}
         });
-        found.sort_unstable();
-        found.dedup();
         found
     }
 

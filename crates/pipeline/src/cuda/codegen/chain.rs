@@ -15,7 +15,6 @@
 
 use headrace_ir::ProbeKind;
 
-use super::expr::registers;
 use super::probe::Appended;
 use super::{Generator, Held, Result, refuse};
 use crate::bound::{Bound, BoundExpr, BoundProbe, BoundStep};
@@ -88,7 +87,7 @@ impl Generator<'_> {
     /// Loads what a residual condition reads of the rows themselves: it must outlive the loop.
     fn require_before(&mut self, probe: &BoundProbe, residual: &BoundExpr) -> Result<()> {
         let own = probe.first_register..probe.first_register + probe.payload.len();
-        for register in registers(residual) {
+        for register in residual.registers() {
             if !own.contains(&register) {
                 self.require_register(register)?;
             }

@@ -4,7 +4,6 @@
 //! wait only if that step spares memory sectors: if a sector's rows are all gone. Where most
 //! sectors would be read anyway, the column is loaded together with the ones before.
 
-use super::expr::registers;
 use super::{Generator, Held, Result};
 use crate::bound::{Bound, BoundExpr, BoundStep, Repr};
 use crate::cuda::layout::{ColumnForm, SegmentLayout};
@@ -111,7 +110,7 @@ pub(super) fn step_expressions(step: &BoundStep) -> Vec<&BoundExpr> {
 /// Source columns that are read for the first time.
 fn new_columns(bound: &Bound, expressions: Vec<&BoundExpr>, seen: &mut Vec<usize>) -> Vec<usize> {
     let mut new = Vec::new();
-    for register in expressions.into_iter().flat_map(registers) {
+    for register in expressions.into_iter().flat_map(BoundExpr::registers) {
         if register < bound.source_registers && !seen.contains(&register) {
             seen.push(register);
             new.push(register);

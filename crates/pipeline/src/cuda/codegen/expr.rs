@@ -23,21 +23,6 @@ impl Value {
     }
 }
 
-/// Registers that an expression reads, in order of evaluation, each once.
-pub(super) fn registers(expr: &BoundExpr) -> Vec<usize> {
-    let mut found = Vec::new();
-    expr.visit(&mut |e| {
-        if let BoundKind::Register(register)
-        | BoundKind::Lookup { register, .. }
-        | BoundKind::Numbers { register, .. } = &e.kind
-            && !found.contains(register)
-        {
-            found.push(*register);
-        }
-    });
-    found
-}
-
 /// Dictionaries of at most this many texts have their predicates as bits of one parameter.
 const MASK_ENTRIES_MAX: usize = 64;
 

@@ -9,7 +9,7 @@ use crate::cuda::program::{Place, SegmentField};
 impl Generator<'_> {
     /// Makes every register that `expr` reads available at this point of the tile loop.
     pub(super) fn require(&mut self, expr: &BoundExpr) -> Result<()> {
-        super::expr::registers(expr).into_iter().try_for_each(|r| self.require_register(r))
+        expr.registers().into_iter().try_for_each(|r| self.require_register(r))
     }
 
     /// Makes one register available.

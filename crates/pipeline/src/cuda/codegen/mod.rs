@@ -113,7 +113,7 @@ struct Generator<'a> {
 
 /// Whether two filters may be evaluated at once.
 fn filters_together(first: &BoundExpr, next: &BoundExpr) -> bool {
-    let (mut a, mut b) = (expr::registers(first), expr::registers(next));
+    let (mut a, mut b) = (first.registers(), next.registers());
     a.sort_unstable();
     b.sort_unstable();
     a == b && !first.can_fail() && !next.can_fail() && !first.nullable && !next.nullable

@@ -16,10 +16,9 @@
 use headrace_ir::ProbeKind;
 
 use super::eager::{may_load_ahead, selectivity, step_expressions};
-use super::expr::registers;
 use super::shared::SharedItem;
 use super::{Generator, Held, Result, chain};
-use crate::bound::{Bound, BoundKind, BoundProbe, BoundSink, BoundStep};
+use crate::bound::{Bound, BoundExpr, BoundKind, BoundProbe, BoundSink, BoundStep};
 use crate::build::BuildIndex;
 use crate::cuda::program::Tuning;
 
@@ -108,7 +107,7 @@ impl Generator<'_> {
             if rate < NEXT_RATE_MIN || chain::walks_step(step) {
                 break;
             }
-            wanted.extend(step_expressions(step).into_iter().flat_map(registers));
+            wanted.extend(step_expressions(step).into_iter().flat_map(BoundExpr::registers));
             rate *= selectivity(step);
             if wanted.iter().all(|&column| !self.is_missing(column)) {
                 // The row does not wait here.
@@ -141,10 +140,12 @@ impl Generator<'_> {
             return Vec::new();
         };
         let arguments = accumulators.iter().filter_map(|a| a.argument.as_ref());
-        let own = keys.iter().map(|key| &key.expr).chain(arguments).flat_map(registers);
+        let own = keys.iter().map(|key| &key.expr).chain(arguments).flat_map(BoundExpr::registers);
         own.flat_map(|register| match self.held[register] {
             Held::Late { step } => match &self.bound.steps[step] {
-                BoundStep::Probe(probe) => probe.keys.iter().flat_map(registers).collect(),
+                BoundStep::Probe(probe) => {
+                    probe.keys.iter().flat_map(BoundExpr::registers).collect()
+                }
                 _ => Vec::new(),
             },
             _ => vec![register],
