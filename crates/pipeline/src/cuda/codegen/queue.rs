@@ -117,14 +117,9 @@ impl Generator<'_> {
         if rate >= NEXT_RATE_MIN && !self.walks {
             wanted.extend(self.sink_columns());
         }
-        let can_load: Vec<usize> = wanted
-            .into_iter()
-            .filter(|&column| self.is_missing(column) && may_load_ahead(bound, self.layout, column))
-            .collect();
-        for column in can_load {
-            if self.is_missing(column) {
-                self.leave_if_dead();
-                self.load(column)?;
+        for column in wanted {
+            if self.is_missing(column) && may_load_ahead(bound, self.layout, column) {
+                self.require_register(column)?;
             }
         }
         Ok(())
