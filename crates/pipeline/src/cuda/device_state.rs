@@ -16,9 +16,9 @@ use headrace_gpu::{DeviceBuffer, Stream};
 use crate::cuda::decode::accumulator_state;
 use crate::cuda::device::CudaDevice;
 use crate::cuda::execution::STATUS_BYTES;
-use crate::cuda::groups::{DeviceGroups, GroupRoom, GroupTableLayout, full_tile_groups};
+use crate::cuda::groups::{DeviceGroups, GroupRoom, GroupTableLayout};
 use crate::cuda::host_memory::PinnedLease;
-use crate::cuda::program::{CudaProgram, DeviceAccumulator};
+use crate::cuda::program::{CudaProgram, DeviceAccumulator, Tuning};
 use crate::error::ExecError;
 use crate::state::AccumulatorState;
 
@@ -234,7 +234,7 @@ impl DeviceState {
     /// Bytes of a hashed group on its way to the host.
     pub(super) fn group_bytes(&self, groups: &GroupBuffers) -> usize {
         let parts: u64 = self.parts.iter().map(|part| part.kind.bytes()).sum();
-        groups.layout.words * 8 + parts as usize
+        groups.layout.key_bytes() + parts as usize
     }
 
     /// Queues the copy of hashed groups: their keys, then each accumulator.
@@ -248,7 +248,7 @@ impl DeviceState {
         range: Range<usize>,
         to: &mut [u8],
     ) -> Result<(), ExecError> {
-        let stride = groups.layout.words * 8;
+        let stride = groups.layout.key_bytes();
         let (keys, mut rest) = to.split_at_mut(range.len() * stride);
         // SAFETY: the caller's promise, here and below.
         unsafe { stream.copy_d2h_async(&groups.keys, range.start * stride, keys) }?;
@@ -270,7 +270,7 @@ impl DeviceState {
         (arrived, count): (&'a [u8], usize),
         range: Range<usize>,
     ) -> DeviceGroups<'a> {
-        let stride = groups.layout.words * 8;
+        let stride = groups.layout.key_bytes();
         let (keys, mut rest) = arrived.split_at(count * stride);
         let entries = self.parts.iter().map(|part| {
             let bytes = part.kind.bytes() as usize;
@@ -339,10 +339,10 @@ impl GroupBuffers {
         layout: &GroupTableLayout,
         matches_max: u64,
     ) -> Result<Self, ExecError> {
-        let room = layout.room(device.table_max(), full_tile_groups(matches_max));
+        let room = layout.room(device.table_max(), Tuning::FULL.tile_groups(matches_max));
         Ok(Self {
             slots: device.alloc(room.slots() as usize * 4)?,
-            keys: device.alloc(room.capacity as usize * layout.words * 8)?,
+            keys: device.alloc(room.capacity as usize * layout.key_bytes())?,
             layout: layout.clone(),
             room,
         })

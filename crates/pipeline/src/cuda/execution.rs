@@ -279,8 +279,7 @@ impl CudaExecution {
         let shape = match groups {
             Some(groups) => {
                 let program = &kernel.program;
-                let tile_rows = u64::from(program.tuning.tile_rows());
-                let tile_groups = tile_rows.saturating_mul(program.matches_max);
+                let tile_groups = program.tuning.tile_groups(program.matches_max);
                 groups.room.shape((blocks_max, run_tiles), tile_groups)?
             }
             None => LaunchShape { blocks_max, run_tiles, group_limit: u32::MAX },

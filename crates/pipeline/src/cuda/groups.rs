@@ -126,7 +126,8 @@ impl GroupTableLayout {
         // At most four slots a group.
         let group_bytes = 16 + words as u64 * 8 + accumulator_bytes;
         let layout = Self { parts, words, groups_max, group_bytes };
-        let room = layout.room((GROUPS_MAX, TABLE_BYTES_MAX), full_tile_groups(matches_max));
+        let room =
+            layout.room((GROUPS_MAX, TABLE_BYTES_MAX), Tuning::FULL.tile_groups(matches_max));
         let bytes = room.capacity.saturating_mul(group_bytes);
         if bytes > TABLE_BYTES_MAX {
             return Err(WhyNot::new(format!(
@@ -146,14 +147,9 @@ impl GroupTableLayout {
     }
 
     /// Bytes of a key.
-    fn key_bytes(&self) -> usize {
+    pub(super) fn key_bytes(&self) -> usize {
         self.words * 8
     }
-}
-
-/// Most groups of a tile, whatever a kernel is cut to.
-pub(super) fn full_tile_groups(matches_max: u64) -> u64 {
-    u64::from(Tuning::FULL.tile_rows()).saturating_mul(matches_max)
 }
 
 impl GroupRoom {

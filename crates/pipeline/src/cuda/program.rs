@@ -57,6 +57,11 @@ impl Tuning {
     pub fn tile_rows(&self) -> u32 {
         self.block_threads * self.rows_per_thread
     }
+
+    /// Most groups of a tile, of which each row becomes up to `matches_max` at the sink.
+    pub(super) fn tile_groups(&self, matches_max: u64) -> u64 {
+        u64::from(self.tile_rows()).saturating_mul(matches_max)
+    }
 }
 
 /// A part of a build as the device holds it.
