@@ -503,16 +503,13 @@ impl BoundExpr {
             BoundKind::Cast { value, on_failure } => {
                 *on_failure == CastFailure::Error && value.data_type.cast_can_fail(&self.data_type)
             }
-            BoundKind::Call { function, arguments } => {
-                let proven = arguments.first().and_then(BoundExpr::proven);
-                function::can_fail(*function, arguments, proven)
-            }
+            BoundKind::Call { function, arguments } => function::can_fail(*function, arguments),
             _ => false,
         }
     }
 
     /// Bounds that types and constants alone prove.
-    fn proven(&self) -> Option<ValueRange> {
+    pub(crate) fn proven(&self) -> Option<ValueRange> {
         proof::proven(self, &[])
     }
 }

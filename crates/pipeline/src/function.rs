@@ -95,10 +95,10 @@ pub fn is_identity(function: Function, argument: &DataType, result: &DataType) -
     }
 }
 
-/// Whether a call can fail for some bit pattern of its arguments, given what is proven of the
-/// first.
-pub fn can_fail(function: Function, arguments: &[BoundExpr], proven: Option<ValueRange>) -> bool {
+/// Whether a call can fail for some bit pattern of its arguments.
+pub fn can_fail(function: Function, arguments: &[BoundExpr]) -> bool {
     let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
+    let proven = arguments.first().and_then(BoundExpr::proven);
     let spared = match (function, proven, types.first().and_then(DataType::integer_range)) {
         (Function::Abs, Some(proven), Some((min, _))) => proven.min > min,
         _ => false,
