@@ -147,7 +147,8 @@ pub fn change_scale(value: i128, from: i8, to: i8, precision: u8) -> Option<i128
     (result.unsigned_abs() < magnitude_limit(precision).unsigned_abs()).then_some(result)
 }
 
-fn round_divide(value: i128, divisor: i128) -> i128 {
+/// The quotient by a power of ten, half away from zero.
+pub fn round_divide(value: i128, divisor: i128) -> i128 {
     let (quotient, rest) = (value / divisor, value % divisor);
     if rest.unsigned_abs() >= divisor.unsigned_abs().div_ceil(2) {
         quotient + value.signum()

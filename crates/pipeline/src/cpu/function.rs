@@ -11,7 +11,7 @@ use crate::calendar::{
     CALENDAR_DAYS, DAY_SECONDS, part_of_day, part_of_time, timestamp_ticks, truncated,
 };
 use crate::cpu::arithmetic::Fault;
-use crate::cpu::decimal::magnitude_limit;
+use crate::cpu::decimal::{magnitude_limit, round_divide};
 use crate::cpu::payload::empty_data;
 use crate::cpu::vector::{Data, Vector};
 
@@ -128,12 +128,7 @@ fn compute(
         (Function::Ceil, data) => all(floats(data, f64::ceil, f32::ceil)?),
         (Function::Round(_), Data::I128(values)) => {
             let unit = 10i128.checked_pow(lost_digits(argument, &expr.data_type)?)?;
-            let rounded = |v: &i128| {
-                let (quotient, rest) = (v / unit, v % unit);
-                quotient
-                    + if 2 * rest.unsigned_abs() >= unit.unsigned_abs() { v.signum() } else { 0 }
-            };
-            all(Data::I128(values.iter().map(rounded).collect()))
+            all(Data::I128(values.iter().map(|&v| round_divide(v, unit)).collect()))
         }
         (Function::Round(digits), data) => {
             let unit = round_unit(digits);
@@ -151,7 +146,7 @@ pub fn round_unit(digits: u8) -> f64 {
 }
 
 /// Digits after the point that rounding takes from a decimal.
-pub fn lost_digits(from: &DataType, to: &DataType) -> Option<u32> {
+fn lost_digits(from: &DataType, to: &DataType) -> Option<u32> {
     match (from, to) {
         (DataType::Decimal128 { scale: a, .. }, DataType::Decimal128 { scale: b, .. }) => {
             u32::try_from(i32::from(*a) - i32::from(*b)).ok()

@@ -29,7 +29,7 @@ const MASK_ENTRIES_MAX: usize = 64;
 /// IN lists of at most this many constants are compared one by one.
 const SHORT_LIST_MAX: usize = 8;
 
-fn scale_of(data_type: &DataType) -> i32 {
+pub(super) fn scale_of(data_type: &DataType) -> i32 {
     match data_type {
         DataType::Decimal128 { scale, .. } => i32::from(*scale),
         _ => 0,

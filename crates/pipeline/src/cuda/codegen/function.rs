@@ -3,12 +3,12 @@
 use headrace_ir::DataType;
 use headrace_ir::function::{DatePart, Function};
 
-use super::expr::{Value, digit_limit, operand, power_of_ten};
+use super::expr::{Value, digit_limit, operand, power_of_ten, scale_of};
 use super::text::{c_type, i64_literal, i128_literal, is_float};
 use super::{Generator, Result, refuse};
 use crate::bound::{BoundExpr, Repr};
 use crate::calendar::{DAY_SECONDS, span_ticks, timestamp_ticks};
-use crate::cpu::function::{lost_digits, round_unit};
+use crate::cpu::function::round_unit;
 
 impl Generator<'_> {
     pub(super) fn call(
@@ -54,8 +54,8 @@ impl Generator<'_> {
                 known(format!("hr::{}_float({})", function.name(), value.code))
             }
             (Function::Round(_), Repr::I128) => {
-                let lost = lost_digits(&argument.data_type, &expr.data_type);
-                let unit = power_of_ten(lost.map_or(-1, |lost| lost as i32))?;
+                let lost = scale_of(&argument.data_type) - scale_of(&expr.data_type);
+                let unit = power_of_ten(lost)?;
                 known(format!("hr::divide_rounding({}, {})", value.code, i128_literal(unit)))
             }
             (Function::Round(digits), repr) if is_float(repr) => {
