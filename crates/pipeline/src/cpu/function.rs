@@ -76,18 +76,14 @@ fn compute(
         (Function::DatePart(_), Data::I32(days)) => all(Data::I32(vec![0; days.len()].into())),
         (Function::DatePart(part), Data::I64(moments)) => {
             let ticks = timestamp_ticks(argument)?;
-            let day = |moment: &i64| moment.div_euclid(ticks * DAY_SECONDS) as i32;
-            // No 64 bits of seconds are more days than 47 bits can say.
-            let outside = |moment: &i64| {
+            // A day that 32 bits cannot say lies outside the calendar as their last one does.
+            let day = |moment: &i64| {
                 let day = moment.div_euclid(ticks * DAY_SECONDS);
-                day < CALENDAR_DAYS.0.into() || day > CALENDAR_DAYS.1.into()
+                day.clamp(i32::MIN.into(), i32::MAX.into()) as i32
             };
-            let known = moments
-                .iter()
-                .any(outside)
-                .then(|| moments.iter().map(|m| u8::from(!outside(m))).collect());
+            let days: Vec<i32> = moments.iter().map(day).collect();
+            let known = in_calendar(&days);
             let values = if part.is_of_day() {
-                let days: Vec<i32> = moments.iter().map(day).collect();
                 parts_of_days(part, &days)?
             } else {
                 with_part!(part, [Hour Minute Second Millisecond Microsecond], PART => {
