@@ -112,7 +112,7 @@ impl CudaRun {
             return rest.bytes;
         }
         let read = self.read();
-        Some(self.planned.iter().map(|chunk| chunk.reads(read).0.bytes()).sum())
+        Some(self.planned.iter().map(|chunk| chunk.bytes(read)).sum())
     }
 
     /// Columns that the kernels read: the same on all devices.
@@ -161,7 +161,7 @@ impl CudaRun {
         let read = self.read();
         let mut bytes = vec![0; self.parts.len()];
         for (chunk, owner) in self.planned.iter().zip(&self.owners) {
-            bytes[*owner] += chunk.reads(read).0.bytes();
+            bytes[*owner] += chunk.bytes(read);
         }
         let budget = |part: &Part| part.execution.device().resident().stats().budget_bytes;
         let has_identity = self.planned.iter().all(ChunkSource::has_identity);

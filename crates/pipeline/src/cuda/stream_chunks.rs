@@ -77,34 +77,38 @@ impl ChunkSource {
         self.segments.iter().all(|source| source.file.is_some())
     }
 
-    /// What is read of the columns: values, then validity, of each column of each segment, and
-    /// where from. [`ReadSpec::file`] is the segment's number of its file.
+    /// What is read of the columns: values, then validity, of each column of each segment.
+    fn extents<'a>(
+        &'a self,
+        columns: &'a [usize],
+    ) -> impl Iterator<Item = (&'a SegmentSource, Extent)> {
+        self.segments.iter().flat_map(move |source| {
+            let there = columns.iter().filter_map(|&column| source.segment.columns.get(column));
+            there
+                .flat_map(|column| std::iter::once(column.values).chain(column.validity))
+                .map(move |extent| (source, extent))
+        })
+    }
+
+    /// The reads of the columns, and where from. [`ReadSpec::file`] is the segment's number of its
+    /// file.
     pub(super) fn reads(&self, columns: &[usize]) -> (ChunkSpec, Vec<Arc<dyn ReadAt>>) {
-        let mut spec = ChunkSpec::default();
-        let mut files = Vec::new();
-        for SegmentSource { segment, from, .. } in &self.segments {
-            for &column in columns {
-                let Some(extents) = segment.columns.get(column) else { continue };
-                for extent in std::iter::once(extents.values).chain(extents.validity) {
-                    let Extent { offset, bytes } = extent;
-                    spec.reads.push(ReadSpec { file: segment.file as usize, offset, bytes });
-                    files.push(Arc::clone(from));
-                }
-            }
-        }
-        (spec, files)
+        let read = |(source, Extent { offset, bytes }): (&SegmentSource, Extent)| {
+            let read = ReadSpec { file: source.segment.file as usize, offset, bytes };
+            (read, Arc::clone(&source.from))
+        };
+        let (reads, files) = self.extents(columns).map(read).unzip();
+        (ChunkSpec { reads }, files)
+    }
+
+    /// Bytes that are read of the columns.
+    pub(super) fn bytes(&self, columns: &[usize]) -> u64 {
+        self.extents(columns).map(|(_, extent)| extent.bytes).sum()
     }
 
     /// Bytes of a slot that takes the columns, on the host and on the device.
     pub(super) fn slot_bytes(&self, columns: &[usize]) -> usize {
-        let of_column = |segment: &Segment, column: &usize| -> usize {
-            let Some(extents) = segment.columns.get(*column) else { return 0 };
-            std::iter::once(extents.values).chain(extents.validity).map(extent_slot_bytes).sum()
-        };
-        let of_segment = |source: &SegmentSource| -> usize {
-            columns.iter().map(|column| of_column(&source.segment, column)).sum()
-        };
-        self.segments.iter().map(of_segment).sum()
+        self.extents(columns).map(|(_, extent)| extent_slot_bytes(extent)).sum()
     }
 }
 
