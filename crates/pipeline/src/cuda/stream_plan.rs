@@ -263,15 +263,18 @@ fn key_of(segment: &Segment, file: FileId, column: u32) -> ColumnKey {
 /// Bytes of a chunk's columns that a device has.
 pub(super) fn resident_bytes(device: &CudaDevice, read: &[usize], chunk: &ChunkSource) -> u64 {
     let resident = device.resident();
-    let has = |source: &SegmentSource, column: usize| {
-        let file = resident.file_id(source.file.as_ref()?);
-        let key = key_of(&source.segment, file, *source.columns.get(column)?);
-        let extents = source.segment.columns.get(column)?;
-        let bytes = extents.values.bytes + extents.validity.map_or(0, |validity| validity.bytes);
-        resident.has(&key).then_some(bytes)
+    let of_segment = |source: &SegmentSource| -> u64 {
+        let Some(identity) = &source.file else { return 0 };
+        let file = resident.file_id(identity);
+        let of_column = |&column: &usize| {
+            let key = key_of(&source.segment, file, *source.columns.get(column)?);
+            let extents = source.segment.columns.get(column)?;
+            let validity = extents.validity.map_or(0, |validity| validity.bytes);
+            resident.has(&key).then_some(extents.values.bytes + validity)
+        };
+        read.iter().filter_map(of_column).sum()
     };
-    let columns = |source| read.iter().filter_map(move |&column| has(source, column));
-    chunk.segments.iter().flat_map(columns).sum()
+    chunk.segments.iter().map(of_segment).sum()
 }
 
 /// The next of a chunk's reads, which stand in the order of [`ChunkSource::reads`].
