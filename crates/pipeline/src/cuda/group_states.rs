@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use parking_lot::Mutex;
@@ -17,39 +16,34 @@ use crate::memory::Reservation;
 use crate::partial::PartialSchema;
 use crate::partial::merge::{Outlet, in_parallel};
 
-/// The groups of one execution, on however many devices. The form is the local one: devices of one
-/// process share its dictionaries.
+/// The groups of one execution, on however many devices.
 pub(super) struct GroupStates {
     bound: Arc<Bound>,
-    form: PartialSchema,
     /// The form in which they are put out, if not as results.
     partial: Option<PartialSchema>,
     options: WorkerOptions,
+    /// Of the local form: devices of one process share its dictionaries.
     level: Arc<HashLevel>,
     /// Groups that came in portions too small to be divided.
     few: Mutex<HashSink>,
-    came: AtomicBool,
 }
 
 impl GroupStates {
     /// None yet.
     pub(super) fn new(bound: &Arc<Bound>, options: &WorkerOptions) -> Result<Self, ExecError> {
-        let form = PartialSchema::local(bound)?;
-        let level = HashLevel::first(options.hash_options(form.clone()), 1);
+        let level = HashLevel::first(options.hash_options(PartialSchema::local(bound)?), 1);
         Ok(Self {
             bound: Arc::clone(bound),
-            form,
             partial: PartialSchema::of_output(bound)?,
             options: options.clone(),
             few: Mutex::new(HashSink::new(&level)),
             level,
-            came: AtomicBool::new(false),
         })
     }
 
     /// Whether no group came so far.
     pub(super) fn is_empty(&self) -> bool {
-        !self.came.load(Ordering::Relaxed)
+        !self.level.has_flushed() && self.few.lock().state().len() == 0
     }
 
     /// Bytes of groups to bring to the host at a time, at most: an eighth of what states may take.
@@ -93,9 +87,8 @@ impl GroupStates {
 
     /// Takes groups in; several threads may do so.
     pub(super) fn push(&self, groups: &DeviceGroups<'_>) -> Result<(), ExecError> {
-        self.came.store(true, Ordering::Relaxed);
         let (bound, count) = (&*self.bound, groups.len());
-        let encode = |some: &[u32]| groups.partial(bound, &self.form, some);
+        let encode = |some: &[u32]| groups.partial(bound, &self.level.options().form, some);
         if count < self.portion_groups() / 2 {
             let batch = encode(&(0..count as u32).collect::<Vec<_>>())?;
             return self.few.lock().absorb(&batch);
