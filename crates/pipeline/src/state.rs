@@ -11,7 +11,7 @@ use crate::bound::{Accumulator, AccumulatorKind, Repr};
 use crate::build::BuildTable;
 
 pub use finish::finish_dense;
-pub(crate) use finish::{dense_key, existing_groups, finish_calls, output_batch};
+pub(crate) use finish::{finish_groups, output_batch};
 pub use texts::Texts;
 
 /// One accumulator over all possible groups.

@@ -23,19 +23,16 @@
 //!
 //! A table with room for all groups has no limit, and pays one comparison of a parameter a run.
 
-use std::ops::Range;
-
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 
 use crate::bound::{Bound, BoundKey, BoundSink, Repr};
-use crate::column::vector_array;
 use crate::cpu::vector::Vector;
 use crate::cuda::decode::{accumulator_state, data_of};
 use crate::cuda::program::{DeviceAccumulator, Tuning};
 use crate::cuda::tables::repr_bytes;
 use crate::error::{ExecError, WhyNot};
 use crate::partial::PartialSchema;
-use crate::state::{AccumulatorState, finish_calls, output_batch};
+use crate::state::{AccumulatorState, finish_groups};
 
 /// Device memory that a group table with its accumulators may take.
 pub(super) const TABLE_BYTES_MAX: u64 = 2 << 30;
@@ -266,20 +263,11 @@ impl<'a> DeviceGroups<'a> {
     /// # Errors
     /// [`ExecError`] for totals that overflow, or a code that lies outside its dictionary.
     pub(super) fn finish(&self, bound: &Bound) -> Result<RecordBatch, ExecError> {
-        let BoundSink::Aggregate { keys, accumulators, calls, .. } = &bound.sink else {
-            return Err(another_sink());
-        };
-        let groups: Range<usize> = 0..self.len();
-        let vectors = self.keys(bound, groups.clone())?;
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(keys.len() + calls.len());
-        for (key, vector) in keys.iter().zip(&vectors) {
-            let array = vector_array(vector, &key.expr.repr, &key.field.data_type, groups.len())?;
-            columns.push(array);
-        }
-        let numbers: Vec<usize> = groups.collect();
-        columns.extend(finish_calls(calls, accumulators, &self.states, &numbers)?);
-        let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|c| &c.field));
-        output_batch(fields, columns, self.len())
+        let BoundSink::Aggregate { keys, .. } = &bound.sink else { return Err(another_sink()) };
+        let groups: Vec<usize> = (0..self.len()).collect();
+        let vectors = self.keys(bound, 0..self.len())?;
+        let reprs: Vec<&Repr> = keys.iter().map(|key| &key.expr.repr).collect();
+        finish_groups(bound, (&vectors, &reprs), &self.states, &groups)
     }
 }
 

@@ -9,33 +9,15 @@ use headrace_flow::CancelToken;
 
 use crate::ExecError;
 use crate::bound::{Bound, BoundSink, Repr};
-use crate::column::vector_array;
 use crate::cpu::hash_sink::{HashLevel, HashSink};
 use crate::cpu::hash_state::HashState;
 use crate::cpu::{Emit, WorkerOptions};
 use crate::partial::PartialSchema;
 use crate::partial::schema::with_portable_values;
-use crate::state::{DenseState, dense_key, existing_groups, finish_calls, output_batch};
+use crate::state::finish_groups;
 
 /// Tables of fewer groups in all are merged into one at once.
 const GROUPS_AT_ONCE: usize = 64 * 1024;
-
-/// The groups of a dense state as partial states in portable form.
-///
-/// # Errors
-/// The state is of another sink.
-pub fn dense_partial(bound: &Bound, state: &DenseState) -> Result<RecordBatch, ExecError> {
-    let BoundSink::Aggregate { keys, accumulators, .. } = &bound.sink else {
-        return Err(ExecError::Internal("a dense state of another sink".into()));
-    };
-    let groups = existing_groups(keys, state)?;
-    let values = keys.iter().map(|key| dense_key(key, &groups)).collect::<Result<Vec<_>, _>>()?;
-    let reprs: Vec<&Repr> = keys.iter().map(|key| &key.expr.repr).collect();
-    let groups: Vec<u32> = groups.into_iter().map(|group| group as u32).collect();
-    let form = PartialSchema::portable(bound)?;
-    let states = form.convert(&state.accumulators, accumulators);
-    form.encode(&values, &reprs, &states, &groups)
-}
 
 /// Merges partial states of any origin in any order.
 #[derive(Debug)]
@@ -179,26 +161,18 @@ impl<'a> Outlet<'a> {
     }
 
     fn batch(&self, state: &HashState, groups: Range<usize>) -> Result<RecordBatch, ExecError> {
-        let BoundSink::Aggregate { keys, accumulators, calls, .. } = &self.bound.sink else {
-            return Err(ExecError::Internal("groups of another sink".into()));
-        };
         if let Some(form) = &self.partial {
+            let BoundSink::Aggregate { accumulators, .. } = &self.bound.sink else {
+                return Err(ExecError::Internal("groups of another sink".into()));
+            };
             let groups: Vec<u32> = groups.map(|group| group as u32).collect();
             let states = form.convert(state.states(), accumulators);
             return state.encode(form, &states, &groups);
         }
         let vectors = state.keys(groups.clone())?;
-        let held = state.form().keys().iter().map(|key| &key.held);
-        let mut columns = keys
-            .iter()
-            .zip(&vectors)
-            .zip(held)
-            .map(|((key, v), held)| vector_array(v, held, &key.field.data_type, groups.len()))
-            .collect::<Result<Vec<_>, _>>()?;
-        let numbers: Vec<usize> = groups.clone().collect();
-        columns.extend(finish_calls(calls, accumulators, state.states(), &numbers)?);
-        let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|c| &c.field));
-        output_batch(fields, columns, groups.len())
+        let reprs: Vec<&Repr> = state.form().keys().iter().map(|key| &key.held).collect();
+        let numbers: Vec<usize> = groups.collect();
+        finish_groups(self.bound, (&vectors, &reprs), state.states(), &numbers)
     }
 }
 

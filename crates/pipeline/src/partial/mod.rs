@@ -24,6 +24,5 @@ mod schema;
 pub(crate) mod spill;
 
 pub use merge::PartialMerge;
-pub(crate) use merge::dense_partial;
 pub use schema::PartialSchema;
 pub use spill::{Spill, SpillBlock, SpillError, SpillReport, SpillStore};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::i256;
 use arrow_schema::Schema;
-use headrace_ir::{AggregateFunction, AggregateOutput, DataType, Field, OnOverflow};
+use headrace_ir::{AggregateFunction, DataType, Field, OnOverflow};
 
 use crate::ExecError;
 use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Grouping, Repr};
@@ -14,44 +14,51 @@ use crate::column::{arrow_field, vector_array};
 use crate::cpu::decimal;
 use crate::cpu::payload::from_i64;
 use crate::cpu::vector::{Data, Vector};
-use crate::partial::dense_partial;
+use crate::partial::PartialSchema;
 use crate::state::mean::mean_f64;
 use crate::state::{AccumulatorState, DenseState};
 
 /// The groups that exist, as a record batch: keys, then calls; or their partial states, if the
 /// sink says so. Without keys there is always one row.
 pub fn finish_dense(bound: &Bound, state: &DenseState) -> Result<RecordBatch, ExecError> {
-    let BoundSink::Aggregate {
-        keys,
-        grouping: Grouping::Dense { .. },
-        accumulators,
-        calls,
-        output,
-    } = &bound.sink
+    let BoundSink::Aggregate { keys, grouping: Grouping::Dense { .. }, accumulators, .. } =
+        &bound.sink
     else {
         return Err(ExecError::Internal("a dense state of another sink".into()));
     };
-    if *output == AggregateOutput::Partial {
-        return dense_partial(bound, state);
-    }
     let groups = existing_groups(keys, state)?;
-    let mut columns = keys
-        .iter()
-        .map(|key| {
-            let values = dense_key(key, &groups)?;
-            vector_array(&values, &key.expr.repr, &key.field.data_type, groups.len())
-        })
-        .collect::<Result<Vec<ArrayRef>, _>>()?;
-    columns.extend(finish_calls(calls, accumulators, &state.accumulators, &groups)?);
+    let vectors = keys.iter().map(|key| dense_key(key, &groups)).collect::<Result<Vec<_>, _>>()?;
+    let reprs: Vec<&Repr> = keys.iter().map(|key| &key.expr.repr).collect();
+    let Some(form) = PartialSchema::of_output(bound)? else {
+        return finish_groups(bound, (&vectors, &reprs), &state.accumulators, &groups);
+    };
+    let groups: Vec<u32> = groups.into_iter().map(|group| group as u32).collect();
+    let states = form.convert(&state.accumulators, accumulators);
+    form.encode(&vectors, &reprs, &states, &groups)
+}
+
+/// Groups as output: keys, a value a row as `reprs` say, then calls, row `i` from the running
+/// values of group `groups[i]`.
+pub(crate) fn finish_groups(
+    bound: &Bound,
+    (vectors, reprs): (&[Vector<'_>], &[&Repr]),
+    states: &[AccumulatorState],
+    groups: &[usize],
+) -> Result<RecordBatch, ExecError> {
+    let BoundSink::Aggregate { keys, accumulators, calls, .. } = &bound.sink else {
+        return Err(ExecError::Internal("groups of another sink".into()));
+    };
+    let arrays = keys.iter().zip(vectors).zip(reprs).map(|((key, vector), repr)| {
+        vector_array(vector, repr, &key.field.data_type, groups.len())
+    });
+    let mut columns = arrays.collect::<Result<Vec<_>, _>>()?;
+    columns.extend(finish_calls(calls, accumulators, states, groups)?);
     let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|call| &call.field));
     output_batch(fields, columns, groups.len())
 }
 
 /// Numbers of the dense groups that exist. Without keys there is always one.
-pub(crate) fn existing_groups(
-    keys: &[BoundKey],
-    state: &DenseState,
-) -> Result<Vec<usize>, ExecError> {
+fn existing_groups(keys: &[BoundKey], state: &DenseState) -> Result<Vec<usize>, ExecError> {
     match state.accumulators.first() {
         _ if keys.is_empty() => Ok(vec![0]),
         Some(AccumulatorState::Count(counts)) => {
@@ -74,7 +81,7 @@ pub(crate) fn output_batch<'f>(
 }
 
 /// Values of one key from group numbers.
-pub(crate) fn dense_key(key: &BoundKey, groups: &[usize]) -> Result<Vector<'static>, ExecError> {
+fn dense_key(key: &BoundKey, groups: &[usize]) -> Result<Vector<'static>, ExecError> {
     let dense = key
         .dense
         .ok_or_else(|| ExecError::Internal(format!("key {} has no digits", key.field.name)))?;
@@ -89,7 +96,7 @@ pub(crate) fn dense_key(key: &BoundKey, groups: &[usize]) -> Result<Vector<'stat
 }
 
 /// The aggregate columns of the given groups.
-pub(crate) fn finish_calls(
+fn finish_calls(
     calls: &[BoundCall],
     accumulators: &[Accumulator],
     states: &[AccumulatorState],
