@@ -154,15 +154,7 @@ fn lookup(random: &mut Random, case: &Case, which: usize) -> (Step, Rendered) {
 /// Rows as text in the order in which they came.
 fn in_order(output: Output) -> Vec<String> {
     let Output::Batches(batches) = output else { panic!("a build") };
-    let mut rows = Vec::new();
-    for batch in &batches {
-        for row in 0..batch.num_rows() {
-            let cells: Vec<String> =
-                batch.columns().iter().map(|column| cell(column.as_ref(), row)).collect();
-            rows.push(cells.join("|"));
-        }
-    }
-    rows
+    rows_in_order(&batches)
 }
 
 fn check(seed: u64) {

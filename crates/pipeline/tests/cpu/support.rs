@@ -374,6 +374,13 @@ pub fn build(table: &Table, steps: Vec<Step>, keys: &[&str], payload: &[&str]) -
 
 /// Rows as text, sorted.
 pub fn rows(batches: &[RecordBatch]) -> Vec<String> {
+    let mut rows = rows_in_order(batches);
+    rows.sort();
+    rows
+}
+
+/// Rows as text.
+pub fn rows_in_order(batches: &[RecordBatch]) -> Vec<String> {
     let mut rows = Vec::new();
     for batch in batches {
         for row in 0..batch.num_rows() {
@@ -382,7 +389,6 @@ pub fn rows(batches: &[RecordBatch]) -> Vec<String> {
             rows.push(cells.join("|"));
         }
     }
-    rows.sort();
     rows
 }
 
