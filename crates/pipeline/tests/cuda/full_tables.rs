@@ -252,7 +252,7 @@ fn a_million_groups(devices: &[Arc<CudaDevice>]) {
             let streamed = spilling(memory_bytes);
             let found = stored.stream_with(&streamed.options).unwrap();
             check(streamed, found, "streamed");
-            let mut runs = stored.made_resident(|| panic!("a column did not stay"));
+            let mut runs = stored.made_resident(name, || panic!("a column did not stay"));
             for _ in 0..2 {
                 let resident = spilling(memory_bytes);
                 let found = stored.resident_with(&mut runs, &resident.options).unwrap();
@@ -281,7 +281,7 @@ fn gpu_a_query_that_is_cancelled_while_its_table_is_emptied_ends_and_leaves_noth
     // The same device answers afterwards, streamed and then resident, which is cancelled too.
     let found = stored.stream_with(&spilling(1 << 30).options).unwrap();
     assert!(totals(&found) == expected);
-    let mut runs = stored.made_resident(|| panic!("a column did not stay"));
+    let mut runs = stored.made_resident("cancelled", || panic!("a column did not stay"));
     let cancelled = spilling(16 << 20).cancelled();
     let error = stored.resident_with(&mut runs, &cancelled.options).unwrap_err();
     assert!(error.contains("cancelled"), "{error}");
