@@ -61,5 +61,4 @@ pub use rows::{EmitRows, RowBuffers, RowOutput, rows_batch};
 pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource};
 pub use run_feed::Rest;
 pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentFeed, SegmentSource, chunked};
-pub use stream_plan::StreamPlan;
 pub use tables::piece_bytes;

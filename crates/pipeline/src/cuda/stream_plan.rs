@@ -58,7 +58,7 @@ pub(super) struct PlannedChunk {
 
 /// Chunks with what a device has of them.
 #[derive(Debug, Default)]
-pub struct StreamPlan {
+pub(super) struct StreamPlan {
     chunks: Vec<PlannedChunk>,
     /// Chunks of the rest that the device works on, by number.
     later: HashMap<usize, PlannedChunk>,
@@ -78,7 +78,7 @@ impl StreamPlan {
     /// # Errors
     /// [`ExecError::Corrupt`] for an extent that is too short for its rows, and what loading
     /// the kernels gives.
-    pub fn new(
+    pub(super) fn new(
         execution: &mut CudaExecution,
         chunks: &[ChunkSource],
         in_files: Option<&SegmentLayout>,
@@ -171,7 +171,7 @@ impl StreamPlan {
     }
 
     /// Whether the device has all that it is to work on.
-    pub fn is_resident(&self) -> bool {
+    pub(super) fn is_resident(&self) -> bool {
         self.own_chunks().flat_map(|chunk| &chunk.resident).all(|resident| *resident)
     }
 
