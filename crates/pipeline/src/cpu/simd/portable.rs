@@ -21,11 +21,14 @@ pub fn push_positions(words: &[u64], first: u32, positions: &mut Vec<u32>) {
     }
 }
 
+#[inline(always)]
+fn between(low: i32, width: u32) -> impl Fn(i32) -> bool {
+    move |value| value.wrapping_sub(low) as u32 <= width
+}
+
 pub fn keep_bits(test: &Test<'_>, column: &[i32], words: &mut [u64]) {
     match test {
-        Test::Between { low, width } => {
-            each_word(column, words, |value| value.wrapping_sub(*low) as u32 <= *width);
-        }
+        Test::Between { low, width } => each_word(column, words, between(*low, *width)),
         Test::Member(members) => each_word(column, words, |value| members.contains(value)),
     }
 }
@@ -46,9 +49,7 @@ fn each_word(column: &[i32], words: &mut [u64], test: impl Fn(i32) -> bool) {
 
 pub fn keep_positions(test: &Test<'_>, column: &[i32], positions: &mut [u32]) -> usize {
     match test {
-        Test::Between { low, width } => {
-            compact(column, positions, |value| value.wrapping_sub(*low) as u32 <= *width)
-        }
+        Test::Between { low, width } => compact(column, positions, between(*low, *width)),
         Test::Member(members) => compact(column, positions, |value| members.contains(value)),
     }
 }
