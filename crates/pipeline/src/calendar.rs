@@ -189,4 +189,11 @@ mod tests {
             assert_eq!(last.day_of_year, 365 + i32::from(last.is_leap));
         }
     }
+
+    #[test]
+    fn the_calendar_of_kernels_has_the_same_first_and_last_day() {
+        let (first, last) = CALENDAR_DAYS;
+        let wanted = format!("return days >= T({first}) && days <= T({last});");
+        assert!(include_str!("../kernels/calendar.cuh").contains(&wanted), "{wanted}");
+    }
 }
