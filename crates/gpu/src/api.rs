@@ -25,6 +25,7 @@ pub(crate) const NOT_INITIALIZED: Code = CUresult::CUDA_ERROR_NOT_INITIALIZED as
 pub(crate) const DEINITIALIZED: Code = CUresult::CUDA_ERROR_DEINITIALIZED as Code;
 pub(crate) const NO_DEVICE: Code = CUresult::CUDA_ERROR_NO_DEVICE as Code;
 pub(crate) const NOT_READY: Code = CUresult::CUDA_ERROR_NOT_READY as Code;
+pub(crate) const NOT_SUPPORTED: Code = CUresult::CUDA_ERROR_NOT_SUPPORTED as Code;
 
 /// `cuMemcpyBatchAsync_v2`, which drivers have from CUDA 13.0 on.
 pub(crate) type BatchCopy = unsafe extern "C" fn(
@@ -177,7 +178,6 @@ driver_functions! {
     cuStreamDestroy_v2(stream: CUstream);
     cuStreamSynchronize(stream: CUstream);
     cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
-
 
     cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
     cuMemFree_v2(address: CUdeviceptr);

@@ -3,12 +3,12 @@
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUdevice, CUlimit};
+use cudarc::driver::sys::{self, CUdevice, CUdevice_attribute as Attribute, CUlimit};
 
-use crate::api::{self, Code};
+use crate::api::{self, BatchCopy, Code};
 use crate::driver::{self, check, check_in_drop};
 use crate::error::{GpuError, Result};
-use crate::info::{DeviceInfo, place_of, raw_device};
+use crate::info::{DeviceInfo, place_of, raw_device, read_optional};
 
 /// A GPU opened by this process: its primary context, retained until the last user of
 /// the device is gone. Streams, buffers and modules keep their device alive.
@@ -16,6 +16,7 @@ pub struct Device {
     raw: CUdevice,
     context: sys::CUcontext,
     info: DeviceInfo,
+    batch_copy: Option<BatchCopy>,
 }
 
 // SAFETY: a primary context may be made current in any number of threads at a time, and
@@ -54,7 +55,7 @@ impl Device {
         // SAFETY: the driver is initialised, `raw` is a device of it, the out-pointer is live.
         let code = unsafe { api::cuDevicePrimaryCtxRetain(&mut context, raw) };
         check("cuDevicePrimaryCtxRetain", code, || place_of(ordinal))?;
-        let device = Self { raw, context, info };
+        let device = Self { raw, context, info, batch_copy: batch_copy(raw) };
         device.bind()?;
         device.fetch_single_sectors();
         Ok(Arc::new(device))
@@ -93,6 +94,11 @@ impl Device {
         Ok((free as u64, total as u64))
     }
 
+    /// The driver's batches of copies, if it has them for this device.
+    pub(crate) fn batch_copy(&self) -> Option<BatchCopy> {
+        self.batch_copy
+    }
+
     /// Makes this device's context current in the calling thread. Tens of nanoseconds
     /// when it already is.
     pub(crate) fn bind(&self) -> Result<()> {
@@ -113,6 +119,13 @@ impl Drop for Device {
         let code = unsafe { api::cuDevicePrimaryCtxRelease_v2(self.raw) };
         check_in_drop("cuDevicePrimaryCtxRelease", code);
     }
+}
+
+/// The driver's batches of copies, where they take the addresses that the host has for registered
+/// memory: others (under WSL 2) fault on the device, while copies one by one translate them.
+fn batch_copy(device: CUdevice) -> Option<BatchCopy> {
+    let same_address = Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
+    api::batch_copy().filter(|_| read_optional(device, same_address) == Some(1))
 }
 
 /// Devices visible to this process. The driver must be initialised.

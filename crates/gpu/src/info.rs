@@ -151,7 +151,7 @@ fn read_attribute(device: CUdevice, ordinal: usize, attribute: Attribute) -> Res
 }
 
 /// `None` when the installed driver does not know the attribute.
-fn read_optional(device: CUdevice, attribute: Attribute) -> Option<i32> {
+pub(crate) fn read_optional(device: CUdevice, attribute: Attribute) -> Option<i32> {
     let mut value = 0;
     // SAFETY: as in `read_attribute`; an unknown attribute is refused with a code.
     let code = unsafe { api::cuDeviceGetAttribute(&mut value, attribute, device) };

@@ -23,8 +23,6 @@ pub struct Grid {
     pub shared_bytes: u32,
 }
 
-impl Grid {}
-
 /// The arguments of a launch, in the order of the kernel's parameters. Values are copied
 /// when pushed and again by the driver at launch, so a list may be reused.
 #[derive(Debug, Clone, Default)]

@@ -318,8 +318,8 @@ impl Stream {
 
     /// Queues copies as one piece of work, in which none waits for the one before: between copies
     /// that are queued one by one the link is idle for some 3 us, 4 % of a copy of 4 MiB.
-    /// Where the driver has no batches (before CUDA 13.0), or none of such memory, they are queued
-    /// one by one.
+    /// Where the driver has no batches (before CUDA 13.0), or none for this device or such memory,
+    /// they are queued one by one.
     ///
     /// # Errors
     /// [`GpuError::Driver`] when the driver refuses.
@@ -343,12 +343,13 @@ impl Stream {
         Ok(())
     }
 
-    /// The outcome of a batch; `None` where the driver has no batches, or none of such memory.
+    /// The outcome of a batch; `None` where the driver has no batches, or none for this device or
+    /// such memory. What it may have queued before it refused is copied again, to the same end.
     ///
     /// # Safety
     /// As for [`Self::copy_h2d_batch`], with the context current.
     unsafe fn try_batch(&self, copies: &mut HostCopies) -> Option<api::Code> {
-        let batch_copy = api::batch_copy()?;
+        let batch_copy = self.device.batch_copy()?;
         let anywhere =
             CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_INVALID, id: 0 };
         let mut attributes = CUmemcpyAttributes {
@@ -373,7 +374,7 @@ impl Stream {
                 self.raw,
             )
         };
-        (code != api::INVALID_VALUE).then_some(code)
+        (!matches!(code, api::INVALID_VALUE | api::NOT_SUPPORTED)).then_some(code)
     }
 
     /// Queues a copy of `bytes` bytes at the device address `src` to host memory at

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headrace_gpu::{
-    Compiler, Device, DevicePool, GpuError, Grid, HostAccess, HostPages, LaunchArgs, Module,
-    PinnedBuffer, RegisteredHost, launch, page_bytes, probe,
+    Compiler, Device, DevicePool, GpuError, Grid, HostAccess, HostCopies, HostPages, LaunchArgs,
+    Module, PinnedBuffer, RegisteredHost, launch, page_bytes, probe,
 };
 use support::{Bench, KERNELS, grid, pattern, spin};
 
@@ -91,6 +91,38 @@ fn gpu_pinned_copies_round_trip_over_odd_sizes() {
         assert!(target.as_slice()[..bytes] == sent[..bytes], "{bytes} bytes");
         assert!(target.as_slice()[bytes..].iter().all(|&b| b == 0xee), "{bytes} bytes");
     }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_batches_arrive_from_pinned_and_ordinary_memory_in_the_order_of_the_stream() {
+    const PART: usize = MIB + 3;
+    let bench = Bench::new();
+    let sent = pattern(4 * PART);
+    let mut pinned = PinnedBuffer::new(&bench.device, sent.len()).unwrap();
+    pinned.as_mut_slice()[..sent.len()].copy_from_slice(&sent);
+    let buffer = bench.pool.alloc(sent.len()).unwrap();
+    let mut copies = HostCopies::default();
+    for are_pinned in [[true; 4], [false; 4], [true, false, false, true]] {
+        for (part, is_pinned) in are_pinned.into_iter().enumerate() {
+            let memory = if is_pinned { pinned.as_slice() } else { &sent };
+            let from = &memory[part * PART..][..PART];
+            copies.push(buffer.ptr() + (part * PART) as u64, from.as_ptr(), PART);
+        }
+        // What overtakes this is overwritten.
+        spin(&bench, &bench.stream, 20);
+        // SAFETY: what is copied lives on, unwritten, past the download, which waits for the stream.
+        unsafe {
+            bench.stream.fill_async(&buffer, 0, sent.len(), 0xee).unwrap();
+            bench.stream.copy_h2d_batch(&mut copies).unwrap();
+        }
+        let mut received = vec![0; sent.len()];
+        bench.stream.download(&buffer, 0, &mut received).unwrap();
+        assert!(received == sent, "pinned: {are_pinned:?}");
+        copies.clear();
+    }
+    // SAFETY: there is nothing to copy.
+    unsafe { bench.stream.copy_h2d_batch(&mut copies) }.unwrap();
 }
 
 #[test]
