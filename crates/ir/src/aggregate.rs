@@ -21,10 +21,9 @@ pub enum AggregateFunction {
 }
 
 /// What an aggregation brings back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AggregateOutput {
     /// The keys and results of its groups.
-    #[default]
     Final,
     /// The keys and partial states of its groups, for whoever merges those of several runs, of
     /// several parts of a table, or of several machines. A group may come more than once.

@@ -193,6 +193,32 @@ pub enum Expr {
     },
 }
 
+/// The operands of an expression that is borrowed: with `iter` and `as_deref`, or those that borrow
+/// mutably.
+macro_rules! operands {
+    ($expr:expr, $iter:ident, $as_deref:ident) => {
+        match $expr {
+            Self::Register { .. } | Self::Literal(_) | Self::Parameter { .. } => vec![],
+            Self::Arithmetic { left, right, .. } | Self::Compare { left, right, .. } => {
+                vec![left, right]
+            }
+            Self::Negate { value, .. }
+            | Self::Not(value)
+            | Self::IsNull(value)
+            | Self::InList { value, .. }
+            | Self::Like { value, .. }
+            | Self::Cast { value, .. } => vec![value],
+            Self::And(operands) | Self::Or(operands) => operands.$iter().collect(),
+            Self::Call { arguments, .. } => arguments.$iter().collect(),
+            Self::Case { branches, otherwise, .. } => branches
+                .$iter()
+                .flat_map(|(condition, value)| [condition, value])
+                .chain(otherwise.$as_deref())
+                .collect(),
+        }
+    };
+}
+
 impl Expr {
     /// `left op right`.
     pub fn compare(op: CompareOp, left: Expr, right: Expr) -> Self {
@@ -266,48 +292,12 @@ impl Expr {
 
     /// Operands, in order of evaluation.
     pub fn children(&self) -> Vec<&Expr> {
-        match self {
-            Self::Register { .. } | Self::Literal(_) | Self::Parameter { .. } => vec![],
-            Self::Arithmetic { left, right, .. } | Self::Compare { left, right, .. } => {
-                vec![left, right]
-            }
-            Self::Negate { value, .. }
-            | Self::Not(value)
-            | Self::IsNull(value)
-            | Self::InList { value, .. }
-            | Self::Like { value, .. }
-            | Self::Cast { value, .. } => vec![value],
-            Self::And(operands) | Self::Or(operands) => operands.iter().collect(),
-            Self::Call { arguments, .. } => arguments.iter().collect(),
-            Self::Case { branches, otherwise, .. } => branches
-                .iter()
-                .flat_map(|(condition, value)| [condition, value])
-                .chain(otherwise.as_deref())
-                .collect(),
-        }
+        operands!(self, iter, as_deref)
     }
 
-    /// Operands, in order of evaluation.
+    /// As [`children`](Self::children), to be changed.
     pub fn children_mut(&mut self) -> Vec<&mut Expr> {
-        match self {
-            Self::Register { .. } | Self::Literal(_) | Self::Parameter { .. } => vec![],
-            Self::Arithmetic { left, right, .. } | Self::Compare { left, right, .. } => {
-                vec![left, right]
-            }
-            Self::Negate { value, .. }
-            | Self::Not(value)
-            | Self::IsNull(value)
-            | Self::InList { value, .. }
-            | Self::Like { value, .. }
-            | Self::Cast { value, .. } => vec![value],
-            Self::And(operands) | Self::Or(operands) => operands.iter_mut().collect(),
-            Self::Call { arguments, .. } => arguments.iter_mut().collect(),
-            Self::Case { branches, otherwise, .. } => branches
-                .iter_mut()
-                .flat_map(|(condition, value)| [condition, value])
-                .chain(otherwise.as_deref_mut())
-                .collect(),
-        }
+        operands!(self, iter_mut, as_deref_mut)
     }
 
     /// Puts what `f` answers in place of an expression, at the top first; what it has put there

@@ -10,6 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::expr::Expr;
 use crate::types::{DataType, TimeUnit};
 
 /// Years of which [`Function::DatePart`] knows the parts, the first and the last among them.
@@ -105,8 +106,9 @@ impl Function {
             }
             (Self::DatePart(part), moment) if is_moment(moment) => {
                 // Nanoseconds of 64 bits end long before the calendar does.
-                let nanosecond = unit_of(moment) == Some(TimeUnit::Nanosecond);
-                of(&Int32, false, !nanosecond, part.never_ends())
+                let is_nanosecond =
+                    matches!(moment, DataType::Timestamp { unit: TimeUnit::Nanosecond, .. });
+                of(&Int32, false, !is_nanosecond, part.never_ends())
             }
             (Self::DateTrunc(part), moment) if is_moment(moment) && *moment != Date32 => {
                 part.begins().then_some(())?;
@@ -212,18 +214,11 @@ fn is_moment(data_type: &DataType) -> bool {
     }
 }
 
-fn unit_of(data_type: &DataType) -> Option<TimeUnit> {
-    match data_type {
-        DataType::Timestamp { unit, .. } => Some(*unit),
-        _ => None,
-    }
-}
-
 /// A call as SQL: the function with its arguments.
-pub(crate) fn write_call<T: fmt::Display>(
+pub(crate) fn write_call(
     f: &mut fmt::Formatter<'_>,
     function: Function,
-    arguments: &[T],
+    arguments: &[Expr],
 ) -> fmt::Result {
     write!(f, "{}(", function.name())?;
     if let Function::DatePart(part) | Function::DateTrunc(part) = function {
@@ -243,7 +238,6 @@ pub(crate) fn write_call<T: fmt::Display>(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::expr::Expr;
     use crate::scalar::Scalar;
 
     #[test]

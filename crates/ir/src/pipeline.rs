@@ -19,10 +19,9 @@ pub struct Pipeline {
 }
 
 /// What the rows of a source are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SourceKind {
     /// A table: it gives the same rows whenever it is read.
-    #[default]
     Table,
     /// Record batches of another producer: they come once, and how many is known at their end. No
     /// two sources of a program read the same.

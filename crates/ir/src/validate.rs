@@ -47,9 +47,7 @@ impl Program {
         self.pipeline.registers_checked(&self.builds, &self.parameters, "pipeline")?;
         Ok(())
     }
-}
 
-impl Program {
     /// Batches come once: only one source can have them.
     fn check_batches(&self) -> Result<()> {
         for source in self.sources().filter(|source| source.kind == SourceKind::Batches) {
