@@ -306,9 +306,7 @@ impl SourceFile {
         let identity = FileIdentity::of_file(&file, &self.path).map_err(io::Error::other)?;
         let is_same = match self.is_checked {
             true => identity == self.identity,
-            false => {
-                (identity.device, identity.inode) == (self.identity.device, self.identity.inode)
-            }
+            false => identity.is_same_file(&self.identity),
         };
         if !is_same {
             let changed = self.identity.changed(&self.path, &identity);

@@ -97,8 +97,13 @@ impl FileIdentity {
         IoError::Changed { path: path.to_path_buf(), what: self.difference(after) }
     }
 
+    /// Whether it is that file, of whatever version.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
     fn difference(&self, after: &Self) -> String {
-        if (self.device, self.inode) != (after.device, after.inode) {
+        if !self.is_same_file(after) {
             return format!(
                 "it was replaced: inode {} on device {}, now inode {} on device {}",
                 self.inode, self.device, after.inode, after.device

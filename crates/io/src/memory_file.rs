@@ -52,11 +52,9 @@ impl ReadAt for MemoryFile {
         let bytes = usize::try_from(bytes).ok()?;
         // Buffers may overlap: the last one that begins before need not be the one.
         let candidates = self.buffers.partition_point(|(address, _)| *address <= offset);
-        self.buffers[..candidates].iter().rev().find_map(|(_, buffer)| {
-            let buffer = (**buffer).as_ref();
-            let start = offset.checked_sub(buffer.as_ptr().addr() as u64)?;
-            let start = usize::try_from(start).ok()?;
-            buffer.get(start..start.checked_add(bytes)?)
+        self.buffers[..candidates].iter().rev().find_map(|(address, buffer)| {
+            let start = usize::try_from(offset - address).ok()?;
+            (**buffer).as_ref().get(start..start.checked_add(bytes)?)
         })
     }
 

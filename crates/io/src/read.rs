@@ -53,20 +53,14 @@ impl Transfer for ReadRequest {
 
     fn cut(&self) -> Cut {
         let align = EXTENT_ALIGN_BYTES as u64;
-        let (offset, end) = (self.offset, self.offset + self.bytes);
-        let base = offset - offset % align;
         let whole_blocks_end = self.file.size_bytes() / align * align;
         let direct_end = match self.mode {
-            ReadMode::Direct if end > offset => end.next_multiple_of(align).min(whole_blocks_end),
-            _ => base,
-        }
-        .max(base);
-        Cut {
-            base,
-            direct: base..direct_end,
-            buffered: direct_end.max(offset)..end,
-            window: self.window.start,
-        }
+            ReadMode::Direct if self.bytes > 0 => {
+                (self.offset + self.bytes).next_multiple_of(align).min(whole_blocks_end)
+            }
+            _ => 0,
+        };
+        Cut::at(direct_end, self.extent(), self.window.start)
     }
 
     fn descriptor(&self, mode: ReadMode) -> io::Result<Descriptor> {

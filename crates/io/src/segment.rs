@@ -91,6 +91,15 @@ pub struct Cut {
 }
 
 impl Cut {
+    /// An extent of which what lies before `direct_end` goes by O_DIRECT, whole blocks from the one
+    /// that it begins in.
+    pub fn at(direct_end: u64, (offset, bytes): (u64, u64), window: *mut u8) -> Cut {
+        let base = offset - offset % EXTENT_ALIGN_BYTES as u64;
+        let direct_end = direct_end.max(base);
+        let buffered = direct_end.max(offset)..offset + bytes;
+        Cut { base, direct: base..direct_end, buffered, window }
+    }
+
     /// The transfers, each of at most `segment_bytes` (a multiple of [`EXTENT_ALIGN_BYTES`]).
     pub fn segments(self, segment_bytes: usize) -> impl Iterator<Item = Segment> {
         let Cut { base, direct, buffered, window } = self;

@@ -2,7 +2,8 @@
 
 use std::io;
 
-/// How a [`UringEngine`](crate::UringEngine), or a [`UringWriter`](crate::write::UringWriter), is set up.
+/// How a [`UringEngine`](crate::UringEngine), or a [`UringWriter`](crate::write::UringWriter), is
+/// set up.
 #[derive(Debug, Clone)]
 pub struct UringOptions {
     /// Transfers in the kernel at once, 1 to 4096.

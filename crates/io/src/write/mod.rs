@@ -10,9 +10,10 @@
 //!               path
 //! ```
 //!
-//! The mirror of the readers: [`WriteAt`] for [`ReadAt`](crate::ReadAt), the same engines: the same threads, the same ring, the same rules for short
-//! transfers and refusals. What differs is that a half-written file must never be taken for a
-//! whole one: bytes go to a hidden temporary file, and [`SinkFile::commit`] puts it in place.
+//! The mirror of the readers: [`WriteAt`] for [`ReadAt`](crate::ReadAt), the same engines: the same
+//! threads, the same ring, the same rules for short transfers and refusals. What differs is that a
+//! half-written file must never be taken for a whole one: bytes go to a hidden temporary file, and
+//! [`SinkFile::commit`] puts it in place.
 //!
 //! A process that writes past its limit of file sizes (RLIMIT_FSIZE) gets SIGXFSZ, which kills.
 //! Here it never arrives: the limit is looked at before a file is made, the engines' threads block

@@ -69,21 +69,14 @@ impl Transfer for WriteRequest {
 
     fn cut(&self) -> Cut {
         let align = EXTENT_ALIGN_BYTES as u64;
-        let (offset, end) = (self.offset, self.offset + self.bytes);
-        let base = offset - offset % align;
+        let end = self.offset + self.bytes;
         let padded = end == self.file.size_bytes() && self.file.sink().is_cut_by_commit();
         let direct_end = match self.mode {
             ReadMode::Direct if padded => end.next_multiple_of(align),
             ReadMode::Direct => end / align * align,
-            ReadMode::Buffered => base,
-        }
-        .max(base);
-        Cut {
-            base,
-            direct: base..direct_end,
-            buffered: direct_end.max(offset)..end.max(direct_end),
-            window: self.window.as_ptr(),
-        }
+            ReadMode::Buffered => 0,
+        };
+        Cut::at(direct_end, self.extent(), self.window.as_ptr())
     }
 
     fn descriptor(&self, mode: ReadMode) -> io::Result<Descriptor> {
