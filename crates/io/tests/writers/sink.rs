@@ -1,6 +1,6 @@
 //! The file itself: where it lies before and after the commit, and what keeps it from being made.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -230,6 +230,9 @@ fn a_small_file_system() {
         let wanted = content(500_000);
         for kind in KINDS.into_iter().filter(|kind| kind.mode() == ReadMode::Buffered) {
             let sink: Arc<dyn WriteAt> = folder.sink(wanted.len());
+            let temporary = folder.dir.path().join(&folder.names()[0]);
+            let reserved_bytes = std::fs::metadata(temporary).unwrap().blocks() * 512;
+            assert!(reserved_bytes >= wanted.len() as u64, "{reserved_bytes} bytes are set aside");
             Bench::new(kind, 1 << 20).write_all(&sink, &wanted, 40_960).unwrap();
             sink.commit(true).unwrap();
             assert!(std::fs::read(&folder.path).unwrap() == wanted, "{kind:?}");
