@@ -49,6 +49,15 @@ pub(crate) enum Destination {
     Device(DeviceWays),
 }
 
+impl Destination {
+    fn ways(&self) -> Result<&DeviceWays, String> {
+        match self {
+            Destination::Anywhere => Err("there is no device".to_string()),
+            Destination::Device(ways) => Ok(ways),
+        }
+    }
+}
+
 /// A device's ways past the slots' host memory.
 pub(crate) struct DeviceWays {
     /// Where registered mappings are kept; the reason if none are to be made.
@@ -206,50 +215,32 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// What is known of a file.
-    fn ways(&mut self, number: usize) -> &mut FileWays {
-        if self.files.len() >= FILES_MAX && !self.files.contains_key(&number) {
-            self.files.clear();
-        }
-        self.files.entry(number).or_default()
-    }
-
     /// The file's mapping for the device.
     fn shared(
         &mut self,
         number: usize,
         file: &Arc<dyn ReadAt>,
     ) -> Result<Arc<SharedMapping>, String> {
-        if let Some(known) = &self.ways(number).shared {
-            return known.clone();
-        }
-        let found = match &self.destination {
-            Destination::Anywhere => Err("there is no device".to_string()),
-            Destination::Device(ways) => ways
-                .registered
-                .clone()
-                .and_then(|pool| pool.mapping(file).map_err(|error| error.to_string())),
+        let destination = &self.destination;
+        let find = || {
+            let pool = destination.ways()?.registered.clone()?;
+            pool.mapping(file).map_err(|error| error.to_string())
         };
-        self.ways(number).shared.insert(found).clone()
+        known(&mut self.files, number).shared.get_or_insert_with(find).clone()
     }
 
     /// Takes note that a mapping cannot be registered: the file's other extents take another way.
     pub fn cannot_register(&mut self, number: usize, reason: String) {
-        self.ways(number).shared = Some(Err(reason));
+        known(&mut self.files, number).shared = Some(Err(reason));
     }
 
     fn readable(&mut self, number: usize, file: &Arc<dyn ReadAt>) -> Result<(), String> {
-        if let Some(known) = &self.ways(number).readable {
-            return known.clone();
-        }
-        let found = match &self.destination {
-            Destination::Anywhere => Err("there is no device".to_string()),
-            Destination::Device(ways) => ways
-                .reader
-                .clone()
-                .and_then(|reader| reader.open(file).map_err(|error| error.to_string())),
+        let destination = &self.destination;
+        let find = || {
+            let reader = destination.ways()?.reader.clone()?;
+            reader.open(file).map_err(|error| error.to_string())
         };
-        self.ways(number).readable.insert(found).clone()
+        known(&mut self.files, number).readable.get_or_insert_with(find).clone()
     }
 
     fn is_resident(&mut self, read: &ReadSpec, file: &Arc<dyn ReadAt>) -> bool {
@@ -267,15 +258,15 @@ impl<'a> Chooser<'a> {
         number: usize,
         file: &Arc<dyn ReadAt>,
     ) -> Result<Arc<MappedFile>, String> {
-        if let Some(known) = &self.ways(number).mapping {
-            return known.clone();
-        }
-        let mapped = match &self.pool {
-            Some(pool) => pool.get(file),
-            None => MappedFile::map(file.clone()).map(Arc::new),
+        let pool = &self.pool;
+        let map = || {
+            let mapped = match pool {
+                Some(pool) => pool.get(file),
+                None => MappedFile::map(file.clone()).map(Arc::new),
+            };
+            mapped.map_err(|error| error.to_string())
         };
-        let found = mapped.map_err(|error| error.to_string());
-        self.ways(number).mapping.insert(found).clone()
+        known(&mut self.files, number).mapping.get_or_insert_with(map).clone()
     }
 
     /// Memory of the cache to read a cold extent into.
@@ -290,6 +281,14 @@ impl<'a> Chooser<'a> {
             reason,
         }
     }
+}
+
+/// What is known of a file.
+fn known(files: &mut HashMap<usize, FileWays>, number: usize) -> &mut FileWays {
+    if files.len() >= FILES_MAX && !files.contains_key(&number) {
+        files.clear();
+    }
+    files.entry(number).or_default()
 }
 
 fn key(read: &ReadSpec, file: &Arc<dyn ReadAt>) -> CacheKey {

@@ -97,11 +97,11 @@ pub trait DeviceReader: Send + Sync + fmt::Debug {
 /// One device's end of the race. All methods are called from the thread that drives the lane.
 ///
 /// For each chunk the race calls, in this order and for a slot that is free:
-/// `begin` → `is_resident` (once a buffer) → `copy_to_device` (once a buffer that is not, or a part of one,
-/// as soon as it is there) → `mark_copied` → `launch` → `output` → `mark_executed` → (`copy_to_host`, if there is an output) → `poll` or
-/// `wait` until all of it is done → `retire`; then the output is written from the slot's output
-/// window, and then the slot is free again. None but `wait` and `synchronize` may block on the
-/// device.
+/// `begin` → `is_resident` (once a buffer) → `copy_to_device` (once a buffer that is not, or a part
+/// of one, as soon as it is there) → `mark_copied` → `launch` → `output` → `mark_executed` →
+/// (`copy_to_host`, if there is an output) → `poll` or `wait` until all of it is done → `retire`;
+/// then the output is written from the slot's output window, and then the slot is free again. None
+/// but `wait` and `synchronize` may block on the device.
 ///
 /// # Safety
 /// The race writes to the memory of [`host_window`](DeviceLane::host_window), and reads from that

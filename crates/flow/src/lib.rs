@@ -18,9 +18,10 @@
 //! * A [`Race`] is over a list of chunks, or over a [`ChunkFeed`] that makes them as they are
 //!   wanted; a chunk is a list of extents ([`ReadSpec`]) of files, or of memory that somebody else
 //!   brought. A few chunks a consumer or slot are under way at a time, and only their bookkeeping
-//!   is allocated while the race runs. [`Race::run_host`] hands every chunk, in any order and exactly once, to one of several [`HostConsumer`]s;
-//!   [`Race::run_device`] drives a [`DeviceLane`], [`Race::run_devices`] several, which take
-//!   chunks from each other when they run out.
+//!   is allocated while the race runs. [`Race::run_host`] hands every chunk, in any order and
+//!   exactly once, to one of several [`HostConsumer`]s; [`Race::run_device`] drives a
+//!   [`DeviceLane`], [`Race::run_devices`] several, which take chunks from each other when they run
+//!   out.
 //! * [`Race::with_outputs`] adds sinks: a [`DeviceProgram`] says what a chunk puts out, a
 //!   [`HostProducer`] puts it into its [`Outbox`]; it is written while other chunks are read.
 //! * All buffer memory is allocated before the first read (a device's pinned slots may become
