@@ -6,9 +6,8 @@ use headrace_ir::Encoding;
 use headrace_ir::layout::ROW_ALIGNMENT;
 
 use super::chunks::{CHUNK_EXTRA_SHARE, Parts};
-use super::file::encoding;
+use super::file::{encoding, row_bits};
 use super::table::ArrowTable;
-use super::types::ir_type;
 use crate::feed::FeedBounds;
 
 /// How much a column has of a part.
@@ -24,13 +23,8 @@ struct ColumnSize {
 impl ColumnSize {
     fn of(table: &ArrowTable, column: usize) -> Option<Self> {
         let data_type = table.schema().field(column).data_type();
-        let value_bits = match encoding(data_type)? {
-            Encoding::Bits => 1,
-            Encoding::Plain => 8 * ir_type(data_type)?.plain_width_bytes()? as u64,
-            // As wide as the widest of all files.
-            Encoding::Dictionary { code_bytes } => 8 * u64::from(code_bytes),
-            Encoding::Offsets { offset_bytes } => 8 * u64::from(offset_bytes),
-        };
+        // Codes are as wide as the widest of all files.
+        let value_bits = row_bits(data_type)?;
         let has_nulls = u64::from(table.column_stats(column).null_count != Some(0));
         let in_first = table
             .files()
@@ -59,7 +53,7 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         let row_bytes = |rows: u64| -> u64 {
             columns.iter().map(|c| (rows + 1) * c.row_bits / 8 + 2).sum::<u64>()
         };
-        let part_rows = self.part_rows_max();
+        let part_rows = options.segment_rows_max();
         let largest_rows = part_rows.min(table.batch_rows_max());
         let mut part_bytes = row_bytes(largest_rows) + text_bytes;
         if text_bytes < options.chunk_bytes_max && part_bytes > options.chunk_bytes_max {

@@ -68,6 +68,12 @@ impl Default for ChunkOptions {
 }
 
 impl ChunkOptions {
+    /// Rows of a segment at most, whatever its bytes: a multiple of [`ROW_ALIGNMENT`].
+    pub(crate) fn segment_rows_max(&self) -> u64 {
+        let limit = self.part_rows_max.min(self.chunk_rows_max).min(SEGMENT_ROWS_MAX);
+        (limit / ROW_ALIGNMENT).max(1) * ROW_ALIGNMENT
+    }
+
     /// # Errors
     /// [`FormatError::Argument`] for chunks of nothing.
     pub(crate) fn check(&self) -> Result<()> {
@@ -422,18 +428,11 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         })
     }
 
-    /// Rows of a part at most, whatever its bytes.
-    pub(super) fn part_rows_max(&self) -> u64 {
-        let options = self.options;
-        let limit = options.part_rows_max.min(options.chunk_rows_max).min(SEGMENT_ROWS_MAX);
-        (limit / ROW_ALIGNMENT).max(1) * ROW_ALIGNMENT
-    }
-
     /// The first part of a batch: all rows, or a multiple of [`ROW_ALIGNMENT`] for each part.
     fn first_part(&self, file: usize, batch: usize, rows: u64) -> Part {
         let bytes_max = self.options.chunk_bytes_max;
         // Of about equal size rather than full ones and a rest; halved by doubling their number.
-        let mut parts = rows.div_ceil(self.part_rows_max());
+        let mut parts = rows.div_ceil(self.options.segment_rows_max());
         loop {
             let part_rows = rows.div_ceil(parts).next_multiple_of(ROW_ALIGNMENT);
             let (rows, size) = (part_rows.min(rows), Size::default());

@@ -527,6 +527,16 @@ pub(crate) fn encoding(data_type: &DataType) -> Option<Encoding> {
     })
 }
 
+/// Bits of a value, code or offset; `None` where [`encoding`] is.
+pub(crate) fn row_bits(data_type: &DataType) -> Option<u64> {
+    Some(match encoding(data_type)? {
+        Encoding::Bits => 1,
+        Encoding::Plain => 8 * ir_type(data_type)?.plain_width_bytes()? as u64,
+        Encoding::Dictionary { code_bytes } => 8 * u64::from(code_bytes),
+        Encoding::Offsets { offset_bytes } => 8 * u64::from(offset_bytes),
+    })
+}
+
 /// Whether bounds can be those of values of an integer-like type.
 fn fits(data_type: &DataType, min: i128, max: i128) -> bool {
     let (low, high): (i128, i128) = match data_type {

@@ -38,7 +38,7 @@ mod scale;
 
 pub use chunks::{CHUNK_EXTRA_SHARE, ChunkFeed, ChunkOptions, ChunkPlan, ColumnBound};
 pub use file::ArrowFile;
-pub(crate) use file::encoding;
+pub(crate) use file::{encoding, row_bits};
 pub use spill::{SpillFile, SpillFolder};
 pub use statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY, has_statistics};
 pub use table::{ArrowTable, ColumnStats, SkippedFile};

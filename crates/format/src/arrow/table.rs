@@ -203,7 +203,7 @@ impl ArrowTable {
         self.columns.get(column).map_or(0, |column| column.text_bytes_max)
     }
 
-    /// Whether [`plan_chunks`](Self::plan_chunks) can name a column's values; the reason if not.
+    /// Whether a [`feed`](Self::feed) can name a column's values; the reason if not.
     pub fn column_support(&self, column: usize) -> std::result::Result<(), String> {
         match self.columns.get(column) {
             Some(column) => column.support.clone(),

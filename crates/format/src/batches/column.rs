@@ -12,7 +12,7 @@ use arrow_schema::DataType;
 use headrace_io::HeldBytes;
 use headrace_ir::{ColumnExtents, Encoding, Extent};
 
-use crate::arrow::encoding;
+use crate::arrow::{encoding, row_bits};
 use crate::error::{FormatError, Result};
 
 /// The type that a column of batches has as a column of the table: `code_type` for texts of one
@@ -58,28 +58,20 @@ impl Column {
                 .map_err(|cause| FormatError::arrow(format!("column {name} as {wanted}"), cause))?,
         };
         let encoding = encoding(&wanted).ok_or_else(unsupported)?;
+        let row_bits = row_bits(&wanted).ok_or_else(unsupported)?;
         let data = array.to_data();
         let (first, rows) = (data.offset(), data.len());
         let nulls = data.nulls().filter(|nulls| nulls.null_count() > 0);
         let validity = nulls.map(|nulls| packed(nulls.inner()));
         let buffer = |i: usize| data.buffers().get(i).cloned().ok_or_else(unsupported);
-        let fixed = |bytes: usize| -> Result<Buffer> {
-            Ok(buffer(0)?.slice_with_length(first * bytes, rows * bytes))
+        let width = row_bits as usize / 8;
+        let fixed = |rows: usize| -> Result<Buffer> {
+            Ok(buffer(0)?.slice_with_length(first * width, rows * width))
         };
-        let (row_bits, values, offsets) = match encoding {
-            Encoding::Bits => (1, packed(&BooleanBuffer::new(buffer(0)?, first, rows)), None),
-            Encoding::Plain => {
-                let width = width_bytes(&wanted).ok_or_else(unsupported)?;
-                (8 * width as u64, fixed(width)?, None)
-            }
-            Encoding::Dictionary { code_bytes } => {
-                (8 * u64::from(code_bytes), fixed(code_bytes.into())?, None)
-            }
-            Encoding::Offsets { offset_bytes } => {
-                let bytes = usize::from(offset_bytes);
-                let offsets = buffer(0)?.slice_with_length(first * bytes, (rows + 1) * bytes);
-                (8 * u64::from(offset_bytes), buffer(1)?, Some(offsets))
-            }
+        let (values, offsets) = match encoding {
+            Encoding::Bits => (packed(&BooleanBuffer::new(buffer(0)?, first, rows)), None),
+            Encoding::Plain | Encoding::Dictionary { .. } => (fixed(rows)?, None),
+            Encoding::Offsets { .. } => (buffer(1)?, Some(fixed(rows + 1)?)),
         };
         Ok(Self { encoding, row_bits, values, offsets, validity })
     }
@@ -133,15 +125,6 @@ fn packed(bits: &BooleanBuffer) -> Buffer {
     match bits.offset() % 8 {
         0 => bits.inner().slice_with_length(bits.offset() / 8, bits.len().div_ceil(8)),
         _ => bits.sliced(),
-    }
-}
-
-/// Bytes of a value, or code, of fixed width.
-pub(super) fn width_bytes(data_type: &DataType) -> Option<usize> {
-    match data_type {
-        DataType::Dictionary(code, _) => code.primitive_width(),
-        DataType::FixedSizeBinary(bytes) => usize::try_from(*bytes).ok(),
-        other => other.primitive_width(),
     }
 }
 

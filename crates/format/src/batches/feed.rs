@@ -9,10 +9,10 @@ use headrace_io::{HeldBytes, MemoryFile};
 use headrace_ir::layout::ROW_ALIGNMENT;
 use headrace_ir::{Chunk, Encoding, Segment};
 
-use super::column::{Column, width_bytes};
+use super::column::Column;
 use super::stream::BatchStream;
 use super::table::BatchTable;
-use crate::arrow::{ChunkOptions, encoding};
+use crate::arrow::{ChunkOptions, encoding, row_bits};
 use crate::error::Result;
 use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
 use crate::table::Table;
@@ -131,11 +131,9 @@ impl BatchFeed {
 
     /// Rows of each part of a batch: as many as fit a chunk, or a multiple of [`ROW_ALIGNMENT`].
     fn part_rows(&self, rows: u64, columns: &[Column]) -> u64 {
-        let ChunkOptions { part_rows_max, chunk_rows_max, chunk_bytes_max, .. } = self.options;
-        let limit = part_rows_max.min(chunk_rows_max).min(i32::MAX as u64);
-        let limit = (limit / ROW_ALIGNMENT).max(1) * ROW_ALIGNMENT;
+        let (rows_max, bytes_max) = (self.options.segment_rows_max(), self.options.chunk_bytes_max);
         let bytes: u64 = columns.iter().map(|column| column.bytes(rows)).sum();
-        let parts = rows.div_ceil(limit).max(bytes.div_ceil(chunk_bytes_max));
+        let parts = rows.div_ceil(rows_max).max(bytes.div_ceil(bytes_max));
         rows.div_ceil(parts.max(1)).next_multiple_of(ROW_ALIGNMENT)
     }
 
@@ -204,10 +202,9 @@ impl Feed for BatchFeed {
         let encodings: Vec<Encoding> = types.clone().filter_map(encoding).collect();
         let has_text = encodings.iter().any(|e| matches!(e, Encoding::Offsets { .. }));
         let extra = 3 * encodings.len() as u64 * options.extent_extra_bytes;
-        let rows =
-            options.part_rows_max.min(options.chunk_rows_max).next_multiple_of(ROW_ALIGNMENT);
+        let rows = options.segment_rows_max();
         // Values, and bitmaps that end in the middle of a byte.
-        let widths = types.filter_map(width_bytes).map(|bytes| bytes as u64);
+        let widths = types.filter_map(row_bits).map(|bits| bits / 8);
         let row_bytes = widths.sum::<u64>() + encodings.len() as u64;
         let part = rows.saturating_mul(row_bytes).min(options.chunk_bytes_max);
         let part = if has_text { options.chunk_bytes_max } else { part } + extra;

@@ -63,21 +63,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and wakes who waits for the change.
-    fn tell(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.state();
-        change(&mut state);
-        let waker = state.waker.take();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
     fn end(&self, how: Result<(), ProducerError>) {
-        self.tell(|state| {
-            state.end.get_or_insert(how);
-        });
+        let mut state = self.state();
+        state.end.get_or_insert(how);
+        wake(state);
+    }
+}
+
+/// Wakes who waits for what was changed.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 
@@ -100,12 +98,12 @@ impl BatchSender {
         while state.batches.len() >= self.shared.batches_max && !state.is_abandoned {
             state = self.shared.taken.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let is_wanted = !state.is_abandoned;
-        drop(state);
-        if is_wanted {
-            self.shared.tell(|state| state.batches.push_back(batch));
+        if state.is_abandoned {
+            return false;
         }
-        is_wanted
+        state.batches.push_back(batch);
+        wake(state);
+        true
     }
 
     /// There are no more.
