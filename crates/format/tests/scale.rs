@@ -107,9 +107,13 @@ fn opening_files_of_different_dictionaries_costs_in_proportion() {
         let open = || ArrowTable::open(&[dir.path().to_path_buf()]).unwrap();
         let (table, asked, _) = counted(open);
         assert_eq!(table.dictionary(0).unwrap().len(), files * 100);
-        let (plan, planned, _) =
-            counted(|| table.plan_chunks(&[0], &[], ChunkOptions::default()).unwrap());
-        assert_eq!((plan.remaps.len(), plan.rows), (files - 1, files as u64 * 100));
+        let ((remaps, chunks), planned, _) = counted(|| {
+            let mut feed = table.feed(&[0], &[], ChunkOptions::default()).unwrap();
+            let chunks: Vec<_> = feed.by_ref().map(Result::unwrap).collect();
+            (feed.remaps().to_vec(), chunks)
+        });
+        let rows: u64 = chunks.iter().map(headrace_ir::Chunk::rows).sum();
+        assert_eq!((remaps.len(), rows), (files - 1, files as u64 * 100));
         (asked, planned)
     };
     let (few, many) = (cost(50), cost(400));

@@ -38,7 +38,7 @@ pub struct ChunkOptions {
     pub chunk_rows_max: u64,
     /// Bytes of a chunk's extents at most. A part that is larger is halved until it fits, and
     /// then other columns may have other parts. A chunk of one segment may be larger where it
-    /// cannot be split: [`ROW_ALIGNMENT`] rows that are wider, or text (see [`ChunkPlan`]).
+    /// cannot be split: [`ROW_ALIGNMENT`] rows that are wider, or text (see [`ChunkFeed`]).
     pub chunk_bytes_max: u64,
     /// A chunk that has so many bytes gets no further segment.
     pub chunk_bytes_wanted: u64,
@@ -88,59 +88,9 @@ impl ChunkOptions {
     }
 }
 
-/// What to read, in the order of the table's rows.
-///
-/// A record batch that does not fit a chunk is split at multiples of [`ROW_ALIGNMENT`] rows into
-/// parts of about equal size; small batches share a chunk. Offsets of text count from the start
-/// of the batch's text, so every part of a split batch has the text of the whole batch among its
-/// extents: a batch whose text alone exceeds the limit is not split for its bytes, and
-/// [`bytes_max`](ChunkTotals::bytes_max) says how large chunks really get.
-#[derive(Clone, Debug, Default)]
-pub struct ChunkPlan {
-    /// The chunks.
-    pub chunks: Vec<Chunk>,
-    /// Code translation tables, see [`headrace_ir::ColumnExtents::remap`].
-    pub remaps: Vec<Arc<[i32]>>,
-    /// Rows of the chunks.
-    pub rows: u64,
-    /// Bytes of the chunks' extents.
-    pub bytes: u64,
-    /// Bytes of the largest chunk.
-    pub bytes_max: u64,
-    /// Record batches that the conditions rule out.
-    pub pruned_batches: u64,
-    /// Their rows.
-    pub pruned_rows: u64,
-}
-
 impl ArrowTable {
-    /// Plans the reading of columns (in register order; none to only count rows), leaving out
-    /// record batches in which no row can meet the conditions: all of [`feed`](Self::feed).
-    ///
-    /// # Errors
-    /// Those of [`feed`](Self::feed).
-    pub fn plan_chunks(
-        &self,
-        columns: &[usize],
-        conditions: &[ColumnBound],
-        options: ChunkOptions,
-    ) -> Result<ChunkPlan> {
-        let mut feed = self.feed(columns, conditions, options)?;
-        let chunks = feed.by_ref().collect::<Result<Vec<_>>>()?;
-        let totals = feed.totals();
-        Ok(ChunkPlan {
-            chunks,
-            remaps: feed.remaps,
-            rows: totals.rows,
-            bytes: totals.bytes,
-            bytes_max: totals.bytes_max,
-            pruned_batches: totals.pruned_batches,
-            pruned_rows: totals.pruned_rows,
-        })
-    }
-
-    /// The chunks of a plan one by one: none is made before it is asked for, and nothing is kept
-    /// of those that were taken.
+    /// What to read of columns (in register order; none to only count rows), leaving out record
+    /// batches in which no row can meet the conditions.
     ///
     /// # Errors
     /// [`FormatError::Argument`] for a column that does not exist, is not supported (with the
@@ -195,8 +145,14 @@ impl ArrowTable {
     }
 }
 
-/// Chunks of a table, which it borrows or shares, made as they are asked for. See
-/// [`ArrowTable::feed`].
+/// Chunks of a table, which it borrows or shares, in the order of its rows: none is made before it
+/// is asked for, and nothing is kept of those that were taken. See [`ArrowTable::feed`].
+///
+/// A record batch that does not fit a chunk is split at multiples of [`ROW_ALIGNMENT`] rows into
+/// parts of about equal size; small batches share a chunk. Offsets of text count from the start
+/// of the batch's text, so every part of a split batch has the text of the whole batch among its
+/// extents: a batch whose text alone exceeds the limit is not split for its bytes, and
+/// [`bytes_max`](ChunkTotals::bytes_max) says how large chunks really get.
 #[derive(Debug)]
 pub struct ChunkFeed<T> {
     pub(super) parts: Parts<T>,

@@ -36,7 +36,7 @@ mod faults;
 #[cfg(test)]
 mod scale;
 
-pub use chunks::{CHUNK_EXTRA_SHARE, ChunkFeed, ChunkOptions, ChunkPlan, ColumnBound};
+pub use chunks::{CHUNK_EXTRA_SHARE, ChunkFeed, ChunkOptions, ColumnBound};
 pub use file::ArrowFile;
 pub(crate) use file::{encoding, row_bits};
 pub use spill::{SpillFile, SpillFolder};

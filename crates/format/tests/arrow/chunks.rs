@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use arrow_array::*;
 use headrace_format::Feed;
-use headrace_format::arrow::{ArrowTable, ChunkOptions, ChunkPlan, ColumnBound};
+use headrace_format::arrow::{ArrowTable, ChunkOptions, ColumnBound};
 use headrace_ir::ColumnExtents;
 
-use crate::support::{dictionary, ints, open, read_all, read_plan, write};
+use crate::support::{ChunkPlan, dictionary, ints, open, plan_chunks, read_all, read_plan, write};
 
 fn options(rows: u64, bytes: u64) -> ChunkOptions {
     ChunkOptions {
@@ -18,7 +18,7 @@ fn options(rows: u64, bytes: u64) -> ChunkOptions {
 }
 
 fn plan(table: &ArrowTable, columns: &[usize], rows: u64, bytes: u64) -> ChunkPlan {
-    table.plan_chunks(columns, &[], options(rows, bytes)).unwrap()
+    plan_chunks(table, columns, &[], options(rows, bytes)).unwrap()
 }
 
 fn mixed(dir: &std::path::Path, rows: usize, rows_per_batch: usize) {
@@ -55,12 +55,12 @@ fn every_plan_reads_the_same_rows() {
     for rows in [1, 64, 65, 100, 128, 299, 300, 301, 600, 5000] {
         for bytes in [1, 500, 5_000, 20_000, 1 << 30] {
             let plan = plan(&table, &all, rows, bytes);
-            assert_eq!(plan.rows, 1000);
+            assert_eq!(plan.totals.rows, 1000);
             assert_eq!(read_plan(&table, &all, &plan), expected, "{rows} rows, {bytes} bytes");
-            assert_eq!(plan.bytes, plan.chunks.iter().map(|c| c.bytes()).sum::<u64>());
+            assert_eq!(plan.totals.bytes, plan.chunks.iter().map(|c| c.bytes()).sum::<u64>());
             for chunk in &plan.chunks {
                 assert!(chunk.rows() <= rows.max(64), "{} of {rows}", chunk.rows());
-                assert!(chunk.bytes() <= plan.bytes_max);
+                assert!(chunk.bytes() <= plan.totals.bytes_max);
             }
         }
     }
@@ -75,7 +75,7 @@ fn limits_hold_for_fixed_width_columns() {
     let expected: Vec<_> = columns.iter().map(|c| read_all(&table)[*c].clone()).collect();
     for bytes in [700, 1000, 2000, 3000, 8000, 12_000] {
         let plan = plan(&table, &columns, 1 << 20, bytes);
-        assert!(plan.bytes_max <= bytes, "{} of {bytes}", plan.bytes_max);
+        assert!(plan.totals.bytes_max <= bytes, "{} of {bytes}", plan.totals.bytes_max);
         assert_eq!(read_plan(&table, &columns, &plan), expected);
     }
 }
@@ -90,7 +90,7 @@ fn small_batches_share_chunks_and_large_ones_are_split_evenly() {
     assert_eq!(shared.chunks.len(), 10);
     assert!(shared.chunks.iter().all(|c| c.segments.len() == 10));
     let few = ChunkOptions { chunk_segments_max: 4, ..options(1 << 20, 400) };
-    assert_eq!(table.plan_chunks(&[0], &[], few).unwrap().chunks.len(), 25);
+    assert_eq!(plan_chunks(&table, &[0], &[], few).unwrap().chunks.len(), 25);
 
     let large = dir.path().join("large.arrow");
     write(&large, 1 << 20, vec![("i", ints((0..1000).map(Some)))]);
@@ -106,7 +106,7 @@ fn no_columns_count_rows() {
     mixed(dir.path(), 1000, 300);
     let table = open(&[dir.path()]);
     let plan = plan(&table, &[], 1 << 20, 1 << 20);
-    assert_eq!((plan.rows, plan.bytes, plan.chunks.len()), (1000, 0, 1));
+    assert_eq!((plan.totals.rows, plan.totals.bytes, plan.chunks.len()), (1000, 0, 1));
     assert!(plan.chunks[0].segments.iter().all(|s| s.columns.is_empty()));
 }
 
@@ -125,11 +125,11 @@ fn batches_that_cannot_match_are_pruned() {
     let batches = |conditions: &[(usize, Option<i64>, Option<i64>)]| {
         let conditions: Vec<ColumnBound> =
             conditions.iter().map(|&(column, min, max)| ColumnBound { column, min, max }).collect();
-        let plan = table.plan_chunks(&[1], &conditions, ChunkOptions::default()).unwrap();
+        let plan = plan_chunks(&table, &[1], &conditions, ChunkOptions::default()).unwrap();
         let kept: Vec<u32> =
             plan.chunks.iter().flat_map(|c| &c.segments).map(|s| s.batch).collect();
-        assert_eq!(plan.pruned_batches, 4 - kept.len() as u64);
-        assert_eq!(plan.pruned_rows, 40 - plan.rows);
+        assert_eq!(plan.totals.pruned_batches, 4 - kept.len() as u64);
+        assert_eq!(plan.totals.pruned_rows, 40 - plan.totals.rows);
         kept
     };
     assert_eq!(batches(&[]), [0, 1, 2, 3]);
@@ -162,10 +162,10 @@ fn columns_that_cannot_be_planned_say_why() {
     assert!(table.column_support(1).unwrap_err().contains("Null"));
     assert_eq!(table.column_support(2), Ok(()));
     assert!(table.column_support(3).is_err());
-    let error = table.plan_chunks(&[2, 0], &[], ChunkOptions::default()).unwrap_err();
+    let error = plan_chunks(&table, &[2, 0], &[], ChunkOptions::default()).unwrap_err();
     assert!(error.to_string().contains("column v"), "{error}");
-    assert!(table.plan_chunks(&[7], &[], ChunkOptions::default()).is_err());
-    assert!(table.plan_chunks(&[2], &[], options(0, 1)).is_err());
+    assert!(plan_chunks(&table, &[7], &[], ChunkOptions::default()).is_err());
+    assert!(plan_chunks(&table, &[2], &[], options(0, 1)).is_err());
     assert_eq!(read_all(&table)[0][1].as_deref(), Some("a value that is not inlined"));
     assert!(table.read_batch(0, 1, None).is_err());
     assert!(table.read_batch(0, 0, Some(&[3])).is_err());
@@ -197,7 +197,7 @@ fn statistics_are_raw_integers_of_every_integer_like_type() {
     // Bounds beyond 64 bits prune all the same.
     let rows = |column, min, max| {
         let condition = ColumnBound { column, min, max };
-        table.plan_chunks(&[0], &[condition], ChunkOptions::default()).unwrap().rows
+        plan_chunks(&table, &[0], &[condition], ChunkOptions::default()).unwrap().totals.rows
     };
     assert_eq!(rows(4, Some(i64::MAX), None), 2);
     assert_eq!(rows(4, None, Some(2)), 0);
@@ -219,7 +219,7 @@ fn rows_alone_decide_where_a_batch_is_split() {
             chunk_bytes_wanted: wanted,
             ..ChunkOptions::default()
         };
-        let plan = table.plan_chunks(columns, &[], options).unwrap();
+        let plan = plan_chunks(&table, columns, &[], options).unwrap();
         let at = columns.iter().position(|c| *c == column).unwrap();
         let segments = plan.chunks.iter().flat_map(|chunk| &chunk.segments);
         segments.map(|segment| segment.columns[at].clone()).collect()
@@ -242,7 +242,7 @@ fn chunks_gather_parts_until_they_have_what_is_wanted() {
     let table = open(&[dir.path()]);
     for (wanted, parts) in [(1, 1), (40, 1), (41, 2), (100, 3), (4000, 100), (1 << 30, 100)] {
         let options = ChunkOptions { chunk_bytes_wanted: wanted, ..ChunkOptions::default() };
-        let plan = table.plan_chunks(&[0], &[], options).unwrap();
+        let plan = plan_chunks(&table, &[0], &[], options).unwrap();
         assert_eq!(plan.chunks[0].segments.len(), parts, "{wanted}");
         let mut feed = table.feed(&[0], &[], options).unwrap();
         let survey = feed.survey();

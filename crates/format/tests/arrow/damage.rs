@@ -9,7 +9,7 @@ use headrace_format::FormatError;
 use headrace_format::arrow::{ArrowTable, ChunkOptions, ColumnBound};
 use proptest::prelude::*;
 
-use crate::support::{dictionary, ints, write, write_foreign};
+use crate::support::{dictionary, ints, plan_chunks, write, write_foreign};
 
 fn columns() -> Vec<(&'static str, arrow_array::ArrayRef)> {
     let keys: Vec<Option<i8>> = (0..100).map(|i| (i % 4 > 0).then_some(i % 3)).collect();
@@ -45,7 +45,7 @@ fn exercise(path: &Path, bytes: &[u8]) -> Result<(), FormatError> {
         (0..table.schema().fields().len()).filter(|i| table.column_support(*i).is_ok()).collect();
     for column in &columns {
         let conditions = [ColumnBound { column: *column, min: Some(5), max: Some(50) }];
-        table.plan_chunks(&[*column], &conditions, ChunkOptions::default())?;
+        plan_chunks(&table, &[*column], &conditions, ChunkOptions::default())?;
     }
     for rows in [64, 1 << 20] {
         let options = ChunkOptions { chunk_rows_max: rows, ..ChunkOptions::default() };
@@ -53,7 +53,7 @@ fn exercise(path: &Path, bytes: &[u8]) -> Result<(), FormatError> {
         if table.rows() > 1 << 24 {
             continue;
         }
-        let plan = table.plan_chunks(&columns, &[], options)?;
+        let plan = plan_chunks(&table, &columns, &[], options)?;
         let size = bytes.len() as u64;
         for extent in plan.chunks.iter().flat_map(|c| &c.segments).flat_map(|s| s.extents()) {
             assert!(extent.bytes <= size && extent.offset + extent.bytes <= size);

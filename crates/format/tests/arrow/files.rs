@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, Schema};
 use headrace_format::FormatError;
 use headrace_format::arrow::{ArrowTable, ChunkOptions};
 
-use crate::support::{ints, open, read_all, read_plan, write};
+use crate::support::{ints, open, plan_chunks, read_all, read_plan, write};
 
 fn one(from: i32, to: i32) -> Vec<(&'static str, ArrayRef)> {
     vec![("i", ints((from..to).map(Some)))]
@@ -42,7 +42,7 @@ fn a_folder_is_its_complete_files_in_order_of_name() {
     assert_eq!(table.rows(), 20);
     let expected: Vec<Option<String>> = (0..20).map(|i| Some(i.to_string())).collect();
     assert_eq!(read_all(&table)[0], expected);
-    let plan = table.plan_chunks(&[0], &[], ChunkOptions::default()).unwrap();
+    let plan = plan_chunks(&table, &[0], &[], ChunkOptions::default()).unwrap();
     assert_eq!(read_plan(&table, &[0], &plan)[0], expected);
     assert_eq!(plan.chunks.len(), 1);
 }
@@ -100,7 +100,7 @@ fn files_that_do_not_fit_together_name_file_and_column() {
     let text = |values: [&str; 2]| values.map(|v| Some(v.to_string())).to_vec();
     let expected = vec![text(["1", "10"]), text(["2", "20"])];
     assert_eq!(read_all(&table), expected);
-    let plan = table.plan_chunks(&[0, 1], &[], ChunkOptions::default()).unwrap();
+    let plan = plan_chunks(&table, &[0, 1], &[], ChunkOptions::default()).unwrap();
     assert_eq!(read_plan(&table, &[0, 1], &plan), expected);
     assert_eq!(table.column_stats(1).max, Some(20));
 }
@@ -152,7 +152,7 @@ fn thousands_of_small_batches_and_many_files_are_one_table() {
     }
     let table = open(&[dir.path()]);
     assert_eq!((table.files().len(), table.files()[0].batches()), (100, 2000));
-    let plan = table.plan_chunks(&[0], &[], ChunkOptions::default()).unwrap();
+    let plan = plan_chunks(&table, &[0], &[], ChunkOptions::default()).unwrap();
     assert_eq!(plan.chunks.len(), 3);
     assert_eq!(read_plan(&table, &[0], &plan), read_all(&table));
     let stats = table.column_stats(0);

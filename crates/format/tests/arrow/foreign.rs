@@ -14,7 +14,9 @@ use headrace_format::arrow::{
     ArrowTable, ChunkOptions, ColumnBound, MAX_VALUES_KEY, MIN_VALUES_KEY,
 };
 
-use crate::support::{dictionary, ints, open, read_all, read_plan, write, write_foreign};
+use crate::support::{
+    dictionary, ints, open, plan_chunks, read_all, read_plan, write, write_foreign,
+};
 
 fn flat(rows: i32) -> RecordBatch {
     let text = |i: i32| (i % 3 > 0).then(|| "é".repeat(i as usize % 5));
@@ -67,7 +69,7 @@ fn any_alignment_and_version_is_read_and_planned() {
             let columns: Vec<usize> = (0..6).collect();
             for bytes in [800, 1 << 20] {
                 let options = ChunkOptions { chunk_bytes_max: bytes, ..ChunkOptions::default() };
-                let plan = table.plan_chunks(&columns, &[], options).unwrap();
+                let plan = plan_chunks(&table, &columns, &[], options).unwrap();
                 assert_eq!(read_plan(&table, &columns, &plan), expected);
             }
             assert_eq!(table.column_stats(2).min, None);
@@ -91,8 +93,8 @@ fn compressed_batches_and_dictionaries_are_read_but_not_planned() {
         for column in 0..6 {
             assert!(table.column_support(column).unwrap_err().contains("compressed"));
         }
-        assert!(table.plan_chunks(&[0], &[], ChunkOptions::default()).is_err());
-        assert!(table.plan_chunks(&[], &[], ChunkOptions::default()).is_ok());
+        assert!(plan_chunks(&table, &[0], &[], ChunkOptions::default()).is_err());
+        assert!(plan_chunks(&table, &[], &[], ChunkOptions::default()).is_ok());
     }
 }
 
@@ -184,7 +186,7 @@ fn types_that_pipelines_do_not_know_are_read() {
         }
         if codec.is_none() {
             // Columns behind nested and variadic ones are found.
-            let plan = table.plan_chunks(&[10], &[], ChunkOptions::default()).unwrap();
+            let plan = plan_chunks(&table, &[10], &[], ChunkOptions::default()).unwrap();
             let expected = ["7", "", "9", "10", "7", "", "9", "10"];
             let expected: Vec<_> =
                 expected.map(|v| (!v.is_empty()).then(|| v.to_string())).to_vec();
@@ -214,8 +216,8 @@ fn inherited_statistics_are_not_believed() {
     assert_eq!((table.column_stats(0).min, table.column_stats(0).max), (None, None));
     assert_eq!(table.files()[0].statistics_refused().len(), 1);
     let conditions = [ColumnBound { column: 0, min: Some(550), max: None }];
-    let plan = table.plan_chunks(&[0], &conditions, ChunkOptions::default()).unwrap();
-    assert_eq!((plan.rows, plan.pruned_batches), (2, 0));
+    let plan = plan_chunks(&table, &[0], &conditions, ChunkOptions::default()).unwrap();
+    assert_eq!((plan.totals.rows, plan.totals.pruned_batches), (2, 0));
     assert!(table.schema().field(0).metadata().is_empty());
 }
 
@@ -233,8 +235,8 @@ fn statistics_of_one_file_say_nothing_of_another() {
     let table = ArrowTable::open(&[dir.path().to_path_buf()]).unwrap();
     assert_eq!(table.column_stats(0).max, None);
     let conditions = [ColumnBound { column: 0, min: Some(50), max: None }];
-    let plan = table.plan_chunks(&[0], &conditions, ChunkOptions::default()).unwrap();
-    assert_eq!((plan.rows, plan.pruned_rows), (1, 10));
+    let plan = plan_chunks(&table, &[0], &conditions, ChunkOptions::default()).unwrap();
+    assert_eq!((plan.totals.rows, plan.totals.pruned_rows), (1, 10));
 }
 
 /// Not every writer checks what its schema promises.

@@ -9,8 +9,9 @@ use arrow_array::types::Int8Type;
 use arrow_array::*;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_schema::{DataType, SchemaRef};
-use headrace_format::arrow::{ArrowTable, ArrowWriter, ChunkPlan, WriterOptions};
-use headrace_ir::{ColumnExtents, Encoding, Extent, Segment};
+use headrace_format::arrow::{ArrowTable, ArrowWriter, ChunkOptions, ColumnBound, WriterOptions};
+use headrace_format::{ChunkTotals, Result};
+use headrace_ir::{Chunk, ColumnExtents, Encoding, Extent, Segment};
 
 pub fn rows_per_batch(rows_per_batch: usize) -> WriterOptions {
     WriterOptions { rows_per_batch, ..WriterOptions::default() }
@@ -52,6 +53,25 @@ pub fn ints(values: impl IntoIterator<Item = Option<i32>>) -> ArrayRef {
 pub fn dictionary(values: &[Option<&str>], keys: &[Option<i8>]) -> ArrayRef {
     let values = Arc::new(StringArray::from(values.to_vec()));
     Arc::new(DictionaryArray::<Int8Type>::new(Int8Array::from(keys.to_vec()), values))
+}
+
+/// All chunks of a feed.
+#[derive(Debug)]
+pub struct ChunkPlan {
+    pub chunks: Vec<Chunk>,
+    pub remaps: Vec<Arc<[i32]>>,
+    pub totals: ChunkTotals,
+}
+
+pub fn plan_chunks(
+    table: &ArrowTable,
+    columns: &[usize],
+    conditions: &[ColumnBound],
+    options: ChunkOptions,
+) -> Result<ChunkPlan> {
+    let mut feed = table.feed(columns, conditions, options)?;
+    let chunks = feed.by_ref().collect::<Result<_>>()?;
+    Ok(ChunkPlan { chunks, remaps: feed.remaps().to_vec(), totals: feed.totals() })
 }
 
 /// Rows of a table read batch by batch, as plain text, column by column.
