@@ -96,10 +96,17 @@ fn values_lie_where_the_producer_has_them() {
 #[test]
 fn chunks_stay_below_what_was_said_before_the_first() {
     let parts: Vec<_> = [7i64, 0, 3000, 1, 64, 129, 2000].map(|rows| numbers(0..rows)).into();
-    for (part_rows_max, wanted, extra) in [(64, 1, 0), (128, 5_000, 4096), (1 << 20, 1 << 20, 8192)]
-    {
+    for (part_rows_max, bytes_max, wanted, extra) in [
+        (64, 64 << 20, 1, 0),
+        (128, 64 << 20, 5_000, 4096),
+        (1 << 20, 64 << 20, 1 << 20, 8192),
+        // Three parts of the largest batch would just fit, but for their whole words of bits.
+        (1 << 20, 8_250, 1 << 20, 0),
+        (1 << 20, 1, 1, 64),
+    ] {
         let options = ChunkOptions {
             part_rows_max,
+            chunk_bytes_max: bytes_max,
             chunk_bytes_wanted: wanted,
             extent_extra_bytes: extra,
             ..ChunkOptions::default()

@@ -100,9 +100,9 @@ impl Column {
         }
     }
 
-    /// Bytes that rows take, text aside.
-    pub fn bytes(&self, rows: u64) -> u64 {
-        rows * (self.row_bits + u64::from(self.validity.is_some())) / 8
+    /// Bits that a row takes, text aside.
+    pub fn row_bits(&self) -> u64 {
+        self.row_bits + u64::from(self.validity.is_some())
     }
 
     /// The buffers, to be kept.

@@ -129,12 +129,14 @@ impl BatchFeed {
         Ok(Some(Batch { columns, number, rows, next_row: 0, part_rows }))
     }
 
-    /// Rows of each part of a batch: as many as fit a chunk, or a multiple of [`ROW_ALIGNMENT`].
+    /// Rows of each part of a batch: a multiple of [`ROW_ALIGNMENT`], as many as fit a chunk, but
+    /// at least one.
     fn part_rows(&self, rows: u64, columns: &[Column]) -> u64 {
-        let (rows_max, bytes_max) = (self.options.segment_rows_max(), self.options.chunk_bytes_max);
-        let bytes: u64 = columns.iter().map(|column| column.bytes(rows)).sum();
-        let parts = rows.div_ceil(rows_max).max(bytes.div_ceil(bytes_max));
-        rows.div_ceil(parts.max(1)).next_multiple_of(ROW_ALIGNMENT)
+        let row_bits: u64 = columns.iter().map(Column::row_bits).sum();
+        let fitting = self.options.chunk_bytes_max.saturating_mul(8) / row_bits.max(1);
+        let rows_max = self.options.segment_rows_max().min(fitting / ROW_ALIGNMENT * ROW_ALIGNMENT);
+        let parts = rows.div_ceil(rows_max.max(ROW_ALIGNMENT));
+        rows.div_ceil(parts).next_multiple_of(ROW_ALIGNMENT)
     }
 
     /// Adds the next part to a chunk; whether it fitted.
@@ -206,7 +208,8 @@ impl Feed for BatchFeed {
         // Values, and bitmaps that end in the middle of a byte.
         let widths = types.filter_map(row_bits).map(|bits| bits / 8);
         let row_bytes = widths.sum::<u64>() + encodings.len() as u64;
-        let part = rows.saturating_mul(row_bytes).min(options.chunk_bytes_max);
+        let fitting = rows.saturating_mul(row_bytes).min(options.chunk_bytes_max);
+        let part = fitting.max(ROW_ALIGNMENT * row_bytes);
         let part = if has_text { options.chunk_bytes_max } else { part } + extra;
         let chunk = options.chunk_bytes_wanted.saturating_add(part).min(options.chunk_bytes_max);
         FeedBounds {
