@@ -13,6 +13,7 @@ use std::time::Instant;
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
 use headrace_format::arrow::ArrowTable;
+use headrace_io::system::CpuTimes;
 use headrace_ir::{
     AggregateCall, AggregateFunction, ArithmeticOp, BuildPlan, BuildSource, CompareOp, DataType,
     Expr, Field, NamedExpr, Pipeline, Probe, ProbeKind, Program, Scalar, Sink, Source, Step,
@@ -104,6 +105,11 @@ fn queries() -> Vec<Query> {
     let makers = Either("p_mfgr", ["MFGR#1", "MFGR#2"]);
     let by = |table, condition, key| Dimension(table, vec![condition], Some(key));
     let only = |table, condition| Dimension(table, vec![condition], None);
+    let two_years = |name, supplier, part| {
+        let day = by("date", year(1997, 1998), "d_year");
+        let customer = only("customer", text("c_region", america));
+        joins(name, Sum::Profit, vec![day, customer, supplier, part])
+    };
     vec![
         q1("1.1", vec![year(1993, 1993)], (1, 3), (i32::MIN.into(), 24)),
         q1("1.2", vec![Numbers("d_yearmonthnum", 199_401, 199_401)], (4, 6), (26, 35)),
@@ -130,25 +136,15 @@ fn queries() -> Vec<Query> {
                 only("part", makers),
             ],
         ),
-        joins(
+        two_years(
             "4.2",
-            Sum::Profit,
-            vec![
-                by("date", year(1997, 1998), "d_year"),
-                only("customer", text("c_region", america)),
-                by("supplier", text("s_region", america), "s_nation"),
-                by("part", makers, "p_category"),
-            ],
+            by("supplier", text("s_region", america), "s_nation"),
+            by("part", makers, "p_category"),
         ),
-        joins(
+        two_years(
             "4.3",
-            Sum::Profit,
-            vec![
-                by("date", year(1997, 1998), "d_year"),
-                only("customer", text("c_region", america)),
-                by("supplier", text("s_nation", "UNITED STATES"), "s_city"),
-                by("part", text("p_category", "MFGR#14"), "p_brand1"),
-            ],
+            by("supplier", text("s_nation", "UNITED STATES"), "s_city"),
+            by("part", text("p_category", "MFGR#14"), "p_brand1"),
         ),
     ]
 }
@@ -316,14 +312,6 @@ struct Run {
     answer: (usize, u64),
 }
 
-/// What all threads of this process have computed so far.
-fn cpu_ms() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is where the answer goes.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
-}
-
 fn run(
     runner: &Runner,
     star: &Star,
@@ -341,10 +329,10 @@ fn run(
         settings,
         token: &token,
     };
-    let (started, cpu_before) = (Instant::now(), cpu_ms());
+    let (started, cpu_before) = (Instant::now(), CpuTimes::of_process());
     runner.run(&request, &emit)?;
     let wall_ms = started.elapsed().as_secs_f64() * 1e3;
-    let cpu_ms = cpu_ms() - cpu_before;
+    let cpu_ms = CpuTimes::of_process().since(&cpu_before).total_ns() as f64 / 1e6;
     let batches = batches.into_inner().map_err(|_| "poisoned")?;
     Ok(Run { wall_ms, cpu_ms, answer: answer(&batches) })
 }
