@@ -3,7 +3,7 @@
 use headrace_flow::{BoxError, RaceError};
 use headrace_format::FormatError;
 use headrace_io::{IoError, OutOfBudget};
-use headrace_ir::ParameterError;
+use headrace_ir::{IrError, ParameterError};
 use headrace_pipeline::{ExecError, WhyNot};
 
 /// What kind of failure an error is: what a door turns into its own codes (an SQLSTATE, an exit
@@ -78,6 +78,13 @@ impl From<RaceError> for RunError {
             RaceError::OutOfMemory(refused) => Self::Memory(refused),
             other => Self::Race(other),
         }
+    }
+}
+
+impl From<IrError> for RunError {
+    /// Whoever makes programs makes valid ones.
+    fn from(error: IrError) -> Self {
+        Self::Exec(ExecError::Internal(error.to_string()))
     }
 }
 

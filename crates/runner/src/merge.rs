@@ -1,12 +1,8 @@
 //! Answers from the partial states of several runs.
 
-use std::sync::Arc;
-
 use headrace_flow::CancelToken;
 use headrace_ir::{Program, Scalar};
-use headrace_pipeline::ExecError;
 use headrace_pipeline::bind::bind_merge;
-use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::partial::PartialMerge;
 
 use crate::error::RunError;
@@ -27,21 +23,10 @@ impl Runner {
         parameters: &[Scalar],
         token: &CancelToken,
     ) -> Result<PartialMerge, RunError> {
-        let internal = |error: headrace_ir::IrError| ExecError::Internal(error.to_string());
-        program.validate().map_err(internal)?;
+        program.validate()?;
         let program = lowered(program, parameters)?;
-        let registers = program.pipeline.registers(&program.builds).map_err(internal)?;
+        let registers = program.pipeline.registers(&program.builds)?;
         let bound = bind_merge(&program.pipeline, &registers)?;
         Ok(PartialMerge::new(&bound, &self.group_options(1, token))?)
-    }
-
-    /// How groups are held. All runs share the account, so that their number does not multiply
-    /// the limit.
-    pub(crate) fn group_options(&self, threads: usize, token: &CancelToken) -> WorkerOptions {
-        let mut options = WorkerOptions::with_memory(Arc::clone(self.groups()));
-        options.workers = threads;
-        options.spill = Some(Arc::clone(self.spills()) as _);
-        options.cancel = token.clone();
-        options
     }
 }

@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
 use headrace_format::arrow::ir_type;
 use headrace_io::Kept;
-use headrace_ir::{BuildPlan, BuildSource, IrError, Pipeline, Program, Scalar, Sink, Source, Step};
+use headrace_ir::{BuildPlan, BuildSource, Pipeline, Program, Scalar, Sink, Source, Step};
 use headrace_pipeline::build::{BuildIndex, BuildOptions};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
@@ -88,7 +88,7 @@ impl Runner {
 /// its parameters cannot have.
 fn checked<'a>(request: &Request<'a>) -> Result<Cow<'a, Program>, RunError> {
     let internal = |cause: String| RunError::Exec(ExecError::Internal(cause));
-    request.program.validate().map_err(|error| internal(error.to_string()))?;
+    request.program.validate()?;
     for source in request.program.sources() {
         let Some(table) = request.tables.get(source.table_id) else {
             return Err(internal(format!(
@@ -107,8 +107,7 @@ pub fn lowered<'a>(
     parameters: &[Scalar],
 ) -> Result<Cow<'a, Program>, RunError> {
     let program = program.with_values(parameters)?;
-    let internal = |error: IrError| ExecError::Internal(error.to_string());
-    if let Cow::Owned(joined) = program.without_grouping_sets().map_err(internal)? {
+    if let Cow::Owned(joined) = program.without_grouping_sets()? {
         return Ok(Cow::Owned(joined));
     }
     Ok(program)

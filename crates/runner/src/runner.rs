@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use headrace_flow::{AccessPath, HostCache, MappingPool, RaceOptions, RegisteredPool, Trace};
+use headrace_flow::{
+    AccessPath, CancelToken, HostCache, MappingPool, RaceOptions, RegisteredPool, Trace,
+};
 use headrace_io::{InputPolicy, MemoryBudget};
 use headrace_pipeline::WhyNot;
+use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{CudaDevice, CudaOptions};
 use headrace_pipeline::memory::MemoryAccount;
 use parking_lot::Mutex;
@@ -43,11 +46,13 @@ pub struct RunnerOptions {
 pub struct Runner {
     memory: MemorySplit,
     budget: Arc<MemoryBudget>,
+    /// What pays for the groups, rows and new builds of all runs.
     groups: Arc<MemoryAccount>,
     spills: Arc<Spills>,
     cache: Arc<HostCache>,
     mappings: Arc<MappingPool>,
     builds: Arc<BuildCache>,
+    /// The recorder, if [`Self::start_trace`] was called.
     trace: Mutex<Option<Trace>>,
     // Before what the GPUs own is let go.
     prepared: PreparedRuns,
@@ -90,15 +95,6 @@ impl Runner {
         &self.budget
     }
 
-    /// What pays for the groups, rows and new builds of all runs.
-    pub fn groups(&self) -> &Arc<MemoryAccount> {
-        &self.groups
-    }
-
-    pub(crate) fn spills(&self) -> &Arc<Spills> {
-        &self.spills
-    }
-
     /// Cold chunks that were read once.
     pub fn cache(&self) -> &Arc<HostCache> {
         &self.cache
@@ -108,11 +104,6 @@ impl Runner {
     pub fn start_trace(&self) -> Trace {
         let new = || Trace::new("headrace", TRACE_SPANS_MAX);
         self.trace.lock().get_or_insert_with(new).clone()
-    }
-
-    /// The recorder, if [`Self::start_trace`] was called.
-    pub fn trace(&self) -> Option<Trace> {
-        self.trace.lock().clone()
     }
 
     /// The first of the GPUs to be used, opened when it is first asked for; the reason if there
@@ -175,8 +166,18 @@ impl Runner {
             cache: Some(Arc::clone(&self.cache)),
             mappings: (!self.memory.release_mapped).then(|| Arc::clone(&self.mappings)),
             release_mapped: self.memory.release_mapped,
-            trace: self.trace(),
+            trace: self.trace.lock().clone(),
             ..RaceOptions::default()
         }
+    }
+
+    /// How groups are held. All runs share the account, so that their number does not multiply
+    /// the limit.
+    pub(crate) fn group_options(&self, threads: usize, token: &CancelToken) -> WorkerOptions {
+        let mut options = WorkerOptions::with_memory(Arc::clone(&self.groups));
+        options.workers = threads;
+        options.spill = Some(Arc::clone(&self.spills) as _);
+        options.cancel = token.clone();
+        options
     }
 }
