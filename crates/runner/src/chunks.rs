@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use headrace_flow::{BoxError, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, ReadSpec};
 use headrace_format::arrow::{ChunkOptions, ColumnBound};
 use headrace_format::{ChunkTotals, Feed, FormatError, Table};
-use headrace_io::ReadAt;
+use headrace_io::{EXTENT_ALIGN_BYTES, ReadAt};
 use headrace_ir::{Chunk, Segment, SourceKind, ValueRange};
 use headrace_pipeline::{ColumnView, SegmentView, SourceColumn, SourceInfo};
 use parking_lot::Mutex;
@@ -35,6 +35,8 @@ pub fn plan(task: &Task<'_>, options: ChunkOptions) -> Result<Planned, RunError>
             max: interval.max,
         })
         .collect();
+    // A slot holds extents widened to blocks at both ends.
+    let options = ChunkOptions { extent_extra_bytes: 2 * EXTENT_ALIGN_BYTES as u64, ..options };
     let feed = Arc::clone(task.table.source()).feed(ordinals, &conditions, options)?;
     let info = source_info(task, &*feed);
     Ok(Planned { feed, info })

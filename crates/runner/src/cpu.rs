@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
 use headrace_format::arrow::ChunkOptions;
-use headrace_io::EXTENT_ALIGN_BYTES;
 use headrace_ir::SourceKind;
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, CpuWorker};
@@ -60,30 +59,23 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
     // Of batches of which nobody knows how many come.
     const UNKNOWN_PART_ROWS: u64 = 1 << 17;
     const UNKNOWN_CHUNK_BYTES: u64 = 1 << 20;
-    let shares = CHUNKS_A_THREAD * task.threads.max(1) as u64;
-    let (chunk_bytes_max, known_rows) = (task.settings.chunk_bytes, task.table.source().rows());
-    // A slot holds extents widened to blocks at both ends.
-    let extent_extra_bytes = 2 * EXTENT_ALIGN_BYTES as u64;
-    let unknown = ChunkOptions {
-        part_rows_max: UNKNOWN_PART_ROWS,
-        chunk_bytes_max,
-        chunk_bytes_wanted: UNKNOWN_CHUNK_BYTES.min(chunk_bytes_max),
-        extent_extra_bytes,
-        ..ChunkOptions::default()
+    let (source, chunk_bytes_max) = (task.table.source(), task.settings.chunk_bytes);
+    let (part_rows_max, chunk_bytes) = match (source.rows(), source.kind()) {
+        (Some(rows), SourceKind::Table) => {
+            let shares = CHUNKS_A_THREAD * task.threads.max(1) as u64;
+            let rows = rows / (shares * PARTS_A_CHUNK);
+            let ordinals = &task.pipeline.source.ordinals;
+            let bytes: u64 = ordinals.iter().map(|&c| task.table.column_bytes(c)).sum();
+            // A power of two: a table that grows keeps its parts for a while.
+            let part_rows_max = 1 << rows.clamp(PART_ROWS_MIN, PART_ROWS_MAX).ilog2();
+            (part_rows_max, (bytes / shares).max(CHUNK_BYTES_MIN))
+        }
+        _ => (UNKNOWN_PART_ROWS, UNKNOWN_CHUNK_BYTES),
     };
-    let (Some(rows), SourceKind::Table) = (known_rows, task.table.source().kind()) else {
-        return unknown;
-    };
-    let rows = rows / (shares * PARTS_A_CHUNK);
-    // A power of two: a table that grows keeps its parts for a while.
-    let part_rows_max = 1 << rows.clamp(PART_ROWS_MIN, PART_ROWS_MAX).ilog2();
-    let ordinals = &task.pipeline.source.ordinals;
-    let bytes: u64 = ordinals.iter().map(|&c| task.table.column_bytes(c)).sum();
     ChunkOptions {
         part_rows_max,
         chunk_bytes_max,
-        chunk_bytes_wanted: (bytes / shares).max(CHUNK_BYTES_MIN).min(chunk_bytes_max),
-        extent_extra_bytes,
+        chunk_bytes_wanted: chunk_bytes.min(chunk_bytes_max),
         ..ChunkOptions::default()
     }
 }

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use headrace_flow::{AccessPath, RaceOptions, RaceReport};
 use headrace_format::arrow::ChunkOptions;
-use headrace_io::EXTENT_ALIGN_BYTES;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
@@ -144,7 +143,6 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
         chunk_rows_max: rows,
         chunk_bytes_max: SEGMENT_BYTES_MAX,
         chunk_bytes_wanted: SEGMENT_BYTES_MAX,
-        extent_extra_bytes: 2 * EXTENT_ALIGN_BYTES as u64,
         ..ChunkOptions::default()
     }
 }
