@@ -19,7 +19,7 @@ use crate::task::Task;
 /// What a task reads, before anything of it is.
 pub struct Planned {
     /// The chunks.
-    pub feed: Box<dyn Feed>,
+    pub feed: TableFeed,
     /// What is known of the columns.
     pub info: SourceInfo,
 }
@@ -39,7 +39,7 @@ pub fn plan(task: &Task<'_>, options: ChunkOptions) -> Result<Planned, RunError>
     let options = ChunkOptions { extent_extra_bytes: 2 * EXTENT_ALIGN_BYTES as u64, ..options };
     let feed = Arc::clone(task.table.source()).feed(ordinals, &conditions, options)?;
     let info = source_info(task, &*feed);
-    Ok(Planned { feed, info })
+    Ok(Planned { feed: TableFeed::new(Arc::clone(task.table.source()), feed), info })
 }
 
 fn source_info(task: &Task<'_>, feed: &dyn Feed) -> SourceInfo {
@@ -63,35 +63,60 @@ fn source_info(task: &Task<'_>, feed: &dyn Feed) -> SourceInfo {
     }
 }
 
-/// The files of a table that chunks read from, each opened once.
+/// A table's chunks, what was given of them so far, and the files that they are read from, each
+/// opened once.
 #[derive(Debug)]
-pub struct Files {
+pub struct TableFeed {
     table: Arc<dyn Table>,
+    feed: Box<dyn Feed>,
     opened: HashMap<u32, Arc<dyn ReadAt>>,
+    totals: Arc<Mutex<ChunkTotals>>,
 }
 
-impl Files {
-    /// None yet.
-    pub fn of(table: &Arc<dyn Table>) -> Self {
-        Self { table: Arc::clone(table), opened: HashMap::new() }
+impl TableFeed {
+    fn new(table: Arc<dyn Table>, feed: Box<dyn Feed>) -> Self {
+        Self { table, feed, opened: HashMap::new(), totals: Arc::default() }
     }
 
-    /// A file, by its number in the table.
-    pub fn get(&mut self, file: u32) -> Result<Arc<dyn ReadAt>, FormatError> {
-        if let Some(opened) = self.opened.get(&file) {
-            return Ok(Arc::clone(opened));
+    /// What is known before the first chunk.
+    pub fn bounds(&self) -> headrace_format::FeedBounds {
+        self.feed.bounds()
+    }
+
+    /// What was given so far, while others take the chunks.
+    pub fn totals(&self) -> Arc<Mutex<ChunkTotals>> {
+        Arc::clone(&self.totals)
+    }
+
+    /// The next chunk, as [`Feed::poll_next`].
+    pub fn poll_next(
+        &mut self,
+        waker: &Waker,
+    ) -> Poll<Option<Result<headrace_format::FedChunk, FormatError>>> {
+        let polled = self.feed.poll_next(waker);
+        *self.totals.lock() = self.feed.totals();
+        polled
+    }
+
+    /// Where a segment lies: in the memory that came with its chunk, or in a file of the table.
+    pub fn file_of(
+        &mut self,
+        segment: &Segment,
+        memory: Option<&Arc<dyn ReadAt>>,
+    ) -> Result<Arc<dyn ReadAt>, FormatError> {
+        if let Some(known) = memory.or_else(|| self.opened.get(&segment.file)) {
+            return Ok(Arc::clone(known));
         }
-        let opened = self.table.open_file(file as usize)?;
-        self.opened.insert(file, Arc::clone(&opened));
+        let opened = self.table.open_file(segment.file as usize)?;
+        self.opened.insert(segment.file, Arc::clone(&opened));
         Ok(opened)
     }
 }
 
-/// Chunks that were given to a race and are not consumed yet, and what was given in all.
+/// Chunks that were given to a race and are not consumed yet.
 #[derive(Debug, Default)]
 pub struct Book {
     chunks: Mutex<HashMap<usize, Chunk>>,
-    totals: Mutex<ChunkTotals>,
 }
 
 impl Book {
@@ -99,34 +124,26 @@ impl Book {
     pub fn take(&self, number: usize) -> Option<Chunk> {
         self.chunks.lock().remove(&number)
     }
-
-    /// What was given.
-    pub fn totals(&self) -> ChunkTotals {
-        *self.totals.lock()
-    }
 }
 
 /// A table's chunks as a race on the host takes them.
 #[derive(Debug)]
 pub struct HostFeed {
-    feed: Box<dyn Feed>,
-    files: Files,
+    feed: TableFeed,
     book: Arc<Book>,
     given: usize,
 }
 
 impl HostFeed {
     /// The chunks that were planned, with the book that they are entered in.
-    pub fn new(task: &Task<'_>, feed: Box<dyn Feed>) -> (Self, Arc<Book>) {
+    pub fn new(feed: TableFeed) -> (Self, Arc<Book>) {
         let book = Arc::new(Book::default());
-        let files = Files::of(task.table.source());
-        (Self { feed, files, book: Arc::clone(&book), given: 0 }, book)
+        (Self { feed, book: Arc::clone(&book), given: 0 }, book)
     }
 
     /// What the race has to know before the first chunk.
-    pub fn bounds(&self, task: &Task<'_>) -> FeedBounds {
-        let bounds = self.feed.bounds();
-        let source = task.table.source();
+    pub fn bounds(&self) -> FeedBounds {
+        let (bounds, source) = (self.feed.bounds(), &self.feed.table);
         // Batches in memory are consumed where they lie.
         let in_place = source.kind() == SourceKind::Batches && !source.policy().copy_first;
         FeedBounds {
@@ -140,10 +157,7 @@ impl HostFeed {
         let headrace_format::FedChunk { chunk, memory } = fed;
         let (mut spec, mut files) = (ChunkSpec::default(), Vec::new());
         for segment in &chunk.segments {
-            let file = match &memory {
-                Some(memory) => Arc::clone(memory),
-                None => self.files.get(segment.file)?,
-            };
+            let file = self.feed.file_of(segment, memory.as_ref())?;
             for extent in segment.extents() {
                 let (file_number, offset) = (segment.file as usize, extent.offset);
                 spec.reads.push(ReadSpec { file: file_number, offset, bytes: extent.bytes });
@@ -159,7 +173,6 @@ impl HostFeed {
 impl ChunkFeed for HostFeed {
     fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>> {
         let polled = self.feed.poll_next(waker);
-        *self.book.totals.lock() = self.feed.totals();
         polled.map(|next| next.map(|fed| fed.and_then(|fed| self.fed(fed)).map_err(BoxError::from)))
     }
 }

@@ -20,8 +20,9 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let bound = bind(task.pipeline, &info, task.builds, &BindOptions::default())?;
     let program = CpuProgram::compile(Arc::new(bound))?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
-    let (feed, book) = HostFeed::new(task, feed);
-    let bounds = feed.bounds(task);
+    let totals = feed.totals();
+    let (feed, book) = HostFeed::new(feed);
+    let bounds = feed.bounds();
     // A worker without a chunk would only cost a thread.
     let chunks_max = bounds.chunks.map_or(usize::MAX, |chunks| chunks as usize);
     let threads = task.threads.clamp(1, chunks_max.max(1));
@@ -43,7 +44,7 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let workers = consumers.into_iter().map(|c| c.worker).collect();
     let output = program.finish_each(workers, task.build_options, task.emit)?;
     let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
-    let scope = Scope::of(&book.totals());
+    let scope = Scope::of(&totals.lock());
     let spilled_bytes = options.spilled.spilled_bytes();
     Ok(Done { output, scope, race: report, bind_ms, finish_ms, spilled_bytes })
 }

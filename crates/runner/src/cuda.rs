@@ -89,17 +89,16 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
     let bound = Arc::new(bind(task.pipeline, &info, task.builds, &options)?);
     CudaProgram::check(&bound, Tuning::FULL)?;
+    let totals = feed.totals();
     let mut segments = Segments::of(task, feed);
     let (first, is_all) = segments.first()?;
     // Files or bounds may leave nothing to stream, and so no layout.
-    let expected =
-        (!is_all).then(|| SegmentLayout::of_encodings(&segments.feed().bounds().encodings));
+    let expected = (!is_all).then(|| SegmentLayout::of_encodings(&segments.bounds().encodings));
     let known = first.iter().map(|source| SegmentLayout::of(&source.segment));
     let layout = SegmentLayout::merged(known.chain(expected));
     if let Some(layout) = &layout {
         CudaProgram::compile(Arc::clone(&bound), layout, Tuning::FULL)?;
     }
-    let totals = segments.totals();
     let Dealt { ordinals, devices, planned, notes } = deal(task, &first, is_all)?;
     let rest = (!is_all).then(|| rest(segments, devices.len()));
     let run = CudaRun::new(&devices, &bound, RunSource { layout, planned, rest })?;
@@ -124,7 +123,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
 
 /// The segments that were not planned, for the race.
 fn rest(segments: Segments, devices: usize) -> Rest {
-    let bounds = segments.feed().bounds();
+    let bounds = segments.bounds();
     Rest {
         feed: Box::new(segments),
         chunker: Chunker::new(devices, CHUNK_LIMITS),

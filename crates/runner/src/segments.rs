@@ -1,18 +1,16 @@
 //! A table's segments on their way to the GPUs: as many as can be planned at once, then the rest as
 //! the race wants it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use headrace_flow::BoxError;
-use headrace_format::{ChunkTotals, FedChunk, Feed, FormatError};
+use headrace_format::{FedChunk, FeedBounds, FormatError};
 use headrace_io::FileIdentity;
 use headrace_ir::SourceKind;
 use headrace_pipeline::cuda::{SegmentFeed, SegmentSource};
-use parking_lot::Mutex;
 
-use crate::chunks::Files;
+use crate::chunks::TableFeed;
 use crate::error::RunError;
 use crate::task::Task;
 
@@ -22,9 +20,9 @@ use crate::task::Task;
 const PLANNED_COLUMNS_MAX: usize = 1 << 19;
 
 /// The segments of a task.
+#[derive(Debug)]
 pub struct Segments {
-    feed: Box<dyn Feed>,
-    files: Files,
+    feed: TableFeed,
     /// Columns are numbered as the table has them, which another table over the same file may order
     /// differently: their names are part of the identity.
     names: String,
@@ -33,40 +31,26 @@ pub struct Segments {
     columns: Arc<[u32]>,
     keeps: bool,
     is_stream: bool,
-    totals: Arc<Mutex<ChunkTotals>>,
-}
-
-impl fmt::Debug for Segments {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Segments({:?})", self.feed)
-    }
 }
 
 impl Segments {
     /// Those of a feed over the task's table.
-    pub fn of(task: &Task<'_>, feed: Box<dyn Feed>) -> Self {
+    pub fn of(task: &Task<'_>, feed: TableFeed) -> Self {
         let table = task.table.source();
         let names: Vec<_> = table.schema().fields().iter().map(|f| f.name().as_str()).collect();
         Self {
             feed,
-            files: Files::of(table),
             names: format!("{names:?}"),
             identity: None,
             columns: task.pipeline.source.ordinals.iter().map(|&c| c as u32).collect(),
             keeps: table.policy().keeps(),
             is_stream: table.kind() == SourceKind::Batches,
-            totals: Arc::default(),
         }
     }
 
-    /// The feed.
-    pub fn feed(&self) -> &dyn Feed {
-        &*self.feed
-    }
-
-    /// What was given so far, while others take the segments.
-    pub fn totals(&self) -> Arc<Mutex<ChunkTotals>> {
-        Arc::clone(&self.totals)
+    /// What is known before the first.
+    pub fn bounds(&self) -> FeedBounds {
+        self.feed.bounds()
     }
 
     /// The first segments, and whether they are all. Of batches that come once there are none: what
@@ -92,17 +76,13 @@ impl Segments {
 
     fn poll(&mut self, waker: &Waker) -> Poll<Option<Result<Vec<SegmentSource>, FormatError>>> {
         let polled = self.feed.poll_next(waker);
-        *self.totals.lock() = self.feed.totals();
         polled.map(|next| next.map(|fed| fed.and_then(|fed| self.sources(fed))))
     }
 
     fn sources(&mut self, fed: FedChunk) -> Result<Vec<SegmentSource>, FormatError> {
         let FedChunk { chunk, memory } = fed;
         let source = |segment: headrace_ir::Segment| {
-            let from = match &memory {
-                Some(memory) => Arc::clone(memory),
-                None => self.files.get(segment.file)?,
-            };
+            let from = self.feed.file_of(&segment, memory.as_ref())?;
             let file = self.identity(segment.file, from.identity());
             Ok(SegmentSource { segment, from, file, columns: Arc::clone(&self.columns) })
         };
