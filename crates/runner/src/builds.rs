@@ -1,136 +1,222 @@
-//! Making builds, and keeping them for the next query.
-//!
-//! A build is known by the text of its pipeline (and of the builds that it probes) and the
-//! identities of its table's files: the same text over the same files is the same build.
+//! The builds of a program: those that earlier runs made, and the others, several at a time.
 
-use std::fmt;
-use std::sync::{Arc, Weak};
+use std::ops::Range;
+use std::sync::Arc;
 
-use headrace_io::{
-    FileIdentity, Kept, LastUsed, MemoryBudget, MemoryUse, OutOfBudget, Reclaim, Reservation,
-};
-use headrace_ir::{BuildPlan, Pipeline};
-use headrace_pipeline::BuildTable;
-use parking_lot::Mutex;
+use headrace_io::Kept;
+use headrace_ir::{BuildPlan, BuildSource, Pipeline, Sink, Step};
+use headrace_pipeline::build::{BuildIndex, BuildOptions};
+use headrace_pipeline::state::Output;
+use headrace_pipeline::{BuildTable, ExecError};
 
-use crate::table::StreamTable;
+use crate::build_cache::{BuildKey, HeldBuild};
+use crate::cpu;
+use crate::error::RunError;
+use crate::run::Run;
+use crate::task::Task;
 
-/// What makes two builds the same.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct BuildKey {
-    text: String,
-    files: Vec<FileIdentity>,
-    probed: Vec<BuildKey>,
+/// A build of a run.
+pub struct Built {
+    /// The build.
+    pub held: Arc<Kept<HeldBuild>>,
+    /// Whether an earlier run made it.
+    pub cached: bool,
+    /// Bytes read to make it.
+    pub bytes: u64,
 }
 
-impl BuildKey {
-    /// The key of a build from a pipeline over a table, and from the builds that it probes; `None`
-    /// where nothing of the table may be kept.
-    pub fn of(
-        pipeline: &Pipeline,
-        table: &StreamTable,
-        nulls_equal: bool,
-        probed: Vec<BuildKey>,
-    ) -> Option<Self> {
-        if !table.source().policy().keeps() {
-            return None;
+impl Built {
+    /// In words: its rows, how keys are found, its size.
+    pub fn describe(&self) -> String {
+        let table = &self.held.table;
+        let index = match &table.index {
+            BuildIndex::Direct { domain, .. } => format!("direct over {domain} keys"),
+            BuildIndex::Hash(_) => "hashed".to_string(),
+        };
+        let duplicates = if table.unique { "" } else { " with duplicates" };
+        let cached = if self.cached { ", cached" } else { "" };
+        format!(
+            "{}: {} rows{duplicates}, {index}, {}{cached}",
+            table.name,
+            table.rows,
+            headrace_io::decimal_bytes(table.bytes)
+        )
+    }
+}
+
+impl Run<'_> {
+    /// All builds: those of earlier runs first, the others in groups that are made at the same
+    /// time. A group ends where a build probes one of its members.
+    pub fn builds(&self) -> Result<Vec<Built>, RunError> {
+        let keys = self.keys();
+        let plans = &self.program.builds;
+        let mut built: Vec<Built> = Vec::with_capacity(plans.len());
+        while built.len() < plans.len() {
+            let first = built.len();
+            let same_group = |i: &usize| probed(&plans[*i]).all(|probed| probed < first);
+            let end = (first..plans.len()).take_while(same_group).last().map_or(first, |i| i + 1);
+            let group = self.build_group(first..end, &built, &keys)?;
+            built.extend(group);
         }
-        let files = 0..table.source().file_count();
-        Some(Self {
-            // Debug text says everything, the columns' places in the table included.
-            text: format!("{nulls_equal} {pipeline:?}"),
-            files: files.map(|file| table.source().file_identity(file)).collect(),
-            probed,
+        Ok(built)
+    }
+
+    fn build_group(
+        &self,
+        group: Range<usize>,
+        before: &[Built],
+        keys: &[Option<BuildKey>],
+    ) -> Result<Vec<Built>, RunError> {
+        let before: Vec<_> = before.iter().map(|built| Arc::clone(&built.held.table)).collect();
+        let mut found = Vec::with_capacity(group.len());
+        for index in group.clone() {
+            found.push(self.kept_build(index, keys[index].as_ref())?);
+        }
+        let missing: Vec<_> = group.clone().filter(|i| found[i - group.start].is_none()).collect();
+        let threads_max = self.request.settings.threads.max(1);
+        let threads = (threads_max / missing.len().max(1)).max(1);
+        for some in missing.chunks(threads_max) {
+            for (&index, made) in some.iter().zip(self.make_builds(some, &before, threads)?) {
+                if let Some(key) = &keys[index] {
+                    self.runner.build_cache().put(key.clone(), &made.held);
+                }
+                found[index - group.start] = Some(made);
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// A build of an earlier run. Its table is not read again, but a file that is not what it
+    /// was is the same error as if it were.
+    fn kept_build(&self, build: usize, key: Option<&BuildKey>) -> Result<Option<Built>, RunError> {
+        let Some(held) = key.and_then(|key| self.runner.build_cache().get(key)) else {
+            return Ok(None);
+        };
+        if let Some(pipeline) = self.program.builds[build].pipeline() {
+            self.table(pipeline).source().check_unchanged()?;
+        }
+        Ok(Some(Built { held, cached: true, bytes: 0 }))
+    }
+
+    fn make_builds(
+        &self,
+        wanted: &[usize],
+        before: &[Arc<BuildTable>],
+        threads: usize,
+    ) -> Result<Vec<Built>, RunError> {
+        if let [index] = wanted {
+            return Ok(vec![self.build(*index, before, threads)?]);
+        }
+        std::thread::scope(|scope| {
+            let handles: Vec<_> = wanted
+                .iter()
+                .map(|&index| scope.spawn(move || self.build(index, before, threads)))
+                .collect();
+            let joined = handles.into_iter().zip(wanted).map(|(handle, &index)| {
+                let name = &self.program.builds[index].name;
+                let panicked = |_| Err(RunError::Thread(format!("making build {name} panicked")));
+                handle.join().unwrap_or_else(panicked)
+            });
+            joined.collect()
         })
     }
 
-    /// The key of a build of constants.
-    pub fn of_values(plan: &BuildPlan, nulls_equal: bool) -> Self {
-        Self { text: format!("{nulls_equal} {plan:?}"), files: Vec::new(), probed: Vec::new() }
-    }
-}
-
-/// A build with the memory that is reserved for it, until its last user is done.
-pub struct HeldBuild {
-    /// The build.
-    pub table: Arc<BuildTable>,
-    _memory: Reservation,
-}
-
-impl HeldBuild {
-    /// Reserves the memory of a build that was just made.
-    pub fn new(
-        table: BuildTable,
-        budget: &Arc<MemoryBudget>,
-    ) -> Result<Arc<Kept<Self>>, OutOfBudget> {
-        let memory = budget.reserve(MemoryUse::Builds, table.bytes)?;
-        Ok(Kept::new(Self { table: Arc::new(table), _memory: memory }))
-    }
-}
-
-/// Builds under a bound of their own; the least recently used leaves first. Those that no run uses
-/// give way to whoever needs memory.
-pub struct BuildCache {
-    bytes_max: u64,
-    builds: Mutex<LastUsed<BuildKey, HeldBuild>>,
-}
-
-impl fmt::Debug for BuildCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let builds = self.builds.lock();
-        write!(f, "BuildCache({} builds, {} bytes)", builds.len(), builds.bytes())
-    }
-}
-
-impl BuildCache {
-    /// A cache of at most `bytes_max` that gives way when the budget asks.
-    pub fn new(bytes_max: u64, budget: &MemoryBudget) -> Arc<Self> {
-        let cache = Arc::new(Self { bytes_max, builds: Mutex::default() });
-        let weak: Weak<Self> = Arc::downgrade(&cache);
-        budget.add_cache(weak);
-        cache
-    }
-
-    /// A build, if it is here.
-    pub fn get(&self, key: &BuildKey) -> Option<Arc<Kept<HeldBuild>>> {
-        let mut builds = self.builds.lock();
-        let round = builds.next_round();
-        builds.get(key, round)
-    }
-
-    /// Keeps a build, at the cost of those not used for longest. One that alone exceeds the bound
-    /// is not kept.
-    pub fn put(&self, key: BuildKey, build: &Arc<Kept<HeldBuild>>) {
-        let bytes = build.table.bytes;
-        if bytes > self.bytes_max {
-            return;
+    /// What makes each build the same as one of an earlier run; `None` for those from child plans, or
+    /// from inputs of which nothing is kept, and those that probe such.
+    fn keys(&self) -> Vec<Option<BuildKey>> {
+        let mut keys: Vec<Option<BuildKey>> = Vec::with_capacity(self.program.builds.len());
+        for (index, plan) in self.program.builds.iter().enumerate() {
+            let key = match &plan.source {
+                BuildSource::Child(_) => None,
+                BuildSource::Values(_) => Some(BuildKey::of_values(plan, self.nulls_equal(index))),
+                BuildSource::Pipeline(pipeline) => {
+                    let probed: Option<Vec<_>> = probed(plan).map(|i| keys[i].clone()).collect();
+                    let table = self.table(pipeline);
+                    probed.and_then(|p| BuildKey::of(pipeline, table, self.nulls_equal(index), p))
+                }
+            };
+            keys.push(key);
         }
-        let mut builds = self.builds.lock();
-        let round = builds.next_round();
-        // What leaves is dropped without the lock.
-        let mut left = Vec::from_iter(builds.insert(key, Arc::clone(build), bytes, round));
-        while builds.bytes() > self.bytes_max {
-            left.extend(builds.take_oldest());
-        }
-        drop(builds);
+        keys
     }
 
-    /// Forgets everything.
-    pub fn clear(&self) {
-        let forgotten = std::mem::take(&mut *self.builds.lock());
-        drop(forgotten);
+    /// Whether a build is probed where NULL equals NULL.
+    fn nulls_equal(&self, build: usize) -> bool {
+        let of_builds = self.program.builds.iter().filter_map(BuildPlan::pipeline);
+        of_builds.chain(std::iter::once(&self.program.pipeline)).flat_map(|p| &p.steps).any(
+            |step| matches!(step, Step::Probe(probe) if probe.build == build && probe.null_equal),
+        )
+    }
+
+    fn build(
+        &self,
+        index: usize,
+        before: &[Arc<BuildTable>],
+        threads: usize,
+    ) -> Result<Built, RunError> {
+        let plan = &self.program.builds[index];
+        let options = BuildOptions { nulls_equal: self.nulls_equal(index), source_rows: None };
+        let (table, bytes) = match &plan.source {
+            BuildSource::Pipeline(pipeline) => {
+                self.build_from_table(plan, pipeline, before, options, threads)?
+            }
+            BuildSource::Child(child) => {
+                let children = self.request.children;
+                let batches = children.get(*child).map(Vec::as_slice).unwrap_or_default();
+                let keys = plan.keys.as_slice();
+                let table =
+                    BuildTable::from_batches(&plan.name, keys, &plan.payload, batches, options)?;
+                (table, 0)
+            }
+            BuildSource::Values(rows) => {
+                let table =
+                    BuildTable::from_values(&plan.name, &plan.keys, &plan.payload, rows, options)?;
+                (table, 0)
+            }
+        };
+        let held = HeldBuild::new(table, self.runner.budget())?;
+        Ok(Built { held, cached: false, bytes })
+    }
+
+    /// Builds are made on the CPU whatever runs the streamed pipeline.
+    fn build_from_table(
+        &self,
+        plan: &BuildPlan,
+        pipeline: &Pipeline,
+        before: &[Arc<BuildTable>],
+        options: BuildOptions,
+        threads: usize,
+    ) -> Result<(BuildTable, u64), RunError> {
+        assert!(matches!(pipeline.sink, Sink::Build { .. }), "validated programs end so");
+        let table = self.table(pipeline);
+        let done = cpu::run(&Task {
+            pipeline,
+            table,
+            builds: before,
+            build_options: BuildOptions { source_rows: table.source().rows(), ..options },
+            settings: self.request.settings,
+            runner: self.runner,
+            threads,
+            token: self.request.token,
+            emit: &|_| true,
+        })?;
+        match done.output {
+            Output::Build(mut build) => {
+                build.name.clone_from(&plan.name);
+                Ok((build, done.race.bytes_by_path.total()))
+            }
+            Output::Batches(_) => {
+                Err(ExecError::Internal(format!("build {} yielded rows", plan.name)).into())
+            }
+        }
     }
 }
 
-impl Reclaim for BuildCache {
-    fn reclaim(&self, bytes: u64) -> bool {
-        let mut left = Vec::new();
-        let mut left_bytes = 0;
-        while left_bytes < bytes {
-            let Some(build) = self.builds.lock().take_idle(u64::MAX) else { break };
-            left_bytes += build.table.bytes;
-            left.push(build);
-        }
-        !left.is_empty()
-    }
+/// The builds that a build's own pipeline probes.
+fn probed(plan: &BuildPlan) -> impl Iterator<Item = usize> + '_ {
+    let steps = plan.pipeline().into_iter().flat_map(|pipeline| &pipeline.steps);
+    steps.filter_map(|step| match step {
+        Step::Probe(probe) => Some(probe.build),
+        _ => None,
+    })
 }

@@ -34,6 +34,7 @@
 #![warn(missing_docs)]
 
 mod bounds;
+mod build_cache;
 mod builds;
 mod chunks;
 mod cpu;

@@ -1,7 +1,6 @@
 //! A whole program: builds first, then the streamed pipeline.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -9,13 +8,12 @@ use std::time::Instant;
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
 use headrace_format::arrow::ir_type;
-use headrace_io::Kept;
-use headrace_ir::{BuildPlan, BuildSource, Pipeline, Program, Scalar, Sink, Source, Step};
-use headrace_pipeline::build::{BuildIndex, BuildOptions};
+use headrace_ir::{Pipeline, Program, Scalar, Source};
+use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 
-use crate::builds::{BuildKey, HeldBuild};
+use crate::builds::Built;
 use crate::error::{ErrorClass, RunError};
 use crate::report::RunReport;
 use crate::runner::Runner;
@@ -45,30 +43,6 @@ pub struct Request<'a> {
 enum Chosen {
     Cpu,
     Cuda,
-}
-
-struct Built {
-    held: Arc<Kept<HeldBuild>>,
-    cached: bool,
-    bytes: u64,
-}
-
-impl Built {
-    fn describe(&self) -> String {
-        let table = &self.held.table;
-        let index = match &table.index {
-            BuildIndex::Direct { domain, .. } => format!("direct over {domain} keys"),
-            BuildIndex::Hash(_) => "hashed".to_string(),
-        };
-        let duplicates = if table.unique { "" } else { " with duplicates" };
-        let cached = if self.cached { ", cached" } else { "" };
-        format!(
-            "{}: {} rows{duplicates}, {index}, {}{cached}",
-            table.name,
-            table.rows,
-            headrace_io::decimal_bytes(table.bytes)
-        )
-    }
 }
 
 impl Runner {
@@ -146,11 +120,14 @@ fn gpu_refusal(error: &RunError) -> Option<WhyNot> {
     }
 }
 
-struct Run<'a> {
-    request: &'a Request<'a>,
+/// A request on its way.
+pub struct Run<'a> {
+    /// The request.
+    pub request: &'a Request<'a>,
     /// The request's, with values in place of its parameters.
-    program: &'a Program,
-    runner: &'a Runner,
+    pub program: &'a Program,
+    /// Caches and devices.
+    pub runner: &'a Runner,
 }
 
 impl Run<'_> {
@@ -233,184 +210,10 @@ impl Run<'_> {
         }
     }
 
-    fn table(&self, pipeline: &Pipeline) -> &StreamTable {
+    /// The table that a pipeline streams.
+    pub fn table(&self, pipeline: &Pipeline) -> &StreamTable {
         &self.request.tables[pipeline.source.table_id]
     }
-
-    /// All builds: those of earlier runs first, the others in groups that are made at the same
-    /// time. A group ends where a build probes one of its members.
-    fn builds(&self) -> Result<Vec<Built>, RunError> {
-        let keys = self.keys();
-        let plans = &self.program.builds;
-        let mut built: Vec<Built> = Vec::with_capacity(plans.len());
-        while built.len() < plans.len() {
-            let first = built.len();
-            let same_group = |i: &usize| probed(&plans[*i]).all(|probed| probed < first);
-            let end = (first..plans.len()).take_while(same_group).last().map_or(first, |i| i + 1);
-            let group = self.build_group(first..end, &built, &keys)?;
-            built.extend(group);
-        }
-        Ok(built)
-    }
-
-    fn build_group(
-        &self,
-        group: Range<usize>,
-        before: &[Built],
-        keys: &[Option<BuildKey>],
-    ) -> Result<Vec<Built>, RunError> {
-        let before: Vec<_> = before.iter().map(|built| Arc::clone(&built.held.table)).collect();
-        let mut found = Vec::with_capacity(group.len());
-        for index in group.clone() {
-            found.push(self.kept_build(index, keys[index].as_ref())?);
-        }
-        let missing: Vec<_> = group.clone().filter(|i| found[i - group.start].is_none()).collect();
-        let threads_max = self.request.settings.threads.max(1);
-        let threads = (threads_max / missing.len().max(1)).max(1);
-        for some in missing.chunks(threads_max) {
-            for (&index, made) in some.iter().zip(self.make_builds(some, &before, threads)?) {
-                if let Some(key) = &keys[index] {
-                    self.runner.builds().put(key.clone(), &made.held);
-                }
-                found[index - group.start] = Some(made);
-            }
-        }
-        Ok(found.into_iter().flatten().collect())
-    }
-
-    /// A build of an earlier run. Its table is not read again, but a file that is not what it
-    /// was is the same error as if it were.
-    fn kept_build(&self, build: usize, key: Option<&BuildKey>) -> Result<Option<Built>, RunError> {
-        let Some(held) = key.and_then(|key| self.runner.builds().get(key)) else {
-            return Ok(None);
-        };
-        if let Some(pipeline) = self.program.builds[build].pipeline() {
-            self.table(pipeline).source().check_unchanged()?;
-        }
-        Ok(Some(Built { held, cached: true, bytes: 0 }))
-    }
-
-    fn make_builds(
-        &self,
-        wanted: &[usize],
-        before: &[Arc<BuildTable>],
-        threads: usize,
-    ) -> Result<Vec<Built>, RunError> {
-        if let [index] = wanted {
-            return Ok(vec![self.build(*index, before, threads)?]);
-        }
-        std::thread::scope(|scope| {
-            let handles: Vec<_> = wanted
-                .iter()
-                .map(|&index| scope.spawn(move || self.build(index, before, threads)))
-                .collect();
-            let joined = handles.into_iter().zip(wanted).map(|(handle, &index)| {
-                let name = &self.program.builds[index].name;
-                let panicked = |_| Err(RunError::Thread(format!("making build {name} panicked")));
-                handle.join().unwrap_or_else(panicked)
-            });
-            joined.collect()
-        })
-    }
-
-    /// What makes each build the same as one of an earlier run; `None` for those from child plans, or
-    /// from inputs of which nothing is kept, and those that probe such.
-    fn keys(&self) -> Vec<Option<BuildKey>> {
-        let mut keys: Vec<Option<BuildKey>> = Vec::with_capacity(self.program.builds.len());
-        for (index, plan) in self.program.builds.iter().enumerate() {
-            let key = match &plan.source {
-                BuildSource::Child(_) => None,
-                BuildSource::Values(_) => Some(BuildKey::of_values(plan, self.nulls_equal(index))),
-                BuildSource::Pipeline(pipeline) => {
-                    let probed: Option<Vec<_>> = probed(plan).map(|i| keys[i].clone()).collect();
-                    let table = self.table(pipeline);
-                    probed.and_then(|p| BuildKey::of(pipeline, table, self.nulls_equal(index), p))
-                }
-            };
-            keys.push(key);
-        }
-        keys
-    }
-
-    /// Whether a build is probed where NULL equals NULL.
-    fn nulls_equal(&self, build: usize) -> bool {
-        let of_builds = self.program.builds.iter().filter_map(BuildPlan::pipeline);
-        of_builds.chain(std::iter::once(&self.program.pipeline)).flat_map(|p| &p.steps).any(
-            |step| matches!(step, Step::Probe(probe) if probe.build == build && probe.null_equal),
-        )
-    }
-
-    fn build(
-        &self,
-        index: usize,
-        before: &[Arc<BuildTable>],
-        threads: usize,
-    ) -> Result<Built, RunError> {
-        let plan = &self.program.builds[index];
-        let options = BuildOptions { nulls_equal: self.nulls_equal(index), source_rows: None };
-        let (table, bytes) = match &plan.source {
-            BuildSource::Pipeline(pipeline) => {
-                self.build_from_table(plan, pipeline, before, options, threads)?
-            }
-            BuildSource::Child(child) => {
-                let children = self.request.children;
-                let batches = children.get(*child).map(Vec::as_slice).unwrap_or_default();
-                let keys = plan.keys.as_slice();
-                let table =
-                    BuildTable::from_batches(&plan.name, keys, &plan.payload, batches, options)?;
-                (table, 0)
-            }
-            BuildSource::Values(rows) => {
-                let table =
-                    BuildTable::from_values(&plan.name, &plan.keys, &plan.payload, rows, options)?;
-                (table, 0)
-            }
-        };
-        let held = HeldBuild::new(table, self.runner.budget())?;
-        Ok(Built { held, cached: false, bytes })
-    }
-
-    /// Builds are made on the CPU whatever runs the streamed pipeline.
-    fn build_from_table(
-        &self,
-        plan: &BuildPlan,
-        pipeline: &Pipeline,
-        before: &[Arc<BuildTable>],
-        options: BuildOptions,
-        threads: usize,
-    ) -> Result<(BuildTable, u64), RunError> {
-        assert!(matches!(pipeline.sink, Sink::Build { .. }), "validated programs end so");
-        let table = self.table(pipeline);
-        let done = cpu::run(&Task {
-            pipeline,
-            table,
-            builds: before,
-            build_options: BuildOptions { source_rows: table.source().rows(), ..options },
-            settings: self.request.settings,
-            runner: self.runner,
-            threads,
-            token: self.request.token,
-            emit: &|_| true,
-        })?;
-        match done.output {
-            Output::Build(mut build) => {
-                build.name.clone_from(&plan.name);
-                Ok((build, done.race.bytes_by_path.total()))
-            }
-            Output::Batches(_) => {
-                Err(ExecError::Internal(format!("build {} yielded rows", plan.name)).into())
-            }
-        }
-    }
-}
-
-/// The builds that a build's own pipeline probes.
-fn probed(plan: &BuildPlan) -> impl Iterator<Item = usize> + '_ {
-    let steps = plan.pipeline().into_iter().flat_map(|pipeline| &pipeline.steps);
-    steps.filter_map(|step| match step {
-        Step::Probe(probe) => Some(probe.build),
-        _ => None,
-    })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use headrace_pipeline::cuda::{CudaDevice, CudaOptions};
 use headrace_pipeline::memory::MemoryAccount;
 use parking_lot::Mutex;
 
-use crate::builds::BuildCache;
+use crate::build_cache::BuildCache;
 use crate::gpus::Gpus;
 use crate::memory::MemorySplit;
 use crate::prepared::PreparedRuns;
@@ -128,7 +128,7 @@ impl Runner {
         &self.prepared
     }
 
-    pub(crate) fn builds(&self) -> &BuildCache {
+    pub(crate) fn build_cache(&self) -> &BuildCache {
         &self.builds
     }
 
