@@ -49,6 +49,7 @@ pub struct Runner {
     /// What pays for the groups, rows and new builds of all runs.
     groups: Arc<MemoryAccount>,
     spills: Arc<Spills>,
+    /// Cold chunks that were read once.
     cache: Arc<HostCache>,
     mappings: Arc<MappingPool>,
     builds: Arc<BuildCache>,
@@ -93,11 +94,6 @@ impl Runner {
     /// The host memory that everything shares.
     pub fn budget(&self) -> &Arc<MemoryBudget> {
         &self.budget
-    }
-
-    /// Cold chunks that were read once.
-    pub fn cache(&self) -> &Arc<HostCache> {
-        &self.cache
     }
 
     /// Records the races of all later queries.

@@ -1,34 +1,29 @@
-//! Programs over small Arrow files, without a planner: what is refused, builds that probe builds,
-//! what is kept from run to run, and many runs at a time.
-
-#![allow(clippy::unwrap_used)]
+//! What is refused, builds that probe builds, what is kept from run to run, and many runs at a time.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
-use headrace_flow::CancelToken;
-use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions};
+use headrace_format::arrow::WriterOptions;
 use headrace_io::MemoryUse;
 use headrace_ir::{
     AggregateCall, AggregateFunction, BuildPlan, BuildSource, CompareOp, DataType, Expr, NamedExpr,
     Pipeline, Probe, ProbeKind, Program, Scalar, Sink, Source, Step,
 };
 use headrace_runner::{
-    ErrorClass, Fallback, Processor, Request, RunError, RunReport, Runner, RunnerOptions, Settings,
-    StreamTable,
+    ErrorClass, Processor, RunError, RunReport, Runner, RunnerOptions, StreamTable,
 };
+
+use crate::support::{self, run_on};
 
 const CITIES: i32 = 100;
 const FACTS: i32 = 50_000;
 
 fn write(path: &Path, columns: Vec<(&str, ArrayRef)>) {
     let batch = RecordBatch::try_from_iter(columns).unwrap();
-    let mut writer = ArrowWriter::create(path, &batch.schema(), WriterOptions::default()).unwrap();
-    writer.write(&batch).unwrap();
-    writer.finish().unwrap();
+    support::write(path, &batch, WriterOptions::default());
 }
 
 fn ints(values: impl Iterator<Item = i32>) -> ArrayRef {
@@ -49,8 +44,7 @@ fn write_tables(folder: &Path) {
 }
 
 fn open(folder: &Path, name: &str) -> Arc<StreamTable> {
-    let table = ArrowTable::open(&[folder.join(name).with_extension("arrow")]).unwrap();
-    Arc::new(StreamTable::new(name, Arc::new(table)))
+    support::open(name, &[folder.join(name).with_extension("arrow")])
 }
 
 fn tables(folder: &Path) -> Vec<Arc<StreamTable>> {
@@ -92,38 +86,12 @@ fn expected_of_zone(zone: i32) -> i64 {
     (0..FACTS).filter(|f| (f % CITIES) % 10 % 2 == zone).map(i64::from).sum()
 }
 
-fn on(processor: Processor) -> Settings {
-    Settings { processor, fallback: Fallback::Forbid, threads: 2, ..Settings::default() }
-}
-
 fn run(
     runner: &Runner,
     program: &Program,
     tables: &[Arc<StreamTable>],
 ) -> Result<(Vec<RecordBatch>, RunReport), RunError> {
     run_on(Processor::Cpu, runner, program, tables)
-}
-
-fn run_on(
-    processor: Processor,
-    runner: &Runner,
-    program: &Program,
-    tables: &[Arc<StreamTable>],
-) -> Result<(Vec<RecordBatch>, RunReport), RunError> {
-    let batches = Mutex::new(Vec::new());
-    let request = Request {
-        program,
-        parameters: &[],
-        tables,
-        children: &[],
-        settings: &on(processor),
-        token: &CancelToken::new(),
-    };
-    let report = runner.run(&request, &|batch| {
-        batches.lock().unwrap().push(batch);
-        true
-    })?;
-    Ok((batches.into_inner().unwrap(), report))
 }
 
 fn total(batches: &[RecordBatch]) -> i64 {

@@ -1,8 +1,6 @@
 //! What comes with a run, the values of a program's parameters, and what may go on from it, the
 //! partial states of its groups.
 
-#![allow(clippy::unwrap_used)]
-
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -11,20 +9,18 @@ use arrow_array::types::Int32Type;
 use arrow_array::{
     ArrayRef, Decimal128Array, DictionaryArray, Int32Array, Int64Array, RecordBatch,
 };
-use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::Schema;
 use headrace_flow::CancelToken;
-use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions};
+use headrace_format::arrow::WriterOptions;
 use headrace_ir::{
     AggregateCall, AggregateFunction, AggregateOutput, CompareOp, DataType, Expr, Field, NamedExpr,
     Pipeline, Program, Scalar, Sink, Step,
 };
-use headrace_runner::{
-    ErrorClass, Fallback, Processor, Request, RunError, Runner, RunnerOptions, Settings,
-    StreamTable,
-};
+use headrace_runner::{ErrorClass, Processor, RunError, Runner, RunnerOptions, StreamTable};
+
+use crate::support::{self, rows};
 
 const ROWS: i64 = 3000;
 const NAMES: [&str; 7] = ["g", "b", "e", "a", "f", "d", "c"];
@@ -46,13 +42,11 @@ fn write_part(path: &Path, start: i64, end: i64) {
     ];
     let batch =
         RecordBatch::try_from_iter_with_nullable(columns.map(|(n, c)| (n, c, true))).unwrap();
-    let mut writer = ArrowWriter::create(path, &batch.schema(), WriterOptions::default()).unwrap();
-    writer.write(&batch).unwrap();
-    writer.finish().unwrap();
+    support::write(path, &batch, WriterOptions::default());
 }
 
 fn open(paths: &[PathBuf]) -> Arc<StreamTable> {
-    Arc::new(StreamTable::new("t", Arc::new(ArrowTable::open(paths).unwrap())))
+    support::open("t", paths)
 }
 
 /// The table in parts of different sizes, one of them without rows.
@@ -82,39 +76,10 @@ fn run_on(
     parameters: &[Scalar],
     table: &Arc<StreamTable>,
 ) -> Result<Vec<RecordBatch>, RunError> {
-    let batches = Mutex::new(Vec::new());
-    let settings =
-        Settings { processor, fallback: Fallback::Forbid, threads: 2, ..Settings::default() };
-    let request = Request {
-        program,
-        parameters,
-        tables: std::slice::from_ref(table),
-        children: &[],
-        settings: &settings,
-        token: &CancelToken::new(),
-    };
-    runner.run(&request, &|batch| {
-        batches.lock().unwrap().push(batch);
-        true
-    })?;
-    Ok(batches.into_inner().unwrap())
-}
-
-/// All rows as text, sorted: groups come in no order.
-fn rows(batches: &[RecordBatch]) -> Vec<String> {
-    let options = FormatOptions::default().with_null("NULL");
-    let mut rows = Vec::new();
-    for batch in batches {
-        let columns = batch.columns().iter();
-        let columns: Vec<_> =
-            columns.map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
-        rows.extend((0..batch.num_rows()).map(|row| {
-            let cells: Vec<_> = columns.iter().map(|c| c.value(row).to_string()).collect();
-            cells.join("|")
-        }));
-    }
-    rows.sort();
-    rows
+    let tables = std::slice::from_ref(table);
+    let token = CancelToken::new();
+    let run = support::run_with(processor, runner, program, parameters, tables, &token);
+    run.map(|(batches, _)| batches)
 }
 
 fn named(name: &str, expr: Expr) -> NamedExpr {

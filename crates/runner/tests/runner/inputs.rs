@@ -1,33 +1,29 @@
-//! The same program over a file and over batches of another producer; what producers do wrong; and
-//! how an input may be treated.
-
-#![allow(clippy::unwrap_used)]
+//! The same program over a file and over batches of another producer, and how an input may be treated.
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_array::types::{Int8Type, Int32Type};
 use arrow_array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Int64Array, RecordBatch,
     StringArray,
 };
-use arrow_schema::Schema;
-use headrace_flow::CancelToken;
 use headrace_format::Table;
-use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions};
-use headrace_format::batches::{BatchTable, Ready, batch_channel};
+use headrace_format::arrow::{ArrowTable, WriterOptions};
+use headrace_format::batches::{BatchTable, Ready};
 use headrace_io::{InputPolicy, MemoryUse};
 use headrace_ir::{
     AggregateCall, AggregateFunction, BuildPlan, BuildSource, CompareOp, DataType, Expr, NamedExpr,
     Pipeline, Probe, Program, Scalar, Sink, SourceKind, Step,
 };
 use headrace_runner::{
-    ErrorClass, Fallback, Processor, Request, RunError, RunReport, Runner, RunnerOptions, Settings,
-    StreamTable,
+    ErrorClass, Processor, RunError, RunReport, Runner, RunnerOptions, StreamTable,
 };
+
+use crate::support::{self, rows, run_on};
 
 const ROWS: i64 = 40_000;
 
@@ -35,7 +31,7 @@ const NAMES: [&str; 7] = ["ash", "beech", "elm", "fir", "larch", "oak", "yew"];
 
 /// Whether codes are those of one dictionary, or each batch has its own.
 #[derive(Clone, Copy, PartialEq)]
-enum Codes {
+pub enum Codes {
     One,
     Own,
 }
@@ -45,7 +41,7 @@ fn name_of(row: i64) -> Option<&'static str> {
 }
 
 /// Rows with NULLs, bits, decimals, dates, text, and codes.
-fn batch(rows: Range<i64>, codes: Codes) -> RecordBatch {
+pub fn batch(rows: Range<i64>, codes: Codes) -> RecordBatch {
     let some = |by: i64| move |i: i64| (i % by > 0).then_some(i);
     let numbers: Int64Array = rows.clone().map(some(7)).collect();
     let flags: BooleanArray = rows.clone().map(|i| (i % 13 > 0).then_some(i % 2 == 0)).collect();
@@ -77,13 +73,11 @@ fn batch(rows: Range<i64>, codes: Codes) -> RecordBatch {
 fn write(path: &Path, rows: Range<i64>) {
     let batch = batch(rows, Codes::One);
     let options = WriterOptions { rows_per_batch: 3000, ..WriterOptions::default() };
-    let mut writer = ArrowWriter::create(path, &batch.schema(), options).unwrap();
-    writer.write(&batch).unwrap();
-    writer.finish().unwrap();
+    support::write(path, &batch, options);
 }
 
 fn file(path: &Path) -> Arc<StreamTable> {
-    Arc::new(StreamTable::new("t", Arc::new(ArrowTable::open(&[path.to_path_buf()]).unwrap())))
+    support::open("t", &[path.to_path_buf()])
 }
 
 fn batches(batches: Vec<RecordBatch>) -> BatchTable {
@@ -91,7 +85,7 @@ fn batches(batches: Vec<RecordBatch>) -> BatchTable {
     BatchTable::new("t", &schema, Ready(batches.into_iter().map(Ok)))
 }
 
-fn stream(table: BatchTable) -> Arc<StreamTable> {
+pub fn stream(table: BatchTable) -> Arc<StreamTable> {
     Arc::new(StreamTable::new("t", Arc::new(table)))
 }
 
@@ -149,53 +143,27 @@ fn grouped(table: &StreamTable, group: &str) -> Program {
     Program::new(vec![], Pipeline { source, steps, sink: Sink::aggregate(keys, calls) })
 }
 
-/// `sum(number)` of all rows.
-fn total(table: &StreamTable) -> Program {
+fn of_numbers(table: &StreamTable, function: AggregateFunction) -> Program {
     let source = table.source_over(0, &["number"]).unwrap();
-    let sum = AggregateFunction::Sum;
-    let calls = vec![AggregateCall::new("s", sum, Some(source.register(0)), DataType::Int64)];
+    let argument = Some(source.register(0));
+    let calls = vec![AggregateCall::new("n", function, argument, DataType::Int64)];
     let sink = Sink::aggregate(vec![], calls);
     Program::new(vec![], Pipeline { source, steps: vec![], sink })
 }
 
-fn settings(processor: Processor) -> Settings {
-    Settings { processor, fallback: Fallback::Forbid, threads: 2, ..Settings::default() }
+/// `sum(number)` of all rows.
+pub fn total(table: &StreamTable) -> Program {
+    of_numbers(table, AggregateFunction::Sum)
 }
 
-fn run_with(
-    settings: &Settings,
-    runner: &Runner,
+/// The rows as text: codes or text, the same values.
+pub fn run(
     program: &Program,
-    tables: &[Arc<StreamTable>],
-    token: &CancelToken,
+    table: Arc<StreamTable>,
 ) -> Result<(Vec<String>, RunReport), RunError> {
-    let batches = Mutex::new(Vec::new());
-    let request = Request { program, parameters: &[], tables, children: &[], settings, token };
-    let report = runner.run(&request, &|batch| {
-        batches.lock().unwrap().push(batch);
-        true
-    })?;
-    let mut lines = Vec::new();
-    for batch in batches.into_inner().unwrap() {
-        let batch: RecordBatch = batch;
-        let columns = batch.columns().iter().map(|column| {
-            // Codes or text: the same values.
-            let text = arrow_cast::cast(column, &arrow_schema::DataType::Utf8).unwrap();
-            let text = arrow_array::cast::AsArray::as_string::<i32>(&text).clone();
-            text.iter().map(|t| format!("{t:?}")).collect::<Vec<_>>()
-        });
-        let columns: Vec<Vec<String>> = columns.collect();
-        lines.extend((0..batch.num_rows()).map(|row| {
-            columns.iter().map(|column| column[row].clone()).collect::<Vec<_>>().join(" ")
-        }));
-    }
-    lines.sort();
-    Ok((lines, report))
-}
-
-fn run(program: &Program, table: Arc<StreamTable>) -> Result<(Vec<String>, RunReport), RunError> {
     let runner = Runner::new(&RunnerOptions::default());
-    run_with(&settings(Processor::Cpu), &runner, program, &[table], &CancelToken::new())
+    let (batches, report) = run_on(Processor::Cpu, &runner, program, &[table])?;
+    Ok((rows(&batches), report))
 }
 
 #[test]
@@ -236,7 +204,6 @@ fn gpu_batches_of_any_shape_answer_as_a_file_does() {
     let path = folder.path().join("t.arrow");
     write(&path, 0..ROWS);
     let runner = Runner::new(&RunnerOptions::default());
-    let on_gpu = settings(Processor::Cuda);
     for group in ["kind", "day", "flag"] {
         let table = file(&path);
         let (expected, _) = run(&grouped(&table, group), table).unwrap();
@@ -246,10 +213,9 @@ fn gpu_batches_of_any_shape_answer_as_a_file_does() {
                 let table = batches(parts).with_dictionary(5, known).unwrap();
                 let table = stream(table.with_rows_max(ROWS as u64));
                 let program = grouped(&table, group);
-                let token = CancelToken::new();
                 let (answer, report) =
-                    run_with(&on_gpu, &runner, &program, &[table], &token).unwrap();
-                assert_eq!(answer, expected, "{group}");
+                    run_on(Processor::Cuda, &runner, &program, &[table]).unwrap();
+                assert_eq!(rows(&answer), expected, "{group}");
                 assert_eq!((report.processor.as_str(), report.rows_in), ("cuda", ROWS as u64));
             }
         }
@@ -276,10 +242,8 @@ fn a_build_can_be_made_of_batches_and_is_not_kept() {
         let number = program.pipeline.source.register(0);
         program.pipeline.steps.push(Step::Probe(Probe::semi(0, vec![number])));
         program.builds.push(build);
-        let token = CancelToken::new();
-        let (answer, report) =
-            run_with(&settings(Processor::Cpu), &runner, &program, &tables, &token).unwrap();
-        assert_eq!(answer, [format!("Some(\"{numbers}\")")]);
+        let (answer, report) = run_on(Processor::Cpu, &runner, &program, &tables).unwrap();
+        assert_eq!(rows(&answer), [numbers.to_string()]);
         assert_eq!((report.builds_made, report.builds_cached), (1, 0));
     }
     assert_eq!(runner.budget().uses().of(MemoryUse::Builds), 0);
@@ -305,129 +269,7 @@ fn a_program_says_whether_rows_come_once_and_who_hands_over_something_else_is_re
 
 /// The largest `number`: whatever its bytes are, they are one.
 fn largest(table: &StreamTable) -> Program {
-    let source = table.source_over(0, &["number"]).unwrap();
-    let max = AggregateFunction::Max;
-    let calls = vec![AggregateCall::new("m", max, Some(source.register(0)), DataType::Int64)];
-    let sink = Sink::aggregate(vec![], calls);
-    Program::new(vec![], Pipeline { source, steps: vec![], sink })
-}
-
-/// A producer with a thread of its own; how many batches it has sent.
-fn produced(
-    queue: usize,
-    schema: &Schema,
-    make: impl FnMut(usize) -> Option<Result<RecordBatch, String>> + Send + 'static,
-) -> (Arc<StreamTable>, Arc<AtomicUsize>, std::thread::JoinHandle<()>) {
-    let (sender, receiver) = batch_channel(queue);
-    let sent = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&sent);
-    let mut make = make;
-    let thread = std::thread::spawn(move || {
-        for number in 0.. {
-            match make(number) {
-                None => return sender.finish(),
-                Some(Err(error)) => return sender.fail(error),
-                Some(Ok(batch)) => match sender.send(batch) {
-                    true => counted.fetch_add(1, Ordering::SeqCst),
-                    false => return,
-                },
-            };
-        }
-    });
-    (stream(BatchTable::new("t", schema, receiver)), sent, thread)
-}
-
-#[test]
-fn a_producer_that_fails_is_the_error_of_the_run() {
-    let (table, _, producer) =
-        produced(2, &batch(0..1, Codes::One).schema(), |number| match number {
-            0..5 => Some(Ok(batch(0..100, Codes::One))),
-            _ => Some(Err("the other side hung up".into())),
-        });
-    let error = run(&total(&table), table).unwrap_err();
-    assert!(error.to_string().contains("t: the other side hung up"), "{error}");
-    assert_eq!(error.class(), ErrorClass::Io);
-    producer.join().unwrap();
-}
-
-#[test]
-fn a_run_whose_producer_blocks_can_be_cancelled_at_once() {
-    let (release, blocked) = std::sync::mpsc::channel::<()>();
-    let (table, _, producer) =
-        produced(2, &batch(0..1, Codes::One).schema(), move |number| match number {
-            0..5 => Some(Ok(batch(0..100, Codes::One))),
-            _ => {
-                let _ = blocked.recv();
-                None
-            }
-        });
-    let token = CancelToken::new();
-    let canceller = std::thread::spawn({
-        let token = token.clone();
-        move || {
-            std::thread::sleep(Duration::from_millis(50));
-            token.cancel();
-            Instant::now()
-        }
-    });
-    let runner = Runner::new(&RunnerOptions::default());
-    let program = total(&table);
-    let cpu = settings(Processor::Cpu);
-    let error = run_with(&cpu, &runner, &program, &[table], &token).unwrap_err();
-    assert_eq!(error.class(), ErrorClass::Cancelled, "{error}");
-    assert!(canceller.join().unwrap().elapsed() < Duration::from_secs(2));
-    drop(release);
-    producer.join().unwrap();
-}
-
-#[test]
-fn a_producer_is_ahead_of_the_run_by_a_bounded_amount() {
-    const BATCHES: usize = 500;
-    // Each batch is a chunk of its own: as large as is wanted.
-    let alive = Arc::new(AtomicUsize::new(0));
-    let most = Arc::new(AtomicUsize::new(0));
-    let (counted, peak) = (Arc::clone(&alive), Arc::clone(&most));
-    let schema = guarded(&Arc::new(AtomicUsize::new(1))).schema();
-    let (table, sent, producer) = produced(2, &schema, move |number| {
-        (number < BATCHES).then(|| {
-            let now = counted.fetch_add(1, Ordering::SeqCst) + 1;
-            peak.fetch_max(now, Ordering::SeqCst);
-            Ok(guarded(&counted))
-        })
-    });
-    let (answer, report) = run(&total(&table), table).unwrap();
-    producer.join().unwrap();
-    let each: i64 = (0..GUARDED_ROWS).sum();
-    assert_eq!(answer, [format!("Some(\"{}\")", each * BATCHES as i64)]);
-    assert_eq!((sent.load(Ordering::SeqCst), report.race.chunks), (BATCHES, BATCHES as u64));
-    assert_eq!(alive.load(Ordering::SeqCst), 0, "batches are kept");
-    // Two threads with eight chunks each, the queue, and those being handed over.
-    let most = most.load(Ordering::SeqCst);
-    assert!(most <= 2 * 8 + 2 + 8, "{most} batches at a time");
-}
-
-const GUARDED_ROWS: i64 = 1 << 17;
-
-/// A batch whose numbers lie in memory that counts itself out when it is freed.
-fn guarded(alive: &Arc<AtomicUsize>) -> RecordBatch {
-    struct Guard {
-        values: Vec<i64>,
-        alive: Arc<AtomicUsize>,
-    }
-    impl Drop for Guard {
-        fn drop(&mut self) {
-            self.alive.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-    let guard = Guard { values: (0..GUARDED_ROWS).collect(), alive: Arc::clone(alive) };
-    let bytes = guard.values.len() * 8;
-    let start = std::ptr::NonNull::new(guard.values.as_ptr().cast_mut().cast::<u8>()).unwrap();
-    // SAFETY: the memory is the guard's, which lives as long as the buffer and is not changed.
-    let buffer =
-        unsafe { arrow_buffer::Buffer::from_custom_allocation(start, bytes, Arc::new(guard)) };
-    let numbers =
-        Int64Array::new(arrow_buffer::ScalarBuffer::new(buffer, 0, GUARDED_ROWS as usize), None);
-    RecordBatch::try_from_iter([("number", Arc::new(numbers) as ArrayRef)]).unwrap()
+    of_numbers(table, AggregateFunction::Max)
 }
 
 fn with_policy(path: &Path, policy: InputPolicy) -> Arc<StreamTable> {
@@ -456,13 +298,8 @@ fn a_file_that_changes_is_an_error_only_if_that_is_checked() {
         });
         let runner = Runner::new(&RunnerOptions::default());
         for round in 0..20 {
-            let outcome = run_with(
-                &settings(Processor::Cpu),
-                &runner,
-                &programs[round % 2],
-                &[Arc::clone(&table)],
-                &CancelToken::new(),
-            );
+            let tables = [Arc::clone(&table)];
+            let outcome = run_on(Processor::Cpu, &runner, &programs[round % 2], &tables);
             match (outcome, check_identity) {
                 (Err(error), true) => assert_eq!(error.class(), ErrorClass::FileChanged, "{error}"),
                 (Ok(_), true) => panic!("a file that changed was taken for what it was"),
@@ -482,7 +319,7 @@ fn a_file_that_changes_is_an_error_only_if_that_is_checked() {
         ends.store(1, Ordering::SeqCst);
         writer.join().unwrap();
         if !check_identity {
-            assert_eq!(runner.cache().stats().entries, 0);
+            assert_eq!(runner.budget().uses().of(MemoryUse::HostCache), 0);
         }
     }
 }
@@ -516,10 +353,9 @@ fn an_input_that_is_never_cached_leaves_nothing_in_the_cache() {
         headrace_io::drop_cache(source.as_ref()).unwrap();
         let table = with_policy(&path, InputPolicy { cached, ..InputPolicy::default() });
         let runner = Runner::new(&RunnerOptions::default());
-        let (cpu, token) = (settings(Processor::Cpu), CancelToken::new());
         let program = total(&table);
-        let (_, report) = run_with(&cpu, &runner, &program, &[table], &token).unwrap();
+        let (_, report) = run_on(Processor::Cpu, &runner, &program, &[table]).unwrap();
         assert!(report.race.bytes_by_path.direct > 0, "{:?}", report.race.bytes_by_path);
-        assert_eq!(runner.cache().stats().entries > 0, cached);
+        assert_eq!(runner.budget().uses().of(MemoryUse::HostCache) > 0, cached);
     }
 }
