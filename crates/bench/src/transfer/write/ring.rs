@@ -40,8 +40,7 @@ pub(super) fn write(job: &WriteJob<'_>) -> Result<(Written, Counters), BenchErro
     let whole = Window::new(memory.as_ptr(), memory.len());
     // SAFETY: the memory is declared before the engines, which are dropped first.
     let mut engines = unsafe { engines(plan, whole, completed) };
-    let started = engines.of(mode).map(Engine::describe).map_err(|none| no_engine(none, sinks))?;
-    reasons.extend(engines.take_reasons());
+    let engine = engines.of(mode).map_err(|none| no_engine(none, sinks))?;
     let mut ring = Ring {
         plan,
         mode,
@@ -49,7 +48,7 @@ pub(super) fn write(job: &WriteJob<'_>) -> Result<(Written, Counters), BenchErro
         chunks,
         signal,
         progress,
-        engine: engines.of(mode).map_err(|none| no_engine(none, sinks))?,
+        engine,
         inbox,
         base: memory.as_ptr(),
         slot_bytes: largest,
@@ -59,13 +58,14 @@ pub(super) fn write(job: &WriteJob<'_>) -> Result<(Written, Counters), BenchErro
         busy_ns: 0,
         fill_ns: 0,
         latencies_ns: Vec::new(),
-        written: Written { engines: vec![started], reasons, ..Written::default() },
+        written: Written { engines: vec![engine.describe()], reasons, ..Written::default() },
     };
     let counters = watch.start();
     let start = Instant::now();
     let outcome = ring.run();
     let wall_ns = start.elapsed().as_nanos() as u64;
-    let Ring { busy_ns, fill_ns, latencies_ns, written, .. } = ring;
+    let Ring { busy_ns, fill_ns, latencies_ns, mut written, .. } = ring;
+    written.reasons.extend(engines.take_reasons());
     drop(engines);
     let stages = vec![("fill", fill_ns, written.bytes), ("write", busy_ns, written.bytes)];
     let latency = Latency::of_times(latencies_ns);
