@@ -99,7 +99,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     if let Some(layout) = &layout {
         CudaProgram::compile(Arc::clone(&bound), layout, Tuning::FULL)?;
     }
-    let Dealt { ordinals, devices, planned, notes } = deal(task, &first, is_all)?;
+    let Dealt { ordinals, devices, planned, notes } = deal(task, first, is_all)?;
     let rest = (!is_all).then(|| rest(segments, devices.len()));
     let run = CudaRun::new(&devices, &bound, RunSource { layout, planned, rest })?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -159,7 +159,7 @@ struct Dealt {
 
 /// Deals the segments out to the GPUs. One that cannot be opened is left out, unless it was asked
 /// for.
-fn deal(task: &Task<'_>, segments: &[SegmentSource], is_all: bool) -> Result<Dealt, WhyNot> {
+fn deal(task: &Task<'_>, segments: Vec<SegmentSource>, is_all: bool) -> Result<Dealt, WhyNot> {
     let gpus = task.runner.gpus();
     loop {
         let (ordinals, notes) = gpus.ordinals(&task.settings.devices);
