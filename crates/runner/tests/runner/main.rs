@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod inputs;
+mod parameters;
+mod partial;
 mod producers;
-mod requests;
 mod runs;
 mod support;

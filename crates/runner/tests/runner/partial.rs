@@ -1,5 +1,4 @@
-//! What comes with a run, the values of a program's parameters, and what may go on from it, the
-//! partial states of its groups.
+//! What may go on from a run, the partial states of its groups, and grouping sets.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -15,8 +14,8 @@ use arrow_schema::Schema;
 use headrace_flow::CancelToken;
 use headrace_format::arrow::WriterOptions;
 use headrace_ir::{
-    AggregateCall, AggregateFunction, AggregateOutput, CompareOp, DataType, Expr, Field, NamedExpr,
-    Pipeline, Program, Scalar, Sink, Step,
+    AggregateCall, AggregateFunction, AggregateOutput, DataType, Expr, NamedExpr, Pipeline,
+    Program, Scalar, Sink,
 };
 use headrace_runner::{ErrorClass, Processor, RunError, Runner, RunnerOptions, StreamTable};
 
@@ -45,12 +44,12 @@ fn write_part(path: &Path, start: i64, end: i64) {
     support::write(path, &batch, WriterOptions::default());
 }
 
-fn open(paths: &[PathBuf]) -> Arc<StreamTable> {
+pub fn open(paths: &[PathBuf]) -> Arc<StreamTable> {
     support::open("t", paths)
 }
 
 /// The table in parts of different sizes, one of them without rows.
-fn parts(folder: &Path) -> Vec<PathBuf> {
+pub fn parts(folder: &Path) -> Vec<PathBuf> {
     let bounds = [0, 1000, 1001, 1001, 1700, ROWS];
     let part = |(i, bounds): (usize, &[i64])| {
         let path = folder.join(format!("part{i}.arrow"));
@@ -60,7 +59,7 @@ fn parts(folder: &Path) -> Vec<PathBuf> {
     bounds.windows(2).enumerate().map(part).collect()
 }
 
-fn run_with(
+pub fn run_with(
     runner: &Runner,
     program: &Program,
     parameters: &[Scalar],
@@ -69,7 +68,7 @@ fn run_with(
     run_on(Processor::Cpu, runner, program, parameters, table)
 }
 
-fn run_on(
+pub fn run_on(
     processor: Processor,
     runner: &Runner,
     program: &Program,
@@ -312,98 +311,4 @@ fn partial_states_of_grouping_sets_merge_too() {
         .collect();
     let expected = one_by_one(&runner, &table, ["city", "name"]);
     assert_eq!(rows(&merge(&runner, &program, &states).unwrap()), expected);
-}
-
-fn int(value: i128) -> Scalar {
-    Scalar::int(DataType::Int32, value)
-}
-
-/// Facts of one city with at least a price, and a name that is not excluded: `city` and `name`
-/// may be constants or parameters.
-fn filtered(table: &StreamTable, city: Expr, name: Expr, more: Expr) -> Program {
-    let source = table.source_over(0, &["city", "name", "value", "price"]).unwrap();
-    let city_is = Expr::compare(CompareOp::Eq, source.register(0), city);
-    let other_name = Expr::compare(CompareOp::Ne, source.register(1), name);
-    let sum = Expr::arithmetic(headrace_ir::ArithmeticOp::Add, source.register(2), more);
-    let sum = AggregateCall::new("sum", AggregateFunction::Sum, Some(sum), DataType::Int64);
-    let count = AggregateCall::new("count", AggregateFunction::Count, None, DataType::Int64);
-    let sink = Sink::aggregate(vec![], vec![sum, count]);
-    Program::new(
-        vec![],
-        Pipeline { source, steps: vec![Step::Filter(Expr::And(vec![city_is, other_name]))], sink },
-    )
-}
-
-fn parameters() -> Vec<Field> {
-    vec![
-        Field::new("city", DataType::Int32, true),
-        Field::new("name", DataType::Utf8, false),
-        Field::new("more", DataType::Int64, false),
-    ]
-}
-
-fn with_parameters(table: &StreamTable) -> Program {
-    let read = |index: usize| {
-        let Field { data_type, nullable, .. } = parameters()[index].clone();
-        Expr::Parameter { index, data_type, nullable }
-    };
-    Program { parameters: parameters(), ..filtered(table, read(0), read(1), read(2)) }
-}
-
-#[test]
-fn one_program_runs_with_many_values() {
-    many_values(Processor::Cpu);
-}
-
-#[test]
-#[ignore = "needs a GPU"]
-fn gpu_one_program_runs_with_many_values() {
-    many_values(Processor::Cuda);
-}
-
-fn many_values(processor: Processor) {
-    let folder = tempfile::tempdir().unwrap();
-    let table = open(&parts(folder.path()));
-    let text = serde_json::to_string(&with_parameters(&table)).unwrap();
-    let program: Program = serde_json::from_str(&text).unwrap();
-    let runner = Runner::new(&RunnerOptions::default());
-    let mut answers = Vec::new();
-    for (city, name, more) in [(int(3), "b", 0), (int(12), "g", -5), (int(99), "", 1)] {
-        let values = [city, Scalar::utf8(name), Scalar::int(DataType::Int64, more)];
-        let [city, name, more] = values.clone().map(Expr::Literal);
-        let literal = filtered(&table, city, name, more);
-        let expected = rows(&run_with(&runner, &literal, &[], &table).unwrap());
-        assert_eq!(rows(&run_on(processor, &runner, &program, &values, &table).unwrap()), expected);
-        answers.push(expected);
-    }
-    answers.dedup();
-    assert_eq!(answers.len(), 3);
-    let null = Scalar::null(DataType::Int32);
-    let values = [null, Scalar::utf8("b"), Scalar::int(DataType::Int64, 0)];
-    let none = rows(&run_on(processor, &runner, &program, &values, &table).unwrap());
-    assert!(none == ["NULL|0"], "{none:?}");
-}
-
-#[test]
-fn values_that_do_not_fit_are_refused_before_anything_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let files = parts(folder.path());
-    let table = open(&files);
-    // Whoever reads finds out.
-    files.iter().for_each(|file| std::fs::write(file, b"nothing").unwrap());
-    let runner = Runner::new(&RunnerOptions::default());
-    let (name, more) = (Scalar::utf8("b"), Scalar::int(DataType::Int64, 0));
-    for (values, cause) in [
-        (vec![int(3), name.clone()], "takes 3 parameters, 2 values"),
-        (vec![int(3), more.clone(), more.clone()], "$2 (name) cannot be 0: it is int64, not utf8"),
-        (vec![int(3), Scalar::null(DataType::Utf8), more.clone()], "$2 (name) cannot be NULL"),
-        (vec![int(1 << 40), name.clone(), more.clone()], "no int32 has this value"),
-    ] {
-        let error = run_with(&runner, &with_parameters(&table), &values, &table).unwrap_err();
-        assert_eq!(error.class(), ErrorClass::Parameter, "{error}");
-        assert!(error.to_string().contains(cause), "{error}");
-    }
-    let values = [int(3), name, more];
-    let error = run_with(&runner, &with_parameters(&table), &values, &table).unwrap_err();
-    assert_eq!(error.class(), ErrorClass::FileChanged, "{error}");
 }
