@@ -2,18 +2,17 @@
 
 use std::ops::Range;
 
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
-
 use headrace_io::binary_bytes;
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
 /// Ticks that fit side by side.
 const TICKS_MAX: usize = 12;
 
-/// An axis of bytes, each power of two as far from the next: values are mapped to positions, which
-/// the drawing library spreads evenly.
+/// An axis of bytes, each power of two as far from the next.
 pub(super) struct Axis {
-    /// Positions of both ends.
-    pub range: Range<f64>,
+    /// Both ends, as powers of two.
+    low: f64,
+    high: f64,
 }
 
 impl Axis {
@@ -24,53 +23,34 @@ impl Axis {
         let (low, high) = (least.log2(), most.log2());
         // Room beside the outermost points, also if there is only one.
         let margin = ((high - low) * 0.04).max(0.25);
-        Axis { range: low - margin..high + margin }
-    }
-
-    /// Where a value lies.
-    pub fn position(&self, value: f64) -> f64 {
-        value.log2()
-    }
-
-    /// The positions, for the drawing library.
-    pub fn positions(&self) -> Positions {
-        Positions::from(self.range.clone())
-    }
-
-    /// How the tick at a position reads.
-    pub fn label(&self, position: f64) -> String {
-        binary_bytes(position.exp2().round() as u64)
+        Axis { low: low - margin, high: high + margin }
     }
 }
 
-/// Evenly spread positions, with ticks at whole ones only.
-pub(super) struct Positions(Range<f64>);
-
-impl From<Range<f64>> for Positions {
-    fn from(range: Range<f64>) -> Positions {
-        Positions(range)
-    }
+/// How a tick reads.
+pub(super) fn tick_text(value: f64) -> String {
+    binary_bytes(value.round() as u64)
 }
 
-impl Ranged for Positions {
+impl Ranged for Axis {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 
     fn map(&self, value: &f64, (first_px, last_px): (i32, i32)) -> i32 {
-        let share = (value - self.0.start) / (self.0.end - self.0.start);
+        let share = (value.log2() - self.low) / (self.high - self.low);
         first_px + (f64::from(last_px - first_px) * share).round() as i32
     }
 
-    /// Every whole position, or every so many of them.
+    /// Every power of two, or every so many of them.
     fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
-        let (first, last) = (self.0.start.ceil() as i64, self.0.end.floor() as i64);
+        let (first, last) = (self.low.ceil() as i64, self.high.floor() as i64);
         let count = (last - first + 1).max(0) as usize;
         let step = count.div_ceil(TICKS_MAX).max(1);
-        (first..=last).step_by(step).map(|tick| tick as f64).collect()
+        (first..=last).step_by(step).map(|power| (power as f64).exp2()).collect()
     }
 
     fn range(&self) -> Range<f64> {
-        self.0.clone()
+        self.low.exp2()..self.high.exp2()
     }
 }
 
@@ -79,8 +59,7 @@ mod tests {
     use super::*;
 
     fn labels(values: &[f64]) -> Vec<String> {
-        let axis = Axis::new(values);
-        axis.positions().key_points(TICKS_MAX).iter().map(|tick| axis.label(*tick)).collect()
+        Axis::new(values).key_points(TICKS_MAX).into_iter().map(tick_text).collect()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::axis::Axis;
+use super::axis::{Axis, tick_text};
 use super::xml::printable;
 use super::{CeilingLine, PlotError, Series, SweepPlot};
 
@@ -115,7 +115,6 @@ fn draw_chart(
     ceilings: &[CeilingLine],
 ) -> Result<(), PlotError> {
     let values: Vec<f64> = plot.points.iter().map(|point| point.x).collect();
-    let axis = Axis::new(&values);
     let points = plot.points.iter().map(|point| point.y);
     let most = points.chain(ceilings.iter().map(|line| line.y)).fold(0.0, f64::max);
     let y_end = if most > 0.0 { most * 1.06 } else { 1.0 };
@@ -125,13 +124,13 @@ fn draw_chart(
         .margin_right(20)
         .x_label_area_size(48)
         .y_label_area_size(70)
-        .build_cartesian_2d(axis.positions(), 0.0..y_end)
+        .build_cartesian_2d(Axis::new(&values), 0.0..y_end)
         .map_err(failed)?;
     chart
         .configure_mesh()
         .x_desc(printable(&plot.x_label))
         .y_desc(printable(&plot.y_label))
-        .x_label_formatter(&|position| axis.label(*position))
+        .x_label_formatter(&|x| tick_text(*x))
         .y_label_formatter(&|y| y_text(*y, y_end))
         .max_light_lines(0)
         .bold_line_style(MESH_COLOUR)
@@ -140,14 +139,14 @@ fn draw_chart(
         .draw()
         .map_err(failed)?;
     for (line, (dash, gap)) in ceilings.iter().zip(CEILING_DASHES_PX.into_iter().cycle()) {
-        let ends = [(axis.range.start, line.y), (axis.range.end, line.y)];
+        let x_range = chart.x_range();
+        let ends = [(x_range.start, line.y), (x_range.end, line.y)];
         let style = CEILING_COLOUR.stroke_width(1);
         chart.draw_series(DashedLineSeries::new(ends, dash, gap, style)).map_err(failed)?;
     }
     for (index, series) in series.iter().enumerate() {
         let look = Look::of(index);
-        let points: Vec<(f64, f64)> =
-            series.points.iter().map(|(x, y)| (axis.position(*x), *y)).collect();
+        let points = &series.points;
         let style = look.colour.stroke_width(2);
         if look.dashed {
             let line = DashedLineSeries::new(points.clone(), DASH_PX, DASH_PX, style);
