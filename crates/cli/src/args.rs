@@ -183,8 +183,12 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Write lineorder as a folder of N files instead of one file (several are written at once).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub files: Option<u32>,
+    /// Rows of a record batch. Of 2 Mi rows, a column of 4 bytes is a copy of 8 MiB, which uses the
+    /// link to a GPU better.
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub batch_rows: u64,
     /// No progress bar.
     #[arg(short, long)]
     pub quiet: bool,

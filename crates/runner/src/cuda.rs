@@ -24,7 +24,7 @@ use crate::task::{Done, Scope, Task};
 /// Rows of a segment at most, where memory allows. Only rows decide where a record batch is split,
 /// so that a column's parts are the same in every query, whatever other columns it reads, and are
 /// found again.
-const SEGMENT_ROWS_MAX: u64 = 1 << 20;
+const SEGMENT_ROWS_MAX: u64 = 1 << 21;
 
 /// Rows of a segment at most, however little memory there is.
 const SEGMENT_ROWS_MIN: u64 = 16 << 10;

@@ -15,6 +15,7 @@ pub fn run(args: &GenerateArgs, cancel: &AtomicBool) -> Result<()> {
     let options = GenerateOptions {
         seed: args.seed,
         threads: args.threads.unwrap_or(0) as usize,
+        rows_per_batch: args.batch_rows,
         lineorder_files: args.files.unwrap_or(0),
         ..GenerateOptions::new(args.scale, &args.out)
     };
