@@ -72,10 +72,13 @@ pub fn bind(
     }
     let sink = binder.sink(&pipeline.sink, options)?;
     let source_registers = source.columns.len();
+    let (places, steps) =
+        order::ordered(steps, &binder.registers, source_registers, options.lookups);
     Ok(Bound {
         table: pipeline.source.table.clone(),
         source_registers,
-        steps: order::ordered(steps, &binder.registers, source_registers, options.lookups),
+        steps,
+        places,
         registers: binder.registers,
         sink,
         rows_max: source.rows_max,
@@ -97,6 +100,7 @@ pub fn bind_merge(pipeline: &Pipeline, registers: &[Field]) -> Result<Bound, Why
         table: pipeline.source.table.clone(),
         source_registers: 0,
         steps: Vec::new(),
+        places: Vec::new(),
         registers: binder.registers,
         sink,
         rows_max,

@@ -373,6 +373,8 @@ pub struct Bound {
     pub registers: Vec<RegisterInfo>,
     /// Steps, most selective first as far as the evaluation rules allow.
     pub steps: Vec<BoundStep>,
+    /// For each step, its place in the program.
+    pub places: Vec<usize>,
     /// Sink.
     pub sink: BoundSink,
     /// Upper bound of streamed rows.

@@ -77,7 +77,7 @@ fn run_resident(
     task.table.source().check_unchanged()?;
     race.path_reasons.clone_from(&prepared.notes);
     let scope = prepared.scope;
-    if prepared.runs.device_bytes() <= PREPARED_BYTES_MAX {
+    if prepared.runs.device_bytes() <= PREPARED_BYTES_MAX && !prepared.runs.is_borrowed() {
         task.runner.prepared().put(task, ordinals, prepared);
     }
     Answered { bound: &bound, answer, scope, race, bind_ms }.finish(output, &options).map(Some)

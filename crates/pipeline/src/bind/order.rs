@@ -7,7 +7,7 @@
 use headrace_ir::ProbeKind;
 
 use crate::bind::Lookups;
-use crate::bound::{BoundExpr, BoundStep, RegisterInfo, Repr};
+use crate::bound::{Bound, BoundExpr, BoundStep, RegisterInfo, Repr};
 use crate::build::{BuildIndex, BuildTable};
 
 /// Reading a value of a column that no earlier step has read, relative to computing on one.
@@ -44,6 +44,8 @@ const HASH_COST: f64 = 10.0;
 
 struct Candidate {
     step: BoundStep,
+    /// In the program.
+    place: usize,
     reads: Vec<usize>,
     sets: Vec<usize>,
     selectivity: f64,
@@ -52,7 +54,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn new(step: BoundStep) -> Self {
+    fn new((place, step): (usize, BoundStep)) -> Self {
         let (reads, sets, selectivity, removes, can_fail) = match &step {
             BoundStep::Filter { expr, selectivity } => {
                 (expr.registers(), vec![], *selectivity, true, expr.can_fail())
@@ -72,7 +74,7 @@ impl Candidate {
                 (reads, sets, probe.selectivity, !keeps, can_fail)
             }
         };
-        Self { step, reads, sets, selectivity, removes, can_fail }
+        Self { step, place, reads, sets, selectivity, removes, can_fail }
     }
 
     fn is_compute(&self) -> bool {
@@ -137,14 +139,14 @@ struct At {
     rate: f64,
 }
 
-/// The steps in the order in which they shall run.
+/// The steps of a program in the order in which they shall run, and the place of each in it.
 pub fn ordered(
     steps: Vec<BoundStep>,
     registers: &[RegisterInfo],
     source_registers: usize,
     lookups: Lookups,
-) -> Vec<BoundStep> {
-    let mut left: Vec<Candidate> = steps.into_iter().map(Candidate::new).collect();
+) -> (Vec<usize>, Vec<BoundStep>) {
+    let mut left: Vec<Candidate> = steps.into_iter().enumerate().map(Candidate::new).collect();
     let mut known: Vec<bool> = (0..registers.len()).map(|r| r < source_registers).collect();
     let mut loaded = vec![false; registers.len()];
     let mut order = Vec::with_capacity(left.len());
@@ -160,9 +162,49 @@ pub fn ordered(
             known[register] = true;
             loaded[register] = true;
         }
-        order.push(candidate.step);
+        order.push((candidate.place, candidate.step));
     }
-    order
+    order.into_iter().unzip()
+}
+
+impl Bound {
+    /// The shares of rows that the steps are expected to keep, in the order of the program.
+    pub fn selectivities(&self) -> Vec<f64> {
+        let mut selectivities = vec![1.0; self.steps.len()];
+        for (place, step) in self.places.iter().zip(&self.steps) {
+            selectivities[*place] = step.selectivity();
+        }
+        selectivities
+    }
+
+    /// The same with other expectations, one for each step of the program, and so perhaps in
+    /// another order: all that a program whose expectations these are has the same but for its
+    /// constants is the same here.
+    pub fn expecting(&self, selectivities: &[f64], lookups: Lookups) -> Self {
+        let mut steps: Vec<_> = self.places.iter().copied().zip(self.steps.clone()).collect();
+        steps.sort_by_key(|(place, _)| *place);
+        for ((_, step), expected) in steps.iter_mut().zip(selectivities) {
+            match step {
+                BoundStep::Filter { selectivity, .. } => *selectivity = *expected,
+                BoundStep::Probe(probe) => probe.selectivity = *expected,
+                BoundStep::Compute { .. } => {}
+            }
+        }
+        let steps = steps.into_iter().map(|(_, step)| step).collect();
+        let (places, steps) = ordered(steps, &self.registers, self.source_registers, lookups);
+        Self { steps, places, ..self.clone() }
+    }
+}
+
+impl BoundStep {
+    /// The share of rows that it is expected to keep; more than 1 with duplicates.
+    pub fn selectivity(&self) -> f64 {
+        match self {
+            Self::Filter { selectivity, .. } => *selectivity,
+            Self::Probe(probe) => probe.selectivity,
+            Self::Compute { .. } => 1.0,
+        }
+    }
 }
 
 /// The candidate with the least cost for each row that it removes. A computation runs only
@@ -254,10 +296,9 @@ mod tests {
             BoundStep::Probe(probe) => probe.build.name.clone(),
             _ => String::new(),
         };
-        ordered(steps, &[register.clone(), register.clone(), register], 3, lookups)
-            .into_iter()
-            .map(name)
-            .collect()
+        let (_, steps) =
+            ordered(steps, &[register.clone(), register.clone(), register], 3, lookups);
+        steps.into_iter().map(name).collect()
     }
 
     #[test]

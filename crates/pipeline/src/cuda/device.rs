@@ -1,13 +1,8 @@
 //! A GPU with what queries share on it: loaded kernels, builds and resident columns.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headrace_gpu::{
-    Compiler, CuFile, CubinCache, Device, DeviceBuffer, DeviceInfo, DevicePool, Function, GpuError,
-    Module, Stream,
-};
+use headrace_gpu::{CuFile, Device, DeviceBuffer, DevicePool, Function, GpuError, Stream};
 use headrace_io::{Kept, MemoryBudget};
 
 use crate::bound::Bound;
@@ -15,22 +10,13 @@ use crate::build::BuildTable;
 use crate::cuda::build_cache::BuildCache;
 use crate::cuda::groups::TABLE_BYTES_MAX;
 use crate::cuda::host_memory::HostMemory;
+use crate::cuda::kernels::{Kernel, Kernels};
 use crate::cuda::layout::SegmentLayout;
 use crate::cuda::narrow::{NARROW_KERNEL_NAME, narrow_source};
-use crate::cuda::program::{BuildPiece, COMPILE_OPTIONS, CudaProgram, KERNEL_NAME, Tuning};
+use crate::cuda::program::{BuildPiece, Tuning};
 use crate::cuda::resident::ResidentColumns;
 use crate::cuda::tables::piece_bytes;
 use crate::error::ExecError;
-
-/// Loaded kernels that are kept; more and all are dropped.
-const KERNELS_MAX: usize = 256;
-
-/// What a block keeps for itself of a multiprocessor's shared memory.
-const SHARED_RESERVED_BYTES: u32 = 1024;
-
-/// Shared memory that the blocks of a multiprocessor may take together where one block would do:
-/// what is left is the cache for tables that lie elsewhere.
-const SHARED_OF_SEVERAL_BYTES_MAX: u32 = 112 * 1024;
 
 /// Share of the device memory that a table of hashed groups may take.
 const TABLE_SHARE: f64 = 0.125;
@@ -48,6 +34,9 @@ pub struct CudaOptions {
     pub build_share: f64,
     /// What kernels are cut to, in place of [`Tuning::LADDER`].
     pub tuning: Option<Tuning>,
+    /// How often a kernel may be asked for before it is compiled where that of another pipeline does,
+    /// one that differs in constants alone.
+    pub borrows_max: u32,
     /// Host memory that may be pinned, in bytes: slots of races and what comes back.
     pub pinned_bytes_max: u64,
     /// Groups of a table of hashed groups, about: it is emptied when there are more. Tests set it.
@@ -62,6 +51,7 @@ impl Default for CudaOptions {
             resident_bytes: None,
             build_share: 0.1,
             tuning: None,
+            borrows_max: 3,
             pinned_bytes_max: u64::MAX,
             groups_max: u64::MAX,
         }
@@ -72,12 +62,8 @@ impl Default for CudaOptions {
 pub struct CudaDevice {
     device: Arc<Device>,
     pool: Arc<DevicePool>,
-    compiler: Compiler,
-    cubins: CubinCache,
     upload: Mutex<Stream>,
-    kernels: Mutex<HashMap<String, Function>>,
-    compilations: AtomicU64,
-    tuning: Option<Tuning>,
+    kernels: Kernels,
     narrow: Mutex<Option<Function>>,
     builds: Mutex<BuildCache>,
     resident: ResidentColumns,
@@ -89,17 +75,6 @@ impl std::fmt::Debug for CudaDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CudaDevice").field("device", &self.device).finish_non_exhaustive()
     }
-}
-
-/// A kernel that a device can launch.
-#[derive(Clone, Debug)]
-pub struct Kernel {
-    /// What it was generated from.
-    pub program: Arc<CudaProgram>,
-    /// The loaded function.
-    pub function: Function,
-    /// Blocks that run at a time on the whole device.
-    pub blocks_max: u32,
 }
 
 /// Locks; a panic of another thread while it held the lock leaves caches usable.
@@ -127,18 +102,14 @@ impl CudaDevice {
     ) -> Result<Arc<Self>, ExecError> {
         // The device first: without one, NVRTC's absence is not the reason.
         let device = Device::open(ordinal)?;
-        let compiler = Compiler::load(None)?;
+        let kernels = Kernels::new(options.tuning, options.borrows_max)?;
         let (free_bytes, _) = device.free_and_total_memory()?;
         let memory_bytes = options.memory_bytes.unwrap_or(free_bytes / 10 * 9);
         let share = |share: f64| (memory_bytes as f64 * share.clamp(0.0, 1.0)) as u64;
         Ok(Arc::new(Self {
             pool: DevicePool::new(&device, memory_bytes),
-            compiler,
-            cubins: CubinCache::open_default(),
             upload: Mutex::new(device.stream()?),
-            kernels: Mutex::default(),
-            compilations: AtomicU64::new(0),
-            tuning: options.tuning,
+            kernels,
             narrow: Mutex::default(),
             builds: Mutex::new(BuildCache::new(share(options.build_share))),
             resident: ResidentColumns::new(
@@ -257,80 +228,14 @@ impl CudaDevice {
     }
 
     /// The kernel of a pipeline for a layout: the first of [`Tuning::LADDER`] that does not spill
-    /// registers, of those that have most builds in shared memory.
+    /// registers, of those that have most builds in shared memory; or, for constants that ask for
+    /// another kernel than others did, at first that of the others.
     ///
     /// # Errors
     /// [`ExecError::Gpu`] when it does not compile or load, [`ExecError::Internal`] for a
-    /// pipeline that [`CudaProgram::compile`] refuses.
+    /// pipeline that [`CudaProgram::compile`](crate::cuda::CudaProgram::compile) refuses.
     pub fn kernel(&self, bound: &Arc<Bound>, layout: &SegmentLayout) -> Result<Kernel, ExecError> {
-        let ladder = self.tuning.map_or_else(|| tunings(self.device.info()), |only| vec![only]);
-        let compile = |tuning| {
-            CudaProgram::compile(Arc::clone(bound), layout, tuning)
-                .map_err(|why| ExecError::Internal(format!("not for the CUDA processor: {why}")))
-        };
-        let roomiest = ladder.iter().max_by_key(|tuning| tuning.shared_bytes_max);
-        let builds = roomiest.map_or(Ok(0), |tuning| compile(*tuning).map(|p| p.shared_builds))?;
-        let mut last = None;
-        for tuning in ladder {
-            let program = compile(tuning)?;
-            let shared_bytes = program.shared_bytes * tuning.blocks_per_sm;
-            let crowded = tuning.blocks_per_sm > 1 && shared_bytes > SHARED_OF_SEVERAL_BYTES_MAX;
-            if self.tuning.is_none() && (crowded || program.shared_builds < builds) {
-                continue;
-            }
-            let function = self.function(&program)?;
-            let blocks_max = self.blocks_max(&program, &function)?;
-            let spills = function.info().local_bytes > 0;
-            if blocks_max > 0 {
-                last = Some(Kernel { program: Arc::new(program), function, blocks_max });
-            }
-            if blocks_max > 0 && !spills {
-                break;
-            }
-        }
-        let kernel =
-            last.ok_or_else(|| ExecError::Internal("a kernel of which no block fits".into()))?;
-        tracing::debug!(
-            registers = kernel.function.info().registers,
-            local_bytes = kernel.function.info().local_bytes,
-            shared_bytes = kernel.program.shared_bytes,
-            tuning = ?kernel.program.tuning,
-            blocks_max = kernel.blocks_max,
-            "kernel"
-        );
-        Ok(kernel)
-    }
-
-    /// The loaded function of a source.
-    fn function(&self, program: &CudaProgram) -> Result<Function, GpuError> {
-        if let Some(known) = lock(&self.kernels).get(&program.source) {
-            return Ok(known.clone());
-        }
-        let function = self.load(program)?;
-        let mut kernels = lock(&self.kernels);
-        if kernels.len() >= KERNELS_MAX {
-            kernels.clear();
-        }
-        kernels.insert(program.source.clone(), function.clone());
-        Ok(function)
-    }
-
-    fn load(&self, program: &CudaProgram) -> Result<Function, GpuError> {
-        self.compilations.fetch_add(1, Ordering::Relaxed);
-        let arch = self.device.info().arch();
-        let source = program.source();
-        let (cubin, _) = self.cubins.compile(&self.compiler, &source, &arch, &COMPILE_OPTIONS)?;
-        let function = Module::load(&self.device, &cubin)?.function(KERNEL_NAME)?;
-        // Programs of the same source differ in what of it they use.
-        function.set_max_dynamic_shared_bytes(program.tuning.shared_bytes_max)?;
-        Ok(function)
-    }
-
-    /// Blocks of a program that run at a time on the whole device.
-    fn blocks_max(&self, program: &CudaProgram, function: &Function) -> Result<u32, GpuError> {
-        let threads = program.tuning.block_threads;
-        let per_sm = function.max_active_blocks_per_sm(threads, program.shared_bytes)?;
-        Ok(per_sm * self.device.info().sm_count)
+        self.kernels.get(&self.device, bound, layout)
     }
 
     /// The kernel of [`Narrowing`](crate::cuda::Narrowing).
@@ -339,33 +244,12 @@ impl CudaDevice {
         if let Some(function) = &*known {
             return Ok(function.clone());
         }
-        let arch = self.device.info().arch();
-        let source = narrow_source();
-        let (cubin, _) = self.cubins.compile(&self.compiler, &source, &arch, &COMPILE_OPTIONS)?;
-        let function = Module::load(&self.device, &cubin)?.function(NARROW_KERNEL_NAME)?;
+        let function = self.kernels.load(&self.device, &narrow_source(), NARROW_KERNEL_NAME)?;
         Ok(known.insert(function).clone())
     }
 
     /// Kernels that were compiled, or found compiled on disk, and loaded so far.
     pub fn kernels_loaded(&self) -> u64 {
-        self.compilations.load(Ordering::Relaxed)
+        self.kernels.loaded()
     }
-}
-
-/// The ladder cut to a device: fewer threads and less shared memory where it has less.
-fn tunings(info: &DeviceInfo) -> Vec<Tuning> {
-    Tuning::LADDER
-        .iter()
-        .map(|rung| {
-            let blocks = rung.blocks_per_sm.min(info.threads_per_sm / rung.block_threads).max(1);
-            let room = (info.shared_per_sm_bytes / blocks)
-                .min(info.shared_per_block_optin_bytes + SHARED_RESERVED_BYTES)
-                .saturating_sub(SHARED_RESERVED_BYTES);
-            Tuning {
-                blocks_per_sm: blocks,
-                shared_bytes_max: rung.shared_bytes_max.min(room),
-                ..*rung
-            }
-        })
-        .collect()
 }

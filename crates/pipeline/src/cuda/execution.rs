@@ -10,9 +10,10 @@ use headrace_io::Kept;
 
 use crate::bound::{Bound, BoundSink, BoundStep, Grouping};
 use crate::cuda::decode::chunks;
-use crate::cuda::device::{CudaDevice, Kernel};
+use crate::cuda::device::CudaDevice;
 use crate::cuda::device_state::DeviceState;
 use crate::cuda::groups::LaunchShape;
+use crate::cuda::kernels::Kernel;
 use crate::cuda::layout::SegmentLayout;
 use crate::cuda::program::{DeviceSegment, OutputColumn, Param};
 use crate::cuda::rows::{RowBuffers, RowOutput, RowTransfer};
@@ -150,6 +151,11 @@ impl CudaExecution {
         self.kernels.iter().map(|loaded| &loaded.kernel)
     }
 
+    /// Whether a kernel is another pipeline's: a better one may be compiled later.
+    pub(super) fn is_borrowed(&self) -> bool {
+        self.kernels().any(|kernel| kernel.is_borrowed)
+    }
+
     /// Device memory of what it gathers.
     pub(super) fn state_bytes(&self) -> u64 {
         self.state.as_ref().map_or(0, DeviceState::device_bytes)
@@ -183,7 +189,9 @@ impl CudaExecution {
         for (position, param) in kernel.program.params.iter().enumerate() {
             let buffer = match *param {
                 Param::Build { step, piece } => {
-                    let Some(BoundStep::Probe(probe)) = self.bound.steps.get(step) else {
+                    // A borrowed kernel has an order of its own.
+                    let steps = &kernel.program.bound.steps;
+                    let Some(BoundStep::Probe(probe)) = steps.get(step) else {
                         return Err(ExecError::Internal(format!("step {step} is no probe")));
                     };
                     self.device.build_piece(&probe.build, piece)?

@@ -33,6 +33,7 @@ mod group_states;
 mod groups;
 mod hand_over;
 mod host_memory;
+mod kernels;
 mod layout;
 mod narrow;
 mod program;
@@ -47,9 +48,10 @@ mod stream_program;
 mod tables;
 
 pub use decode::accumulator_state;
-pub use device::{CudaDevice, CudaOptions, Kernel};
+pub use device::{CudaDevice, CudaOptions};
 pub use execution::{CudaExecution, CudaStats, LAUNCH_ROWS_MAX};
 pub use groups::{DeviceGroups, GroupKeyPart, GroupRoom, GroupTableLayout, LaunchShape};
+pub use kernels::Kernel;
 pub use layout::{ColumnForm, ColumnLayout, SegmentLayout};
 pub use narrow::{Narrowing, narrow_source};
 pub use program::{

@@ -65,6 +65,11 @@ impl ResidentRun {
         self.chunks
     }
 
+    /// Whether it is worth making again: it runs another pipeline's kernel.
+    pub(super) fn is_borrowed(&self) -> bool {
+        self.execution.is_borrowed()
+    }
+
     /// Device memory that it has of its own.
     pub(super) fn device_bytes(&self) -> u64 {
         let descriptors: u64 = self.launches.iter().map(Described::bytes).sum();

@@ -247,6 +247,11 @@ impl ResidentRuns {
         &self.bound
     }
 
+    /// Whether they run with a kernel of another pipeline, so that later ones may do better.
+    pub fn is_borrowed(&self) -> bool {
+        self.runs.iter().any(ResidentRun::is_borrowed)
+    }
+
     /// Device memory that they have of their own, in bytes.
     pub fn device_bytes(&self) -> u64 {
         self.runs.iter().map(ResidentRun::device_bytes).sum()

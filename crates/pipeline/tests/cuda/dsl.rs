@@ -145,6 +145,7 @@ impl Star {
             table: "lineorder".into(),
             source_registers: self.source_registers,
             registers: self.registers,
+            places: (0..self.steps.len()).collect(),
             steps: self.steps,
             sink,
             rows_max: 600_037_902,

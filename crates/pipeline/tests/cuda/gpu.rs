@@ -23,7 +23,7 @@ use crate::data::{Shape, Table};
 use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes};
 
 fn open() -> Arc<CudaDevice> {
-    CudaDevice::open(0, CudaOptions::default()).unwrap()
+    CudaDevice::open(0, CudaOptions { borrows_max: 0, ..CudaOptions::default() }).unwrap()
 }
 
 /// What `run` leaves and puts out.
@@ -56,7 +56,7 @@ fn batches_of(
 }
 
 /// Runs over segments that are uploaded as they lie, misaligned starts included.
-fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> Answer {
+pub fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> Answer {
     let skew = table.shape.skew as u64;
     let mut buffers: Vec<Arc<Kept<DeviceBuffer>>> = Vec::new();
     let mut upload = |bytes: &[u8]| {

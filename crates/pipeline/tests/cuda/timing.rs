@@ -291,7 +291,7 @@ fn gpu_times_the_star_schema_benchmark_resident() {
     let rows = std::env::var("HEADRACE_GPU_ROWS")
         .map_or(600_037_902, |rows| rows.parse::<usize>().unwrap());
     let open = |tuning| {
-        let options = CudaOptions { tuning, ..CudaOptions::default() };
+        let options = CudaOptions { tuning, borrows_max: 0, ..CudaOptions::default() };
         CudaDevice::open(0, options).unwrap()
     };
     let device = open(None);

@@ -92,12 +92,9 @@ pub(super) fn may_load_ahead(bound: &Bound, layout: &SegmentLayout, column: usiz
     !checked && !matches!(info.repr, Repr::Code(_) | Repr::I128 | Repr::Str)
 }
 
+/// The share of rows that are left, which no duplicates add to.
 pub(super) fn selectivity(step: &BoundStep) -> f64 {
-    match step {
-        BoundStep::Filter { selectivity, .. } => selectivity.clamp(0.0, 1.0),
-        BoundStep::Probe(probe) => probe.selectivity.clamp(0.0, 1.0),
-        BoundStep::Compute { .. } => 1.0,
-    }
+    step.selectivity().clamp(0.0, 1.0)
 }
 
 pub(super) fn step_expressions(step: &BoundStep) -> Vec<&BoundExpr> {
