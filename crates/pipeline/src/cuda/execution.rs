@@ -283,7 +283,7 @@ impl CudaExecution {
         };
         let groups = state.groups.as_ref();
         let blocks_max = u64::from(kernel.blocks_max);
-        let run_tiles = (tiles / (blocks_max * RUNS_PER_BLOCK_MIN)).clamp(1, RUN_TILES_MAX);
+        let run_tiles = run_tiles(tiles, blocks_max);
         let shape = match groups {
             Some(groups) => {
                 let program = &kernel.program;
@@ -563,7 +563,32 @@ impl Drop for CudaExecution {
     }
 }
 
+/// Tiles that a block takes in a row. Blocks take turns, so that some stand idle in the last round:
+/// of the longer half of lengths, the one with which the busiest block has fewest tiles.
+fn run_tiles(tiles: u64, blocks: u64) -> u64 {
+    let most = (tiles / (blocks * RUNS_PER_BLOCK_MIN)).clamp(1, RUN_TILES_MAX);
+    let busiest = |length: &u64| tiles.div_ceil(length * blocks) * length;
+    (most.div_ceil(2)..=most).rev().min_by_key(busiest).unwrap_or(most)
+}
+
 /// The bytes of descriptor words.
 pub fn word_bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_leave_few_blocks_idle_in_the_last_round() {
+        assert_eq!([run_tiles(1, 528), run_tiles(528 * 16 * 3, 528)], [1, 3]);
+        // 8 would be 18 rounds of 8: 144 tiles for the busiest block.
+        assert_eq!(run_tiles(73_242, 528), 7);
+        for tiles in [10_000, 73_242, 146_484, 1_000_000] {
+            let length = run_tiles(tiles, 396);
+            let busiest = tiles.div_ceil(length * 396) * length;
+            assert!(busiest <= (tiles / 396) * 104 / 100 + 1, "{tiles} tiles in runs of {length}");
+        }
+    }
 }
