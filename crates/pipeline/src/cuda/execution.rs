@@ -414,16 +414,16 @@ impl CudaExecution {
         launches: &[Described],
         output: &RowOutput<'_>,
     ) -> Result<(), ExecError> {
-        let most = launches.iter().map(|l| l.rows).max().unwrap_or(0);
-        let mut rows = match launches.is_empty() {
-            true => return Ok(()),
-            false => self.row_transfer(most)?,
-        };
-        let mut progress = self.progress()?;
-        let at_once = rows.is_none() && progress.is_none();
-        if at_once {
-            self.timing.0.record(&self.stream)?;
+        if launches.is_empty() {
+            return Ok(());
         }
+        // SAFETY: as promised; `finish_aggregation` waits for the kernels, and if anything fails, the
+        // execution waits for its stream before it goes.
+        if unsafe { self.queue_described(launches) }? {
+            return self.finish_aggregation();
+        }
+        let most = launches.iter().map(|l| l.rows).max().unwrap_or(0);
+        let (mut rows, mut progress) = (self.row_transfer(most)?, self.progress()?);
         for described in launches {
             if output.is_enough() {
                 return Ok(());
@@ -433,11 +433,35 @@ impl CudaExecution {
             // execution waits for its stream before it goes.
             unsafe { self.launch_described(described, watched, output) }?;
         }
-        if at_once {
-            self.timing.1.record(&self.stream)?;
-            self.finish_aggregation()?;
-        }
         Ok(())
+    }
+
+    /// Queues what was described if nothing is to be done before the kernels' end: if they leave
+    /// neither rows nor a table that may fill. Whether that is so: [`Self::finish_aggregation`] is
+    /// what is left to do then.
+    ///
+    /// # Errors
+    /// [`ExecError::Gpu`]; kernels may be under way then.
+    ///
+    /// # Safety
+    /// As [`Self::run`], until the stream has done the kernels.
+    pub(super) unsafe fn queue_described(
+        &mut self,
+        launches: &[Described],
+    ) -> Result<bool, ExecError> {
+        let Some(status) = self.state.as_ref().map(DeviceState::status) else { return Ok(false) };
+        if self.outputs()?.is_some() || self.may_fill() {
+            return Ok(false);
+        }
+        let stream = Arc::clone(&self.stream);
+        self.timing.0.record(&stream)?;
+        for Described { layout, descriptors, tiles, .. } in launches {
+            let at = (descriptors.ptr(), *tiles);
+            // SAFETY: as promised; the execution, which has the status, outlives its kernels.
+            unsafe { self.launch(&stream, layout, at, status, None, None) }?;
+        }
+        self.timing.1.record(&stream)?;
+        Ok(true)
     }
 
     /// # Safety
@@ -458,23 +482,20 @@ impl CudaExecution {
             // SAFETY: as promised; what the launches use outlives the waits in it.
             return unsafe { self.launch_to_the_end(layout, at, status, progress, output) };
         }
-        match rows {
-            // SAFETY: as promised; descriptors, status and row buffers outlive the waits below,
-            // and the execution.
-            None => unsafe { self.launch(&stream, layout, at, status, None, None) },
-            Some(rows) => {
-                self.timing.0.record(&stream)?;
-                // SAFETY: as above.
-                unsafe { self.launch(&stream, layout, at, status, Some(&rows.buffers), None) }?;
-                self.timing.1.record(&stream)?;
-                let used = self.take_status()?;
-                rows.begin(used)?;
-                while rows.advance(&stream, &self.bound, output)? {
-                    stream.synchronize()?;
-                }
-                self.add_kernel_ms()
-            }
+        let Some(rows) = rows else {
+            return Err(ExecError::Internal("an aggregation that was not queued".into()));
+        };
+        self.timing.0.record(&stream)?;
+        // SAFETY: as promised; descriptors, status and row buffers outlive the waits below, and the
+        // execution.
+        unsafe { self.launch(&stream, layout, at, status, Some(&rows.buffers), None) }?;
+        self.timing.1.record(&stream)?;
+        let used = self.take_status()?;
+        rows.begin(used)?;
+        while rows.advance(&stream, &self.bound, output)? {
+            stream.synchronize()?;
         }
+        self.add_kernel_ms()
     }
 
     fn add_kernel_ms(&mut self) -> Result<(), ExecError> {
@@ -482,8 +503,8 @@ impl CudaExecution {
         Ok(())
     }
 
-    /// Brings the state back and looks for failures.
-    fn finish_aggregation(&mut self) -> Result<(), ExecError> {
+    /// Brings the state back, which waits for the kernels, and looks for failures.
+    pub(super) fn finish_aggregation(&mut self) -> Result<(), ExecError> {
         let Some(state) = &mut self.state else { return Ok(()) };
         let status = if state.is_pinned() {
             state.begin_fetch(&self.stream)?;

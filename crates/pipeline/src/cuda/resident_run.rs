@@ -90,27 +90,56 @@ impl ResidentRun {
         self.columns.iter().map(hold).collect()
     }
 
-    /// Runs, from nothing gathered; the answer is in the execution. `held` is what
-    /// [`Self::hold`] gave.
+    /// Begins to run, from nothing gathered, if the device alone can do all; whether it did.
     ///
     /// # Errors
-    /// The failure of a row, or [`ExecError::Gpu`].
-    pub(super) fn run(
+    /// [`ExecError::Gpu`].
+    ///
+    /// # Safety
+    /// `held`, which is what [`Self::hold`] gave, must be kept until [`Self::finish`] or
+    /// [`Self::abandon`] was called.
+    pub(super) unsafe fn begin(
         &mut self,
         held: &[Arc<Kept<ResidentColumn>>],
-        output: &RowOutput<'_>,
-    ) -> Result<&mut CudaExecution, ExecError> {
+    ) -> Result<bool, ExecError> {
         assert_eq!(held.len(), self.columns.len(), "columns of another run");
         let same = |(held, own): (&Arc<Kept<ResidentColumn>>, &Weak<Kept<ResidentColumn>>)| {
             std::ptr::eq(Arc::as_ptr(held), own.as_ptr())
         };
         assert!(held.iter().zip(&self.columns).all(same), "columns of another run");
         self.execution.reset()?;
-        // SAFETY: these are the columns that were described, and they are held; they are complete
+        self.execution.stats.resident_bytes = self.resident_bytes;
+        // SAFETY: these are the columns that were described, and they stay held; they are complete
         // (they were entered when their copies were done), as long as their extents were for these
         // rows, and nobody writes to them.
-        unsafe { self.execution.run_described(&self.launches, output) }?;
-        self.execution.stats.resident_bytes = self.resident_bytes;
+        unsafe { self.execution.queue_described(&self.launches) }
+    }
+
+    /// Does what is left after [`Self::begin`], all if that did nothing; the answer is in the
+    /// execution.
+    ///
+    /// # Errors
+    /// The failure of a row, or [`ExecError::Gpu`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn finish(
+        &mut self,
+        has_begun: bool,
+        output: &RowOutput<'_>,
+    ) -> Result<&mut CudaExecution, ExecError> {
+        match has_begun {
+            true => self.execution.finish_aggregation()?,
+            // SAFETY: as in `begin`.
+            false => unsafe { self.execution.run_described(&self.launches, output) }?,
+        }
         Ok(&mut self.execution)
+    }
+
+    /// Waits for what is under way.
+    pub(super) fn abandon(&self) {
+        if let Err(error) = self.execution.synchronize() {
+            tracing::warn!(%error, "waiting for a GPU that failed");
+        }
     }
 }

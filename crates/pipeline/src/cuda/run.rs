@@ -9,11 +9,14 @@ use headrace_flow::{
     RaceReport,
 };
 
+use headrace_io::Kept;
+
 use crate::bound::{Bound, BoundSink};
 use crate::cuda::device::CudaDevice;
 use crate::cuda::execution::{CudaExecution, CudaStats};
 use crate::cuda::host_memory::Ring;
 use crate::cuda::layout::SegmentLayout;
+use crate::cuda::resident::ResidentColumn;
 use crate::cuda::resident_run::ResidentRun;
 use crate::cuda::rows::RowOutput;
 use crate::cuda::run_feed::{Book, Rest, RunFeed};
@@ -272,12 +275,13 @@ impl ResidentRuns {
             return Ok(None);
         };
         let chunks = self.runs.iter().map(ResidentRun::chunks).sum();
-        let runs: Vec<_> = self.runs.iter_mut().zip(&held).collect();
-        let is_only = runs.len() == 1;
-        let answer_of = |_, (run, held): (&mut ResidentRun, &Vec<_>)| {
-            answer(run.run(held, output)?, output, is_only)
-        };
-        let answer = merged(&self.bound, on_each(runs, answer_of)?)?;
+        // SAFETY: the columns are held until all runs are done, or were waited for.
+        let answers = unsafe { self.answers(&held, output) };
+        if answers.is_err() {
+            self.runs.iter().for_each(ResidentRun::abandon);
+        }
+        drop(held);
+        let answer = merged(&self.bound, answers?)?;
         let report = RaceReport {
             wall_ns: started.elapsed().as_nanos() as u64,
             chunks,
@@ -289,6 +293,36 @@ impl ResidentRuns {
             ..RaceReport::default()
         };
         Ok(Some((answer, report)))
+    }
+}
+
+impl ResidentRuns {
+    /// All devices are given their work before the first is waited for; where that is more than
+    /// kernels, each has a thread.
+    ///
+    /// # Safety
+    /// The columns must be held until all answers are there or, after an error, every run was
+    /// abandoned.
+    unsafe fn answers(
+        &mut self,
+        held: &[Vec<Arc<Kept<ResidentColumn>>>],
+        output: &RowOutput<'_>,
+    ) -> Result<Vec<CudaAnswer>, ExecError> {
+        let is_only = self.runs.len() == 1;
+        let mut begun = Vec::with_capacity(self.runs.len());
+        for (run, held) in self.runs.iter_mut().zip(held) {
+            // SAFETY: as promised.
+            let has_begun = unsafe { run.begin(held) }?;
+            begun.push((run, has_begun));
+        }
+        let finish = |_, (run, has_begun): (&mut ResidentRun, bool)| {
+            // SAFETY: as promised.
+            answer(unsafe { run.finish(has_begun, output) }?, output, is_only)
+        };
+        match begun.iter().all(|(_, has_begun)| *has_begun) {
+            true => begun.into_iter().map(|run| finish(0, run)).collect(),
+            false => on_each(begun, finish),
+        }
     }
 }
 

@@ -397,7 +397,7 @@ fn two_gpus_answer_as_the_cpu_processor_does() {
 #[ignore = "needs a GPU"]
 fn gpu_two_devices_of_one_gpu_answer_as_one() {
     let half = || {
-        let options = CudaOptions { memory_bytes: Some(4 << 30), ..CudaOptions::default() };
+        let options = CudaOptions { memory_bytes: Some(16 << 30), ..CudaOptions::default() };
         CudaDevice::open(0, options).unwrap()
     };
     on_several_threads(|| vec![half(), half()]);

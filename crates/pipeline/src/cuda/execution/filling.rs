@@ -52,11 +52,16 @@ impl Progress {
 }
 
 impl CudaExecution {
+    /// Whether the table of groups may fill before the end.
+    pub(super) fn may_fill(&self) -> bool {
+        let groups = self.state.as_ref().and_then(|state| state.groups.as_ref());
+        groups.is_some_and(|groups| groups.room.may_fill)
+    }
+
     /// Where the warps of a launch write down how far they came; `None` if they always get to the
     /// end.
     pub(in crate::cuda) fn progress(&self) -> Result<Option<Progress>, ExecError> {
-        let groups = self.state.as_ref().and_then(|state| state.groups.as_ref());
-        if !groups.is_some_and(|groups| groups.room.may_fill) {
+        if !self.may_fill() {
             return Ok(None);
         }
         // Of whatever kernel: chunks that nobody knows yet may want another.
