@@ -361,6 +361,7 @@ fn merged(bound: &Bound, answers: Vec<CudaAnswer>) -> Result<CudaAnswer, ExecErr
             }
             (whole, part) => *whole = whole.take().or(part),
         }
+        tracing::debug!(?stats, "one GPU's part");
         let all = &mut whole.stats;
         all.launches += stats.launches;
         all.kernel_ms = all.kernel_ms.max(stats.kernel_ms);
