@@ -4,16 +4,21 @@
 //! merging, whoever asks first gets all the memory, and a sort cannot take in a batch that alone is
 //! larger than what is left. Under a limit partitions, reservations and batches follow from it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::UInt32Array;
 use datafusion::arrow::compute::take_record_batch;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::Result;
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
-use datafusion::execution::memory_pool::{FairSpillPool, MemoryLimit, MemoryPool};
+use datafusion::execution::memory_pool::{
+    FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
 use futures::{Stream, StreamExt};
+use headrace_io::{MemoryBudget, MemoryUse, OutOfBudget, Reservation};
+use parking_lot::Mutex;
 
 /// A partition has at least so much: sorts of several partitions set memory aside one after the
 /// other, and the last one finds what the first have left.
@@ -24,11 +29,15 @@ const BYTES_A_BATCH_ROW: usize = 8 << 10;
 /// No smaller batches: each has its price.
 const BATCH_ROWS_MIN: usize = 128;
 
-/// Lets operators share `bytes`, and sets their options accordingly.
+/// Lets operators share `bytes` of a budget, and sets their options accordingly.
 ///
 /// # Errors
 /// None that an option can cause here.
-pub fn limited(options: &mut ConfigOptions, bytes: usize) -> Result<Arc<dyn MemoryPool>> {
+pub fn limited(
+    options: &mut ConfigOptions,
+    budget: &Arc<MemoryBudget>,
+    bytes: usize,
+) -> Result<Arc<dyn MemoryPool>> {
     let execution = &mut options.execution;
     let partitions_max = (bytes / PARTITION_BYTES_MIN).max(1);
     execution.target_partitions = execution.target_partitions.min(partitions_max);
@@ -40,7 +49,71 @@ pub fn limited(options: &mut ConfigOptions, bytes: usize) -> Result<Arc<dyn Memo
     *merging = (*merging).min(share / 2);
     let in_place = &mut execution.sort_in_place_threshold_bytes;
     *in_place = (*in_place).min(share / 8);
-    Ok(Arc::new(FairSpillPool::new(bytes)))
+    let held = Mutex::new(budget.reserve_nothing(MemoryUse::Planner));
+    Ok(Arc::new(BudgetPool { pool: FairSpillPool::new(bytes), held }))
+}
+
+/// A share of a budget that others use too: what operators hold is reserved there, and what they
+/// ask for makes caches give way first.
+#[derive(Debug)]
+struct BudgetPool {
+    pool: FairSpillPool,
+    held: Mutex<Reservation>,
+}
+
+impl BudgetPool {
+    /// Reserves what operators hold by now.
+    fn settle(&self) -> std::result::Result<(), OutOfBudget> {
+        let mut held = self.held.lock();
+        held.resize(self.pool.reserved() as u64)
+    }
+}
+
+impl fmt::Display for BudgetPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pool.fmt(f)
+    }
+}
+
+impl MemoryPool for BudgetPool {
+    fn name(&self) -> &str {
+        self.pool.name()
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.pool.register(consumer);
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.pool.unregister(consumer);
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.pool.grow(reservation, additional);
+        // An operator that does not ask cannot be refused; the next that does is, if need be.
+        self.settle().ok();
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.pool.shrink(reservation, shrink);
+        self.settle().ok();
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        self.pool.try_grow(reservation, additional)?;
+        self.settle().map_err(|refused| {
+            self.pool.shrink(reservation, additional);
+            DataFusionError::ResourcesExhausted(refused.to_string())
+        })
+    }
+
+    fn reserved(&self) -> usize {
+        self.pool.reserved()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.pool.memory_limit()
+    }
 }
 
 /// Batches as the operators above can take them: under a limit, of no more rows than the session's
@@ -113,11 +186,31 @@ mod tests {
     }
 
     #[test]
+    fn operators_share_one_budget_with_all_others() {
+        let (mut options, budget) = (ConfigOptions::new(), MemoryBudget::new(100));
+        let pool = limited(&mut options, &budget, 60).unwrap();
+        let sort = MemoryConsumer::new("sort").register(&pool);
+        sort.try_grow(50).unwrap();
+        assert!(sort.try_grow(20).is_err(), "more than the operators' share");
+        assert_eq!(budget.uses().of(MemoryUse::Planner), 50);
+        let groups = budget.reserve(MemoryUse::Pipelines, 45).unwrap();
+        let refused = sort.try_grow(10).unwrap_err().to_string();
+        assert!(refused.contains("pipelines 0.0 MB") && refused.contains("planner"), "{refused}");
+        assert_eq!((sort.size(), budget.uses().of(MemoryUse::Planner)), (50, 50));
+        drop(groups);
+        sort.try_grow(10).unwrap();
+        sort.grow(30);
+        drop(sort);
+        assert_eq!(budget.uses().total_bytes(), 0);
+    }
+
+    #[test]
     fn what_all_partitions_set_aside_is_half_of_the_limit_at_most() {
         for megabytes in [1, 2, 16, 64, 4096] {
             let mut options = ConfigOptions::new();
             options.execution.target_partitions = 16;
-            limited(&mut options, megabytes << 20).unwrap();
+            let budget = MemoryBudget::new((megabytes << 20) as u64);
+            limited(&mut options, &budget, megabytes << 20).unwrap();
             let execution = &options.execution;
             let aside = execution.target_partitions * execution.sort_spill_reservation_bytes;
             assert!(aside <= megabytes << 19, "{megabytes} MiB: {aside} bytes");

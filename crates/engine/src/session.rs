@@ -76,7 +76,8 @@ impl Session {
         let mut runtime = RuntimeEnvBuilder::new();
         if let Some(bytes) = runner.memory().planner_bytes {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            runtime = runtime.with_memory_pool(planner_memory::limited(options, bytes)?);
+            runtime =
+                runtime.with_memory_pool(planner_memory::limited(options, runner.budget(), bytes)?);
         }
         let state = SessionStateBuilder::new()
             .with_config(config)

@@ -280,8 +280,33 @@ pub struct CpuWorker {
 }
 
 impl CpuWorker {
-    /// Folds a segment into the worker's state. After an error the worker's state is of no use.
+    /// Folds a segment into the worker's state; output rows stay there. After an error the worker's
+    /// state is of no use.
+    ///
+    /// # Errors
+    /// The failure of a row; memory.
     pub fn execute(&mut self, segment: &SegmentView<'_>) -> Result<Verdict, ExecError> {
+        self.fold(segment, None)
+    }
+
+    /// As [`Self::execute`]; output rows go to `emit` as soon as a batch of them is full, so that a
+    /// worker never holds many.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn execute_each(
+        &mut self,
+        segment: &SegmentView<'_>,
+        emit: Emit<'_>,
+    ) -> Result<Verdict, ExecError> {
+        self.fold(segment, Some(emit))
+    }
+
+    fn fold(
+        &mut self,
+        segment: &SegmentView<'_>,
+        emit: Option<Emit<'_>>,
+    ) -> Result<Verdict, ExecError> {
         let program = Arc::clone(&self.program);
         let bound = &*program.bound;
         if segment.columns.len() != bound.source_registers {
@@ -304,21 +329,26 @@ impl CpuWorker {
                 Runner { bound, sink: &mut self.sink, options: &self.options }
                     .portion(&source, &scan, portion)?;
                 self.account()?;
+                if let Some(emit) = emit
+                    && !self.emit_batches(emit)
+                {
+                    return Ok(Verdict::Enough);
+                }
             }
         }
         self.rows += segment.rows as u64;
         Ok(if self.is_enough() { Verdict::Enough } else { Verdict::Continue })
     }
 
-    /// Output rows that are ready, in batches of the sink's columns.
-    pub fn take_batches(&mut self) -> Vec<RecordBatch> {
-        let taken = match &mut self.sink {
-            SinkState::Rows { batches, .. } => std::mem::take(batches),
-            _ => return Vec::new(),
+    /// Hands over the batches that are full; whether more are wanted.
+    fn emit_batches(&mut self, emit: Emit<'_>) -> bool {
+        let full = match &mut self.sink {
+            SinkState::Rows { batches, .. } if !batches.is_empty() => std::mem::take(batches),
+            _ => return true,
         };
         // Giving back does not fail.
         let _ = self.account();
-        taken
+        full.into_iter().all(emit)
     }
 
     /// Rows that were streamed through this worker.

@@ -94,9 +94,7 @@ impl HostConsumer for CpuConsumer<'_> {
         let chunk = self.book.take(chunk).ok_or("a chunk that was consumed before")?;
         for segment in &chunk.segments {
             let view = segment_view(segment, &mut buffers, self.remaps);
-            let verdict = self.worker.execute(&view)?;
-            let wanted = self.worker.take_batches().into_iter().all(self.emit);
-            if verdict == Verdict::Enough || !wanted {
+            if self.worker.execute_each(&view, self.emit)? == Verdict::Enough {
                 return Ok(Verdict::Enough);
             }
         }

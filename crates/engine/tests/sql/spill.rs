@@ -10,7 +10,7 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use futures::TryStreamExt;
-use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, Settings};
+use headrace_engine::{Fallback, Processor, RunnerOptions, Session, SessionOptions, Settings};
 
 use crate::tables;
 
@@ -104,15 +104,18 @@ async fn sorts_under_a_limit_spill_and_come_to_an_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("unsorted.arrow");
     tables::write(&path, &unsorted(), 50_000, true);
-    for threads in [1, 2, 16] {
-        let settings = Settings { processor: Processor::Off, threads, ..Settings::default() };
+    // The planner's own scan, and a pipeline whose rows the sort takes more slowly than they come.
+    let processors = [Processor::Off, Processor::Cpu];
+    for (processor, threads) in processors.into_iter().flat_map(|p| [1, 2, 16].map(|n| (p, n))) {
+        let fallback = Fallback::Forbid;
+        let settings = Settings { processor, threads, fallback, ..Settings::default() };
         let limits =
             RunnerOptions { memory_limit_bytes: Some(64 << 20), ..RunnerOptions::default() };
         let session = Session::new(SessionOptions { settings, limits }).unwrap();
         session.register_arrow("unsorted", std::slice::from_ref(&path)).unwrap();
         for _ in 0..3 {
             let sql = "SELECT n, s FROM unsorted WHERE n >= 0 ORDER BY s";
-            assert_eq!(sorted_rows(&session, sql).await, SORTED_ROWS, "{threads} threads");
+            assert_eq!(sorted_rows(&session, sql).await, SORTED_ROWS, "{processor} {threads}");
         }
     }
 }

@@ -1,10 +1,17 @@
 //! Aggregation against row-at-a-time folding, dense and hashed, with any number of workers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use headrace_ir::{AggregateFunction, CastFailure, DataType, Expr, OnOverflow, Sink, Value};
-use headrace_pipeline::ExecError;
+use arrow_array::RecordBatch;
+use headrace_ir::{
+    AggregateFunction, CastFailure, DataType, Expr, OnOverflow, Pipeline, Sink, Value,
+};
+use headrace_pipeline::bind::{BindOptions, bind};
+use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
 use headrace_pipeline::state::Output;
+use headrace_pipeline::{BuildOptions, ExecError};
 use proptest::prelude::*;
 
 use crate::random::{self, DECIMAL, Random};
@@ -341,4 +348,39 @@ fn a_limit_stops_early() {
     let sink = Sink::Rows { columns: vec![named("i", table.col("i"))], limit: Some(5_000) };
     let batches = run(&table, vec![], sink, &[]).unwrap();
     assert_eq!(batches.iter().map(|b| b.num_rows()).sum::<usize>(), 5_000);
+}
+
+#[test]
+fn rows_leave_a_segment_as_they_come() {
+    let values: Vec<i32> = (0..1_000_000).collect();
+    let table = Table::new("t", values.len()).int32("i", &values);
+    let columns = ["a", "b", "c"].map(|name| named(name, table.col("i"))).to_vec();
+    let sink = Sink::Rows { columns, limit: None };
+    let pipeline = Pipeline { source: table.source(), steps: vec![], sink };
+    let bound = bind(&pipeline, &table.info(), &[], &BindOptions::default()).unwrap();
+    let program = CpuProgram::compile(Arc::new(bound)).unwrap();
+    // A twelfth of what comes out.
+    let options = || WorkerOptions::new(1_000_000);
+    let segment = table.part(0, table.rows);
+    let mut worker = program.worker(&options()).unwrap();
+    let error = worker.execute(&segment).unwrap_err();
+    assert!(error.to_string().contains("output rows"), "{error}");
+
+    let emitted = AtomicUsize::new(0);
+    let most = |limit: usize| {
+        let emitted = &emitted;
+        move |batch: RecordBatch| {
+            emitted.fetch_add(batch.num_rows(), Ordering::Relaxed) + batch.num_rows() < limit
+        }
+    };
+    let mut worker = program.worker(&options()).unwrap();
+    let verdict = worker.execute_each(&segment, &most(usize::MAX)).unwrap();
+    assert_eq!(verdict, headrace_flow::Verdict::Continue);
+    program.finish_each(vec![worker], BuildOptions::default(), &most(usize::MAX)).unwrap();
+    assert_eq!(emitted.swap(0, Ordering::Relaxed), 1_000_000);
+
+    let mut worker = program.worker(&options()).unwrap();
+    let verdict = worker.execute_each(&segment, &most(20_000)).unwrap();
+    assert_eq!(verdict, headrace_flow::Verdict::Enough);
+    assert!(emitted.into_inner() < 50_000);
 }
