@@ -13,7 +13,7 @@ pub struct RunReport {
     pub processor_why_not: Option<String>,
     /// Rows of the chunks that the race was given: all that were not pruned, unless it ended early.
     pub rows_in: u64,
-    /// Rows of the answer.
+    /// Rows that it put out, those included that nobody wanted any more.
     pub rows_out: u64,
     /// From the first build to the last row.
     pub wall_ms: f64,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
@@ -133,12 +133,17 @@ pub struct Run<'a> {
 impl Run<'_> {
     fn run(&self, emit: Emit<'_>) -> Result<RunReport, RunError> {
         let started = Instant::now();
+        let rows_out = AtomicU64::new(0);
+        let emit = |batch: RecordBatch| {
+            rows_out.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+            emit(batch)
+        };
         let built = self.builds()?;
         let build_ms = started.elapsed().as_secs_f64() * 1e3;
         let builds: Vec<_> = built.iter().map(|b| Arc::clone(&b.held.table)).collect();
-        let (done, chosen, reason) = self.stream(&builds, emit)?;
+        let (done, chosen, reason) = self.stream(&builds, &emit)?;
         let pipeline = &self.program.pipeline;
-        let report = RunReport {
+        let mut report = RunReport {
             table: pipeline.source.table.clone(),
             processor: match chosen {
                 Chosen::Cpu => "cpu".into(),
@@ -146,7 +151,6 @@ impl Run<'_> {
             },
             processor_why_not: reason.map(|r| r.to_string()),
             rows_in: done.scope.rows,
-            rows_out: 0,
             wall_ms: started.elapsed().as_secs_f64() * 1e3,
             build_ms,
             builds_made: built.iter().filter(|b| !b.cached).count(),
@@ -159,10 +163,12 @@ impl Run<'_> {
             finish_ms: done.finish_ms,
             spilled_bytes: done.spilled_bytes,
             race: done.race,
+            ..RunReport::default()
         };
         match done.output {
             Output::Batches(batches) => {
                 let _ = batches.into_iter().all(emit);
+                report.rows_out = rows_out.into_inner();
                 Ok(report)
             }
             Output::Build(_) => {

@@ -128,9 +128,8 @@ impl PipelineExec {
         MetricBuilder::new(&self.metrics).output_rows(0).add(rows);
     }
 
-    /// Keeps a report, and what of it DataFusion's metrics can tell.
-    pub(super) fn record(&self, mut report: RunReport) {
-        report.rows_out = self.metrics.clone_inner().output_rows().unwrap_or(0) as u64;
+    /// Keeps a report.
+    pub(super) fn record(&self, report: RunReport) {
         *self.report.lock() = Some(report);
     }
 }

@@ -83,10 +83,11 @@ impl Place {
     fn bytes<'r>(&'r self, read: &ReadSpec) -> Result<&'r [u8], IoError> {
         match self {
             Place::Nothing => Ok(&[]),
-            // Whoever made the chunk was asked whether it is there.
-            Place::Memory(file) => {
-                Ok(file.bytes_in_memory(read.offset, read.bytes).unwrap_or_default())
-            }
+            // Whoever made the chunk was asked whether it is there: fewer bytes are a wrong answer.
+            Place::Memory(_) if read.bytes == 0 => Ok(&[]),
+            Place::Memory(file) => Ok(file
+                .bytes_in_memory(read.offset, read.bytes)
+                .expect("a chunk's bytes stay in memory as long as it is worked on")),
             Place::Mapped(mapped) => mapped.bytes(read.offset, read.bytes),
             Place::Cached(range) => Ok(range.bytes()),
             Place::Slot(window) => {

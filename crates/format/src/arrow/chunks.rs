@@ -54,6 +54,43 @@ pub struct ChunkOptions {
 /// take besides their bytes included.
 pub const CHUNK_EXTRA_SHARE: u64 = 8;
 
+/// A chunk that segments are put into until it is full.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Filling {
+    pub(crate) segments: usize,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    /// With what the extents take besides.
+    room_bytes: u64,
+}
+
+impl Filling {
+    /// Takes a segment in if it fits, as the first one always does; whether it did.
+    pub(crate) fn takes(
+        &mut self,
+        options: &ChunkOptions,
+        rows: u64,
+        bytes: u64,
+        extents: u64,
+    ) -> bool {
+        let room_bytes = bytes + extents * options.extent_extra_bytes;
+        let wanted = options.chunk_bytes_wanted.max(1);
+        let fits = self.segments < options.chunk_segments_max
+            && self.rows + rows <= options.chunk_rows_max
+            && self.room_bytes + room_bytes <= options.chunk_bytes_max
+            && self.room_bytes < wanted.saturating_mul(CHUNK_EXTRA_SHARE)
+            && self.bytes < wanted;
+        if !fits && self.segments > 0 {
+            return false;
+        }
+        self.segments += 1;
+        self.rows += rows;
+        self.bytes += bytes;
+        self.room_bytes += room_bytes;
+        true
+    }
+}
+
 impl Default for ChunkOptions {
     fn default() -> Self {
         Self {
@@ -222,26 +259,16 @@ impl<T: Deref<Target = ArrowTable>> ChunkFeed<T> {
 
     /// Takes the parts of the next chunk; whether there are any.
     fn gather(&mut self, mut take: impl FnMut(&Part)) -> bool {
-        let options = self.parts.options;
-        let wanted = options.chunk_bytes_wanted.max(1);
-        let (mut segments, mut rows, mut bytes, mut room) = (0, 0, 0, 0);
+        let mut filling = Filling::default();
         while let Some(part) = self.next.take().or_else(|| self.parts.next(&mut self.totals)) {
-            let part_room = part.size.bytes + part.size.extents * options.extent_extra_bytes;
-            let fits = segments < options.chunk_segments_max
-                && rows + part.rows <= options.chunk_rows_max
-                && room + part_room <= options.chunk_bytes_max
-                && room < wanted.saturating_mul(CHUNK_EXTRA_SHARE)
-                && bytes < wanted;
-            if segments > 0 && !fits {
+            if !filling.takes(&self.parts.options, part.rows, part.size.bytes, part.size.extents) {
                 self.next = Some(part);
                 break;
             }
             take(&part);
-            (segments, rows) = (segments + 1, rows + part.rows);
-            (bytes, room) = (bytes + part.size.bytes, room + part_room);
         }
-        self.totals.add(segments as u64, rows, bytes);
-        segments > 0
+        self.totals.add(filling.segments as u64, filling.rows, filling.bytes);
+        filling.segments > 0
     }
 
     fn segment(&self, part: &Part) -> Result<Segment> {

@@ -36,6 +36,7 @@ mod faults;
 #[cfg(test)]
 mod scale;
 
+pub(crate) use chunks::Filling;
 pub use chunks::{CHUNK_EXTRA_SHARE, ChunkFeed, ChunkOptions, ColumnBound};
 pub use file::ArrowFile;
 pub(crate) use file::{encoding, row_bits};

@@ -12,7 +12,7 @@ use headrace_ir::{Chunk, Encoding, Segment};
 use super::column::Column;
 use super::stream::BatchStream;
 use super::table::BatchTable;
-use crate::arrow::{ChunkOptions, encoding, row_bits};
+use crate::arrow::{CHUNK_EXTRA_SHARE, ChunkOptions, Filling, encoding, row_bits};
 use crate::error::Result;
 use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
 use crate::table::Table;
@@ -46,8 +46,7 @@ struct Batch {
 struct Gathered {
     segments: Vec<Segment>,
     buffers: Vec<HeldBytes>,
-    rows: u64,
-    bytes: u64,
+    filling: Filling,
 }
 
 impl fmt::Debug for BatchFeed {
@@ -143,7 +142,7 @@ impl BatchFeed {
     fn take_part(&mut self, gathered: &mut Gathered) -> bool {
         let Some(batch) = &mut self.batch else { return false };
         let rows = batch.part_rows.min(batch.rows - batch.next_row);
-        let (first_row, options) = (batch.next_row, self.options);
+        let first_row = batch.next_row;
         let segment = Segment {
             file: 0,
             batch: batch.number,
@@ -154,12 +153,7 @@ impl BatchFeed {
         };
         let bytes = segment.extents().map(|extent| extent.bytes).sum::<u64>();
         let extents = segment.extents().count() as u64;
-        let room = bytes + extents * options.extent_extra_bytes;
-        let fits = gathered.segments.len() < options.chunk_segments_max
-            && gathered.rows + rows <= options.chunk_rows_max
-            && gathered.bytes + room <= options.chunk_bytes_max
-            && gathered.bytes < options.chunk_bytes_wanted.max(1);
-        if !fits && !gathered.segments.is_empty() {
+        if !gathered.filling.takes(&self.options, rows, bytes, extents) {
             return false;
         }
         let is_new = gathered.segments.last().is_none_or(|last| last.batch != batch.number);
@@ -167,8 +161,6 @@ impl BatchFeed {
             gathered.buffers.extend(batch.columns.iter().flat_map(Column::buffers));
         }
         gathered.segments.push(segment);
-        gathered.rows += rows;
-        gathered.bytes += room;
         batch.next_row += rows;
         if batch.next_row >= batch.rows {
             self.batch = None;
@@ -211,7 +203,10 @@ impl Feed for BatchFeed {
         let fitting = rows.saturating_mul(row_bytes).min(options.chunk_bytes_max);
         let part = fitting.max(ROW_ALIGNMENT * row_bytes);
         let part = if has_text { options.chunk_bytes_max } else { part } + extra;
-        let chunk = options.chunk_bytes_wanted.saturating_add(part).min(options.chunk_bytes_max);
+        let wanted = options.chunk_bytes_wanted.max(1);
+        let extras = (options.chunk_segments_max as u64).saturating_mul(extra);
+        let room = wanted.saturating_mul(CHUNK_EXTRA_SHARE).min(wanted.saturating_add(extras));
+        let chunk = room.saturating_add(part).min(options.chunk_bytes_max);
         FeedBounds {
             rows: self.table.rows_max,
             bytes: None,
@@ -245,7 +240,7 @@ impl Feed for BatchFeed {
             Err(error) => return Poll::Ready(Some(Err(error))),
         };
         let chunk = Chunk { segments: gathered.segments };
-        self.totals.add(chunk.segments.len() as u64, gathered.rows, chunk.bytes());
+        self.totals.add(chunk.segments.len() as u64, gathered.filling.rows, chunk.bytes());
         let memory = MemoryFile::new(&self.table.name, gathered.buffers);
         Poll::Ready(Some(Ok(FedChunk { chunk, memory: Some(memory) })))
     }
