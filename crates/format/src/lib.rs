@@ -38,6 +38,7 @@
 
 pub mod arrow;
 pub mod batches;
+pub mod heap;
 
 mod error;
 mod feed;

@@ -1,0 +1,370 @@
+//! One wanted column: its values so far, as Arrow will have them.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray,
+    Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, StringArray,
+    Time64MicrosecondArray, TimestampMicrosecondArray,
+};
+use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer};
+use arrow_schema::ArrowError;
+
+use super::Reroute;
+use super::bytes::array;
+use super::numeric;
+use super::relation::HeapType;
+use super::varlena::{Content, content};
+use super::walk::{MISSING, NULL};
+
+/// PostgreSQL counts from 2000-01-01, Arrow from 1970-01-01.
+const EPOCH_DAYS: i32 = 10_957;
+const EPOCH_US: i64 = EPOCH_DAYS as i64 * DAY_US;
+const DAY_US: i64 = 86_400_000_000;
+
+type Flaw = &'static str;
+
+/// The values of one wanted attribute.
+#[derive(Debug)]
+pub(super) struct Column {
+    attribute: usize,
+    values: Values,
+    valid: NullBufferBuilder,
+    /// What tuples have that are older than the column.
+    missing: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Values {
+    Bool(Vec<bool>),
+    Int2(Vec<i16>),
+    Int4(Vec<i32>),
+    Int8(Vec<i64>),
+    Float4(Vec<f32>),
+    Float8(Vec<f64>),
+    Numeric { values: Vec<i128>, precision: u8, scale: i8 },
+    Date(Vec<i32>),
+    Time(Vec<i64>),
+    Timestamp(Vec<i64>),
+    TimestampTz(Vec<i64>),
+    Uuid(Vec<[u8; 16]>),
+    Text(Pieces),
+    Bytea(Pieces),
+}
+
+/// Values one behind the other, and where each ends; starts with a zero.
+#[derive(Debug)]
+struct Pieces {
+    offsets: Vec<i32>,
+    bytes: Vec<u8>,
+}
+
+/// The rows of a page that a column takes: where they start and what else is needed.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    page: &'a [u8],
+    places: &'a [u16],
+    gaps: bool,
+    missing: &'a [u8],
+}
+
+impl Column {
+    pub(super) fn new(attribute: usize, kind: HeapType, missing: Option<&[u8]>) -> Self {
+        Self {
+            attribute,
+            values: Values::new(kind),
+            valid: NullBufferBuilder::new(0),
+            missing: missing.unwrap_or_default().to_vec(),
+        }
+    }
+
+    /// Appends the values at `places` of the page. After an error some may have been appended.
+    pub(super) fn append(
+        &mut self,
+        page: &[u8],
+        (places, gaps): (&[u16], bool),
+        expanded: &mut Vec<u8>,
+    ) -> Result<(), Reroute> {
+        let attribute = self.attribute;
+        let rows = Rows { page, places, gaps, missing: &self.missing };
+        self.values.append(rows, expanded, attribute)?;
+        if gaps {
+            places.iter().for_each(|place| self.valid.append(*place != NULL));
+        } else {
+            self.valid.append_n_non_nulls(places.len());
+        }
+        Ok(())
+    }
+
+    /// Forgets all rows from `rows` on.
+    pub(super) fn truncate(&mut self, rows: usize) {
+        self.values.truncate(rows);
+        self.valid.truncate(rows);
+    }
+
+    /// The array of all rows; the column is empty then.
+    pub(super) fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        let valid = self.valid.finish();
+        let kind = self.values.kind();
+        std::mem::replace(&mut self.values, Values::new(kind)).into_array(valid)
+    }
+}
+
+impl Values {
+    fn new(kind: HeapType) -> Self {
+        match kind {
+            HeapType::Bool => Self::Bool(Vec::new()),
+            HeapType::Int2 => Self::Int2(Vec::new()),
+            HeapType::Int4 => Self::Int4(Vec::new()),
+            HeapType::Int8 => Self::Int8(Vec::new()),
+            HeapType::Float4 => Self::Float4(Vec::new()),
+            HeapType::Float8 => Self::Float8(Vec::new()),
+            HeapType::Numeric { precision, scale } => {
+                Self::Numeric { values: Vec::new(), precision, scale }
+            }
+            HeapType::Date => Self::Date(Vec::new()),
+            HeapType::Time => Self::Time(Vec::new()),
+            HeapType::Timestamp => Self::Timestamp(Vec::new()),
+            HeapType::TimestampTz => Self::TimestampTz(Vec::new()),
+            HeapType::Uuid => Self::Uuid(Vec::new()),
+            HeapType::Text => Self::Text(Pieces::new()),
+            HeapType::Bytea => Self::Bytea(Pieces::new()),
+        }
+    }
+
+    fn kind(&self) -> HeapType {
+        match self {
+            Self::Bool(_) => HeapType::Bool,
+            Self::Int2(_) => HeapType::Int2,
+            Self::Int4(_) => HeapType::Int4,
+            Self::Int8(_) => HeapType::Int8,
+            Self::Float4(_) => HeapType::Float4,
+            Self::Float8(_) => HeapType::Float8,
+            Self::Numeric { precision, scale, .. } => {
+                HeapType::Numeric { precision: *precision, scale: *scale }
+            }
+            Self::Date(_) => HeapType::Date,
+            Self::Time(_) => HeapType::Time,
+            Self::Timestamp(_) => HeapType::Timestamp,
+            Self::TimestampTz(_) => HeapType::TimestampTz,
+            Self::Uuid(_) => HeapType::Uuid,
+            Self::Text(_) => HeapType::Text,
+            Self::Bytea(_) => HeapType::Bytea,
+        }
+    }
+
+    fn append(
+        &mut self,
+        rows: Rows<'_>,
+        expanded: &mut Vec<u8>,
+        attribute: usize,
+    ) -> Result<(), Reroute> {
+        let value = |flaw| Reroute::Value { attribute, flaw };
+        match self {
+            Self::Bool(values) => rows.fixed(values, boolean).map_err(value),
+            Self::Int2(values) => {
+                rows.fixed(values, |bytes| Ok(i16::from_le_bytes(bytes))).map_err(value)
+            }
+            Self::Int4(values) => {
+                rows.fixed(values, |bytes| Ok(i32::from_le_bytes(bytes))).map_err(value)
+            }
+            Self::Int8(values) => {
+                rows.fixed(values, |bytes| Ok(i64::from_le_bytes(bytes))).map_err(value)
+            }
+            Self::Float4(values) => {
+                rows.fixed(values, |bytes| Ok(f32::from_le_bytes(bytes))).map_err(value)
+            }
+            Self::Float8(values) => {
+                rows.fixed(values, |bytes| Ok(f64::from_le_bytes(bytes))).map_err(value)
+            }
+            Self::Date(values) => rows.fixed(values, date).map_err(value),
+            Self::Time(values) => rows.fixed(values, time).map_err(value),
+            Self::Timestamp(values) | Self::TimestampTz(values) => {
+                rows.fixed(values, timestamp).map_err(value)
+            }
+            Self::Uuid(values) => rows.fixed(values, Ok).map_err(value),
+            Self::Numeric { values, precision, scale } => {
+                rows.variable(expanded, attribute, |content| {
+                    let content = content.map(|content| {
+                        numeric::decimal(content, *precision, *scale).map_err(value)
+                    });
+                    values.push(content.transpose()?.unwrap_or_default());
+                    Ok(())
+                })
+            }
+            Self::Text(pieces) => rows.variable(expanded, attribute, |content| {
+                let content = content.unwrap_or_default();
+                std::str::from_utf8(content).map_err(|_| value("a text is not UTF-8"))?;
+                pieces.push(content).ok_or(Reroute::BatchFull { attribute })
+            }),
+            Self::Bytea(pieces) => rows.variable(expanded, attribute, |content| {
+                let content = content.unwrap_or_default();
+                pieces.push(content).ok_or(Reroute::BatchFull { attribute })
+            }),
+        }
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        match self {
+            Self::Bool(values) => values.truncate(rows),
+            Self::Int2(values) => values.truncate(rows),
+            Self::Int4(values) | Self::Date(values) => values.truncate(rows),
+            Self::Int8(values)
+            | Self::Time(values)
+            | Self::Timestamp(values)
+            | Self::TimestampTz(values) => values.truncate(rows),
+            Self::Float4(values) => values.truncate(rows),
+            Self::Float8(values) => values.truncate(rows),
+            Self::Numeric { values, .. } => values.truncate(rows),
+            Self::Uuid(values) => values.truncate(rows),
+            Self::Text(pieces) | Self::Bytea(pieces) => pieces.truncate(rows),
+        }
+    }
+
+    fn into_array(self, valid: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
+        Ok(match self {
+            Self::Bool(values) => Arc::new(BooleanArray::new(values.into(), valid)),
+            Self::Int2(values) => Arc::new(Int16Array::try_new(values.into(), valid)?),
+            Self::Int4(values) => Arc::new(Int32Array::try_new(values.into(), valid)?),
+            Self::Int8(values) => Arc::new(Int64Array::try_new(values.into(), valid)?),
+            Self::Float4(values) => Arc::new(Float32Array::try_new(values.into(), valid)?),
+            Self::Float8(values) => Arc::new(Float64Array::try_new(values.into(), valid)?),
+            Self::Numeric { values, precision, scale } => Arc::new(
+                Decimal128Array::try_new(values.into(), valid)?
+                    .with_precision_and_scale(precision, scale)?,
+            ),
+            Self::Date(values) => Arc::new(Date32Array::try_new(values.into(), valid)?),
+            Self::Time(values) => Arc::new(Time64MicrosecondArray::try_new(values.into(), valid)?),
+            Self::Timestamp(values) => {
+                Arc::new(TimestampMicrosecondArray::try_new(values.into(), valid)?)
+            }
+            Self::TimestampTz(values) => Arc::new(
+                TimestampMicrosecondArray::try_new(values.into(), valid)?.with_timezone("UTC"),
+            ),
+            Self::Uuid(values) => {
+                let values = Buffer::from_vec(values.into_flattened());
+                Arc::new(FixedSizeBinaryArray::try_new(16, values, valid)?)
+            }
+            Self::Text(pieces) => {
+                let (offsets, bytes) = pieces.into_buffers();
+                Arc::new(StringArray::try_new(offsets, bytes, valid)?)
+            }
+            Self::Bytea(pieces) => {
+                let (offsets, bytes) = pieces.into_buffers();
+                Arc::new(BinaryArray::try_new(offsets, bytes, valid)?)
+            }
+        })
+    }
+}
+
+impl Rows<'_> {
+    /// Appends values of `N` bytes; a default where a value is NULL.
+    #[inline]
+    fn fixed<const N: usize, T: Copy + Default>(
+        self,
+        values: &mut Vec<T>,
+        convert: impl Fn([u8; N]) -> Result<T, Flaw>,
+    ) -> Result<(), Flaw> {
+        const CUT: Flaw = "a value is longer than its page";
+        let before = values.len();
+        values.resize(before + self.places.len(), T::default());
+        let fresh = values[before..].iter_mut().zip(self.places);
+        if !self.gaps {
+            for (value, place) in fresh {
+                *value = convert(array(self.page, usize::from(*place)).ok_or(CUT)?)?;
+            }
+            return Ok(());
+        }
+        for (value, place) in fresh {
+            *value = match *place {
+                NULL => T::default(),
+                MISSING => convert(array(self.missing, 0).ok_or(CUT)?)?,
+                place => convert(array(self.page, usize::from(place)).ok_or(CUT)?)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Gives each value's content, None where it is NULL.
+    #[inline]
+    fn variable(
+        self,
+        expanded: &mut Vec<u8>,
+        attribute: usize,
+        mut take: impl FnMut(Option<&[u8]>) -> Result<(), Reroute>,
+    ) -> Result<(), Reroute> {
+        let value = |flaw| Reroute::Value { attribute, flaw };
+        for place in self.places {
+            match *place {
+                NULL => take(None)?,
+                MISSING => take(Some(self.missing))?,
+                place => match content(self.page, usize::from(place)).map_err(value)? {
+                    Content::Plain(content) => take(Some(content))?,
+                    Content::Compressed(compressed) => {
+                        expanded.clear();
+                        expanded.resize(compressed.raw_bytes, 0);
+                        compressed.expand(expanded).map_err(value)?;
+                        take(Some(expanded))?;
+                    }
+                    Content::External => return Err(Reroute::External { attribute }),
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pieces {
+    fn new() -> Self {
+        Self { offsets: vec![0], bytes: Vec::new() }
+    }
+
+    /// None: more than offsets of 32 bits can tell.
+    #[inline]
+    fn push(&mut self, content: &[u8]) -> Option<()> {
+        let end = i32::try_from(self.bytes.len() + content.len()).ok()?;
+        self.bytes.extend_from_slice(content);
+        self.offsets.push(end);
+        Some(())
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.offsets.truncate(rows + 1);
+        let end = self.offsets.last().copied().unwrap_or(0);
+        self.bytes.truncate(end as usize);
+    }
+
+    fn into_buffers(self) -> (OffsetBuffer<i32>, Buffer) {
+        (OffsetBuffer::new(self.offsets.into()), Buffer::from_vec(self.bytes))
+    }
+}
+
+fn boolean([byte]: [u8; 1]) -> Result<bool, Flaw> {
+    match byte {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err("a bool is neither true nor false"),
+    }
+}
+
+fn date(bytes: [u8; 4]) -> Result<i32, Flaw> {
+    let days = i32::from_le_bytes(bytes);
+    match days.checked_add(EPOCH_DAYS) {
+        Some(days_from_1970) if days != i32::MIN => Ok(days_from_1970),
+        _ => Err("a date is infinite or beyond what Arrow has"),
+    }
+}
+
+fn time(bytes: [u8; 8]) -> Result<i64, Flaw> {
+    let time_us = i64::from_le_bytes(bytes);
+    let allowed = (0..DAY_US).contains(&time_us);
+    allowed.then_some(time_us).ok_or("a time is 24:00:00 or no time of day")
+}
+
+fn timestamp(bytes: [u8; 8]) -> Result<i64, Flaw> {
+    let time_us = i64::from_le_bytes(bytes);
+    match time_us.checked_add(EPOCH_US) {
+        Some(us_from_1970) if time_us != i64::MIN => Ok(us_from_1970),
+        _ => Err("a timestamp is infinite or beyond what Arrow has"),
+    }
+}

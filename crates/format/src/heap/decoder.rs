@@ -1,0 +1,126 @@
+//! Blocks in, record batches out.
+
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
+
+use super::Reroute;
+use super::column::Column;
+use super::page::{HEADER_BYTES, Line, MIN_TUPLE_BYTES, Page};
+use super::plan::Plan;
+use super::relation::Relation;
+use super::tuple::Tuple;
+use super::walk::Places;
+use crate::{FormatError, Result};
+
+/// Decodes blocks of one relation into the columns that are wanted of it.
+///
+/// It allocates as its columns grow, and nothing for a tuple.
+#[derive(Debug)]
+pub struct Decoder {
+    block_bytes: usize,
+    checksums: bool,
+    relation_attributes: usize,
+    plan: Plan,
+    schema: SchemaRef,
+    columns: Vec<Column>,
+    rows: usize,
+    /// Of the page at hand.
+    places: Places,
+    /// The compressed value at hand, expanded.
+    expanded: Vec<u8>,
+}
+
+impl Decoder {
+    /// A decoder of attributes `wanted`, by their positions in the relation, in the order that
+    /// the batches' columns are to have.
+    ///
+    /// # Errors
+    ///
+    /// The description makes no sense, or a wanted attribute cannot be decoded.
+    pub fn new(relation: &Relation, wanted: &[usize]) -> Result<Self> {
+        let kinds = relation.check(wanted)?;
+        let attributes = || wanted.iter().map(|index| &relation.attributes[*index]);
+        let fields: Vec<_> =
+            attributes().zip(&kinds).map(|(attribute, kind)| attribute.field(*kind)).collect();
+        let columns = wanted
+            .iter()
+            .zip(attributes())
+            .zip(kinds)
+            .map(|((index, attribute), kind)| {
+                Column::new(*index, kind, attribute.missing.as_deref())
+            })
+            .collect();
+        let tuple_bytes = MIN_TUPLE_BYTES + size_of::<u32>();
+        let max_rows = (relation.block_bytes - HEADER_BYTES) / tuple_bytes;
+        Ok(Self {
+            block_bytes: relation.block_bytes,
+            checksums: relation.checksums,
+            relation_attributes: relation.attributes.len(),
+            plan: Plan::new(relation, wanted),
+            schema: Arc::new(Schema::new(fields)),
+            columns,
+            rows: 0,
+            places: Places::new(wanted.len(), max_rows),
+            expanded: Vec::new(),
+        })
+    }
+
+    /// The columns of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Rows since the last [`Decoder::finish`].
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Appends the rows of a block in the order of their line pointers and returns how many.
+    /// `block` is its number in the relation, counted over all segments.
+    ///
+    /// # Errors
+    ///
+    /// The server must read this block; none of its rows has been appended.
+    pub fn decode(&mut self, page: &[u8], block: u32) -> std::result::Result<usize, Reroute> {
+        let page = Page::open(page, self.block_bytes, self.checksums.then_some(block))?;
+        self.locate(&page)?;
+        for slot in 0..self.columns.len() {
+            let places = self.places.column(slot);
+            let appended = self.columns[slot].append(page.bytes, places, &mut self.expanded);
+            if let Err(reroute) = appended {
+                self.columns[..=slot].iter_mut().for_each(|column| column.truncate(self.rows));
+                return Err(reroute);
+            }
+        }
+        self.rows += self.places.rows;
+        Ok(self.places.rows)
+    }
+
+    fn locate(&mut self, page: &Page<'_>) -> std::result::Result<(), Reroute> {
+        self.places.clear();
+        for (line, pointer) in page.lines() {
+            let Line::Normal { start, bytes } = pointer else { continue };
+            Tuple::open(page.bytes, start, bytes, self.relation_attributes)
+                .and_then(|tuple| self.places.add(&self.plan, page.bytes, &tuple))
+                .map_err(|flaw| Reroute::Tuple { line, flaw })?;
+        }
+        Ok(())
+    }
+
+    /// The rows so far, which may be none. The decoder is empty then and can go on.
+    ///
+    /// # Errors
+    ///
+    /// Arrow refuses the values.
+    pub fn finish(&mut self) -> Result<RecordBatch> {
+        let refused = |cause| FormatError::arrow("building a batch of heap rows", cause);
+        let options =
+            RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.rows)));
+        let arrays: std::result::Result<Vec<_>, _> =
+            self.columns.iter_mut().map(Column::finish).collect();
+        RecordBatch::try_new_with_options(self.schema.clone(), arrays.map_err(refused)?, &options)
+            .map_err(refused)
+    }
+}

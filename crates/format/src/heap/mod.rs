@@ -1,0 +1,69 @@
+//! PostgreSQL heap blocks, read from segment files, decoded into Arrow arrays.
+//!
+//! PostgreSQL 15 to 18 (page layout version 4) on little-endian machines with 8-byte maximum
+//! alignment, which is every server on x86-64 and 64-bit ARM.
+//!
+//! # Data flow
+//!
+//! ```text
+//! Relation (attributes in order) + wanted columns ──Decoder::new──► a plan of how to walk a tuple
+//!
+//! one block's bytes + its number ──decode──► checksum · header · line pointers        [page]
+//!                                            tuple headers                             [tuple]
+//!                                            where each wanted value starts            [walk]
+//!                                            the values, column by column              [column]
+//!                                               │ rows of the page appended, or
+//!                                               └► Reroute: nothing appended, and why
+//! finish ──► RecordBatch of the rows so far
+//! ```
+//!
+//! # What it answers
+//!
+//! For one block: exactly the rows that lie in it, or [`Reroute`]: let the server read this block
+//! through its buffers. There is no third answer. Bytes read beside a running server may be torn,
+//! stale, half-written or garbage, so that nothing in them is believed: each offset and length is
+//! checked before it is used, hint bits must agree with `PD_ALL_VISIBLE`, values that Arrow cannot
+//! hold are never bent into ones that it can. Where the cluster has data checksums they are
+//! verified; without them a torn page whose two halves are both well-formed cannot be told from a
+//! good one, and the caller must make sure that no write was under way (the buffer's state before
+//! and after, or the page's LSN).
+//!
+//! # Who may ask
+//!
+//! Whoever knows that the block is all-visible in the visibility map and not dirty in shared
+//! buffers. The page itself must say `PD_ALL_VISIBLE` too; then every tuple in it is visible to
+//! every snapshot, and no transaction needs to be known here. A page of zeros says nothing of that
+//! kind (its rows may be in shared buffers alone), so that it is [`Reroute::NewPage`].
+//!
+//! # What it must never know
+//!
+//! A PostgreSQL process, its memory, catalogs, locks, snapshots; pgrx; libpq. It is given bytes and
+//! a description.
+//!
+//! # Sources
+//!
+//! `src/include/storage/bufpage.h`, `itemid.h`, `checksum_impl.h`, `access/htup_details.h`,
+//! `varatt.h`, `access/tupmacs.h`, `src/backend/utils/adt/numeric.c` and
+//! `src/common/pg_lzcompress.c` of PostgreSQL; what a sound heap page looks like:
+//! `contrib/amcheck/verify_heapam.c`.
+
+mod bytes;
+mod checksum;
+mod column;
+mod decoder;
+mod numeric;
+mod page;
+mod pglz;
+mod plan;
+mod relation;
+mod reroute;
+mod tuple;
+mod varlena;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub use decoder::Decoder;
+pub use relation::{Align, Attribute, HeapType, Length, Relation};
+pub use reroute::Reroute;

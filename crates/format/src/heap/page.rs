@@ -1,0 +1,168 @@
+//! The header and the line pointers of a page.
+//!
+//! ```text
+//! byte 0  pd_lsn       8   byte 14 pd_upper            2    byte 24.. line pointers up to pd_lower
+//! byte 8  pd_checksum  2   byte 16 pd_special          2    pd_lower..pd_upper  free
+//! byte 10 pd_flags     2   byte 18 pd_pagesize_version 2    pd_upper..pd_special tuples
+//! byte 12 pd_lower     2   byte 20 pd_prune_xid        4
+//!
+//! line pointer, 32 bits: offset 15 (lowest) | state 2 | length 15
+//! ```
+
+use super::Reroute;
+use super::bytes::{align_up, u16_at, u32_at};
+use super::checksum::checksum;
+
+pub(super) const HEADER_BYTES: usize = 24;
+const POINTER_BYTES: usize = 4;
+const LAYOUT_VERSION: usize = 4;
+/// PD_HAS_FREE_LINES, PD_PAGE_FULL, PD_ALL_VISIBLE.
+const KNOWN_FLAGS: u16 = 0x0007;
+const ALL_VISIBLE: u16 = 0x0004;
+/// The smallest tuple: a header without attributes, aligned.
+pub(super) const MIN_TUPLE_BYTES: usize = 24;
+/// Tuples start at multiples of 8 bytes.
+const ALIGN_MASK: usize = 7;
+
+/// What a line pointer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line {
+    Unused,
+    Normal { start: usize, bytes: usize },
+    Redirect { line: usize },
+    Dead,
+}
+
+/// A page whose header and line pointers are sound.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Page<'a> {
+    pub(super) bytes: &'a [u8],
+    lines: usize,
+    upper: usize,
+}
+
+impl<'a> Page<'a> {
+    /// Checks everything about a page short of its tuples.
+    pub(super) fn open(
+        bytes: &'a [u8],
+        block_bytes: usize,
+        checksum_of_block: Option<u32>,
+    ) -> Result<Self, Reroute> {
+        if bytes.len() != block_bytes {
+            return Err(Reroute::Length { found_bytes: bytes.len(), block_bytes });
+        }
+        let header = |at| {
+            let value = u16_at(bytes, at).map(usize::from);
+            value.ok_or(Reroute::Header { flaw: "it is cut off" })
+        };
+        let (lower, upper, special) = (header(12)?, header(14)?, header(16)?);
+        if upper == 0 && bytes.iter().all(|byte| *byte == 0) {
+            return Err(Reroute::NewPage);
+        }
+        if let Some(block) = checksum_of_block {
+            let (stored, computed) = (header(8)? as u16, checksum(bytes, block));
+            if stored != computed {
+                return Err(Reroute::Checksum { stored, computed });
+            }
+        }
+        let flaw = |flaw| Err(Reroute::Header { flaw });
+        if header(18)? != block_bytes | LAYOUT_VERSION {
+            return flaw("its size or layout version is another");
+        }
+        if lower < HEADER_BYTES || lower > upper || upper > special {
+            return flaw("its bounds are out of order");
+        }
+        if special != block_bytes {
+            return flaw("it has a special space, which no heap has");
+        }
+        if (lower - HEADER_BYTES) % POINTER_BYTES != 0 || upper & ALIGN_MASK != 0 {
+            return flaw("its bounds are not aligned");
+        }
+        let flags = header(10)? as u16;
+        if flags & !KNOWN_FLAGS != 0 {
+            return flaw("it has unknown flags");
+        }
+        if flags & ALL_VISIBLE == 0 {
+            return Err(Reroute::NotAllVisible);
+        }
+        let page = Self { bytes, lines: (lower - HEADER_BYTES) / POINTER_BYTES, upper };
+        page.check_lines()?;
+        Ok(page)
+    }
+
+    /// Line pointers with their numbers, from 1.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (u16, Line)> + use<'a> {
+        let pointers = &self.bytes[HEADER_BYTES..HEADER_BYTES + self.lines * POINTER_BYTES];
+        let numbers = 1_u16..;
+        numbers
+            .zip(pointers.as_chunks::<4>().0)
+            .map(|(number, pointer)| (number, Line::new(u32::from_le_bytes(*pointer))))
+    }
+
+    fn line(&self, number: usize) -> Option<Line> {
+        let index = number.checked_sub(1).filter(|index| *index < self.lines)?;
+        u32_at(self.bytes, HEADER_BYTES + index * POINTER_BYTES).map(Line::new)
+    }
+
+    fn check_lines(&self) -> Result<(), Reroute> {
+        // Tuples are laid down from the end of the page; most pages keep that order.
+        let mut lowest = self.bytes.len();
+        let mut descending = true;
+        for (number, line) in self.lines() {
+            let flaw = |flaw| Err(Reroute::LinePointer { line: number, flaw });
+            match line {
+                Line::Unused => {}
+                Line::Normal { start, bytes } => {
+                    let end = align_up(start + bytes, ALIGN_MASK);
+                    if bytes < MIN_TUPLE_BYTES {
+                        return flaw("it is shorter than a tuple's header");
+                    }
+                    if start < self.upper || end > self.bytes.len() {
+                        return flaw("it points out of the tuples' space");
+                    }
+                    if start & ALIGN_MASK != 0 {
+                        return flaw("it is not aligned");
+                    }
+                    descending &= end <= lowest;
+                    lowest = start;
+                }
+                Line::Redirect { line } => {
+                    if !matches!(self.line(line), Some(Line::Normal { .. })) {
+                        return flaw("it redirects to no tuple");
+                    }
+                }
+                Line::Dead => return flaw("it is dead, which none is on an all-visible page"),
+            }
+        }
+        if descending { Ok(()) } else { self.check_overlaps() }
+    }
+
+    /// Marks each tuple's bytes, eight to a bit.
+    fn check_overlaps(&self) -> Result<(), Reroute> {
+        let mut taken = [0_u64; 32768 / 8 / 64];
+        for (number, line) in self.lines() {
+            let Line::Normal { start, bytes } = line else { continue };
+            for unit in start / 8..(start + bytes).div_ceil(8) {
+                let (word, bit) = (&mut taken[unit / 64], 1 << (unit % 64));
+                if *word & bit != 0 {
+                    let flaw = "it overlaps another";
+                    return Err(Reroute::LinePointer { line: number, flaw });
+                }
+                *word |= bit;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    fn new(pointer: u32) -> Self {
+        let (low, high) = ((pointer & 0x7FFF) as usize, (pointer >> 17) as usize);
+        match (pointer >> 15) & 3 {
+            0 => Self::Unused,
+            1 => Self::Normal { start: low, bytes: high },
+            2 => Self::Redirect { line: low },
+            _ => Self::Dead,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The description of a relation that a decoder is made from.
+
+use arrow_schema::{DataType, Field, TimeUnit};
+
+use crate::{FormatError, Result};
+
+/// A table as far as its blocks are concerned.
+#[derive(Debug, Clone)]
+pub struct Relation {
+    /// Bytes of a block: a power of two from 1024 to 32768 (`block_size`, usually 8192).
+    pub block_bytes: usize,
+    /// Whether the cluster has data checksums (`data_checksums`).
+    pub checksums: bool,
+    /// All attributes in order of `attnum`, dropped ones too.
+    pub attributes: Vec<Attribute>,
+}
+
+/// A column as `pg_attribute` has it.
+#[derive(Debug, Clone)]
+pub struct Attribute {
+    /// `attname`, the name of the Arrow field.
+    pub name: String,
+    /// What a value is; None: a type that cannot be decoded, only stepped over.
+    pub kind: Option<HeapType>,
+    /// `attlen`.
+    pub length: Length,
+    /// `attalign`.
+    pub align: Align,
+    /// `attisdropped`: tuples still have values of it, which nobody can want.
+    pub dropped: bool,
+    /// `attnotnull`, and the constraint is validated (PostgreSQL 18 has others).
+    pub not_null: bool,
+    /// `attmissingval`: what tuples have that were written before the column was added with a
+    /// constant default. As stored, without a varlena header, neither compressed nor external.
+    /// None: NULL.
+    pub missing: Option<Vec<u8>>,
+}
+
+/// How long a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// Bytes, `attlen` above zero.
+    Fixed(u16),
+    /// A varlena header says, `attlen` of -1.
+    Varlena,
+    /// Up to a byte of zero, `attlen` of -2.
+    CString,
+}
+
+/// Multiples of how many bytes values start at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// `c`: 1.
+    Char,
+    /// `s`: 2.
+    Short,
+    /// `i`: 4.
+    Int,
+    /// `d`: 8.
+    Double,
+}
+
+impl Align {
+    pub(super) fn mask(self) -> usize {
+        match self {
+            Self::Char => 0,
+            Self::Short => 1,
+            Self::Int => 3,
+            Self::Double => 7,
+        }
+    }
+}
+
+/// The types that can be decoded, and the Arrow types that they become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeapType {
+    /// `bool` → Boolean.
+    Bool,
+    /// `int2` → Int16.
+    Int2,
+    /// `int4` → Int32.
+    Int4,
+    /// `int8` → Int64.
+    Int8,
+    /// `float4` → Float32, bit for bit.
+    Float4,
+    /// `float8` → Float64, bit for bit.
+    Float8,
+    /// `numeric(precision, scale)` → Decimal128. NaN, infinities and values that the type cannot
+    /// hold exactly are rerouted. The display scale of a value is not kept: for a column without a
+    /// declared scale the caller must not need it. Precision 1 to 38, scale at most the precision
+    /// and perhaps negative.
+    Numeric {
+        /// Digits in all.
+        precision: u8,
+        /// Digits behind the point.
+        scale: i8,
+    },
+    /// `date` → Date32, days from 1970. Infinities are rerouted.
+    Date,
+    /// `time` → Time64, microseconds. 24:00:00, which Arrow does not have, is rerouted.
+    Time,
+    /// `timestamp` → Timestamp, microseconds from 1970. Infinities, and what lies beyond 64 bits,
+    /// are rerouted.
+    Timestamp,
+    /// `timestamptz` → Timestamp in UTC, as above.
+    TimestampTz,
+    /// `text`, `varchar`, `bpchar` (with its blanks) → Utf8. The database's encoding must be UTF8;
+    /// bytes that are not UTF-8 are rerouted.
+    Text,
+    /// `uuid` → FixedSizeBinary(16).
+    Uuid,
+    /// `bytea` → Binary.
+    Bytea,
+}
+
+impl HeapType {
+    /// The Arrow type of a column of this type.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Self::Bool => DataType::Boolean,
+            Self::Int2 => DataType::Int16,
+            Self::Int4 => DataType::Int32,
+            Self::Int8 => DataType::Int64,
+            Self::Float4 => DataType::Float32,
+            Self::Float8 => DataType::Float64,
+            Self::Numeric { precision, scale } => DataType::Decimal128(precision, scale),
+            Self::Date => DataType::Date32,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Self::Text => DataType::Utf8,
+            Self::Uuid => DataType::FixedSizeBinary(16),
+            Self::Bytea => DataType::Binary,
+        }
+    }
+
+    /// Length and alignment, `typlen` and `typalign`.
+    pub fn stored(self) -> (Length, Align) {
+        match self {
+            Self::Bool => (Length::Fixed(1), Align::Char),
+            Self::Int2 => (Length::Fixed(2), Align::Short),
+            Self::Int4 | Self::Float4 | Self::Date => (Length::Fixed(4), Align::Int),
+            Self::Int8 | Self::Float8 | Self::Time | Self::Timestamp | Self::TimestampTz => {
+                (Length::Fixed(8), Align::Double)
+            }
+            Self::Uuid => (Length::Fixed(16), Align::Char),
+            Self::Numeric { .. } | Self::Text | Self::Bytea => (Length::Varlena, Align::Int),
+        }
+    }
+}
+
+/// What `MaxHeapAttributeNumber` allows.
+const MAX_ATTRIBUTES: usize = 1600;
+
+impl Relation {
+    /// The attributes' types, or why columns `wanted` of such a relation cannot be decoded.
+    pub(super) fn check(&self, wanted: &[usize]) -> Result<Vec<HeapType>> {
+        if !self.block_bytes.is_power_of_two() || !(1024..=32768).contains(&self.block_bytes) {
+            let found = self.block_bytes;
+            return Err(argument(format!("blocks of {found} bytes: PostgreSQL has 1024 to 32768")));
+        }
+        if self.attributes.len() > MAX_ATTRIBUTES {
+            let found = self.attributes.len();
+            return Err(argument(format!("{found} attributes: a table has at most 1600")));
+        }
+        let kinds = wanted.iter().enumerate().map(|(i, &index)| {
+            if wanted[..i].contains(&index) {
+                return Err(argument(format!("attribute {index} is wanted twice")));
+            }
+            let attribute = self.attributes.get(index);
+            attribute
+                .ok_or_else(|| argument(format!("no attribute {index} in the relation")))?
+                .check()
+        });
+        kinds.collect()
+    }
+}
+
+impl Attribute {
+    fn check(&self) -> Result<HeapType> {
+        let refuse = |cause: &str| Err(FormatError::column(&self.name, cause));
+        let Some(kind) = self.kind else {
+            return refuse("its type cannot be decoded: do not ask for it");
+        };
+        if self.dropped {
+            return refuse("the column was dropped");
+        }
+        if kind.stored() != (self.length, self.align) {
+            return refuse("its length or alignment is not that of its type");
+        }
+        match kind {
+            HeapType::Numeric { precision, scale }
+                if !(1..=38).contains(&precision)
+                    || scale < -38
+                    || i16::from(scale) > i16::from(precision) =>
+            {
+                refuse("its precision and scale are not those of a Decimal128")
+            }
+            _ => Ok(kind),
+        }
+    }
+
+    pub(super) fn field(&self, kind: HeapType) -> Field {
+        Field::new(&self.name, kind.arrow(), !self.not_null)
+    }
+}
+
+fn argument(cause: String) -> FormatError {
+    FormatError::Argument(format!("heap relation: {cause}"))
+}

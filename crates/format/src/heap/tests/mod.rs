@@ -1,0 +1,8 @@
+//! Pages built here, sound and damaged. `tests/postgres/heap` has those of a real server.
+#![allow(clippy::unwrap_used)]
+
+mod build;
+mod damage;
+mod garbage;
+mod headers;
+mod values;
