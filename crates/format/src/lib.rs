@@ -9,6 +9,8 @@
 //!        bounds to prune by ───┘                    (whoever executes reads them)
 //!                              └─read_batch───► arrow RecordBatch (any type, any compression)
 //!
+//! PostgreSQL's blocks ──heap::Decoder──► arrow RecordBatch, or a reason to let the server read them
+//!
 //! a producer ──BatchStream──► BatchTable ──feed──► ir::Chunk over the batches' own memory
 //!
 //! arrow RecordBatch ──ArrowWriter──► a file, whole or not at all

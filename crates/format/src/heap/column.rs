@@ -368,3 +368,20 @@ fn timestamp(bytes: [u8; 8]) -> Result<i64, Flaw> {
         _ => Err("a timestamp is infinite or beyond what Arrow has"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Pieces;
+
+    #[test]
+    fn pieces_end_at_two_gib() {
+        const FULL: i32 = i32::MAX - 2;
+        // Zeros that nobody touches take no memory.
+        let mut pieces = Pieces { offsets: vec![0, FULL], bytes: vec![0; FULL as usize] };
+        assert_eq!(pieces.push(&[1; 3]), None);
+        assert_eq!((pieces.offsets.len(), pieces.bytes.len()), (2, FULL as usize));
+        pieces.truncate(0);
+        assert_eq!(pieces.push(&[1; 3]), Some(()));
+        assert_eq!((pieces.offsets, pieces.bytes), (vec![0, 3], vec![1; 3]));
+    }
+}

@@ -7,7 +7,7 @@ use super::relation::{Length, Relation};
 pub(super) struct Plan {
     /// Attribute by attribute: any tuple.
     pub(super) steps: Vec<Step>,
-    /// Tuples in which no attribute is null or missing.
+    /// Tuples in which none of these attributes is null or missing.
     pub(super) runs: Vec<Run>,
     /// Whether such a tuple has a value of variable length among the steps.
     pub(super) has_varlena: bool,

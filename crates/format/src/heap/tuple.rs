@@ -82,6 +82,17 @@ impl<'a> Tuple<'a> {
         })
     }
 
+    /// Whether the tuple has the first `attributes` and none of them is null.
+    #[inline]
+    pub(super) fn has_all(&self, attributes: usize) -> bool {
+        let (whole, rest) = (attributes / 8, (1_u8 << (attributes % 8)) - 1);
+        self.attributes >= attributes
+            && self.bitmap.is_none_or(|bits| {
+                bits.iter().take(whole).all(|byte| *byte == 0xFF)
+                    && (rest == 0 || bits.get(whole).is_some_and(|byte| byte & rest == rest))
+            })
+    }
+
     /// Whether an attribute that the tuple has is null.
     #[inline]
     pub(super) fn is_null(&self, attribute: usize) -> bool {

@@ -23,7 +23,7 @@ const MAX_EXPANSION: usize = 256;
 
 /// A value's first byte, and the first byte behind it, of one that starts at or after `at` and
 /// must end by `end`.
-#[inline]
+#[inline(always)]
 pub(super) fn span(
     page: &[u8],
     at: usize,

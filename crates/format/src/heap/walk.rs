@@ -66,7 +66,7 @@ impl Places {
         if self.rows == self.max_rows {
             return Err("the page has more tuples than fit");
         }
-        if tuple.bitmap.is_none() && tuple.attributes >= plan.steps.len() {
+        if tuple.has_all(plan.steps.len()) {
             self.add_full(plan, page, tuple)?;
         } else {
             self.add_any(plan, page, tuple)?;
@@ -159,7 +159,7 @@ fn check_varlena(tuple: &Tuple<'_>) -> Result<(), &'static str> {
     tuple.has_varlena.then_some(()).ok_or("it has a value of variable length and denies it")
 }
 
-#[inline]
+#[inline(always)]
 fn variable(
     page: &[u8],
     at: usize,

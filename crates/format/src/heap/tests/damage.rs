@@ -4,8 +4,8 @@ use super::build::*;
 use crate::heap::checksum::checksum;
 use crate::heap::{Decoder, HeapType, Reroute};
 
-/// Computed by a server's `pg_checksums --enable`: see `tests/postgres/heap`, which compares
-/// every page of several tables. Here: the algorithm as it is written down, word by word.
+/// The algorithm as it is written down, column by column. A server's own checksums are compared by
+/// `tests/postgres/heap`.
 #[test]
 fn the_checksum_is_that_of_its_definition() {
     let (_, page) = mixed();

@@ -288,6 +288,28 @@ fn tuples_older_than_a_column_have_its_default() {
     assert_eq!(decode(&relation, &[4], &page.bytes).unwrap_err(), first);
 }
 
+/// NULLs up to the last wanted column, or only behind it, in bitmaps of one and two bytes.
+#[test]
+fn nulls_anywhere() {
+    let attributes: Vec<_> = (0..12).map(|i| attribute(&format!("a{i}"), HeapType::Int4)).collect();
+    let full: Vec<_> = (0..12).map(int4).collect();
+    let rows: Vec<_> = (0..12)
+        .map(|null| {
+            let mut row = full.clone();
+            row[null] = Datum::Null;
+            tuple(&attributes, &row)
+        })
+        .collect();
+    let page = Page::of(&rows);
+    let relation = relation(attributes);
+    for wanted in 0..12 {
+        let batch = decode(&relation, &[wanted], &page.bytes).unwrap();
+        let found: Vec<_> = batch.column(0).as_primitive::<Int32Type>().iter().collect();
+        let expected = (0..12).map(|null| (null != wanted).then_some(wanted as i32));
+        assert_eq!(found, expected.collect::<Vec<_>>(), "{wanted}");
+    }
+}
+
 #[test]
 fn rows_without_columns_are_counted() {
     let (relation, page) = mixed();
