@@ -75,7 +75,7 @@ impl<'a> Page<'a> {
         if special != block_bytes {
             return flaw("it has a special space, which no heap has");
         }
-        if (lower - HEADER_BYTES) % POINTER_BYTES != 0 || upper & ALIGN_MASK != 0 {
+        if !(lower - HEADER_BYTES).is_multiple_of(POINTER_BYTES) || upper & ALIGN_MASK != 0 {
             return flaw("its bounds are not aligned");
         }
         let flags = header(10)? as u16;
