@@ -43,7 +43,7 @@ fn parts(content: &[u8]) -> Result<(bool, i32, &[u8]), &'static str> {
             (sign == 0b01, i32::from(weight), &content[4..])
         }
     };
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return Err("a numeric ends within a digit");
     }
     Ok((negative, weight, digits))
@@ -65,7 +65,7 @@ fn magnitude(weight: i32, digits: &[u8], scale: i32) -> Result<i128, &'static st
         } else {
             // Only the digit that the last place cuts is kept in part.
             let cut = 10_u64.pow((-exponent).min(4) as u32);
-            if digit % cut != 0 {
+            if !digit.is_multiple_of(cut) {
                 return Err(INEXACT);
             }
             (BASE / cut, digit / cut)
