@@ -200,6 +200,8 @@ fn varlena_headers_are_sound() {
     assert_eq!(after(7, 1), cut);
     assert_eq!(after(4, 0), "a value has no header of its own");
     assert_eq!(after(4, 5), "a value has no header of its own");
+    // The right length, with the bit of a short header.
+    assert_eq!(after(4, 18 << 2 | 1), "a value has no header of its own");
     assert_eq!(after(1, 2), "a value is not aligned");
     assert_eq!(after(1, 0xFF), cut);
     let mut bytes = page.bytes.clone();
@@ -286,6 +288,22 @@ fn tuples_older_than_a_column_have_its_default() {
     relation.attributes[4].not_null = true;
     let first = Reroute::Tuple { line: 1, flaw: "a value is null in a column that is not" };
     assert_eq!(decode(&relation, &[4], &page.bytes).unwrap_err(), first);
+}
+
+#[test]
+fn fixed_values_end_within_their_tuple() {
+    let attributes = vec![attribute("n", HeapType::Int8), attribute("a", HeapType::Int4)];
+    let relation = relation(attributes);
+    for first in [int8(1), Datum::Null] {
+        let mut page = Page::of(&[tuple(&relation.attributes, &[first, int4(2)])]);
+        assert_eq!(decode(&relation, &[1], &page.bytes).unwrap().num_rows(), 1);
+        let (start, bytes) = page.line(1);
+        page.set_line(1, start, 1, bytes - 1);
+        let cut = Reroute::Tuple { line: 1, flaw: "a value is longer than its tuple" };
+        assert_eq!(decode(&relation, &[1], &page.bytes).unwrap_err(), cut);
+        // Bytes of attributes that nobody wants are not asked for.
+        assert_eq!(decode(&relation, &[0], &page.bytes).unwrap().num_rows(), 1);
+    }
 }
 
 /// NULLs up to the last wanted column, or only behind it, in bitmaps of one and two bytes.
