@@ -55,12 +55,10 @@ struct Candidate {
 
 impl Candidate {
     fn new((place, step): (usize, BoundStep)) -> Self {
-        let (reads, sets, selectivity, removes, can_fail) = match &step {
-            BoundStep::Filter { expr, selectivity } => {
-                (expr.registers(), vec![], *selectivity, true, expr.can_fail())
-            }
+        let (reads, sets, removes, can_fail) = match &step {
+            BoundStep::Filter { expr, .. } => (expr.registers(), vec![], true, expr.can_fail()),
             BoundStep::Compute { register, expr } => {
-                (expr.registers(), vec![*register], 1.0, false, expr.can_fail())
+                (expr.registers(), vec![*register], false, expr.can_fail())
             }
             BoundStep::Probe(probe) => {
                 let mark = usize::from(probe.kind == ProbeKind::Mark);
@@ -71,9 +69,10 @@ impl Candidate {
                 reads.retain(|register| !sets.contains(register));
                 let keeps = matches!(probe.kind, ProbeKind::Left | ProbeKind::Mark);
                 let can_fail = exprs.iter().any(|e| e.can_fail());
-                (reads, sets, probe.selectivity, !keeps, can_fail)
+                (reads, sets, !keeps, can_fail)
             }
         };
+        let selectivity = step.selectivity();
         Self { step, place, reads, sets, selectivity, removes, can_fail }
     }
 

@@ -250,6 +250,13 @@ impl CudaExecution {
         Ok(self.stream.synchronize()?)
     }
 
+    /// As [`Self::synchronize`], for whoever gives up what kernels may still use.
+    pub(super) fn wait(&self) {
+        if let Err(error) = self.synchronize() {
+            tracing::warn!(%error, "waiting for a GPU that failed");
+        }
+    }
+
     /// Queues the kernel of `layout` over descriptors that lie at the device address
     /// `descriptors`; output rows and failures are counted in the [`STATUS_BYTES`] at `status`.
     /// With a progress the warps begin at their first run, or `again` where they left in the launch
@@ -578,9 +585,7 @@ impl CudaExecution {
 impl Drop for CudaExecution {
     fn drop(&mut self) {
         // Kernels that are still running use buffers that are about to go back to the pool.
-        if let Err(error) = self.stream.synchronize() {
-            tracing::warn!(%error, "waiting for a GPU that failed");
-        }
+        self.wait();
     }
 }
 

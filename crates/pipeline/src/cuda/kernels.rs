@@ -191,12 +191,12 @@ impl Kernels {
         Ok(kernel)
     }
 
-    fn kernel(&self, device: &Arc<Device>, program: CudaProgram) -> Result<Kernel, GpuError> {
+    fn kernel(&self, device: &Arc<Device>, program: Arc<CudaProgram>) -> Result<Kernel, GpuError> {
         let function = self.function(device, &program)?;
         let threads = program.tuning.block_threads;
         let per_sm = function.max_active_blocks_per_sm(threads, program.shared_bytes)?;
         let blocks_max = per_sm * device.info().sm_count;
-        Ok(Kernel { program: Arc::new(program), function, blocks_max, is_borrowed: false })
+        Ok(Kernel { program, function, blocks_max, is_borrowed: false })
     }
 
     /// The loaded function of a source.
@@ -245,7 +245,7 @@ struct Wanted<'a> {
     layout: &'a SegmentLayout,
     ladder: Vec<Tuning>,
     /// For the rung with most shared memory.
-    roomiest: CudaProgram,
+    roomiest: Arc<CudaProgram>,
 }
 
 impl<'a> Wanted<'a> {
@@ -256,12 +256,15 @@ impl<'a> Wanted<'a> {
     ) -> Result<Self, ExecError> {
         let roomiest = ladder.iter().max_by_key(|tuning| tuning.shared_bytes_max);
         let roomiest = roomiest.ok_or_else(|| ExecError::Internal("a ladder without rungs".into()));
-        let roomiest = compile(bound, layout, *roomiest?)?;
+        let roomiest = Arc::new(compile(bound, layout, *roomiest?)?);
         Ok(Self { bound: Arc::clone(bound), layout, ladder, roomiest })
     }
 
-    fn program(&self, tuning: Tuning) -> Result<CudaProgram, ExecError> {
-        compile(&self.bound, self.layout, tuning)
+    fn program(&self, tuning: Tuning) -> Result<Arc<CudaProgram>, ExecError> {
+        if tuning == self.roomiest.tuning {
+            return Ok(Arc::clone(&self.roomiest));
+        }
+        compile(&self.bound, self.layout, tuning).map(Arc::new)
     }
 
     fn rung_key(&self) -> RungKey {
@@ -275,7 +278,7 @@ impl<'a> Wanted<'a> {
 
     /// What all that differ in constants alone have in common.
     fn family(&self) -> Result<String, ExecError> {
-        Ok(self.expecting(&vec![UNEXPECTED; self.bound.steps.len()])?.roomiest.source)
+        Ok(self.expecting(&vec![UNEXPECTED; self.bound.steps.len()])?.roomiest.source.clone())
     }
 }
 

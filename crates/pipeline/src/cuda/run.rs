@@ -8,7 +8,6 @@ use headrace_flow::{
     Affinity, BytesByPath, CancelToken, DeviceLane, FeedBounds, Race, RaceError, RaceOptions,
     RaceReport,
 };
-
 use headrace_io::Kept;
 
 use crate::bound::{Bound, BoundSink};
@@ -294,9 +293,7 @@ impl ResidentRuns {
         };
         Ok(Some((answer, report)))
     }
-}
 
-impl ResidentRuns {
     /// All devices are given their work before the first is waited for; where that is more than
     /// kernels, each has a thread.
     ///
