@@ -44,8 +44,10 @@ pub mod heap;
 
 mod error;
 mod feed;
+mod pages;
 mod table;
 
 pub use error::{FormatError, Result};
 pub use feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
+pub use pages::{PageDecoder, Pages};
 pub use table::Table;

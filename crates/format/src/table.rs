@@ -9,7 +9,7 @@ use headrace_io::{FileIdentity, InputPolicy, ReadAt};
 use headrace_ir::SourceKind;
 
 use crate::arrow::{ArrowTable, ChunkFeed, ChunkOptions, ColumnBound, ColumnStats};
-use crate::{Feed, Result};
+use crate::{Feed, PageDecoder, Result};
 
 /// A table: columns, what is known of them without reading, and which bytes hold them.
 ///
@@ -54,6 +54,15 @@ pub trait Table: fmt::Debug + Send + Sync {
         conditions: &[ColumnBound],
         options: ChunkOptions,
     ) -> Result<Box<dyn Feed>>;
+
+    /// What makes batches of the segments of [`Encoding::Pages`](headrace_ir::Encoding::Pages) that
+    /// a feed of these columns gives; `None`: it gives none of them.
+    ///
+    /// # Errors
+    /// As [`feed`](Self::feed).
+    fn page_decoder(self: Arc<Self>, _columns: &[usize]) -> Result<Option<Box<dyn PageDecoder>>> {
+        Ok(None)
+    }
 
     /// Number of files.
     fn file_count(&self) -> usize;

@@ -45,6 +45,13 @@ pub enum Encoding {
         /// Bytes an offset.
         offset_bytes: u8,
     },
+    /// Rows, not a column: whole pages of a PostgreSQL heap, of the blocks that follow each other
+    /// in a file. The only entry of its segment, whatever columns are asked for; their values come
+    /// of decoding it, as batches of columns.
+    Pages {
+        /// Bytes a page.
+        block_bytes: u32,
+    },
 }
 
 /// Where the buffers of one column of a segment lie. A buffer of no bytes is `None`.
@@ -72,9 +79,10 @@ pub struct Segment {
     pub batch: u32,
     /// First row within the record batch.
     pub first_row: u64,
-    /// Number of rows; fits 31 bits.
+    /// Number of rows; fits 31 bits. 0 for [`Encoding::Pages`]: nobody knows before they are
+    /// decoded.
     pub rows: u32,
-    /// The needed columns, in register order.
+    /// The needed columns, in register order; one entry for [`Encoding::Pages`].
     pub columns: Vec<ColumnExtents>,
 }
 
@@ -86,6 +94,11 @@ pub struct Chunk {
 }
 
 impl Segment {
+    /// Whether it is pages that must be decoded: see [`Encoding::Pages`].
+    pub fn is_pages(&self) -> bool {
+        matches!(self.columns.first(), Some(c) if matches!(c.encoding, Encoding::Pages { .. }))
+    }
+
     /// Extents in the order in which every processor expects its buffers: for each column
     /// values, then offsets, then validity, absent ones left out.
     pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
@@ -96,7 +109,7 @@ impl Segment {
 }
 
 impl Chunk {
-    /// Rows of all segments.
+    /// Rows of all segments, as far as they are known.
     pub fn rows(&self) -> u64 {
         self.segments.iter().map(|s| u64::from(s.rows)).sum()
     }
@@ -108,13 +121,13 @@ impl Chunk {
 }
 
 impl Encoding {
-    /// Bytes that `rows` values of a type take, without validity; `None` for offsets.
+    /// Bytes that `rows` values of a type take, without validity; `None` for offsets and pages.
     pub fn values_bytes(&self, data_type: &DataType, rows: u64) -> Option<u64> {
         match self {
             Self::Plain => Some(rows * data_type.plain_width_bytes()? as u64),
             Self::Bits => Some(rows.div_ceil(8)),
             Self::Dictionary { code_bytes } => Some(rows * u64::from(*code_bytes)),
-            Self::Offsets { .. } => None,
+            Self::Offsets { .. } | Self::Pages { .. } => None,
         }
     }
 }

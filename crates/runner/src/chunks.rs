@@ -8,7 +8,7 @@ use headrace_flow::{BoxError, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, ReadSp
 use headrace_format::arrow::{ChunkOptions, ColumnBound};
 use headrace_format::{ChunkTotals, Feed, FormatError, Table};
 use headrace_io::{EXTENT_ALIGN_BYTES, ReadAt};
-use headrace_ir::{Chunk, Segment, SourceKind, ValueRange};
+use headrace_ir::{Chunk, Segment, ValueRange};
 use headrace_pipeline::{ColumnView, SegmentView, SourceColumn, SourceInfo};
 use parking_lot::Mutex;
 
@@ -145,7 +145,7 @@ impl HostFeed {
     pub fn bounds(&self) -> FeedBounds {
         let (bounds, source) = (self.feed.bounds(), &self.feed.table);
         // Batches in memory are consumed where they lie.
-        let in_place = source.kind() == SourceKind::Batches && !source.policy().copy_first;
+        let in_place = source.file_count() == 0 && !source.policy().copy_first;
         FeedBounds {
             bytes: bounds.bytes,
             chunks: bounds.chunks,

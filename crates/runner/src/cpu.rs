@@ -1,11 +1,15 @@
 //! The CPU processor: one worker a thread, fed by the race in place where it can be.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrow_array::RecordBatch;
 use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
 use headrace_format::arrow::ChunkOptions;
-use headrace_ir::SourceKind;
+use headrace_format::batches::BatchSegment;
+use headrace_format::{PageDecoder, Pages};
+use headrace_ir::{Segment, SourceKind};
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, CpuWorker};
 
@@ -27,24 +31,28 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let chunks_max = bounds.chunks.map_or(usize::MAX, |chunks| chunks as usize);
     let threads = task.threads.clamp(1, chunks_max.max(1));
     let options = task.runner.group_options(threads, task.token);
+    let (source, ordinals) = (task.table.source(), &task.pipeline.source.ordinals);
     let consumers = (0..threads)
         .map(|_| {
             Ok(CpuConsumer {
                 worker: program.worker(&options)?,
+                decoder: Arc::clone(source).page_decoder(ordinals)?,
+                rows: 0,
                 book: &book,
                 remaps: &info.remaps,
                 emit: task.emit,
             })
         })
         .collect::<Result<Vec<_>, RunError>>()?;
-    let race_options = task.runner.race_options(task.settings, task.table.source().policy());
+    let race_options = task.runner.race_options(task.settings, source.policy());
     let race = Race::fed(Box::new(feed), bounds, race_options, task.token.clone());
     let (consumers, report) = race.run_host(consumers)?;
     let finishing = Instant::now();
+    let mut scope = Scope::of(&totals.lock());
+    scope.rows += consumers.iter().map(|consumer| consumer.rows).sum::<u64>();
     let workers = consumers.into_iter().map(|c| c.worker).collect();
     let output = program.finish_each(workers, task.build_options, task.emit)?;
     let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
-    let scope = Scope::of(&totals.lock());
     let spilled_bytes = options.spilled.spilled_bytes();
     Ok(Done { output, scope, race: report, bind_ms, finish_ms, spilled_bytes })
 }
@@ -57,13 +65,13 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
     const PART_ROWS_MIN: u64 = 16 << 10;
     const PART_ROWS_MAX: u64 = 1 << 20;
     const CHUNK_BYTES_MIN: u64 = 256 << 10;
-    // Of batches of which nobody knows how many come.
+    // Of rows of which nobody knows how many come: of batches the least, of pages by their bytes.
     const UNKNOWN_PART_ROWS: u64 = 1 << 17;
-    const UNKNOWN_CHUNK_BYTES: u64 = 1 << 20;
+    const UNKNOWN_CHUNK_BYTES: RangeInclusive<u64> = 1 << 20..=4 << 20;
     let (source, chunk_bytes_max) = (task.table.source(), task.settings.chunk_bytes);
+    let shares = CHUNKS_A_THREAD * task.threads.max(1) as u64;
     let (part_rows_max, chunk_bytes) = match (source.rows(), source.kind()) {
         (Some(rows), SourceKind::Table) => {
-            let shares = CHUNKS_A_THREAD * task.threads.max(1) as u64;
             let rows = rows / (shares * PARTS_A_CHUNK);
             let ordinals = &task.pipeline.source.ordinals;
             let bytes: u64 = ordinals.iter().map(|&c| task.table.column_bytes(c)).sum();
@@ -71,7 +79,12 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
             let part_rows_max = 1 << rows.clamp(PART_ROWS_MIN, PART_ROWS_MAX).ilog2();
             (part_rows_max, (bytes / shares).max(CHUNK_BYTES_MIN))
         }
-        _ => (UNKNOWN_PART_ROWS, UNKNOWN_CHUNK_BYTES),
+        _ => {
+            let files = 0..source.file_count();
+            let bytes: u64 = files.map(|file| source.file_identity(file).size_bytes).sum();
+            let (min, max) = UNKNOWN_CHUNK_BYTES.into_inner();
+            (UNKNOWN_PART_ROWS, (bytes / shares).clamp(min, max))
+        }
     };
     ChunkOptions {
         part_rows_max,
@@ -83,9 +96,49 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
 
 struct CpuConsumer<'a> {
     worker: CpuWorker,
+    /// Of a table whose rows lie in pages.
+    decoder: Option<Box<dyn PageDecoder>>,
+    /// Rows that were decoded.
+    rows: u64,
     book: &'a Book,
     remaps: &'a [Arc<[i32]>],
     emit: Emit<'a>,
+}
+
+impl<'a> CpuConsumer<'a> {
+    fn execute<'b>(
+        &mut self,
+        segment: &Segment,
+        buffers: &mut impl Iterator<Item = &'b [u8]>,
+    ) -> Result<Verdict, BoxError>
+    where
+        'a: 'b,
+    {
+        let view = segment_view(segment, buffers, self.remaps);
+        Ok(self.worker.execute_each(&view, self.emit)?)
+    }
+
+    /// Decodes pages, and executes the batches that they make; what is left waits for more.
+    fn decode(&mut self, segment: &Segment, bytes: &[u8]) -> Result<Verdict, BoxError> {
+        let offset = segment.columns[0].values.offset;
+        let mut pages = Pages { file: segment.file, offset, bytes };
+        while let Some(batch) = self.decoder()?.next_batch(&mut pages)? {
+            if self.execute_batch(&batch)? == Verdict::Enough {
+                return Ok(Verdict::Enough);
+            }
+        }
+        Ok(Verdict::Continue)
+    }
+
+    fn execute_batch(&mut self, batch: &RecordBatch) -> Result<Verdict, BoxError> {
+        self.rows += batch.num_rows() as u64;
+        let batch = BatchSegment::of(batch)?;
+        self.execute(batch.segment(), &mut batch.buffers())
+    }
+
+    fn decoder(&mut self) -> Result<&mut Box<dyn PageDecoder>, BoxError> {
+        self.decoder.as_mut().ok_or_else(|| "pages of a table that has none".into())
+    }
 }
 
 impl HostConsumer for CpuConsumer<'_> {
@@ -93,11 +146,15 @@ impl HostConsumer for CpuConsumer<'_> {
         let mut buffers = buffers.iter().copied();
         let chunk = self.book.take(chunk).ok_or("a chunk that was consumed before")?;
         for segment in &chunk.segments {
-            let view = segment_view(segment, &mut buffers, self.remaps);
-            if self.worker.execute_each(&view, self.emit)? == Verdict::Enough {
+            let verdict = match segment.is_pages() {
+                true => self.decode(segment, buffers.next().unwrap_or_default())?,
+                false => self.execute(segment, &mut buffers)?,
+            };
+            if verdict == Verdict::Enough {
                 return Ok(Verdict::Enough);
             }
         }
-        Ok(Verdict::Continue)
+        let rest = self.decoder.as_mut().map(|decoder| decoder.rest()).transpose()?.flatten();
+        rest.map_or(Ok(Verdict::Continue), |batch| self.execute_batch(&batch))
     }
 }

@@ -47,6 +47,11 @@ const PREPARED_BYTES_MAX: u64 = 16 << 20;
 
 /// Runs a task.
 pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
+    let source = Arc::clone(task.table.source());
+    if source.page_decoder(&task.pipeline.source.ordinals)?.is_some() {
+        let name = task.table.name();
+        return Err(WhyNot::new(format!("{name}: heap blocks are decoded on the CPU only")).into());
+    }
     // Without a GPU, nothing is planned for one.
     task.runner.cuda(&task.settings.devices)?;
     match run_prepared(task)? {

@@ -72,6 +72,7 @@ impl Column {
             Encoding::Bits => (packed(&BooleanBuffer::new(buffer(0)?, first, rows)), None),
             Encoding::Plain | Encoding::Dictionary { .. } => (fixed(rows)?, None),
             Encoding::Offsets { .. } => (buffer(1)?, Some(fixed(rows + 1)?)),
+            Encoding::Pages { .. } => return Err(unsupported()),
         };
         Ok(Self { encoding, row_bits, values, offsets, validity })
     }
@@ -105,10 +106,15 @@ impl Column {
         self.row_bits + u64::from(self.validity.is_some())
     }
 
-    /// The buffers, to be kept.
-    pub fn buffers(&self) -> impl Iterator<Item = HeldBytes> + '_ {
+    /// The buffers, in the order of the extents.
+    pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         let buffers = [Some(&self.values), self.offsets.as_ref(), self.validity.as_ref()];
-        buffers.into_iter().flatten().map(|buffer| Box::new(Held(buffer.clone())) as HeldBytes)
+        buffers.into_iter().flatten()
+    }
+
+    /// The buffers, to be kept.
+    pub fn held(&self) -> impl Iterator<Item = HeldBytes> + '_ {
+        self.buffers().map(|buffer| Box::new(Held(buffer.clone())) as HeldBytes)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
 use crate::table::Table;
 
 /// Chunks over batches: see [`BatchTable`].
-pub(super) struct BatchFeed {
+pub(crate) struct BatchFeed {
     table: Arc<BatchTable>,
     /// Since the first chunk was asked for.
     stream: Option<Box<dyn BatchStream>>,
@@ -158,7 +158,7 @@ impl BatchFeed {
         }
         let is_new = gathered.segments.last().is_none_or(|last| last.batch != batch.number);
         if is_new {
-            gathered.buffers.extend(batch.columns.iter().flat_map(Column::buffers));
+            gathered.buffers.extend(batch.columns.iter().flat_map(Column::held));
         }
         gathered.segments.push(segment);
         batch.next_row += rows;

@@ -14,8 +14,11 @@
 
 mod column;
 mod feed;
+mod segment;
 mod stream;
 mod table;
 
+pub(crate) use feed::BatchFeed;
+pub use segment::BatchSegment;
 pub use stream::{BatchReceiver, BatchSender, BatchStream, ProducerError, Ready, batch_channel};
 pub use table::BatchTable;

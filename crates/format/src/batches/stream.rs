@@ -18,6 +18,12 @@ pub trait BatchStream: Send {
     fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<RecordBatch, ProducerError>>>;
 }
 
+impl<S: BatchStream + ?Sized> BatchStream for Box<S> {
+    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<RecordBatch, ProducerError>>> {
+        (**self).poll_next(waker)
+    }
+}
+
 /// Batches that are there already, or are made without waiting.
 #[derive(Debug)]
 pub struct Ready<I>(pub I);

@@ -96,6 +96,11 @@ impl Column {
         Ok(())
     }
 
+    /// Bytes of the values, as they are held here.
+    pub(super) fn values_bytes(&self) -> usize {
+        self.values.bytes()
+    }
+
     /// Forgets all rows from `rows` on.
     pub(super) fn truncate(&mut self, rows: usize) {
         self.values.truncate(rows);
@@ -201,6 +206,25 @@ impl Values {
                 let content = content.unwrap_or_default();
                 pieces.push(content).ok_or(Reroute::BatchFull { attribute })
             }),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Bool(values) => size_of_val(&values[..]),
+            Self::Int2(values) => size_of_val(&values[..]),
+            Self::Int4(values) | Self::Date(values) => size_of_val(&values[..]),
+            Self::Int8(values)
+            | Self::Time(values)
+            | Self::Timestamp(values)
+            | Self::TimestampTz(values) => size_of_val(&values[..]),
+            Self::Float4(values) => size_of_val(&values[..]),
+            Self::Float8(values) => size_of_val(&values[..]),
+            Self::Numeric { values, .. } => size_of_val(&values[..]),
+            Self::Uuid(values) => size_of_val(&values[..]),
+            Self::Text(pieces) | Self::Bytea(pieces) => {
+                size_of_val(&pieces.offsets[..]) + pieces.bytes.len()
+            }
         }
     }
 

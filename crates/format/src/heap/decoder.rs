@@ -77,6 +77,11 @@ impl Decoder {
         self.rows
     }
 
+    /// Bytes of their values, bitmaps of NULLs aside.
+    pub fn values_bytes(&self) -> usize {
+        self.columns.iter().map(Column::values_bytes).sum()
+    }
+
     /// Appends the rows of a block in the order of their line pointers and returns how many.
     /// `block` is its number in the relation, counted over all segments.
     ///

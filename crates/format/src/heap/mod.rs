@@ -47,16 +47,20 @@
 //! `src/common/pg_lzcompress.c` of PostgreSQL; what a sound heap page looks like:
 //! `contrib/amcheck/verify_heapam.c`.
 
+mod block_decoder;
 mod bytes;
 mod checksum;
 mod column;
 mod decoder;
+mod feed;
 mod numeric;
+mod owner;
 mod page;
 mod pglz;
 mod plan;
 mod relation;
 mod reroute;
+mod table;
 mod tuple;
 mod varlena;
 mod walk;
@@ -65,5 +69,7 @@ mod walk;
 mod tests;
 
 pub use decoder::Decoder;
+pub use owner::BlockOwner;
 pub use relation::{Align, Attribute, HeapType, Length, Relation};
 pub use reroute::Reroute;
+pub use table::{HeapBlocks, HeapTable};

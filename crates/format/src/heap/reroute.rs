@@ -6,6 +6,10 @@
 /// positions in the relation from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Reroute {
+    /// The block is not what it was when it was listed: [`BlockOwner::holds`](super::BlockOwner)
+    /// said so.
+    #[error("the block was changed since it was listed")]
+    Changed,
     /// Fewer or more bytes than a block has.
     #[error("{found_bytes} bytes are not a block of {block_bytes}")]
     Length {

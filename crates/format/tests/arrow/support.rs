@@ -136,6 +136,7 @@ fn values(
                     |i: usize| signed(&offsets.as_ref().unwrap()[i * width..][..width]) as usize;
                 Some(String::from_utf8(data[offset(i)..offset(i + 1)].to_vec()).unwrap())
             }
+            Encoding::Pages { .. } => panic!("pages in an Arrow file"),
             Encoding::Dictionary { code_bytes } => {
                 let width = usize::from(*code_bytes);
                 assert_eq!(data.len(), rows * width);

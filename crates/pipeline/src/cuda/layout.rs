@@ -19,7 +19,7 @@ pub enum ColumnForm {
     Deltas(u8),
     /// Differently in different segments, each of which tells how.
     Varying,
-    /// Text: no kernel reads it.
+    /// Text, or pages of rows: no kernel reads them.
     Text,
 }
 
@@ -30,7 +30,7 @@ impl ColumnForm {
             Encoding::Plain => Self::Plain,
             Encoding::Bits => Self::Bits,
             Encoding::Dictionary { code_bytes } => Self::Codes(*code_bytes),
-            Encoding::Offsets { .. } => Self::Text,
+            Encoding::Offsets { .. } | Encoding::Pages { .. } => Self::Text,
         }
     }
 

@@ -1,0 +1,49 @@
+//! A batch for those who look at it at once.
+
+use std::fmt;
+
+use arrow_array::RecordBatch;
+use headrace_ir::Segment;
+
+use super::column::Column;
+use crate::error::{FormatError, Result};
+
+/// A batch as one segment over its own memory, all columns in order. Values and text are looked at
+/// where they lie; what is copied, the [module](super) says.
+pub struct BatchSegment {
+    segment: Segment,
+    columns: Vec<Column>,
+}
+
+impl fmt::Debug for BatchSegment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BatchSegment({} rows)", self.segment.rows)
+    }
+}
+
+impl BatchSegment {
+    /// The segment of a batch.
+    ///
+    /// # Errors
+    /// A column of a type that pipelines do not know, more rows than a segment has.
+    pub fn of(batch: &RecordBatch) -> Result<Self> {
+        let too_many = |_| FormatError::Argument("a batch of more than 2^31 rows".to_string());
+        let rows = i32::try_from(batch.num_rows()).map_err(too_many)?.unsigned_abs();
+        let fields = batch.schema_ref().fields().iter().zip(batch.columns());
+        let columns = fields.map(|(field, array)| Column::of(field.name(), array, None));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let extents = columns.iter().map(|column| column.extents(0, rows.into())).collect();
+        let segment = Segment { file: 0, batch: 0, first_row: 0, rows, columns: extents };
+        Ok(Self { segment, columns })
+    }
+
+    /// How its columns lie.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Its buffers, in the order of [`Segment::extents`].
+    pub fn buffers(&self) -> impl Iterator<Item = &[u8]> {
+        self.columns.iter().flat_map(Column::buffers).map(|buffer| buffer.as_slice())
+    }
+}

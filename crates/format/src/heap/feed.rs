@@ -1,0 +1,208 @@
+//! Chunks of blocks, and between them chunks of the rows that the server reads.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use arrow_schema::Schema;
+use headrace_ir::{Chunk, ColumnExtents, Encoding, Extent, Segment};
+
+use super::Reroute;
+use super::table::{HeapTable, ServerRows};
+use crate::Result;
+use crate::arrow::{CHUNK_EXTRA_SHARE, ChunkOptions, Filling};
+use crate::batches::{BatchFeed, BatchTable};
+use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
+
+/// Chunks of a [`HeapTable`]: of its blocks and of its stream by turns, as long as both have any.
+pub(super) struct HeapFeed {
+    table: Arc<HeapTable>,
+    options: ChunkOptions,
+    /// Ranges of blocks that were begun, and the first block that was not given.
+    ranges: usize,
+    next: u32,
+    streamed: BatchFeed,
+    /// Whether the last chunk was one of the stream's.
+    was_streamed: bool,
+    has_ended: bool,
+    /// Of the blocks.
+    totals: ChunkTotals,
+}
+
+impl fmt::Debug for HeapFeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HeapFeed({:?}, {:?})", self.table, self.totals)
+    }
+}
+
+impl HeapFeed {
+    /// A feed of columns of this schema.
+    pub(super) fn new(table: Arc<HeapTable>, columns: &Schema, options: ChunkOptions) -> Self {
+        let rows = BatchTable::new(table.name(), columns, ServerRows::new(Arc::clone(&table)));
+        let all: Vec<usize> = (0..columns.fields().len()).collect();
+        Self {
+            streamed: BatchFeed::new(Arc::new(rows), &all, options),
+            table,
+            options,
+            ranges: 0,
+            next: 0,
+            was_streamed: false,
+            has_ended: false,
+            totals: ChunkTotals::default(),
+        }
+    }
+
+    fn block_bytes(&self) -> u64 {
+        self.table.blocks.relation.block_bytes as u64
+    }
+
+    /// Bytes of blocks that a chunk is filled with.
+    fn wanted_bytes(&self) -> u64 {
+        self.options.chunk_bytes_wanted.min(self.options.chunk_bytes_max)
+    }
+
+    /// The next blocks of one range and one file, as many as a chunk with `filled_bytes` takes.
+    fn next_run(&mut self, filled_bytes: u64) -> Option<Range<u32>> {
+        let range = loop {
+            let range = self.table.blocks.direct.get(self.ranges)?;
+            self.next = self.next.max(range.start);
+            if self.next < range.end {
+                break range;
+            }
+            self.ranges += 1;
+        };
+        let file_blocks = self.table.blocks.blocks_per_file;
+        let fitting = self.wanted_bytes().saturating_sub(filled_bytes) / self.block_bytes();
+        let fitting = u32::try_from(fitting).unwrap_or(u32::MAX).max(1);
+        let to_file_end = file_blocks - self.next % file_blocks;
+        let blocks = (range.end - self.next).min(to_file_end).min(fitting);
+        Some(self.next..self.next + blocks)
+    }
+
+    /// The part of a run that its file has; the rest is for the server if there is none.
+    fn segment(&self, run: &Range<u32>) -> Result<Option<Segment>> {
+        let (blocks, block_bytes) = (&self.table.blocks, self.block_bytes());
+        let file = run.start / blocks.blocks_per_file;
+        let offset = u64::from(run.start % blocks.blocks_per_file) * block_bytes;
+        let size_bytes = self.table.identity(file as usize)?.size_bytes;
+        let there = size_bytes.saturating_sub(offset) / block_bytes;
+        if there == 0 {
+            self.reroute(run, size_bytes.saturating_sub(offset) as usize);
+            return Ok(None);
+        }
+        let bytes = there.min(run.len() as u64) * block_bytes;
+        let column = ColumnExtents {
+            encoding: self.encoding(),
+            values: Extent { offset, bytes },
+            offsets: None,
+            validity: None,
+            remap: None,
+        };
+        Ok(Some(Segment { file, batch: 0, first_row: 0, rows: 0, columns: vec![column] }))
+    }
+
+    /// Has the server read blocks that the file does not have: of the first it has `found_bytes`.
+    fn reroute(&self, run: &Range<u32>, found_bytes: usize) {
+        let block_bytes = self.table.blocks.relation.block_bytes;
+        for block in run.clone() {
+            let found_bytes = if block == run.start { found_bytes } else { 0 };
+            self.table.owner().reroute(block, Reroute::Length { found_bytes, block_bytes });
+        }
+        self.table.done(run.len() as u32);
+    }
+
+    fn encoding(&self) -> Encoding {
+        // At most 32 kB.
+        Encoding::Pages { block_bytes: self.block_bytes() as u32 }
+    }
+
+    /// The next chunk of blocks; `None` after the last.
+    fn next_blocks(&mut self) -> Result<Option<FedChunk>> {
+        let (mut chunk, mut filling) = (Chunk::default(), Filling::default());
+        while let Some(run) = self.next_run(filling.bytes) {
+            let Some(segment) = self.segment(&run)? else {
+                self.next = run.end;
+                continue;
+            };
+            let bytes = segment.extents().map(|extent| extent.bytes).sum::<u64>();
+            if !filling.takes(&self.options, 0, bytes, 1) {
+                break;
+            }
+            self.next += (bytes / self.block_bytes()) as u32;
+            chunk.segments.push(segment);
+        }
+        if chunk.segments.is_empty() {
+            return Ok(None);
+        }
+        self.totals.add(chunk.segments.len() as u64, 0, filling.bytes);
+        Ok(Some(FedChunk { chunk, memory: None }))
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
+        // Blocks have a turn after each chunk of the stream, and whenever it has nothing.
+        if self.was_streamed {
+            self.was_streamed = false;
+            if let Some(next) = self.next_blocks().transpose() {
+                return Poll::Ready(Some(next));
+            }
+        }
+        let streamed = self.streamed.poll_next(waker);
+        self.was_streamed = matches!(streamed, Poll::Ready(Some(_)));
+        if self.was_streamed {
+            return streamed;
+        }
+        match self.next_blocks().transpose() {
+            Some(next) => Poll::Ready(Some(next)),
+            None => streamed,
+        }
+    }
+}
+
+impl Feed for HeapFeed {
+    /// Of blocks a chunk has what is wanted, rounded up to a block, in one segment or in many small
+    /// ones; of the stream what chunks of batches have.
+    fn bounds(&self) -> FeedBounds {
+        let (options, block_bytes) = (self.options, self.block_bytes());
+        let (wanted, extra) = (self.wanted_bytes().max(1), options.extent_extra_bytes);
+        let segment = wanted.max(block_bytes) + extra;
+        let extras = (options.chunk_segments_max as u64).saturating_mul(extra);
+        let by_bytes = (wanted + block_bytes).saturating_add(extras);
+        let by_room = wanted.saturating_mul(CHUNK_EXTRA_SHARE).saturating_add(segment);
+        let blocks = by_bytes.min(by_room).min(options.chunk_bytes_max).max(segment);
+        let streamed = self.streamed.bounds();
+        FeedBounds {
+            rows: None,
+            bytes: None,
+            chunks: None,
+            chunk_bytes: blocks.max(streamed.chunk_bytes),
+            segment_bytes: segment.max(streamed.segment_bytes),
+            encodings: vec![self.encoding()],
+        }
+    }
+
+    fn remaps(&self) -> &[Arc<[i32]>] {
+        self.streamed.remaps()
+    }
+
+    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let polled = self.poll(waker);
+        self.has_ended = matches!(polled, Poll::Ready(None | Some(Err(_))));
+        polled
+    }
+
+    fn totals(&self) -> ChunkTotals {
+        let (blocks, streamed) = (self.totals, self.streamed.totals());
+        ChunkTotals {
+            chunks: blocks.chunks + streamed.chunks,
+            segments: blocks.segments + streamed.segments,
+            rows: blocks.rows + streamed.rows,
+            bytes: blocks.bytes + streamed.bytes,
+            bytes_max: blocks.bytes_max.max(streamed.bytes_max),
+            ..streamed
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Blocks in files, and rows that the server reads itself, as one table.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
+
+use arrow_array::{RecordBatch, StringArray};
+use arrow_schema::{Schema, SchemaRef};
+use headrace_io::{FileIdentity, InputPolicy, ReadAt, SourceFile};
+use headrace_ir::SourceKind;
+
+use super::BlockOwner;
+use super::block_decoder::BlockDecoder;
+use super::decoder::Decoder;
+use super::feed::HeapFeed;
+use super::relation::Relation;
+use crate::arrow::{ChunkOptions, ColumnBound, ColumnStats, encoding, ir_type};
+use crate::batches::{BatchStream, ProducerError};
+use crate::{Feed, FormatError, PageDecoder, Result, Table};
+
+/// Where a relation's blocks lie, and which of them are decoded.
+#[derive(Debug, Clone)]
+pub struct HeapBlocks {
+    /// The table.
+    pub relation: Relation,
+    /// Its segment files in order. They are examined when their first block is wanted; blocks that
+    /// one does not have then, all of them if there is no such file, are rerouted.
+    pub files: Vec<PathBuf>,
+    /// Blocks of a full file (`segment_size`, usually 131072).
+    pub blocks_per_file: u32,
+    /// The blocks that are read from the files, by their numbers in the relation: ranges in
+    /// ascending order that do not overlap. Rows of all others come through the stream.
+    pub direct: Vec<Range<u32>>,
+}
+
+/// A heap whose blocks are decoded by the workers, where that can be done, and read by the server
+/// that owns them where not: for one run, because what the server reads comes once.
+///
+/// The columns are the attributes that have a type to be decoded to and were not dropped, in their
+/// order. Nothing is kept of the files for later runs, and they may change during one: a block is
+/// copied, its [owner](BlockOwner) asked whether it holds, and then the copy decoded.
+///
+/// The stream's batches have the columns of the one feed, in its order, and the table's types for
+/// them; other types are an error.
+pub struct HeapTable {
+    name: String,
+    pub(super) blocks: HeapBlocks,
+    schema: SchemaRef,
+    /// By column.
+    attributes: Vec<usize>,
+    identities: Vec<OnceLock<FileIdentity>>,
+    owner: Arc<dyn BlockOwner>,
+    direct_blocks: u64,
+    done_blocks: AtomicU64,
+    stream: Mutex<Option<Box<dyn BatchStream>>>,
+}
+
+impl fmt::Debug for HeapTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HeapTable({}, {} blocks)", self.name, self.direct_blocks)
+    }
+}
+
+impl HeapTable {
+    /// A table of these blocks, and of the rows that the owner sends through the stream; `name` is
+    /// for errors.
+    ///
+    /// # Errors
+    /// [`FormatError::Argument`] if the description makes no sense.
+    pub fn new(
+        name: &str,
+        blocks: HeapBlocks,
+        owner: Arc<dyn BlockOwner>,
+        stream: impl BatchStream + 'static,
+    ) -> Result<Self> {
+        blocks.check()?;
+        let attributes = blocks.relation.attributes.iter().enumerate();
+        let columns = attributes.filter(|(_, a)| !a.dropped);
+        let columns = columns.filter_map(|(i, a)| Some((i, a.field(a.kind?))));
+        let (attributes, fields): (Vec<usize>, Vec<_>) = columns.unzip();
+        Ok(Self {
+            name: name.to_string(),
+            schema: Arc::new(Schema::new(fields)),
+            attributes,
+            identities: blocks.files.iter().map(|_| OnceLock::new()).collect(),
+            owner,
+            direct_blocks: blocks.direct.iter().map(|range| range.len() as u64).sum(),
+            done_blocks: AtomicU64::new(0),
+            stream: Mutex::new(Some(Box::new(stream))),
+            blocks,
+        })
+    }
+
+    /// The column of an attribute, by its position in the relation; `None` if it has none.
+    pub fn column_of(&self, attribute: usize) -> Option<usize> {
+        self.attributes.iter().position(|own| *own == attribute)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn owner(&self) -> &dyn BlockOwner {
+        &*self.owner
+    }
+
+    /// So many blocks are done: see [`BlockOwner`].
+    pub(super) fn done(&self, blocks: u32) {
+        // First, so that it is seen by whoever sees what the owner does about it.
+        self.done_blocks.fetch_add(blocks.into(), Ordering::AcqRel);
+        self.owner.done(blocks);
+    }
+
+    /// A decoder of columns.
+    fn decoder(&self, columns: &[usize]) -> Result<Decoder> {
+        for &column in columns {
+            self.column_support(column)
+                .map_err(|reason| FormatError::Argument(format!("column {column}: {reason}")))?;
+        }
+        let wanted: Vec<usize> = columns.iter().map(|&column| self.attributes[column]).collect();
+        Decoder::new(&self.blocks.relation, &wanted)
+    }
+
+    /// A file as it was when it was first examined; one that does not exist has no bytes.
+    pub(super) fn identity(&self, file: usize) -> Result<FileIdentity> {
+        let (path, place) = (&self.blocks.files[file], &self.identities[file]);
+        if let Some(known) = place.get() {
+            return Ok(*known);
+        }
+        let is_missing =
+            || std::fs::metadata(path).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound);
+        let identity = match FileIdentity::of_path(path) {
+            Err(_) if is_missing() => NOWHERE,
+            found => found?,
+        };
+        Ok(*place.get_or_init(|| identity))
+    }
+}
+
+const NOWHERE: FileIdentity =
+    FileIdentity { device: 0, inode: 0, size_bytes: 0, mtime_ns: 0, ctime_ns: 0 };
+
+impl HeapBlocks {
+    /// The number of the block at an offset in a file.
+    pub(super) fn number(&self, file: u32, offset: u64) -> u32 {
+        // A feed's extents lie in blocks that were numbered.
+        file * self.blocks_per_file + (offset / self.relation.block_bytes as u64) as u32
+    }
+
+    fn check(&self) -> Result<()> {
+        let refuse = |cause: String| Err(FormatError::Argument(format!("heap blocks: {cause}")));
+        self.relation.check(&[])?;
+        if self.blocks_per_file == 0 {
+            return refuse("files of no blocks".to_string());
+        }
+        let blocks_max = self.files.len() as u64 * u64::from(self.blocks_per_file);
+        let mut end = 0;
+        for range in &self.direct {
+            if range.start < end || range.end <= range.start {
+                return refuse(format!("range {range:?} is empty, or not behind the one before"));
+            }
+            end = range.end;
+        }
+        if u64::from(end) > blocks_max {
+            return refuse(format!("block {end} is beyond the end of {} files", self.files.len()));
+        }
+        Ok(())
+    }
+}
+
+/// The rows that the server reads: not asked for before a run begins, and not over before all
+/// blocks are done.
+pub(super) struct ServerRows {
+    table: Arc<HeapTable>,
+    stream: Option<Box<dyn BatchStream>>,
+}
+
+impl ServerRows {
+    pub(super) fn new(table: Arc<HeapTable>) -> Self {
+        Self { table, stream: None }
+    }
+
+    fn stream(&mut self) -> std::result::Result<&mut Box<dyn BatchStream>, ProducerError> {
+        if self.stream.is_none() {
+            self.stream = self.table.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        let why = "its rows come once, and were read before: make another table";
+        self.stream.as_mut().ok_or_else(|| why.into())
+    }
+}
+
+impl BatchStream for ServerRows {
+    fn poll_next(
+        &mut self,
+        waker: &Waker,
+    ) -> Poll<Option<std::result::Result<RecordBatch, ProducerError>>> {
+        let polled = match self.stream() {
+            Ok(stream) => stream.poll_next(waker),
+            Err(why) => return Poll::Ready(Some(Err(why))),
+        };
+        if !matches!(polled, Poll::Ready(None)) {
+            return polled;
+        }
+        // Blocks that are rerouted now would be lost.
+        let done = self.table.done_blocks.load(Ordering::Acquire);
+        match self.table.direct_blocks {
+            all if done == all => polled,
+            all => {
+                let why = format!("the server's rows ended when {done} of {all} blocks were done");
+                Poll::Ready(Some(Err(why.into())))
+            }
+        }
+    }
+}
+
+impl Table for HeapTable {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn kind(&self) -> SourceKind {
+        SourceKind::Batches
+    }
+
+    fn policy(&self) -> InputPolicy {
+        // Copied page by page by the decoder: not before.
+        InputPolicy { check_identity: false, cached: false, copy_first: false }
+    }
+
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn column_stats(&self, _column: usize) -> ColumnStats {
+        ColumnStats::default()
+    }
+
+    fn column_support(&self, column: usize) -> std::result::Result<(), String> {
+        let Some(&attribute) = self.attributes.get(column) else {
+            return Err(format!("there is no column {column}"));
+        };
+        self.blocks.relation.check(&[attribute]).map_err(|error| error.to_string())?;
+        let data_type = self.schema.field(column).data_type();
+        match ir_type(data_type).is_some() && encoding(data_type).is_some() {
+            true => Ok(()),
+            false => Err(format!("pipelines do not know type {data_type}")),
+        }
+    }
+
+    fn dictionary(&self, _column: usize) -> Option<&Arc<StringArray>> {
+        None
+    }
+
+    /// Nothing is pulled from the stream before the first chunk is asked for; the feed that does that
+    /// first has it, and of others that is an error.
+    fn feed(
+        self: Arc<Self>,
+        columns: &[usize],
+        _conditions: &[ColumnBound],
+        options: ChunkOptions,
+    ) -> Result<Box<dyn Feed>> {
+        let schema = Arc::clone(self.decoder(columns)?.schema());
+        options.check()?;
+        Ok(Box::new(HeapFeed::new(self, &schema, options)))
+    }
+
+    fn page_decoder(self: Arc<Self>, columns: &[usize]) -> Result<Option<Box<dyn PageDecoder>>> {
+        let decoder = self.decoder(columns)?;
+        Ok(Some(Box::new(BlockDecoder::new(self, decoder))))
+    }
+
+    fn file_count(&self) -> usize {
+        self.blocks.files.len()
+    }
+
+    /// A file that cannot be examined has no bytes here, and is an error where it is read.
+    fn file_identity(&self, file: usize) -> FileIdentity {
+        self.identity(file).unwrap_or(NOWHERE)
+    }
+
+    fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>> {
+        let path = self.blocks.files.get(file);
+        let path = path.ok_or_else(|| FormatError::Argument(format!("there is no file {file}")))?;
+        Ok(SourceFile::known_as(path, self.identity(file)?, false))
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(())
+    }
+}
