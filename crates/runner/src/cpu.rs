@@ -1,6 +1,5 @@
 //! The CPU processor: one worker a thread, fed by the race in place where it can be.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -67,7 +66,8 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
     const CHUNK_BYTES_MIN: u64 = 256 << 10;
     // Of rows of which nobody knows how many come: of batches the least, of pages by their bytes.
     const UNKNOWN_PART_ROWS: u64 = 1 << 17;
-    const UNKNOWN_CHUNK_BYTES: RangeInclusive<u64> = 1 << 20..=4 << 20;
+    const UNKNOWN_CHUNK_BYTES_MIN: u64 = 1 << 20;
+    const UNKNOWN_CHUNK_BYTES_MAX: u64 = 4 << 20;
     let (source, chunk_bytes_max) = (task.table.source(), task.settings.chunk_bytes);
     let shares = CHUNKS_A_THREAD * task.threads.max(1) as u64;
     let (part_rows_max, chunk_bytes) = match (source.rows(), source.kind()) {
@@ -82,8 +82,8 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
         _ => {
             let files = 0..source.file_count();
             let bytes: u64 = files.map(|file| source.file_identity(file).size_bytes).sum();
-            let (min, max) = UNKNOWN_CHUNK_BYTES.into_inner();
-            (UNKNOWN_PART_ROWS, (bytes / shares).clamp(min, max))
+            let wanted = (bytes / shares).clamp(UNKNOWN_CHUNK_BYTES_MIN, UNKNOWN_CHUNK_BYTES_MAX);
+            (UNKNOWN_PART_ROWS, wanted)
         }
     };
     ChunkOptions {

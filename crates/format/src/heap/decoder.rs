@@ -86,14 +86,47 @@ impl Decoder {
     /// `block` is its number in the relation, counted over all segments.
     ///
     /// # Errors
-    ///
     /// The server must read this block; none of its rows has been appended.
     pub fn decode(&mut self, page: &[u8], block: u32) -> std::result::Result<usize, Reroute> {
-        let page = Page::open(page, self.block_bytes, self.checksums.then_some(block))?;
-        self.locate(&page)?;
+        let page = Page::all_visible(page, self.block_bytes, self.checksums.then_some(block))?;
+        self.places.clear();
+        for (line, pointer) in page.lines() {
+            let Line::Normal { start, bytes } = pointer else { continue };
+            Tuple::all_visible(page.bytes, start, bytes, self.relation_attributes)
+                .and_then(|tuple| self.places.add(&self.plan, page.bytes, &tuple))
+                .map_err(|flaw| Reroute::Tuple { line, flaw })?;
+        }
+        self.append(page.bytes)
+    }
+
+    /// Appends the rows of these line pointers of a page, counted from 1, and returns how many. The
+    /// caller has the page from the server's own memory, where checksums are not kept, and vouches
+    /// for the tuples: that its snapshot sees them, and that the page stays as it is. What else is
+    /// on the page does not matter.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_lines(
+        &mut self,
+        page: &[u8],
+        lines: &[u16],
+    ) -> std::result::Result<usize, Reroute> {
+        let page = Page::any(page, self.block_bytes)?;
+        self.places.clear();
+        for &line in lines {
+            let (start, bytes) = page.tuple(line)?;
+            Tuple::open(page.bytes, start, bytes, self.relation_attributes)
+                .and_then(|tuple| self.places.add(&self.plan, page.bytes, &tuple))
+                .map_err(|flaw| Reroute::Tuple { line, flaw })?;
+        }
+        self.append(page.bytes)
+    }
+
+    /// Appends the values at the places of a page.
+    fn append(&mut self, page: &[u8]) -> std::result::Result<usize, Reroute> {
         for slot in 0..self.columns.len() {
             let places = self.places.column(slot);
-            let appended = self.columns[slot].append(page.bytes, places, &mut self.expanded);
+            let appended = self.columns[slot].append(page, places, &mut self.expanded);
             if let Err(reroute) = appended {
                 self.columns[..=slot].iter_mut().for_each(|column| column.truncate(self.rows));
                 return Err(reroute);
@@ -101,17 +134,6 @@ impl Decoder {
         }
         self.rows += self.places.rows;
         Ok(self.places.rows)
-    }
-
-    fn locate(&mut self, page: &Page<'_>) -> std::result::Result<(), Reroute> {
-        self.places.clear();
-        for (line, pointer) in page.lines() {
-            let Line::Normal { start, bytes } = pointer else { continue };
-            Tuple::open(page.bytes, start, bytes, self.relation_attributes)
-                .and_then(|tuple| self.places.add(&self.plan, page.bytes, &tuple))
-                .map_err(|flaw| Reroute::Tuple { line, flaw })?;
-        }
-        Ok(())
     }
 
     /// The rows so far, which may be none. The decoder is empty then and can go on.

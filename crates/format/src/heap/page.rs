@@ -33,7 +33,7 @@ pub(super) enum Line {
     Dead,
 }
 
-/// A page whose header and line pointers are sound.
+/// A page whose header is sound.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Page<'a> {
     pub(super) bytes: &'a [u8],
@@ -42,12 +42,32 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Checks everything about a page short of its tuples.
-    pub(super) fn open(
+    /// A page that says itself that all its tuples are visible to everybody. Everything about it is
+    /// checked short of its tuples.
+    pub(super) fn all_visible(
         bytes: &'a [u8],
         block_bytes: usize,
         checksum_of_block: Option<u32>,
     ) -> Result<Self, Reroute> {
+        let (page, flags) = Self::open(bytes, block_bytes, checksum_of_block)?;
+        if flags & ALL_VISIBLE == 0 {
+            return Err(Reroute::NotAllVisible);
+        }
+        page.check_lines()?;
+        Ok(page)
+    }
+
+    /// A page of which somebody knows which tuples count.
+    pub(super) fn any(bytes: &'a [u8], block_bytes: usize) -> Result<Self, Reroute> {
+        Self::open(bytes, block_bytes, None).map(|(page, _)| page)
+    }
+
+    /// Checks the header; with the page's flags.
+    fn open(
+        bytes: &'a [u8],
+        block_bytes: usize,
+        checksum_of_block: Option<u32>,
+    ) -> Result<(Self, u16), Reroute> {
         if bytes.len() != block_bytes {
             return Err(Reroute::Length { found_bytes: bytes.len(), block_bytes });
         }
@@ -82,12 +102,7 @@ impl<'a> Page<'a> {
         if flags & !KNOWN_FLAGS != 0 {
             return flaw("it has unknown flags");
         }
-        if flags & ALL_VISIBLE == 0 {
-            return Err(Reroute::NotAllVisible);
-        }
-        let page = Self { bytes, lines: (lower - HEADER_BYTES) / POINTER_BYTES, upper };
-        page.check_lines()?;
-        Ok(page)
+        Ok((Self { bytes, lines: (lower - HEADER_BYTES) / POINTER_BYTES, upper }, flags))
     }
 
     /// Line pointers with their numbers, from 1.
@@ -97,6 +112,18 @@ impl<'a> Page<'a> {
         numbers
             .zip(pointers.as_chunks::<4>().0)
             .map(|(number, pointer)| (number, Line::new(u32::from_le_bytes(*pointer))))
+    }
+
+    /// Where the tuple of a line pointer lies, and its bytes.
+    pub(super) fn tuple(&self, line: u16) -> Result<(usize, usize), Reroute> {
+        match self.line(line.into()) {
+            Some(Line::Normal { start, bytes }) => {
+                self.check_tuple(start, bytes)
+                    .map_err(|flaw| Reroute::LinePointer { line, flaw })?;
+                Ok((start, bytes))
+            }
+            _ => Err(Reroute::LinePointer { line, flaw: "it is no tuple's" }),
+        }
     }
 
     fn line(&self, number: usize) -> Option<Line> {
@@ -109,32 +136,41 @@ impl<'a> Page<'a> {
         let mut lowest = self.bytes.len();
         let mut descending = true;
         for (number, line) in self.lines() {
-            let flaw = |flaw| Err(Reroute::LinePointer { line: number, flaw });
+            let flawed = |flaw| Reroute::LinePointer { line: number, flaw };
             match line {
                 Line::Unused => {}
                 Line::Normal { start, bytes } => {
-                    let end = align_up(start + bytes, ALIGN_MASK);
-                    if bytes < MIN_TUPLE_BYTES {
-                        return flaw("it is shorter than a tuple's header");
-                    }
-                    if start < self.upper || end > self.bytes.len() {
-                        return flaw("it points out of the tuples' space");
-                    }
-                    if start & ALIGN_MASK != 0 {
-                        return flaw("it is not aligned");
-                    }
+                    let end = self.check_tuple(start, bytes).map_err(flawed)?;
                     descending &= end <= lowest;
                     lowest = start;
                 }
                 Line::Redirect { line } => {
                     if !matches!(self.line(line), Some(Line::Normal { .. })) {
-                        return flaw("it redirects to no tuple");
+                        return Err(flawed("it redirects to no tuple"));
                     }
                 }
-                Line::Dead => return flaw("it is dead, which none is on an all-visible page"),
+                Line::Dead => {
+                    return Err(flawed("it is dead, which none is on an all-visible page"));
+                }
             }
         }
         if descending { Ok(()) } else { self.check_overlaps() }
+    }
+
+    /// Where the tuple's space ends, if it has one.
+    #[inline]
+    fn check_tuple(&self, start: usize, bytes: usize) -> Result<usize, &'static str> {
+        let end = align_up(start + bytes, ALIGN_MASK);
+        if bytes < MIN_TUPLE_BYTES {
+            return Err("it is shorter than a tuple's header");
+        }
+        if start < self.upper || end > self.bytes.len() {
+            return Err("it points out of the tuples' space");
+        }
+        if start & ALIGN_MASK != 0 {
+            return Err("it is not aligned");
+        }
+        Ok(end)
     }
 
     /// Marks each tuple's bytes, eight to a bit.

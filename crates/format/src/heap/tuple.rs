@@ -1,4 +1,4 @@
-//! The header of a tuple on an all-visible page.
+//! The header of a tuple.
 //!
 //! ```text
 //! byte 0 t_xmin 4, t_xmax 4, t_field3 4, t_ctid 6
@@ -10,9 +10,11 @@
 //! hints are rerouted: it may be that they were lost in a crash, it may be that the bytes are older
 //! than the page header.
 
-use super::bytes::align_up;
+use super::bytes::{align_up, u16_at};
 use super::page::MIN_TUPLE_BYTES;
 
+const CUT: &str = "its header is cut off";
+const MASK_AT: usize = 20;
 const BITMAP_AT: usize = 23;
 const HAS_NULL: u16 = 0x0001;
 const HAS_VARLENA: u16 = 0x0002;
@@ -47,7 +49,20 @@ pub(super) struct Tuple<'a> {
 }
 
 impl<'a> Tuple<'a> {
-    /// Checks the header of the tuple at `start`, whose bytes lie within the page.
+    /// Checks the header of a tuple on an all-visible page, at `start`, whose bytes lie within the
+    /// page.
+    #[inline]
+    pub(super) fn all_visible(
+        page: &'a [u8],
+        start: usize,
+        tuple_bytes: usize,
+        relation_attributes: usize,
+    ) -> Result<Self, &'static str> {
+        check_visible(page.get(start..).and_then(|bytes| u16_at(bytes, MASK_AT)).ok_or(CUT)?)?;
+        Self::open(page, start, tuple_bytes, relation_attributes)
+    }
+
+    /// As [`all_visible`](Self::all_visible), of a tuple of which somebody knows that it is.
     #[inline]
     pub(super) fn open(
         page: &'a [u8],
@@ -55,13 +70,11 @@ impl<'a> Tuple<'a> {
         tuple_bytes: usize,
         relation_attributes: usize,
     ) -> Result<Self, &'static str> {
-        const CUT: &str = "its header is cut off";
         let bytes = page.get(start..start + tuple_bytes).ok_or(CUT)?;
         let header: &[u8; MIN_TUPLE_BYTES] = bytes.first_chunk().ok_or(CUT)?;
         let mask2 = u16::from_le_bytes([header[18], header[19]]);
-        let mask = u16::from_le_bytes([header[20], header[21]]);
+        let mask = u16::from_le_bytes([header[MASK_AT], header[MASK_AT + 1]]);
         let header_bytes = usize::from(header[22]);
-        check_visible(mask)?;
         if mask & (HAS_OID | MOVED) != 0 || mask2 & UNKNOWN != 0 {
             return Err("it has flags that PostgreSQL 15 does not write");
         }

@@ -1,8 +1,8 @@
 //! Builds pages as PostgreSQL lays them down (`heap_fill_tuple`, `PageAddItem`), by other code
-//! than that which takes them apart.
+//! than that which takes them apart. The tests of others that read pages have this file too, in a
+//! module that knows `heap`.
 
-use crate::heap::checksum::checksum;
-use crate::heap::{Align, Attribute, Decoder, HeapType, Length, Relation};
+use super::heap::{Align, Attribute, Decoder, HeapType, Length, Relation, Reroute};
 
 pub(super) const BLOCK: usize = 8192;
 pub(super) const HAS_NULL: u16 = 1;
@@ -165,11 +165,6 @@ impl Page {
         let pointer = u32::from_le_bytes(bytes);
         ((pointer & 0x7FFF) as usize, (pointer >> 17) as usize)
     }
-
-    pub(super) fn sum(&mut self, block: u32) {
-        let sum = checksum(&self.bytes, block);
-        self.put(8, sum);
-    }
 }
 
 /// A table with all kinds of lengths and alignments, and a page of rows of it.
@@ -211,7 +206,7 @@ pub(super) fn decode(
     relation: &Relation,
     wanted: &[usize],
     page: &[u8],
-) -> Result<arrow_array::RecordBatch, crate::heap::Reroute> {
+) -> Result<arrow_array::RecordBatch, Reroute> {
     let mut decoder = Decoder::new(relation, wanted).unwrap();
     let decoded = decoder.decode(page, 0);
     let batch = decoder.finish().unwrap();

@@ -21,6 +21,10 @@ fn the_checksum_is_that_of_its_definition() {
     }
 }
 
+fn sum(page: &mut Page, block: u32) {
+    page.put(8, checksum(&page.bytes, block));
+}
+
 fn by_definition(page: &[u8], block: u32) -> u16 {
     let offsets: [u32; 32] = [
         0x5B1F36E9, 0xB8525960, 0x02AB50AA, 0x1DE66D2A, 0x79FF467A, 0x9BB9F8A3, 0x217E7CD2,
@@ -50,7 +54,7 @@ fn by_definition(page: &[u8], block: u32) -> u16 {
 fn a_block_at_another_place_is_noticed() {
     let (mut relation, mut page) = mixed();
     relation.checksums = true;
-    page.sum(7);
+    sum(&mut page, 7);
     let mut decoder = Decoder::new(&relation, &MIXED_WANTED).unwrap();
     assert_eq!(decoder.decode(&page.bytes, 7), Ok(40));
     assert!(matches!(decoder.decode(&page.bytes, 8), Err(Reroute::Checksum { .. })));
@@ -67,7 +71,7 @@ fn every_flip_of_a_single_bit_is_rerouted() {
     let mut decoder = Decoder::new(&relation, &MIXED_WANTED).unwrap();
     let [first, second] = [1, 2].map(|position_in_log| {
         page.put(0, position_in_log);
-        page.sum(7);
+        sum(&mut page, 7);
         assert_eq!(decoder.decode(&page.bytes, 7), Ok(40));
         let is_unseen = |bit: &usize| {
             page.bytes[bit / 8] ^= 1 << (bit % 8);

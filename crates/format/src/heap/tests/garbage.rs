@@ -62,6 +62,12 @@ fn survive(relation: &Relation, wanted: &[usize], page: &[u8]) {
     for column in batch.columns() {
         column.to_data().validate_full().unwrap();
     }
+    for line in 0..40 {
+        let _ = decoder.decode_lines(page, &[line, 1, line]);
+    }
+    for column in decoder.finish().unwrap().columns() {
+        column.to_data().validate_full().unwrap();
+    }
 }
 
 proptest! {
