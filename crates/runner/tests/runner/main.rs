@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod heaps;
 mod inputs;
 mod parameters;
 mod partial;

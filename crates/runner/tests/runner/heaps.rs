@@ -1,0 +1,320 @@
+//! Tables of heap blocks: whoever reads a block, the answer is that of the rows.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use headrace_flow::{AccessPath, CancelToken, RaceError};
+use headrace_format::Table;
+use headrace_format::batches::{BatchTable, Ready};
+use headrace_format::heap::{self, HeapTable};
+use headrace_ir::{
+    AggregateCall, AggregateFunction, CompareOp, DataType, Expr, NamedExpr, Pipeline, Program,
+    Scalar, Sink, Step,
+};
+use headrace_runner::{
+    ErrorClass, Fallback, Processor, Request, RunError, RunReport, Runner, RunnerOptions, Settings,
+    StreamTable,
+};
+
+// The pages that the decoder's own tests are made of.
+#[allow(dead_code)]
+#[path = "../../../format/src/heap/tests/build.rs"]
+mod build;
+mod server;
+
+use crate::support::rows;
+use server::{BLOCKS, BLOCKS_PER_FILE, Heap, ROWS, Served, batch, heap_relation};
+
+/// Columns in an order that is not the table's.
+const COLUMNS: [&str; 3] = ["big", "name", "number"];
+
+fn call(name: &str, function: AggregateFunction, argument: Option<Expr>) -> AggregateCall {
+    AggregateCall::new(name, function, argument, DataType::Int64)
+}
+
+/// Counts and sums of the rows below three quarters, by name.
+fn grouped(table: &StreamTable) -> Program {
+    let source = table.source_over(0, &COLUMNS).unwrap();
+    let limit = Expr::Literal(Scalar::int(DataType::Int32, (ROWS * 3 / 4).into()));
+    let steps = vec![Step::Filter(Expr::compare(CompareOp::Lt, source.register(2), limit))];
+    let keys = vec![NamedExpr { name: "name".into(), expr: source.register(1) }];
+    let calls = vec![
+        call("rows", AggregateFunction::Count, None),
+        call("big", AggregateFunction::Sum, Some(source.register(0))),
+        call("numbers", AggregateFunction::Sum, Some(source.register(2))),
+    ];
+    Program::new(vec![], Pipeline { source, steps, sink: Sink::aggregate(keys, calls) })
+}
+
+/// `count(*)`, which reads no column at all.
+fn count(table: &StreamTable) -> Program {
+    let source = table.source_over(0, &[]).unwrap();
+    let sink = Sink::aggregate(vec![], vec![call("rows", AggregateFunction::Count, None)]);
+    Program::new(vec![], Pipeline { source, steps: vec![], sink })
+}
+
+/// Small chunks, so that there are many.
+fn settings(threads: usize) -> Settings {
+    Settings { processor: Processor::Cpu, threads, chunk_bytes: 64 << 10, ..Settings::default() }
+}
+
+fn run_with(
+    program: &Program,
+    table: Arc<StreamTable>,
+    settings: &Settings,
+    token: &CancelToken,
+) -> Result<(Vec<String>, RunReport), RunError> {
+    let batches = std::sync::Mutex::new(Vec::new());
+    let runner = Runner::new(&RunnerOptions::default());
+    let (parameters, tables) = (&[][..], &[table][..]);
+    let request = Request { program, parameters, tables, children: &[], settings, token };
+    let report = runner.run(&request, &|batch: RecordBatch| {
+        batches.lock().unwrap().push(batch);
+        true
+    })?;
+    Ok((rows(&batches.into_inner().unwrap()), report))
+}
+
+fn run(program: &Program, table: Arc<StreamTable>) -> Result<(Vec<String>, RunReport), RunError> {
+    run_with(program, table, &settings(4), &CancelToken::new())
+}
+
+/// The answer of the same rows as one batch.
+fn expected(program: fn(&StreamTable) -> Program) -> Vec<String> {
+    let all = batch(0..ROWS, &server::schema());
+    let table = BatchTable::new("t", &all.schema(), Ready(std::iter::once(Ok(all))));
+    let table = Arc::new(StreamTable::new("t", Arc::new(table)));
+    run(&program(&table), table).unwrap().0
+}
+
+/// Runs both programs over a heap, in threads of both numbers.
+fn check(heap: &Heap) {
+    let folder = tempfile::tempdir().unwrap();
+    let blocks = heap.write(folder.path());
+    let served = Served { rerouted: heap.rerouted(), done: BLOCKS - heap.own.len() as u32 };
+    let programs: [(fn(&StreamTable) -> Program, &[&str]); 2] = [(grouped, &COLUMNS), (count, &[])];
+    for (program, columns) in programs {
+        let expected = expected(program);
+        for threads in [1, 4] {
+            let (table, server) = heap.serve(&blocks, columns);
+            let program = program(&table);
+            let run = run_with(&program, table, &settings(threads), &CancelToken::new());
+            let (answer, report) = run.unwrap();
+            assert_eq!(answer, expected, "{threads} threads");
+            assert_eq!(report.rows_in, ROWS as u64);
+            assert_eq!(server.join().unwrap(), served);
+        }
+    }
+}
+
+#[test]
+fn all_blocks_are_decoded() {
+    check(&Heap::default());
+}
+
+#[test]
+fn blocks_that_are_not_listed_come_from_the_server() {
+    check(&Heap { own: (0..BLOCKS).filter(|block| block % 7 < 3).collect(), ..Heap::default() });
+    // The first and the last of files, and nothing but the server's.
+    let ends = [0, BLOCKS_PER_FILE - 1, BLOCKS_PER_FILE, BLOCKS - 1];
+    check(&Heap { own: ends.into(), ..Heap::default() });
+    check(&Heap { own: (0..BLOCKS).collect(), ..Heap::default() });
+}
+
+#[test]
+fn blocks_that_hold_no_more_come_from_the_server() {
+    let changed = (0..BLOCKS).filter(|block| block % 3 == 1 || *block > 150).collect();
+    check(&Heap { changed, own: [2, 3, 100].into(), ..Heap::default() });
+}
+
+#[test]
+fn blocks_whose_pages_do_not_decode_come_from_the_server() {
+    check(&Heap { busy: (0..BLOCKS).filter(|block| block % 5 == 0).collect(), ..Heap::default() });
+}
+
+#[test]
+fn blocks_that_files_do_not_have_come_from_the_server() {
+    check(&Heap { cut_at: Some(BLOCKS_PER_FILE - 1), ..Heap::default() });
+    check(&Heap { cut_at: Some(3), own: [2, 10, 11].into(), ..Heap::default() });
+    check(&Heap { missing: Some(1), ..Heap::default() });
+}
+
+#[test]
+fn every_way_of_the_bytes_brings_the_same_rows() {
+    // Not in the system's folder, which may lie in memory.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let heap = Heap { changed: [7, 8, 70].into(), own: [0, 99].into(), ..Heap::default() };
+    let blocks = heap.write(folder.path());
+    let expected = expected(grouped);
+    let file = headrace_io::SourceFile::open(&blocks.files[0]).unwrap();
+    for access in [AccessPath::Auto, AccessPath::Mapped, AccessPath::Buffered, AccessPath::Direct] {
+        if access == AccessPath::Direct && file.direct().is_err() {
+            continue;
+        }
+        let (table, server) = heap.serve(&blocks, &COLUMNS);
+        let settings = Settings { access, ..settings(2) };
+        let program = grouped(&table);
+        let (answer, report) = run_with(&program, table, &settings, &CancelToken::new()).unwrap();
+        assert_eq!(answer, expected, "{access}");
+        let bytes = report.race.bytes_by_path;
+        let files = (u64::from(BLOCKS) - 2) * build::BLOCK as u64;
+        assert_eq!(bytes.total() - bytes.memory, files, "{access}: {bytes:?}");
+        assert!(bytes.memory > 0 && bytes.cached == 0, "{access}: {bytes:?}");
+        server.join().unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_fails_is_the_error_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = [3, 4, 5, 6].into();
+    let heap = Heap { own, fails_after: Some(2), ..Heap::default() };
+    let (table, server) = heap.serve(&heap.write(folder.path()), &COLUMNS);
+    let error = run(&grouped(&table), table).unwrap_err();
+    assert!(error.to_string().contains("t: the buffers are on fire"), "{error}");
+    assert_eq!(error.class(), ErrorClass::Io);
+    server.join().unwrap();
+}
+
+/// Rerouted blocks would be lost.
+#[test]
+fn a_server_whose_rows_end_before_all_blocks_are_done_fails_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let blocks = Heap::default().write(folder.path());
+    let owner: Arc<dyn heap::BlockOwner> = Arc::new(Silent);
+    let stream = Ready(std::iter::empty());
+    let table: Arc<dyn Table> = Arc::new(HeapTable::new("t", blocks, owner, stream).unwrap());
+    let table = Arc::new(StreamTable::new("t", table));
+    let program = grouped(&table);
+    let error = run(&program, Arc::clone(&table)).unwrap_err();
+    assert!(error.to_string().contains("rows ended when 0 of 200 blocks were done"), "{error}");
+    let error = run(&program, table).unwrap_err();
+    assert!(error.to_string().contains("come once"), "{error}");
+}
+
+struct Silent;
+
+impl heap::BlockOwner for Silent {
+    fn holds(&self, _block: u32) -> bool {
+        true
+    }
+
+    fn reroute(&self, block: u32, why: heap::Reroute) {
+        panic!("block {block}: {why}");
+    }
+
+    fn done(&self, _blocks: u32) {}
+}
+
+#[test]
+fn a_run_that_waits_for_the_server_can_be_cancelled_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let heap = Heap { own: [5].into(), never_ends: true, ..Heap::default() };
+    let (table, server) = heap.serve(&heap.write(folder.path()), &COLUMNS);
+    let token = CancelToken::new();
+    let canceller = std::thread::spawn({
+        let token = token.clone();
+        move || {
+            std::thread::sleep(Duration::from_millis(100));
+            token.cancel();
+            Instant::now()
+        }
+    });
+    let program = grouped(&table);
+    let error = run_with(&program, table, &settings(2), &token).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Cancelled, "{error}");
+    assert!(canceller.join().unwrap().elapsed() < Duration::from_secs(2));
+    // It was not kept waiting by anything else: all blocks were done.
+    assert_eq!(server.join().unwrap().done, BLOCKS - 1);
+}
+
+#[test]
+fn a_panic_while_a_block_is_decoded_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let heap = Heap { panics_at: Some(77), ..Heap::default() };
+    for threads in [1, 4] {
+        let (table, server) = heap.serve(&heap.write(folder.path()), &COLUMNS);
+        let program = grouped(&table);
+        let run = run_with(&program, table, &settings(threads), &CancelToken::new());
+        let error = run.unwrap_err();
+        let RunError::Race(RaceError::Panic { message, .. }) = &error else { panic!("{error}") };
+        assert!(message.contains("block 77 is accursed"), "{message}");
+        assert!(server.join().unwrap().done < BLOCKS);
+    }
+}
+
+#[test]
+fn whoever_has_rows_enough_waits_for_no_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let heap = Heap { own: [5].into(), never_ends: true, ..Heap::default() };
+    let (table, server) = heap.serve(&heap.write(folder.path()), &["number"]);
+    let source = table.source_over(0, &["number"]).unwrap();
+    let columns = vec![NamedExpr { name: "number".into(), expr: source.register(0) }];
+    let sink = Sink::Rows { columns, limit: Some(10) };
+    let program = Program::new(vec![], Pipeline { source, steps: vec![], sink });
+    let (rows, report) = run(&program, table).unwrap();
+    assert_eq!((rows.len(), report.race.ended_early), (10, true));
+    server.join().unwrap();
+}
+
+#[test]
+fn heap_blocks_are_for_the_cpu_and_auto_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let heap = Heap::default();
+    let blocks = heap.write(folder.path());
+    let why = "t: heap blocks are decoded on the CPU only";
+    let (table, server) = heap.serve(&blocks, &COLUMNS);
+    let settings = Settings { processor: Processor::Auto, ..settings(2) };
+    let (answer, report) =
+        run_with(&grouped(&table), table, &settings, &CancelToken::new()).unwrap();
+    assert_eq!(answer, expected(grouped));
+    assert_eq!(report.processor, "cpu");
+    assert_eq!(report.processor_why_not.as_deref(), Some(why));
+    server.join().unwrap();
+    let (table, server) = heap.serve(&blocks, &COLUMNS);
+    let settings = Settings { processor: Processor::Cuda, fallback: Fallback::Forbid, ..settings };
+    let error = run_with(&grouped(&table), table, &settings, &CancelToken::new()).unwrap_err();
+    assert_eq!((error.class(), error.to_string().as_str()), (ErrorClass::Unsupported, why));
+    server.join().unwrap();
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let sound = Heap::default().write(folder.path());
+    let refused = |change: fn(&mut heap::HeapBlocks)| {
+        let mut blocks = sound.clone();
+        change(&mut blocks);
+        let stream = Ready(std::iter::empty());
+        HeapTable::new("t", blocks, Arc::new(Silent), stream).unwrap_err().to_string()
+    };
+    let order = "is empty, or not behind the one before";
+    assert!(refused(|blocks| blocks.direct = vec![4..6, 5..7]).contains(order));
+    assert!(refused(|blocks| blocks.direct = vec![4..6, 7..7]).contains(order));
+    assert!(refused(|blocks| blocks.direct = vec![0..257]).contains("beyond the end of 4 files"));
+    assert!(refused(|blocks| blocks.blocks_per_file = 0).contains("files of no blocks"));
+    assert!(refused(|blocks| blocks.relation.block_bytes = 5).contains("blocks of 5 bytes"));
+}
+
+/// A column whose stored form is not that of its type exists, and cannot be asked for.
+#[test]
+fn columns_that_cannot_be_asked_for_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut blocks = Heap::default().write(folder.path());
+    blocks.relation = heap_relation();
+    blocks.relation.attributes[3].length = heap::Length::Fixed(4);
+    blocks.relation.attributes[0].dropped = true;
+    let stream = Ready(std::iter::empty());
+    let table = HeapTable::new("t", blocks, Arc::new(Silent), stream).unwrap();
+    let names: Vec<_> = table.schema().fields().iter().map(|field| field.name()).collect();
+    assert_eq!(names, ["name", "big"]);
+    assert_eq!(
+        [0, 1, 2, 3].map(|attribute| table.column_of(attribute)),
+        [None, None, Some(0), Some(1)]
+    );
+    table.column_support(0).unwrap();
+    let reason = table.column_support(1).unwrap_err();
+    assert!(reason.contains("its length or alignment is not that of its type"), "{reason}");
+    assert!(table.column_support(2).unwrap_err().contains("there is no column 2"));
+}
