@@ -165,9 +165,9 @@ impl Feed for HeapFeed {
     fn bounds(&self) -> FeedBounds {
         let (options, block_bytes) = (self.options, self.block_bytes());
         let (wanted, extra) = (self.wanted_bytes().max(1), options.extent_extra_bytes);
-        let segment = wanted.max(block_bytes) + extra;
+        let segment = wanted.max(block_bytes).saturating_add(extra);
         let extras = (options.chunk_segments_max as u64).saturating_mul(extra);
-        let by_bytes = (wanted + block_bytes).saturating_add(extras);
+        let by_bytes = wanted.saturating_add(block_bytes).saturating_add(extras);
         let by_room = wanted.saturating_mul(CHUNK_EXTRA_SHARE).saturating_add(segment);
         let blocks = by_bytes.min(by_room).min(options.chunk_bytes_max).max(segment);
         let streamed = self.streamed.bounds();

@@ -8,4 +8,5 @@ mod damage;
 mod garbage;
 mod headers;
 mod lines;
+mod table;
 mod values;

@@ -1,0 +1,197 @@
+//! What a table of blocks gives: chunks within their bounds, by turns, and batches of a size.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use arrow_array::{Int32Array, RecordBatch};
+use headrace_ir::Encoding;
+
+use super::build::*;
+use crate::arrow::ChunkOptions;
+use crate::batches::{BatchReceiver, BatchSender, Ready, batch_channel};
+use crate::heap::{BlockOwner, HeapBlocks, HeapTable, HeapType, Reroute};
+use crate::{Pages, Table};
+
+/// Remembers what it is told.
+#[derive(Default)]
+struct Owner {
+    rerouted: Mutex<Vec<(u32, Reroute)>>,
+    done: AtomicU32,
+}
+
+impl BlockOwner for Owner {
+    fn holds(&self, _block: u32) -> bool {
+        true
+    }
+
+    fn reroute(&self, block: u32, why: Reroute) {
+        self.rerouted.lock().unwrap().push((block, why));
+    }
+
+    fn done(&self, blocks: u32) {
+        self.done.fetch_add(blocks, Ordering::SeqCst);
+    }
+}
+
+/// Files of 100 blocks each, the last with 57 and a half, of which odd ranges are listed.
+fn blocks(folder: &std::path::Path) -> HeapBlocks {
+    let files: Vec<_> = (0..3).map(|file| folder.join(file.to_string())).collect();
+    for (path, bytes) in files.iter().zip([100 * BLOCK, 100 * BLOCK, 57 * BLOCK + BLOCK / 2]) {
+        File::create(path).unwrap().set_len(bytes as u64).unwrap();
+    }
+    let sparse = (20..90).step_by(3).map(|block| block..block + 1);
+    let direct = std::iter::once(1..18).chain(sparse).chain([95..96, 98..230, 250..260]);
+    let relation = relation(vec![attribute("a", HeapType::Int4)]);
+    HeapBlocks { relation, files, blocks_per_file: 100, direct: direct.collect() }
+}
+
+fn batch(rows: usize) -> RecordBatch {
+    let values = Int32Array::from_iter_values(0..rows as i32);
+    RecordBatch::try_from_iter_with_nullable([("a", Arc::new(values) as _, true)]).unwrap()
+}
+
+fn table(blocks: HeapBlocks) -> (Arc<HeapTable>, Arc<Owner>, BatchSender) {
+    let (sender, receiver): (_, BatchReceiver) = batch_channel(100);
+    let owner = Arc::new(Owner::default());
+    let table = HeapTable::new("t", blocks, Arc::clone(&owner) as _, receiver).unwrap();
+    (Arc::new(table), owner, sender)
+}
+
+/// As [`crate::arrow::Filling`] counts, of whatever kind a chunk is.
+fn room_bytes(chunk: &headrace_ir::Chunk, options: &ChunkOptions) -> u64 {
+    let extents = chunk.segments.iter().flat_map(|segment| segment.extents());
+    extents.map(|extent| extent.bytes + options.extent_extra_bytes).sum()
+}
+
+/// The blocks of a chunk; none of a chunk of the stream.
+fn numbers(chunk: &headrace_ir::Chunk) -> Vec<u32> {
+    let pages = chunk.segments.iter().filter(|segment| segment.is_pages());
+    pages
+        .flat_map(|segment| {
+            let [column] = segment.columns.as_slice() else { panic!("{segment:?}") };
+            assert_eq!(column.encoding, Encoding::Pages { block_bytes: BLOCK as u32 });
+            assert_eq!((segment.rows, column.values.bytes % BLOCK as u64), (0, 0));
+            let first = segment.file * 100 + (column.values.offset / BLOCK as u64) as u32;
+            first..first + (column.values.bytes / BLOCK as u64) as u32
+        })
+        .collect()
+}
+
+#[test]
+fn chunks_have_each_listed_block_once_and_are_within_their_bounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let blocks = blocks(folder.path());
+    let listed: Vec<u32> = blocks.direct.iter().cloned().flatten().collect();
+    // Of the last file's 57 and a half there are 57, 200 to 256.
+    let (there, missing): (Vec<u32>, Vec<u32>) = listed.iter().partition(|block| **block < 257);
+    let wanted = [1, BLOCK as u64, 40_000, 1 << 20, u64::MAX];
+    for (wanted, max) in wanted.into_iter().flat_map(|w| [(w, w), (w, 100_000), (w, 1)]) {
+        for segments in [1, 5, 1000] {
+            let options = ChunkOptions {
+                chunk_bytes_wanted: wanted,
+                chunk_bytes_max: max,
+                chunk_segments_max: segments,
+                extent_extra_bytes: 8192,
+                ..ChunkOptions::default()
+            };
+            let (table, owner, sender) = table(blocks.clone());
+            let mut feed = Arc::clone(&table).feed(&[0], &[], options).unwrap();
+            let bounds = feed.bounds();
+            assert!((0..5).all(|_| sender.send(batch(3000))));
+            let (mut found, mut streamed) = (Vec::new(), 0);
+            while let Poll::Ready(Some(fed)) = feed.poll_next(Waker::noop()) {
+                let chunk = fed.unwrap().chunk;
+                assert!(chunk.segments.len() <= segments, "{options:?}");
+                let room = room_bytes(&chunk, &options);
+                assert!(room <= bounds.chunk_bytes, "{room} {bounds:?} {options:?}");
+                if chunk.segments.len() == 1 {
+                    assert!(room <= bounds.segment_bytes, "{room} {bounds:?} {options:?}");
+                }
+                streamed += chunk.rows();
+                found.extend(numbers(&chunk));
+            }
+            assert_eq!((&found, streamed), (&there, 15_000), "{options:?}");
+            let length =
+                |(block, found_bytes)| (block, Reroute::Length { found_bytes, block_bytes: BLOCK });
+            let rerouted =
+                missing.iter().map(|block| (*block, if *block == 257 { BLOCK / 2 } else { 0 }));
+            assert_eq!(*owner.rerouted.lock().unwrap(), rerouted.map(length).collect::<Vec<_>>());
+            // What is left is for the decoders.
+            assert_eq!(owner.done.load(Ordering::SeqCst), missing.len() as u32);
+            let totals = feed.totals();
+            assert_eq!((totals.rows, totals.bytes_max <= bounds.chunk_bytes), (15_000, true));
+        }
+    }
+}
+
+/// Neither waits for the other: as long as both have something they take turns.
+#[test]
+fn blocks_and_the_stream_take_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    let (table, _, sender) = table(blocks(folder.path()));
+    let options = ChunkOptions { chunk_bytes_wanted: 1, ..ChunkOptions::default() };
+    let mut feed = table.feed(&[0], &[], options).unwrap();
+    let mut kinds = |chunks: usize| -> String {
+        let kind = |_| match feed.poll_next(Waker::noop()) {
+            Poll::Ready(Some(fed)) if fed.as_ref().unwrap().memory.is_none() => 'b',
+            Poll::Ready(Some(_)) => 's',
+            Poll::Ready(None) => '.',
+            Poll::Pending => '?',
+        };
+        (0..chunks).map(kind).collect()
+    };
+    assert_eq!(kinds(3), "bbb");
+    assert!((0..4).all(|_| sender.send(batch(10))));
+    assert_eq!(kinds(8), "sbsbsbsb");
+    assert_eq!(kinds(2), "bb");
+    // All that are listed and there, less those that were taken.
+    let listed = 17 + 24 + 1 + 132 + 7;
+    assert_eq!(kinds(listed - 9), "b".repeat(listed - 9));
+    assert_eq!(kinds(2), "??");
+    assert!(sender.send(batch(10)));
+    assert_eq!(kinds(2), "s?");
+}
+
+#[test]
+fn batches_are_about_as_large_as_a_cache_and_go_on_over_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let attributes = vec![attribute("a", HeapType::Int4)];
+    let rows: Vec<_> = (0..200).map(|i| tuple(&attributes, &[int4(i)])).collect();
+    let page = Page::of(&rows).bytes;
+    let (table, owner, _sender) = table(blocks(folder.path()));
+    let (segment, mut found) = (page.repeat(100), Vec::new());
+    let mut decoder = Arc::clone(&table).page_decoder(&[0]).unwrap().unwrap();
+    for file in 0..5 {
+        let mut pages = Pages { file, offset: 0, bytes: &segment };
+        while let Some(batch) = decoder.next_batch(&mut pages).unwrap() {
+            found.push(batch.num_rows());
+        }
+        assert!(pages.bytes.is_empty());
+    }
+    found.extend(decoder.rest().unwrap().map(|batch| batch.num_rows()));
+    assert!(decoder.rest().unwrap().is_none());
+    // 256 KiB of four bytes, in whole pages of 200.
+    assert_eq!(found, [65_600, 34_400]);
+    assert_eq!(owner.done.load(Ordering::SeqCst), 500);
+    // Whoever has enough leaves the rest.
+    let mut pages = Pages { file: 0, offset: 0, bytes: &page.repeat(1000) };
+    assert_eq!(decoder.next_batch(&mut pages).unwrap().unwrap().num_rows(), 65_600);
+    assert_eq!((pages.bytes.len() / BLOCK, pages.offset), (1000 - 328, 328 * BLOCK as u64));
+}
+
+/// Of no columns nothing fills a cache: rows are counted.
+#[test]
+fn rows_without_columns_come_in_batches_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: Vec<_> = (0..200).map(|_| tuple(&[], &[])).collect();
+    let page = Page::of(&rows).bytes;
+    let blocks = blocks(folder.path());
+    let stream = Ready(std::iter::empty());
+    let table = HeapTable::new("t", blocks, Arc::new(Owner::default()), stream).unwrap();
+    let mut decoder = Arc::new(table).page_decoder(&[]).unwrap().unwrap();
+    let mut pages = Pages { file: 0, offset: 0, bytes: &page.repeat(400) };
+    let batch = decoder.next_batch(&mut pages).unwrap().unwrap();
+    assert_eq!((batch.num_rows(), batch.num_columns()), (65_600, 0));
+}
