@@ -79,16 +79,12 @@ fn numbers(chunk: &headrace_ir::Chunk) -> Vec<u32> {
         .collect()
 }
 
+/// Of no columns the stream's chunks take next to nothing: then the bounds are those of the blocks.
 #[test]
 fn chunks_have_each_listed_block_once_and_are_within_their_bounds() {
-    let folder = tempfile::tempdir().unwrap();
-    let blocks = blocks(folder.path());
-    let listed: Vec<u32> = blocks.direct.iter().cloned().flatten().collect();
-    // Of the last file's 57 and a half there are 57, 200 to 256.
-    let (there, missing): (Vec<u32>, Vec<u32>) = listed.iter().partition(|block| **block < 257);
     let wanted = [1, BLOCK as u64, 40_000, 1 << 20, u64::MAX];
     for (wanted, max) in wanted.into_iter().flat_map(|w| [(w, w), (w, 100_000), (w, 1)]) {
-        for segments in [1, 5, 1000] {
+        for (segments, columns) in [(1, &[0][..]), (1, &[]), (5, &[0]), (5, &[]), (1000, &[0])] {
             let options = ChunkOptions {
                 chunk_bytes_wanted: wanted,
                 chunk_bytes_max: max,
@@ -96,34 +92,43 @@ fn chunks_have_each_listed_block_once_and_are_within_their_bounds() {
                 extent_extra_bytes: 8192,
                 ..ChunkOptions::default()
             };
-            let (table, owner, sender) = table(blocks.clone());
-            let mut feed = Arc::clone(&table).feed(&[0], &[], options).unwrap();
-            let bounds = feed.bounds();
-            assert!((0..5).all(|_| sender.send(batch(3000))));
-            let (mut found, mut streamed) = (Vec::new(), 0);
-            while let Poll::Ready(Some(fed)) = feed.poll_next(Waker::noop()) {
-                let chunk = fed.unwrap().chunk;
-                assert!(chunk.segments.len() <= segments, "{options:?}");
-                let room = room_bytes(&chunk, &options);
-                assert!(room <= bounds.chunk_bytes, "{room} {bounds:?} {options:?}");
-                if chunk.segments.len() == 1 {
-                    assert!(room <= bounds.segment_bytes, "{room} {bounds:?} {options:?}");
-                }
-                streamed += chunk.rows();
-                found.extend(numbers(&chunk));
-            }
-            assert_eq!((&found, streamed), (&there, 15_000), "{options:?}");
-            let length =
-                |(block, found_bytes)| (block, Reroute::Length { found_bytes, block_bytes: BLOCK });
-            let rerouted =
-                missing.iter().map(|block| (*block, if *block == 257 { BLOCK / 2 } else { 0 }));
-            assert_eq!(*owner.rerouted.lock().unwrap(), rerouted.map(length).collect::<Vec<_>>());
-            // What is left is for the decoders.
-            assert_eq!(owner.done.load(Ordering::SeqCst), missing.len() as u32);
-            let totals = feed.totals();
-            assert_eq!((totals.rows, totals.bytes_max <= bounds.chunk_bytes), (15_000, true));
+            check_chunks(columns, options);
         }
     }
+}
+
+fn check_chunks(columns: &[usize], options: ChunkOptions) {
+    let folder = tempfile::tempdir().unwrap();
+    let blocks = blocks(folder.path());
+    let listed = blocks.direct.iter().cloned().flatten();
+    // Of the last file's 57 and a half there are 57, 200 to 256.
+    let (there, missing): (Vec<u32>, Vec<u32>) = listed.partition(|block| *block < 257);
+    let (table, owner, sender) = table(blocks);
+    let mut feed = table.feed(columns, &[], options).unwrap();
+    let bounds = feed.bounds();
+    assert!((0..5).all(|_| sender.send(batch(3000).project(columns).unwrap())));
+    let (mut found, mut streamed) = (Vec::new(), 0);
+    while let Poll::Ready(Some(fed)) = feed.poll_next(Waker::noop()) {
+        let chunk = fed.unwrap().chunk;
+        assert!(chunk.segments.len() <= options.chunk_segments_max, "{options:?}");
+        let room = room_bytes(&chunk, &options);
+        assert!(room <= bounds.chunk_bytes, "{room} {bounds:?} {options:?}");
+        if chunk.segments.len() == 1 {
+            assert!(room <= bounds.segment_bytes, "{room} {bounds:?} {options:?}");
+        }
+        streamed += chunk.rows();
+        found.extend(numbers(&chunk));
+    }
+    assert_eq!((found, streamed), (there, 15_000), "{options:?}");
+    let why = |block: &u32| {
+        let found_bytes = if *block == 257 { BLOCK / 2 } else { 0 };
+        (*block, Reroute::Length { found_bytes, block_bytes: BLOCK })
+    };
+    assert_eq!(*owner.rerouted.lock().unwrap(), missing.iter().map(why).collect::<Vec<_>>());
+    // What is left is for the decoders.
+    assert_eq!(owner.done.load(Ordering::SeqCst), missing.len() as u32);
+    let totals = feed.totals();
+    assert_eq!((totals.rows, totals.bytes_max <= bounds.chunk_bytes), (15_000, true));
 }
 
 /// Neither waits for the other: as long as both have something they take turns.
@@ -157,10 +162,11 @@ fn blocks_and_the_stream_take_turns() {
 #[test]
 fn batches_are_about_as_large_as_a_cache_and_go_on_over_segments() {
     let folder = tempfile::tempdir().unwrap();
-    let attributes = vec![attribute("a", HeapType::Int4)];
-    let rows: Vec<_> = (0..200).map(|i| tuple(&attributes, &[int4(i)])).collect();
+    let attributes = vec![attribute("a", HeapType::Int8)];
+    let rows: Vec<_> = (0..200).map(|i| tuple(&attributes, &[int8(i)])).collect();
     let page = Page::of(&rows).bytes;
-    let (table, owner, _sender) = table(blocks(folder.path()));
+    let (table, owner, _sender) =
+        table(HeapBlocks { relation: relation(attributes), ..blocks(folder.path()) });
     let (segment, mut found) = (page.repeat(100), Vec::new());
     let mut decoder = Arc::clone(&table).page_decoder(&[0]).unwrap().unwrap();
     for file in 0..5 {
@@ -172,13 +178,13 @@ fn batches_are_about_as_large_as_a_cache_and_go_on_over_segments() {
     }
     found.extend(decoder.rest().unwrap().map(|batch| batch.num_rows()));
     assert!(decoder.rest().unwrap().is_none());
-    // 256 KiB of four bytes, in whole pages of 200.
-    assert_eq!(found, [65_600, 34_400]);
+    // 256 KiB of eight bytes, in whole pages of 200.
+    assert_eq!(found, [32_800, 32_800, 32_800, 1600]);
     assert_eq!(owner.done.load(Ordering::SeqCst), 500);
     // Whoever has enough leaves the rest.
     let mut pages = Pages { file: 0, offset: 0, bytes: &page.repeat(1000) };
-    assert_eq!(decoder.next_batch(&mut pages).unwrap().unwrap().num_rows(), 65_600);
-    assert_eq!((pages.bytes.len() / BLOCK, pages.offset), (1000 - 328, 328 * BLOCK as u64));
+    assert_eq!(decoder.next_batch(&mut pages).unwrap().unwrap().num_rows(), 32_800);
+    assert_eq!((pages.bytes.len() / BLOCK, pages.offset), (1000 - 164, 164 * BLOCK as u64));
 }
 
 /// Of no columns nothing fills a cache: rows are counted.
