@@ -1,0 +1,91 @@
+-- Every aggregate over every type, with NULLs, filters, nothing to count, groups of several keys.
+-- Floats are multiples of 1/16, so that their sums do not depend on the order of rows.
+create table facts (id int4, b bool, i2 int2, i4 int4, i8 int8, f4 float4, f8 float8, n numeric(12, 2), free numeric,
+    d date, ti time, ts timestamp, tz timestamptz, t text, v varchar(20), c char(5), u uuid, k int4, nothing int4);
+insert into facts select i,
+    case when i % 7 > 0 then i % 3 = 0 end, case when i % 5 > 0 then i % 1000 - 500 end, case when i % 6 > 0 then i * 7919 % 100000 - 50000 end,
+    case when i % 8 > 0 then i::int8 * 1000003 - 2000000000 end, case when i % 9 > 0 then (i % 401 - 200) / 16.0 end,
+    case when i % 10 > 0 then (i % 7001 - 3500) / 16.0 end, case when i % 4 > 0 then (i * 37 % 200001 - 100000) / 100.0 end,
+    case when i % 11 > 0 then (i % 977 * 1.5) end, case when i % 12 > 0 then date '1995-01-01' + i % 4000 end,
+    case when i % 13 > 0 then time '00:00' + i % 86400 * interval '1 s' end, case when i % 14 > 0 then timestamp '1999-12-31 12:00' + i * interval '37 min' end,
+    case when i % 15 > 0 then timestamptz '2001-02-03 04:05+00' + i * interval '11 h' end, case when i % 6 > 1 then 'text ' || i % 50 end,
+    case when i % 7 > 1 then 'v' || i % 200 end, case when i % 8 > 1 then chr(97 + i % 26) || i % 4 end, case when i % 9 > 1 then md5((i % 100)::text)::uuid end,
+    i % 12, null
+    from generate_series(1, 6000) i;
+create table empty (like facts);
+vacuum analyze facts;
+vacuum analyze empty;
+
+select count(*) from facts;
+select count(b), count(i2), count(i4), count(i8), count(f4), count(f8), count(n), count(free), count(d), count(ti), count(ts), count(tz),
+    count(t), count(v), count(c), count(u), count(nothing) from facts;
+select sum(i2), sum(i4), sum(i8), sum(f4), sum(f8), sum(n), sum(free), sum(nothing) from facts;
+select avg(i2), avg(i4), avg(i8), avg(f4), avg(f8), avg(n), avg(free), avg(nothing) from facts;
+select min(i2), min(i4), min(i8), min(f4), min(f8), min(n), min(free), min(nothing) from facts;
+select max(i2), max(i4), max(i8), max(f4), max(f8), max(n), max(free), max(nothing) from facts;
+select min(d), max(d), min(ti), max(ti), min(ts), max(ts), min(tz), max(tz) from facts;
+select min(t), max(t), min(v), max(v), min(c), max(c) from facts;
+select bool_and(b), bool_or(b), every(b), bool_and(i4 < 100000), bool_or(i4 is null) from facts;
+select bit_and(i4), bit_or(i4), bit_and(i2), bit_or(i8) from facts;
+select round(stddev(i4)::numeric, 4), round(var_pop(i8), 4), round(stddev_samp(n), 4), round(variance(f8)::numeric, 4) from facts;
+select count(distinct i2), count(distinct t), count(distinct b), sum(distinct i2), avg(distinct i2) from facts;
+select string_agg(distinct c, ',' order by c) from facts;
+select array_agg(i4 order by id) from facts where id < 20;
+-- Sums that pass the range of the type summed.
+select sum(i8 * 4000000), sum(i4::int8), sum(2000000000 + 0 * i4), avg(2000000000 + 0 * i4) from facts;
+select sum(9000000000000000000 + 0 * id) from facts;
+-- Nothing to count.
+select count(*), count(i4), sum(i4), avg(i4), min(i4), max(t), bool_and(b), sum(n), sum(f8) from empty;
+select count(*), count(i4), sum(i4), avg(i4), min(i4), max(t), bool_and(b), sum(n), sum(f8) from facts where id < 0;
+select count(*), sum(i4) from facts where false;
+select count(*), sum(i4) from facts where null::bool;
+select k, count(*), sum(i4) from empty group by k order by k;
+select k, count(*), sum(i4) from facts where id < 0 group by k order by k;
+select 1 from facts where id < 0 having count(*) = 0;
+select 1 from facts having count(*) = 0;
+-- FILTER.
+select count(*) filter (where b), count(*) filter (where not b), count(*) filter (where b is null), sum(i4) filter (where i4 > 0),
+    sum(i4) filter (where i4 < -100000), avg(n) filter (where k = 3), min(t) filter (where k in (1, 2)) from facts;
+select k, count(*) filter (where i4 > 0), sum(n) filter (where b), max(d) filter (where false) from facts group by k order by k;
+select count(distinct i2) filter (where b), sum(i2) filter (where nothing is null) from facts;
+-- Groups.
+select b, count(*), sum(i4) from facts group by b order by b;
+select t, count(*), sum(i8) from facts group by t order by t;
+select c, count(*), min(id) from facts group by c order by c;
+select u, count(*) from facts group by u order by u limit 12;
+select d, count(*), sum(n) from facts group by d order by d limit 12;
+select n, count(*) from facts group by n order by n desc nulls last limit 12;
+select f8, count(*), sum(id) from facts group by f8 order by f8 limit 12;
+select tz, count(*) from facts group by tz order by tz limit 5;
+select k, b, i2 % 3 as r, count(*), sum(i4), avg(n) from facts group by k, b, i2 % 3 order by k, b, r;
+select extract(year from d) as y, date_trunc('month', ts) as m, count(*) from facts where id < 900 group by y, m order by y, m limit 20;
+select i4 > 0 as positive, upper(substr(t, 6)) as tail, count(*) from facts where id < 600 group by 1, 2 order by 1, 2 limit 20;
+select case when i4 < 0 then 'below' when i4 = 0 then 'zero' when i4 > 0 then 'above' end as side, coalesce(k, -1) as k2, count(*)
+    from facts where k < 3 group by 1, 2 order by 1, 2;
+select id, sum(i4) from facts group by id order by id limit 5;
+select count(*) from (select id, sum(i4) as s from facts group by id) s where s > 0;
+select distinct k, b from facts order by k, b;
+select distinct on (k) k, id, i4 from facts where b order by k, id;
+select k, count(*) from facts group by grouping sets ((k), ()) order by k;
+select b, k % 3 as r, count(*), sum(i8) from facts group by rollup (b, k % 3) order by 1, 2, 3;
+select b, k % 3 as r, grouping(b, k % 3), count(*) from facts group by cube (b, k % 3) order by 1, 2, 3, 4;
+-- HAVING and expressions over aggregates.
+select k, sum(i4) from facts group by k having sum(i4) > 0 order by k;
+select k, count(*) from facts group by k having count(*) filter (where b) > 140 and min(i4) < -49000 order by k;
+select k, sum(i4) + count(*) * 2 as a, sum(n) / nullif(count(n), 0) as m, max(i4) - min(i4) as w, -sum(i2) as neg,
+    case when sum(i4) > 0 then 'more' else 'less' end as word, coalesce(sum(nothing), 0) as none, k * 10 + count(b) as mixed
+    from facts group by k order by k;
+select sum(i4 * 2 - k), sum(n * 1.1), sum(abs(i4)), sum(n * i2), sum(case when b then i4 else 0 end), sum(coalesce(i2, 0) + k),
+    sum(n * (1 - 0.05)), avg(i4 / 7), sum(i4 % 7), sum(length(t)), sum(i8 / 1000) from facts;
+select round(sum(n), 0), sum(i4)::text || '!', (sum(i4) > 0)::int4, sum(f8) * 2, sum(f4)::int8 from facts;
+select sum(i4), sum(i4), count(*) + count(*) from facts;
+-- Windows over aggregates.
+select k, sum(i4), rank() over (order by sum(i4) desc), sum(sum(i4)) over (order by k) from facts group by k order by k;
+-- Errors are errors, whoever meets them.
+select sum(i4 / (k - k)) from facts;
+select k, sum(100 / (id - 3000)) from facts group by k order by k;
+select sum(i2::int2 * 100::int2) from facts;
+select sum(100 / (id - 3000)) filter (where id <> 3000) from facts;
+select sum(100 / (id - 3000)) from facts where id < 3000;
+select sum(case when id <> 3000 then 100 / (id - 3000) end) from facts;
+select avg(i8 * 10000000000) from facts;

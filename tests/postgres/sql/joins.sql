@@ -1,0 +1,89 @@
+-- Joins: stars, duplicates, keys that are NULL, a table with itself, outer, semi and anti joins.
+create table sales (id int8, product int4, shop int4, day int4, amount numeric(10, 2), pieces int4, note text);
+create table products (product int4 primary key, name text, class text, price numeric(8, 2));
+create table shops (shop int4, city varchar(20), country char(2));
+create table days (day int4, date date, month int4, year int4);
+create table none (product int4, word text);
+insert into sales select i, case when i % 13 > 0 then i * 31 % 220 end, case when i % 17 > 0 then i % 23 end, i % 400,
+    (i % 9973) / 100.0, i % 9, case when i % 3 > 0 then 'note ' || i % 7 end from generate_series(1, 8000) i;
+insert into products select i, 'product ' || i, 'class ' || i % 6, i * 1.25 from generate_series(0, 199) i;
+-- Two shops of the same number, and one without a number.
+insert into shops select i % 20, 'city ' || i % 8, (array['DE', 'FR', 'CH'])[1 + i % 3] from generate_series(0, 25) i;
+insert into shops values (null, 'nowhere', 'XX');
+insert into days select i, date '2020-01-01' + i, 1 + i / 31, 2020 + i / 366 from generate_series(0, 380) i;
+vacuum analyze sales;
+vacuum analyze products;
+vacuum analyze shops;
+vacuum analyze days;
+vacuum analyze none;
+
+select count(*), sum(amount) from sales join products using (product);
+select count(*), sum(amount), sum(pieces * price) from sales s, products p where s.product = p.product and class = 'class 3';
+select class, count(*), sum(amount), min(name), max(name) from sales join products using (product) group by class order by class;
+-- Duplicates on the inner side multiply.
+select count(*), sum(amount) from sales join shops using (shop);
+select city, country, count(*), sum(pieces) from sales join shops using (shop) group by city, country order by city, country;
+-- A star.
+select year, class, country, count(*), sum(amount), sum(pieces * price)
+    from sales join products using (product) join shops using (shop) join days using (day)
+    where month between 2 and 5 and country in ('DE', 'FR') group by year, class, country order by year, class, country;
+select count(*), sum(amount) from sales s, products p, shops h, days d where s.product = p.product and s.shop = h.shop and s.day = d.day
+    and p.price > 100 and h.city <> 'city 1' and d.date < '2020-06-01' and (p.class = 'class 1' or h.country = 'CH');
+-- A snowflake: the inner side is itself a join.
+select name, count(*) from sales join (products join (values ('class 1', 1), ('class 2', 2)) as c (class, rank) using (class)) using (product)
+    where rank = 2 group by name order by name limit 10;
+-- Keys of several columns, of different types, and expressions.
+select count(*) from sales s join days d on s.day = d.day and s.pieces = d.month % 9;
+select count(*), sum(s.id) from sales s join products p on s.id = p.product;
+select count(*) from sales s join products p on s.product + 1 = p.product * 2;
+select count(*) from sales s join shops h on 'city ' || s.pieces = h.city;
+select count(*) from sales s join products p on s.amount = p.price;
+-- More than equality.
+select count(*), sum(s.id) from sales s join products p on s.product = p.product and s.amount > p.price;
+select count(*) from sales s join days d on s.day < d.day and d.day < 5;
+select count(*) from (select * from sales where id < 50) s cross join shops;
+-- Itself.
+select count(*), sum(a.amount - b.amount) from sales a join sales b on a.id = b.id + 1;
+select a.shop, count(*) from sales a join sales b on a.product = b.product and a.shop = b.shop and a.id < b.id
+    where a.day < 40 group by a.shop order by a.shop;
+-- Keys that are NULL meet nobody.
+select count(*) from sales s join shops h on s.shop = h.shop where h.shop is null;
+select count(*) from sales s join shops h on s.shop is not distinct from h.shop;
+select count(*) from sales a join sales b on a.product = b.product where a.id < 40 and b.id < 40;
+-- Nothing on one side.
+select count(*), sum(amount) from sales join none using (product);
+select count(*), sum(amount), count(word) from sales left join none using (product);
+select count(*) from sales join products using (product) where price < 0;
+-- Outer joins.
+select count(*), count(p.product), sum(amount), sum(price) from sales left join products p using (product);
+select p.class, count(*), sum(s.amount) from sales s left join products p on s.product = p.product and p.price > 50 group by p.class order by p.class;
+select count(*), count(s.id) from sales s right join products p on s.product = p.product and s.amount > 90;
+select count(*), count(s.id), count(h.city) from sales s full join shops h on s.shop = h.shop;
+select h.country, count(s.id) from shops h left join sales s on s.shop = h.shop and s.pieces = 8 group by h.country order by h.country;
+select count(*) from sales left join products p using (product) where p.product is null;
+select count(*), sum(coalesce(p.price, 0)) from sales left join products p using (product) where p.class is distinct from 'class 1';
+-- Semi and anti joins.
+select count(*), sum(amount) from sales where product in (select product from products where class = 'class 2');
+select count(*), sum(amount) from sales where product not in (select product from products where class = 'class 2');
+select count(*), sum(amount) from sales where shop in (select shop from shops);
+select count(*), sum(amount) from sales where shop not in (select shop from shops);
+select count(*) from sales s where exists (select from shops h where h.shop = s.shop and h.country = 'FR');
+select count(*) from sales s where not exists (select from shops h where h.shop = s.shop and h.country = 'FR');
+select count(*) from sales s where exists (select from products p where p.product = s.product and p.price > s.amount);
+select count(*) from products p where not exists (select from sales s where s.product = p.product and s.amount > 99);
+select shop, count(*) from sales s where amount > (select avg(amount) from sales) group by shop order by shop;
+-- Rows, not groups.
+select s.id, p.name, h.city, d.date from sales s join products p using (product) join shops h using (shop) join days d using (day)
+    where s.amount > 99.5 order by s.id, p.name, h.city, d.date limit 25;
+select s.id, p.name, s.note from sales s left join products p on s.product = p.product where s.id % 500 = 0 order by s.id;
+-- Joins of what groups give.
+select class, sum(total), max(best) from products join (select product, sum(amount) as total, max(amount) as best from sales group by product) s
+    using (product) group by class order by class;
+with by_shop as (select shop, sum(amount) as total from sales group by shop)
+    select h.country, sum(b.total), count(*) from by_shop b join (select distinct shop, country from shops) h using (shop) group by h.country order by h.country;
+with recursive up (n) as (select 1 union all select n + 1 from up where n < 5)
+    select n, (select count(*) from sales where pieces = n) from up order by n;
+select count(*) from (select product, shop from sales union select product, null from products) u;
+select count(*) from (select product from sales intersect select product from products) u;
+select count(*) from (select product from sales except all select product from products) u;
+select 'a', count(*) from sales where pieces = 1 union all select 'b', sum(pieces) from sales order by 1;
