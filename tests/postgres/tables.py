@@ -1,0 +1,113 @@
+"""The tables that differential.py asks about: every type, several sizes, keys and states of vacuuming.
+
+All tables have the same columns, so that any expression goes with any of them. Columns are of two sorts:
+tame ones, whose sums no order of rows can change and whose products stay in range, and wild ones (a name
+that ends in x) with the extremes of their types.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Column:
+    """`kind` is what expressions know of a type; `scale` the digits behind a number's point if always the same."""
+
+    name: str
+    type: str
+    kind: str
+    value: str
+    nulls: float = 0.1
+    wild: bool = False
+    scale: int | None = None
+
+
+def _one_of(*values: str) -> str:
+    return f"(array[{', '.join(values)}])[1 + floor(random() * {len(values)})::int4]"
+
+
+def _integers(name: str, bits: int) -> Column:
+    top = (1 << (bits - 1)) - 1
+    value = _one_of(str(top), f"-{top} - 1", "0", "1", "-1", str(top // 2), str(-(top // 3)))
+    return Column(name, f"int{bits // 8}", f"int{bits // 8}", f"{value}::int{bits // 8}", wild=True)
+
+
+INSTANTS = "'{0}'::{1}, '-infinity', 'infinity', '2000-01-01', '1970-01-01', '1999-12-31', '2024-02-29', '0044-03-15 BC'"
+COLUMNS = (
+    Column("id", "int8", "int8", "i", nulls=0),
+    Column("k", "int4", "int4", "floor(random() * 200)"),
+    Column("k2", "int8", "int8", "floor(random() ^ 3 * 1000)", nulls=0.02),
+    Column("kt", "text", "text", "'key ' || floor(random() * 150)", nulls=0.05),
+    Column("b", "bool", "bool", "random() < 0.4"),
+    Column("i2", "int2", "int2", "floor(random() * 201) - 100"),
+    Column("i4", "int4", "int4", "floor(random() * 20001) - 10000"),
+    Column("i8", "int8", "int8", "floor(random() * 2000001) - 1000000", nulls=0),
+    _integers("i2x", 16),
+    _integers("i4x", 32),
+    _integers("i8x", 64),
+    Column("f4", "float4", "float4", "(floor(random() * 801) - 400) / 4.0"),
+    Column("f8", "float8", "float8", "(floor(random() * 32001) - 16000) / 16.0"),
+    Column("f4x", "float4", "float4", _one_of("'nan'", "'infinity'", "'-infinity'", "'-0'", "'0'", "3.4028235e38", "1e-45", "0.1") + "::float4", wild=True),
+    Column("f8x", "float8", "float8", _one_of("'nan'", "'infinity'", "'-infinity'", "'-0'", "'0'", "1.7976931348623157e308", "5e-324", "0.1") + "::float8", wild=True),
+    Column("n", "numeric(12, 2)", "numeric", "floor(random() * 2e8 - 1e8) / 100", scale=2),
+    Column("m", "numeric(5, 1)", "numeric", "floor(random() * 200 - 100) / 10", nulls=0, scale=1),
+    Column("big", "numeric(38, 10)", "numeric", "floor(random() * 1e15)::numeric * 1e12 + random()::numeric", scale=10),
+    Column("free", "numeric", "numeric", "trim_scale(round((random() * 1000)::numeric, floor(random() * 8)::int4))"),
+    Column("freex", "numeric", "numeric", _one_of("'nan'", "'infinity'", "'-infinity'", "1e-200", "1e200", "123456789012345678901234567890.5", "0") + "::numeric", wild=True),
+    Column("d", "date", "date", "date '1992-01-01' + floor(random() * 2500)::int4"),
+    Column("dx", "date", "date", _one_of(INSTANTS.format("5874897-12-31", "date")), wild=True),
+    Column("ti", "time", "time", _one_of("time '24:00'", "'00:00'", "'23:59:59.999999'", "'12:34:56'", "time '00:00' + random() * interval '86399 s'")),
+    Column("ts", "timestamp", "timestamp", "timestamp '1995-01-01' + floor(random() * 1e5) * interval '37 min 0.25 s'"),
+    Column("tsx", "timestamp", "timestamp", _one_of(INSTANTS.format("294276-12-31 23:59:59.999999", "timestamp")), wild=True),
+    Column("tz", "timestamptz", "timestamptz", "timestamptz '2020-01-01 00:00+00' + floor(random() * 20000) * interval '1 h'"),
+    Column("t", "text", "text", "repeat('ab' || floor(random() * 40), floor(random() * 4)::int4) || " + _one_of("''", "' '", "'ü€'", "'%_'", "'X'")),
+    Column("v", "varchar(20)", "text", "'v' || floor(random() ^ 2 * 300)"),
+    Column("c", "char(7)", "text", "'c' || floor(random() * 60)"),
+    Column("long", "text", "text", "case when random() < 0.02 then repeat(md5((i % 20)::text), 100) when random() < 0.1 then repeat('l' || i % 9, 900) else 'l' || i % 9 end"),
+    Column("u", "uuid", "uuid", "md5((i % 50)::text)::uuid"),
+    Column("y", "bytea", "bytea", _one_of("''", r"'\x00'", r"'\xff'", r"'\x00ff'") + "::bytea"),
+)
+BY_NAME = {column.name: column for column in COLUMNS}
+
+SIZES = {"empty": 0, "one": 1, "tiny": 30, "small": 400, "never": 1500, "mid": 3000, "half": 3000, "fresh": 5000, "altered": 2000, "big": 15000}
+
+
+def create(connection, schema: str, seed: float) -> None:
+    """Makes the tables in a schema; the same seed gives the same rows."""
+    connection.query(f"create schema {schema}; set search_path = {schema}; select setseed({seed})")
+    columns = ", ".join(f"{c.name} {c.type}" for c in COLUMNS)
+    values = ", ".join(c.value if c.nulls == 0 else f"case when random() >= {c.nulls} then {c.value} end" for c in COLUMNS)
+    for name, rows in SIZES.items():
+        connection.query(f"create table {name} ({columns}) with (autovacuum_enabled = off)")
+        if name == "altered":
+            connection.query("alter table altered drop v, drop u, drop i4, add gone int8 default 5")
+            present = [c for c in COLUMNS if c.name not in ("v", "u", "i4")]
+            kept = ", ".join(c.name for c in present)
+            some = ", ".join(c.value for c in present)
+            connection.query(f"insert into altered ({kept}) select {some} from generate_series(1, {rows // 2}) i")
+            connection.query(
+                "alter table altered drop gone, add v varchar(20) default 'v7', add u uuid default md5('3')::uuid, add i4 int4 default -5"
+            )
+            kept, values_here, first = f"{kept}, v", f"{some}, 'v' || i % 9", rows // 2 + 1
+        else:
+            kept, values_here, first = ", ".join(c.name for c in COLUMNS), values, 1
+        connection.query(f"insert into {name} ({kept}) select {values_here} from generate_series({first}, {rows}) i")
+        if name != "never":
+            connection.query(f"vacuum (freeze, analyze) {name}")
+    # Only the first half's blocks stay all-visible; and changes everywhere, of which some are vacuumed.
+    for statement in (
+        "update half set i8 = i8 + 1, t = t || '!' where id > 1500",
+        "delete from fresh where id % 100 = 3",
+        "vacuum fresh",
+        "update fresh set i4 = -i4, n = n + 1 where id % 50 = 7",
+        "begin; delete from fresh where id % 3 = 0; insert into half select * from tiny; rollback",
+        "delete from altered where id % 10 = 3",
+        "vacuum altered",
+    ):
+        connection.query(statement)
+
+
+def mutate(connection, schema: str) -> None:
+    """One row of each table is gone, another has one value changed: what a comparison has to notice."""
+    for name in SIZES:
+        connection.query(f"delete from {schema}.{name} where ctid = (select min(ctid) from {schema}.{name})")
+        connection.query(f"update {schema}.{name} set i8 = i8 + 1, f8 = f8 + 0.0625 where ctid = (select max(ctid) from {schema}.{name})")
