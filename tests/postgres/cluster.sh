@@ -3,7 +3,7 @@
 # As root a user postgres is needed, since a server does not run as root.
 #   work       the temporary folder
 #   settings   options of clusters that start from now on, as of postgres -c
-#   start NAME INITDB_OPTION..., stop, install BUILD, sql PSQL_OPTION...
+#   start NAME INITDB_OPTION..., stop, crash_program FILE, install BUILD, sql PSQL_OPTION...
 fail() { echo "error: $*" >&2; exit 1; }
 bin=${PG_BINDIR:-$(find /usr/lib/postgresql -mindepth 2 -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1)}
 client=$bin/psql
@@ -36,6 +36,18 @@ start() {
     printf '%s\n' "${settings[@]}" >>"$cluster/postgresql.conf"
     server "$bin/pg_ctl" -D "$cluster" -w -l "$work/server.log" start >/dev/null ||
         { cat "$work/server.log" >&2; fail "pg_ctl start"; }
+}
+
+# crash_program FILE: makes a program that crashes the running cluster and starts it again.
+crash_program() {
+    cat >"$1" <<END
+#!/usr/bin/env bash
+set -e
+$(declare -f server)
+server '$bin/pg_ctl' -D '$cluster' -m immediate -w stop
+server '$bin/pg_ctl' -D '$cluster' -l '$work/server.log' -w start
+END
+    chmod +x "$1"
 }
 
 # install BUILD: from now on clusters find the extension whose built files (headrace.so, headrace.control,

@@ -24,6 +24,10 @@ class ConnectionLost(Exception):
     """The server, or this session of it, is gone."""
 
 
+class ServerStuck(Exception):
+    """The server did not answer within the connection's timeout."""
+
+
 @dataclass
 class Result:
     """What one statement gave: names and type OIDs of its columns, rows as tuples of bytes or None."""
@@ -79,6 +83,8 @@ class Connection:
                 raise ConnectionLost("the server closed the connection")
             (length,) = struct.unpack_from("!i", head, 1)
             body = self.stream.read(length - 4)
+        except TimeoutError as error:
+            raise ServerStuck(f"no answer within {self.socket.gettimeout()} s") from error
         except OSError as error:
             raise ConnectionLost(str(error)) from error
         if len(body) < length - 4:
