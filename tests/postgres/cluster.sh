@@ -15,7 +15,7 @@ unset "${!PG@}"
 work=$(mktemp -d)
 cluster=
 server() { if [ "$(id -u)" = 0 ]; then runuser -u postgres -- "$@"; else "$@"; fi; }
-stop() { if [ -n "$cluster" ]; then server "$bin/pg_ctl" -D "$cluster" -m immediate -w stop >/dev/null; cluster=; fi; }
+stop() { if [ -n "$cluster" ]; then server "$bin/pg_ctl" -D "$cluster" -m immediate -w stop >/dev/null; rm -rf "$cluster"; cluster=; fi; }
 finish() { stop || true; rm -rf "$work"; }
 trap finish EXIT
 chmod 755 "$work"
@@ -31,6 +31,7 @@ settings=("listen_addresses=''" "unix_socket_directories='$work'" fsync=off auto
 start() {
     cluster=$work/$1
     shift
+    rm -f "$work/server.log"
     server "$bin/initdb" -D "$cluster" -U postgres -A trust -E UTF8 --locale C --no-sync "$@" >"$work/initdb.log" 2>&1 ||
         { cat "$work/initdb.log" >&2; fail "initdb"; }
     printf '%s\n' "${settings[@]}" >>"$cluster/postgresql.conf"

@@ -107,8 +107,8 @@ def statements(select: Select, mode: str, parameters: list, rng_number: int) -> 
     return f"{start}execute p ({values})", f"{start}explain (costs off) execute p ({values})"
 
 
-def judge(off: Result | str, on: Result | str) -> tuple:
-    """A verdict to count, and what is wrong, or None."""
+def judge(off: Result | str, on: Result | str, total_order: bool) -> tuple:
+    """A verdict to count, and what is wrong, or None. A total order leaves one sequence of rows."""
     if isinstance(off, str) and isinstance(on, str):
         return ("same error", None) if off == on else ("other error", f"off fails with {off}, on with {on}")
     if isinstance(off, str):
@@ -116,6 +116,8 @@ def judge(off: Result | str, on: Result | str) -> tuple:
     if isinstance(on, str):
         return "only on fails", f"on fails with {on}, off does not"
     wrong = difference(off, on)
+    if not wrong and total_order and off.rows != on.rows:
+        wrong = "the same rows in another order"
     return ("different", wrong) if wrong else ("equal" if off.rows else "equal, no rows", None)
 
 
@@ -130,7 +132,7 @@ def minimise(sides: Sides, select: Select, mode: str, parameters: list, number: 
                 left_out = part.pop(at)
                 off = sides.run("off", statements(select, mode, parameters, number)[0])
                 on = off if isinstance(off, str) else sides.run("on", statements(select, mode, parameters, number)[0])
-                if time.monotonic() < deadline and judge(off, on)[1]:
+                if time.monotonic() < deadline and judge(off, on, select.total_order())[1]:
                     changed = True
                 else:
                     part.insert(at, left_out)
@@ -174,7 +176,7 @@ def ask(given) -> int:
             counts["too slow with off"] += 1
             continue
         on = sides.run("on", run)
-        verdict, wrong = judge(off, on)
+        verdict, wrong = judge(off, on, select.total_order())
         if verdict == "same error" and off[:2] not in ("22",):
             verdict = f"refused with {off}"
             print(f"seed {seed}: {off} for {run}")

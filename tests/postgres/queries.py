@@ -79,6 +79,10 @@ class Select:
             text = text.replace(f"{{{number}}}", query.sql())
         return text
 
+    def total_order(self) -> bool:
+        """Whether ORDER BY leaves one sequence only: rows that tie are written alike."""
+        return self.ordered and all(item.term.canonical and item.term.kind not in ("float4", "float8") for item in self.items)
+
     def lists(self) -> list:
         """Everything that may lose an element."""
         own = [self.sources, self.where, self.having, self.limit, self.items, self.union]
@@ -403,7 +407,7 @@ class Generator:
                 select.having = [f"({having.sql} > {self.constant(kind).sql})" if kind else f"({having.sql} is not null)"]
         if rng.random() < 0.4:
             select.ordered = True
-            if all(item.term.canonical and item.term.kind not in ("float4", "float8") for item in select.items) and rng.random() < 0.6:
+            if select.total_order() and rng.random() < 0.6:
                 select.limit = [f" limit {rng.randint(0, 20)}"] + ([f" offset {rng.randint(0, 5)}"] if rng.random() < 0.3 else [])
         return select
 
