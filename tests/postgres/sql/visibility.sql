@@ -225,7 +225,6 @@ create function tells(n int4) returns bool language plpgsql cost 0.0000001 as $$
     return true;
 end $$;
 create view guarded with (security_barrier) as select * from secrets where owner = 'regress_reader';
-create view leaking as select * from secrets where owner = 'regress_reader';
 select count(*), sum(secret) from guarded where tells(secret);
 select count(*) from guarded where 1000 / (secret - 1001) < 10;
 -- Functions that tell, and functions that change between calls.
