@@ -3,7 +3,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 HEADRACE := $(TARGET)/debug/headrace
 RELEASE := $(TARGET)/release/headrace
 
-.PHONY: demo test lint bench release test-gpu gpu-bundle clean
+.PHONY: demo test lint bench release postgres install-postgres test-gpu gpu-bundle clean
 
 demo:
 	scripts/setup build
@@ -18,11 +18,19 @@ test:
 
 lint:
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --all-targets -- -D warnings
 
 release:
 	scripts/setup build
 	cargo build --locked --release --package headrace-cli
+
+# The extension's files, for the server whose pg_config is PG_CONFIG, in a folder that the last line names.
+postgres:
+	scripts/setup postgres
+	scripts/build-postgres release
+
+install-postgres: postgres
+	scripts/install-postgres $(TARGET)/postgres-release
 
 bench: release
 	scripts/setup test

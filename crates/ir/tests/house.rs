@@ -24,6 +24,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "engine", "ssb",
         ],
     ),
+    ("postgres", &["ir", "io", "format", "flow", "pipeline", "runner"]),
 ];
 
 /// External crates that only some may name.
@@ -33,6 +34,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("cudarc", &["gpu"]),
     ("io-uring", &["io"]),
     ("arrow-ipc", &["format", "cli"]),
+    ("pgrx", &["postgres"]),
 ];
 
 fn crates_folder() -> PathBuf {

@@ -1,0 +1,27 @@
+\echo Use "CREATE EXTENSION headrace" to load this file. \quit
+
+create function library_version() returns text
+    language c immutable strict parallel safe
+    as 'MODULE_PATHNAME', 'library_version_wrapper';
+comment on function library_version() is 'version of the library that this session has loaded';
+
+create function session_stat(
+    out queries int8, out fallbacks int8, out direct_blocks int8, out server_blocks int8,
+    out rerouted_blocks int8, out milliseconds float8)
+    returns setof record
+    language c volatile strict parallel restricted
+    as 'MODULE_PATHNAME', 'session_stat_wrapper';
+
+create view stat as select * from headrace.session_stat();
+comment on view stat is 'what the pipelines of this session did';
+grant usage on schema headrace to public;
+grant select on stat to public;
+
+create function preload(wanted bool) returns void
+    language c volatile strict
+    as 'MODULE_PATHNAME', 'preload_wrapper';
+comment on function preload(bool) is 'whether new sessions of this database load the library';
+revoke execute on function preload(bool) from public;
+
+-- This loads the library into this session, too.
+select preload(true);

@@ -1,0 +1,84 @@
+//! What workers ask and tell of blocks.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use headrace_format::heap::{BlockOwner, Reroute};
+
+use super::listing::Map;
+
+/// Between the workers and the backend.
+pub struct Owner {
+    map: Arc<Map>,
+    state: Mutex<State>,
+    /// Something changed.
+    changed: Condvar,
+}
+
+/// What the backend has to know.
+#[derive(Debug, Default)]
+pub struct State {
+    /// Blocks that it must read.
+    pub rerouted: Vec<u32>,
+    /// Listed blocks that are done.
+    pub done_blocks: u32,
+    /// Whether the run is over.
+    pub is_over: bool,
+    /// Blocks that were rerouted so far, and why the first of them was.
+    rerouted_blocks: u32,
+    rerouted_why: Option<String>,
+}
+
+impl Owner {
+    pub fn new(map: Arc<Map>) -> Self {
+        Self { map, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be done now; waits for a while if that is nothing.
+    pub fn look(&self, wait: Duration, is_enough: impl Fn(&State) -> bool) -> State {
+        let mut state = self.state();
+        if !is_enough(&state) {
+            let waited = self.changed.wait_timeout(state, wait);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let rerouted = std::mem::take(&mut state.rerouted);
+        let State { done_blocks, is_over, .. } = *state;
+        State { rerouted, done_blocks, is_over, ..State::default() }
+    }
+
+    /// How many blocks were rerouted, and why the first of them was.
+    pub fn rerouted(&self) -> (u32, Option<String>) {
+        let state = self.state();
+        (state.rerouted_blocks, state.rerouted_why.clone())
+    }
+
+    /// The run is over.
+    pub fn end(&self) {
+        self.state().is_over = true;
+        self.changed.notify_all();
+    }
+}
+
+impl BlockOwner for Owner {
+    fn holds(&self, block: u32) -> bool {
+        self.map.is_visible(block)
+    }
+
+    fn reroute(&self, block: u32, why: Reroute) {
+        let mut state = self.state();
+        state.rerouted_blocks += 1;
+        state.rerouted_why.get_or_insert_with(|| format!("block {block}: {why}"));
+        state.rerouted.push(block);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn done(&self, blocks: u32) {
+        self.state().done_blocks += blocks;
+        self.changed.notify_all();
+    }
+}

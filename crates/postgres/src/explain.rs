@@ -1,0 +1,155 @@
+//! What EXPLAIN shows: of the node, and of queries that have none, why not.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char};
+
+use headrace_ir::Program;
+use headrace_runner::RunReport;
+use pgrx::pg_sys::{self, ExplainState};
+
+use crate::executor::{Own, Ran};
+use crate::{nodes, version};
+
+thread_local! {
+    /// Why parts of the statement that is being planned are PostgreSQL's alone.
+    static REASONS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Reasons that are kept of one statement.
+const REASONS_MAX: usize = 16;
+
+/// Takes note of why there is no path.
+pub fn note(reason: String) {
+    REASONS.with_borrow_mut(|reasons| {
+        if reasons.len() < REASONS_MAX && !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    });
+}
+
+static mut PREVIOUS: pg_sys::ExplainOneQuery_hook_type = None;
+
+/// From now on EXPLAIN VERBOSE says why not.
+///
+/// # Safety
+/// The backend's thread, once a process.
+pub unsafe fn install() {
+    PREVIOUS = pg_sys::ExplainOneQuery_hook;
+    pg_sys::ExplainOneQuery_hook = Some(explain_one_query);
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn explain_one_query(
+    query: *mut pg_sys::Query,
+    options: i32,
+    into: *mut pg_sys::IntoClause,
+    es: *mut ExplainState,
+    text: *const c_char,
+    parameters: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+) {
+    REASONS.take();
+    match PREVIOUS {
+        Some(previous) => previous(query, options, into, es, text, parameters, environment),
+        None => version::explain_query(query, options, into, es, text, parameters, environment),
+    }
+    let reasons = REASONS.take();
+    if !(*es).verbose || reasons.is_empty() {
+        return;
+    }
+    pg_sys::ExplainOpenGroup(c"Headrace".as_ptr(), std::ptr::null(), true, es);
+    for reason in reasons {
+        show(es, c"Headrace not used", &reason);
+    }
+    pg_sys::ExplainCloseGroup(c"Headrace".as_ptr(), std::ptr::null(), true, es);
+}
+
+unsafe fn show(es: *mut ExplainState, label: &CStr, value: &str) {
+    pg_sys::ExplainPropertyText(label.as_ptr(), nodes::c_string(value).as_ptr(), es);
+}
+
+unsafe fn show_number(es: *mut ExplainState, label: &CStr, unit: Option<&CStr>, value: u64) {
+    let unit = unit.map_or(std::ptr::null(), CStr::as_ptr);
+    pg_sys::ExplainPropertyUInteger(label.as_ptr(), unit, value, es);
+}
+
+unsafe fn show_time(es: *mut ExplainState, label: &CStr, milliseconds: f64) {
+    if (*es).timing {
+        pg_sys::ExplainPropertyFloat(label.as_ptr(), c"ms".as_ptr(), milliseconds, 3, es);
+    }
+}
+
+/// The node's own lines.
+pub unsafe fn node(own: &Own, es: *mut ExplainState) {
+    let program = &own.plan.program;
+    show(es, c"Streamed Table", &program.pipeline.source.table);
+    let steps = program.pipeline.steps.iter().map(|step| program.step_line(step));
+    let lines: Vec<String> = steps.chain([Program::sink_line(&program.pipeline.sink)]).collect();
+    let texts: Vec<_> = lines.iter().map(|line| nodes::c_string(line)).collect();
+    let list = nodes::list(texts.iter().map(|text| text.as_ptr().cast_mut()));
+    match (*es).format == pg_sys::ExplainFormat::EXPLAIN_FORMAT_TEXT {
+        // A line each, since expressions contain commas.
+        true => lines.iter().for_each(|line| show(es, c"Step", line)),
+        false => pg_sys::ExplainPropertyList(c"Steps".as_ptr(), list, es),
+    }
+    if !(*es).analyze {
+        return;
+    }
+    match (&own.why_not, &own.ran) {
+        (Some(reason), _) => {
+            show(es, c"Processor", "PostgreSQL, by the first of the plans below");
+            show(es, c"Why Not", reason);
+        }
+        (None, Some(_)) => show(es, c"Processor", "cpu"),
+        (None, None) => return,
+    }
+    if let Some(ran) = &own.ran {
+        blocks(ran, es);
+        if let Some(report) = &ran.report {
+            times(ran, report, es);
+        }
+    }
+}
+
+unsafe fn blocks(ran: &Ran, es: *mut ExplainState) {
+    show_number(es, c"Direct Blocks", None, ran.direct_blocks.into());
+    show_number(es, c"Blocks Through Shared Buffers", None, ran.server_blocks.into());
+    if let Some(reason) = &ran.why_not_direct {
+        return show(es, c"Why Not Direct", reason);
+    }
+    let reasons = [
+        (c"Of These Not All-Visible", ran.not_visible_blocks),
+        (c"Of These Newer In Shared Buffers", ran.dirty_blocks),
+        (c"Of These Rerouted", ran.rerouted_blocks),
+    ];
+    for (label, blocks) in reasons {
+        if blocks > 0 {
+            show_number(es, label, None, blocks.into());
+        }
+    }
+    if let Some(why) = &ran.rerouted_why {
+        show(es, c"First Rerouted", why);
+    }
+}
+
+unsafe fn times(ran: &Ran, report: &RunReport, es: *mut ExplainState) {
+    show_number(es, c"Rows In", None, report.rows_in);
+    show_number(es, c"Groups", None, report.rows_out);
+    let bytes = u64::from(ran.direct_blocks + ran.server_blocks) * u64::from(pg_sys::BLCKSZ);
+    for build in &report.builds {
+        show(es, c"Build", build);
+    }
+    show_time(es, c"Builds", report.build_ms);
+    show_time(es, c"Bind", report.bind_ms);
+    show_time(es, c"Race", report.race.wall_ns as f64 / 1e6);
+    show_time(es, c"Finish", report.finish_ms);
+    show_time(es, c"Wall", ran.wall.as_secs_f64() * 1e3);
+    if (*es).timing && report.race.wall_ns > 0 {
+        let speed = bytes as f64 / report.race.wall_ns as f64;
+        let label = c"Heap Read".as_ptr();
+        pg_sys::ExplainPropertyFloat(label, c"GB/s".as_ptr(), speed, 2, es);
+        if let Some(bottleneck) = report.race.bottleneck() {
+            show(es, c"Bottleneck", &bottleneck.to_string());
+        }
+    }
+}

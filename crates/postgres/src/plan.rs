@@ -1,0 +1,97 @@
+//! What travels from the planner to the executor: text in the plan node, since a plan is copied.
+
+use headrace_ir::{Field, Program};
+use pgrx::pg_sys::{self, Oid};
+use serde::{Deserialize, Serialize};
+
+use crate::nodes;
+
+/// Everything that the executor has to know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// The program. Its one table is the streamed one, its builds are child plans.
+    pub program: Program,
+    /// The streamed table.
+    pub table: u32,
+    /// Its columns in register order, by their attribute numbers.
+    pub attributes: Vec<i16>,
+    /// The builds' rows, each from the child plan of its number, counted after PostgreSQL's own.
+    pub children: Vec<Child>,
+    /// Columns of the node's tuples.
+    pub outputs: Vec<Output>,
+    /// Types of the program's parameters, which are the node's expressions.
+    pub parameters: Vec<u32>,
+}
+
+/// A child plan whose rows become a build.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Child {
+    /// What it is in EXPLAIN.
+    pub name: String,
+    /// The build's keys, then its payload.
+    pub columns: Vec<ChildColumn>,
+}
+
+/// A column of a child plan's rows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ChildColumn {
+    /// Its place in the rows.
+    pub position: usize,
+    /// Its type there.
+    pub type_oid: u32,
+    /// What becomes of it: the same type, or a wider integer.
+    pub field: Field,
+}
+
+/// Where a column of the node's tuples comes from. Columns are those of the program's sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Output {
+    /// A column as it is.
+    Column {
+        /// Which.
+        column: usize,
+        /// PostgreSQL's type.
+        type_oid: u32,
+    },
+    /// The mean of exact numbers: their sum divided by their number as PostgreSQL's `numeric`
+    /// divides.
+    NumericMean {
+        /// Their sum.
+        sum: usize,
+        /// Their number.
+        count: usize,
+    },
+    /// The mean of floats.
+    FloatMean {
+        /// Their sum.
+        sum: usize,
+        /// Their number.
+        count: usize,
+    },
+    /// A truth value from a number: whether it is not 0.
+    IsNotZero {
+        /// Which.
+        column: usize,
+    },
+}
+
+impl Plan {
+    /// As a list that can be copied.
+    pub unsafe fn to_list(&self) -> Result<*mut pg_sys::List, nodes::WhyNot> {
+        let text = serde_json::to_string(self);
+        let text = text.map_err(|e| nodes::WhyNot(format!("the plan cannot be written: {e}")))?;
+        Ok(nodes::list([nodes::string(&text)]))
+    }
+
+    /// From such a list.
+    pub unsafe fn of_list(list: *mut pg_sys::List) -> Result<Self, String> {
+        let node = nodes::items::<pg_sys::Node>(list).next();
+        let text = node.and_then(|node| nodes::text_of(node)).ok_or("a node without its plan")?;
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// The streamed table.
+    pub fn table(&self) -> Oid {
+        Oid::from(self.table)
+    }
+}

@@ -1,0 +1,232 @@
+//! Which relations are joined to the stream, in which order, and by what.
+
+use std::collections::HashMap;
+
+use headrace_ir::{Expr, Field};
+use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
+
+use crate::nodes::{self, WhyNot, cast, items, why_not};
+use crate::plan::ChildColumn;
+use crate::settings;
+use crate::translate::{Translator, equality_key, ir_type};
+use crate::version;
+
+/// A relation that the stream looks rows up in.
+pub struct Join {
+    /// The relation.
+    pub inner: *mut RelOptInfo,
+    /// Its name in the query.
+    pub name: String,
+    /// Pairs of equal values: of what is joined so far, and a column of this relation.
+    pub pairs: Vec<Pair>,
+    /// Other conditions that can be decided from here on.
+    pub filters: Vec<*mut Node>,
+}
+
+/// A clause `outer = inner`.
+pub struct Pair {
+    outer: *mut Node,
+    inner: *mut pg_sys::Var,
+}
+
+/// The base relations of a query.
+pub unsafe fn members(
+    root: *mut PlannerInfo,
+    input: *mut RelOptInfo,
+) -> Result<Vec<*mut RelOptInfo>, WhyNot> {
+    let mut members = Vec::new();
+    for index in 1..(*root).simple_rel_array_size {
+        let relation = *(*root).simple_rel_array.add(index as usize);
+        if relation.is_null() || !pg_sys::bms_is_member(index, (*input).relids) {
+            continue;
+        }
+        if (*relation).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL {
+            members.push(relation);
+        }
+    }
+    match members.is_empty() {
+        true => why_not("no table is read"),
+        false => Ok(members),
+    }
+}
+
+/// The joins in an order in which each has a key among what is joined before it, the smallest
+/// relation first.
+pub unsafe fn joins(
+    root: *mut PlannerInfo,
+    members: &[*mut RelOptInfo],
+    streamed: *mut RelOptInfo,
+) -> Result<Vec<Join>, WhyNot> {
+    let mut left: Vec<_> = members.iter().copied().filter(|member| *member != streamed).collect();
+    if !left.is_empty() && !settings::ENABLE_JOIN.get() {
+        return why_not("headrace.enable_join is off");
+    }
+    left.sort_by(|a, b| (**a).rows.total_cmp(&(**b).rows));
+    let (mut joined, mut done) = (pg_sys::bms_copy((*streamed).relids), Vec::new());
+    let mut joins: Vec<Join> = Vec::new();
+    while !left.is_empty() {
+        let mut found = None;
+        for (place, inner) in left.iter().enumerate() {
+            let join = join(root, joined, *inner, &done)?;
+            if !join.0.pairs.is_empty() {
+                found = Some((place, join));
+                break;
+            }
+        }
+        let Some((place, (join, used))) = found else {
+            return why_not(format!("{} is joined by no equality of columns", name(root, left[0])));
+        };
+        joined = pg_sys::bms_add_members(joined, (*join.inner).relids);
+        done.extend(used);
+        left.remove(place);
+        check_child(root, &join)?;
+        joins.push(join);
+    }
+    Ok(joins)
+}
+
+unsafe fn name(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> String {
+    let entry = nodes::entry_of(root, relation);
+    nodes::owned((*(*entry).eref).aliasname)
+}
+
+type Clauses = Vec<*mut pg_sys::RestrictInfo>;
+
+/// What joins a relation to those that are joined, and the clauses that this takes care of.
+unsafe fn join(
+    root: *mut PlannerInfo,
+    joined: pg_sys::Relids,
+    inner: *mut RelOptInfo,
+    done: &[*mut pg_sys::RestrictInfo],
+) -> Result<(Join, Clauses), WhyNot> {
+    let both = pg_sys::bms_union(joined, (*inner).relids);
+    let implied = version::implied_equalities(root, both, joined, inner);
+    let decidable = items::<pg_sys::RestrictInfo>((*inner).joininfo).filter(|clause| {
+        pg_sys::bms_is_subset((**clause).required_relids, both) && !done.contains(clause)
+    });
+    let (mut pairs, mut filters, mut used) = (Vec::new(), Vec::new(), Vec::new());
+    for clause in items(implied).chain(decidable) {
+        used.push(clause);
+        if (*clause).security_level > 0 {
+            return why_not("a clause behind a security barrier");
+        }
+        match pair(clause, joined, inner) {
+            Some(pair) => pairs.push(pair),
+            None => filters.push((*clause).clause.cast()),
+        }
+    }
+    Ok((Join { inner, name: name(root, inner), pairs, filters }, used))
+}
+
+unsafe fn pair(
+    clause: *mut pg_sys::RestrictInfo,
+    joined: pg_sys::Relids,
+    inner: *mut RelOptInfo,
+) -> Option<Pair> {
+    let operator = cast::<pg_sys::OpExpr>((*clause).clause.cast(), NodeTag::T_OpExpr)?;
+    let sides: Vec<*mut Node> = items((*operator).args).collect();
+    let [left, right] = sides[..] else { return None };
+    if !(*clause).can_join || !equality_key(operator) {
+        return None;
+    }
+    let is_inner = |relids| pg_sys::bms_equal(relids, (*inner).relids);
+    let is_outer = |relids| pg_sys::bms_is_subset(relids, joined);
+    let (outer, column) = match clause.as_ref()? {
+        c if is_outer(c.left_relids) && is_inner(c.right_relids) => (left, right),
+        c if is_outer(c.right_relids) && is_inner(c.left_relids) => (right, left),
+        _ => return None,
+    };
+    let inner = cast::<pg_sys::Var>(column, NodeTag::T_Var)?;
+    Some(Pair { outer, inner })
+}
+
+/// Relations whose plans can be made twice, once for PostgreSQL's own plan and once for the build.
+unsafe fn check_child(root: *mut PlannerInfo, join: &Join) -> Result<(), WhyNot> {
+    let entry = &*nodes::entry_of(root, join.inner);
+    let is_plain = matches!(
+        entry.rtekind,
+        pg_sys::RTEKind::RTE_RELATION | pg_sys::RTEKind::RTE_VALUES | pg_sys::RTEKind::RTE_FUNCTION
+    );
+    if !is_plain {
+        return why_not(format!("{} is a subquery", join.name));
+    }
+    let path = (*join.inner).cheapest_total_path;
+    if path.is_null() || !(*path).param_info.is_null() {
+        return why_not(format!("{} has no plan of its own", join.name));
+    }
+    let bytes = (*join.inner).rows * f64::from((*(*join.inner).reltarget).width + 16);
+    let limit = f64::from(settings::MEMORY_LIMIT_KIB.get()) * 1024.0 / 2.0;
+    match bytes > limit {
+        true => why_not(format!(
+            "{} would be a build of {:.0} MB, half of headrace.memory_limit is {:.0} MB",
+            join.name,
+            bytes / 1e6,
+            limit / 1e6
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The columns that an expression reads, by relation, each once.
+pub unsafe fn vars<'a>(expr: *mut Node, found: &mut HashMap<u32, Vec<&'a pg_sys::Var>>) {
+    nodes::any(expr, &mut |node| {
+        if let Some(var) = cast::<pg_sys::Var>(node, NodeTag::T_Var) {
+            let of_relation = found.entry((*var).varno as u32).or_default();
+            if !of_relation.iter().any(|known| known.varattno == (*var).varattno) {
+                of_relation.push(&*var);
+            }
+        }
+        false
+    });
+}
+
+impl Join {
+    /// What is read of registers.
+    pub fn stream_side(&self) -> impl Iterator<Item = *mut Node> + '_ {
+        self.pairs.iter().map(|pair| pair.outer).chain(self.filters.iter().copied())
+    }
+
+    /// The place of a column in the rows of this relation's plan.
+    pub unsafe fn position_of(&self, var: &pg_sys::Var) -> Result<usize, WhyNot> {
+        let target = (*(*self.inner).cheapest_total_path).pathtarget;
+        let found = items::<Node>((*target).exprs).position(|expr| {
+            cast::<pg_sys::Var>(expr, NodeTag::T_Var).is_some_and(|own| {
+                (*own).varno == var.varno && (*own).varattno == var.varattno
+            })
+        });
+        found.ok_or_else(|| WhyNot(format!("a column that {} does not give", self.name)))
+    }
+
+    /// The keys of the stream's rows, and those of the build.
+    pub unsafe fn keys(
+        &self,
+        translator: &mut Translator<'_>,
+    ) -> Result<(Vec<Expr>, Vec<ChildColumn>), WhyNot> {
+        let (mut keys, mut columns) = (Vec::new(), Vec::new());
+        for pair in &self.pairs {
+            let column = &*pair.inner;
+            let own = ir_type(column.vartype, column.vartypmod)?;
+            let key = translator.expr(pair.outer)?;
+            let given = key.data_type();
+            if column.vartype == pg_sys::BPCHAROID
+                && pg_sys::exprTypmod(pair.outer) != column.vartypmod
+            {
+                return why_not("a join of texts of type bpchar of different lengths");
+            }
+            let integers = own.is_signed_integer() && given.is_signed_integer();
+            let key_type = match (&own, &given) {
+                _ if own == given => own.clone(),
+                _ if integers && own.plain_width_bytes() > given.plain_width_bytes() => own.clone(),
+                _ if integers => given.clone(),
+                _ => return why_not(format!("a join of {given} with {own}")),
+            };
+            keys.push(if given == key_type { key } else { key.cast(key_type.clone()) });
+            columns.push(ChildColumn {
+                position: self.position_of(column)?,
+                type_oid: column.vartype.to_u32(),
+                field: Field::new(format!("{}.{}", self.name, column.varattno), key_type, true),
+            });
+        }
+        Ok((keys, columns))
+    }
+}

@@ -1,0 +1,282 @@
+//! Offers a path for the grouping of a query whose every part a pipeline can do.
+//!
+//! ```text
+//! base relations ──► the largest plain table is streamed, the others are child plans
+//! clauses        ──► filters of the stream | keys of a probe | filters after a probe
+//! target list    ──► keys and aggregates of the sink; what is computed of them stays PostgreSQL's
+//! ```
+//!
+//! Only inner joins: a row of the answer is then a combination of rows for which all clauses are true,
+//! in whatever order they are looked at. The child plans apply their own relation's clauses.
+
+mod joins;
+mod path;
+mod streamed;
+mod target;
+
+use std::collections::HashMap;
+
+use headrace_ir::{
+    AggregateOutput, BuildPlan, BuildSource, Expr, Field, NamedExpr, Pipeline, Probe, ProbeKind,
+    Program, Sink, Source, SourceKind, Step,
+};
+use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo};
+
+use crate::nodes::{self, WhyNot, why_not};
+use crate::plan::{Child, ChildColumn, Plan};
+use crate::settings;
+use crate::translate::{Aggregates, Scope, Translator, ir_type};
+use joins::Join;
+use target::Target;
+
+pub use path::{Methods, NAME, SCAN_METHODS};
+
+static mut PREVIOUS: pg_sys::create_upper_paths_hook_type = None;
+
+/// From now on every query is looked at.
+///
+/// # Safety
+/// The backend's thread, once a process.
+pub unsafe fn install() {
+    PREVIOUS = pg_sys::create_upper_paths_hook;
+    pg_sys::create_upper_paths_hook = Some(create_upper_paths);
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn create_upper_paths(
+    root: *mut PlannerInfo,
+    stage: pg_sys::UpperRelationKind::Type,
+    input: *mut RelOptInfo,
+    output: *mut RelOptInfo,
+    extra: *mut std::ffi::c_void,
+) {
+    if let Some(previous) = PREVIOUS {
+        previous(root, stage, input, output, extra);
+    }
+    if stage != pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG || !settings::ENABLED.get() {
+        return;
+    }
+    if let Err(WhyNot(reason)) = propose(root, input, output, &*extra.cast()) {
+        crate::explain::note(reason);
+    }
+}
+
+unsafe fn propose(
+    root: *mut PlannerInfo,
+    input: *mut RelOptInfo,
+    output: *mut RelOptInfo,
+    extra: &pg_sys::GroupPathExtraData,
+) -> Result<(), WhyNot> {
+    check_query(root, output)?;
+    let members = joins::members(root, input)?;
+    let streamed = streamed::choose(root, &members)?;
+    let joins = joins::joins(root, &members, streamed)?;
+    let filters = streamed::filters(streamed)?;
+    let target = Target::of(root, output, extra)?;
+    let layout = Layout::new(root, streamed, &joins, &filters, &target)?;
+    let made = layout.made(&joins, &filters, &target)?;
+    let alternative = path::cheapest(output)?;
+    let offer = path::Offer { streamed, joins: &joins, target: &target, made, alternative };
+    path::add(output, offer)
+}
+
+/// What no pipeline does, whatever the tables.
+unsafe fn check_query(root: *mut PlannerInfo, output: *mut RelOptInfo) -> Result<(), WhyNot> {
+    let query = &*(*root).parse;
+    if (*output).reloptkind != pg_sys::RelOptKind::RELOPT_UPPER_REL {
+        return why_not("a part of a partitioned grouping");
+    }
+    if !query.groupingSets.is_null() {
+        return why_not("grouping sets");
+    }
+    if query.hasTargetSRFs {
+        return why_not("functions that return sets in the select list");
+    }
+    if !query.rowMarks.is_null() {
+        return why_not("rows that are to be locked");
+    }
+    if !(*root).join_info_list.is_null() {
+        return why_not("outer, semi and anti joins");
+    }
+    if !(*root).placeholder_list.is_null() || (*root).hasLateralRTEs {
+        return why_not("lateral references");
+    }
+    if pg_sys::RecoveryInProgress() {
+        return why_not("a server in recovery");
+    }
+    Ok(())
+}
+
+/// Where columns are: which the stream reads, which builds carry, and their registers.
+struct Layout {
+    source: Source,
+    attributes: Vec<i16>,
+    table: u32,
+    /// For each join the columns that its build carries.
+    payloads: Vec<Vec<Payload>>,
+    scope: Scope,
+}
+
+/// A column that a build carries.
+struct Payload {
+    position: usize,
+    type_oid: u32,
+    field: Field,
+}
+
+/// A program with what it is run with.
+pub struct Made {
+    plan: Plan,
+    parameters: Vec<*mut Node>,
+}
+
+impl Layout {
+    unsafe fn new(
+        root: *mut PlannerInfo,
+        streamed: *mut RelOptInfo,
+        joins: &[Join],
+        filters: &[*mut Node],
+        target: &Target,
+    ) -> Result<Self, WhyNot> {
+        let mut read: HashMap<u32, Vec<&pg_sys::Var>> = HashMap::new();
+        let of_joins = joins.iter().flat_map(|join| join.stream_side());
+        for expr in filters.iter().copied().chain(of_joins).chain(target.read()) {
+            joins::vars(expr, &mut read);
+        }
+        let entry = &*nodes::entry_of(root, streamed);
+        let mut columns = read.remove(&(*streamed).relid).unwrap_or_default();
+        columns.sort_by_key(|var| var.varattno);
+        let mut layout = Self {
+            table: entry.relid.to_u32(),
+            source: Source {
+                kind: SourceKind::Batches,
+                table_id: 0,
+                table: nodes::owned((*entry.eref).aliasname),
+                columns: Vec::new(),
+                ordinals: Vec::new(),
+            },
+            attributes: Vec::new(),
+            payloads: Vec::new(),
+            scope: Scope::new(),
+        };
+        for var in columns {
+            layout.stream_column(entry, var)?;
+        }
+        for join in joins {
+            let vars = read.remove(&(*join.inner).relid).unwrap_or_default();
+            layout.payload(join, &vars)?;
+        }
+        Ok(layout)
+    }
+
+    unsafe fn stream_column(
+        &mut self,
+        entry: &pg_sys::RangeTblEntry,
+        var: &pg_sys::Var,
+    ) -> Result<(), WhyNot> {
+        let name = nodes::owned(pg_sys::get_attname(entry.relid, var.varattno, true));
+        if var.varattno <= 0 {
+            return why_not("a system column or a whole row");
+        }
+        let data_type = ir_type(var.vartype, var.vartypmod)
+            .map_err(|WhyNot(reason)| WhyNot(format!("column {name}: {reason}")))?;
+        let field = Field::new(name, data_type, true);
+        self.append(var, &field);
+        self.source.columns.push(field);
+        self.source.ordinals.push(self.attributes.len());
+        self.attributes.push(var.varattno);
+        Ok(())
+    }
+
+    unsafe fn payload(&mut self, join: &Join, vars: &[&pg_sys::Var]) -> Result<(), WhyNot> {
+        let mut payloads = Vec::new();
+        for var in vars {
+            let (position, type_oid) = (join.position_of(var)?, var.vartype.to_u32());
+            let data_type = ir_type(var.vartype, var.vartypmod)?;
+            let name = format!("{}.{}", join.name, var.varattno);
+            let field = Field::new(name, data_type, true);
+            self.append(var, &field);
+            payloads.push(Payload { position, type_oid, field });
+        }
+        self.payloads.push(payloads);
+        Ok(())
+    }
+
+    fn append(&mut self, var: &pg_sys::Var, field: &Field) {
+        let Field { name, data_type, nullable } = field.clone();
+        let index = self.scope.len();
+        let register = Expr::Register { index, data_type, nullable, name };
+        self.scope.insert((var.varno as u32, var.varattno), register);
+    }
+
+    /// The program.
+    unsafe fn made(
+        self,
+        joins: &[Join],
+        filters: &[*mut Node],
+        target: &Target,
+    ) -> Result<Made, WhyNot> {
+        let mut translator = Translator::new(&self.scope);
+        let mut steps = Vec::new();
+        for filter in filters {
+            steps.push(Step::Filter(translator.expr(*filter)?));
+        }
+        let (mut builds, mut children) = (Vec::new(), Vec::new());
+        for (number, (join, payload)) in joins.iter().zip(&self.payloads).enumerate() {
+            let (keys, columns) = join.keys(&mut translator)?;
+            builds.push(build(number, join, &columns, payload));
+            children.push(child(join, columns, payload));
+            steps.push(Step::Probe(Probe {
+                build: number,
+                keys,
+                kind: ProbeKind::Inner,
+                null_equal: false,
+                residual: None,
+                payload: (0..payload.len()).collect(),
+            }));
+            for filter in &join.filters {
+                steps.push(Step::Filter(translator.expr(*filter)?));
+            }
+        }
+        let mut keys = Vec::new();
+        for (number, key) in target.keys.iter().enumerate() {
+            let expr = translator.expr(*key)?;
+            target::check_key(*key, &expr)?;
+            keys.push(NamedExpr { name: format!("k{number}"), expr });
+        }
+        let mut aggregates = Aggregates { calls: Vec::new(), keys: keys.len() };
+        let outputs = target.outputs(&mut translator, &mut aggregates)?;
+        let sink = Sink::Aggregate {
+            keys,
+            sets: Vec::new(),
+            calls: aggregates.calls,
+            output: AggregateOutput::Final,
+        };
+        let (parameters, fields) = (translator.parameters, translator.fields);
+        let pipeline = Pipeline { source: self.source, steps, sink };
+        let program = Program { parameters: fields, ..Program::new(builds, pipeline) };
+        program.validate().map_err(|error| WhyNot(error.to_string()))?;
+        let types = parameters.iter().map(|node| pg_sys::exprType(*node).to_u32()).collect();
+        let (attributes, table) = (self.attributes, self.table);
+        let plan = Plan { program, table, attributes, children, outputs, parameters: types };
+        Ok(Made { plan, parameters })
+    }
+}
+
+fn build(number: usize, join: &Join, keys: &[ChildColumn], payload: &[Payload]) -> BuildPlan {
+    BuildPlan {
+        name: join.name.clone(),
+        source: BuildSource::Child(number),
+        keys: keys.iter().map(|key| key.field.clone()).collect(),
+        payload: payload.iter().map(|payload| payload.field.clone()).collect(),
+    }
+}
+
+fn child(join: &Join, keys: Vec<ChildColumn>, payload: &[Payload]) -> Child {
+    let payload = payload.iter().map(|payload| ChildColumn {
+        position: payload.position,
+        type_oid: payload.type_oid,
+        field: payload.field.clone(),
+    });
+    Child { name: join.name.clone(), columns: keys.into_iter().chain(payload).collect() }
+}

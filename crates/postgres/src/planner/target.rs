@@ -1,0 +1,128 @@
+//! What is grouped by, and what is asked of each group.
+
+use headrace_ir::Expr;
+use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
+
+use crate::nodes::{self, WhyNot, cast, items, why_not};
+use crate::plan::Output;
+use crate::translate::{Aggregates, Translator, aggregate, is_deterministic};
+use crate::version;
+
+/// The columns that the node brings, of which PostgreSQL computes its target list.
+pub struct Target {
+    /// Expressions that rows are grouped by.
+    pub keys: Vec<*mut Node>,
+    /// Aggregates.
+    pub aggregates: Vec<*mut pg_sys::Aggref>,
+    /// Conditions on groups.
+    pub having: *mut pg_sys::List,
+}
+
+impl Target {
+    pub unsafe fn of(
+        root: *mut PlannerInfo,
+        output: *mut RelOptInfo,
+        extra: &pg_sys::GroupPathExtraData,
+    ) -> Result<Self, WhyNot> {
+        let mut keys: Vec<*mut Node> = Vec::new();
+        for clause in items::<pg_sys::SortGroupClause>(version::group_clause(root)) {
+            let entry = pg_sys::get_sortgroupclause_tle(clause, (*root).processed_tlist);
+            let key: *mut Node = (*entry).expr.cast();
+            if !keys.iter().any(|known| nodes::equal(*known, key)) {
+                keys.push(key);
+            }
+        }
+        let having = extra.havingQual.cast::<pg_sys::List>();
+        let mut target = Self { keys, aggregates: Vec::new(), having };
+        let exprs = (*(*output).reltarget).exprs;
+        for expr in items::<Node>(exprs).chain(items(having)) {
+            target.add(expr);
+        }
+        Ok(target)
+    }
+
+    /// Takes note of what an expression needs: a column outside of a key and of an aggregate follows
+    /// from the keys (they contain its table's primary key), and is one more key.
+    unsafe fn add(&mut self, expr: *mut Node) {
+        let mut pending = vec![expr];
+        while let Some(expr) = pending.pop() {
+            if self.keys.iter().any(|key| nodes::equal(*key, expr)) {
+                continue;
+            }
+            match nodes::tag(expr) {
+                NodeTag::T_Var => self.keys.push(expr),
+                NodeTag::T_Aggref => {
+                    let aggref = expr.cast::<pg_sys::Aggref>();
+                    if !self.aggregates.iter().any(|known| nodes::equal(*known, aggref)) {
+                        self.aggregates.push(aggref);
+                    }
+                }
+                _ => pending.extend(children(expr)),
+            }
+        }
+    }
+
+    /// Every expression that is evaluated for rows.
+    pub unsafe fn read(&self) -> impl Iterator<Item = *mut Node> + '_ {
+        self.keys.iter().copied().chain(self.aggregates.iter().map(|aggref| aggref.cast()))
+    }
+
+    /// The columns: keys, then aggregates.
+    pub unsafe fn outputs(
+        &self,
+        translator: &mut Translator<'_>,
+        aggregates: &mut Aggregates,
+    ) -> Result<Vec<Output>, WhyNot> {
+        let mut outputs = Vec::new();
+        for (column, key) in self.keys.iter().enumerate() {
+            let type_oid = pg_sys::exprType(*key).to_u32();
+            outputs.push(Output::Column { column, type_oid });
+        }
+        for aggref in &self.aggregates {
+            outputs.push(aggregate(translator, aggregates, &**aggref)?);
+        }
+        Ok(outputs)
+    }
+
+    /// The columns as a target list that PostgreSQL finds its expressions in.
+    pub unsafe fn scan_list(&self) -> *mut pg_sys::List {
+        let entries = self.read().zip(1..).map(|(expr, number)| {
+            let expr = nodes::copy(expr).cast();
+            pg_sys::makeTargetEntry(expr, number, std::ptr::null_mut(), false)
+        });
+        nodes::list(entries.collect::<Vec<_>>())
+    }
+}
+
+/// The operands of an expression.
+unsafe fn children(expr: *mut Node) -> Vec<*mut Node> {
+    unsafe extern "C-unwind" fn gather(node: *mut Node, found: *mut std::ffi::c_void) -> bool {
+        if !node.is_null() {
+            // `children` made it, and waits.
+            (*found.cast::<Vec<*mut Node>>()).push(node);
+        }
+        false
+    }
+    let mut found = Vec::new();
+    pg_sys::expression_tree_walker(expr, Some(gather), (&raw mut found).cast());
+    // Lists are walked like nodes.
+    let mut flat = Vec::new();
+    for node in found {
+        match cast::<pg_sys::List>(node, NodeTag::T_List) {
+            Some(list) => flat.extend(items::<Node>(list)),
+            None => flat.push(node),
+        }
+    }
+    flat
+}
+
+/// Whether groups are the same as PostgreSQL's, and shown the same.
+pub unsafe fn check_key(key: *mut Node, expr: &Expr) -> Result<(), WhyNot> {
+    if expr.data_type().is_float() {
+        return why_not("groups by floats, of which 0 and -0 are one");
+    }
+    if !is_deterministic(pg_sys::exprCollation(key)) {
+        return why_not("groups by texts under a collation that is not deterministic");
+    }
+    Ok(())
+}

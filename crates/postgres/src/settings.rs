@@ -1,0 +1,120 @@
+//! The settings under `headrace.`.
+
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::{PostgresGucEnum, pg_sys};
+
+/// What happens to a query whose pipeline cannot finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+#[allow(non_camel_case_types)]
+pub enum Fallback {
+    /// PostgreSQL's own plan answers it.
+    allow,
+    /// It fails with the reason.
+    forbid,
+}
+
+pub static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
+pub static ENABLE_JOIN: GucSetting<bool> = GucSetting::<bool>::new(true);
+pub static ENABLE_DIRECT_READ: GucSetting<bool> = GucSetting::<bool>::new(true);
+pub static FORCE: GucSetting<bool> = GucSetting::<bool>::new(false);
+pub static FALLBACK: GucSetting<Fallback> = GucSetting::<Fallback>::new(Fallback::allow);
+pub static MIN_TABLE_BLOCKS: GucSetting<i32> = GucSetting::<i32>::new(4096);
+pub static MEMORY_LIMIT_KIB: GucSetting<i32> = GucSetting::<i32>::new(1 << 20);
+pub static THREADS: GucSetting<i32> = GucSetting::<i32>::new(0);
+pub static STARTUP_COST: GucSetting<f64> = GucSetting::<f64>::new(500.0);
+
+/// Makes them known to the server.
+pub fn define() {
+    booleans();
+    let in_blocks = GucFlags::from_bits_retain(pg_sys::GUC_UNIT_BLOCKS as i32);
+    let in_kib = GucFlags::from_bits_retain(pg_sys::GUC_UNIT_KB as i32);
+    GucRegistry::define_int_guc(
+        c"headrace.min_table_size",
+        c"Size from which on a table is considered.",
+        c"Starting threads takes longer than reading a small table.",
+        &MIN_TABLE_BLOCKS,
+        0,
+        i32::MAX,
+        GucContext::Userset,
+        in_blocks,
+    );
+    GucRegistry::define_int_guc(
+        c"headrace.memory_limit",
+        c"Memory that a session's pipelines may take in all.",
+        c"Groups that need more go to temporary files.",
+        &MEMORY_LIMIT_KIB,
+        64 << 10,
+        i32::MAX,
+        GucContext::Userset,
+        in_kib,
+    );
+    GucRegistry::define_int_guc(
+        c"headrace.threads",
+        c"Threads that run a pipeline.",
+        c"0: as many as the process may use cores.",
+        &THREADS,
+        0,
+        1024,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_float_guc(
+        c"headrace.startup_cost",
+        c"The planner's estimate of what it costs to start a pipeline.",
+        c"In units of seq_page_cost.",
+        &STARTUP_COST,
+        0.0,
+        1e10,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_enum_guc(
+        c"headrace.fallback",
+        c"What happens to a query whose pipeline cannot finish.",
+        c"allow: PostgreSQL's own plan answers it; forbid: it fails with the reason.",
+        &FALLBACK,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    // SAFETY: the backend's thread; the name is a constant.
+    unsafe { pg_sys::MarkGUCPrefixReserved(c"headrace".as_ptr()) };
+}
+
+fn booleans() {
+    let define = |name, what, long, setting| {
+        let (context, flags) = (GucContext::Userset, GucFlags::EXPLAIN);
+        GucRegistry::define_bool_guc(name, what, long, setting, context, flags);
+    };
+    define(
+        c"headrace.enabled",
+        c"Lets the planner consider Headrace.",
+        c"Off: every query is PostgreSQL's alone.",
+        &ENABLED,
+    );
+    define(
+        c"headrace.enable_join",
+        c"Lets a pipeline look rows up in the tables that the streamed one is joined with.",
+        c"",
+        &ENABLE_JOIN,
+    );
+    define(
+        c"headrace.enable_direct_read",
+        c"Lets blocks that are visible to everybody be read from the table's files.",
+        c"Off: every block is read through shared buffers.",
+        &ENABLE_DIRECT_READ,
+    );
+    define(
+        c"headrace.force",
+        c"Takes a pipeline wherever one is possible, whatever it costs.",
+        c"For tests.",
+        &FORCE,
+    );
+}
+
+/// Threads that run a pipeline.
+pub fn threads() -> usize {
+    match usize::try_from(THREADS.get()) {
+        Ok(threads) if threads > 0 => threads,
+        _ => std::thread::available_parallelism().map_or(1, usize::from),
+    }
+}

@@ -1,0 +1,70 @@
+//! What this session's pipelines did: the view `headrace.stat`.
+
+use std::cell::Cell;
+
+use pgrx::iter::TableIterator;
+use pgrx::name;
+
+use crate::executor::Ran;
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    queries: i64,
+    fallbacks: i64,
+    direct_blocks: i64,
+    server_blocks: i64,
+    rerouted_blocks: i64,
+    milliseconds: f64,
+}
+
+thread_local! {
+    static COUNTS: Cell<Counts> = const {
+        Cell::new(Counts {
+            queries: 0,
+            fallbacks: 0,
+            direct_blocks: 0,
+            server_blocks: 0,
+            rerouted_blocks: 0,
+            milliseconds: 0.0,
+        })
+    };
+}
+
+/// A run is over.
+pub fn count(is_answered: bool, ran: Option<&Ran>) {
+    let mut counts = COUNTS.get();
+    counts.queries += 1;
+    counts.fallbacks += i64::from(!is_answered);
+    if let Some(ran) = ran {
+        counts.direct_blocks += i64::from(ran.direct_blocks);
+        counts.server_blocks += i64::from(ran.server_blocks);
+        counts.rerouted_blocks += i64::from(ran.rerouted_blocks);
+        counts.milliseconds += ran.wall.as_secs_f64() * 1e3;
+    }
+    COUNTS.set(counts);
+}
+
+/// The counts of this session.
+#[pgrx::pg_extern(volatile, parallel_restricted)]
+#[allow(clippy::type_complexity)]
+fn session_stat() -> TableIterator<
+    'static,
+    (
+        name!(queries, i64),
+        name!(fallbacks, i64),
+        name!(direct_blocks, i64),
+        name!(server_blocks, i64),
+        name!(rerouted_blocks, i64),
+        name!(milliseconds, f64),
+    ),
+> {
+    let c = COUNTS.get();
+    TableIterator::once((
+        c.queries,
+        c.fallbacks,
+        c.direct_blocks,
+        c.server_blocks,
+        c.rerouted_blocks,
+        c.milliseconds,
+    ))
+}

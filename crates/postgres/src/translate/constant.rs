@@ -1,0 +1,138 @@
+//! Values of the server as constants of a program.
+
+use headrace_ir::{DataType, Scalar, Value};
+use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::{FromDatum, IntoDatum};
+
+use crate::nodes::{self, WhyNot, why_not};
+
+/// Days, and microseconds, from 1970, where PostgreSQL's calendar begins.
+pub const EPOCH_DAYS: i32 = 10_957;
+pub const EPOCH_MICROSECONDS: i64 = 946_684_800_000_000;
+
+/// A value, which is not NULL, as a constant of a type that has it.
+///
+/// # Errors
+/// It has no counterpart: NaN of `numeric`, infinities of dates.
+pub unsafe fn value(datum: Datum, oid: Oid, of: &DataType) -> Result<Scalar, WhyNot> {
+    let value = match oid {
+        pg_sys::BOOLOID => Value::Bool(get(datum)?),
+        pg_sys::INT2OID => Value::Int(get::<i16>(datum)?.into()),
+        pg_sys::INT4OID => Value::Int(get::<i32>(datum)?.into()),
+        pg_sys::INT8OID => Value::Int(get::<i64>(datum)?.into()),
+        pg_sys::FLOAT4OID => Value::Float(get::<f32>(datum)?.into()),
+        pg_sys::FLOAT8OID => Value::Float(get(datum)?),
+        pg_sys::DATEOID => Value::Int(days(datum)?.into()),
+        pg_sys::TIMEOID => Value::Int(time(datum)?.into()),
+        pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => Value::Int(microseconds(datum)?.into()),
+        pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID => Value::Utf8(text(datum)?),
+        pg_sys::UUIDOID => Value::Binary(uuid(datum).to_vec()),
+        pg_sys::NUMERICOID => {
+            let DataType::Decimal128 { scale, .. } = of else { return why_not("numeric") };
+            Value::Int(decimal(datum, *scale)?)
+        }
+        other => return why_not(format!("a value of type {}", super::name_of(other, -1))),
+    };
+    let scalar = Scalar::new(of.clone(), value);
+    match scalar.is_of_its_type() {
+        true => Ok(scalar),
+        false => why_not(format!("{scalar} is no {of}")),
+    }
+}
+
+unsafe fn get<T: FromDatum>(datum: Datum) -> Result<T, WhyNot> {
+    T::from_datum(datum, false).ok_or_else(|| WhyNot("a value that cannot be read".into()))
+}
+
+/// Days from 1970 of a date.
+pub unsafe fn days(datum: Datum) -> Result<i32, WhyNot> {
+    match datum.value() as i32 {
+        i32::MIN | i32::MAX => why_not("an infinite date"),
+        days => days.checked_add(EPOCH_DAYS).ok_or_else(|| WhyNot("a date beyond 32 bits".into())),
+    }
+}
+
+/// Microseconds from 1970 of a timestamp.
+pub unsafe fn microseconds(datum: Datum) -> Result<i64, WhyNot> {
+    match datum.value() as i64 {
+        i64::MIN | i64::MAX => why_not("an infinite timestamp"),
+        moment => moment
+            .checked_add(EPOCH_MICROSECONDS)
+            .ok_or_else(|| WhyNot("a timestamp beyond 64 bits".into())),
+    }
+}
+
+/// Microseconds since midnight.
+pub unsafe fn time(datum: Datum) -> Result<i64, WhyNot> {
+    const DAY: i64 = 86_400_000_000;
+    match datum.value() as i64 {
+        time @ 0..DAY => Ok(time),
+        _ => why_not("24:00:00"),
+    }
+}
+
+/// A text in UTF-8, detoasted.
+pub unsafe fn text(datum: Datum) -> Result<String, WhyNot> {
+    let packed = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
+    let text = std::slice::from_raw_parts(
+        pgrx::varlena::vardata_any(packed).cast::<u8>(),
+        pgrx::varlena::varsize_any_exhdr(packed),
+    );
+    let owned = std::str::from_utf8(text).map(str::to_string);
+    if packed.cast() != datum.cast_mut_ptr::<std::ffi::c_void>() {
+        pg_sys::pfree(packed.cast());
+    }
+    owned.map_err(|_| WhyNot("a text that is not UTF-8".into()))
+}
+
+/// The bytes of a UUID.
+pub unsafe fn uuid(datum: Datum) -> [u8; 16] {
+    *datum.cast_mut_ptr::<[u8; 16]>()
+}
+
+/// The unscaled value of a decimal with so many digits behind the point: exactly.
+pub unsafe fn decimal(datum: Datum, scale: i8) -> Result<i128, WhyNot> {
+    let (unscaled, shown) = shown_decimal(datum)?;
+    let more = i32::from(scale) - i32::from(shown);
+    let fits = || WhyNot("a number of more digits than a decimal of 128 bits has".into());
+    if more >= 0 {
+        let factor = 10_i128.checked_pow(more as u32).ok_or_else(fits)?;
+        return unscaled.checked_mul(factor).ok_or_else(fits);
+    }
+    let factor = 10_i128.checked_pow(more.unsigned_abs()).ok_or_else(fits)?;
+    match unscaled % factor {
+        0 => Ok(unscaled / factor),
+        _ => why_not("a number with more digits behind the point than its type"),
+    }
+}
+
+/// A number's digits, and how many of them it shows behind the point.
+pub unsafe fn shown_decimal(datum: Datum) -> Result<(i128, u8), WhyNot> {
+    let argument = [Some(datum)];
+    let text = pgrx::direct_function_call_as_datum(pg_sys::numeric_out, &argument);
+    let text = text.ok_or_else(|| WhyNot("a number that cannot be read".into()))?;
+    let shown = nodes::owned(text.cast_mut_ptr());
+    pg_sys::pfree(text.cast_mut_ptr());
+    let digits_behind = shown.split_once('.').map_or(0, |(_, behind)| behind.len());
+    let unscaled = shown.replace('.', "").parse::<i128>();
+    match (unscaled, u8::try_from(digits_behind)) {
+        (Ok(unscaled), Ok(scale)) if scale <= 38 => Ok((unscaled, scale)),
+        _ => why_not(format!("the number {shown}")),
+    }
+}
+
+/// A decimal as PostgreSQL's number that shows all of its digits behind the point.
+pub unsafe fn numeric(unscaled: i128, scale: i8) -> Option<Datum> {
+    if let (Ok(small), 0..) = (i64::try_from(unscaled), scale) {
+        return Some(Datum::from(pg_sys::int64_div_fast_to_numeric(small, scale.into())));
+    }
+    let digits = unscaled.unsigned_abs().to_string();
+    let behind = usize::try_from(scale).unwrap_or(0);
+    let digits = format!("{digits:0>width$}", width = behind + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - behind);
+    let sign = if unscaled < 0 { "-" } else { "" };
+    let point = if behind > 0 { "." } else { "" };
+    let text = nodes::c_string(&format!("{sign}{whole}{point}{fraction}"));
+    let arguments = [Some(Datum::from(text.as_ptr())), 0_i32.into_datum(), (-1_i32).into_datum()];
+    pgrx::direct_function_call_as_datum(pg_sys::numeric_in, &arguments)
+}

@@ -1,0 +1,15 @@
+//! PostgreSQL's types, expressions and aggregates in the words of `ir`, or the reason why not.
+//!
+//! What is translated means the same, byte for byte, or it fails: a failing pipeline leaves the answer
+//! to PostgreSQL's own plan, so that an overflow may be noticed on other rows than PostgreSQL would
+//! look at, but a value may never be another one. What has no exact counterpart is refused here.
+
+mod aggregate;
+pub mod constant;
+mod expr;
+mod types;
+
+pub use aggregate::{Aggregates, aggregate};
+
+pub use expr::{Scope, Translator, equality_key};
+pub use types::{HeapColumn, ir_type, is_deterministic, name_of};
