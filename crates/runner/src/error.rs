@@ -71,10 +71,9 @@ impl From<RaceError> for RunError {
                 .unwrap_or_else(|source| Self::Race(RaceError::Consumer { chunk, source })),
             RaceError::Device { chunk, stage, source } => unwrapped(source)
                 .unwrap_or_else(|source| Self::Race(RaceError::Device { chunk, stage, source })),
-            RaceError::Feed { source } => match source.downcast::<FormatError>() {
-                Ok(error) => Self::Format(*error),
-                Err(source) => Self::Race(RaceError::Feed { source }),
-            },
+            RaceError::Feed { source } => {
+                unwrapped(source).unwrap_or_else(|source| Self::Race(RaceError::Feed { source }))
+            }
             RaceError::OutOfMemory(refused) => Self::Memory(refused),
             other => Self::Race(other),
         }
@@ -89,7 +88,10 @@ impl From<IrError> for RunError {
 }
 
 fn unwrapped(source: BoxError) -> Result<RunError, BoxError> {
-    source.downcast::<ExecError>().map(|error| RunError::Exec(*error))
+    match source.downcast::<ExecError>() {
+        Ok(error) => Ok(RunError::Exec(*error)),
+        Err(source) => source.downcast::<FormatError>().map(|error| RunError::Format(*error)),
+    }
 }
 
 impl RunError {
@@ -185,6 +187,11 @@ mod tests {
     fn classes_follow_the_cause_not_the_carrier() {
         let cancelled = RunError::from(RaceError::Cancelled);
         assert_eq!(cancelled.class(), ErrorClass::Cancelled);
+        let batch = || FormatError::Argument("a batch".into()).into();
+        let consumer = RaceError::Consumer { chunk: 0, source: batch() };
+        for error in [consumer, RaceError::Feed { source: batch() }].map(RunError::from) {
+            assert!(matches!(error, RunError::Format(_)), "{error}");
+        }
         let foreign = RaceError::Consumer { chunk: 0, source: "a consumer of someone else".into() };
         assert_eq!(RunError::from(foreign).class(), ErrorClass::Internal);
     }

@@ -13,7 +13,7 @@ use arrow_schema::ArrowError;
 use super::Reroute;
 use super::bytes::array;
 use super::numeric;
-use super::relation::HeapType;
+use super::relation::{HeapType, Length};
 use super::varlena::{Content, content};
 use super::walk::{MISSING, NULL};
 
@@ -96,9 +96,15 @@ impl Column {
         Ok(())
     }
 
-    /// Bytes of the values, as they are held here.
-    pub(super) fn values_bytes(&self) -> usize {
-        self.values.bytes()
+    /// Bytes that the values of its `rows` take here.
+    pub(super) fn values_bytes(&self, rows: usize) -> usize {
+        match (&self.values, self.values.kind().stored().0) {
+            (Values::Text(pieces) | Values::Bytea(pieces), _) => {
+                rows * size_of::<i32>() + pieces.bytes.len()
+            }
+            (_, Length::Fixed(bytes)) => rows * usize::from(bytes),
+            _ => rows * size_of::<i128>(),
+        }
     }
 
     /// Forgets all rows from `rows` on.
@@ -206,25 +212,6 @@ impl Values {
                 let content = content.unwrap_or_default();
                 pieces.push(content).ok_or(Reroute::BatchFull { attribute })
             }),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Bool(values) => size_of_val(&values[..]),
-            Self::Int2(values) => size_of_val(&values[..]),
-            Self::Int4(values) | Self::Date(values) => size_of_val(&values[..]),
-            Self::Int8(values)
-            | Self::Time(values)
-            | Self::Timestamp(values)
-            | Self::TimestampTz(values) => size_of_val(&values[..]),
-            Self::Float4(values) => size_of_val(&values[..]),
-            Self::Float8(values) => size_of_val(&values[..]),
-            Self::Numeric { values, .. } => size_of_val(&values[..]),
-            Self::Uuid(values) => size_of_val(&values[..]),
-            Self::Text(pieces) | Self::Bytea(pieces) => {
-                size_of_val(&pieces.offsets[..]) + pieces.bytes.len()
-            }
         }
     }
 

@@ -79,7 +79,7 @@ impl Decoder {
 
     /// Bytes of their values, bitmaps of NULLs aside.
     pub fn values_bytes(&self) -> usize {
-        self.columns.iter().map(Column::values_bytes).sum()
+        self.columns.iter().map(|column| column.values_bytes(self.rows)).sum()
     }
 
     /// Appends the rows of a block in the order of their line pointers and returns how many.

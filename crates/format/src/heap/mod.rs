@@ -17,6 +17,15 @@
 //! finish ──► RecordBatch of the rows so far
 //! ```
 //!
+//! [`HeapTable`] is a table of such blocks, which the threads of a run decode:
+//!
+//! ```text
+//! files ── runs of listed blocks ──► chunks of pages ═ race ═► copy of a page ─ holds? ─► decode
+//!                                                                                │         │
+//! BlockOwner (the server) ◄──────────────────── reroute ◄────────────────────────┴─────────┘
+//!     └─ BatchStream: rows of rerouted and unlisted blocks ──► chunks of batches ═ race ═►
+//! ```
+//!
 //! # What it answers
 //!
 //! For one block: exactly the rows that lie in it, or [`Reroute`]: let the server read this block
@@ -34,6 +43,9 @@
 //! buffers. The page itself must say `PD_ALL_VISIBLE` too; then every tuple in it is visible to
 //! every snapshot, and no transaction needs to be known here. A page of zeros says nothing of that
 //! kind (its rows may be in shared buffers alone), so that it is [`Reroute::NewPage`].
+//!
+//! Whoever knows the tuples of a page of shared buffers that its own snapshot sees:
+//! [`Decoder::decode_lines`] decodes these, whatever the page says of itself.
 //!
 //! # What it must never know
 //!

@@ -28,7 +28,8 @@ pub struct HeapBlocks {
     /// The table.
     pub relation: Relation,
     /// Its segment files in order. They are examined when their first block is wanted; blocks that
-    /// one does not have then, all of them if there is no such file, are rerouted.
+    /// one does not have then, all of them if there is no such file, are rerouted. From then on they
+    /// may grow, and must not become shorter: that fails the run.
     pub files: Vec<PathBuf>,
     /// Blocks of a full file (`segment_size`, usually 131072).
     pub blocks_per_file: u32,

@@ -1,4 +1,4 @@
-//! The header of a tuple.
+//! The header of a tuple, and what it must say on an all-visible page.
 //!
 //! ```text
 //! byte 0 t_xmin 4, t_xmax 4, t_field3 4, t_ctid 6
