@@ -27,9 +27,9 @@ use crate::{Feed, FormatError, PageDecoder, Result, Table};
 pub struct HeapBlocks {
     /// The table.
     pub relation: Relation,
-    /// Its segment files in order. They are examined when their first block is wanted; blocks that
-    /// one does not have then, all of them if there is no such file, are rerouted. From then on they
-    /// may grow, and must not become shorter: that fails the run.
+    /// Its segment files in order. They are examined when a run is planned; blocks that one does not
+    /// have then, all of them if there is no such file, are rerouted. From then on they may grow, and
+    /// must not become shorter: that fails the run.
     pub files: Vec<PathBuf>,
     /// Blocks of a full file (`segment_size`, usually 131072).
     pub blocks_per_file: u32,
@@ -126,7 +126,7 @@ impl HeapTable {
         Decoder::new(&self.blocks.relation, &wanted)
     }
 
-    /// A file as it was when it was first examined; one that does not exist has no bytes.
+    /// A file as it was when it was examined first; one that does not exist has no bytes.
     pub(super) fn identity(&self, file: usize) -> Result<FileIdentity> {
         let (path, place) = (&self.blocks.files[file], &self.identities[file]);
         if let Some(known) = place.get() {
