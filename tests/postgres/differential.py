@@ -51,11 +51,12 @@ class Sides:
                 f"insert into {name} (id, k, k2, i8, n) select id + 100000, k, k2, i8, n from small where id % 9 = {rest}",
                 f"savepoint undone; delete from {name} where id % 3 = 0; rollback to undone",
             ], 2):
-                self.connection.query(statement)
+                for schema in ("other", "data") if self.given.other else ("data",):
+                    self.connection.query(f"set local search_path = {schema}; {statement}")
 
     def run(self, side: str, statement: str) -> Result | str:
         """The last result of the statement, or its SQLSTATE; several FETCHes are one result."""
-        schema = "mutated" if side == "on" and self.given.mutate else "data"
+        schema = "other" if side == "on" and self.given.other else "data"
         # What takes long with off is not asked with on; what does not may take some longer.
         limit = TIMEOUT_MS if side == "off" else 3 * TIMEOUT_MS
         self.connection.query(
@@ -211,7 +212,7 @@ def main() -> None:
     arguments.add_argument("--min-share", type=float, help="of plans that must have the node; 0.5 with the extension")
     arguments.add_argument("--fallback", choices=("allow", "forbid"), default="allow")
     arguments.add_argument("--without-extension", action="store_true", help="on and off are the same server then")
-    arguments.add_argument("--mutate", action="store_true")
+    arguments.add_argument("--other", choices=("shuffled", "mutated"))
     given = arguments.parse_args()
     if given.min_share is None:
         given.min_share = 0.0 if given.without_extension else 0.5
@@ -220,10 +221,11 @@ def main() -> None:
     connection.query(f"create database {DATABASE}")
     connection.close()
     connection = Connection(given.socket, DATABASE)
-    for schema in ("data", "mutated") if given.mutate else ("data",):
-        tables.create(connection, schema, 0.25)
-    if given.mutate:
-        tables.mutate(connection, "mutated")
+    tables.create(connection, "data", 0.25)
+    if given.other:
+        tables.copy(connection, "other")
+    if given.other == "mutated":
+        tables.mutate(connection, "other")
     connection.close()
     started = time.monotonic()
     try:
