@@ -1,6 +1,7 @@
 # Sourced: private PostgreSQL clusters in a temporary folder, reached by a socket in it and gone when the script ends.
 # PG_BINDIR names the server's binaries; by default the newest under /usr/lib/postgresql.
 # As root a user postgres is needed, since a server does not run as root.
+# INITDB_OPTIONS are more options of initdb, such as "--locale-provider icu --icu-locale en".
 #   work       the temporary folder
 #   settings   options of clusters that start from now on, as of postgres -c
 #   start NAME INITDB_OPTION..., stop, crash_program FILE, install BUILD, sql PSQL_OPTION...
@@ -32,7 +33,8 @@ start() {
     cluster=$work/$1
     shift
     rm -f "$work/server.log"
-    server "$bin/initdb" -D "$cluster" -U postgres -A trust -E UTF8 --locale C --no-sync "$@" >"$work/initdb.log" 2>&1 ||
+    # shellcheck disable=SC2086
+    server "$bin/initdb" -D "$cluster" -U postgres -A trust -E UTF8 --locale C --no-sync ${INITDB_OPTIONS:-} "$@" >"$work/initdb.log" 2>&1 ||
         { cat "$work/initdb.log" >&2; fail "initdb"; }
     printf '%s\n' "${settings[@]}" >>"$cluster/postgresql.conf"
     server "$bin/pg_ctl" -D "$cluster" -w -l "$work/server.log" start >/dev/null ||
