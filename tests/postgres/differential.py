@@ -17,7 +17,7 @@ import time
 import tables
 from compare import difference, shown
 from queries import Generator, Select
-from wire import Connection, ConnectionLost, Result, ServerError
+from wire import Connection, ConnectionLost, Result, ServerError, ServerStuck
 
 DATABASE = "differential"
 PER_TRANSACTION = 40
@@ -172,18 +172,21 @@ def ask(given) -> int:
         select = generator.query(mode == "prepared")
         query = (select, mode, generator.parameters, rng.randint(1, 30))
         run, explain = statements(*query)
-        off = sides.run("off", run)
-        if off == CANCELED:
-            counts["too slow with off"] += 1
-            continue
-        on = sides.run("on", run)
+        try:
+            off = sides.run("off", run)
+            if off == CANCELED:
+                counts["too slow with off"] += 1
+                continue
+            on = sides.run("on", run)
+            with_node += sides.has_node(explain)
+        except (ConnectionLost, ServerStuck) as error:
+            sys.exit(f"error: seed {seed}: {error}\n  query: {run}")
         verdict, wrong = judge(off, on, select.total_order())
         if verdict == "same error" and off[:2] not in ("22",):
             verdict = f"refused with {off}"
             print(f"seed {seed}: {off} for {run}")
         counts[verdict] += 1
         modes[mode] += 1
-        with_node += sides.has_node(explain)
         if wrong:
             wrong_queries += 1
             if wrong_queries <= SHOWN:
@@ -228,10 +231,7 @@ def main() -> None:
         tables.mutate(connection, "other")
     connection.close()
     started = time.monotonic()
-    try:
-        wrong = ask(given)
-    except ConnectionLost as error:
-        sys.exit(f"error: {error}")
+    wrong = ask(given)
     print(f"differential: {wrong} wrong, {time.monotonic() - started:.0f} s")
     sys.exit(1 if wrong else 0)
 
