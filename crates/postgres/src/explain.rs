@@ -20,6 +20,7 @@ const REASONS_MAX: usize = 16;
 
 /// Takes note of why there is no path.
 pub fn note(reason: String) {
+    pgrx::debug1!("Headrace not used: {reason}");
     REASONS.with_borrow_mut(|reasons| {
         if reasons.len() < REASONS_MAX && !reasons.contains(&reason) {
             reasons.push(reason);

@@ -74,7 +74,7 @@ unsafe fn propose(
     let filters = streamed::filters(streamed)?;
     let target = Target::of(root, output, extra)?;
     let layout = Layout::new(root, streamed, &joins, &filters, &target)?;
-    let made = layout.made(&joins, &filters, &target)?;
+    let made = layout.made(root, &joins, &filters, &target)?;
     let alternative = path::cheapest(output)?;
     let offer = path::Offer { streamed, joins: &joins, target: &target, made, alternative };
     path::add(output, offer)
@@ -212,11 +212,12 @@ impl Layout {
     /// The program.
     unsafe fn made(
         self,
+        root: *mut PlannerInfo,
         joins: &[Join],
         filters: &[*mut Node],
         target: &Target,
     ) -> Result<Made, WhyNot> {
-        let mut translator = Translator::new(&self.scope);
+        let mut translator = Translator::new(root, &self.scope);
         let mut steps = Vec::new();
         for filter in filters {
             steps.push(Step::Filter(translator.expr(*filter)?));

@@ -19,6 +19,7 @@ pub type Scope = HashMap<(u32, i16), Expr>;
 /// Translates expressions over a scope. What reads no column and is no constant is evaluated by the
 /// server once a run: a parameter of the program.
 pub struct Translator<'a> {
+    root: *mut pg_sys::PlannerInfo,
     scope: &'a Scope,
     /// The expressions of the parameters.
     pub parameters: Vec<*mut Node>,
@@ -31,8 +32,8 @@ pub struct Translator<'a> {
 type Translated = Result<Expr, WhyNot>;
 
 impl<'a> Translator<'a> {
-    pub fn new(scope: &'a Scope) -> Self {
-        Self { scope, parameters: Vec::new(), fields: Vec::new(), cases: Vec::new() }
+    pub fn new(root: *mut pg_sys::PlannerInfo, scope: &'a Scope) -> Self {
+        Self { root, scope, parameters: Vec::new(), fields: Vec::new(), cases: Vec::new() }
     }
 
     /// An expression.
@@ -465,6 +466,9 @@ impl<'a> Translator<'a> {
         if culprit.is_some() || pg_sys::contain_volatile_functions(node) {
             return why_not(description(node));
         }
+        if nodes::any(node, &mut |inner| is_correlated(self.root, inner)) {
+            return why_not("a correlated subquery, which would run once a row of the outer query");
+        }
         let (oid, typmod) = (pg_sys::exprType(node), pg_sys::exprTypmod(node));
         if oid == pg_sys::BPCHAROID {
             return why_not("a value of type bpchar that is known at execution only");
@@ -479,6 +483,25 @@ impl<'a> Translator<'a> {
         });
         Ok(Expr::Parameter { index, data_type, nullable: true })
     }
+}
+
+/// Whether an expression is a value of the outer query's row: not one that a statement gives, nor one
+/// that a subquery gives before all rows.
+unsafe fn is_correlated(root: *mut pg_sys::PlannerInfo, node: *mut Node) -> bool {
+    let Some(parameter) = cast::<pg_sys::Param>(node, NodeTag::T_Param) else { return false };
+    if (*parameter).paramkind != pg_sys::ParamKind::PARAM_EXEC {
+        return false;
+    }
+    let (mut level, wanted) = (root, (*parameter).paramid);
+    while !level.is_null() {
+        for plan in items::<pg_sys::SubPlan>((*level).init_plans) {
+            if pg_sys::list_member_int((*plan).setParam, wanted) {
+                return false;
+            }
+        }
+        level = (*level).parent_root;
+    }
+    true
 }
 
 /// What an expression is, for a reason.
