@@ -2,8 +2,9 @@
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 HEADRACE := $(TARGET)/debug/headrace
 RELEASE := $(TARGET)/release/headrace
+export PG_CONFIG ?= $(shell command -v pg_config)
 
-.PHONY: demo test lint bench release postgres install-postgres test-gpu gpu-bundle clean
+.PHONY: demo test lint bench release postgres demo-postgres install-postgres test-gpu gpu-bundle clean
 
 demo:
 	scripts/setup build
@@ -19,15 +20,23 @@ test:
 lint:
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
+	PGRX_PG_CONFIG_PATH=$(PG_CONFIG) cargo clippy --locked --package headrace-postgres -- -D warnings
 
 release:
 	scripts/setup build
 	cargo build --locked --release --package headrace-cli
 
-# The extension's files, for the server whose pg_config is PG_CONFIG, in a folder that the last line names.
+# The extension's files, for the server whose pg_config is PG_CONFIG.
 postgres:
 	scripts/setup postgres
 	scripts/build-postgres release
+
+# SSB in a private server, with the extension and without it.
+demo-postgres:
+	scripts/setup postgres
+	cargo build --locked --package headrace-cli
+	scripts/build-postgres dev
+	scripts/demo-postgres $(HEADRACE) $(TARGET)/postgres-dev
 
 install-postgres: postgres
 	scripts/install-postgres $(TARGET)/postgres-release

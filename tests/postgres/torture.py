@@ -61,9 +61,9 @@ class Torture:
     def over(self) -> bool:
         return self.stop.is_set() or time.monotonic() > self.end
 
-    def count(self, what: str) -> None:
+    def count(self, what: str, times: int = 1) -> None:
         with self.lock:
-            self.counts[what] += 1
+            self.counts[what] += times
 
     def fail(self, what: str) -> None:
         with self.lock:
@@ -124,6 +124,10 @@ def prepare(connection: Connection, given) -> None:
     connection.query("set headrace.force = on; set headrace.min_table_size = 0; set client_min_messages = error")
 
 
+# Of view headrace.stat: all must have happened, or something was not tested.
+STAT = ("queries", "fallbacks", "direct_blocks", "server_blocks", "rerouted_blocks")
+
+
 class Reader:
     """Asks the same with off and with on within one snapshot."""
 
@@ -146,6 +150,15 @@ class Reader:
         for _ in range(rng.randint(0, 1)):
             self.compare(connection, rng, rng.choice(kinds))
         connection.query("rollback")
+        if not self.torture.given.without_extension:
+            self.account(connection)
+
+    def account(self, connection: Connection) -> None:
+        """What the extension did since the last time."""
+        found = connection.query(f"select {', '.join(STAT)} from headrace.stat")[-1].rows[0]
+        for what, before, now in zip(STAT, getattr(connection, "stat", ["0"] * len(STAT)), found):
+            self.torture.count(f"headrace {what}", int(now) - int(before))
+        connection.stat = found
 
     def change(self, connection: Connection, rng: random.Random) -> None:
         """Changes of the reader's own, which keep the sum of balances."""
@@ -236,7 +249,12 @@ def report(torture: Torture) -> int:
     if missing and not torture.failures:
         print(f"error: never compared: {', '.join(missing)}; give it more seconds")
     print(f"torture: {sum(compared.values())} comparisons, {torture.counts['crashes']} crashes, {len(torture.failures)} wrong")
-    return 1 if torture.failures or missing else 0
+    unused = not torture.given.without_extension and not torture.given.mutate and [
+        what for what in STAT if what != "fallbacks" and torture.counts[f"headrace {what}"] == 0
+    ]
+    if unused and not torture.failures:
+        print(f"error: nothing was counted as {', '.join(unused)}: the extension was not tested")
+    return 1 if torture.failures or missing or unused else 0
 
 
 def main() -> None:

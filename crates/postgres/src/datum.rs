@@ -62,7 +62,12 @@ impl Rows {
     }
 
     /// A value of the row at hand, which is of a type of the server.
-    pub unsafe fn push(&mut self, column: usize, value: Option<Datum>, of: Oid) -> Result<(), WhyNot> {
+    pub unsafe fn push(
+        &mut self,
+        column: usize,
+        value: Option<Datum>,
+        of: Oid,
+    ) -> Result<(), WhyNot> {
         self.bytes += self.columns[column].push(value, of)?;
         Ok(())
     }

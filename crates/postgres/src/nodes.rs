@@ -5,7 +5,9 @@ use std::ffi::{CStr, c_char, c_void};
 use pgrx::pg_sys::{self, Node, NodeTag};
 
 /// The elements of a list of pointers, of which none is added or removed meanwhile.
-pub unsafe fn items<'a, T>(list: *mut pg_sys::List) -> impl DoubleEndedIterator<Item = *mut T> + 'a {
+pub unsafe fn items<'a, T>(
+    list: *mut pg_sys::List,
+) -> impl DoubleEndedIterator<Item = *mut T> + 'a {
     let cells = match list.is_null() {
         true => &[],
         // `length` cells stand at `elements`.

@@ -117,10 +117,8 @@ pub unsafe fn explain_query(
     let (before, started) = (pg_sys::pgBufferUsage, std::time::Instant::now());
     let plan = pg_sys::pg_plan_query(query, text, options, parameters);
     let took = started.elapsed();
-    let duration = pg_sys::instr_time {
-        tv_sec: took.as_secs() as _,
-        tv_nsec: took.subsec_nanos().into(),
-    };
+    let duration =
+        pg_sys::instr_time { tv_sec: took.as_secs() as _, tv_nsec: took.subsec_nanos().into() };
     let mut used = pg_sys::BufferUsage::default();
     buffers(&mut used, &before);
     let used = if (*es).buffers { &raw const used } else { std::ptr::null() };

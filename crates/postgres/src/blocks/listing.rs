@@ -36,10 +36,8 @@ impl Listing {
     /// # Safety
     /// The backend's thread, in a transaction with a registered snapshot; the table is open and locked.
     pub unsafe fn of(relation: Relation, why_not_direct: Option<String>) -> Self {
-        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(
-            relation,
-            pg_sys::ForkNumber::MAIN_FORKNUM,
-        );
+        let blocks =
+            pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
         let mut listing = Self {
             direct: Vec::new(),
             server: Vec::new(),
@@ -166,8 +164,7 @@ impl Map {
 
     /// Whether no bit was set since the pages were pinned.
     pub unsafe fn is_unchanged(&self) -> bool {
-        let unchanged =
-            |page: &MapPage| pg_sys::BufferGetLSNAtomic(page.buffer) == page.position;
+        let unchanged = |page: &MapPage| pg_sys::BufferGetLSNAtomic(page.buffer) == page.position;
         self.pages.iter().flatten().all(unchanged)
     }
 

@@ -73,7 +73,9 @@ fn check(batch: &RecordBatch, output: Output) -> Result<(), WhyNot> {
 
 unsafe fn value(batch: &RecordBatch, row: usize, output: Output) -> Result<Option<Datum>, WhyNot> {
     match output {
-        Output::Column { column, type_oid } => datum(batch.column(column), row, Oid::from(type_oid)),
+        Output::Column { column, type_oid } => {
+            datum(batch.column(column), row, Oid::from(type_oid))
+        }
         Output::NumericMean { sum, count } => numeric_mean(batch, row, sum, count),
         Output::FloatMean { sum, count } => {
             let count = number(batch.column(count), row)?;

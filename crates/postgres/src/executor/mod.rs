@@ -15,9 +15,11 @@ mod threads;
 use std::ptr::null_mut;
 
 use pgrx::pg_sys::{
-    self, CustomExecMethods, CustomScan, CustomScanState, EState, ExplainState, List, Node, NodeTag,
-    ScanState, TupleTableSlot,
+    self, CustomExecMethods, CustomScan, CustomScanState, EState, ExplainState, List, Node,
+    NodeTag, ScanState, TupleTableSlot,
 };
+
+use pgrx::pg_sys::panic::ErrorReport;
 
 use crate::nodes::{WhyNot, items};
 use crate::plan::Plan;
@@ -142,13 +144,13 @@ unsafe fn begun(node: *mut CustomScanState, own: &mut Own) -> Progress {
         }
         Err(WhyNot(reason)) => {
             if settings::FALLBACK.get() == Fallback::forbid {
-                pgrx::ereport!(
-                    ERROR,
-                    pgrx::PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-                    format!("Headrace cannot finish this query: {reason}"),
-                    "Set headrace.fallback to allow to let PostgreSQL answer it."
-                );
+                let code = pgrx::PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
+                let cause = format!("Headrace cannot finish this query: {reason}");
+                ErrorReport::new(code, cause, "next_tuple")
+                    .set_hint("Set headrace.fallback to allow to let PostgreSQL answer it.")
+                    .report(pgrx::PgLogLevel::ERROR);
             }
+            pgrx::debug1!("Headrace fell back: {reason}");
             own.why_not = Some(reason);
             Progress::Own
         }

@@ -192,10 +192,8 @@ unsafe fn missing(
 
 /// Why no block of a table can be read from its files.
 unsafe fn why_not_direct(relation: Relation, snapshot: pg_sys::Snapshot) -> Option<String> {
-    let blocks = pg_sys::RelationGetNumberOfBlocksInFork(
-        relation,
-        pg_sys::ForkNumber::MAIN_FORKNUM,
-    );
+    let blocks =
+        pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
     // The map's pages take buffers from everybody.
     let map_pages_max = pg_sys::NBuffers as u32 / 4;
     if !settings::ENABLE_DIRECT_READ.get() {
@@ -207,7 +205,9 @@ unsafe fn why_not_direct(relation: Relation, snapshot: pg_sys::Snapshot) -> Opti
     } else if version::snapshots_expire() {
         Some("old_snapshot_threshold lets vacuum take rows away from snapshots".into())
     } else if Map::pages_of(blocks) > map_pages_max {
-        Some(format!("its visibility map would take over a quarter of shared_buffers: {blocks} blocks"))
+        Some(format!(
+            "its visibility map would take over a quarter of shared_buffers: {blocks} blocks"
+        ))
     } else {
         None
     }
@@ -268,7 +268,9 @@ unsafe fn stream(
         Err(_) => return why_not("a thread that outlived its run"),
     }
     if !is_unchanged {
-        return why_not("a vacuum changed the visibility map meanwhile, and pages have no checksums");
+        return why_not(
+            "a vacuum changed the visibility map meanwhile, and pages have no checksums",
+        );
     }
     outcome.map(|(_, batches)| batches)
 }

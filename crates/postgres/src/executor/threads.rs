@@ -40,7 +40,8 @@ impl Running {
         let blocked = SignalsBlocked::new();
         let thread = std::thread::Builder::new().name("headrace".into()).spawn(work)?;
         drop(blocked);
-        let before = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).replace((token, thread));
+        let before =
+            RUNNING.lock().unwrap_or_else(PoisonError::into_inner).replace((token, thread));
         assert!(before.is_none(), "two runs of one backend");
         Ok(Self)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use headrace_ir::{Expr, Field};
+use headrace_ir::{Expr, Field, ProbeKind};
 use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 
 use crate::nodes::{self, WhyNot, cast, items, why_not};
@@ -17,9 +17,13 @@ pub struct Join {
     pub inner: *mut RelOptInfo,
     /// Its name in the query.
     pub name: String,
+    /// What becomes of rows that find none, one or several.
+    pub kind: ProbeKind,
     /// Pairs of equal values: of what is joined so far, and a column of this relation.
     pub pairs: Vec<Pair>,
-    /// Other conditions that can be decided from here on.
+    /// Further conditions on a pair of rows.
+    pub residual: Vec<*mut Node>,
+    /// Conditions on the joined rows that can be decided from here on.
     pub filters: Vec<*mut Node>,
 }
 
@@ -61,6 +65,7 @@ pub unsafe fn joins(
     if !left.is_empty() && !settings::ENABLE_JOIN.get() {
         return why_not("headrace.enable_join is off");
     }
+    check_specials(root, streamed)?;
     left.sort_by(|a, b| (**a).rows.total_cmp(&(**b).rows));
     let (mut joined, mut done) = (pg_sys::bms_copy((*streamed).relids), Vec::new());
     let mut joins: Vec<Join> = Vec::new();
@@ -68,7 +73,7 @@ pub unsafe fn joins(
         let mut found = None;
         for (place, inner) in left.iter().enumerate() {
             let join = join(root, joined, *inner, &done)?;
-            if !join.0.pairs.is_empty() {
+            if let Some(join) = join.filter(|(join, _)| !join.pairs.is_empty()) {
                 found = Some((place, join));
                 break;
             }
@@ -92,30 +97,91 @@ unsafe fn name(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> String {
 
 type Clauses = Vec<*mut pg_sys::RestrictInfo>;
 
-/// What joins a relation to those that are joined, and the clauses that this takes care of.
+/// Joins other than inner ones must have one relation on the side of which rows may be missing, and it is
+/// not the streamed one.
+unsafe fn check_specials(root: *mut PlannerInfo, streamed: *mut RelOptInfo) -> Result<(), WhyNot> {
+    for special in items::<pg_sys::SpecialJoinInfo>((*root).join_info_list) {
+        let inner = (*special).syn_righthand;
+        if pg_sys::bms_overlap(inner, (*streamed).relids) {
+            return why_not(format!(
+                "{} is the largest table, and not on the outer side of its outer, semi or anti join",
+                name(root, streamed)
+            ));
+        }
+        if pg_sys::bms_membership(inner) != pg_sys::BMS_Membership::BMS_SINGLETON {
+            return why_not("an outer, semi or anti join with a join of several tables");
+        }
+    }
+    Ok(())
+}
+
+/// The outer, semi or anti join that brings a relation.
+unsafe fn special_of(
+    root: *mut PlannerInfo,
+    inner: *mut RelOptInfo,
+) -> Result<Option<(*mut pg_sys::SpecialJoinInfo, ProbeKind)>, WhyNot> {
+    for special in items::<pg_sys::SpecialJoinInfo>((*root).join_info_list) {
+        if !pg_sys::bms_equal((*special).syn_righthand, (*inner).relids) {
+            continue;
+        }
+        let kind = match (*special).jointype {
+            pg_sys::JoinType::JOIN_LEFT => ProbeKind::Left,
+            pg_sys::JoinType::JOIN_SEMI => ProbeKind::Semi,
+            pg_sys::JoinType::JOIN_ANTI => ProbeKind::Anti,
+            _ => return why_not("a full join"),
+        };
+        return Ok(Some((special, kind)));
+    }
+    Ok(None)
+}
+
+/// What joins a relation to those that are joined, and the clauses that this takes care of; `None` if
+/// others must be joined first.
 unsafe fn join(
     root: *mut PlannerInfo,
     joined: pg_sys::Relids,
     inner: *mut RelOptInfo,
     done: &[*mut pg_sys::RestrictInfo],
-) -> Result<(Join, Clauses), WhyNot> {
+) -> Result<Option<(Join, Clauses)>, WhyNot> {
+    let special = special_of(root, inner)?;
+    if let Some((special, _)) = special
+        && !pg_sys::bms_is_subset((*special).syn_lefthand, joined)
+    {
+        return Ok(None);
+    }
+    let kind = special.map_or(ProbeKind::Inner, |(_, kind)| kind);
     let both = pg_sys::bms_union(joined, (*inner).relids);
     let implied = version::implied_equalities(root, both, joined, inner);
     let decidable = items::<pg_sys::RestrictInfo>((*inner).joininfo).filter(|clause| {
         pg_sys::bms_is_subset((**clause).required_relids, both) && !done.contains(clause)
     });
-    let (mut pairs, mut filters, mut used) = (Vec::new(), Vec::new(), Vec::new());
+    let mut join = Join {
+        inner,
+        name: name(root, inner),
+        kind,
+        pairs: Vec::new(),
+        residual: Vec::new(),
+        filters: Vec::new(),
+    };
+    let mut used = Vec::new();
     for clause in items(implied).chain(decidable) {
         used.push(clause);
         if (*clause).security_level > 0 {
             return why_not("a clause behind a security barrier");
         }
-        match pair(clause, joined, inner) {
-            Some(pair) => pairs.push(pair),
-            None => filters.push((*clause).clause.cast()),
+        // A condition of WHERE looks at rows that an outer join made; one of ON decides which it makes.
+        let is_of_where = matches!(kind, ProbeKind::Left | ProbeKind::Anti)
+            && ((*clause).is_pushed_down
+                || !pg_sys::bms_is_subset((*clause).required_relids, both));
+        match pair(clause, joined, inner).filter(|_| !is_of_where) {
+            Some(pair) => join.pairs.push(pair),
+            None if is_of_where || kind == ProbeKind::Inner => {
+                join.filters.push((*clause).clause.cast());
+            }
+            None => join.residual.push((*clause).clause.cast()),
         }
     }
-    Ok((Join { inner, name: name(root, inner), pairs, filters }, used))
+    Ok(Some((join, used)))
 }
 
 unsafe fn pair(
@@ -168,7 +234,7 @@ unsafe fn check_child(root: *mut PlannerInfo, join: &Join) -> Result<(), WhyNot>
 }
 
 /// The columns that an expression reads, by relation, each once.
-pub unsafe fn vars<'a>(expr: *mut Node, found: &mut HashMap<u32, Vec<&'a pg_sys::Var>>) {
+pub unsafe fn vars(expr: *mut Node, found: &mut HashMap<u32, Vec<&pg_sys::Var>>) {
     nodes::any(expr, &mut |node| {
         if let Some(var) = cast::<pg_sys::Var>(node, NodeTag::T_Var) {
             let of_relation = found.entry((*var).varno as u32).or_default();
@@ -183,24 +249,31 @@ pub unsafe fn vars<'a>(expr: *mut Node, found: &mut HashMap<u32, Vec<&'a pg_sys:
 impl Join {
     /// What is read of registers.
     pub fn stream_side(&self) -> impl Iterator<Item = *mut Node> + '_ {
-        self.pairs.iter().map(|pair| pair.outer).chain(self.filters.iter().copied())
+        let outer = self.pairs.iter().map(|pair| pair.outer);
+        outer.chain(self.residual.iter().copied()).chain(self.filters.iter().copied())
     }
 
     /// The place of a column in the rows of this relation's plan.
     pub unsafe fn position_of(&self, var: &pg_sys::Var) -> Result<usize, WhyNot> {
         let target = (*(*self.inner).cheapest_total_path).pathtarget;
         let found = items::<Node>((*target).exprs).position(|expr| {
-            cast::<pg_sys::Var>(expr, NodeTag::T_Var).is_some_and(|own| {
-                (*own).varno == var.varno && (*own).varattno == var.varattno
-            })
+            cast::<pg_sys::Var>(expr, NodeTag::T_Var)
+                .is_some_and(|own| (*own).varno == var.varno && (*own).varattno == var.varattno)
         });
         found.ok_or_else(|| WhyNot(format!("a column that {} does not give", self.name)))
+    }
+
+    /// The further conditions as one.
+    pub unsafe fn residual(&self, translator: &mut Translator) -> Result<Option<Expr>, WhyNot> {
+        let exprs = self.residual.iter().map(|expr| translator.expr(*expr));
+        let exprs = exprs.collect::<Result<Vec<_>, _>>()?;
+        Ok((!exprs.is_empty()).then_some(Expr::And(exprs)))
     }
 
     /// The keys of the stream's rows, and those of the build.
     pub unsafe fn keys(
         &self,
-        translator: &mut Translator<'_>,
+        translator: &mut Translator,
     ) -> Result<(Vec<Expr>, Vec<ChildColumn>), WhyNot> {
         let (mut keys, mut columns) = (Vec::new(), Vec::new());
         for pair in &self.pairs {

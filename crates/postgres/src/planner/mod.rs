@@ -6,8 +6,10 @@
 //! target list    ──► keys and aggregates of the sink; what is computed of them stays PostgreSQL's
 //! ```
 //!
-//! Only inner joins: a row of the answer is then a combination of rows for which all clauses are true,
-//! in whatever order they are looked at. The child plans apply their own relation's clauses.
+//! With inner joins alone a row of the answer is a combination of rows for which all clauses are true, in
+//! whatever order they are looked at. An outer, semi or anti join brings one relation, after all that
+//! stand on its outer side; its own clauses decide which pairs match, those of WHERE come after it. The
+//! child plans apply the clauses on their relation alone.
 
 mod joins;
 mod path;
@@ -18,7 +20,7 @@ use std::collections::HashMap;
 
 use headrace_ir::{
     AggregateOutput, BuildPlan, BuildSource, Expr, Field, NamedExpr, Pipeline, Probe, ProbeKind,
-    Program, Sink, Source, SourceKind, Step,
+    Program, Scalar, Sink, Source, SourceKind, Step,
 };
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo};
 
@@ -95,9 +97,6 @@ unsafe fn check_query(root: *mut PlannerInfo, output: *mut RelOptInfo) -> Result
     if !query.rowMarks.is_null() {
         return why_not("rows that are to be locked");
     }
-    if !(*root).join_info_list.is_null() {
-        return why_not("outer, semi and anti joins");
-    }
     if !(*root).placeholder_list.is_null() || (*root).hasLateralRTEs {
         return why_not("lateral references");
     }
@@ -115,6 +114,7 @@ struct Layout {
     /// For each join the columns that its build carries.
     payloads: Vec<Vec<Payload>>,
     scope: Scope,
+    registers: usize,
 }
 
 /// A column that a build carries.
@@ -158,13 +158,24 @@ impl Layout {
             attributes: Vec::new(),
             payloads: Vec::new(),
             scope: Scope::new(),
+            registers: 0,
         };
         for var in columns {
             layout.stream_column(entry, var)?;
         }
         for join in joins {
             let vars = read.remove(&(*join.inner).relid).unwrap_or_default();
-            layout.payload(join, &vars)?;
+            match join.kind {
+                ProbeKind::Inner | ProbeKind::Left => layout.payload(join, &vars)?,
+                // Its columns are read by its own clauses alone, and are NULL to all others.
+                _ => {
+                    let mut own = HashMap::new();
+                    join.residual.iter().for_each(|expr| joins::vars(*expr, &mut own));
+                    let own = own.remove(&(*join.inner).relid).unwrap_or_default();
+                    layout.payload(join, &own)?;
+                    layout.hide(&vars)?;
+                }
+            }
         }
         Ok(layout)
     }
@@ -202,9 +213,19 @@ impl Layout {
         Ok(())
     }
 
+    /// Columns that nobody but `NULL` stands for.
+    unsafe fn hide(&mut self, vars: &[&pg_sys::Var]) -> Result<(), WhyNot> {
+        for var in vars {
+            let null = Expr::Literal(Scalar::null(ir_type(var.vartype, var.vartypmod)?));
+            self.scope.entry((var.varno as u32, var.varattno)).or_insert(null);
+        }
+        Ok(())
+    }
+
     fn append(&mut self, var: &pg_sys::Var, field: &Field) {
         let Field { name, data_type, nullable } = field.clone();
-        let index = self.scope.len();
+        let index = self.registers;
+        self.registers += 1;
         let register = Expr::Register { index, data_type, nullable, name };
         self.scope.insert((var.varno as u32, var.varattno), register);
     }
@@ -217,7 +238,7 @@ impl Layout {
         filters: &[*mut Node],
         target: &Target,
     ) -> Result<Made, WhyNot> {
-        let mut translator = Translator::new(root, &self.scope);
+        let mut translator = Translator::new(root, self.scope);
         let mut steps = Vec::new();
         for filter in filters {
             steps.push(Step::Filter(translator.expr(*filter)?));
@@ -230,11 +251,14 @@ impl Layout {
             steps.push(Step::Probe(Probe {
                 build: number,
                 keys,
-                kind: ProbeKind::Inner,
+                kind: join.kind,
                 null_equal: false,
-                residual: None,
+                residual: join.residual(&mut translator)?,
                 payload: (0..payload.len()).collect(),
             }));
+            if matches!(join.kind, ProbeKind::Semi | ProbeKind::Anti) {
+                translator.forget((*join.inner).relid);
+            }
             for filter in &join.filters {
                 steps.push(Step::Filter(translator.expr(*filter)?));
             }

@@ -5,9 +5,9 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, NodeTag, Path, PlannerInfo, RelOptInfo};
 
+use super::Made;
 use super::joins::Join;
 use super::target::Target;
-use super::Made;
 use crate::nodes::{self, WhyNot, items, why_not};
 use crate::settings;
 
@@ -71,10 +71,7 @@ pub unsafe fn cheapest(output: *mut RelOptInfo) -> Result<*mut Path, WhyNot> {
 }
 
 /// Adds the path to those of the grouping.
-pub unsafe fn add(
-    output: *mut RelOptInfo,
-    offer: Offer<'_>,
-) -> Result<(), WhyNot> {
+pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNot> {
     let children = offer.joins.iter().map(|join| (*join.inner).cheapest_total_path);
     let children: Vec<*mut Path> = children.collect();
     let cost = Cost::of(&offer, &children);
@@ -122,7 +119,8 @@ impl Cost {
         let table = &*offer.streamed;
         let (rows, row) = (table.tuples.max(0.0), pg_sys::cpu_tuple_cost);
         let visible = if settings::ENABLE_DIRECT_READ.get() { table.allvisfrac } else { 0.0 };
-        let builds: f64 = children.iter().map(|child| (**child).total_cost + (**child).rows * row).sum();
+        let builds: f64 =
+            children.iter().map(|child| (**child).total_cost + (**child).rows * row).sum();
         let read = f64::from(table.pages) * pg_sys::seq_page_cost;
         let steps = 1.0 + children.len() as f64;
         let run = rows * row * (visible * ROW_SHARE * steps + (1.0 - visible));

@@ -70,7 +70,7 @@ impl Target {
     /// The columns: keys, then aggregates.
     pub unsafe fn outputs(
         &self,
-        translator: &mut Translator<'_>,
+        translator: &mut Translator,
         aggregates: &mut Aggregates,
     ) -> Result<Vec<Output>, WhyNot> {
         let mut outputs = Vec::new();

@@ -29,7 +29,9 @@ impl Aggregates {
         let name = format!("a{}", self.calls.len());
         let mut call = AggregateCall::new(name, function, argument, result);
         call.filter.clone_from(filter);
-        let same = |known: &AggregateCall| AggregateCall { name: call.name.clone(), ..known.clone() } == call;
+        let same = |known: &AggregateCall| {
+            AggregateCall { name: call.name.clone(), ..known.clone() } == call
+        };
         let known = self.calls.iter().position(same);
         let index = known.unwrap_or_else(|| {
             self.calls.push(call);
@@ -49,11 +51,11 @@ struct Asked<'a> {
 
 /// An aggregate, and how its value comes from the calls.
 pub unsafe fn aggregate(
-    translator: &mut Translator<'_>,
+    translator: &mut Translator,
     aggregates: &mut Aggregates,
     aggref: &pg_sys::Aggref,
 ) -> Result<Output, WhyNot> {
-    let name = || format!("{}", function_name(aggref));
+    let name = || function_name(aggref);
     if aggref.agglevelsup != 0 {
         return why_not(format!("{} of an outer query", name()));
     }
@@ -110,7 +112,8 @@ impl Asked<'_> {
                     DataType::Float64 => value,
                     _ => value.cast(DataType::Float64),
                 });
-                let (sum, count) = (self.call(Sum, DataType::Float64), self.call(Count, DataType::Int64));
+                let (sum, count) =
+                    (self.call(Sum, DataType::Float64), self.call(Count, DataType::Int64));
                 Output::FloatMean { sum, count }
             }
             pg_sys::F_MIN_INT2
@@ -192,7 +195,9 @@ impl Asked<'_> {
 
     fn sum_type(&self) -> DataType {
         match self.argument.as_ref().map(Expr::data_type) {
-            Some(DataType::Decimal128 { scale, .. }) => DataType::Decimal128 { precision: 38, scale },
+            Some(DataType::Decimal128 { scale, .. }) => {
+                DataType::Decimal128 { precision: 38, scale }
+            }
             _ => DataType::Decimal128 { precision: 38, scale: 0 },
         }
     }

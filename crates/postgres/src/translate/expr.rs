@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use headrace_ir::{
-    ArithmeticOp, CompareOp, DataType, DatePart, Expr, Field, Function, OnOverflow,
-    Scalar,
+    ArithmeticOp, CompareOp, DataType, DatePart, Expr, Field, Function, OnOverflow, Scalar,
 };
 use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 
@@ -18,9 +17,9 @@ pub type Scope = HashMap<(u32, i16), Expr>;
 
 /// Translates expressions over a scope. What reads no column and is no constant is evaluated by the
 /// server once a run: a parameter of the program.
-pub struct Translator<'a> {
+pub struct Translator {
     root: *mut pg_sys::PlannerInfo,
-    scope: &'a Scope,
+    scope: Scope,
     /// The expressions of the parameters.
     pub parameters: Vec<*mut Node>,
     /// What they are.
@@ -30,10 +29,19 @@ pub struct Translator<'a> {
 }
 
 type Translated = Result<Expr, WhyNot>;
+/// Conditions and values.
+type Branches = Vec<(Expr, Expr)>;
 
-impl<'a> Translator<'a> {
-    pub fn new(root: *mut pg_sys::PlannerInfo, scope: &'a Scope) -> Self {
+impl Translator {
+    pub fn new(root: *mut pg_sys::PlannerInfo, scope: Scope) -> Self {
         Self { root, scope, parameters: Vec::new(), fields: Vec::new(), cases: Vec::new() }
+    }
+
+    /// From now on every column of a relation is NULL.
+    pub fn forget(&mut self, relation: u32) {
+        for (_, value) in self.scope.iter_mut().filter(|((of, _), _)| *of == relation) {
+            *value = Expr::Literal(Scalar::null(value.data_type()));
+        }
     }
 
     /// An expression.
@@ -185,7 +193,11 @@ impl<'a> Translator<'a> {
         let value = self.expr(left)?;
         let data_type = value.data_type();
         let null = Expr::Literal(Scalar::null(data_type.clone()));
-        Ok(Expr::Case { branches: vec![(equal, null)], otherwise: Some(Box::new(value)), data_type })
+        Ok(Expr::Case {
+            branches: vec![(equal, null)],
+            otherwise: Some(Box::new(value)),
+            data_type,
+        })
     }
 
     unsafe fn equality(
@@ -270,7 +282,7 @@ impl<'a> Translator<'a> {
     unsafe fn branches(
         &mut self,
         case: &pg_sys::CaseExpr,
-    ) -> Result<(Vec<(Expr, Expr)>, Option<Expr>), WhyNot> {
+    ) -> Result<(Branches, Option<Expr>), WhyNot> {
         let mut branches = Vec::new();
         for when in items::<pg_sys::CaseWhen>(case.args) {
             let condition = self.expr((*when).expr.cast())?;
@@ -290,11 +302,7 @@ impl<'a> Translator<'a> {
         let mut values: Vec<_> = values.into_iter().map(|v| typed_null(v, &data_type)).collect();
         let Some(last) = values.pop() else { return why_not("COALESCE of nothing") };
         let branches = values.into_iter().map(|value| (not(is_null(value.clone())), value));
-        Ok(Expr::Case {
-            branches: branches.collect(),
-            otherwise: Some(Box::new(last)),
-            data_type,
-        })
+        Ok(Expr::Case { branches: branches.collect(), otherwise: Some(Box::new(last)), data_type })
     }
 
     unsafe fn call(
@@ -363,10 +371,9 @@ impl<'a> Translator<'a> {
             (pg_sys::F_TEXTNLIKE | pg_sys::F_BPCHARNLIKE, &[value, pattern]) => {
                 self.like(node, value, pattern, true)
             }
-            (
-                pg_sys::F_EXTRACT_TEXT_DATE | pg_sys::F_EXTRACT_TEXT_TIMESTAMP,
-                &[part, moment],
-            ) => self.date_part(part, moment, true),
+            (pg_sys::F_EXTRACT_TEXT_DATE | pg_sys::F_EXTRACT_TEXT_TIMESTAMP, &[part, moment]) => {
+                self.date_part(part, moment, true)
+            }
             (
                 pg_sys::F_DATE_PART_TEXT_DATE | pg_sys::F_DATE_PART_TEXT_TIMESTAMP,
                 &[part, moment],
