@@ -160,6 +160,9 @@ impl<'a> Chooser<'a> {
             return Way::DeviceReader;
         }
         match file.source().direct() {
+            _ if self.options.policy.fills_page_cache => {
+                Way::Read { mode: ReadMode::Buffered, admit: false }
+            }
             Ok(_) => Way::Read { mode: ReadMode::Direct, admit: true },
             Err(why) => {
                 self.reasons.add(format!("{}: no O_DIRECT: {why}", file.path().display()));

@@ -98,7 +98,8 @@ impl<C: HostConsumer> HostProducer for Silent<C> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum AccessPath {
     /// Chosen per extent: host cache, else in place where the page cache has it or the file lies
-    /// in memory, else O_DIRECT (admitted to the host cache), else through the page cache.
+    /// in memory, else O_DIRECT (admitted to the host cache), else through the page cache, which is
+    /// the first choice where the [input is to fill it](InputPolicy::fills_page_cache).
     ///
     /// On a device a file in memory (tmpfs) is copied from its registered mapping, if
     /// [`RaceOptions::registered`] is given and the lane can; cold extents are read by the

@@ -12,6 +12,10 @@ pub struct InputPolicy {
     pub copy_first: bool,
     /// What was read may be kept for later runs, in the host's cache or on a device.
     pub cached: bool,
+    /// What is not in the page cache is read through it, so that later runs and other processes find
+    /// it there: for inputs that fit it. Otherwise it is read past it (O_DIRECT), which leaves there
+    /// what others use.
+    pub fills_page_cache: bool,
 }
 
 impl InputPolicy {
@@ -24,6 +28,6 @@ impl InputPolicy {
 impl Default for InputPolicy {
     /// Files that nobody changes: checked, looked at in place, cached.
     fn default() -> Self {
-        Self { check_identity: true, copy_first: false, cached: true }
+        Self { check_identity: true, copy_first: false, cached: true, fills_page_cache: false }
     }
 }

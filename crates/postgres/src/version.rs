@@ -141,3 +141,16 @@ pub unsafe fn missing_value(descriptor: &pg_sys::TupleDescData, index: usize) ->
     let missing = &*missing.add(index);
     missing.am_present.then_some(missing.am_value)
 }
+
+/// Counts a sequential scan of a table, as the server's statistics do, and blocks that were read past
+/// its buffers.
+pub unsafe fn count_scan(relation: pg_sys::Relation, rows: u64, direct_blocks: u32) {
+    if (*relation).pgstat_info.is_null() && (*relation).pgstat_enabled {
+        pg_sys::pgstat_assoc_relation(relation);
+    }
+    if let Some(status) = (*relation).pgstat_info.as_mut() {
+        status.t_counts.t_numscans += 1;
+        status.t_counts.t_blocks_fetched += i64::from(direct_blocks);
+        status.t_counts.t_tuples_returned += i64::try_from(rows).unwrap_or(0);
+    }
+}

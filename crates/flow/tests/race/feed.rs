@@ -288,6 +288,26 @@ fn an_input_that_is_not_cached_leaves_nothing_behind() {
 }
 
 #[test]
+fn an_input_that_fills_the_page_cache_is_found_there_again() {
+    let file = TestFile::new(400_000);
+    for fills_page_cache in [true, false] {
+        file.make_cold();
+        let policy = InputPolicy { fills_page_cache, ..InputPolicy::default() };
+        let options = RaceOptions { policy, ..RaceOptions::default() };
+        let run = || {
+            let race = race(file.files(), file.chunks(50_000), options.clone());
+            race.run_host(vec![Collect::default()]).unwrap().1.bytes_by_path
+        };
+        let (first, second) = (run(), run());
+        match fills_page_cache {
+            true => assert_eq!((first.buffered, second.mapped), (400_000, 400_000)),
+            // Past it where the file system can.
+            false => assert_eq!(first.direct > 0, second.direct > 0),
+        }
+    }
+}
+
+#[test]
 fn what_is_copied_first_is_never_looked_at_in_a_mapping() {
     let file = TestFile::new(400_000);
     let policy = InputPolicy { copy_first: true, ..InputPolicy::default() };

@@ -43,7 +43,8 @@ impl BatchTable {
     /// The batches of a stream, which are of this schema; `name` is for errors.
     pub fn new(name: &str, schema: &Schema, stream: impl BatchStream + 'static) -> Self {
         let columns = schema.fields().len();
-        let policy = InputPolicy { check_identity: false, cached: false, copy_first: false };
+        let (check_identity, cached) = (false, false);
+        let policy = InputPolicy { check_identity, cached, ..InputPolicy::default() };
         let mut table = Self {
             name: MemoryFile::named(name),
             fields: Arc::new(schema.clone()),

@@ -58,6 +58,7 @@ pub struct HeapTable {
     direct_blocks: u64,
     done_blocks: AtomicU64,
     stream: Mutex<Option<Box<dyn BatchStream>>>,
+    fills_page_cache: bool,
 }
 
 impl fmt::Debug for HeapTable {
@@ -92,8 +93,14 @@ impl HeapTable {
             direct_blocks: blocks.direct.iter().map(|range| range.len() as u64).sum(),
             done_blocks: AtomicU64::new(0),
             stream: Mutex::new(Some(Box::new(stream))),
+            fills_page_cache: false,
             blocks,
         })
+    }
+
+    /// Blocks that are not in the page cache are read through it, and stay there.
+    pub fn filling_page_cache(self, fills_page_cache: bool) -> Self {
+        Self { fills_page_cache, ..self }
     }
 
     /// The column of an attribute, by its position in the relation; `None` if it has none.
@@ -229,7 +236,8 @@ impl Table for HeapTable {
 
     fn policy(&self) -> InputPolicy {
         // Copied page by page by the decoder: not before.
-        InputPolicy { check_identity: false, cached: false, copy_first: false }
+        let (check_identity, cached, copy_first) = (false, false, false);
+        InputPolicy { check_identity, cached, copy_first, fills_page_cache: self.fills_page_cache }
     }
 
     fn rows(&self) -> Option<u64> {

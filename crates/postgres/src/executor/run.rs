@@ -242,15 +242,19 @@ unsafe fn stream(
     let name = &plan.program.pipeline.source.table;
     let table = HeapTable::new(name, blocks, Arc::clone(&owner) as _, receiver);
     let table = table.map_err(|error| WhyNot(error.to_string()))?;
+    // The server's own idea of how much of a table the page cache holds.
+    let cached_blocks = u32::try_from(pg_sys::effective_cache_size).unwrap_or(0);
+    let table = table.filling_page_cache(listing.direct_blocks() <= cached_blocks);
     let mut program = plan.program.clone();
     program.pipeline.source.ordinals = wanted.iter().filter_map(|a| table.column_of(*a)).collect();
     let job = Job { program, values, children, table: StreamTable::new(name, Arc::new(table)) };
     let outcome = watched(job, &owner, sender, &mut reader, &listing);
     let report = outcome.as_ref().ok().map(|(report, _)| report.clone());
     let rerouted = owner.rerouted();
+    let direct_blocks = listing.direct_blocks() - rerouted.0;
     *ran = Some(Ran {
         report,
-        direct_blocks: listing.direct_blocks() - rerouted.0,
+        direct_blocks,
         server_blocks: listing.server.iter().map(|range| range.end - range.start).sum::<u32>()
             + rerouted.0,
         not_visible_blocks: listing.not_visible_blocks,
@@ -272,7 +276,9 @@ unsafe fn stream(
             "a vacuum changed the visibility map meanwhile, and pages have no checksums",
         );
     }
-    outcome.map(|(_, batches)| batches)
+    let (report, batches) = outcome?;
+    version::count_scan(relation, report.rows_in, direct_blocks);
+    Ok(batches)
 }
 
 /// A table's segment files, from the data directory, as many as listed blocks lie in.

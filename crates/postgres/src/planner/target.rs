@@ -36,14 +36,14 @@ impl Target {
         let mut target = Self { keys, aggregates: Vec::new(), having };
         let exprs = (*(*output).reltarget).exprs;
         for expr in items::<Node>(exprs).chain(items(having)) {
-            target.add(expr);
+            target.add(expr)?;
         }
         Ok(target)
     }
 
     /// Takes note of what an expression needs: a column outside of a key and of an aggregate follows
     /// from the keys (they contain its table's primary key), and is one more key.
-    unsafe fn add(&mut self, expr: *mut Node) {
+    unsafe fn add(&mut self, expr: *mut Node) -> Result<(), WhyNot> {
         let mut pending = vec![expr];
         while let Some(expr) = pending.pop() {
             if self.keys.iter().any(|key| nodes::equal(*key, expr)) {
@@ -51,6 +51,7 @@ impl Target {
             }
             match nodes::tag(expr) {
                 NodeTag::T_Var => self.keys.push(expr),
+                NodeTag::T_GroupingFunc => return why_not("GROUPING()"),
                 NodeTag::T_Aggref => {
                     let aggref = expr.cast::<pg_sys::Aggref>();
                     if !self.aggregates.iter().any(|known| nodes::equal(*known, aggref)) {
@@ -60,6 +61,7 @@ impl Target {
                 _ => pending.extend(children(expr)),
             }
         }
+        Ok(())
     }
 
     /// Every expression that is evaluated for rows.

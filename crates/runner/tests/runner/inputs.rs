@@ -285,7 +285,7 @@ fn a_file_that_changes_is_an_error_only_if_that_is_checked() {
     let path = folder.path().join("t.arrow");
     for check_identity in [true, false] {
         write(&path, 0..ROWS);
-        let policy = InputPolicy { check_identity, copy_first: true, cached: true };
+        let policy = InputPolicy { check_identity, copy_first: true, ..InputPolicy::default() };
         let table = with_policy(&path, policy);
         let programs = [grouped(&table, "note"), largest(&table)];
         // Times of files are as fine as the system's clock ticks.
