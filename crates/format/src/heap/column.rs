@@ -11,7 +11,7 @@ use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer};
 use arrow_schema::ArrowError;
 
 use super::Reroute;
-use super::bytes::array;
+use super::bytes::{array, gather};
 use super::numeric;
 use super::relation::{HeapType, Length};
 use super::varlena::{Content, content};
@@ -277,21 +277,23 @@ impl Rows<'_> {
         convert: impl Fn([u8; N]) -> Result<T, Flaw>,
     ) -> Result<(), Flaw> {
         const CUT: Flaw = "a value is longer than its page";
-        let before = values.len();
-        values.resize(before + self.places.len(), T::default());
-        let fresh = values[before..].iter_mut().zip(self.places);
         if !self.gaps {
-            for (value, place) in fresh {
-                *value = convert(array(self.page, usize::from(*place)).ok_or(CUT)?)?;
-            }
-            return Ok(());
+            let mut outcome = Ok(());
+            let stored = gather(self.page, self.places, 0).ok_or(CUT)?;
+            values.extend(stored.map(|bytes| {
+                convert(bytes).unwrap_or_else(|flaw| {
+                    outcome = Err(flaw);
+                    T::default()
+                })
+            }));
+            return outcome;
         }
-        for (value, place) in fresh {
-            *value = match *place {
+        for place in self.places {
+            values.push(match *place {
                 NULL => T::default(),
                 MISSING => convert(array(self.missing, 0).ok_or(CUT)?)?,
                 place => convert(array(self.page, usize::from(place)).ok_or(CUT)?)?,
-            };
+            });
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use super::page::{HEADER_BYTES, Line, MIN_TUPLE_BYTES, Page};
 use super::plan::Plan;
 use super::relation::Relation;
 use super::tuple::Tuple;
+use super::uniform::Tuples;
 use super::walk::Places;
 use crate::{FormatError, Result};
 
@@ -28,6 +29,7 @@ pub struct Decoder {
     rows: usize,
     /// Of the page at hand.
     places: Places,
+    tuples: Tuples,
     /// The compressed value at hand, expanded.
     expanded: Vec<u8>,
 }
@@ -63,6 +65,7 @@ impl Decoder {
             columns,
             rows: 0,
             places: Places::new(wanted.len(), max_rows),
+            tuples: Tuples::new(max_rows),
             expanded: Vec::new(),
         })
     }
@@ -90,6 +93,10 @@ impl Decoder {
     pub fn decode(&mut self, page: &[u8], block: u32) -> std::result::Result<usize, Reroute> {
         let page = Page::all_visible(page, self.block_bytes, self.checksums.then_some(block))?;
         self.places.clear();
+        let (plan, attributes) = (&self.plan, self.relation_attributes);
+        if self.places.add_uniform(plan, &page, &mut self.tuples, attributes) {
+            return self.append(page.bytes);
+        }
         for (line, pointer) in page.lines() {
             let Line::Normal { start, bytes } = pointer else { continue };
             Tuple::all_visible(page.bytes, start, bytes, self.relation_attributes)

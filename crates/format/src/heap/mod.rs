@@ -74,6 +74,7 @@ mod relation;
 mod reroute;
 mod table;
 mod tuple;
+mod uniform;
 mod varlena;
 mod walk;
 

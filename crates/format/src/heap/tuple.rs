@@ -32,6 +32,17 @@ const MOVED: u16 = 0xC000;
 const ATTRIBUTES: u16 = 0x07FF;
 /// Bits of t_infomask2 that have no meaning.
 const UNKNOWN: u16 = 0x1800;
+/// Of t_infomask: HEAP_HASEXTERNAL, HEAP_COMBOCID, HEAP_XMIN_INVALID (with HEAP_XMIN_COMMITTED: frozen)
+/// and HEAP_UPDATED, of which nothing depends here.
+const MASK_IGNORED: u16 = 0x2224;
+/// Of t_infomask2: what it says of chains of row versions.
+const MASK2_IGNORED: u16 = 0xE000;
+
+/// Eight bytes of the header from here on, little-endian, in which tuples without a bitmap agree
+/// in all that is looked at, if they agree in these bits.
+pub(super) const HEADER_AT: usize = 16;
+pub(super) const HEADER_SAME: u64 =
+    (!MASK2_IGNORED as u64) << 16 | (!MASK_IGNORED as u64) << 32 | 0xFF << 48;
 
 /// Where the parts of a tuple lie.
 #[derive(Debug, Clone, Copy)]

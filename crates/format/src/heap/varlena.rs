@@ -21,6 +21,12 @@ const WORD_BYTES: usize = 4;
 /// No method makes more than this of a byte (LZ4: 255 a byte of length, less its first bytes).
 const MAX_EXPANSION: usize = 256;
 
+/// Whether a value that starts so is a short one that is there: `first >> 1` bytes in all.
+#[inline(always)]
+pub(super) fn is_short(first: u8) -> bool {
+    first & 1 != 0 && first != EXTERNAL
+}
+
 /// A value's first byte, and the first byte behind it, of one that starts at or after `at` and
 /// must end by `end`.
 #[inline(always)]

@@ -21,7 +21,7 @@ pub(super) struct Places {
     places: Vec<u16>,
     /// Whether a column has NULLs or missing values in this page.
     gaps: Vec<bool>,
-    max_rows: usize,
+    pub(super) max_rows: usize,
     pub(super) rows: usize,
 }
 
@@ -46,12 +46,19 @@ impl Places {
     }
 
     #[inline(always)]
-    fn set(&mut self, slot: usize, place: usize) {
-        self.places[slot * self.max_rows + self.rows] = place as u16;
+    pub(super) fn set(&mut self, slot: usize, row: usize, place: usize) {
+        self.places[slot * self.max_rows + row] = place as u16;
+    }
+
+    /// Sets the places of all rows.
+    #[inline(always)]
+    pub(super) fn set_all(&mut self, slot: usize, all: impl ExactSizeIterator<Item = u16>) {
+        let places = &mut self.places[slot * self.max_rows..][..all.len()];
+        places.iter_mut().zip(all).for_each(|(place, at)| *place = at);
     }
 
     fn set_gap(&mut self, slot: usize, kind: u16) {
-        self.set(slot, usize::from(kind));
+        self.set(slot, self.rows, usize::from(kind));
         self.gaps[slot] = true;
     }
 
@@ -95,14 +102,14 @@ impl Places {
                         return Err(CUT);
                     }
                     for (distance, slot) in wanted {
-                        self.set(*slot, start + distance);
+                        self.set(*slot, self.rows, start + distance);
                     }
                 }
                 Run::Variable { length, align_mask, slot } => {
                     let (start, end) = variable(page, at, *length, *align_mask, tuple.end)?;
                     at = end;
                     if let Some(slot) = slot {
-                        self.set(*slot, start);
+                        self.set(*slot, self.rows, start);
                     }
                 }
             }
@@ -126,7 +133,7 @@ impl Places {
                 return Err(NOT_NULL);
             }
             match (step.slot, place) {
-                (Some(slot), Ok(start)) => self.set(slot, start),
+                (Some(slot), Ok(start)) => self.set(slot, self.rows, start),
                 (Some(slot), Err(gap)) => self.set_gap(slot, gap),
                 (None, _) => {}
             }
@@ -160,7 +167,7 @@ fn check_varlena(tuple: &Tuple<'_>) -> Result<(), &'static str> {
 }
 
 #[inline(always)]
-fn variable(
+pub(super) fn variable(
     page: &[u8],
     at: usize,
     length: Length,

@@ -9,4 +9,5 @@ mod garbage;
 mod headers;
 mod lines;
 mod table;
+mod uniform;
 mod values;
