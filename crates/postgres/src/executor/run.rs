@@ -378,13 +378,20 @@ impl Job {
             settings: &settings,
             token,
         };
-        let batches = Mutex::new(Vec::new());
-        let emit = |batch| {
-            batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
-            true
+        let answer = Mutex::new((Vec::new(), 0));
+        let limit_bytes = runner.memory().limit_bytes as usize;
+        let emit = |batch: RecordBatch| {
+            let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+            answer.1 += batch.get_array_memory_size();
+            answer.0.push(batch);
+            answer.1 <= limit_bytes
         };
         let report = runner.run(&request, &emit).map_err(|error| error.to_string())?;
-        Ok((report, batches.into_inner().unwrap_or_else(PoisonError::into_inner)))
+        let (batches, bytes) = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match bytes > limit_bytes {
+            true => Err("the groups take more than headrace.memory_limit".into()),
+            false => Ok((report, batches)),
+        }
     }
 }
 
