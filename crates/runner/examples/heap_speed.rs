@@ -2,7 +2,7 @@
 //! and how fast pipelines run over it.
 //!
 //! ```text
-//! heap_speed SEGMENT [RUNS]     the best of RUNS runs (5), with 1 and with 2 threads
+//! heap_speed SEGMENT [RUNS [WHAT]]     the best of RUNS runs (5) of lines whose label has WHAT
 //! ```
 //!
 //! The table's texts are `text`, its numbers `int4`, nothing may be NULL, and there are no checksums.
@@ -267,6 +267,9 @@ fn run(
 
 /// Prints the best of some runs.
 fn best(what: &str, runs: usize, bytes: u64, mut run: impl FnMut() -> Outcome<u64>) -> Outcome<()> {
+    if std::env::args().nth(3).is_some_and(|wanted| !what.contains(&wanted)) {
+        return Ok(());
+    }
     let (mut best_s, mut rows) = (f64::INFINITY, 0);
     for _ in 0..runs {
         let start = Instant::now();
@@ -284,7 +287,7 @@ fn best(what: &str, runs: usize, bytes: u64, mut run: impl FnMut() -> Outcome<u6
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let path = Path::new(arguments.first().ok_or("usage: heap_speed SEGMENT [RUNS]")?);
+    let path = Path::new(arguments.first().ok_or("usage: heap_speed SEGMENT [RUNS [WHAT]]")?);
     let runs = arguments.get(1).map_or(Ok(5), |runs| runs.parse())?;
     let bytes = std::fs::metadata(path)?.len();
     let kept = MappedFile::map(SourceFile::open(path)?)?;

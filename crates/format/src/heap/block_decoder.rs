@@ -31,10 +31,9 @@ impl BlockDecoder {
         Self { table, decoder, page }
     }
 
-    /// Takes one block; [`Reroute::BatchFull`] if it must be taken once more.
-    fn take(&mut self, bytes: &[u8], block: u32) -> std::result::Result<(), Reroute> {
-        self.page.clear();
-        self.page.extend_from_slice(bytes);
+    /// Takes one block, before `next`; [`Reroute::BatchFull`] if it must be taken once more.
+    fn take(&mut self, bytes: &[u8], next: &[u8], block: u32) -> std::result::Result<(), Reroute> {
+        copy(bytes, &mut self.page, next);
         // The owner is asked about bytes that were read before.
         fence(Ordering::Acquire);
         let owner = self.table.owner();
@@ -57,6 +56,38 @@ impl BlockDecoder {
     }
 }
 
+/// Bytes that memory brings at once.
+const LINE_BYTES: usize = 64;
+
+/// Bytes that are copied at once: with the widest loads that there are.
+const PART_BYTES: usize = 8 * LINE_BYTES;
+
+/// Copies a block, and calls for the next one line by line: it comes into the core's second cache while
+/// this one is decoded, which takes about as long as bringing it.
+fn copy(bytes: &[u8], page: &mut Vec<u8>, next: &[u8]) {
+    page.resize(bytes.len(), 0);
+    if next.len() < bytes.len() {
+        return page.copy_from_slice(bytes);
+    }
+    let parts = page.chunks_mut(PART_BYTES).zip(bytes.chunks(PART_BYTES));
+    for ((copy, part), next) in parts.zip(next.chunks(PART_BYTES)) {
+        next.as_chunks().0.iter().for_each(prefetch);
+        copy.copy_from_slice(part);
+    }
+}
+
+#[inline(always)]
+fn prefetch(line: &[u8; LINE_BYTES]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a hint, which touches nothing that a program sees; of SSE, which all have.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
 impl PageDecoder for BlockDecoder {
     fn next_batch(&mut self, pages: &mut Pages<'_>) -> Result<Option<RecordBatch>> {
         let (block_bytes, mut taken) = (self.table.blocks.relation.block_bytes, 0);
@@ -64,7 +95,7 @@ impl PageDecoder for BlockDecoder {
         while !pages.bytes.is_empty() && !is_full {
             let block = self.table.blocks.number(pages.file, pages.offset);
             let (bytes, rest) = pages.bytes.split_at(block_bytes.min(pages.bytes.len()));
-            if self.take(bytes, block).is_err() {
+            if self.take(bytes, rest, block).is_err() {
                 is_full = true;
                 continue;
             }
