@@ -7,12 +7,14 @@ use arrow_array::{
     Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, StringArray,
     Time64MicrosecondArray, TimestampMicrosecondArray,
 };
-use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer};
+use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder};
 use arrow_schema::ArrowError;
 
 use super::Reroute;
 use super::bytes::{array, gather};
+use super::memory::{give, reuse};
 use super::numeric;
+use super::pieces::Pieces;
 use super::relation::{HeapType, Length};
 use super::varlena::{Content, content};
 use super::walk::{MISSING, NULL};
@@ -30,6 +32,9 @@ pub(super) struct Column {
     attribute: usize,
     values: Values,
     valid: NullBufferBuilder,
+    /// The memory of the batch before, which is this one's as soon as nobody else has it any more: a
+    /// batch is computed with where the one before was, in the core's cache, and grows only once.
+    given: Vec<Buffer>,
     /// What tuples have that are older than the column.
     missing: Vec<u8>,
 }
@@ -52,13 +57,6 @@ enum Values {
     Bytea(Pieces),
 }
 
-/// Values one behind the other, and where each ends; starts with a zero.
-#[derive(Debug)]
-struct Pieces {
-    offsets: Vec<i32>,
-    bytes: Vec<u8>,
-}
-
 /// The rows of a page that a column takes: where they start and what else is needed.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
@@ -73,6 +71,7 @@ impl Column {
         Self {
             attribute,
             values: Values::new(kind),
+            given: Vec::new(),
             valid: NullBufferBuilder::new(0),
             missing: missing.unwrap_or_default().to_vec(),
         }
@@ -86,6 +85,9 @@ impl Column {
         expanded: &mut Vec<u8>,
     ) -> Result<(), Reroute> {
         let attribute = self.attribute;
+        if !self.given.is_empty() {
+            self.values.grow_into(std::mem::take(&mut self.given));
+        }
         let rows = Rows { page, places, gaps, missing: &self.missing };
         self.values.append(rows, expanded, attribute)?;
         if gaps {
@@ -100,7 +102,7 @@ impl Column {
     pub(super) fn values_bytes(&self, rows: usize) -> usize {
         match (&self.values, self.values.kind().stored().0) {
             (Values::Text(pieces) | Values::Bytea(pieces), _) => {
-                rows * size_of::<i32>() + pieces.bytes.len()
+                rows * size_of::<i32>() + pieces.bytes_len()
             }
             (_, Length::Fixed(bytes)) => rows * usize::from(bytes),
             _ => rows * size_of::<i128>(),
@@ -117,7 +119,7 @@ impl Column {
     pub(super) fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         let valid = self.valid.finish();
         let kind = self.values.kind();
-        std::mem::replace(&mut self.values, Values::new(kind)).into_array(valid)
+        std::mem::replace(&mut self.values, Values::new(kind)).into_array(valid, &mut self.given)
     }
 }
 
@@ -232,36 +234,65 @@ impl Values {
         }
     }
 
-    fn into_array(self, valid: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
+    /// Takes over memory of values that were, while there are none.
+    fn grow_into(&mut self, given: Vec<Buffer>) {
+        let mut given = given.into_iter();
+        match self {
+            // Become bits, and bytes.
+            Self::Bool(_) | Self::Uuid(_) => {}
+            Self::Int2(values) => reuse(values, given.next()),
+            Self::Int4(values) | Self::Date(values) => reuse(values, given.next()),
+            Self::Int8(values)
+            | Self::Time(values)
+            | Self::Timestamp(values)
+            | Self::TimestampTz(values) => reuse(values, given.next()),
+            Self::Float4(values) => reuse(values, given.next()),
+            Self::Float8(values) => reuse(values, given.next()),
+            Self::Numeric { values, .. } => reuse(values, given.next()),
+            Self::Text(pieces) | Self::Bytea(pieces) => {
+                pieces.grow_into(given.next(), given.next());
+            }
+        }
+    }
+
+    /// The array, and its memory to be taken over.
+    fn into_array(
+        self,
+        valid: Option<NullBuffer>,
+        given: &mut Vec<Buffer>,
+    ) -> Result<ArrayRef, ArrowError> {
         Ok(match self {
             Self::Bool(values) => Arc::new(BooleanArray::new(values.into(), valid)),
-            Self::Int2(values) => Arc::new(Int16Array::try_new(values.into(), valid)?),
-            Self::Int4(values) => Arc::new(Int32Array::try_new(values.into(), valid)?),
-            Self::Int8(values) => Arc::new(Int64Array::try_new(values.into(), valid)?),
-            Self::Float4(values) => Arc::new(Float32Array::try_new(values.into(), valid)?),
-            Self::Float8(values) => Arc::new(Float64Array::try_new(values.into(), valid)?),
+            Self::Int2(values) => Arc::new(Int16Array::try_new(give(values, given), valid)?),
+            Self::Int4(values) => Arc::new(Int32Array::try_new(give(values, given), valid)?),
+            Self::Int8(values) => Arc::new(Int64Array::try_new(give(values, given), valid)?),
+            Self::Float4(values) => Arc::new(Float32Array::try_new(give(values, given), valid)?),
+            Self::Float8(values) => Arc::new(Float64Array::try_new(give(values, given), valid)?),
             Self::Numeric { values, precision, scale } => Arc::new(
-                Decimal128Array::try_new(values.into(), valid)?
+                Decimal128Array::try_new(give(values, given), valid)?
                     .with_precision_and_scale(precision, scale)?,
             ),
-            Self::Date(values) => Arc::new(Date32Array::try_new(values.into(), valid)?),
-            Self::Time(values) => Arc::new(Time64MicrosecondArray::try_new(values.into(), valid)?),
+            Self::Date(values) => Arc::new(Date32Array::try_new(give(values, given), valid)?),
+            Self::Time(values) => {
+                Arc::new(Time64MicrosecondArray::try_new(give(values, given), valid)?)
+            }
             Self::Timestamp(values) => {
-                Arc::new(TimestampMicrosecondArray::try_new(values.into(), valid)?)
+                Arc::new(TimestampMicrosecondArray::try_new(give(values, given), valid)?)
             }
             Self::TimestampTz(values) => Arc::new(
-                TimestampMicrosecondArray::try_new(values.into(), valid)?.with_timezone("UTC"),
+                TimestampMicrosecondArray::try_new(give(values, given), valid)?
+                    .with_timezone("UTC"),
             ),
             Self::Uuid(values) => {
                 let values = Buffer::from_vec(values.into_flattened());
                 Arc::new(FixedSizeBinaryArray::try_new(16, values, valid)?)
             }
             Self::Text(pieces) => {
-                let (offsets, bytes) = pieces.into_buffers();
+                let (offsets, bytes) = pieces.into_buffers(given);
                 Arc::new(StringArray::try_new(offsets, bytes, valid)?)
             }
             Self::Bytea(pieces) => {
-                let (offsets, bytes) = pieces.into_buffers();
+                let (offsets, bytes) = pieces.into_buffers(given);
                 Arc::new(BinaryArray::try_new(offsets, bytes, valid)?)
             }
         })
@@ -327,31 +358,6 @@ impl Rows<'_> {
     }
 }
 
-impl Pieces {
-    fn new() -> Self {
-        Self { offsets: vec![0], bytes: Vec::new() }
-    }
-
-    /// None: more than offsets of 32 bits can tell.
-    #[inline]
-    fn push(&mut self, content: &[u8]) -> Option<()> {
-        let end = i32::try_from(self.bytes.len() + content.len()).ok()?;
-        self.bytes.extend_from_slice(content);
-        self.offsets.push(end);
-        Some(())
-    }
-
-    fn truncate(&mut self, rows: usize) {
-        self.offsets.truncate(rows + 1);
-        let end = self.offsets.last().copied().unwrap_or(0);
-        self.bytes.truncate(end as usize);
-    }
-
-    fn into_buffers(self) -> (OffsetBuffer<i32>, Buffer) {
-        (OffsetBuffer::new(self.offsets.into()), Buffer::from_vec(self.bytes))
-    }
-}
-
 fn boolean([byte]: [u8; 1]) -> Result<bool, Flaw> {
     match byte {
         0 => Ok(false),
@@ -379,22 +385,5 @@ fn timestamp(bytes: [u8; 8]) -> Result<i64, Flaw> {
     match time_us.checked_add(EPOCH_US) {
         Some(us_from_1970) if time_us != i64::MIN => Ok(us_from_1970),
         _ => Err("a timestamp is infinite or beyond what Arrow has"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Pieces;
-
-    #[test]
-    fn pieces_end_at_two_gib() {
-        const FULL: i32 = i32::MAX - 2;
-        // Zeros that nobody touches take no memory.
-        let mut pieces = Pieces { offsets: vec![0, FULL], bytes: vec![0; FULL as usize] };
-        assert_eq!(pieces.push(&[1; 3]), None);
-        assert_eq!((pieces.offsets.len(), pieces.bytes.len()), (2, FULL as usize));
-        pieces.truncate(0);
-        assert_eq!(pieces.push(&[1; 3]), Some(()));
-        assert_eq!((pieces.offsets, pieces.bytes), (vec![0, 3], vec![1; 3]));
     }
 }

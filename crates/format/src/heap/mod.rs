@@ -10,7 +10,7 @@
 //!
 //! one block's bytes + its number ──decode──► checksum · header · line pointers        [page]
 //!                                            tuple headers                             [tuple]
-//!                                            where each wanted value starts            [walk]
+//!                                            where each wanted value starts  [uniform] [walk]
 //!                                            the values, column by column              [column]
 //!                                               │ rows of the page appended, or
 //!                                               └► Reroute: nothing appended, and why
@@ -65,10 +65,12 @@ mod checksum;
 mod column;
 mod decoder;
 mod feed;
+mod memory;
 mod numeric;
 mod owner;
 mod page;
 mod pglz;
+mod pieces;
 mod plan;
 mod relation;
 mod reroute;

@@ -8,6 +8,7 @@ mod damage;
 mod garbage;
 mod headers;
 mod lines;
+mod memory;
 mod table;
 mod uniform;
 mod values;

@@ -157,6 +157,19 @@ fn tuples_that_end_before_their_values_are_refused() {
     }
 }
 
+#[test]
+fn runs_that_no_page_holds_are_refused() {
+    for bytes in [0x7FE0, 0x7FF0, 0xFFE8, 0xFFF8, u16::MAX] {
+        let long = opaque(Length::Fixed(bytes), Align::Char);
+        let attributes = vec![attribute("a", HeapType::Int4), long, attribute("b", HeapType::Bool)];
+        let row = tuple(&attributes, &[int4(1), Datum::Fixed(vec![1; 9]), Datum::Fixed(vec![1])]);
+        let page = Page::of(&[row.clone(), row]);
+        let flaw = "a value is longer than its tuple";
+        let refused = decode(&relation(attributes), &[0, 2], &page.bytes).unwrap_err();
+        assert_eq!(refused, Reroute::Tuple { line: 1, flaw });
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2048, ..Default::default() })]
 
