@@ -48,3 +48,4 @@ set headrace.min_table_size = 0;
 explain (verbose, costs off) select count(*) from passing;
 create unlogged table unlogged_one as select 1 as i;
 explain (verbose, costs off) select count(*) from unlogged_one;
+explain (verbose, costs off) select count(*) from sales s, generate_series(1, (random() * 9)::int4) g where s.shop = g;

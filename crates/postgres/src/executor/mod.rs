@@ -9,6 +9,8 @@
 //! A run begins and ends within one call of the server: no thread outlives it.
 
 mod answer;
+mod description;
+mod job;
 mod run;
 mod threads;
 

@@ -1,35 +1,29 @@
 //! One run: from the plan to the groups.
 
-use std::cell::RefCell;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use headrace_flow::CancelToken;
-use headrace_format::batches::{BatchSender, batch_channel};
-use headrace_format::heap::{Attribute, HeapBlocks, HeapTable, Relation as Description};
-use headrace_ir::{Program, Scalar};
+use headrace_format::batches::batch_channel;
+use headrace_format::heap::{HeapBlocks, HeapTable};
+use headrace_ir::Scalar;
 use headrace_pipeline::arrow_field;
-use headrace_runner::{
-    Fallback, Processor, Request, RunReport, Runner, RunnerOptions, Settings, StreamTable,
-};
+use headrace_runner::{RunReport, StreamTable};
 use pgrx::pg_sys::{self, CustomScanState, List, Relation};
 
 use super::answer::Answer;
-use super::threads::Running;
+use super::description::{description, files, why_not_direct};
+use super::job::{Job, watched};
 use crate::blocks::{Listing, Map, Owner, ServerReader};
 use crate::datum::Rows;
 use crate::nodes::{WhyNot, items, why_not};
 use crate::plan::{Child, Plan};
-use crate::translate::{HeapColumn, constant};
+use crate::translate::constant;
 use crate::{settings, version};
 
 /// Batches of the server's rows that wait for the pipeline.
 const QUEUED_BATCHES: usize = 8;
-/// How long the backend sleeps at most before it looks for interrupts.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What a run did.
 pub struct Ran {
@@ -141,78 +135,6 @@ unsafe fn rows_of(child: &Child, state: *mut pg_sys::PlanState) -> Result<Record
     }
 }
 
-/// What a table's description says, and which of its attributes are read.
-unsafe fn description(relation: Relation) -> Result<Description, WhyNot> {
-    let descriptor = &*(*relation).rd_att;
-    let types = descriptor.attrs.as_slice(descriptor.natts as usize);
-    let mut attributes = Vec::new();
-    for (index, attribute) in types.iter().enumerate() {
-        let HeapColumn { kind, length, align } = HeapColumn::of(attribute)?;
-        let missing = match kind {
-            Some(_) if attribute.atthasmissing => missing(descriptor, index, attribute)?,
-            _ => None,
-        };
-        attributes.push(Attribute {
-            name: crate::nodes::owned(attribute.attname.data.as_ptr()),
-            kind,
-            length,
-            align,
-            dropped: attribute.attisdropped,
-            not_null: attribute.attnotnull,
-            missing,
-        });
-    }
-    Ok(Description {
-        block_bytes: pg_sys::BLCKSZ as usize,
-        checksums: pg_sys::DataChecksumsEnabled(),
-        attributes,
-    })
-}
-
-/// What tuples have that were written before a column was added.
-unsafe fn missing(
-    descriptor: &pg_sys::TupleDescData,
-    index: usize,
-    attribute: &pg_sys::FormData_pg_attribute,
-) -> Result<Option<Vec<u8>>, WhyNot> {
-    let Some(value) = version::missing_value(descriptor, index) else { return Ok(None) };
-    Ok(Some(match attribute.attlen {
-        -1 => {
-            let whole = pg_sys::pg_detoast_datum_packed(value.cast_mut_ptr());
-            let bytes = pgrx::varlena::vardata_any(whole).cast::<u8>();
-            std::slice::from_raw_parts(bytes, pgrx::varlena::varsize_any_exhdr(whole)).to_vec()
-        }
-        length if attribute.attbyval => value.value().to_le_bytes()[..length as usize].to_vec(),
-        length => {
-            let bytes = value.cast_mut_ptr::<u8>();
-            std::slice::from_raw_parts(bytes, usize::try_from(length).unwrap_or(0)).to_vec()
-        }
-    }))
-}
-
-/// Why no block of a table can be read from its files.
-unsafe fn why_not_direct(relation: Relation, snapshot: pg_sys::Snapshot) -> Option<String> {
-    let blocks =
-        pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
-    // The map's pages take buffers from everybody.
-    let map_pages_max = pg_sys::NBuffers as u32 / 4;
-    if !settings::ENABLE_DIRECT_READ.get() {
-        Some("headrace.enable_direct_read is off".into())
-    } else if pg_sys::RecoveryInProgress() || (*snapshot).takenDuringRecovery {
-        Some("the server is in recovery".into())
-    } else if !version::is_logged(relation) {
-        Some("changes of the table are not logged".into())
-    } else if version::snapshots_expire() {
-        Some("old_snapshot_threshold lets vacuum take rows away from snapshots".into())
-    } else if Map::pages_of(blocks) > map_pages_max {
-        Some(format!(
-            "its visibility map would take over a quarter of shared_buffers: {blocks} blocks"
-        ))
-    } else {
-        None
-    }
-}
-
 unsafe fn stream(
     plan: &Plan,
     relation: Relation,
@@ -279,165 +201,4 @@ unsafe fn stream(
     let (report, batches) = outcome?;
     version::count_scan(relation, report.rows_in, direct_blocks);
     Ok(batches)
-}
-
-/// A table's segment files, from the data directory, as many as listed blocks lie in.
-unsafe fn files(relation: Relation, listing: &Listing) -> Vec<PathBuf> {
-    let first = version::path_of(relation);
-    let end = listing.direct.last().map_or(0, |range| range.end);
-    let name = |number: u32| match number {
-        0 => first.clone(),
-        number => format!("{first}.{number}"),
-    };
-    (0..end.div_ceil(pg_sys::RELSEG_SIZE)).map(|number| name(number).into()).collect()
-}
-
-/// What the thread needs.
-struct Job {
-    program: Program,
-    values: Vec<Scalar>,
-    children: Vec<Vec<RecordBatch>>,
-    table: StreamTable,
-}
-
-type Done = Result<(RunReport, Vec<RecordBatch>), String>;
-
-thread_local! {
-    /// The backend's runner, made for the first run and whenever its memory limit is another.
-    static RUNNER: RefCell<Option<(i32, Arc<Runner>)>> = const { RefCell::new(None) };
-}
-
-fn runner() -> Arc<Runner> {
-    let limit = settings::MEMORY_LIMIT_KIB.get();
-    RUNNER.with_borrow_mut(|kept| match kept {
-        Some((of, runner)) if *of == limit => Arc::clone(runner),
-        _ => {
-            let options = RunnerOptions {
-                memory_limit_bytes: Some(limit as u64 * 1024),
-                ..RunnerOptions::default()
-            };
-            let runner = Arc::new(Runner::new(&options));
-            *kept = Some((limit, Arc::clone(&runner)));
-            runner
-        }
-    })
-}
-
-/// Runs a job on a thread of its own, and does meanwhile what only the backend can.
-unsafe fn watched(
-    job: Job,
-    owner: &Arc<Owner>,
-    sender: BatchSender,
-    reader: &mut ServerReader,
-    listing: &Listing,
-) -> Result<(RunReport, Vec<RecordBatch>), WhyNot> {
-    let done: Arc<Mutex<Option<Done>>> = Arc::default();
-    let (token, runner, threads) = (CancelToken::new(), runner(), settings::threads());
-    let (its_done, its_owner, its_token) = (Arc::clone(&done), Arc::clone(owner), token.clone());
-    let work = move || {
-        let _over = Over(its_owner);
-        let outcome = job.run(&runner, threads, &its_token);
-        *its_done.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-    };
-    let running = Running::start(token, work);
-    let running = running.map_err(|error| WhyNot(format!("no thread can be started: {error}")))?;
-    let served = serve(owner, sender, reader, listing);
-    // A run that has no end of its own is ended here.
-    drop(running);
-    served?;
-    let outcome = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match outcome {
-        Some(Ok(answer)) => Ok(answer),
-        Some(Err(cause)) => why_not(cause),
-        None => why_not("the pipeline's thread ended by a panic"),
-    }
-}
-
-/// Tells the end of a run, whatever it is.
-struct Over(Arc<Owner>);
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        self.0.end();
-    }
-}
-
-impl Job {
-    fn run(self, runner: &Runner, threads: usize, token: &CancelToken) -> Done {
-        let settings = Settings {
-            processor: Processor::Cpu,
-            fallback: Fallback::Forbid,
-            threads,
-            ..Settings::default()
-        };
-        let request = Request {
-            program: &self.program,
-            parameters: &self.values,
-            tables: &[Arc::new(self.table)],
-            children: &self.children,
-            settings: &settings,
-            token,
-        };
-        let answer = Mutex::new((Vec::new(), 0));
-        let limit_bytes = runner.memory().limit_bytes as usize;
-        let emit = |batch: RecordBatch| {
-            let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
-            answer.1 += batch.get_array_memory_size();
-            answer.0.push(batch);
-            answer.1 <= limit_bytes
-        };
-        let report = runner.run(&request, &emit).map_err(|error| error.to_string())?;
-        let (batches, bytes) = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match bytes > limit_bytes {
-            true => Err("the groups take more than headrace.memory_limit".into()),
-            false => Ok((report, batches)),
-        }
-    }
-}
-
-/// Reads the blocks that the pipeline does not, until it is over.
-unsafe fn serve(
-    owner: &Owner,
-    sender: BatchSender,
-    reader: &mut ServerReader,
-    listing: &Listing,
-) -> Result<(), WhyNot> {
-    let mut sender = Some(sender);
-    let mut listed = listing.server.iter().cloned().flatten();
-    let (direct_blocks, mut left) = (listing.direct_blocks(), true);
-    loop {
-        pgrx::check_for_interrupts!();
-        let next = if left { listed.next() } else { None };
-        left = next.is_some();
-        let wait = if left { Duration::ZERO } else { LOOK_INTERVAL };
-        let state = owner.look(wait, |state| {
-            left || state.is_over
-                || !state.rerouted.is_empty()
-                || (sender.is_some() && state.done_blocks == direct_blocks)
-        });
-        if state.is_over {
-            return Ok(());
-        }
-        let rerouted = state.rerouted.iter().copied();
-        for block in next.into_iter().chain(rerouted) {
-            pgrx::check_for_interrupts!();
-            if let Err(WhyNot(reason)) = reader.read(block) {
-                return why_not(format!("block {block}: {reason}"));
-            }
-            send(sender.as_ref(), reader.batches(false)?);
-        }
-        if !left && state.done_blocks == direct_blocks && sender.is_some() {
-            send(sender.as_ref(), reader.batches(true)?);
-            if let Some(sender) = sender.take() {
-                sender.finish();
-            }
-        }
-    }
-}
-
-fn send(sender: Option<&BatchSender>, batches: Vec<RecordBatch>) {
-    for batch in batches {
-        // If nobody wants it, the run is over, which is seen next.
-        let _ = sender.is_some_and(|sender| sender.send(batch));
-    }
 }

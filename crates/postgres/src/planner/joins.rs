@@ -216,6 +216,13 @@ unsafe fn check_child(root: *mut PlannerInfo, join: &Join) -> Result<(), WhyNot>
     if !is_plain {
         return why_not(format!("{} is a subquery", join.name));
     }
+    // Its plan may run a second time, in PostgreSQL's own.
+    let clauses = items::<pg_sys::RestrictInfo>((*join.inner).baserestrictinfo);
+    let clauses = clauses.map(|clause| (*clause).clause.cast::<Node>());
+    let of_entry = [entry.functions.cast::<Node>(), entry.values_lists.cast()];
+    if clauses.chain(of_entry).any(|expr| pg_sys::contain_volatile_functions(expr)) {
+        return why_not(format!("{} is volatile", join.name));
+    }
     let path = (*join.inner).cheapest_total_path;
     if path.is_null() || !(*path).param_info.is_null() {
         return why_not(format!("{} has no plan of its own", join.name));

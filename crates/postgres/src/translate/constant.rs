@@ -4,6 +4,7 @@ use headrace_ir::{DataType, Scalar, Value};
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::{FromDatum, IntoDatum};
 
+use super::types::ir_type;
 use crate::nodes::{self, WhyNot, why_not};
 
 /// Days, and microseconds, from 1970, where PostgreSQL's calendar begins.
@@ -135,4 +136,27 @@ pub unsafe fn numeric(unscaled: i128, scale: i8) -> Option<Datum> {
     let text = nodes::c_string(&format!("{sign}{whole}{point}{fraction}"));
     let arguments = [Some(Datum::from(text.as_ptr())), 0_i32.into_datum(), (-1_i32).into_datum()];
     pgrx::direct_function_call_as_datum(pg_sys::numeric_in, &arguments)
+}
+
+/// A constant; digits behind the point are those that it shows.
+pub unsafe fn scalar(constant: &pg_sys::Const) -> Result<Scalar, WhyNot> {
+    let (oid, typmod) = (constant.consttype, constant.consttypmod);
+    if oid == pg_sys::NUMERICOID && !constant.constisnull {
+        let (unscaled, scale) = shown_decimal(constant.constvalue)?;
+        let digits = unscaled.unsigned_abs().to_string().len() as u8;
+        let precision = digits.max(scale).max(1);
+        if precision > 38 {
+            return why_not("a number of more than 38 digits");
+        }
+        let data_type = DataType::Decimal128 { precision, scale: scale as i8 };
+        return Ok(Scalar::new(data_type, Value::Int(unscaled)));
+    }
+    let data_type = match oid {
+        pg_sys::NUMERICOID => DataType::Decimal128 { precision: 1, scale: 0 },
+        _ => ir_type(oid, typmod)?,
+    };
+    match constant.constisnull {
+        true => Ok(Scalar::null(data_type)),
+        false => value(constant.constvalue, oid, &data_type),
+    }
 }

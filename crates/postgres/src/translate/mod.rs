@@ -5,11 +5,15 @@
 //! look at, but a value may never be another one. What has no exact counterpart is refused here.
 
 mod aggregate;
+mod call;
+mod choice;
+mod compare;
 pub mod constant;
 mod expr;
 mod types;
 
 pub use aggregate::{Aggregates, aggregate};
 
-pub use expr::{Scope, Translator, equality_key};
+pub use compare::equality_key;
+pub use expr::{Scope, Translator};
 pub use types::{HeapColumn, ir_type, is_deterministic, name_of};

@@ -1,0 +1,94 @@
+//! What a table is, as far as its blocks are concerned.
+
+use std::path::PathBuf;
+
+use headrace_format::heap::{Attribute, Relation as Description};
+use pgrx::pg_sys::{self, Relation};
+
+use crate::blocks::{Listing, Map};
+use crate::nodes::WhyNot;
+use crate::translate::HeapColumn;
+use crate::{settings, version};
+
+/// What a table's description says, and which of its attributes are read.
+pub(super) unsafe fn description(relation: Relation) -> Result<Description, WhyNot> {
+    let descriptor = &*(*relation).rd_att;
+    let types = descriptor.attrs.as_slice(descriptor.natts as usize);
+    let mut attributes = Vec::new();
+    for (index, attribute) in types.iter().enumerate() {
+        let HeapColumn { kind, length, align } = HeapColumn::of(attribute)?;
+        let missing = match kind {
+            Some(_) if attribute.atthasmissing => missing(descriptor, index, attribute)?,
+            _ => None,
+        };
+        attributes.push(Attribute {
+            name: crate::nodes::owned(attribute.attname.data.as_ptr()),
+            kind,
+            length,
+            align,
+            dropped: attribute.attisdropped,
+            not_null: attribute.attnotnull,
+            missing,
+        });
+    }
+    Ok(Description {
+        block_bytes: pg_sys::BLCKSZ as usize,
+        checksums: pg_sys::DataChecksumsEnabled(),
+        attributes,
+    })
+}
+
+/// What tuples have that were written before a column was added.
+unsafe fn missing(
+    descriptor: &pg_sys::TupleDescData,
+    index: usize,
+    attribute: &pg_sys::FormData_pg_attribute,
+) -> Result<Option<Vec<u8>>, WhyNot> {
+    let Some(value) = version::missing_value(descriptor, index) else { return Ok(None) };
+    Ok(Some(match attribute.attlen {
+        -1 => {
+            let whole = pg_sys::pg_detoast_datum_packed(value.cast_mut_ptr());
+            let bytes = pgrx::varlena::vardata_any(whole).cast::<u8>();
+            std::slice::from_raw_parts(bytes, pgrx::varlena::varsize_any_exhdr(whole)).to_vec()
+        }
+        length if attribute.attbyval => value.value().to_le_bytes()[..length as usize].to_vec(),
+        length => {
+            let bytes = value.cast_mut_ptr::<u8>();
+            std::slice::from_raw_parts(bytes, usize::try_from(length).unwrap_or(0)).to_vec()
+        }
+    }))
+}
+
+/// Why no block of a table can be read from its files.
+pub(super) unsafe fn why_not_direct(relation: Relation, snapshot: pg_sys::Snapshot) -> Option<String> {
+    let blocks =
+        pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
+    // The map's pages take buffers from everybody.
+    let map_pages_max = pg_sys::NBuffers as u32 / 4;
+    if !settings::ENABLE_DIRECT_READ.get() {
+        Some("headrace.enable_direct_read is off".into())
+    } else if pg_sys::RecoveryInProgress() || (*snapshot).takenDuringRecovery {
+        Some("the server is in recovery".into())
+    } else if !version::is_logged(relation) {
+        Some("changes of the table are not logged".into())
+    } else if version::snapshots_expire() {
+        Some("old_snapshot_threshold lets vacuum take rows away from snapshots".into())
+    } else if Map::pages_of(blocks) > map_pages_max {
+        Some(format!(
+            "its visibility map would take over a quarter of shared_buffers: {blocks} blocks"
+        ))
+    } else {
+        None
+    }
+}
+
+/// A table's segment files, from the data directory, as many as listed blocks lie in.
+pub(super) unsafe fn files(relation: Relation, listing: &Listing) -> Vec<PathBuf> {
+    let first = version::path_of(relation);
+    let end = listing.direct.last().map_or(0, |range| range.end);
+    let name = |number: u32| match number {
+        0 => first.clone(),
+        number => format!("{first}.{number}"),
+    };
+    (0..end.div_ceil(pg_sys::RELSEG_SIZE)).map(|number| name(number).into()).collect()
+}

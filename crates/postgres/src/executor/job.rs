@@ -1,0 +1,171 @@
+//! The thread of a run, and the backend that waits for it and reads what only it can.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use headrace_flow::CancelToken;
+use headrace_format::batches::BatchSender;
+use headrace_ir::{Program, Scalar};
+use headrace_runner::{
+    Fallback, Processor, Request, RunReport, Runner, RunnerOptions, Settings, StreamTable,
+};
+
+use super::threads::Running;
+use crate::blocks::{Listing, Owner, ServerReader};
+use crate::nodes::{WhyNot, why_not};
+use crate::settings;
+
+/// How long the backend sleeps at most before it looks for interrupts.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// What the thread needs.
+pub(super) struct Job {
+    pub program: Program,
+    pub values: Vec<Scalar>,
+    pub children: Vec<Vec<RecordBatch>>,
+    pub table: StreamTable,
+}
+
+type Done = Result<(RunReport, Vec<RecordBatch>), String>;
+
+thread_local! {
+    /// The backend's runner, made for the first run and whenever its memory limit is another.
+    static RUNNER: RefCell<Option<(i32, Arc<Runner>)>> = const { RefCell::new(None) };
+}
+
+fn runner() -> Arc<Runner> {
+    let limit = settings::MEMORY_LIMIT_KIB.get();
+    RUNNER.with_borrow_mut(|kept| match kept {
+        Some((of, runner)) if *of == limit => Arc::clone(runner),
+        _ => {
+            let options = RunnerOptions {
+                memory_limit_bytes: Some(limit as u64 * 1024),
+                ..RunnerOptions::default()
+            };
+            let runner = Arc::new(Runner::new(&options));
+            *kept = Some((limit, Arc::clone(&runner)));
+            runner
+        }
+    })
+}
+
+/// Runs a job on a thread of its own, and does meanwhile what only the backend can.
+pub(super) unsafe fn watched(
+    job: Job,
+    owner: &Arc<Owner>,
+    sender: BatchSender,
+    reader: &mut ServerReader,
+    listing: &Listing,
+) -> Result<(RunReport, Vec<RecordBatch>), WhyNot> {
+    let done: Arc<Mutex<Option<Done>>> = Arc::default();
+    let (token, runner, threads) = (CancelToken::new(), runner(), settings::threads());
+    let (its_done, its_owner, its_token) = (Arc::clone(&done), Arc::clone(owner), token.clone());
+    let work = move || {
+        let _over = Over(its_owner);
+        let outcome = job.run(&runner, threads, &its_token);
+        *its_done.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    };
+    let running = Running::start(token, work);
+    let running = running.map_err(|error| WhyNot(format!("no thread can be started: {error}")))?;
+    let served = serve(owner, sender, reader, listing);
+    // A run that has no end of its own is ended here.
+    drop(running);
+    served?;
+    let outcome = done.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match outcome {
+        Some(Ok(answer)) => Ok(answer),
+        Some(Err(cause)) => why_not(cause),
+        None => why_not("the pipeline's thread ended by a panic"),
+    }
+}
+
+/// Tells the end of a run, whatever it is.
+struct Over(Arc<Owner>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Job {
+    fn run(self, runner: &Runner, threads: usize, token: &CancelToken) -> Done {
+        let settings = Settings {
+            processor: Processor::Cpu,
+            fallback: Fallback::Forbid,
+            threads,
+            ..Settings::default()
+        };
+        let request = Request {
+            program: &self.program,
+            parameters: &self.values,
+            tables: &[Arc::new(self.table)],
+            children: &self.children,
+            settings: &settings,
+            token,
+        };
+        let answer = Mutex::new((Vec::new(), 0));
+        let limit_bytes = runner.memory().limit_bytes as usize;
+        let emit = |batch: RecordBatch| {
+            let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+            answer.1 += batch.get_array_memory_size();
+            answer.0.push(batch);
+            answer.1 <= limit_bytes
+        };
+        let report = runner.run(&request, &emit).map_err(|error| error.to_string())?;
+        let (batches, bytes) = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match bytes > limit_bytes {
+            true => Err("the groups take more than headrace.memory_limit".into()),
+            false => Ok((report, batches)),
+        }
+    }
+}
+
+/// Reads the blocks that the pipeline does not, until it is over.
+unsafe fn serve(
+    owner: &Owner,
+    sender: BatchSender,
+    reader: &mut ServerReader,
+    listing: &Listing,
+) -> Result<(), WhyNot> {
+    let mut sender = Some(sender);
+    let mut listed = listing.server.iter().cloned().flatten();
+    let (direct_blocks, mut left) = (listing.direct_blocks(), true);
+    loop {
+        pgrx::check_for_interrupts!();
+        let next = if left { listed.next() } else { None };
+        left = next.is_some();
+        let wait = if left { Duration::ZERO } else { LOOK_INTERVAL };
+        let state = owner.look(wait, |state| {
+            left || state.is_over
+                || !state.rerouted.is_empty()
+                || (sender.is_some() && state.done_blocks == direct_blocks)
+        });
+        if state.is_over {
+            return Ok(());
+        }
+        let rerouted = state.rerouted.iter().copied();
+        for block in next.into_iter().chain(rerouted) {
+            pgrx::check_for_interrupts!();
+            if let Err(WhyNot(reason)) = reader.read(block) {
+                return why_not(format!("block {block}: {reason}"));
+            }
+            send(sender.as_ref(), reader.batches(false)?);
+        }
+        if !left && state.done_blocks == direct_blocks && sender.is_some() {
+            send(sender.as_ref(), reader.batches(true)?);
+            if let Some(sender) = sender.take() {
+                sender.finish();
+            }
+        }
+    }
+}
+
+fn send(sender: Option<&BatchSender>, batches: Vec<RecordBatch>) {
+    for batch in batches {
+        // If nobody wants it, the run is over, which is seen next.
+        let _ = sender.is_some_and(|sender| sender.send(batch));
+    }
+}

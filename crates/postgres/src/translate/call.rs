@@ -1,0 +1,229 @@
+//! Functions, and operators that are functions.
+
+use headrace_ir::{ArithmeticOp, CompareOp, DataType, DatePart, Expr, Function, OnOverflow, Scalar, Value};
+use pgrx::pg_sys::{self, Node, Oid};
+
+use super::expr::{Translated, Translator, operands, widened};
+use super::types::{ir_type, is_deterministic};
+use crate::nodes::{WhyNot, why_not};
+
+impl Translator {
+    pub(super) unsafe fn call(
+        &mut self,
+        node: *mut Node,
+        function: Oid,
+        arguments: *mut pg_sys::List,
+        result: Oid,
+    ) -> Translated {
+        let arguments = operands(arguments);
+        match (function.to_u32(), &arguments[..]) {
+            (f, &[left, right]) if let Some(op) = integer_arithmetic(f) => {
+                let to = ir_type(result, -1)?;
+                let (left, right) = (self.expr(left)?, self.expr(right)?);
+                Ok(Expr::arithmetic(op, widened(left, &to), widened(right, &to)))
+            }
+            (f, &[left, right]) if let Some(op) = decimal_arithmetic(f) => {
+                decimal_operation(op, self.expr(left)?, self.expr(right)?)
+            }
+            (
+                pg_sys::F_INT2UM | pg_sys::F_INT4UM | pg_sys::F_INT8UM | pg_sys::F_NUMERIC_UMINUS,
+                &[value],
+            ) => {
+                let value = Box::new(self.expr(value)?);
+                Ok(Expr::Negate { value, on_overflow: OnOverflow::Error })
+            }
+            (
+                pg_sys::F_ABS_INT2
+                | pg_sys::F_ABS_INT4
+                | pg_sys::F_ABS_INT8
+                | pg_sys::F_INT2ABS
+                | pg_sys::F_INT4ABS
+                | pg_sys::F_INT8ABS
+                | pg_sys::F_ABS_NUMERIC
+                | pg_sys::F_NUMERIC_ABS,
+                &[value],
+            ) => call(Function::Abs, self.expr(value)?),
+            (
+                pg_sys::F_INT4_INT2
+                | pg_sys::F_INT8_INT2
+                | pg_sys::F_INT8_INT4
+                | pg_sys::F_INT2_INT4
+                | pg_sys::F_INT2_INT8
+                | pg_sys::F_INT4_INT8
+                | pg_sys::F_FLOAT8_FLOAT4
+                | pg_sys::F_FLOAT8_INT2
+                | pg_sys::F_FLOAT8_INT4
+                | pg_sys::F_TIMESTAMP_DATE,
+                &[value],
+            ) => Ok(self.expr(value)?.cast(ir_type(result, -1)?)),
+            (pg_sys::F_NUMERIC_INT2, &[value]) => Ok(self.expr(value)?.cast(whole(5))),
+            (pg_sys::F_NUMERIC_INT4, &[value]) => Ok(self.expr(value)?.cast(whole(10))),
+            (pg_sys::F_NUMERIC_INT8, &[value]) => Ok(self.expr(value)?.cast(whole(19))),
+            (
+                pg_sys::F_LENGTH_TEXT
+                | pg_sys::F_CHAR_LENGTH_TEXT
+                | pg_sys::F_CHARACTER_LENGTH_TEXT,
+                &[value],
+            ) => call(Function::CharacterLength, self.expr(value)?),
+            (pg_sys::F_OCTET_LENGTH_TEXT, &[value]) => {
+                call(Function::OctetLength, self.expr(value)?)
+            }
+            (pg_sys::F_TEXTLIKE | pg_sys::F_BPCHARLIKE, &[value, pattern]) => {
+                self.like(node, value, pattern, false)
+            }
+            (pg_sys::F_TEXTNLIKE | pg_sys::F_BPCHARNLIKE, &[value, pattern]) => {
+                self.like(node, value, pattern, true)
+            }
+            (pg_sys::F_EXTRACT_TEXT_DATE | pg_sys::F_EXTRACT_TEXT_TIMESTAMP, &[part, moment]) => {
+                self.date_part(part, moment, true)
+            }
+            (
+                pg_sys::F_DATE_PART_TEXT_DATE | pg_sys::F_DATE_PART_TEXT_TIMESTAMP,
+                &[part, moment],
+            ) => self.date_part(part, moment, false),
+            (pg_sys::F_DATE_TRUNC_TEXT_TIMESTAMP, &[part, moment]) => {
+                let part = self.part(part)?;
+                call(Function::DateTrunc(part), self.expr(moment)?)
+            }
+            _ => self.parameter(node),
+        }
+    }
+
+    unsafe fn like(
+        &mut self,
+        node: *mut Node,
+        value: *mut Node,
+        pattern: *mut Node,
+        negated: bool,
+    ) -> Translated {
+        let collation = pg_sys::exprInputCollation(node);
+        if !is_deterministic(collation) {
+            return why_not("LIKE under a collation that is not deterministic");
+        }
+        let Some(Ok(Scalar { value: Value::Utf8(pattern), .. })) =
+            self.constant(pattern)
+        else {
+            return why_not("LIKE with a pattern that is not constant");
+        };
+        let backslashes = pattern.chars().rev().take_while(|c| *c == '\\').count();
+        if backslashes % 2 == 1 {
+            return why_not("LIKE with a pattern that ends in its escape character");
+        }
+        let value = Box::new(self.expr(value)?);
+        Ok(Expr::Like { value, pattern, escape: None, negated, case_insensitive: false })
+    }
+
+    unsafe fn part(&self, part: *mut Node) -> Result<DatePart, WhyNot> {
+        let name = match self.constant(part) {
+            Some(Ok(Scalar { value: Value::Utf8(name), .. })) => name,
+            _ => return why_not("a part of a date that is not constant"),
+        };
+        match DatePart::of_name(&name) {
+            // Fractions of a second, and years before Christ in weeks, are counted otherwise.
+            Some(
+                DatePart::Second
+                | DatePart::Millisecond
+                | DatePart::Microsecond
+                | DatePart::Epoch
+                | DatePart::Isoyear
+                | DatePart::Week,
+            )
+            | None => why_not(format!("the part {name} of a date")),
+            Some(part) => Ok(part),
+        }
+    }
+
+    /// `extract` is a number, `date_part` a float.
+    unsafe fn date_part(&mut self, part: *mut Node, of: *mut Node, exact: bool) -> Translated {
+        let part = self.part(part)?;
+        let moment = self.expr(of)?;
+        if moment.data_type() == DataType::Date32 && !part.is_of_day() {
+            return why_not(format!("the part {} of a date", part.name()));
+        }
+        let mut value = call(Function::DatePart(part), moment)?;
+        if part == DatePart::Year {
+            // There is no year 0: the one before year 1 is -1.
+            let number = |n| Expr::Literal(Scalar::int(DataType::Int32, n));
+            let is_after = Expr::compare(CompareOp::Gt, value.clone(), number(0));
+            let before = Expr::arithmetic(ArithmeticOp::Subtract, value.clone(), number(1));
+            value = Expr::Case {
+                branches: vec![(is_after, value)],
+                otherwise: Some(Box::new(before)),
+                data_type: DataType::Int32,
+            };
+        }
+        Ok(value.cast(if exact { whole(10) } else { DataType::Float64 }))
+    }
+}
+
+fn integer_arithmetic(function: u32) -> Option<ArithmeticOp> {
+    Some(match function {
+        pg_sys::F_INT2PL | pg_sys::F_INT4PL | pg_sys::F_INT8PL => ArithmeticOp::Add,
+        pg_sys::F_INT24PL | pg_sys::F_INT42PL | pg_sys::F_INT48PL => ArithmeticOp::Add,
+        pg_sys::F_INT84PL | pg_sys::F_INT28PL | pg_sys::F_INT82PL => ArithmeticOp::Add,
+        pg_sys::F_INT2MI | pg_sys::F_INT4MI | pg_sys::F_INT8MI => ArithmeticOp::Subtract,
+        pg_sys::F_INT24MI | pg_sys::F_INT42MI | pg_sys::F_INT48MI => ArithmeticOp::Subtract,
+        pg_sys::F_INT84MI | pg_sys::F_INT28MI | pg_sys::F_INT82MI => ArithmeticOp::Subtract,
+        pg_sys::F_INT2MUL | pg_sys::F_INT4MUL | pg_sys::F_INT8MUL => ArithmeticOp::Multiply,
+        pg_sys::F_INT24MUL | pg_sys::F_INT42MUL | pg_sys::F_INT48MUL => ArithmeticOp::Multiply,
+        pg_sys::F_INT84MUL | pg_sys::F_INT28MUL | pg_sys::F_INT82MUL => ArithmeticOp::Multiply,
+        pg_sys::F_INT2DIV | pg_sys::F_INT4DIV | pg_sys::F_INT8DIV => ArithmeticOp::Divide,
+        pg_sys::F_INT24DIV | pg_sys::F_INT42DIV | pg_sys::F_INT48DIV => ArithmeticOp::Divide,
+        pg_sys::F_INT84DIV | pg_sys::F_INT28DIV | pg_sys::F_INT82DIV => ArithmeticOp::Divide,
+        pg_sys::F_INT2MOD | pg_sys::F_INT4MOD | pg_sys::F_INT8MOD => ArithmeticOp::Modulo,
+        pg_sys::F_MOD_INT2_INT2 | pg_sys::F_MOD_INT4_INT4 | pg_sys::F_MOD_INT8_INT8 => {
+            ArithmeticOp::Modulo
+        }
+        _ => return None,
+    })
+}
+
+fn decimal_arithmetic(function: u32) -> Option<ArithmeticOp> {
+    match function {
+        pg_sys::F_NUMERIC_ADD => Some(ArithmeticOp::Add),
+        pg_sys::F_NUMERIC_SUB => Some(ArithmeticOp::Subtract),
+        pg_sys::F_NUMERIC_MUL => Some(ArithmeticOp::Multiply),
+        _ => None,
+    }
+}
+
+/// Sums, differences and products of numbers show the digits behind the point that those of decimals
+/// have; what has more than 38 digits in all fails.
+fn decimal_operation(op: ArithmeticOp, left: Expr, right: Expr) -> Translated {
+    let (l, r) = (left.data_type(), right.data_type());
+    let (
+        DataType::Decimal128 { precision: p, scale: s },
+        DataType::Decimal128 { precision: q, scale: t },
+    ) = (&l, &r)
+    else {
+        return why_not(format!("{l} {op} {r}"));
+    };
+    let (precision, scale) = match op {
+        ArithmeticOp::Multiply => (p + q, s + t),
+        _ => {
+            let whole = (*p as i8 - s).max(*q as i8 - t);
+            let scale = *s.max(t);
+            ((whole + scale + 1).max(1) as u8, scale)
+        }
+    };
+    if scale > 38 {
+        return why_not("a product with more than 38 digits behind the point");
+    }
+    let data_type = DataType::Decimal128 { precision: precision.min(38), scale };
+    let (left, right) = (Box::new(left), Box::new(right));
+    Ok(Expr::Arithmetic { op, left, right, data_type, on_overflow: OnOverflow::Error })
+}
+
+fn whole(precision: u8) -> DataType {
+    DataType::Decimal128 { precision, scale: 0 }
+}
+
+fn call(function: Function, argument: Expr) -> Translated {
+    let of = argument.data_type();
+    match function.signature(std::slice::from_ref(&of)) {
+        Some(signature) => {
+            Ok(Expr::Call { function, arguments: vec![argument], data_type: signature.result })
+        }
+        None => why_not(format!("{} of {of}", function.name())),
+    }
+}
