@@ -38,3 +38,22 @@ pub(super) fn gather<'a, const N: usize>(
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::gather;
+
+    #[test]
+    fn bytes_are_gathered_from_within_the_page_alone() {
+        let page: Vec<u8> = (0..16).collect();
+        let gathered = |places: &[u16], distance| {
+            gather::<4>(&page, places, distance).map(|values| values.collect::<Vec<_>>())
+        };
+        let (first, last) = ([0, 1, 2, 3], [12, 13, 14, 15]);
+        assert_eq!(gathered(&[12, 0, 12], 0), Some(vec![last, first, last]));
+        assert_eq!(gathered(&[4], 8), Some(vec![last]));
+        for (places, distance) in [(&[0, 13, 1][..], 0), (&[5], 8), (&[0], 13), (&[u16::MAX], 0)] {
+            assert_eq!(gathered(places, distance), None);
+        }
+    }
+}
