@@ -164,8 +164,8 @@ pub struct RaceOptions {
     /// Which way bytes take. Any way but [`AccessPath::Auto`] leaves the host cache alone. Chunks in
     /// memory are not asked.
     pub access: AccessPath,
-    /// How the input may be treated. What may not be kept leaves `cache`, `registered` and `mappings`
-    /// alone; that files are not to be checked, the files themselves know.
+    /// How the input may be treated. What may not be kept leaves `cache` and `registered` alone, and
+    /// `mappings` unless it is to be found in the page cache; that files are not to be checked, the files themselves know.
     pub policy: InputPolicy,
     /// Slots of the ring (at least 1): chunks that are being read, or were read and not consumed
     /// yet. A [`DeviceLane`](crate::DeviceLane) has its own number.
@@ -214,7 +214,10 @@ impl RaceOptions {
     pub(crate) fn obeying_policy(self) -> Self {
         match self.policy.keeps() {
             true => self,
-            false => RaceOptions { cache: None, registered: None, mappings: None, ..self },
+            false => {
+                let mappings = self.mappings.filter(|_| self.policy.fills_page_cache);
+                RaceOptions { cache: None, registered: None, mappings, ..self }
+            }
         }
     }
 

@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{FileIdentity, Kept, LastUsed, MappedFile, ReadAt, Result};
+use crate::{Kept, LastUsed, MappedFile, ReadAt, Result};
 
-/// Mapped files by identity; a bounded number, the least recently used leaves first.
+/// Mapped files, of each the version that was asked for last; a bounded number, the least recently used
+/// leaves first.
 #[derive(Debug)]
 pub struct MappingPool {
     files_max: usize,
-    mapped: Mutex<LastUsed<FileIdentity, Arc<MappedFile>>>,
+    mapped: Mutex<LastUsed<FileKey, Arc<MappedFile>>>,
 }
+
+/// Device and inode.
+type FileKey = (u64, u64);
 
 impl MappingPool {
     /// A pool that keeps at most `files_max` mappings (at least 1).
@@ -40,22 +44,24 @@ impl MappingPool {
     /// # Errors
     /// Those of [`MappedFile::map`].
     pub fn get(&self, file: &Arc<dyn ReadAt>) -> Result<Arc<MappedFile>> {
-        let identity = file.identity();
+        let version = file.identity();
+        let key = (version.device, version.inode);
         let find = || {
             let mut mapped = self.mapped.lock();
             let round = mapped.next_round();
-            mapped.get(&identity, round)
+            mapped.get(&key, round)
         };
         // Unless it is poisoned: that one shows zeros for ever, a fresh one what is there now.
-        if let Some(known) = find().filter(|known| known.check().is_ok()) {
-            return Ok(Arc::clone(&known));
+        let is_sound =
+            |known: &Arc<Kept<Mapped>>| known.version == version && known.file.check().is_ok();
+        if let Some(known) = find().filter(is_sound) {
+            return Ok(Arc::clone(&known.file));
         }
         // Neither mapped nor unmapped under the lock: others do not wait for the kernel.
         let mapped = Arc::new(MappedFile::map(file.clone())?);
         let mut kept = self.mapped.lock();
         let round = kept.next_round();
-        let mut leaving =
-            Vec::from_iter(kept.insert(identity, Kept::new(mapped.clone()), 0, round));
+        let mut leaving = Vec::from_iter(kept.insert(key, Kept::new(mapped.clone()), 0, round));
         while kept.len() > self.files_max {
             leaving.extend(kept.take_oldest());
         }
@@ -93,5 +99,21 @@ mod tests {
         pool.clear();
         assert!(pool.is_empty());
         assert_eq!(first.bytes(0, 10).unwrap(), [0; 10]);
+    }
+
+    #[test]
+    fn a_file_that_grows_leaves_no_mapping_of_what_it_was() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let pool = MappingPool::new(3);
+        let mut before = None;
+        for bytes in [10, 20, 30] {
+            std::fs::write(&file, vec![bytes; usize::from(bytes)]).unwrap();
+            let opened: Arc<dyn ReadAt> = SourceFile::open(file.path()).unwrap();
+            let mapped = pool.get(&opened).unwrap();
+            assert_eq!(mapped.bytes(0, bytes.into()).unwrap(), vec![bytes; usize::from(bytes)]);
+            assert_eq!(pool.len(), 1);
+            let replaced = before.replace(Arc::downgrade(&mapped));
+            assert!(replaced.is_none_or(|replaced| replaced.strong_count() == 0));
+        }
     }
 }

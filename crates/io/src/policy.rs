@@ -13,8 +13,9 @@ pub struct InputPolicy {
     /// What was read may be kept for later runs, in the host's cache or on a device.
     pub cached: bool,
     /// What is not in the page cache is read through it, so that later runs and other processes find
-    /// it there: for inputs that fit it. Otherwise it is read past it (O_DIRECT), which leaves there
-    /// what others use.
+    /// it there: for inputs that fit it. Mappings of its files are kept for later runs, whatever else
+    /// is, and their pages are not given back: they are the page cache's. Otherwise it is read past it
+    /// (O_DIRECT), which leaves there what others use.
     pub fills_page_cache: bool,
 }
 

@@ -149,6 +149,8 @@ impl Runner {
 
     /// How races on the CPU are run under these settings.
     pub(crate) fn race_options(&self, settings: &Settings, policy: InputPolicy) -> RaceOptions {
+        // Pages of the page cache that are to stay there are not the session's.
+        let release_mapped = self.memory.release_mapped && !policy.fills_page_cache;
         let slots = (self.memory.slots_bytes / settings.chunk_bytes.max(1)).clamp(2, 16);
         RaceOptions {
             access: match settings.access {
@@ -160,8 +162,8 @@ impl Runner {
             slots: slots as usize,
             memory: Some(Arc::clone(&self.budget)),
             cache: Some(Arc::clone(&self.cache)),
-            mappings: (!self.memory.release_mapped).then(|| Arc::clone(&self.mappings)),
-            release_mapped: self.memory.release_mapped,
+            mappings: (!release_mapped).then(|| Arc::clone(&self.mappings)),
+            release_mapped,
             trace: self.trace.lock().clone(),
             ..RaceOptions::default()
         }

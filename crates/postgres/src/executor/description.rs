@@ -60,7 +60,10 @@ unsafe fn missing(
 }
 
 /// Why no block of a table can be read from its files.
-pub(super) unsafe fn why_not_direct(relation: Relation, snapshot: pg_sys::Snapshot) -> Option<String> {
+pub(super) unsafe fn why_not_direct(
+    relation: Relation,
+    snapshot: pg_sys::Snapshot,
+) -> Option<String> {
     let blocks =
         pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
     // The map's pages take buffers from everybody.

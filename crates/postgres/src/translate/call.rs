@@ -1,6 +1,8 @@
 //! Functions, and operators that are functions.
 
-use headrace_ir::{ArithmeticOp, CompareOp, DataType, DatePart, Expr, Function, OnOverflow, Scalar, Value};
+use headrace_ir::{
+    ArithmeticOp, CompareOp, DataType, DatePart, Expr, Function, OnOverflow, Scalar, Value,
+};
 use pgrx::pg_sys::{self, Node, Oid};
 
 use super::expr::{Translated, Translator, operands, widened};
@@ -100,9 +102,7 @@ impl Translator {
         if !is_deterministic(collation) {
             return why_not("LIKE under a collation that is not deterministic");
         }
-        let Some(Ok(Scalar { value: Value::Utf8(pattern), .. })) =
-            self.constant(pattern)
-        else {
+        let Some(Ok(Scalar { value: Value::Utf8(pattern), .. })) = self.constant(pattern) else {
             return why_not("LIKE with a pattern that is not constant");
         };
         let backslashes = pattern.chars().rev().take_while(|c| *c == '\\').count();

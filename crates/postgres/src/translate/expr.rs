@@ -254,4 +254,3 @@ pub(super) fn not(value: Expr) -> Expr {
 pub(super) fn widened(value: Expr, to: &DataType) -> Expr {
     if value.data_type() == *to { value } else { value.cast(to.clone()) }
 }
-
