@@ -52,10 +52,11 @@ impl MappingPool {
             mapped.get(&key, round)
         };
         // Unless it is poisoned: that one shows zeros for ever, a fresh one what is there now.
-        let is_sound =
-            |known: &Arc<Kept<Mapped>>| known.version == version && known.file.check().is_ok();
+        let is_sound = |known: &Arc<Kept<Arc<MappedFile>>>| {
+            known.file().identity() == version && known.check().is_ok()
+        };
         if let Some(known) = find().filter(is_sound) {
-            return Ok(Arc::clone(&known.file));
+            return Ok(Arc::clone(&known));
         }
         // Neither mapped nor unmapped under the lock: others do not wait for the kernel.
         let mapped = Arc::new(MappedFile::map(file.clone())?);
