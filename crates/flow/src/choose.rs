@@ -159,10 +159,10 @@ impl<'a> Chooser<'a> {
         if self.is_for_device_reader(read.file, file) {
             return Way::DeviceReader;
         }
+        if self.options.policy.fills_page_cache {
+            return Way::Read { mode: ReadMode::Buffered, admit: false };
+        }
         match file.source().direct() {
-            _ if self.options.policy.fills_page_cache => {
-                Way::Read { mode: ReadMode::Buffered, admit: false }
-            }
             Ok(_) => Way::Read { mode: ReadMode::Direct, admit: true },
             Err(why) => {
                 self.reasons.add(format!("{}: no O_DIRECT: {why}", file.path().display()));

@@ -165,7 +165,8 @@ pub struct RaceOptions {
     /// memory are not asked.
     pub access: AccessPath,
     /// How the input may be treated. What may not be kept leaves `cache` and `registered` alone, and
-    /// `mappings` unless it is to be found in the page cache; that files are not to be checked, the files themselves know.
+    /// `mappings` unless it is to be found in the page cache; that files are not to be checked, the
+    /// files themselves know.
     pub policy: InputPolicy,
     /// Slots of the ring (at least 1): chunks that are being read, or were read and not consumed
     /// yet. A [`DeviceLane`](crate::DeviceLane) has its own number.

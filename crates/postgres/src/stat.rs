@@ -18,16 +18,7 @@ struct Counts {
 }
 
 thread_local! {
-    static COUNTS: Cell<Counts> = const {
-        Cell::new(Counts {
-            queries: 0,
-            fallbacks: 0,
-            direct_blocks: 0,
-            server_blocks: 0,
-            rerouted_blocks: 0,
-            milliseconds: 0.0,
-        })
-    };
+    static COUNTS: Cell<Counts> = Cell::default();
 }
 
 /// A run is over.

@@ -111,16 +111,13 @@ pub unsafe fn explain_query(
     parameters: pg_sys::ParamListInfo,
     environment: *mut pg_sys::QueryEnvironment,
 ) {
-    let buffers = |to: *mut pg_sys::BufferUsage, from: *const pg_sys::BufferUsage| {
-        pg_sys::BufferUsageAccumDiff(to, &raw const pg_sys::pgBufferUsage, from);
-    };
     let (before, started) = (pg_sys::pgBufferUsage, std::time::Instant::now());
     let plan = pg_sys::pg_plan_query(query, text, options, parameters);
     let took = started.elapsed();
     let duration =
         pg_sys::instr_time { tv_sec: took.as_secs() as _, tv_nsec: took.subsec_nanos().into() };
     let mut used = pg_sys::BufferUsage::default();
-    buffers(&mut used, &before);
+    pg_sys::BufferUsageAccumDiff(&mut used, &raw const pg_sys::pgBufferUsage, &before);
     let used = if (*es).buffers { &raw const used } else { std::ptr::null() };
     pg_sys::ExplainOnePlan(plan, into, es, text, parameters, environment, &duration, used);
 }
