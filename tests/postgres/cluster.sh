@@ -12,6 +12,8 @@ for program in initdb pg_ctl psql postgres; do
     [ -x "$bin/$program" ] || fail "no $program under '$bin': install a PostgreSQL server (15 to 18) or set PG_BINDIR"
 done
 unset "${!PG@}"
+# For scripts that this one calls.
+export PG_BINDIR=$bin
 
 work=$(mktemp -d)
 cluster=

@@ -3,17 +3,77 @@
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
+use crate::nodes::items;
+
 unsafe extern "C-unwind" {
+    #[cfg(not(feature = "pg18"))]
     #[link_name = "lc_collate_is_c"]
     fn server_lc_collate_is_c(collation: Oid) -> bool;
+    #[cfg(feature = "pg18")]
+    #[link_name = "pg_newlocale_from_collation"]
+    fn server_locale_of(collation: Oid) -> *const LocaleStart;
     #[link_name = "PredicateLockRelation"]
     fn server_predicate_lock_relation(relation: pg_sys::Relation, snapshot: pg_sys::Snapshot);
 }
 
+/// How `struct pg_locale_struct` begins.
+#[cfg(feature = "pg18")]
+#[repr(C)]
+struct LocaleStart {
+    provider: std::ffi::c_char,
+    deterministic: bool,
+    collate_is_c: bool,
+}
+
+/// Which files are a table's.
+#[cfg(feature = "pg15")]
+pub type FileNode = pg_sys::RelFileNode;
+#[cfg(not(feature = "pg15"))]
+pub type FileNode = pg_sys::RelFileLocator;
+
 /// Whether texts of a collation are ordered by their bytes.
 pub unsafe fn is_c_collation(collation: Oid) -> bool {
-    collation != Oid::INVALID
-        && pg_sys::ffi::pg_guard_ffi_boundary(|| server_lc_collate_is_c(collation))
+    if collation == Oid::INVALID {
+        return false;
+    }
+    #[cfg(not(feature = "pg18"))]
+    return pg_sys::ffi::pg_guard_ffi_boundary(|| server_lc_collate_is_c(collation));
+    #[cfg(feature = "pg18")]
+    return pg_sys::ffi::pg_guard_ffi_boundary(|| (*server_locale_of(collation)).collate_is_c);
+}
+
+/// What an operator means in B-tree families: the family, and the number of `<`, `<=`, `=`, `>=`, `>` (from
+/// 1) or `<>` in it.
+pub unsafe fn meanings(operator: Oid) -> Vec<(u32, u32)> {
+    #[cfg(not(feature = "pg18"))]
+    return items::<pg_sys::OpBtreeInterpretation>(pg_sys::get_op_btree_interpretation(operator))
+        .map(|meaning| ((*meaning).opfamily_id.to_u32(), (*meaning).strategy as u32))
+        .collect();
+    #[cfg(feature = "pg18")]
+    return items::<pg_sys::OpIndexInterpretation>(pg_sys::get_op_index_interpretation(operator))
+        .map(|meaning| ((*meaning).opfamily_id.to_u32(), (*meaning).cmptype as u32))
+        .collect();
+}
+
+/// A relation's attributes in their order.
+pub unsafe fn attributes<'a>(
+    descriptor: pg_sys::TupleDesc,
+) -> Vec<&'a pg_sys::FormData_pg_attribute> {
+    #[cfg(not(feature = "pg18"))]
+    return (*descriptor).attrs.as_slice((*descriptor).natts as usize).iter().collect();
+    #[cfg(feature = "pg18")]
+    return (0..(*descriptor).natts).map(|i| &*pg_sys::TupleDescAttr(descriptor, i)).collect();
+}
+
+/// Whether no tuple has NULL there, older ones included.
+pub unsafe fn is_never_null(descriptor: &pg_sys::TupleDescData, index: usize) -> bool {
+    #[cfg(not(feature = "pg18"))]
+    return descriptor.attrs.as_slice(descriptor.natts as usize)[index].attnotnull;
+    // A constraint that was not validated yet counts as `attnotnull` already.
+    #[cfg(feature = "pg18")]
+    return (*pg_sys::TupleDescCompactAttr(std::ptr::from_ref(descriptor).cast_mut(), index as i32))
+        .attnullability as u8
+        == pg_sys::ATTNULLABLE_VALID;
 }
 
 /// Takes note that a serializable transaction reads a whole table.
@@ -40,45 +100,113 @@ pub unsafe fn array_elements(array: Datum, element: Oid) -> Vec<Option<Datum>> {
     (0..count as usize).map(|i| (!*nulls.add(i)).then(|| *values.add(i))).collect()
 }
 
+/// What is joined when `special` (if it is one) has joined `inputs`. Since PostgreSQL 16 outer joins have
+/// numbers of their own.
+pub unsafe fn joined(
+    inputs: pg_sys::Relids,
+    special: *const pg_sys::SpecialJoinInfo,
+) -> pg_sys::Relids {
+    #[cfg(not(feature = "pg15"))]
+    if let Some(special) = special.as_ref()
+        && special.ojrelid != 0
+    {
+        return pg_sys::bms_add_member(pg_sys::bms_copy(inputs), special.ojrelid as i32);
+    }
+    #[cfg(feature = "pg15")]
+    let _ = special;
+    inputs
+}
+
+/// Whether a clause can be decided where `inputs` are joined, which makes `both` of them.
+pub unsafe fn is_decidable(
+    clause: *const pg_sys::RestrictInfo,
+    inputs: pg_sys::Relids,
+    both: pg_sys::Relids,
+) -> bool {
+    // Of the forms that a clause has for different orders of outer joins, the one of this order.
+    #[cfg(not(feature = "pg15"))]
+    if ((*clause).has_clone || (*clause).is_clone)
+        && (!pg_sys::bms_is_subset((*clause).required_relids, inputs)
+            || pg_sys::bms_overlap((*clause).incompatible_relids, inputs))
+    {
+        return false;
+    }
+    #[cfg(feature = "pg15")]
+    let _ = inputs;
+    pg_sys::bms_is_subset((*clause).required_relids, both)
+}
+
 /// The clauses that must hold where `inner` is joined to `outer`, as equivalence classes imply them.
 pub unsafe fn implied_equalities(
     root: *mut pg_sys::PlannerInfo,
     both: pg_sys::Relids,
     outer: pg_sys::Relids,
     inner: *mut pg_sys::RelOptInfo,
+    special: *mut pg_sys::SpecialJoinInfo,
 ) -> *mut pg_sys::List {
-    pg_sys::generate_join_implied_equalities(root, both, outer, inner)
+    #[cfg(feature = "pg15")]
+    {
+        let _ = special;
+        pg_sys::generate_join_implied_equalities(root, both, outer, inner)
+    }
+    #[cfg(not(feature = "pg15"))]
+    pg_sys::generate_join_implied_equalities(root, both, outer, inner, special)
 }
 
 /// The table that a buffer's block belongs to, and its number there: the main fork's alone.
-pub unsafe fn block_of(buffer: *const pg_sys::BufferDesc) -> Option<(pg_sys::RelFileNode, u32)> {
+pub unsafe fn block_of(buffer: *const pg_sys::BufferDesc) -> Option<(FileNode, u32)> {
     let tag = std::ptr::read_volatile(&raw const (*buffer).tag);
-    (tag.forkNum == pg_sys::ForkNumber::MAIN_FORKNUM).then_some((tag.rnode, tag.blockNum))
+    #[cfg(feature = "pg15")]
+    let node = tag.rnode;
+    #[cfg(not(feature = "pg15"))]
+    let node = FileNode { spcOid: tag.spcOid, dbOid: tag.dbOid, relNumber: tag.relNumber };
+    (tag.forkNum == pg_sys::ForkNumber::MAIN_FORKNUM).then_some((node, tag.blockNum))
 }
 
 /// Which files are a table's.
-pub unsafe fn file_node(relation: pg_sys::Relation) -> pg_sys::RelFileNode {
-    (*relation).rd_node
+pub unsafe fn file_node(relation: pg_sys::Relation) -> FileNode {
+    #[cfg(feature = "pg15")]
+    return (*relation).rd_node;
+    #[cfg(not(feature = "pg15"))]
+    return (*relation).rd_locator;
+}
+
+/// Tablespace, database and number.
+fn numbers(node: &FileNode) -> (Oid, Oid, Oid) {
+    #[cfg(feature = "pg15")]
+    return (node.spcNode, node.dbNode, node.relNode);
+    #[cfg(not(feature = "pg15"))]
+    return (node.spcOid, node.dbOid, node.relNumber);
+}
+
+/// Whether two name the same files.
+pub fn same_file(a: &FileNode, b: &FileNode) -> bool {
+    numbers(a) == numbers(b)
 }
 
 /// The path of a table's first segment file, from the data directory.
 pub unsafe fn path_of(relation: pg_sys::Relation) -> String {
-    let node = (*relation).rd_node;
-    let path = pg_sys::GetRelationPath(
-        node.dbNode,
-        node.spcNode,
-        node.relNode,
-        pg_sys::InvalidBackendId,
-        pg_sys::ForkNumber::MAIN_FORKNUM,
-    );
-    let owned = crate::nodes::owned(path);
-    pg_sys::pfree(path.cast());
-    owned
+    // Of a table that all sessions may see.
+    const OWNER: i32 = -1;
+    let (space, database, number) = numbers(&file_node(relation));
+    let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+    let path = pg_sys::GetRelationPath(database, space, number, OWNER, fork);
+    #[cfg(feature = "pg18")]
+    return crate::nodes::owned(path.str_.as_ptr());
+    #[cfg(not(feature = "pg18"))]
+    {
+        let owned = crate::nodes::owned(path);
+        pg_sys::pfree(path.cast());
+        owned
+    }
 }
 
 /// Whether snapshots may grow too old to be sure of what they see.
 pub unsafe fn snapshots_expire() -> bool {
-    pg_sys::old_snapshot_threshold >= 0
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    return pg_sys::old_snapshot_threshold >= 0;
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    return false;
 }
 
 /// What a query groups by.
@@ -86,17 +214,16 @@ pub unsafe fn group_clause(root: *mut pg_sys::PlannerInfo) -> *mut pg_sys::List 
     (*(*root).parse).groupClause
 }
 
-/// Whether two name the same files.
-pub fn same_file(a: &pg_sys::RelFileNode, b: &pg_sys::RelFileNode) -> bool {
-    (a.spcNode, a.dbNode, a.relNode) == (b.spcNode, b.dbNode, b.relNode)
-}
-
 /// Whether changes of a table are logged, so that a page's position in the log says when it was last
 /// changed.
 pub unsafe fn is_logged(relation: pg_sys::Relation) -> bool {
     // In `wal_level = minimal` what this very transaction created or rewrote is not.
     let minimal = pg_sys::wal_level < pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32;
-    let new = (*relation).rd_createSubid != 0 || (*relation).rd_firstRelfilenodeSubid != 0;
+    #[cfg(feature = "pg15")]
+    let rewritten = (*relation).rd_firstRelfilenodeSubid;
+    #[cfg(not(feature = "pg15"))]
+    let rewritten = (*relation).rd_firstRelfilelocatorSubid;
+    let new = (*relation).rd_createSubid != 0 || rewritten != 0;
     (*(*relation).rd_rel).relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT
         && !(minimal && new)
 }
@@ -114,12 +241,31 @@ pub unsafe fn explain_query(
     let (before, started) = (pg_sys::pgBufferUsage, std::time::Instant::now());
     let plan = pg_sys::pg_plan_query(query, text, options, parameters);
     let took = started.elapsed();
+    #[cfg(feature = "pg15")]
     let duration =
         pg_sys::instr_time { tv_sec: took.as_secs() as _, tv_nsec: took.subsec_nanos().into() };
+    #[cfg(not(feature = "pg15"))]
+    let duration = pg_sys::instr_time { ticks: i64::try_from(took.as_nanos()).unwrap_or(i64::MAX) };
     let mut used = pg_sys::BufferUsage::default();
     pg_sys::BufferUsageAccumDiff(&mut used, &raw const pg_sys::pgBufferUsage, &before);
     let used = if (*es).buffers { &raw const used } else { std::ptr::null() };
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
     pg_sys::ExplainOnePlan(plan, into, es, text, parameters, environment, &duration, used);
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    {
+        let memory = std::ptr::null();
+        pg_sys::ExplainOnePlan(
+            plan,
+            into,
+            es,
+            text,
+            parameters,
+            environment,
+            &duration,
+            used,
+            memory,
+        );
+    }
 }
 
 /// As the server lays it out; pgrx knows only that there is one.
@@ -146,8 +292,18 @@ pub unsafe fn count_scan(relation: pg_sys::Relation, rows: u64, direct_blocks: u
         pg_sys::pgstat_assoc_relation(relation);
     }
     if let Some(status) = (*relation).pgstat_info.as_mut() {
-        status.t_counts.t_numscans += 1;
-        status.t_counts.t_blocks_fetched += i64::from(direct_blocks);
-        status.t_counts.t_tuples_returned += i64::try_from(rows).unwrap_or(0);
+        let rows = i64::try_from(rows).unwrap_or(0);
+        #[cfg(feature = "pg15")]
+        {
+            status.t_counts.t_numscans += 1;
+            status.t_counts.t_blocks_fetched += i64::from(direct_blocks);
+            status.t_counts.t_tuples_returned += rows;
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            status.counts.numscans += 1;
+            status.counts.blocks_fetched += i64::from(direct_blocks);
+            status.counts.tuples_returned += rows;
+        }
     }
 }

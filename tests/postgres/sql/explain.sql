@@ -16,16 +16,16 @@ explain (costs off) select name, count(*) from sales s join shops using (shop) w
 explain (costs off) select count(*) from sales s where exists (select from shops where shop = s.shop and shop > 3);
 explain (costs off) select name, count(*) from sales s left join shops using (shop) group by name;
 -- What can be told of a run without its times.
-explain (analyze, costs off, timing off, summary off) select shop, count(*) from sales where id > 5000 group by shop;
-explain (analyze, costs off, timing off, summary off, format json) select count(*) from sales;
+explain (analyze, costs off, timing off, summary off, buffers off) select shop, count(*) from sales where id > 5000 group by shop;
+explain (analyze, costs off, timing off, summary off, buffers off, format json) select count(*) from sales;
 set headrace.enable_direct_read = off;
-explain (analyze, costs off, timing off, summary off) select count(*) from sales where id > 5000;
+explain (analyze, costs off, timing off, summary off, buffers off) select count(*) from sales where id > 5000;
 reset headrace.enable_direct_read;
 update sales set amount = amount + 1 where id <= 100;
-explain (analyze, costs off, timing off, summary off) select count(*), min(amount) from sales;
+explain (analyze, costs off, timing off, summary off, buffers off) select count(*), min(amount) from sales;
 -- A pipeline that cannot finish: an infinite date has no counterpart.
 insert into sales values (0, 0, 'infinity', 0, 'w0', 0, now());
-explain (analyze, costs off, timing off, summary off) select count(day), min(day) from sales;
+explain (analyze, costs off, timing off, summary off, buffers off) select count(day), min(day) from sales;
 select count(day), min(day) from sales;
 set headrace.fallback = forbid;
 select count(day), min(day) from sales;

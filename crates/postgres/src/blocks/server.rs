@@ -9,6 +9,7 @@ use pgrx::pg_sys::{self, BlockNumber, Datum, HeapTupleData, Relation, Snapshot};
 
 use crate::datum::Rows;
 use crate::nodes::{WhyNot, why_not};
+use crate::version;
 
 const PAGE_BYTES: usize = pg_sys::BLCKSZ as usize;
 /// Rows of a batch, more or less.
@@ -45,8 +46,7 @@ impl ServerReader {
     ) -> Result<Self, WhyNot> {
         let decoder = Decoder::new(description, wanted);
         let decoder = decoder.map_err(|error| WhyNot(error.to_string()))?;
-        let tuples = &*(*relation).rd_att;
-        let types = tuples.attrs.as_slice(tuples.natts as usize);
+        let types = version::attributes((*relation).rd_att);
         Ok(Self {
             relation,
             snapshot,

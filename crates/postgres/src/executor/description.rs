@@ -13,9 +13,8 @@ use crate::{settings, version};
 /// What a table's description says, and which of its attributes are read.
 pub(super) unsafe fn description(relation: Relation) -> Result<Description, WhyNot> {
     let descriptor = &*(*relation).rd_att;
-    let types = descriptor.attrs.as_slice(descriptor.natts as usize);
     let mut attributes = Vec::new();
-    for (index, attribute) in types.iter().enumerate() {
+    for (index, attribute) in version::attributes((*relation).rd_att).into_iter().enumerate() {
         let HeapColumn { kind, length, align } = HeapColumn::of(attribute)?;
         let missing = match kind {
             Some(_) if attribute.atthasmissing => missing(descriptor, index, attribute)?,
@@ -27,7 +26,7 @@ pub(super) unsafe fn description(relation: Relation) -> Result<Description, WhyN
             length,
             align,
             dropped: attribute.attisdropped,
-            not_null: attribute.attnotnull,
+            not_null: version::is_never_null(descriptor, index),
             missing,
         });
     }

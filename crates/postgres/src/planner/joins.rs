@@ -73,15 +73,15 @@ pub unsafe fn joins(
         let mut found = None;
         for (place, inner) in left.iter().enumerate() {
             let join = join(root, joined, *inner, &done)?;
-            if let Some(join) = join.filter(|(join, _)| !join.pairs.is_empty()) {
+            if let Some(join) = join.filter(|(join, ..)| !join.pairs.is_empty()) {
                 found = Some((place, join));
                 break;
             }
         }
-        let Some((place, (join, used))) = found else {
+        let Some((place, (join, used, both))) = found else {
             return why_not(format!("{} is joined by no equality of columns", name(root, left[0])));
         };
-        joined = pg_sys::bms_add_members(joined, (*join.inner).relids);
+        joined = both;
         done.extend(used);
         left.remove(place);
         check_child(root, &join)?;
@@ -135,14 +135,14 @@ unsafe fn special_of(
     Ok(None)
 }
 
-/// What joins a relation to those that are joined, and the clauses that this takes care of; `None` if
-/// others must be joined first.
+/// What joins a relation to those that are joined, the clauses that this takes care of, and what is joined
+/// then; `None` if others must be joined first.
 unsafe fn join(
     root: *mut PlannerInfo,
     joined: pg_sys::Relids,
     inner: *mut RelOptInfo,
     done: &[*mut pg_sys::RestrictInfo],
-) -> Result<Option<(Join, Clauses)>, WhyNot> {
+) -> Result<Option<(Join, Clauses, pg_sys::Relids)>, WhyNot> {
     let special = special_of(root, inner)?;
     if let Some((special, _)) = special
         && !pg_sys::bms_is_subset((*special).syn_lefthand, joined)
@@ -150,11 +150,12 @@ unsafe fn join(
         return Ok(None);
     }
     let kind = special.map_or(ProbeKind::Inner, |(_, kind)| kind);
-    let both = pg_sys::bms_union(joined, (*inner).relids);
-    let implied = version::implied_equalities(root, both, joined, inner);
-    let decidable = items::<pg_sys::RestrictInfo>((*inner).joininfo).filter(|clause| {
-        pg_sys::bms_is_subset((**clause).required_relids, both) && !done.contains(clause)
-    });
+    let special_join = special.map_or(std::ptr::null_mut(), |(special, _)| special);
+    let inputs = pg_sys::bms_union(joined, (*inner).relids);
+    let both = version::joined(inputs, special_join);
+    let implied = version::implied_equalities(root, both, joined, inner, special_join);
+    let decidable = items::<pg_sys::RestrictInfo>((*inner).joininfo)
+        .filter(|clause| version::is_decidable(*clause, inputs, both) && !done.contains(clause));
     let mut join = Join {
         inner,
         name: name(root, inner),
@@ -181,7 +182,7 @@ unsafe fn join(
             None => join.residual.push((*clause).clause.cast()),
         }
     }
-    Ok(Some((join, used)))
+    Ok(Some((join, used, both)))
 }
 
 unsafe fn pair(

@@ -71,6 +71,8 @@ pub unsafe fn cheapest(output: *mut RelOptInfo) -> Result<*mut Path, WhyNot> {
 }
 
 /// Adds the path to those of the grouping.
+// Later versions of the server have more fields.
+#[allow(clippy::needless_update)]
 pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNot> {
     let children = offer.joins.iter().map(|join| (*join.inner).cheapest_total_path);
     let children: Vec<*mut Path> = children.collect();
@@ -93,11 +95,13 @@ pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNo
             startup_cost: cost.startup,
             total_cost: cost.total,
             pathkeys: null_mut(),
+            ..Path::default()
         },
         flags: 0,
         custom_paths: nodes::list(std::iter::once(offer.alternative).chain(children)),
         custom_private: nodes::list(private),
         methods: &raw const PATH_METHODS.0,
+        ..pg_sys::CustomPath::default()
     };
     pg_sys::add_path(output, path.cast());
     Ok(())

@@ -6,7 +6,7 @@ use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 use super::constant::value;
 use super::expr::{Translated, Translator, is_null, not, operands, operator_name, widened};
 use super::types::{VARHDRSZ, ir_type, is_deterministic};
-use crate::nodes::{WhyNot, cast, items, why_not};
+use crate::nodes::{WhyNot, cast, why_not};
 use crate::version;
 
 impl Translator {
@@ -137,10 +137,8 @@ impl Comparison {
         const TEXT: u32 = 1994;
         // bool, date and timestamps, integers, floats, numeric, time, uuid.
         const OTHERS: [u32; 7] = [424, 434, 1976, 1970, 1988, 1996, 2968];
-        let meanings = pg_sys::get_op_btree_interpretation(operator);
-        for meaning in items::<pg_sys::OpBtreeInterpretation>(meanings) {
-            let family = (*meaning).opfamily_id.to_u32();
-            let op = match (*meaning).strategy as u32 {
+        for (family, strategy) in version::meanings(operator) {
+            let op = match strategy {
                 1 => CompareOp::Lt,
                 2 => CompareOp::Le,
                 3 => CompareOp::Eq,
