@@ -51,7 +51,7 @@ pub unsafe fn meanings(operator: Oid) -> Vec<(u32, u32)> {
         .collect();
     #[cfg(feature = "pg18")]
     return items::<pg_sys::OpIndexInterpretation>(pg_sys::get_op_index_interpretation(operator))
-        .map(|meaning| ((*meaning).opfamily_id.to_u32(), (*meaning).cmptype as u32))
+        .map(|meaning| ((*meaning).opfamily_id.to_u32(), (*meaning).cmptype))
         .collect();
 }
 
