@@ -14,6 +14,21 @@ unsafe extern "C-unwind" {
     fn server_locale_of(collation: Oid) -> *const LocaleStart;
     #[link_name = "PredicateLockRelation"]
     fn server_predicate_lock_relation(relation: pg_sys::Relation, snapshot: pg_sys::Snapshot);
+    // pgrx binds these, but takes note of where to return to at each call: too much for each row.
+    #[link_name = "HeapTupleSatisfiesVisibility"]
+    fn server_is_visible(
+        tuple: *mut pg_sys::HeapTupleData,
+        snapshot: pg_sys::Snapshot,
+        buffer: pg_sys::Buffer,
+    ) -> bool;
+    #[link_name = "HeapCheckForSerializableConflictOut"]
+    fn server_check_conflict_out(
+        is_visible: bool,
+        relation: pg_sys::Relation,
+        tuple: *mut pg_sys::HeapTupleData,
+        buffer: pg_sys::Buffer,
+        snapshot: pg_sys::Snapshot,
+    );
 }
 
 /// How `struct pg_locale_struct` begins.
@@ -79,6 +94,24 @@ pub unsafe fn is_never_null(descriptor: &pg_sys::TupleDescData, index: usize) ->
 /// Takes note that a serializable transaction reads a whole table.
 pub unsafe fn predicate_lock(relation: pg_sys::Relation, snapshot: pg_sys::Snapshot) {
     pg_sys::ffi::pg_guard_ffi_boundary(|| server_predicate_lock_relation(relation, snapshot));
+}
+
+/// Keeps the tuples, of those of a pinned and locked buffer, that a snapshot sees, and takes note for
+/// serializable transactions that it was asked.
+pub unsafe fn keep_visible(
+    tuples: &mut Vec<pg_sys::HeapTupleData>,
+    relation: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    buffer: pg_sys::Buffer,
+) {
+    // An error of the server leaves the closure without running destructors: it has nothing to drop.
+    pg_sys::ffi::pg_guard_ffi_boundary(|| {
+        tuples.retain_mut(|tuple| {
+            let is_visible = server_is_visible(tuple, snapshot, buffer);
+            server_check_conflict_out(is_visible, relation, tuple, buffer, snapshot);
+            is_visible
+        });
+    });
 }
 
 /// The elements of an array, NULL as `None`.

@@ -91,7 +91,20 @@ impl Decoder {
     /// # Errors
     /// The server must read this block; none of its rows has been appended.
     pub fn decode(&mut self, page: &[u8], block: u32) -> std::result::Result<usize, Reroute> {
-        let page = Page::all_visible(page, self.block_bytes, self.checksums.then_some(block))?;
+        self.append_all(Page::all_visible(page, self.block_bytes, self.checksums.then_some(block))?)
+    }
+
+    /// As [`decode`](Self::decode), of a page that was copied from the server's own memory while nobody
+    /// could write to it. Checksums are not kept there, and not asked for.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_buffered(&mut self, page: &[u8]) -> std::result::Result<usize, Reroute> {
+        self.append_all(Page::all_visible(page, self.block_bytes, None)?)
+    }
+
+    /// Appends all rows of a page that are visible to everybody.
+    fn append_all(&mut self, page: Page<'_>) -> std::result::Result<usize, Reroute> {
         self.places.clear();
         let (plan, attributes) = (&self.plan, self.relation_attributes);
         if self.places.add_uniform(plan, &page, &mut self.tuples, attributes) {

@@ -1,6 +1,5 @@
 //! Blocks through shared buffers, with a snapshot.
 
-use std::mem::zeroed;
 use std::ptr::null_mut;
 
 use arrow_array::RecordBatch;
@@ -19,6 +18,35 @@ const BATCH_ROWS: usize = 16 << 10;
 #[repr(align(8))]
 struct Page([u8; PAGE_BYTES]);
 
+/// The tuples of a page that the server vouches for: the number, start and length of each, in order.
+fn tuples(page: &[u8; PAGE_BYTES]) -> impl Iterator<Item = (u16, usize, usize)> {
+    const NORMAL: u32 = 1;
+    let lower = usize::from(u16::from_le_bytes([page[12], page[13]])).min(PAGE_BYTES);
+    let pointers = page.get(24..lower).unwrap_or_default().as_chunks::<4>().0.iter();
+    (1..).zip(pointers).filter_map(|(line, pointer)| {
+        let pointer = u32::from_le_bytes(*pointer);
+        let is_normal = pointer >> 15 & 3 == NORMAL;
+        is_normal.then_some((line, (pointer & 0x7FFF) as usize, (pointer >> 17) as usize))
+    })
+}
+
+/// A tuple as the server's functions want it.
+unsafe fn tuple(
+    table: pg_sys::Oid,
+    start: *mut u8,
+    bytes: usize,
+    block: BlockNumber,
+    line: u16,
+) -> HeapTupleData {
+    let ip_blkid = pg_sys::BlockIdData { bi_hi: (block >> 16) as u16, bi_lo: block as u16 };
+    HeapTupleData {
+        t_len: bytes as u32,
+        t_self: pg_sys::ItemPointerData { ip_blkid, ip_posid: line },
+        t_tableOid: table,
+        t_data: start.cast(),
+    }
+}
+
 /// Reads blocks as a sequential scan does.
 pub struct ServerReader {
     relation: Relation,
@@ -31,6 +59,8 @@ pub struct ServerReader {
     attributes: Vec<(usize, pg_sys::Oid)>,
     page: Box<Page>,
     lines: Vec<u16>,
+    tuples: Vec<HeapTupleData>,
+    serializable: bool,
     /// Blocks that were read row by row.
     pub slow_blocks: u32,
 }
@@ -56,25 +86,34 @@ impl ServerReader {
             attributes: wanted.iter().map(|&index| (index, types[index].atttypid)).collect(),
             page: Box::new(Page([0; PAGE_BYTES])),
             lines: Vec::new(),
+            tuples: Vec::new(),
+            serializable: pg_sys::XactIsoLevel >= pg_sys::XACT_SERIALIZABLE as i32,
             slow_blocks: 0,
         })
     }
 
     /// Takes the rows of a block that the snapshot sees.
     pub unsafe fn read(&mut self, block: BlockNumber) -> Result<(), WhyNot> {
-        self.copy_visible(block);
-        match self.decoder.decode_lines(&self.page.0, &self.lines) {
+        let sees_all = self.copy(block);
+        let decoded = match sees_all {
+            true => self.decoder.decode_buffered(&self.page.0),
+            false => self.decoder.decode_lines(&self.page.0, &self.lines),
+        };
+        match decoded {
             Ok(_) => Ok(()),
             Err(Reroute::BatchFull { .. }) => why_not("a block whose texts take more than 2 GiB"),
             Err(_) => {
+                if sees_all {
+                    self.lines = tuples(&self.page.0).map(|(line, ..)| line).collect();
+                }
                 self.slow_blocks += 1;
                 self.read_slowly(block)
             }
         }
     }
 
-    /// Copies a page, and notes which of its tuples the snapshot sees.
-    unsafe fn copy_visible(&mut self, block: BlockNumber) {
+    /// Copies a page. Notes which of its tuples the snapshot sees, unless it sees all, which is returned.
+    unsafe fn copy(&mut self, block: BlockNumber) -> bool {
         let buffer = pg_sys::ReadBufferExtended(
             self.relation,
             pg_sys::ForkNumber::MAIN_FORKNUM,
@@ -83,50 +122,25 @@ impl ServerReader {
             self.strategy,
         );
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
-        let page = pg_sys::BufferGetPage(buffer);
-        self.lines.clear();
+        let page = pg_sys::BufferGetPage(buffer).cast::<u8>();
+        // Both have a page's bytes; the buffer is pinned and locked.
+        std::ptr::copy_nonoverlapping(page, self.page.0.as_mut_ptr(), PAGE_BYTES);
         let flags = (*page.cast::<pg_sys::PageHeaderData>()).pd_flags;
         let says_visible = u32::from(flags) & pg_sys::PD_ALL_VISIBLE != 0;
-        let is_visible = says_visible && !(*self.snapshot).takenDuringRecovery;
-        for line in 1..=pg_sys::PageGetMaxOffsetNumber(page) {
-            let pointer = pg_sys::PageGetItemId(page, line);
-            if (*pointer).lp_flags() != pg_sys::LP_NORMAL {
-                continue;
-            }
-            let mut tuple = self.tuple(page.cast(), pointer, block, line);
-            let is_seen = is_visible
-                || pg_sys::HeapTupleSatisfiesVisibility(&mut tuple, self.snapshot, buffer);
-            pg_sys::HeapCheckForSerializableConflictOut(
-                is_seen,
-                self.relation,
-                &mut tuple,
-                buffer,
-                self.snapshot,
-            );
-            if is_seen {
-                self.lines.push(line);
-            }
+        // A standby's snapshots do not trust the flag; a serializable transaction is asked about each row.
+        let sees_all = says_visible && !(*self.snapshot).takenDuringRecovery && !self.serializable;
+        if !sees_all {
+            let (tuples, table) = (tuples(&self.page.0), (*self.relation).rd_id);
+            let tuples = tuples
+                .map(|(line, start, bytes)| tuple(table, page.add(start), bytes, block, line));
+            self.tuples.clear();
+            self.tuples.extend(tuples);
+            version::keep_visible(&mut self.tuples, self.relation, self.snapshot, buffer);
+            self.lines.clear();
+            self.lines.extend(self.tuples.iter().map(|tuple| tuple.t_self.ip_posid));
         }
-        // Both have a page's bytes; the buffer is pinned and locked.
-        std::ptr::copy_nonoverlapping(page.cast::<u8>(), self.page.0.as_mut_ptr(), PAGE_BYTES);
         pg_sys::UnlockReleaseBuffer(buffer);
-    }
-
-    unsafe fn tuple(
-        &self,
-        page: *mut u8,
-        pointer: *const pg_sys::ItemIdData,
-        block: BlockNumber,
-        line: u16,
-    ) -> HeapTupleData {
-        let mut tuple: HeapTupleData = zeroed();
-        tuple.t_tableOid = (*self.relation).rd_id;
-        tuple.t_data = page.add((*pointer).lp_off() as usize).cast();
-        tuple.t_len = (*pointer).lp_len();
-        let (bi_hi, bi_lo) = ((block >> 16) as u16, block as u16);
-        let ip_blkid = pg_sys::BlockIdData { bi_hi, bi_lo };
-        tuple.t_self = pg_sys::ItemPointerData { ip_blkid, ip_posid: line };
-        tuple
+        sees_all
     }
 
     /// Row by row, with whatever PostgreSQL can read: values that lie elsewhere, and those that turn
@@ -136,10 +150,14 @@ impl ServerReader {
         let width = (*descriptor).natts as usize;
         let (mut values, mut nulls) = (vec![Datum::from(0); width], vec![false; width]);
         let context = pgrx::PgMemoryContexts::new("headrace rows");
-        for line in std::mem::take(&mut self.lines) {
-            let page = self.page.0.as_mut_ptr();
-            let pointer = pg_sys::PageGetItemId(page.cast(), line);
-            let mut tuple = self.tuple(page, pointer, block, line);
+        let seen = std::mem::take(&mut self.lines);
+        let all: Vec<_> = tuples(&self.page.0).collect();
+        for (line, start, bytes) in all {
+            if seen.binary_search(&line).is_err() {
+                continue;
+            }
+            let start = self.page.0.as_mut_ptr().add(start);
+            let mut tuple = tuple((*self.relation).rd_id, start, bytes, block, line);
             pg_sys::heap_deform_tuple(
                 &mut tuple,
                 descriptor,
