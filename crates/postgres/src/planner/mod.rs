@@ -100,9 +100,6 @@ unsafe fn check_query(root: *mut PlannerInfo, output: *mut RelOptInfo) -> Result
     if !(*root).placeholder_list.is_null() || (*root).hasLateralRTEs {
         return why_not("lateral references");
     }
-    if pg_sys::RecoveryInProgress() {
-        return why_not("a server in recovery");
-    }
     Ok(())
 }
 

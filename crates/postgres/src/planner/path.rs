@@ -122,7 +122,8 @@ impl Cost {
         }
         let table = &*offer.streamed;
         let (rows, row) = (table.tuples.max(0.0), pg_sys::cpu_tuple_cost);
-        let visible = if settings::ENABLE_DIRECT_READ.get() { table.allvisfrac } else { 0.0 };
+        let is_direct = settings::ENABLE_DIRECT_READ.get() && !pg_sys::RecoveryInProgress();
+        let visible = if is_direct { table.allvisfrac } else { 0.0 };
         let builds: f64 =
             children.iter().map(|child| (**child).total_cost + (**child).rows * row).sum();
         let read = f64::from(table.pages) * pg_sys::seq_page_cost;
