@@ -66,21 +66,44 @@ pub unsafe fn owned(text: *const c_char) -> String {
     }
 }
 
-/// Whether something in an expression is as asked for.
-pub unsafe fn any(node: *mut Node, is: &mut dyn FnMut(*mut Node) -> bool) -> bool {
-    struct Asked<'a>(&'a mut dyn FnMut(*mut Node) -> bool);
+/// Where a walk goes on from a node.
+pub enum Walk {
+    /// With what is in it.
+    Into,
+    /// With what comes after it.
+    Past,
+    /// Nowhere.
+    Stop,
+}
 
-    unsafe extern "C-unwind" fn visit(node: *mut Node, asked: *mut c_void) -> bool {
+/// Shows an expression and what is in it, from the outside in.
+pub unsafe fn walk(node: *mut Node, look: &mut dyn FnMut(*mut Node) -> Walk) {
+    struct Looking<'a>(&'a mut dyn FnMut(*mut Node) -> Walk);
+
+    unsafe extern "C-unwind" fn visit(node: *mut Node, looking: *mut c_void) -> bool {
         if node.is_null() {
             return false;
         }
-        // `any` made it, and waits.
-        let found = (*asked.cast::<Asked<'_>>()).0(node);
-        found || pg_sys::expression_tree_walker(node, Some(visit), asked)
+        // `walk` made it, and waits.
+        match (*looking.cast::<Looking<'_>>()).0(node) {
+            Walk::Into => pg_sys::expression_tree_walker(node, Some(visit), looking),
+            Walk::Past => false,
+            Walk::Stop => true,
+        }
     }
 
-    let mut asked = Asked(is);
-    visit(node, (&raw mut asked).cast())
+    let mut looking = Looking(look);
+    visit(node, (&raw mut looking).cast());
+}
+
+/// Whether something in an expression is as asked for.
+pub unsafe fn any(node: *mut Node, is: &mut dyn FnMut(*mut Node) -> bool) -> bool {
+    let mut found = false;
+    walk(node, &mut |node| {
+        found = is(node);
+        if found { Walk::Stop } else { Walk::Into }
+    });
+    found
 }
 
 /// The reserved errors' opposite: a reason why a pipeline does not take something.

@@ -210,9 +210,10 @@ unsafe extern "C-unwind" fn rescan(node: *mut CustomScanState) {
     }
     pg_sys::ExecScanReScan(&raw mut (*node).ss);
     match &mut own.progress {
-        // Nothing that the answer depends on is another now.
-        Progress::Answering(answer) if (*node).ss.ps.chgParam.is_null() => answer.rewind(),
-        progress => *progress = Progress::NotBegun,
+        progress if !(*node).ss.ps.chgParam.is_null() => *progress = Progress::NotBegun,
+        // Nothing that the answer, or that there is none, depends on is another now.
+        Progress::Answering(answer) => answer.rewind(),
+        Progress::NotBegun | Progress::Own => {}
     }
 }
 

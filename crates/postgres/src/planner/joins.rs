@@ -8,7 +8,7 @@ use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 use crate::nodes::{self, WhyNot, cast, items, why_not};
 use crate::plan::ChildColumn;
 use crate::settings;
-use crate::translate::{Translator, equality_key, ir_type};
+use crate::translate::{Translator, equality_key, ir_type, wider_integer};
 use crate::version;
 
 /// A relation that the stream looks rows up in.
@@ -294,12 +294,10 @@ impl Join {
             {
                 return why_not("a join of texts of type bpchar of different lengths");
             }
-            let integers = own.is_signed_integer() && given.is_signed_integer();
-            let key_type = match (&own, &given) {
-                _ if own == given => own.clone(),
-                _ if integers && own.plain_width_bytes() > given.plain_width_bytes() => own.clone(),
-                _ if integers => given.clone(),
-                _ => return why_not(format!("a join of {given} with {own}")),
+            let key_type = match wider_integer(&own, &given) {
+                Some(wider) => wider,
+                None if own == given => own,
+                None => return why_not(format!("a join of {given} with {own}")),
             };
             keys.push(if given == key_type { key } else { key.cast(key_type.clone()) });
             columns.push(ChildColumn {

@@ -3,7 +3,7 @@
 use headrace_ir::Expr;
 use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 
-use crate::nodes::{self, WhyNot, cast, items, why_not};
+use crate::nodes::{self, Walk, WhyNot, items, why_not};
 use crate::plan::Output;
 use crate::translate::{Aggregates, Translator, aggregate, is_deterministic};
 use crate::version;
@@ -44,24 +44,28 @@ impl Target {
     /// Takes note of what an expression needs: a column outside of a key and of an aggregate follows
     /// from the keys (they contain its table's primary key), and is one more key.
     unsafe fn add(&mut self, expr: *mut Node) -> Result<(), WhyNot> {
-        let mut pending = vec![expr];
-        while let Some(expr) = pending.pop() {
+        let mut refused = Ok(());
+        nodes::walk(expr, &mut |expr| {
             if self.keys.iter().any(|key| nodes::equal(*key, expr)) {
-                continue;
+                return Walk::Past;
             }
             match nodes::tag(expr) {
                 NodeTag::T_Var => self.keys.push(expr),
-                NodeTag::T_GroupingFunc => return why_not("GROUPING()"),
+                NodeTag::T_GroupingFunc => {
+                    refused = why_not("GROUPING()");
+                    return Walk::Stop;
+                }
                 NodeTag::T_Aggref => {
                     let aggref = expr.cast::<pg_sys::Aggref>();
                     if !self.aggregates.iter().any(|known| nodes::equal(*known, aggref)) {
                         self.aggregates.push(aggref);
                     }
                 }
-                _ => pending.extend(children(expr)),
+                _ => return Walk::Into,
             }
-        }
-        Ok(())
+            Walk::Past
+        });
+        refused
     }
 
     /// Every expression that is evaluated for rows.
@@ -94,28 +98,6 @@ impl Target {
         });
         nodes::list(entries.collect::<Vec<_>>())
     }
-}
-
-/// The operands of an expression.
-unsafe fn children(expr: *mut Node) -> Vec<*mut Node> {
-    unsafe extern "C-unwind" fn gather(node: *mut Node, found: *mut std::ffi::c_void) -> bool {
-        if !node.is_null() {
-            // `children` made it, and waits.
-            (*found.cast::<Vec<*mut Node>>()).push(node);
-        }
-        false
-    }
-    let mut found = Vec::new();
-    pg_sys::expression_tree_walker(expr, Some(gather), (&raw mut found).cast());
-    // Lists are walked like nodes.
-    let mut flat = Vec::new();
-    for node in found {
-        match cast::<pg_sys::List>(node, NodeTag::T_List) {
-            Some(list) => flat.extend(items::<Node>(list)),
-            None => flat.push(node),
-        }
-    }
-    flat
 }
 
 /// Whether groups are the same as PostgreSQL's, and shown the same.

@@ -5,7 +5,7 @@ use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 
 use super::constant::value;
 use super::expr::{Translated, Translator, is_null, not, operands, operator_name, widened};
-use super::types::{VARHDRSZ, ir_type, is_deterministic};
+use super::types::{VARHDRSZ, ir_type, is_deterministic, wider_integer};
 use crate::nodes::{WhyNot, cast, why_not};
 use crate::version;
 
@@ -177,9 +177,7 @@ fn unified(left: Expr, right: Expr) -> Result<(Expr, Expr), WhyNot> {
     let to = match (&l, &r) {
         _ if l == r => return Ok((left, right)),
         (DataType::Decimal128 { .. }, DataType::Decimal128 { .. }) => return Ok((left, right)),
-        _ if l.is_signed_integer() && r.is_signed_integer() => {
-            if l.plain_width_bytes() > r.plain_width_bytes() { l.clone() } else { r.clone() }
-        }
+        _ if let Some(wider) = wider_integer(&l, &r) => wider,
         _ if l.is_float() && r.is_float() => DataType::Float64,
         (DataType::Date32, other) | (other, DataType::Date32) if timestamp(other) => other.clone(),
         _ => return why_not(format!("a comparison of {l} with {r}")),

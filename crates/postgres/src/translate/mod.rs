@@ -16,4 +16,4 @@ pub use aggregate::{Aggregates, aggregate};
 
 pub use compare::equality_key;
 pub use expr::{Scope, Translator};
-pub use types::{HeapColumn, ir_type, is_deterministic, name_of};
+pub use types::{HeapColumn, ir_type, is_deterministic, name_of, wider_integer};

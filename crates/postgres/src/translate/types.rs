@@ -9,6 +9,13 @@ use crate::nodes::{self, WhyNot, why_not};
 /// Bytes of the header that a type modifier counts.
 pub const VARHDRSZ: i32 = 4;
 
+/// The type of pipelines that has the values of two integers' types.
+pub fn wider_integer(a: &DataType, b: &DataType) -> Option<DataType> {
+    let is_wider = a.plain_width_bytes() > b.plain_width_bytes();
+    let are_integers = a.is_signed_integer() && b.is_signed_integer();
+    are_integers.then(|| if is_wider { a.clone() } else { b.clone() })
+}
+
 /// The type as SQL names it.
 pub unsafe fn name_of(oid: Oid, typmod: i32) -> String {
     nodes::owned(pg_sys::format_type_with_typemod(oid, typmod))
