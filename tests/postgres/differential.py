@@ -45,7 +45,7 @@ class Sides:
         for setting in rng.sample(SETTINGS, 2):
             self.connection.query(f"set local {setting}")
         if rng.random() < 0.5:
-            name, rest = rng.choice(["small", "mid", "half", "fresh", "big", "altered"]), rng.randint(0, 9)
+            name, rest = rng.choice(["small", "mid", "half", "fresh", "big", "altered", "parts"]), rng.randint(0, 9)
             for statement in rng.sample([
                 f"update {name} set i4 = i4 + 1, t = t || 'u' where id % 50 = {rest}", f"delete from {name} where id % 70 = {rest}",
                 f"insert into {name} (id, k, k2, i8, n) select id + 100000, k, k2, i8, n from small where id % 9 = {rest}",

@@ -94,7 +94,7 @@ class Generator(Terms):
         rng, alias = self.rng, self.alias()
         key = rng.choices(["k", "k2", "kt", "id", "mixed", "two"], [6, 1 if len(earlier) < 2 else 0, 4, 2, 1, 0.5])[0]
         small = rng.choices(["empty", "one", "tiny", "small"], [1, 1, 3, 12])
-        name = rng.choice(list(tables.SIZES)[2:] if key == "id" else small if first == "big" or len(earlier) > 1 else [*small, "never", "mid", "altered"])
+        name = rng.choice(list(tables.SIZES)[2:] if key == "id" else small if first == "big" or len(earlier) > 1 else [*small, "never", "mid", "altered", "parts"])
         other = rng.choice(earlier)
         on = {"mixed": f"{other}.id = {alias}.k", "two": f"{other}.k = {alias}.k and {other}.kt = {alias}.kt"}.get(key, f"{other}.{key} = {alias}.{key}")
         if key != "two" and rng.random() < 0.2:
@@ -120,7 +120,7 @@ class Generator(Terms):
     def base(self, joins: int) -> Select:
         """FROM and WHERE."""
         rng, alias = self.rng, self.alias()
-        first = rng.choices(list(tables.SIZES), [0.5, 0.5, 1, 4, 4, 6, 6, 6, 4, 12])[0]
+        first = rng.choices(list(tables.SIZES), [0.5, 0.5, 1, 4, 4, 6, 6, 6, 4, 8, 12])[0]
         select = Select(sources=[f"{first} {alias}"])
         self.scope = self.columns(alias)
         earlier = [alias]

@@ -68,7 +68,7 @@ COLUMNS = (
 )
 BY_NAME = {column.name: column for column in COLUMNS}
 
-SIZES = {"empty": 0, "one": 1, "tiny": 30, "small": 400, "never": 1500, "mid": 3000, "half": 3000, "fresh": 5000, "altered": 2000, "big": 15000}
+SIZES = {"empty": 0, "one": 1, "tiny": 30, "small": 400, "never": 1500, "mid": 3000, "half": 3000, "fresh": 5000, "altered": 2000, "parts": 4000, "big": 15000}
 
 
 def create(connection, schema: str, seed: float) -> None:
@@ -77,7 +77,10 @@ def create(connection, schema: str, seed: float) -> None:
     columns = ", ".join(f"{c.name} {c.type}" for c in COLUMNS)
     values = ", ".join(c.value if c.nulls == 0 else f"case when random() >= {c.nulls} then {c.value} end" for c in COLUMNS)
     for name, rows in SIZES.items():
-        connection.query(f"create table {name} ({columns}) with (autovacuum_enabled = off)")
+        if name == "parts":
+            create_parts(connection, columns)
+        else:
+            connection.query(f"create table {name} ({columns}) with (autovacuum_enabled = off)")
         if name == "altered":
             connection.query("alter table altered drop v, drop u, drop i4, add gone int8 default 5")
             present = [c for c in COLUMNS if c.name not in ("v", "u", "i4")]
@@ -102,8 +105,23 @@ def create(connection, schema: str, seed: float) -> None:
         "begin; delete from fresh where id % 3 = 0; insert into half select * from tiny; rollback",
         "delete from altered where id % 10 = 3",
         "vacuum altered",
+        "update parts_1 set i8 = i8 - 1 where id % 40 = 1",
+        "delete from parts where id % 90 = 5",
+        "vacuum parts_rest_0",
     ):
         connection.query(statement)
+
+
+def create_parts(connection, columns: str) -> None:
+    """A partitioned table: one part with its columns in another order behind a dropped one, one of parts itself."""
+    turned = ", ".join(f"{c.name} {c.type}" for c in reversed(COLUMNS))
+    connection.query(f"create table parts ({columns}) partition by range (id)")
+    connection.query("create table parts_0 partition of parts for values from (minvalue) to (1000)")
+    connection.query(f"create table parts_1 (gone text, {turned}); alter table parts_1 drop gone")
+    connection.query("alter table parts attach partition parts_1 for values from (1000) to (2500)")
+    connection.query("create table parts_rest partition of parts default partition by hash (k)")
+    for part in range(2):
+        connection.query(f"create table parts_rest_{part} partition of parts_rest for values with (modulus 2, remainder {part})")
 
 
 def copy(connection, schema: str) -> None:

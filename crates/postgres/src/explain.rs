@@ -84,6 +84,9 @@ unsafe fn show_time(es: *mut ExplainState, label: &CStr, milliseconds: f64) {
 pub unsafe fn node(own: &Own, es: *mut ExplainState) {
     let program = &own.plan.program;
     show(es, c"Streamed Table", &program.pipeline.source.table);
+    if own.plan.tables.len() > 1 {
+        show_number(es, c"Parts", None, own.plan.tables.len() as u64);
+    }
     let steps = program.pipeline.steps.iter().map(|step| program.step_line(step));
     let lines: Vec<String> = steps.chain([Program::sink_line(&program.pipeline.sink)]).collect();
     let texts: Vec<_> = lines.iter().map(|line| nodes::c_string(line)).collect();
@@ -113,19 +116,19 @@ pub unsafe fn node(own: &Own, es: *mut ExplainState) {
 }
 
 unsafe fn blocks(ran: &Ran, es: *mut ExplainState) {
-    show_number(es, c"Direct Blocks", None, ran.direct_blocks.into());
-    show_number(es, c"Blocks Through Shared Buffers", None, ran.server_blocks.into());
+    show_number(es, c"Direct Blocks", None, ran.direct_blocks());
+    show_number(es, c"Blocks Through Shared Buffers", None, ran.server_blocks());
     if let Some(reason) = &ran.why_not_direct {
-        return show(es, c"Why Not Direct", reason);
+        show(es, c"Why Not Direct", reason);
     }
     let reasons = [
-        (c"Of These Not All-Visible", ran.not_visible_blocks),
-        (c"Of These Newer In Shared Buffers", ran.dirty_blocks),
+        (c"Of These Not All-Visible", ran.listed.not_visible),
+        (c"Of These Newer In Shared Buffers", ran.listed.dirty),
         (c"Of These Rerouted", ran.rerouted_blocks),
     ];
     for (label, blocks) in reasons {
         if blocks > 0 {
-            show_number(es, label, None, blocks.into());
+            show_number(es, label, None, blocks);
         }
     }
     if let Some(why) = &ran.rerouted_why {
@@ -136,7 +139,7 @@ unsafe fn blocks(ran: &Ran, es: *mut ExplainState) {
 unsafe fn times(ran: &Ran, report: &RunReport, es: *mut ExplainState) {
     show_number(es, c"Rows In", None, report.rows_in);
     show_number(es, c"Groups", None, report.rows_out);
-    let bytes = u64::from(ran.direct_blocks + ran.server_blocks) * u64::from(pg_sys::BLCKSZ);
+    let bytes = (ran.listed.direct + ran.listed.server) * u64::from(pg_sys::BLCKSZ);
     for build in &report.builds {
         show(es, c"Build", build);
     }

@@ -1,7 +1,7 @@
 //! What travels from the planner to the executor: text in the plan node, since a plan is copied.
 
 use headrace_ir::{Field, Program};
-use pgrx::pg_sys::{self, Oid};
+use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
 
 use crate::nodes;
@@ -11,10 +11,9 @@ use crate::nodes;
 pub struct Plan {
     /// The program. Its one table is the streamed one, its builds are child plans.
     pub program: Program,
-    /// The streamed table.
-    pub table: u32,
-    /// Its columns in register order, by their attribute numbers.
-    pub attributes: Vec<i16>,
+    /// The tables that the streamed rows lie in: one, or the parts of a partitioned one. Each has the
+    /// source's columns by name.
+    pub tables: Vec<u32>,
     /// The builds' rows, each from the child plan of its number, counted after PostgreSQL's own.
     pub children: Vec<Child>,
     /// Columns of the node's tuples.
@@ -88,10 +87,5 @@ impl Plan {
         let node = nodes::items::<pg_sys::Node>(list).next();
         let text = node.and_then(|node| nodes::text_of(node)).ok_or("a node without its plan")?;
         serde_json::from_str(text).map_err(|error| error.to_string())
-    }
-
-    /// The streamed table.
-    pub fn table(&self) -> Oid {
-        Oid::from(self.table)
     }
 }

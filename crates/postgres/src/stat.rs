@@ -27,9 +27,10 @@ pub fn count(is_answered: bool, ran: Option<&Ran>) {
     counts.queries += 1;
     counts.fallbacks += i64::from(!is_answered);
     if let Some(ran) = ran {
-        counts.direct_blocks += i64::from(ran.direct_blocks);
-        counts.server_blocks += i64::from(ran.server_blocks);
-        counts.rerouted_blocks += i64::from(ran.rerouted_blocks);
+        // Of blocks there are fewer than 2^63.
+        counts.direct_blocks += ran.direct_blocks() as i64;
+        counts.server_blocks += ran.server_blocks() as i64;
+        counts.rerouted_blocks += ran.rerouted_blocks as i64;
         counts.milliseconds += ran.wall.as_secs_f64() * 1e3;
     }
     COUNTS.set(counts);

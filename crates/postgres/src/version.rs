@@ -40,12 +40,6 @@ struct LocaleStart {
     collate_is_c: bool,
 }
 
-/// Which files are a table's.
-#[cfg(feature = "pg15")]
-pub type FileNode = pg_sys::RelFileNode;
-#[cfg(not(feature = "pg15"))]
-pub type FileNode = pg_sys::RelFileLocator;
-
 /// Whether texts of a collation are ordered by their bytes.
 pub unsafe fn is_c_collation(collation: Oid) -> bool {
     if collation == Oid::INVALID {
@@ -186,42 +180,37 @@ pub unsafe fn implied_equalities(
     pg_sys::generate_join_implied_equalities(root, both, outer, inner, special)
 }
 
+/// Which files are a table's: tablespace, database and number.
+pub type FileNode = (Oid, Oid, Oid);
+
 /// The table that a buffer's block belongs to, and its number there: the main fork's alone.
 pub unsafe fn block_of(buffer: *const pg_sys::BufferDesc) -> Option<(FileNode, u32)> {
     let tag = std::ptr::read_volatile(&raw const (*buffer).tag);
     #[cfg(feature = "pg15")]
-    let node = tag.rnode;
+    let node = (tag.rnode.spcNode, tag.rnode.dbNode, tag.rnode.relNode);
     #[cfg(not(feature = "pg15"))]
-    let node = FileNode { spcOid: tag.spcOid, dbOid: tag.dbOid, relNumber: tag.relNumber };
+    let node = (tag.spcOid, tag.dbOid, tag.relNumber);
     (tag.forkNum == pg_sys::ForkNumber::MAIN_FORKNUM).then_some((node, tag.blockNum))
 }
 
 /// Which files are a table's.
 pub unsafe fn file_node(relation: pg_sys::Relation) -> FileNode {
     #[cfg(feature = "pg15")]
-    return (*relation).rd_node;
+    let node =
+        ((*relation).rd_node.spcNode, (*relation).rd_node.dbNode, (*relation).rd_node.relNode);
     #[cfg(not(feature = "pg15"))]
-    return (*relation).rd_locator;
-}
-
-/// Tablespace, database and number.
-fn numbers(node: &FileNode) -> (Oid, Oid, Oid) {
-    #[cfg(feature = "pg15")]
-    return (node.spcNode, node.dbNode, node.relNode);
-    #[cfg(not(feature = "pg15"))]
-    return (node.spcOid, node.dbOid, node.relNumber);
-}
-
-/// Whether two name the same files.
-pub fn same_file(a: &FileNode, b: &FileNode) -> bool {
-    numbers(a) == numbers(b)
+    let node = {
+        let node = (*relation).rd_locator;
+        (node.spcOid, node.dbOid, node.relNumber)
+    };
+    node
 }
 
 /// The path of a table's first segment file, from the data directory.
 pub unsafe fn path_of(relation: pg_sys::Relation) -> String {
     // Of a table that all sessions may see.
     const OWNER: i32 = -1;
-    let (space, database, number) = numbers(&file_node(relation));
+    let (space, database, number) = file_node(relation);
     let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
     let path = pg_sys::GetRelationPath(database, space, number, OWNER, fork);
     #[cfg(feature = "pg18")]

@@ -18,7 +18,7 @@ use std::time::Instant;
 use headrace_flow::CancelToken;
 use headrace_format::batches::{BatchSender, batch_channel};
 use headrace_format::heap::{
-    Align, Attribute, BlockOwner, HeapBlocks, HeapTable, HeapType, Length, Relation, Reroute,
+    Align, Attribute, Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Length, Relation, Reroute,
 };
 use headrace_format::{Pages, Table};
 use headrace_io::{MappedFile, SourceFile};
@@ -64,11 +64,11 @@ struct Owner {
 }
 
 impl BlockOwner for Owner {
-    fn holds(&self, _block: u32) -> bool {
+    fn holds(&self, _block: Block) -> bool {
         true
     }
 
-    fn reroute(&self, _block: u32, _why: Reroute) {
+    fn reroute(&self, _block: Block, _why: Reroute) {
         self.rerouted.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -107,7 +107,7 @@ fn table(path: &Path) -> Outcome<(Arc<HeapTable>, Arc<Owner>)> {
         rerouted: 0.into(),
         sender: Mutex::new(Some(sender)),
     });
-    let table = HeapTable::new("lineorder", heap, Arc::clone(&owner) as _, receiver)?;
+    let table = HeapTable::new("lineorder", vec![heap], Arc::clone(&owner) as _, receiver)?;
     Ok((Arc::new(table), owner))
 }
 

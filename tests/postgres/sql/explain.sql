@@ -30,6 +30,28 @@ select count(day), min(day) from sales;
 set headrace.fallback = forbid;
 select count(day), min(day) from sales;
 reset headrace.fallback;
+-- Run again with nothing changed, it stays with PostgreSQL's own plan.
+set enable_material = off;
+select fallbacks as before from headrace.stat \gset
+select a, n from (values (1), (2), (3)) v (a) left join (select count(day) as n from sales) s on a < n order by a;
+select fallbacks - :before as fallbacks from headrace.stat;
+reset enable_material;
+-- Partitioned tables: as many parts as PostgreSQL leaves, and what each must be.
+create table parts (id int4, k int4) partition by range (id);
+create table parts_0 partition of parts for values from (0) to (100);
+create table parts_1 (k int4, id int4);
+alter table parts attach partition parts_1 for values from (100) to (200);
+create table parts_2 partition of parts for values from (200) to (300);
+insert into parts select i, i % 5 from generate_series(0, 299) i;
+vacuum analyze parts;
+checkpoint;
+explain (analyze, costs off, timing off, summary off) select k, count(*) from parts where id >= 150 group by k;
+update parts set k = k + 1 where id = 5;
+explain (analyze, costs off, timing off, summary off) select k, count(*) from parts group by k;
+create unlogged table parts_3 partition of parts for values from (300) to (400);
+explain (verbose, costs off) select count(*) from parts;
+explain (verbose, costs off) select count(*) from parts where id > 500;
+explain (verbose, costs off) select count(*) from (select id from sales union all select id from parts_0) u;
 -- Why not.
 explain (verbose, costs off) select sum(free) from sales;
 explain (verbose, costs off) select count(distinct shop) from sales;

@@ -7,6 +7,7 @@ use arrow_array::RecordBatch;
 
 use super::Reroute;
 use super::decoder::Decoder;
+use super::parts::Block;
 use super::table::HeapTable;
 use crate::{PageDecoder, Pages, Result};
 
@@ -20,25 +21,34 @@ const BATCH_ROWS: usize = 64 << 10;
 /// Decodes a table's blocks, and reroutes those that it does not.
 pub(super) struct BlockDecoder {
     table: Arc<HeapTable>,
+    columns: Vec<usize>,
+    /// The part that the blocks at hand are of, and its decoder.
+    part: usize,
     decoder: Decoder,
     /// The block at hand, as it was when it was copied.
     page: Vec<u8>,
 }
 
 impl BlockDecoder {
-    pub(super) fn new(table: Arc<HeapTable>, decoder: Decoder) -> Self {
-        let page = Vec::with_capacity(table.blocks.relation.block_bytes);
-        Self { table, decoder, page }
+    pub(super) fn new(table: Arc<HeapTable>, columns: &[usize]) -> Result<Self> {
+        let decoder = table.parts.decoder(0, columns)?;
+        let page = Vec::with_capacity(table.parts.block_bytes());
+        Ok(Self { table, columns: columns.to_vec(), part: 0, decoder, page })
     }
 
     /// Takes one block, before `next`; [`Reroute::BatchFull`] if it must be taken once more.
-    fn take(&mut self, bytes: &[u8], next: &[u8], block: u32) -> std::result::Result<(), Reroute> {
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        next: &[u8],
+        block: Block,
+    ) -> std::result::Result<(), Reroute> {
         copy(bytes, &mut self.page, next);
         // The owner is asked about bytes that were read before.
         fence(Ordering::Acquire);
         let owner = self.table.owner();
         let decoded = match owner.holds(block) {
-            true => self.decoder.decode(&self.page, block).map(drop),
+            true => self.decoder.decode(&self.page, block.number).map(drop),
             false => Err(Reroute::Changed),
         };
         match decoded {
@@ -90,10 +100,18 @@ fn prefetch(line: &[u8; LINE_BYTES]) {
 
 impl PageDecoder for BlockDecoder {
     fn next_batch(&mut self, pages: &mut Pages<'_>) -> Result<Option<RecordBatch>> {
-        let (block_bytes, mut taken) = (self.table.blocks.relation.block_bytes, 0);
+        let part = self.table.parts.of_file(pages.file);
+        if part != self.part {
+            // Rows of two parts are of two decoders.
+            if let Some(rows) = self.rest()? {
+                return Ok(Some(rows));
+            }
+            (self.part, self.decoder) = (part, self.table.parts.decoder(part, &self.columns)?);
+        }
+        let (block_bytes, mut taken) = (self.table.parts.block_bytes(), 0);
         let mut is_full = self.is_full();
         while !pages.bytes.is_empty() && !is_full {
-            let block = self.table.blocks.number(pages.file, pages.offset);
+            let block = self.table.parts.block(pages.file, pages.offset);
             let (bytes, rest) = pages.bytes.split_at(block_bytes.min(pages.bytes.len()));
             if self.take(bytes, rest, block).is_err() {
                 is_full = true;

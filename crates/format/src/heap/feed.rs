@@ -9,6 +9,7 @@ use arrow_schema::Schema;
 use headrace_ir::{Chunk, ColumnExtents, Encoding, Extent, Segment};
 
 use super::Reroute;
+use super::parts::Block;
 use super::table::{HeapTable, ServerRows};
 use crate::Result;
 use crate::arrow::{CHUNK_EXTRA_SHARE, ChunkOptions, Filling};
@@ -19,7 +20,8 @@ use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
 pub(super) struct HeapFeed {
     table: Arc<HeapTable>,
     options: ChunkOptions,
-    /// Ranges of blocks that were begun, and the first block that was not given.
+    /// The part at hand, how many of its ranges of blocks were given, and its first block that was not.
+    part: usize,
     ranges: usize,
     next: u32,
     streamed: BatchFeed,
@@ -45,6 +47,7 @@ impl HeapFeed {
             streamed: BatchFeed::new(Arc::new(rows), &all, options),
             table,
             options,
+            part: 0,
             ranges: 0,
             next: 0,
             was_streamed: false,
@@ -54,7 +57,7 @@ impl HeapFeed {
     }
 
     fn block_bytes(&self) -> u64 {
-        self.table.blocks.relation.block_bytes as u64
+        self.table.parts.block_bytes() as u64
     }
 
     /// Bytes of blocks that a chunk is filled with.
@@ -62,17 +65,20 @@ impl HeapFeed {
         self.options.chunk_bytes_wanted.min(self.options.chunk_bytes_max)
     }
 
-    /// The next blocks of one range and one file, as many as a chunk with `filled_bytes` takes.
+    /// The next blocks of one range and one file of the part at hand, as many as a chunk with
+    /// `filled_bytes` takes.
     fn next_run(&mut self, filled_bytes: u64) -> Option<Range<u32>> {
-        let range = loop {
-            let range = self.table.blocks.direct.get(self.ranges)?;
-            self.next = self.next.max(range.start);
-            if self.next < range.end {
-                break range;
+        let (range, file_blocks) = loop {
+            let blocks = &self.table.parts.get(self.part)?.blocks;
+            match blocks.direct.get(self.ranges) {
+                None => (self.part, self.ranges, self.next) = (self.part + 1, 0, 0),
+                Some(range) if self.next < range.end => {
+                    break (range.clone(), blocks.blocks_per_file);
+                }
+                Some(_) => self.ranges += 1,
             }
-            self.ranges += 1;
         };
-        let file_blocks = self.table.blocks.blocks_per_file;
+        self.next = self.next.max(range.start);
         let fitting = self.wanted_bytes().saturating_sub(filled_bytes) / self.block_bytes();
         let fitting = u32::try_from(fitting).unwrap_or(u32::MAX).max(1);
         let to_file_end = file_blocks - self.next % file_blocks;
@@ -82,9 +88,10 @@ impl HeapFeed {
 
     /// The part of a run that its file has; the rest is for the server if there is none.
     fn segment(&self, run: &Range<u32>) -> Result<Option<Segment>> {
-        let (blocks, block_bytes) = (&self.table.blocks, self.block_bytes());
-        let file = run.start / blocks.blocks_per_file;
-        let offset = u64::from(run.start % blocks.blocks_per_file) * block_bytes;
+        let Some(part) = self.table.parts.get(self.part) else { return Ok(None) };
+        let (file_blocks, block_bytes) = (part.blocks.blocks_per_file, self.block_bytes());
+        let file = part.first_file + run.start / file_blocks;
+        let offset = u64::from(run.start % file_blocks) * block_bytes;
         let size_bytes = self.table.identity(file as usize)?.size_bytes;
         let there = size_bytes.saturating_sub(offset) / block_bytes;
         if there == 0 {
@@ -104,9 +111,10 @@ impl HeapFeed {
 
     /// Has the server read blocks that the file does not have: of the first it has `found_bytes`.
     fn reroute(&self, run: &Range<u32>, found_bytes: usize) {
-        let block_bytes = self.table.blocks.relation.block_bytes;
-        for block in run.clone() {
-            let found_bytes = if block == run.start { found_bytes } else { 0 };
+        let block_bytes = self.table.parts.block_bytes();
+        for number in run.clone() {
+            let found_bytes = if number == run.start { found_bytes } else { 0 };
+            let block = Block { part: self.part as u32, number };
             self.table.owner().reroute(block, Reroute::Length { found_bytes, block_bytes });
         }
         self.table.done(run.len() as u32);

@@ -17,7 +17,8 @@
 //! finish ──► RecordBatch of the rows so far
 //! ```
 //!
-//! [`HeapTable`] is a table of such blocks, which the threads of a run decode:
+//! [`HeapTable`] is a table of such blocks, of one relation or of several as one stream, which the
+//! threads of a run decode:
 //!
 //! ```text
 //! files ── runs of listed blocks ──► chunks of pages ═ race ═► copy of a page ─ holds? ─► decode
@@ -69,6 +70,7 @@ mod memory;
 mod numeric;
 mod owner;
 mod page;
+mod parts;
 mod pglz;
 mod pieces;
 mod plan;
@@ -85,6 +87,7 @@ mod tests;
 
 pub use decoder::Decoder;
 pub use owner::BlockOwner;
+pub use parts::Block;
 pub use relation::{Align, Attribute, HeapType, Length, Relation};
 pub use reroute::Reroute;
 pub use table::{HeapBlocks, HeapTable};

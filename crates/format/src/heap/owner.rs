@@ -1,6 +1,6 @@
 //! The other side of a table of blocks.
 
-use super::Reroute;
+use super::{Block, Reroute};
 
 /// The server that a table's blocks belong to. Called by all threads of a run, those too that drive
 /// its reads: no call may wait.
@@ -12,11 +12,11 @@ use super::Reroute;
 pub trait BlockOwner: Send + Sync {
     /// Whether a block is still what it was when it was listed. Asked of every block after its bytes
     /// were copied and before they are believed, so that it must take nanoseconds.
-    fn holds(&self, block: u32) -> bool;
+    fn holds(&self, block: Block) -> bool;
 
     /// The owner must read this block and send its rows through the stream. None of them was, or
     /// will be, taken from the file.
-    fn reroute(&self, block: u32, why: Reroute);
+    fn reroute(&self, block: Block, why: Reroute);
 
     /// So many more of the listed blocks are done.
     fn done(&self, blocks: u32);

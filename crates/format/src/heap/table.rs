@@ -3,22 +3,22 @@
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
 use arrow_array::{RecordBatch, StringArray};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use headrace_io::{FileIdentity, InputPolicy, ReadAt, SourceFile};
 use headrace_ir::SourceKind;
 
 use super::BlockOwner;
 use super::block_decoder::BlockDecoder;
-use super::decoder::Decoder;
 use super::feed::HeapFeed;
+use super::parts::Parts;
 use super::relation::Relation;
-use crate::arrow::{ChunkOptions, ColumnBound, ColumnStats, encoding, ir_type};
+use crate::arrow::{ChunkOptions, ColumnBound, ColumnStats};
 use crate::batches::{BatchStream, ProducerError};
 use crate::{Feed, FormatError, PageDecoder, Result, Table};
 
@@ -38,21 +38,19 @@ pub struct HeapBlocks {
     pub direct: Vec<Range<u32>>,
 }
 
-/// A heap whose blocks are decoded by the workers, where that can be done, and read by the server
-/// that owns them where not: for one run, because what the server reads comes once.
+/// A heap, or several as one table, whose blocks are decoded by the workers, where that can be done, and
+/// read by the server that owns them where not: for one run, because what the server reads comes once.
 ///
-/// The columns are the attributes that have a type to be decoded to and were not dropped, in their
-/// order. Nothing is kept of the files for later runs, and they may change during one: a block is
-/// copied, its [owner](BlockOwner) asked whether it holds, and then the copy decoded.
+/// The columns are the attributes of the first heap that have a type to be decoded to and were not
+/// dropped, in their order; other heaps have them by name, wherever they are. Several heaps are one
+/// stream, one behind the other. Nothing is kept of the files for later runs, and they may change during
+/// one: a block is copied, its [owner](BlockOwner) asked whether it holds, and then the copy decoded.
 ///
 /// The stream's batches have the columns of the one feed, in its order, and the table's types for
 /// them; other types are an error.
 pub struct HeapTable {
     name: String,
-    pub(super) blocks: HeapBlocks,
-    schema: SchemaRef,
-    /// By column.
-    attributes: Vec<usize>,
+    pub(super) parts: Parts,
     identities: Vec<OnceLock<FileIdentity>>,
     owner: Arc<dyn BlockOwner>,
     direct_blocks: u64,
@@ -68,44 +66,33 @@ impl fmt::Debug for HeapTable {
 }
 
 impl HeapTable {
-    /// A table of these blocks, and of the rows that the owner sends through the stream; `name` is
-    /// for errors.
+    /// A table of the blocks of these heaps, and of the rows that the owner sends through the stream;
+    /// `name` is for errors.
     ///
     /// # Errors
-    /// [`FormatError::Argument`] if the description makes no sense.
+    /// [`FormatError::Argument`] if a description makes no sense, or there is none.
     pub fn new(
         name: &str,
-        blocks: HeapBlocks,
+        heaps: Vec<HeapBlocks>,
         owner: Arc<dyn BlockOwner>,
         stream: impl BatchStream + 'static,
     ) -> Result<Self> {
-        blocks.check()?;
-        let attributes = blocks.relation.attributes.iter().enumerate();
-        let columns = attributes.filter(|(_, a)| !a.dropped);
-        let columns = columns.filter_map(|(i, a)| Some((i, a.field(a.kind?))));
-        let (attributes, fields): (Vec<usize>, Vec<_>) = columns.unzip();
+        let parts = Parts::new(heaps)?;
         Ok(Self {
             name: name.to_string(),
-            schema: Arc::new(Schema::new(fields)),
-            attributes,
-            identities: blocks.files.iter().map(|_| OnceLock::new()).collect(),
+            identities: (0..parts.file_count()).map(|_| OnceLock::new()).collect(),
             owner,
-            direct_blocks: blocks.direct.iter().map(|range| range.len() as u64).sum(),
+            direct_blocks: parts.direct_blocks(),
             done_blocks: AtomicU64::new(0),
             stream: Mutex::new(Some(Box::new(stream))),
             fills_page_cache: false,
-            blocks,
+            parts,
         })
     }
 
     /// Blocks that are not in the page cache are read through it, and stay there.
     pub fn filling_page_cache(self, fills_page_cache: bool) -> Self {
         Self { fills_page_cache, ..self }
-    }
-
-    /// The column of an attribute, by its position in the relation; `None` if it has none.
-    pub fn column_of(&self, attribute: usize) -> Option<usize> {
-        self.attributes.iter().position(|own| *own == attribute)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -123,19 +110,9 @@ impl HeapTable {
         self.owner.done(blocks);
     }
 
-    /// A decoder of columns.
-    fn decoder(&self, columns: &[usize]) -> Result<Decoder> {
-        for &column in columns {
-            self.column_support(column)
-                .map_err(|reason| FormatError::Argument(format!("column {column}: {reason}")))?;
-        }
-        let wanted: Vec<usize> = columns.iter().map(|&column| self.attributes[column]).collect();
-        Decoder::new(&self.blocks.relation, &wanted)
-    }
-
     /// A file as it was when it was examined first; one that does not exist has no bytes.
     pub(super) fn identity(&self, file: usize) -> Result<FileIdentity> {
-        let (path, place) = (&self.blocks.files[file], &self.identities[file]);
+        let (path, place) = (self.path(file)?, &self.identities[file]);
         if let Some(known) = place.get() {
             return Ok(*known);
         }
@@ -148,19 +125,18 @@ impl HeapTable {
         };
         Ok(*place.get_or_init(|| identity))
     }
+
+    fn path(&self, file: usize) -> Result<&Path> {
+        let path = self.parts.path(file);
+        path.ok_or_else(|| FormatError::Argument(format!("there is no file {file}")))
+    }
 }
 
 const NOWHERE: FileIdentity =
     FileIdentity { device: 0, inode: 0, size_bytes: 0, mtime_ns: 0, ctime_ns: 0 };
 
 impl HeapBlocks {
-    /// The number of the block at an offset in a file.
-    pub(super) fn number(&self, file: u32, offset: u64) -> u32 {
-        // A feed's extents lie in blocks that were numbered.
-        file * self.blocks_per_file + (offset / self.relation.block_bytes as u64) as u32
-    }
-
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         let refuse = |cause: String| Err(FormatError::Argument(format!("heap blocks: {cause}")));
         self.relation.check(&[])?;
         if self.blocks_per_file == 0 {
@@ -228,7 +204,7 @@ impl BatchStream for ServerRows {
 
 impl Table for HeapTable {
     fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.parts.schema()
     }
 
     fn kind(&self) -> SourceKind {
@@ -250,15 +226,7 @@ impl Table for HeapTable {
     }
 
     fn column_support(&self, column: usize) -> std::result::Result<(), String> {
-        let Some(&attribute) = self.attributes.get(column) else {
-            return Err(format!("there is no column {column}"));
-        };
-        self.blocks.relation.check(&[attribute]).map_err(|error| error.to_string())?;
-        let data_type = self.schema.field(column).data_type();
-        match ir_type(data_type).is_some() && encoding(data_type).is_some() {
-            true => Ok(()),
-            false => Err(format!("pipelines do not know type {data_type}")),
-        }
+        self.parts.column_support(column)
     }
 
     fn dictionary(&self, _column: usize) -> Option<&Arc<StringArray>> {
@@ -273,18 +241,21 @@ impl Table for HeapTable {
         _conditions: &[ColumnBound],
         options: ChunkOptions,
     ) -> Result<Box<dyn Feed>> {
-        let schema = Arc::clone(self.decoder(columns)?.schema());
+        let schema = Arc::clone(self.parts.decoder(0, columns)?.schema());
+        for &column in columns {
+            let refused = |cause| FormatError::Argument(format!("column {column}: {cause}"));
+            self.column_support(column).map_err(refused)?;
+        }
         options.check()?;
         Ok(Box::new(HeapFeed::new(self, &schema, options)))
     }
 
     fn page_decoder(self: Arc<Self>, columns: &[usize]) -> Result<Option<Box<dyn PageDecoder>>> {
-        let decoder = self.decoder(columns)?;
-        Ok(Some(Box::new(BlockDecoder::new(self, decoder))))
+        Ok(Some(Box::new(BlockDecoder::new(self, columns)?)))
     }
 
     fn file_count(&self) -> usize {
-        self.blocks.files.len()
+        self.parts.file_count()
     }
 
     /// A file that cannot be examined has no bytes here, and is an error where it is read.
@@ -293,9 +264,7 @@ impl Table for HeapTable {
     }
 
     fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>> {
-        let path = self.blocks.files.get(file);
-        let path = path.ok_or_else(|| FormatError::Argument(format!("there is no file {file}")))?;
-        Ok(SourceFile::known_as(path, self.identity(file)?, false))
+        Ok(SourceFile::known_as(self.path(file)?, self.identity(file)?, false))
     }
 
     fn check_unchanged(&self) -> Result<()> {

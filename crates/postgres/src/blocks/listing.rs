@@ -1,11 +1,13 @@
 //! The walk over the visibility map and the buffers.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering, fence};
 
-use pgrx::pg_sys::{self, Buffer, Relation};
+use pgrx::pg_sys::{self, Buffer, Relation, Snapshot};
 
-use crate::version;
+use crate::settings;
+use crate::version::{self, FileNode};
 
 /// Bytes before the bits of a page of the visibility map: a page header, aligned.
 const MAP_HEADER_BYTES: u32 = 24;
@@ -14,59 +16,116 @@ const BITS_PER_BLOCK: u32 = 2;
 const BLOCKS_PER_BYTE: u32 = 8 / BITS_PER_BLOCK;
 const BLOCKS_PER_MAP_PAGE: u32 = (pg_sys::BLCKSZ - MAP_HEADER_BYTES) * BLOCKS_PER_BYTE;
 
-/// Which blocks are read how.
+/// Which blocks of a table are read how.
 pub struct Listing {
     /// From the files.
     pub direct: Vec<Range<u32>>,
     /// Through shared buffers.
     pub server: Vec<Range<u32>>,
-    /// Blocks that are not visible to everybody.
-    pub not_visible_blocks: u32,
-    /// Blocks that are, but newer in shared buffers than in the file.
-    pub dirty_blocks: u32,
+    /// How many.
+    pub counts: Counts,
     /// Why no block at all is read from the files.
     pub why_not_direct: Option<String>,
-    /// The pinned pages of the visibility map.
-    pub map: Map,
+}
+
+/// Numbers of blocks, of one table or of several.
+#[derive(Clone, Copy, Default)]
+pub struct Counts {
+    /// Read from the files.
+    pub direct: u64,
+    /// Read through shared buffers.
+    pub server: u64,
+    /// Of these: not visible to everybody.
+    pub not_visible: u64,
+    /// Of these: visible to everybody, but newer in shared buffers than in the file.
+    pub dirty: u64,
+}
+
+/// Lists the blocks of tables, and pins the pages of their visibility maps.
+///
+/// # Safety
+/// The backend's thread, in a transaction with this registered snapshot; the tables are open and locked.
+pub unsafe fn list(relations: &[Relation], snapshot: Snapshot) -> (Vec<Listing>, Vec<Map>) {
+    // The maps' pages take buffers from everybody.
+    let mut map_pages_left = pg_sys::NBuffers as u32 / 4;
+    let (mut tables, mut maps) = (Vec::new(), Vec::new());
+    for &relation in relations {
+        let main = pg_sys::ForkNumber::MAIN_FORKNUM;
+        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(relation, main);
+        let map_pages = Map::pages_of(blocks);
+        let why_not = match why_not_direct(relation, snapshot) {
+            None if map_pages > map_pages_left => Some(format!(
+                "visibility maps would take over a quarter of shared_buffers: {blocks} blocks"
+            )),
+            why_not => why_not,
+        };
+        maps.push(match why_not {
+            Some(_) => Map::none(),
+            None => Map::pin(relation, blocks),
+        });
+        map_pages_left -= if why_not.is_none() { map_pages } else { 0 };
+        tables.push((blocks, why_not));
+    }
+    let direct = relations.iter().zip(&tables).filter(|(_, (_, why_not))| why_not.is_none());
+    let direct = direct.map(|(relation, (blocks, _))| (version::file_node(*relation), *blocks));
+    let mut dirty = dirty_blocks(direct).into_iter();
+    let listed =
+        tables.into_iter().zip(&maps).map(|((blocks, why_not_direct), map)| match why_not_direct {
+            Some(_) => Listing::of_server(blocks, why_not_direct),
+            None => Listing::of(blocks, map, &dirty.next().unwrap_or_default()),
+        });
+    (listed.collect(), maps)
 }
 
 impl Listing {
-    /// Lists a table's blocks.
-    ///
-    /// # Safety
-    /// The backend's thread, in a transaction with a registered snapshot; the table is open and locked.
-    pub unsafe fn of(relation: Relation, why_not_direct: Option<String>) -> Self {
-        let blocks =
-            pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
-        let mut listing = Self {
-            direct: Vec::new(),
-            server: Vec::new(),
-            not_visible_blocks: 0,
-            dirty_blocks: 0,
-            why_not_direct,
-            map: Map::none(),
-        };
-        if listing.why_not_direct.is_some() {
-            push(&mut listing.server, 0..blocks);
-            return listing;
-        }
-        listing.map = Map::pin(relation, blocks);
-        let dirty = dirty_blocks(relation, blocks);
-        for block in 0..blocks {
-            let is_visible = listing.map.is_visible(block);
-            let is_dirty = is_visible && dirty[block as usize / 64] >> (block % 64) & 1 == 1;
-            listing.not_visible_blocks += u32::from(!is_visible);
-            listing.dirty_blocks += u32::from(is_dirty);
-            let is_direct = is_visible && !is_dirty;
-            let ranges = if is_direct { &mut listing.direct } else { &mut listing.server };
-            push(ranges, block..block + 1);
-        }
-        listing
+    fn of_server(blocks: u32, why_not_direct: Option<String>) -> Self {
+        let mut server = Vec::new();
+        push(&mut server, 0..blocks);
+        let counts = Counts { server: blocks.into(), ..Counts::default() };
+        Self { direct: Vec::new(), server, counts, why_not_direct }
     }
 
-    /// Number of blocks that are read from the files.
-    pub fn direct_blocks(&self) -> u32 {
-        self.direct.iter().map(|range| range.end - range.start).sum()
+    fn of(blocks: u32, map: &Map, dirty: &[u64]) -> Self {
+        let (mut direct, mut server) = (Vec::new(), Vec::new());
+        let mut counts = Counts::default();
+        for block in 0..blocks {
+            let is_visible = map.is_visible(block);
+            let is_dirty = is_visible && dirty[block as usize / 64] >> (block % 64) & 1 == 1;
+            counts.not_visible += u64::from(!is_visible);
+            counts.dirty += u64::from(is_dirty);
+            let is_direct = is_visible && !is_dirty;
+            push(if is_direct { &mut direct } else { &mut server }, block..block + 1);
+        }
+        counts.server = counts.not_visible + counts.dirty;
+        counts.direct = u64::from(blocks) - counts.server;
+        Self { direct, server, counts, why_not_direct: None }
+    }
+}
+
+impl Counts {
+    /// Of both.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            direct: self.direct + other.direct,
+            server: self.server + other.server,
+            not_visible: self.not_visible + other.not_visible,
+            dirty: self.dirty + other.dirty,
+        }
+    }
+}
+
+/// Why no block of a table can be read from its files.
+unsafe fn why_not_direct(relation: Relation, snapshot: Snapshot) -> Option<String> {
+    if !settings::ENABLE_DIRECT_READ.get() {
+        Some("headrace.enable_direct_read is off".into())
+    } else if pg_sys::RecoveryInProgress() || (*snapshot).takenDuringRecovery {
+        Some("the server is in recovery".into())
+    } else if !version::is_logged(relation) {
+        Some("changes of the table are not logged".into())
+    } else if version::snapshots_expire() {
+        Some("old_snapshot_threshold lets vacuum take rows away from snapshots".into())
+    } else {
+        None
     }
 }
 
@@ -78,11 +137,18 @@ fn push(ranges: &mut Vec<Range<u32>>, range: Range<u32>) {
     }
 }
 
-/// A bit for each block that is newer in shared buffers than in the file. Buffers are looked at without
-/// their locks: one that is dirty all the time has the same tag all the time.
-unsafe fn dirty_blocks(relation: Relation, blocks: u32) -> Vec<u64> {
-    let mut dirty = vec![0_u64; (blocks as usize).div_ceil(64)];
-    let wanted = version::file_node(relation);
+/// A bit for each block that is newer in shared buffers than in the file, for each of the tables, of which
+/// these are the files and numbers of blocks. Buffers are looked at without their locks: one that is dirty
+/// all the time has the same tag all the time.
+unsafe fn dirty_blocks(tables: impl Iterator<Item = (FileNode, u32)>) -> Vec<Vec<u64>> {
+    let (mut dirty, mut places) = (Vec::new(), HashMap::new());
+    for (node, blocks) in tables {
+        places.insert(node, (dirty.len(), blocks));
+        dirty.push(vec![0_u64; (blocks as usize).div_ceil(64)]);
+    }
+    if dirty.is_empty() {
+        return dirty;
+    }
     fence(Ordering::Acquire);
     for number in 0..pg_sys::NBuffers as usize {
         // The array has a descriptor for each of the buffers.
@@ -91,11 +157,11 @@ unsafe fn dirty_blocks(relation: Relation, blocks: u32) -> Vec<u64> {
         if state & pg_sys::BM_DIRTY == 0 {
             continue;
         }
-        match version::block_of(descriptor) {
-            Some((node, block)) if version::same_file(&node, &wanted) && block < blocks => {
-                dirty[block as usize / 64] |= 1 << (block % 64);
-            }
-            _ => {}
+        let Some((node, block)) = version::block_of(descriptor) else { continue };
+        if let Some(&(table, blocks)) = places.get(&node)
+            && block < blocks
+        {
+            dirty[table][block as usize / 64] |= 1 << (block % 64);
         }
     }
     dirty
@@ -138,12 +204,12 @@ impl Map {
     }
 
     /// No pages.
-    pub fn none() -> Self {
+    fn none() -> Self {
         Self { pages: Vec::new() }
     }
 
     /// Pages that a table of so many blocks has in its map.
-    pub fn pages_of(blocks: u32) -> u32 {
+    fn pages_of(blocks: u32) -> u32 {
         blocks.div_ceil(BLOCKS_PER_MAP_PAGE)
     }
 

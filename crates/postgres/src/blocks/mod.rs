@@ -32,8 +32,9 @@
 
 mod listing;
 mod owner;
+mod reader;
 mod server;
 
-pub use listing::{Listing, Map};
+pub use listing::{Counts, Listing, Map, list};
 pub use owner::Owner;
-pub use server::ServerReader;
+pub use reader::{Part, Reader};

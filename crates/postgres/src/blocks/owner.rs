@@ -3,13 +3,14 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use headrace_format::heap::{BlockOwner, Reroute};
+use headrace_format::heap::{Block, BlockOwner, Reroute};
 
 use super::listing::Map;
 
 /// Between the workers and the backend.
 pub struct Owner {
-    map: Arc<Map>,
+    /// By part.
+    maps: Arc<Vec<Map>>,
     state: Mutex<State>,
     /// Something changed.
     changed: Condvar,
@@ -19,19 +20,19 @@ pub struct Owner {
 #[derive(Debug, Default)]
 pub struct State {
     /// Blocks that it must read.
-    pub rerouted: Vec<u32>,
+    pub rerouted: Vec<Block>,
     /// Listed blocks that are done.
-    pub done_blocks: u32,
+    pub done_blocks: u64,
     /// Whether the run is over.
     pub is_over: bool,
     /// Blocks that were rerouted so far, and why the first of them was.
-    rerouted_blocks: u32,
+    rerouted_blocks: u64,
     rerouted_why: Option<String>,
 }
 
 impl Owner {
-    pub fn new(map: Arc<Map>) -> Self {
-        Self { map, state: Mutex::default(), changed: Condvar::new() }
+    pub fn new(maps: Arc<Vec<Map>>) -> Self {
+        Self { maps, state: Mutex::default(), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -51,7 +52,7 @@ impl Owner {
     }
 
     /// How many blocks were rerouted, and why the first of them was.
-    pub fn rerouted(&self) -> (u32, Option<String>) {
+    pub fn rerouted(&self) -> (u64, Option<String>) {
         let state = self.state();
         (state.rerouted_blocks, state.rerouted_why.clone())
     }
@@ -64,21 +65,21 @@ impl Owner {
 }
 
 impl BlockOwner for Owner {
-    fn holds(&self, block: u32) -> bool {
-        self.map.is_visible(block)
+    fn holds(&self, block: Block) -> bool {
+        self.maps.get(block.part as usize).is_some_and(|map| map.is_visible(block.number))
     }
 
-    fn reroute(&self, block: u32, why: Reroute) {
+    fn reroute(&self, block: Block, why: Reroute) {
         let mut state = self.state();
         state.rerouted_blocks += 1;
-        state.rerouted_why.get_or_insert_with(|| format!("block {block}: {why}"));
+        state.rerouted_why.get_or_insert_with(|| format!("block {}: {why}", block.number));
         state.rerouted.push(block);
         drop(state);
         self.changed.notify_all();
     }
 
     fn done(&self, blocks: u32) {
-        self.state().done_blocks += blocks;
+        self.state().done_blocks += u64::from(blocks);
         self.changed.notify_all();
     }
 }

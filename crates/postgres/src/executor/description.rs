@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use headrace_format::heap::{Attribute, Relation as Description};
 use pgrx::pg_sys::{self, Relation};
 
-use crate::blocks::{Listing, Map};
+use crate::blocks::Listing;
 use crate::nodes::WhyNot;
 use crate::translate::HeapColumn;
-use crate::{settings, version};
+use crate::version;
 
 /// What a table's description says, and which of its attributes are read.
 pub(super) unsafe fn description(relation: Relation) -> Result<Description, WhyNot> {
@@ -56,32 +56,6 @@ unsafe fn missing(
             std::slice::from_raw_parts(bytes, usize::try_from(length).unwrap_or(0)).to_vec()
         }
     }))
-}
-
-/// Why no block of a table can be read from its files.
-pub(super) unsafe fn why_not_direct(
-    relation: Relation,
-    snapshot: pg_sys::Snapshot,
-) -> Option<String> {
-    let blocks =
-        pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
-    // The map's pages take buffers from everybody.
-    let map_pages_max = pg_sys::NBuffers as u32 / 4;
-    if !settings::ENABLE_DIRECT_READ.get() {
-        Some("headrace.enable_direct_read is off".into())
-    } else if pg_sys::RecoveryInProgress() || (*snapshot).takenDuringRecovery {
-        Some("the server is in recovery".into())
-    } else if !version::is_logged(relation) {
-        Some("changes of the table are not logged".into())
-    } else if version::snapshots_expire() {
-        Some("old_snapshot_threshold lets vacuum take rows away from snapshots".into())
-    } else if Map::pages_of(blocks) > map_pages_max {
-        Some(format!(
-            "its visibility map would take over a quarter of shared_buffers: {blocks} blocks"
-        ))
-    } else {
-        None
-    }
 }
 
 /// A table's segment files, from the data directory, as many as listed blocks lie in.

@@ -7,13 +7,15 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
 use headrace_format::batches::BatchSender;
+use headrace_format::heap::Block;
 use headrace_ir::{Program, Scalar};
 use headrace_runner::{
     Fallback, Processor, Request, RunReport, Runner, RunnerOptions, Settings, StreamTable,
 };
+use pgrx::pg_sys::Snapshot;
 
 use super::threads::Running;
-use crate::blocks::{Listing, Owner, ServerReader};
+use crate::blocks::{Owner, Part, Reader};
 use crate::nodes::{WhyNot, why_not};
 use crate::settings;
 
@@ -56,8 +58,8 @@ pub(super) unsafe fn watched(
     job: Job,
     owner: &Arc<Owner>,
     sender: BatchSender,
-    reader: &mut ServerReader,
-    listing: &Listing,
+    parts: &[Part],
+    snapshot: Snapshot,
 ) -> Result<(RunReport, Vec<RecordBatch>), WhyNot> {
     let done: Arc<Mutex<Option<Done>>> = Arc::default();
     let (token, runner, threads) = (CancelToken::new(), runner(), settings::threads());
@@ -69,7 +71,7 @@ pub(super) unsafe fn watched(
     };
     let running = Running::start(token, work);
     let running = running.map_err(|error| WhyNot(format!("no thread can be started: {error}")))?;
-    let served = serve(owner, sender, reader, listing);
+    let served = serve(owner, sender, parts, Reader::new(parts, snapshot));
     // A run that has no end of its own is ended here.
     drop(running);
     served?;
@@ -127,18 +129,22 @@ impl Job {
 unsafe fn serve(
     owner: &Owner,
     sender: BatchSender,
-    reader: &mut ServerReader,
-    listing: &Listing,
+    parts: &[Part],
+    mut reader: Reader<'_>,
 ) -> Result<(), WhyNot> {
     let mut sender = Some(sender);
-    let mut listed = listing.server.iter().cloned().flatten();
-    let (direct_blocks, mut left) = (listing.direct_blocks(), true);
+    let mut listed = parts.iter().zip(0..).flat_map(|(part, number)| {
+        let blocks = part.listing.server.iter().cloned().flatten();
+        blocks.map(move |block| Block { part: number, number: block })
+    });
+    let direct_blocks: u64 = parts.iter().map(|part| part.listing.counts.direct).sum();
+    let mut left = true;
     loop {
         pgrx::check_for_interrupts!();
         let next = if left { listed.next() } else { None };
         left = next.is_some();
         let wait = if left { Duration::ZERO } else { LOOK_INTERVAL };
-        let state = owner.look(wait, |state| {
+        let mut state = owner.look(wait, |state| {
             left || state.is_over
                 || !state.rerouted.is_empty()
                 || (sender.is_some() && state.done_blocks == direct_blocks)
@@ -146,12 +152,11 @@ unsafe fn serve(
         if state.is_over {
             return Ok(());
         }
-        let rerouted = state.rerouted.iter().copied();
-        for block in next.into_iter().chain(rerouted) {
+        // Part by part.
+        state.rerouted.sort_unstable();
+        for block in next.into_iter().chain(state.rerouted) {
             pgrx::check_for_interrupts!();
-            if let Err(WhyNot(reason)) = reader.read(block) {
-                return why_not(format!("block {block}: {reason}"));
-            }
+            reader.read(block)?;
             send(sender.as_ref(), reader.batches(false)?);
         }
         if !left && state.done_blocks == direct_blocks && sender.is_some() {

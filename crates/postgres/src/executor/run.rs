@@ -10,12 +10,12 @@ use headrace_format::heap::{HeapBlocks, HeapTable};
 use headrace_ir::Scalar;
 use headrace_pipeline::arrow_field;
 use headrace_runner::{RunReport, StreamTable};
-use pgrx::pg_sys::{self, CustomScanState, List, Relation};
+use pgrx::pg_sys::{self, CustomScanState, List, Oid, Relation, Snapshot};
 
 use super::answer::Answer;
-use super::description::{description, files, why_not_direct};
+use super::description::{description, files};
 use super::job::{Job, watched};
-use crate::blocks::{Listing, Map, Owner, ServerReader};
+use crate::blocks::{Counts, Map, Owner, Part, list};
 use crate::datum::Rows;
 use crate::nodes::{WhyNot, items, why_not};
 use crate::plan::{Child, Plan};
@@ -29,22 +29,28 @@ const QUEUED_BATCHES: usize = 8;
 pub struct Ran {
     /// The pipeline's report, if it came to an end.
     pub report: Option<RunReport>,
-    /// Blocks read from the files, those excepted that were rerouted.
-    pub direct_blocks: u32,
-    /// Blocks read through shared buffers.
-    pub server_blocks: u32,
-    /// Of these: not visible to everybody.
-    pub not_visible_blocks: u32,
-    /// Of these: newer in shared buffers.
-    pub dirty_blocks: u32,
-    /// Of these: found unfit after they were read from a file, and an example of why.
-    pub rerouted_blocks: u32,
+    /// How their blocks were to be read.
+    pub listed: Counts,
+    /// Blocks that were to be read from the files, and found unfit after they were.
+    pub rerouted_blocks: u64,
     /// Why the first of them was.
     pub rerouted_why: Option<String>,
-    /// Why no block was read from the files.
+    /// Why no block of a table was read from its files.
     pub why_not_direct: Option<String>,
     /// From the first parameter to the last group.
     pub wall: Duration,
+}
+
+impl Ran {
+    /// Blocks whose rows were read from the files.
+    pub fn direct_blocks(&self) -> u64 {
+        self.listed.direct - self.rerouted_blocks
+    }
+
+    /// Blocks whose rows were read through shared buffers.
+    pub fn server_blocks(&self) -> u64 {
+        self.listed.server + self.rerouted_blocks
+    }
 }
 
 type Outcome = Result<Answer, WhyNot>;
@@ -79,10 +85,12 @@ unsafe fn answer(
     for (child, state) in plan.children.iter().zip(states) {
         children.push(vec![rows_of(child, state)?]);
     }
-    let relation = pg_sys::table_open(plan.table(), pg_sys::AccessShareLock as i32);
+    let lock = pg_sys::AccessShareLock as i32;
+    let relations = plan.tables.iter().map(|table| pg_sys::table_open(Oid::from(*table), lock));
+    let relations: Vec<Relation> = relations.collect();
     let snapshot = (*(*node).ss.ps.state).es_snapshot;
-    let batches = stream(plan, relation, snapshot, values, children, ran);
-    pg_sys::table_close(relation, pg_sys::AccessShareLock as i32);
+    let batches = stream(plan, &relations, snapshot, values, children, ran);
+    relations.into_iter().for_each(|relation| pg_sys::table_close(relation, lock));
     Answer::new(batches?, &plan.outputs)
 }
 
@@ -100,7 +108,7 @@ unsafe fn values(
         let datum = pg_sys::ExecEvalExprSwitchContext(expr, context, &mut is_null);
         values.push(match is_null {
             true => Scalar::null(field.data_type.clone()),
-            false => constant::value(datum, pg_sys::Oid::from(*oid), &field.data_type)?,
+            false => constant::value(datum, Oid::from(*oid), &field.data_type)?,
         });
     }
     pg_sys::MemoryContextReset((*context).ecxt_per_tuple_memory);
@@ -123,7 +131,7 @@ unsafe fn rows_of(child: &Child, state: *mut pg_sys::PlanState) -> Result<Record
         for (place, column) in child.columns.iter().enumerate() {
             let is_null = *(*slot).tts_isnull.add(column.position);
             let value = (!is_null).then(|| *(*slot).tts_values.add(column.position));
-            rows.push(place, value, pg_sys::Oid::from(column.type_oid))?;
+            rows.push(place, value, Oid::from(column.type_oid))?;
         }
         rows.end_row();
         if rows.bytes() > limit_bytes {
@@ -137,8 +145,8 @@ unsafe fn rows_of(child: &Child, state: *mut pg_sys::PlanState) -> Result<Record
 
 unsafe fn stream(
     plan: &Plan,
-    relation: Relation,
-    snapshot: pg_sys::Snapshot,
+    relations: &[Relation],
+    snapshot: Snapshot,
     values: Vec<Scalar>,
     children: Vec<Vec<RecordBatch>>,
     ran: &mut Option<Ran>,
@@ -146,51 +154,46 @@ unsafe fn stream(
     if (*snapshot).snapshot_type != pg_sys::SnapshotType::SNAPSHOT_MVCC {
         return why_not("a snapshot that is not of a transaction");
     }
-    version::predicate_lock(relation, snapshot);
-    let description = description(relation)?;
-    let wanted: Vec<usize> = plan.attributes.iter().map(|number| *number as usize - 1).collect();
-    let mut reader = ServerReader::new(relation, snapshot, &description, &wanted)?;
-    let mut listing = Listing::of(relation, why_not_direct(relation, snapshot));
-    let map = Arc::new(std::mem::replace(&mut listing.map, Map::none()));
-    let checks_sums = description.checksums;
-    let owner = Arc::new(Owner::new(Arc::clone(&map)));
+    let (parts, maps) = parts(plan, relations, snapshot)?;
+    let checks_sums = parts.iter().all(|part| part.description.checksums);
+    let maps = Arc::new(maps);
+    let owner = Arc::new(Owner::new(Arc::clone(&maps)));
     let (sender, receiver) = batch_channel(QUEUED_BATCHES);
-    let blocks = HeapBlocks {
-        files: files(relation, &listing),
+    let heaps = parts.iter().map(|part| HeapBlocks {
+        files: files(part.relation, &part.listing),
         blocks_per_file: pg_sys::RELSEG_SIZE,
-        direct: listing.direct.clone(),
-        relation: description,
-    };
+        direct: part.listing.direct.clone(),
+        relation: part.description.clone(),
+    });
+    let counts = parts.iter().fold(Counts::default(), |sum, part| sum.and(part.listing.counts));
     let name = &plan.program.pipeline.source.table;
-    let table = HeapTable::new(name, blocks, Arc::clone(&owner) as _, receiver);
+    let table = HeapTable::new(name, heaps.collect(), Arc::clone(&owner) as _, receiver);
     let table = table.map_err(|error| WhyNot(error.to_string()))?;
     // The server's own idea of how much of a table the page cache holds.
-    let cached_blocks = u32::try_from(pg_sys::effective_cache_size).unwrap_or(0);
-    let table = table.filling_page_cache(listing.direct_blocks() <= cached_blocks);
+    let cached_blocks = u64::try_from(pg_sys::effective_cache_size).unwrap_or(0);
+    let table =
+        StreamTable::new(name, Arc::new(table.filling_page_cache(counts.direct <= cached_blocks)));
     let mut program = plan.program.clone();
-    program.pipeline.source.ordinals = wanted.iter().filter_map(|a| table.column_of(*a)).collect();
-    let job = Job { program, values, children, table: StreamTable::new(name, Arc::new(table)) };
-    let outcome = watched(job, &owner, sender, &mut reader, &listing);
-    let report = outcome.as_ref().ok().map(|(report, _)| report.clone());
-    let rerouted = owner.rerouted();
-    let direct_blocks = listing.direct_blocks() - rerouted.0;
+    let names: Vec<&str> =
+        program.pipeline.source.columns.iter().map(|c| c.name.as_str()).collect();
+    let source = table.source_over(0, &names).map_err(WhyNot)?;
+    program.pipeline.source.ordinals = source.ordinals;
+    let job = Job { program, values, children, table };
+    let outcome = watched(job, &owner, sender, &parts, snapshot);
+    let (rerouted_blocks, rerouted_why) = owner.rerouted();
     *ran = Some(Ran {
-        report,
-        direct_blocks,
-        server_blocks: listing.server.iter().map(|range| range.end - range.start).sum::<u32>()
-            + rerouted.0,
-        not_visible_blocks: listing.not_visible_blocks,
-        dirty_blocks: listing.dirty_blocks,
-        rerouted_blocks: rerouted.0,
-        rerouted_why: rerouted.1,
-        why_not_direct: listing.why_not_direct,
+        report: outcome.as_ref().ok().map(|(report, _)| report.clone()),
+        listed: counts,
+        rerouted_blocks,
+        rerouted_why,
+        why_not_direct: parts.iter().find_map(|part| part.listing.why_not_direct.clone()),
         wall: Duration::ZERO,
     });
-    let is_unchanged = checks_sums || map.is_unchanged();
+    let is_unchanged = checks_sums || maps.iter().all(|map| map.is_unchanged());
     drop(owner);
-    match Arc::try_unwrap(map) {
-        Ok(mut map) => map.release(),
-        // Whoever holds it was joined, so that nobody does; at worst the transaction's end releases it.
+    match Arc::try_unwrap(maps) {
+        Ok(maps) => maps.into_iter().for_each(|mut map| map.release()),
+        // Whoever holds them was joined, so that nobody does; at worst the transaction's end releases them.
         Err(_) => return why_not("a thread that outlived its run"),
     }
     if !is_unchanged {
@@ -199,6 +202,47 @@ unsafe fn stream(
         );
     }
     let (report, batches) = outcome?;
-    version::count_scan(relation, report.rows_in, direct_blocks);
+    count_scans(&parts, report.rows_in);
     Ok(batches)
+}
+
+/// The tables, of whose blocks it is known how they are read.
+unsafe fn parts(
+    plan: &Plan,
+    relations: &[Relation],
+    snapshot: Snapshot,
+) -> Result<(Vec<Part>, Vec<Map>), WhyNot> {
+    let mut described = Vec::new();
+    for &relation in relations {
+        version::predicate_lock(relation, snapshot);
+        let description = description(relation)?;
+        let wanted = plan.program.pipeline.source.columns.iter().map(|column| {
+            let mut attributes = description.attributes.iter();
+            attributes.position(|own| !own.dropped && own.name == column.name)
+        });
+        let Some(wanted) = wanted.collect::<Option<Vec<usize>>>() else {
+            return why_not("a part without a column of the whole");
+        };
+        described.push((relation, description, wanted));
+    }
+    let (listings, maps) = list(relations, snapshot);
+    let parts = described.into_iter().zip(listings);
+    let parts = parts.map(|((relation, description, wanted), listing)| Part {
+        relation,
+        description,
+        wanted,
+        listing,
+    });
+    Ok((parts.collect(), maps))
+}
+
+/// Rows of all tables are known, those of each are estimated by its share of the blocks.
+unsafe fn count_scans(parts: &[Part], rows: u64) {
+    let blocks = |part: &Part| part.listing.counts.direct + part.listing.counts.server;
+    let all: u64 = parts.iter().map(blocks).sum();
+    for part in parts {
+        let share = blocks(part) as f64 / all.max(1) as f64;
+        let direct = u32::try_from(part.listing.counts.direct).unwrap_or(u32::MAX);
+        version::count_scan(part.relation, (rows as f64 * share) as u64, direct);
+    }
 }

@@ -1,7 +1,7 @@
 //! Offers a path for the grouping of a query whose every part a pipeline can do.
 //!
 //! ```text
-//! base relations ──► the largest plain table is streamed, the others are child plans
+//! base relations ──► the largest table, or all its parts, is streamed, the others are child plans
 //! clauses        ──► filters of the stream | keys of a probe | filters after a probe
 //! target list    ──► keys and aggregates of the sink; what is computed of them stays PostgreSQL's
 //! ```
@@ -29,6 +29,7 @@ use crate::plan::{Child, ChildColumn, Plan};
 use crate::settings;
 use crate::translate::{Aggregates, Scope, Translator, ir_type};
 use joins::Join;
+use streamed::Streamed;
 use target::Target;
 
 pub use path::{Methods, NAME, SCAN_METHODS};
@@ -72,13 +73,14 @@ unsafe fn propose(
     check_query(root, output)?;
     let members = joins::members(root, input)?;
     let streamed = streamed::choose(root, &members)?;
-    let joins = joins::joins(root, &members, streamed)?;
-    let filters = streamed::filters(streamed)?;
+    let joins = joins::joins(root, &members, streamed.relation)?;
+    let filters = streamed::filters(streamed.relation)?;
     let target = Target::of(root, output, extra)?;
-    let layout = Layout::new(root, streamed, &joins, &filters, &target)?;
+    let layout = Layout::new(root, &streamed, &joins, &filters, &target)?;
     let made = layout.made(root, &joins, &filters, &target)?;
     let alternative = path::cheapest(output)?;
-    let offer = path::Offer { streamed, joins: &joins, target: &target, made, alternative };
+    let offer =
+        path::Offer { size: streamed.size, joins: &joins, target: &target, made, alternative };
     path::add(output, offer)
 }
 
@@ -106,8 +108,7 @@ unsafe fn check_query(root: *mut PlannerInfo, output: *mut RelOptInfo) -> Result
 /// Where columns are: which the stream reads, which builds carry, and their registers.
 struct Layout {
     source: Source,
-    attributes: Vec<i16>,
-    table: u32,
+    tables: Vec<u32>,
     /// For each join the columns that its build carries.
     payloads: Vec<Vec<Payload>>,
     scope: Scope,
@@ -130,7 +131,7 @@ pub struct Made {
 impl Layout {
     unsafe fn new(
         root: *mut PlannerInfo,
-        streamed: *mut RelOptInfo,
+        streamed: &Streamed,
         joins: &[Join],
         filters: &[*mut Node],
         target: &Target,
@@ -140,11 +141,11 @@ impl Layout {
         for expr in filters.iter().copied().chain(of_joins).chain(target.read()) {
             joins::vars(expr, &mut read);
         }
-        let entry = &*nodes::entry_of(root, streamed);
-        let mut columns = read.remove(&(*streamed).relid).unwrap_or_default();
+        let entry = &*nodes::entry_of(root, streamed.relation);
+        let mut columns = read.remove(&(*streamed.relation).relid).unwrap_or_default();
         columns.sort_by_key(|var| var.varattno);
         let mut layout = Self {
-            table: entry.relid.to_u32(),
+            tables: streamed.tables.clone(),
             source: Source {
                 kind: SourceKind::Batches,
                 table_id: 0,
@@ -152,7 +153,6 @@ impl Layout {
                 columns: Vec::new(),
                 ordinals: Vec::new(),
             },
-            attributes: Vec::new(),
             payloads: Vec::new(),
             scope: Scope::new(),
             registers: 0,
@@ -191,8 +191,7 @@ impl Layout {
         let field = Field::new(name, data_type, true);
         self.append(var, &field);
         self.source.columns.push(field);
-        self.source.ordinals.push(self.attributes.len());
-        self.attributes.push(var.varattno);
+        self.source.ordinals.push(self.source.ordinals.len());
         Ok(())
     }
 
@@ -279,8 +278,7 @@ impl Layout {
         let program = Program { parameters: fields, ..Program::new(builds, pipeline) };
         program.validate().map_err(|error| WhyNot(error.to_string()))?;
         let types = parameters.iter().map(|node| pg_sys::exprType(*node).to_u32()).collect();
-        let (attributes, table) = (self.attributes, self.table);
-        let plan = Plan { program, table, attributes, children, outputs, parameters: types };
+        let plan = Plan { program, tables: self.tables, children, outputs, parameters: types };
         Ok(Made { plan, parameters })
     }
 }

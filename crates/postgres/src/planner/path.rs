@@ -7,6 +7,7 @@ use pgrx::pg_sys::{self, NodeTag, Path, PlannerInfo, RelOptInfo};
 
 use super::Made;
 use super::joins::Join;
+use super::streamed::Size;
 use super::target::Target;
 use crate::nodes::{self, WhyNot, items, why_not};
 use crate::settings;
@@ -35,7 +36,7 @@ pub static SCAN_METHODS: Methods<pg_sys::CustomScanMethods> = Methods(pg_sys::Cu
 
 /// Everything that a path is made of.
 pub struct Offer<'a> {
-    pub streamed: *mut RelOptInfo,
+    pub size: Size,
     pub joins: &'a [Join],
     pub target: &'a Target,
     pub made: Made,
@@ -53,6 +54,8 @@ pub unsafe fn cheapest(output: *mut RelOptInfo) -> Result<*mut Path, WhyNot> {
         return why_not("an index has the smallest and the largest value at its ends");
     }
     let bytes = match (*cheapest).type_ {
+        NodeTag::T_AppendPath => size_of::<pg_sys::AppendPath>(),
+        NodeTag::T_MergeAppendPath => size_of::<pg_sys::MergeAppendPath>(),
         NodeTag::T_AggPath => size_of::<pg_sys::AggPath>(),
         NodeTag::T_GroupPath => size_of::<pg_sys::GroupPath>(),
         NodeTag::T_GroupResultPath => size_of::<pg_sys::GroupResultPath>(),
@@ -120,13 +123,13 @@ impl Cost {
         if settings::FORCE.get() {
             return Self { startup: 0.0, total: 0.0 };
         }
-        let table = &*offer.streamed;
-        let (rows, row) = (table.tuples.max(0.0), pg_sys::cpu_tuple_cost);
-        let is_direct = settings::ENABLE_DIRECT_READ.get() && !pg_sys::RecoveryInProgress();
-        let visible = if is_direct { table.allvisfrac } else { 0.0 };
+        let (Size { blocks, visible_blocks, rows }, row) = (offer.size, pg_sys::cpu_tuple_cost);
+        let is_direct =
+            settings::ENABLE_DIRECT_READ.get() && blocks > 0.0 && !pg_sys::RecoveryInProgress();
+        let visible = if is_direct { visible_blocks / blocks } else { 0.0 };
         let builds: f64 =
             children.iter().map(|child| (**child).total_cost + (**child).rows * row).sum();
-        let read = f64::from(table.pages) * pg_sys::seq_page_cost;
+        let read = blocks * pg_sys::seq_page_cost;
         let steps = 1.0 + children.len() as f64;
         let run = rows * row * (visible * ROW_SHARE * steps + (1.0 - visible));
         let startup = settings::STARTUP_COST.get() + builds + read + run;

@@ -184,7 +184,7 @@ fn a_server_whose_rows_end_before_all_blocks_are_done_fails_the_run() {
     let blocks = Heap::default().write(folder.path());
     let owner: Arc<dyn heap::BlockOwner> = Arc::new(Silent);
     let stream = Ready(std::iter::empty());
-    let table: Arc<dyn Table> = Arc::new(HeapTable::new("t", blocks, owner, stream).unwrap());
+    let table: Arc<dyn Table> = Arc::new(HeapTable::new("t", vec![blocks], owner, stream).unwrap());
     let table = Arc::new(StreamTable::new("t", table));
     let program = grouped(&table);
     let error = run(&program, Arc::clone(&table)).unwrap_err();
@@ -196,12 +196,12 @@ fn a_server_whose_rows_end_before_all_blocks_are_done_fails_the_run() {
 struct Silent;
 
 impl heap::BlockOwner for Silent {
-    fn holds(&self, _block: u32) -> bool {
+    fn holds(&self, _block: heap::Block) -> bool {
         true
     }
 
-    fn reroute(&self, block: u32, why: heap::Reroute) {
-        panic!("block {block}: {why}");
+    fn reroute(&self, block: heap::Block, why: heap::Reroute) {
+        panic!("{block:?}: {why}");
     }
 
     fn done(&self, _blocks: u32) {}
@@ -287,7 +287,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_read() {
         let mut blocks = sound.clone();
         change(&mut blocks);
         let stream = Ready(std::iter::empty());
-        HeapTable::new("t", blocks, Arc::new(Silent), stream).unwrap_err().to_string()
+        HeapTable::new("t", vec![blocks], Arc::new(Silent), stream).unwrap_err().to_string()
     };
     let order = "is empty, or not behind the one before";
     assert!(refused(|blocks| blocks.direct = vec![4..6, 5..7]).contains(order));
@@ -308,13 +308,9 @@ fn columns_that_cannot_be_asked_for_say_why() {
     blocks.relation.attributes[3].length = heap::Length::Fixed(4);
     blocks.relation.attributes[0].dropped = true;
     let stream = Ready(std::iter::empty());
-    let table = HeapTable::new("t", blocks, Arc::new(Silent), stream).unwrap();
+    let table = HeapTable::new("t", vec![blocks], Arc::new(Silent), stream).unwrap();
     let names: Vec<_> = table.schema().fields().iter().map(|field| field.name()).collect();
     assert_eq!(names, ["name", "big"]);
-    assert_eq!(
-        [0, 1, 2, 3].map(|attribute| table.column_of(attribute)),
-        [None, None, Some(0), Some(1)]
-    );
     table.column_support(0).unwrap();
     let reason = table.column_support(1).unwrap_err();
     assert!(reason.contains("its length or alignment is not that of its type"), "{reason}");

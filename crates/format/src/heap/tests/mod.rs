@@ -9,6 +9,7 @@ mod garbage;
 mod headers;
 mod lines;
 mod memory;
+mod parts;
 mod table;
 mod uniform;
 mod values;

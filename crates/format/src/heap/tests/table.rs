@@ -11,22 +11,22 @@ use headrace_ir::Encoding;
 use super::build::*;
 use crate::arrow::ChunkOptions;
 use crate::batches::{BatchReceiver, BatchSender, Ready, batch_channel};
-use crate::heap::{BlockOwner, HeapBlocks, HeapTable, HeapType, Reroute};
+use crate::heap::{Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Reroute};
 use crate::{Pages, Table};
 
 /// Remembers what it is told.
 #[derive(Default)]
 struct Owner {
-    rerouted: Mutex<Vec<(u32, Reroute)>>,
+    rerouted: Mutex<Vec<(Block, Reroute)>>,
     done: AtomicU32,
 }
 
 impl BlockOwner for Owner {
-    fn holds(&self, _block: u32) -> bool {
+    fn holds(&self, _block: Block) -> bool {
         true
     }
 
-    fn reroute(&self, block: u32, why: Reroute) {
+    fn reroute(&self, block: Block, why: Reroute) {
         self.rerouted.lock().unwrap().push((block, why));
     }
 
@@ -55,7 +55,7 @@ fn batch(rows: usize) -> RecordBatch {
 fn table(blocks: HeapBlocks) -> (Arc<HeapTable>, Arc<Owner>, BatchSender) {
     let (sender, receiver): (_, BatchReceiver) = batch_channel(100);
     let owner = Arc::new(Owner::default());
-    let table = HeapTable::new("t", blocks, Arc::clone(&owner) as _, receiver).unwrap();
+    let table = HeapTable::new("t", vec![blocks], Arc::clone(&owner) as _, receiver).unwrap();
     (Arc::new(table), owner, sender)
 }
 
@@ -122,7 +122,8 @@ fn check_chunks(columns: &[usize], options: ChunkOptions) {
     assert_eq!((found, streamed), (there, 15_000), "{options:?}");
     let why = |block: &u32| {
         let found_bytes = if *block == 257 { BLOCK / 2 } else { 0 };
-        (*block, Reroute::Length { found_bytes, block_bytes: BLOCK })
+        let block = Block { part: 0, number: *block };
+        (block, Reroute::Length { found_bytes, block_bytes: BLOCK })
     };
     assert_eq!(*owner.rerouted.lock().unwrap(), missing.iter().map(why).collect::<Vec<_>>());
     // What is left is for the decoders.
@@ -195,7 +196,7 @@ fn rows_without_columns_come_in_batches_too() {
     let page = Page::of(&rows).bytes;
     let blocks = blocks(folder.path());
     let stream = Ready(std::iter::empty());
-    let table = HeapTable::new("t", blocks, Arc::new(Owner::default()), stream).unwrap();
+    let table = HeapTable::new("t", vec![blocks], Arc::new(Owner::default()), stream).unwrap();
     let mut decoder = Arc::new(table).page_decoder(&[]).unwrap().unwrap();
     let mut pages = Pages { file: 0, offset: 0, bytes: &page.repeat(400) };
     let batch = decoder.next_batch(&mut pages).unwrap().unwrap();

@@ -12,7 +12,7 @@ use arrow_array::{Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use headrace_format::batches::{BatchSender, batch_channel};
 use headrace_format::heap::{
-    Align, Attribute, BlockOwner, HeapBlocks, HeapTable, HeapType, Length, Relation, Reroute,
+    Align, Attribute, Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Length, Relation, Reroute,
 };
 use headrace_runner::StreamTable;
 
@@ -23,11 +23,7 @@ pub const BLOCKS_PER_FILE: u32 = 64;
 pub const ROWS_PER_BLOCK: i64 = 50;
 pub const ROWS: i64 = BLOCKS as i64 * ROWS_PER_BLOCK;
 
-/// Attributes: number, something that is skipped, name, big.
-const NUMBER: usize = 0;
-const NAME: usize = 2;
-const BIG: usize = 3;
-
+/// Number, something that is skipped, name, big.
 pub fn attributes() -> Vec<Attribute> {
     vec![
         Attribute { not_null: true, ..attribute("number", HeapType::Int4) },
@@ -123,12 +119,12 @@ struct Owner {
 }
 
 impl BlockOwner for Owner {
-    fn holds(&self, block: u32) -> bool {
+    fn holds(&self, Block { number: block, .. }: Block) -> bool {
         assert!(self.heap.panics_at != Some(block), "block {block} is accursed");
         !self.heap.changed.contains(&block)
     }
 
-    fn reroute(&self, block: u32, why: Reroute) {
+    fn reroute(&self, Block { number: block, .. }: Block, why: Reroute) {
         match why {
             Reroute::Changed => assert!(self.heap.changed.contains(&block)),
             Reroute::NotAllVisible => assert!(self.heap.busy.contains(&block)),
@@ -215,11 +211,8 @@ impl Heap {
         let (messages, received) = channel();
         let (sender, receiver) = batch_channel(2);
         let owner = Owner { heap: self.clone(), messages: Mutex::new(messages) };
-        let table = HeapTable::new("t", blocks.clone(), Arc::new(owner), receiver);
+        let table = HeapTable::new("t", vec![blocks.clone()], Arc::new(owner), receiver);
         let table = table.unwrap();
-        for (column, attribute) in [NUMBER, NAME, BIG].into_iter().enumerate() {
-            assert_eq!(table.column_of(attribute), Some(column));
-        }
         assert_eq!(**headrace_format::Table::schema(&table), schema());
         let table: Arc<dyn headrace_format::Table> = Arc::new(table);
         let ordinals = columns.iter().map(|name| table.schema().index_of(name).unwrap());

@@ -1,0 +1,159 @@
+//! Relations as one table: a partitioned table's leaves, a table with its children, or one heap alone.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_schema::{Field, Schema, SchemaRef};
+
+use super::decoder::Decoder;
+use super::relation::{HeapType, Relation};
+use super::table::HeapBlocks;
+use crate::arrow::{encoding, ir_type};
+use crate::{FormatError, Result};
+
+/// A block of one of a table's parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Block {
+    /// Which part: its position among those that the table was made of.
+    pub part: u32,
+    /// The block's number in the part's relation.
+    pub number: u32,
+}
+
+/// The parts of a table. Its columns are those of the first part; in the others they are found by their
+/// names, as PostgreSQL does it, so that each may have them elsewhere. Files are counted over all parts.
+pub(super) struct Parts {
+    parts: Vec<Part>,
+    schema: SchemaRef,
+}
+
+/// One of them.
+pub(super) struct Part {
+    pub blocks: HeapBlocks,
+    /// The number of its first file.
+    pub first_file: u32,
+    /// By column; `None` where it has none of that name and type.
+    attributes: Vec<Option<usize>>,
+}
+
+impl Parts {
+    pub(super) fn new(blocks: Vec<HeapBlocks>) -> Result<Self> {
+        let Some(first) = blocks.first() else {
+            return Err(FormatError::Argument("heap blocks: a table of no parts".to_string()));
+        };
+        let block_bytes = first.relation.block_bytes;
+        let columns: Vec<(String, HeapType)> = columns(&first.relation);
+        let (mut parts, mut files) = (Vec::new(), 0);
+        for blocks in blocks {
+            blocks.check()?;
+            if blocks.relation.block_bytes != block_bytes {
+                let cause = "heap blocks: parts with blocks of different sizes";
+                return Err(FormatError::Argument(cause.to_string()));
+            }
+            let attributes = columns.iter().map(|column| attribute(&blocks.relation, column));
+            let (attributes, count) = (attributes.collect(), blocks.files.len());
+            parts.push(Part { blocks, first_file: files, attributes });
+            files += u32::try_from(count).unwrap_or(u32::MAX);
+        }
+        let fields = columns.iter().enumerate().map(|(column, (name, kind))| {
+            let nullable = parts.iter().any(|part| part.is_nullable(column));
+            Field::new(name, kind.arrow(), nullable)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(Self { parts, schema })
+    }
+
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    pub(super) fn get(&self, part: usize) -> Option<&Part> {
+        self.parts.get(part)
+    }
+
+    /// Blocks that are read from the files.
+    pub(super) fn direct_blocks(&self) -> u64 {
+        let ranges = self.parts.iter().flat_map(|part| &part.blocks.direct);
+        ranges.map(|range| range.len() as u64).sum()
+    }
+
+    /// Bytes of a block, of whichever part.
+    pub(super) fn block_bytes(&self) -> usize {
+        self.parts[0].blocks.relation.block_bytes
+    }
+
+    /// The part that a file belongs to.
+    pub(super) fn of_file(&self, file: u32) -> usize {
+        // The first part's first file is 0, and parts without files come before the one that has it.
+        self.parts.partition_point(|part| part.first_file <= file) - 1
+    }
+
+    /// The block at an offset in a file.
+    pub(super) fn block(&self, file: u32, offset: u64) -> Block {
+        let index = self.of_file(file);
+        let Part { blocks, first_file, .. } = &self.parts[index];
+        // A feed's extents lie in blocks that were numbered.
+        let in_file = (offset / blocks.relation.block_bytes as u64) as u32;
+        let number = (file - first_file) * blocks.blocks_per_file + in_file;
+        Block { part: index as u32, number }
+    }
+
+    pub(super) fn file_count(&self) -> usize {
+        self.parts.iter().map(|part| part.blocks.files.len()).sum()
+    }
+
+    pub(super) fn path(&self, file: usize) -> Option<&Path> {
+        let part = &self.parts[self.of_file(u32::try_from(file).ok()?)];
+        let path = part.blocks.files.get(file - part.first_file as usize);
+        path.map(PathBuf::as_path)
+    }
+
+    /// A decoder of columns of one part.
+    pub(super) fn decoder(&self, part: usize, columns: &[usize]) -> Result<Decoder> {
+        let part = &self.parts[part];
+        let wanted = columns.iter().map(|&column| {
+            part.attribute(&self.schema, column)
+                .map_err(|reason| FormatError::Argument(format!("column {column}: {reason}")))
+        });
+        Decoder::new(&part.blocks.relation, &wanted.collect::<Result<Vec<usize>>>()?)
+    }
+
+    /// Why a column cannot be asked for.
+    pub(super) fn column_support(&self, column: usize) -> std::result::Result<(), String> {
+        self.parts.iter().try_for_each(|part| part.attribute(&self.schema, column).map(drop))
+    }
+}
+
+impl Part {
+    fn attribute(&self, schema: &Schema, column: usize) -> std::result::Result<usize, String> {
+        let Some(found) = self.attributes.get(column) else {
+            return Err(format!("there is no column {column}"));
+        };
+        let field = schema.field(column);
+        let Some(attribute) = *found else {
+            return Err(format!("a part has no {} of the same type", field.name()));
+        };
+        self.blocks.relation.check(&[attribute]).map_err(|error| error.to_string())?;
+        let data_type = field.data_type();
+        match ir_type(data_type).is_some() && encoding(data_type).is_some() {
+            true => Ok(attribute),
+            false => Err(format!("pipelines do not know type {data_type}")),
+        }
+    }
+
+    fn is_nullable(&self, column: usize) -> bool {
+        let attribute =
+            self.attributes[column].map(|index| &self.blocks.relation.attributes[index]);
+        attribute.is_none_or(|attribute| !attribute.not_null)
+    }
+}
+
+/// The attributes that have a type to be decoded to and were not dropped, in their order.
+fn columns(relation: &Relation) -> Vec<(String, HeapType)> {
+    let present = relation.attributes.iter().filter(|attribute| !attribute.dropped);
+    present.filter_map(|a| Some((a.name.clone(), a.kind?))).collect()
+}
+
+fn attribute(relation: &Relation, (name, kind): &(String, HeapType)) -> Option<usize> {
+    relation.attributes.iter().position(|a| !a.dropped && a.kind == Some(*kind) && a.name == *name)
+}

@@ -1,0 +1,62 @@
+//! Blocks of several tables through shared buffers.
+
+use arrow_array::RecordBatch;
+use headrace_format::heap::{Block, Relation as Description};
+use pgrx::pg_sys::{Relation, Snapshot};
+
+use super::listing::Listing;
+use super::server::ServerReader;
+use crate::nodes::WhyNot;
+
+/// One of the tables that a run reads.
+pub struct Part {
+    pub relation: Relation,
+    pub description: Description,
+    /// The attributes that are read, by their positions, in register order.
+    pub wanted: Vec<usize>,
+    pub listing: Listing,
+}
+
+/// Reads blocks of parts, and is at one of them at a time.
+pub struct Reader<'a> {
+    parts: &'a [Part],
+    snapshot: Snapshot,
+    current: Option<(u32, ServerReader)>,
+    /// Of the parts that it was at before.
+    batches: Vec<RecordBatch>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(parts: &'a [Part], snapshot: Snapshot) -> Self {
+        Self { parts, snapshot, current: None, batches: Vec::new() }
+    }
+
+    /// Takes the rows of a block that the snapshot sees.
+    ///
+    /// # Safety
+    /// The backend's thread; the tables stay open and the snapshot registered as long as it is used.
+    pub unsafe fn read(&mut self, block: Block) -> Result<(), WhyNot> {
+        let current = match self.current.take() {
+            Some((part, reader)) if part == block.part => reader,
+            before => {
+                if let Some((_, mut before)) = before {
+                    self.batches.extend(before.batches(true)?);
+                }
+                let Part { relation, description, wanted, .. } = &self.parts[block.part as usize];
+                ServerReader::new(*relation, self.snapshot, description, wanted)?
+            }
+        };
+        let (_, current) = self.current.insert((block.part, current));
+        let read = current.read(block.number);
+        read.map_err(|WhyNot(reason)| WhyNot(format!("block {}: {reason}", block.number)))
+    }
+
+    /// The rows so far, if they are enough for a batch, or wanted however few they are.
+    pub fn batches(&mut self, wants_all: bool) -> Result<Vec<RecordBatch>, WhyNot> {
+        let mut batches = std::mem::take(&mut self.batches);
+        if let Some((_, current)) = &mut self.current {
+            batches.extend(current.batches(wants_all)?);
+        }
+        Ok(batches)
+    }
+}
