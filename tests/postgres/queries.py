@@ -100,8 +100,16 @@ class Generator(Terms):
         if key != "two" and rng.random() < 0.2:
             on += f" and {other}.i4 {rng.choice(['<', '>=', '<>'])} {alias}.i4"
         sort = rng.choices(["inner", "comma", "left", "exists", "anti", "in", "full"], [40, 20, 15, 8, 8, 6, 2])[0]
+        source, aliases = f"{name} {alias}", [alias]
+        if sort in ("left", "exists", "anti") and rng.random() < 0.3:
+            # The inner side is a join itself.
+            aliases.append(self.alias())
+            kind, second, shared = rng.choice(["inner", "inner", "left"]), rng.choice(["empty", "one", "tiny"]), rng.choice(["kt", "k"])
+            source = f"({source} {kind} join {second} {aliases[1]} on {alias}.{shared} = {aliases[1]}.{shared})"
+            if rng.random() < 0.3:
+                on += f" and {other}.i2 {rng.choice(['<', '<>'])} {aliases[1]}.i2"
         if sort in ("exists", "anti"):
-            select.where.append(f"{'not ' if sort == 'anti' else ''}exists (select from {name} {alias} where {on})")
+            select.where.append(f"{'not ' if sort == 'anti' else ''}exists (select from {source} where {on})")
             return
         if sort == "in":
             column = "id" if key == "id" else "k"
@@ -113,9 +121,10 @@ class Generator(Terms):
         else:
             if sort == "full":
                 on = on.split(" and ")[0]
-            select.sources.append(f" {'inner' if sort == 'comma' else sort} join {name} {alias} on {on}")
-        self.scope += self.columns(alias)
-        earlier.append(alias)
+            select.sources.append(f" {'inner' if sort == 'comma' else sort} join {source} on {on}")
+        for own in aliases:
+            self.scope += self.columns(own)
+            earlier.append(own)
 
     def base(self, joins: int) -> Select:
         """FROM and WHERE."""

@@ -22,6 +22,16 @@ pub unsafe fn list<T>(items: impl IntoIterator<Item = *mut T>) -> *mut pg_sys::L
     items.into_iter().fold(std::ptr::null_mut(), append)
 }
 
+/// The members of a set.
+pub unsafe fn numbers(set: *mut pg_sys::Bitmapset) -> impl Iterator<Item = u32> {
+    let mut last = -1;
+    std::iter::from_fn(move || {
+        last = pg_sys::bms_next_member(set, last);
+        // Negative after the last.
+        u32::try_from(last).ok()
+    })
+}
+
 /// What a node is.
 pub unsafe fn tag(node: *mut Node) -> NodeTag {
     (*node).type_

@@ -62,6 +62,29 @@ select count(*), count(s.id), count(h.city) from sales s full join shops h on s.
 select h.country, count(s.id) from shops h left join sales s on s.shop = h.shop and s.pieces = 8 group by h.country order by h.country;
 select count(*) from sales left join products p using (product) where p.product is null;
 select count(*), sum(coalesce(p.price, 0)) from sales left join products p using (product) where p.class is distinct from 'class 1';
+-- The streamed table is the largest of those that are on no inner side.
+create table orders (id int8, product int4, day int4, note text);
+insert into orders select i, i % 190, i % 400, 'order ' || i % 3 from generate_series(1, 3000) i;
+vacuum analyze orders;
+select count(*), count(s.id), sum(s.amount) from orders o left join sales s on s.id = o.id and s.pieces < 5;
+select o.note, count(*), sum(s.pieces) from orders o left join sales s on s.product = o.product where o.day < 30 group by o.note order by o.note;
+select count(*), sum(o.id) from orders o where exists (select from sales s where s.id = o.id and s.amount > 50);
+select count(*), sum(o.id) from orders o where not exists (select from sales s where s.product = o.product and s.day = o.day);
+-- Inner sides that are joins themselves.
+select count(*), count(p.product), count(o.id), sum(price) from sales s left join (products p join orders o on o.id = p.product) on s.product = p.product;
+select count(*), count(p.product), count(o.id) from sales s left join (products p left join orders o on o.id = p.product + 150) on s.product = p.product;
+select p.class, o.note, count(*) from sales s left join (products p join orders o on o.id = p.product and o.day < 99) on s.product = o.product and s.pieces > p.price / 100
+    group by p.class, o.note order by p.class, o.note;
+select count(*), sum(s.amount) from sales s left join (products p join orders o on o.id = p.product) on s.product = p.product where coalesce(p.price, o.day) > 50;
+select count(*) from sales s left join (products p join orders o on o.id = p.product) on s.product = p.product where o.id is null;
+select count(*), sum(s.id) from sales s where exists (select from products p join orders o on o.id = p.product where p.product = s.product and o.day > 3);
+select count(*), sum(s.id) from sales s where exists (select from products p, orders o where p.product = s.product and o.day = s.day and p.price > o.id / 30);
+select count(*), sum(s.id) from sales s where not exists (select from products p join orders o on o.id = p.product where p.product = s.product and o.day <> s.day);
+select count(*), sum(s.id) from sales s where s.product in (select p.product from products p left join orders o on o.id = p.product + 100 where o.id is null);
+select h.city, count(*), count(p.name) from sales s join shops h using (shop) left join (products p cross join days d) on p.product = s.product and d.day = s.day + p.product
+    where s.id < 3000 group by h.city order by h.city;
+select count(*), count(c.day) from sales s left join (shops h left join (products p join days c on c.day = p.product) on p.product = h.shop) on h.shop = s.shop;
+select count(*), count(o.id) from sales s left join (products p full join orders o on o.id = p.product) on s.product = p.product;
 -- Semi and anti joins.
 select count(*), sum(amount) from sales where product in (select product from products where class = 'class 2');
 select count(*), sum(amount) from sales where product not in (select product from products where class = 'class 2');

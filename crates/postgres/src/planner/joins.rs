@@ -5,17 +5,18 @@ use std::collections::HashMap;
 use headrace_ir::{Expr, Field, ProbeKind};
 use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 
-use crate::nodes::{self, WhyNot, cast, items, why_not};
+use crate::nodes::{self, WhyNot, cast, items, numbers, why_not};
 use crate::plan::ChildColumn;
 use crate::settings;
 use crate::translate::{Translator, equality_key, ir_type, wider_integer};
 use crate::version;
 
-/// A relation that the stream looks rows up in.
+/// A relation that the stream looks rows up in: one, or the join that is the inner side of an outer, semi or
+/// anti join.
 pub struct Join {
     /// The relation.
     pub inner: *mut RelOptInfo,
-    /// Its name in the query.
+    /// Its name in the query, or the names of those that it is of.
     pub name: String,
     /// What becomes of rows that find none, one or several.
     pub kind: ProbeKind,
@@ -61,11 +62,12 @@ pub unsafe fn joins(
     members: &[*mut RelOptInfo],
     streamed: *mut RelOptInfo,
 ) -> Result<Vec<Join>, WhyNot> {
-    let mut left: Vec<_> = members.iter().copied().filter(|member| *member != streamed).collect();
+    let mut left: Vec<*mut RelOptInfo> =
+        members.iter().copied().filter(|member| *member != streamed).collect();
     if !left.is_empty() && !settings::ENABLE_JOIN.get() {
         return why_not("headrace.enable_join is off");
     }
-    check_specials(root, streamed)?;
+    left = units(root, &left)?;
     left.sort_by(|a, b| (**a).rows.total_cmp(&(**b).rows));
     let (mut joined, mut done) = (pg_sys::bms_copy((*streamed).relids), Vec::new());
     let mut joins: Vec<Join> = Vec::new();
@@ -91,28 +93,49 @@ pub unsafe fn joins(
 }
 
 unsafe fn name(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> String {
-    let entry = nodes::entry_of(root, relation);
-    nodes::owned((*(*entry).eref).aliasname)
+    let entries = numbers((*relation).relids).map(|number| entry(root, number));
+    let names: Vec<_> = entries.map(|entry| nodes::owned((*(*entry).eref).aliasname)).collect();
+    names.join(", ")
+}
+
+unsafe fn entry(root: *mut PlannerInfo, number: u32) -> *mut pg_sys::RangeTblEntry {
+    *(*root).simple_rte_array.add(number as usize)
 }
 
 type Clauses = Vec<*mut pg_sys::RestrictInfo>;
 
-/// Joins other than inner ones must have one relation on the side of which rows may be missing, and it is
-/// not the streamed one.
-unsafe fn check_specials(root: *mut PlannerInfo, streamed: *mut RelOptInfo) -> Result<(), WhyNot> {
-    for special in items::<pg_sys::SpecialJoinInfo>((*root).join_info_list) {
-        let inner = (*special).syn_righthand;
-        if pg_sys::bms_overlap(inner, (*streamed).relids) {
-            return why_not(format!(
-                "{} is the largest table, and not on the outer side of its outer, semi or anti join",
-                name(root, streamed)
-            ));
+/// Whether a relation's rows may be missing, or several for one, beside rows of others: it is on the inner
+/// side of an outer, semi or anti join.
+pub unsafe fn is_inner_side(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> bool {
+    let mut specials = items::<pg_sys::SpecialJoinInfo>((*root).join_info_list);
+    specials.any(|special| pg_sys::bms_overlap((*special).syn_righthand, (*relation).relids))
+}
+
+/// What is joined as a whole: relations, and the largest inner sides of outer, semi and anti joins, whatever
+/// joins are in them.
+unsafe fn units(
+    root: *mut PlannerInfo,
+    members: &[*mut RelOptInfo],
+) -> Result<Vec<*mut RelOptInfo>, WhyNot> {
+    let mut units = Vec::new();
+    for &member in members {
+        let sides = items::<pg_sys::SpecialJoinInfo>((*root).join_info_list)
+            .map(|special| (*special).syn_righthand)
+            .filter(|side| pg_sys::bms_overlap(*side, (*member).relids));
+        let unit = match sides.max_by_key(|side| pg_sys::bms_num_members(*side)) {
+            Some(side) if !pg_sys::bms_equal(side, (*member).relids) => {
+                pg_sys::find_join_rel(root, side)
+            }
+            _ => member,
+        };
+        if unit.is_null() {
+            return why_not("an outer, semi or anti join with tables that are not joined first");
         }
-        if pg_sys::bms_membership(inner) != pg_sys::BMS_Membership::BMS_SINGLETON {
-            return why_not("an outer, semi or anti join with a join of several tables");
+        if !units.contains(&unit) {
+            units.push(unit);
         }
     }
-    Ok(())
+    Ok(units)
 }
 
 /// The outer, semi or anti join that brings a relation.
@@ -196,7 +219,9 @@ unsafe fn pair(
     if !(*clause).can_join || !equality_key(operator) {
         return None;
     }
-    let is_inner = |relids| pg_sys::bms_equal(relids, (*inner).relids);
+    let is_inner = |relids: pg_sys::Relids| {
+        !relids.is_null() && pg_sys::bms_is_subset(relids, (*inner).relids)
+    };
     let is_outer = |relids| pg_sys::bms_is_subset(relids, joined);
     let (outer, column) = match clause.as_ref()? {
         c if is_outer(c.left_relids) && is_inner(c.right_relids) => (left, right),
@@ -209,19 +234,12 @@ unsafe fn pair(
 
 /// Relations whose plans can be made twice, once for PostgreSQL's own plan and once for the build.
 unsafe fn check_child(root: *mut PlannerInfo, join: &Join) -> Result<(), WhyNot> {
-    let entry = &*nodes::entry_of(root, join.inner);
-    let is_plain = matches!(
-        entry.rtekind,
-        pg_sys::RTEKind::RTE_RELATION | pg_sys::RTEKind::RTE_VALUES | pg_sys::RTEKind::RTE_FUNCTION
-    );
-    if !is_plain {
-        return why_not(format!("{} is a subquery", join.name));
+    for number in numbers((*join.inner).relids) {
+        check_entry(root, number)?;
     }
     // Its plan may run a second time, in PostgreSQL's own.
-    let clauses = items::<pg_sys::RestrictInfo>((*join.inner).baserestrictinfo);
-    let clauses = clauses.map(|clause| (*clause).clause.cast::<Node>());
-    let of_entry = [entry.functions.cast::<Node>(), entry.values_lists.cast()];
-    if clauses.chain(of_entry).any(|expr| pg_sys::contain_volatile_functions(expr)) {
+    let is_join = pg_sys::bms_num_members((*join.inner).relids) > 1;
+    if is_join && pg_sys::contain_volatile_functions((*(*root).parse).jointree.cast()) {
         return why_not(format!("{} is volatile", join.name));
     }
     let path = (*join.inner).cheapest_total_path;
@@ -241,6 +259,26 @@ unsafe fn check_child(root: *mut PlannerInfo, join: &Join) -> Result<(), WhyNot>
     }
 }
 
+/// A relation whose rows are the same, and can be read, at any time.
+unsafe fn check_entry(root: *mut PlannerInfo, number: u32) -> Result<(), WhyNot> {
+    let (entry, relation) = (&*entry(root, number), *(*root).simple_rel_array.add(number as usize));
+    let is_plain = matches!(
+        entry.rtekind,
+        pg_sys::RTEKind::RTE_RELATION | pg_sys::RTEKind::RTE_VALUES | pg_sys::RTEKind::RTE_FUNCTION
+    );
+    let name = nodes::owned((*entry.eref).aliasname);
+    if !is_plain {
+        return why_not(format!("{name} is a subquery"));
+    }
+    let clauses = items::<pg_sys::RestrictInfo>((*relation).baserestrictinfo);
+    let clauses = clauses.map(|clause| (*clause).clause.cast::<Node>());
+    let of_entry = [entry.functions.cast::<Node>(), entry.values_lists.cast()];
+    match clauses.chain(of_entry).any(|expr| pg_sys::contain_volatile_functions(expr)) {
+        true => why_not(format!("{name} is volatile")),
+        false => Ok(()),
+    }
+}
+
 /// The columns that an expression reads, by relation, each once.
 pub unsafe fn vars(expr: *mut Node, found: &mut HashMap<u32, Vec<&pg_sys::Var>>) {
     nodes::any(expr, &mut |node| {
@@ -255,6 +293,15 @@ pub unsafe fn vars(expr: *mut Node, found: &mut HashMap<u32, Vec<&pg_sys::Var>>)
 }
 
 impl Join {
+    /// Takes its columns out of those that are read.
+    pub unsafe fn take<'a>(
+        &self,
+        read: &mut HashMap<u32, Vec<&'a pg_sys::Var>>,
+    ) -> Vec<&'a pg_sys::Var> {
+        let own = numbers((*self.inner).relids).filter_map(|number| read.remove(&number));
+        own.flatten().collect()
+    }
+
     /// What is read of registers.
     pub fn stream_side(&self) -> impl Iterator<Item = *mut Node> + '_ {
         let outer = self.pairs.iter().map(|pair| pair.outer);

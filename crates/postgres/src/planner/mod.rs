@@ -9,7 +9,8 @@
 //! With inner joins alone a row of the answer is a combination of rows for which all clauses are true, in
 //! whatever order they are looked at. An outer, semi or anti join brings one relation, after all that
 //! stand on its outer side; its own clauses decide which pairs match, those of WHERE come after it. The
-//! child plans apply the clauses on their relation alone.
+//! child plans apply the clauses on their relation alone. What is itself a join on the inner side of one is
+//! PostgreSQL's to make: one child plan.
 
 mod joins;
 mod path;
@@ -24,7 +25,7 @@ use headrace_ir::{
 };
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo};
 
-use crate::nodes::{self, WhyNot, why_not};
+use crate::nodes::{self, WhyNot, numbers, why_not};
 use crate::plan::{Child, ChildColumn, Plan};
 use crate::settings;
 use crate::translate::{Aggregates, Scope, Translator, ir_type};
@@ -161,15 +162,14 @@ impl Layout {
             layout.stream_column(entry, var)?;
         }
         for join in joins {
-            let vars = read.remove(&(*join.inner).relid).unwrap_or_default();
+            let vars = join.take(&mut read);
             match join.kind {
                 ProbeKind::Inner | ProbeKind::Left => layout.payload(join, &vars)?,
                 // Its columns are read by its own clauses alone, and are NULL to all others.
                 _ => {
                     let mut own = HashMap::new();
                     join.residual.iter().for_each(|expr| joins::vars(*expr, &mut own));
-                    let own = own.remove(&(*join.inner).relid).unwrap_or_default();
-                    layout.payload(join, &own)?;
+                    layout.payload(join, &join.take(&mut own))?;
                     layout.hide(&vars)?;
                 }
             }
@@ -253,7 +253,7 @@ impl Layout {
                 payload: (0..payload.len()).collect(),
             }));
             if matches!(join.kind, ProbeKind::Semi | ProbeKind::Anti) {
-                translator.forget((*join.inner).relid);
+                numbers((*join.inner).relids).for_each(|relation| translator.forget(relation));
             }
             for filter in &join.filters {
                 steps.push(Step::Filter(translator.expr(*filter)?));

@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys::{self, Node, PlannerInfo, RangeTblEntry, RelOptInfo};
 
+use super::joins;
 use crate::nodes::{self, WhyNot, items, why_not};
 use crate::settings;
 
@@ -24,12 +25,13 @@ pub struct Size {
     pub rows: f64,
 }
 
-/// The largest of the relations, if it is a table that can be streamed, or one whose parts can.
+/// The largest of the relations whose rows all count, if it is a table that can be streamed, or one whose parts can.
 pub unsafe fn choose(
     root: *mut PlannerInfo,
     members: &[*mut RelOptInfo],
 ) -> Result<Streamed, WhyNot> {
-    let sized = members.iter().map(|member| (*member, leaves(root, *member)));
+    let outer = members.iter().filter(|member| !joins::is_inner_side(root, **member));
+    let sized = outer.map(|member| (*member, leaves(root, *member)));
     let sized = sized.map(|(member, leaves)| (member, Size::of(&leaves), leaves));
     let largest = sized.max_by(|(_, a, _), (_, b, _)| a.blocks.total_cmp(&b.blocks));
     let Some((relation, size, leaves)) = largest else { return why_not("no table is read") };
