@@ -15,13 +15,14 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("ceilings", &["ir", "io", "flow"]),
     ("bench", &["ir", "io", "gpu", "flow", "ceilings"]),
     ("ssb", &["ir", "io", "format"]),
+    ("pg", &["format", "bench"]),
     ("runner", &["ir", "io", "gpu", "format", "flow", "ceilings", "pipeline"]),
     ("engine", &["ir", "io", "gpu", "format", "flow", "ceilings", "pipeline", "runner"]),
     (
         "cli",
         &[
             "ir", "io", "gpu", "format", "flow", "ceilings", "bench", "pipeline", "runner",
-            "engine", "ssb",
+            "engine", "ssb", "pg",
         ],
     ),
     ("postgres", &["ir", "io", "format", "flow", "pipeline", "runner"]),
@@ -30,7 +31,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 /// External crates that only some may name.
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("datafusion", &["engine", "cli"]),
-    ("tokio", &["engine", "cli"]),
+    ("tokio", &["engine", "pg", "cli"]),
+    ("tokio-postgres", &["pg"]),
     ("cudarc", &["gpu"]),
     ("io-uring", &["io"]),
     ("arrow-ipc", &["format", "cli"]),

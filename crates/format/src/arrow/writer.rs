@@ -188,14 +188,28 @@ impl ArrowWriter {
         Ok(())
     }
 
+    /// Rows that do not fill a record batch yet.
+    pub fn pending_rows(&self) -> usize {
+        self.pending_rows
+    }
+
+    /// Ends the record batch here: for rows so large that fewer of them are enough.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn end_batch(&mut self) -> Result<()> {
+        match self.pending_rows {
+            0 => Ok(()),
+            rows => self.flush_rows(rows),
+        }
+    }
+
     /// Writes what is buffered and the footer, makes the file durable and gives it its name.
     ///
     /// # Errors
     /// As [`write`](Self::write).
     pub fn finish(mut self) -> Result<WriterSummary> {
-        if self.pending_rows > 0 {
-            self.flush_rows(self.pending_rows)?;
-        }
+        self.end_batch()?;
         self.write_tail()?;
         let fail = |path: &Path, action, cause| FormatError::Write {
             path: path.to_path_buf(),

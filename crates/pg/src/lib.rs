@@ -1,0 +1,29 @@
+//! A client of PostgreSQL servers: what the command line asks them for, from outside.
+//!
+//! # The data that flows through
+//!
+//! ```text
+//! DSN, PG* variables, .pgpass ──► Session (one connection, one thread)
+//!
+//! export   one snapshot ─► ctid ranges ─► COPY (binary) on N sessions ─► record batches, in order
+//!                                                                   ─► format's ArrowWriter ─► one file
+//! doctor   catalogs, settings, statistics ─► Facts ─► findings ─► text, JSON, exit code
+//! ```
+//!
+//! A server is any PostgreSQL, with the extension or without it; nothing is written to it, and every
+//! transaction is read-only. What this program reads, a reader with the same rights could.
+//!
+//! # What this crate must never know
+//!
+//! DataFusion, pipelines, GPUs, the server's headers, terminals. What is beside the server's process
+//! (its data directory, its sockets of other services) is not looked at: the server is asked.
+//!
+//! Units: bytes; GB = 10^9 bytes; a block is one page of a table's heap.
+
+pub mod export;
+
+mod dsn;
+mod error;
+mod session;
+
+pub use error::{ErrorKind, PgError, Result};

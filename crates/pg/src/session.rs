@@ -1,0 +1,149 @@
+//! One connection, used by one thread.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+
+use crate::dsn;
+use crate::error::{PgError, Result};
+
+/// How soon a cancelled wait ends.
+const CANCEL_POLL: Duration = Duration::from_millis(20);
+
+/// How long the server is given to take a cancel request.
+const CANCEL_REQUEST: Duration = Duration::from_secs(1);
+
+/// A connection with what drives it. Nothing else runs in its thread while it waits.
+pub(crate) struct Session {
+    runtime: Runtime,
+    client: Client,
+    place: String,
+}
+
+impl Session {
+    /// Connects. A command line's session says nothing and has no time limits.
+    pub fn connect(config: &Config, cancel: &AtomicBool) -> Result<Session> {
+        let place = dsn::place(config);
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| PgError::new(format!("cannot start a connection: {error}")))?;
+        let connecting = async {
+            let (client, connection) = config.connect(NoTls).await?;
+            // Its errors come to the client's own calls.
+            tokio::spawn(async move { drop(connection.await) });
+            Ok(client)
+        };
+        let client = runtime.block_on(until(cancel, connecting));
+        let client = client.ok_or_else(PgError::cancelled)?.map_err(|error| {
+            let failed = PgError::server(&place, &error);
+            match failed.remedy.is_empty() {
+                true => failed.remedy(
+                    "--dsn, or PGHOST, PGPORT, PGUSER, PGDATABASE, say where the server is",
+                ),
+                false => failed,
+            }
+        })?;
+        let session = Session { runtime, client, place };
+        session.execute(
+            cancel,
+            "set statement_timeout = 0; set lock_timeout = 0; set idle_in_transaction_session_timeout = 0; \
+             set client_encoding = 'UTF8'; set datestyle = 'ISO'; set intervalstyle = 'postgres'; \
+             set extra_float_digits = 1; set bytea_output = 'hex'",
+        )?;
+        Ok(session)
+    }
+
+    /// The server and the database, for messages.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Statements without parameters and answers.
+    pub fn execute(&self, cancel: &AtomicBool, sql: &str) -> Result<()> {
+        self.wait(cancel, "", self.client.batch_execute(sql))
+    }
+
+    /// The rows of a query.
+    pub fn query(
+        &self,
+        cancel: &AtomicBool,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>> {
+        self.wait(cancel, "", self.client.query(sql, parameters))
+    }
+
+    /// What a query's columns would be.
+    pub fn describe(&self, cancel: &AtomicBool, place: &str, sql: &str) -> Result<Statement> {
+        self.wait(cancel, place, self.client.prepare(sql))
+    }
+
+    /// The server's version as a number: 150020 is 15.20.
+    pub fn version(&self, cancel: &AtomicBool) -> Result<i32> {
+        self.number(cancel, "select pg_catalog.current_setting('server_version_num')::int4")
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self, cancel: &AtomicBool) -> Result<u64> {
+        let bytes = self.number(cancel, "select pg_catalog.current_setting('block_size')::int4")?;
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    }
+
+    fn number(&self, cancel: &AtomicBool, sql: &str) -> Result<i32> {
+        let rows = self.query(cancel, sql, &[])?;
+        rows.first()
+            .map(|row| row.get(0))
+            .ok_or_else(|| PgError::new(format!("{}: no answer", self.place)))
+    }
+
+    /// Waits for the server's work, which ends there too when somebody asks to stop.
+    pub fn wait<T>(
+        &self,
+        cancel: &AtomicBool,
+        place: &str,
+        work: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        let place = if place.is_empty() { &self.place } else { place };
+        self.drive(cancel, async { work.await.map_err(|error| PgError::server(place, &error)) })
+    }
+
+    /// As [`wait`](Self::wait), of work that may fail by itself.
+    pub fn drive<T>(
+        &self,
+        cancel: &AtomicBool,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        self.runtime.block_on(async {
+            if let Some(done) = until(cancel, work).await {
+                return done;
+            }
+            let request = self.client.cancel_token();
+            // The server may be gone as well.
+            let _ = tokio::time::timeout(CANCEL_REQUEST, request.cancel_query(NoTls)).await;
+            Err(PgError::cancelled())
+        })
+    }
+
+    /// For what the library alone can do.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// What the work comes to; `None` if somebody asked to stop first.
+async fn until<T>(cancel: &AtomicBool, work: impl Future<Output = T>) -> Option<T> {
+    let stopped = async {
+        while !cancel.load(Ordering::Relaxed) {
+            tokio::time::sleep(CANCEL_POLL).await;
+        }
+    };
+    tokio::select! {
+        done = work => Some(done),
+        () = stopped => None,
+    }
+}

@@ -1,0 +1,293 @@
+"""The commands that talk to a server from outside: `headrace pg export`, `headrace doctor --postgres`.
+
+An exported file is read by PyArrow and compared with what the server says of every value; what is
+written meanwhile must not show. Run by tests/postgres/run, which starts the server.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import random
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import pyarrow
+import pyarrow.compute
+import pyarrow.ipc
+
+import wire
+
+SQL = pathlib.Path(__file__).parent / "clients.sql"
+
+# What the server says of a value, by its type, so that it can be compared with an Arrow value as text.
+MICROSECONDS = "(extract(epoch from {}) * 1000000)::int8"
+SAID = {
+    "float4": "encode(float4send({}), 'hex')", "float8": "encode(float8send({}), 'hex')",
+    "date": "{} - date '1970-01-01'", "time": MICROSECONDS, "timestamp": MICROSECONDS, "timestamptz": MICROSECONDS,
+    "uuid": "encode(uuid_send({}), 'hex')", "bytea": "encode({}, 'hex')",
+}
+
+
+def shown(column: pyarrow.ChunkedArray) -> list:
+    """Values as the server's expressions above give them."""
+    kind = column.type
+    if pyarrow.types.is_dictionary(kind):
+        return column.cast(kind.value_type).to_pylist()
+    if pyarrow.types.is_date32(kind):
+        column = column.cast(pyarrow.int32())
+    elif pyarrow.types.is_temporal(kind):
+        column = column.cast(pyarrow.int64())
+    form = {
+        pyarrow.bool_(): lambda v: "true" if v else "false", pyarrow.float32(): lambda v: struct.pack(">f", v).hex(),
+        pyarrow.float64(): lambda v: struct.pack(">d", v).hex(), pyarrow.binary(): bytes.hex,
+        pyarrow.binary(16): bytes.hex,
+    }.get(kind, str)
+    if pyarrow.types.is_decimal(kind):
+        form = lambda v: f"{v:f}"
+    return [None if v is None else form(v) for v in column.to_pylist()]
+
+
+class Suite:
+    """Checks against one server, with one program."""
+
+    def __init__(self, folder: pathlib.Path, headrace: str):
+        self.folder, self.headrace = folder, headrace
+        self.server = wire.Connection(folder)
+        self.server.query(SQL.read_text())
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="clients-"))
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
+        self.environment |= {"PGHOST": str(folder), "PGUSER": "postgres", "PGDATABASE": "postgres"}
+        self.passed, self.failed = 0, []
+
+    def check(self, name: str, holds, found="") -> None:
+        if holds:
+            self.passed += 1
+        else:
+            self.failed.append(name)
+            print(f"FAILED {name}: {str(found)[:2000]}", file=sys.stderr)
+
+    def command(self, *words, **more) -> list:
+        return [self.headrace, *words, *(f"--{k}={v}" for k, v in more.items())]
+
+    def run(self, *words) -> subprocess.CompletedProcess:
+        return subprocess.run(self.command(*words), env=self.environment, capture_output=True, text=True, timeout=120)
+
+    def export(self, *words) -> pyarrow.Table:
+        """The file that an export writes, and what was said of it."""
+        file = self.work / "exported.arrow"
+        done = self.run("pg", "export", "-o", str(file), "--force", *words)
+        if done.returncode:
+            raise RuntimeError(f"{words}: exit {done.returncode}: {done.stderr}")
+        self.said = done.stderr
+        table = pyarrow.ipc.open_file(pyarrow.memory_map(str(file))).read_all()
+        table.validate(full=True)
+        return table
+
+    def compare(self, name: str, table: pyarrow.Table, source: str, order: str) -> None:
+        """The rows of a file are those of a source, as the server says them."""
+        described = self.server.rows(
+            f"create temp view described as select * from {source}; select attname, typname from pg_attribute"
+            " join pg_type t on t.oid = atttypid where attrelid = 'described'::regclass and attnum > 0 order by attnum")
+        self.server.query("drop view described")
+        terms = []
+        for i, (column, kind) in enumerate(described):
+            quoted = '"' + column.replace('"', '""') + '"'
+            term = SAID.get(kind, "{}::text").format(quoted)
+            decimal = table.schema.field(column).type
+            if kind == "numeric" and pyarrow.types.is_decimal(decimal):
+                term = f"round({quoted}, {decimal.scale})::text"
+            terms.append(f"{term} as shown_{i}")
+        wanted = self.server.rows(f"select {', '.join(terms)} from {source} {order}")
+        found = list(zip(*map(shown, table.columns)))
+        if found != wanted:
+            lines = [f"row {i}: {a} wanted {b}" for i, (a, b) in enumerate(zip(found, wanted)) if a != b]
+            self.check(name, False, f"{len(found)} rows, {len(wanted)} wanted; {lines[:2]}")
+        else:
+            self.check(name, len(wanted) > 0, "nothing was compared")
+
+    def fails(self, name: str, code: int, pattern: list, *words) -> None:
+        """An export that must fail, say these words and leave nothing."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.run("pg", "export", "-o", f"{folder}/new.arrow", *words)
+            said = all(part in done.stderr for part in pattern)
+            left = os.listdir(folder)
+        self.check(name, done.returncode == code and said and not left, f"exit {done.returncode}, {left}, {done.stderr}")
+
+
+def types(suite: Suite) -> None:
+    for table in ["everything", "extremes", "texts", "altered", "churned"]:
+        suite.compare(table, suite.export("--table", table, "--jobs", "2"), table, "order by ctid")
+    everything = suite.export("--table", "everything")
+    suite.check("casts are said", "as text: " in suite.said and "json" in suite.said and "tags (int4[])" in suite.said,
+                suite.said)
+    fields = {field.name: field.type for field in everything.schema}
+    wanted = {"n1": pyarrow.decimal128(12, 2), "n3": pyarrow.decimal128(8, 0), "tz": pyarrow.timestamp("us", "UTC"),
+              "u": pyarrow.binary(16), "mood": pyarrow.dictionary(pyarrow.int32(), pyarrow.utf8())}
+    suite.check("types", all(fields[name] == kind for name, kind in wanted.items()), fields)
+    free = suite.export("--table", "free_numeric")
+    suite.check("digits are measured", free.schema.field("n").type == pyarrow.decimal128(12, 4), free.schema)
+    suite.compare("measured numeric", free, "free_numeric", "order by ctid")
+    given = suite.export("--table", "free_numeric", "--numeric", "26,6")
+    suite.compare("numeric of given digits", given, "free_numeric", "order by ctid")
+    text = suite.export("--table", "free_numeric", "--numeric", "text")
+    suite.check("numeric as text keeps every digit", text["n"].to_pylist() == [
+        row[0] for row in suite.server.rows("select n::text from free_numeric order by ctid")], text)
+    named = suite.export("--table", "texts", "--dictionary", "t")
+    suite.check("dictionaries", pyarrow.types.is_dictionary(named.schema.field("t").type), named.schema)
+    suite.compare("texts as dictionary", named, "texts", "order by ctid")
+    facts = suite.export("--table", "facts", "--jobs", "3")
+    suite.check("columns declared NOT NULL", not facts.schema.field("id").nullable, facts.schema)
+    suite.check("few values are told", "--dictionary kind" in suite.said, suite.said)
+
+
+def shapes(suite: Suite) -> None:
+    suite.compare("a partitioned table", suite.export("--table", "parted", "--jobs", "3"), "parted",
+                  "order by tableoid::regclass::text collate \"C\", ctid")
+    suite.compare("a table with children", suite.export("--table", "parent"), "parent", "order by a")
+    suite.compare("a view", suite.export("--table", "seen"), "seen", "order by id")
+    suite.check("a view is read whole", "read by one connection: it is no plain table" in suite.said, suite.said)
+    suite.compare("a materialized view", suite.export("--table", "kept"), "kept", "order by ctid")
+    suite.compare("a name with capitals", suite.export("--table", '"Odd Name"'), '"Odd Name"', "order by ctid")
+    suite.check("an empty table", suite.export("--table", "empty").num_rows == 0)
+    suite.check("no columns", suite.export("--table", "none").num_columns == 0 and "500 rows" in suite.said, suite.said)
+    suite.compare("a query", suite.export("--query", "select id, kind, '{1}'::int4[] as tags from facts where id < 300 order by id desc;"),
+                  "(select id, kind, '{1}'::int4[] as tags from facts where id < 300) q", "order by id desc")
+    suite.compare("a query left alone", suite.export("--query", "select id from facts where id < 9 order by id desc -- end"),
+                  "(select id from facts where id < 9) q", "order by id desc")
+    done = suite.run("pg", "export", "--table", "kept", "-o", f"{suite.work}/")
+    suite.check("a folder gets the table's name", done.returncode == 0 and (suite.work / "kept.arrow").exists(), done)
+    sums = set()
+    for jobs in "1", "2", "5":
+        suite.export("--table", "facts", "--jobs", jobs)
+        sums.add(hashlib.sha256((suite.work / "exported.arrow").read_bytes()).hexdigest())
+    suite.check("the same file from any number of connections", len(sums) == 1, sums)
+    parts = suite.server.value("select pg_table_size('facts') / (16 << 20)")
+    suite.check("of several parts", int(parts) >= 2, parts)
+
+
+def refusals(suite: Suite) -> None:
+    fails = suite.fails
+    fails("NaN", 1, ["row 3, column n: NaN", "nullif"], "--table", "not_a_number")
+    fails("an infinite date", 1, ["column d", "infinite date", "isfinite"], "--query", "select date 'infinity' as d")
+    fails("an infinite moment", 1, ["infinite timestamp"], "--query", "select timestamptz '-infinity' as d")
+    fails("24:00", 1, ["24:00:00", "nullif"], "--query", "select time '24:00' as d")
+    fails("too few digits", 1, ["column n", "decimal(3, 1)"], "--table", "free_numeric", "--numeric", "3,1")
+    fails("too many digits", 1, ["40 digits before", "--numeric text"], "--query", "select 1e39::numeric as n")
+    fails("no such table", 1, ["no table nowhere", "\\d"], "--table", "nowhere")
+    fails("no such function", 1, ["nothing_such", "42883"], "--query", "select nothing_such()")
+    fails("parameters", 2, ["parameters"], "--query", "select $1::int4")
+    fails("names twice", 2, ["two columns are named a"], "--query", "select 1 as a, 2 as a")
+    fails("writes", 1, ["read-only", "25006"], "--query", "select nextval('counter') as n")
+    fails("a division on the way", 1, ["division by zero"], "--query", "select 1 / (5000 - i) as n from generate_series(1, 9000) i")
+    fails("no such column", 2, ["--dictionary id", "columns of texts: kind"], "--table", "facts", "--dictionary", "id")
+    fails("no server", 1, ["nowhere", "PGHOST"], "--dsn", "host=/nowhere", "--table", "facts")
+    fails("TLS", 2, ["TLS", "tunnel"], "--dsn", "sslmode=require", "--table", "facts")
+    fails("no rights", 1, ["42501", "SELECT"], "--dsn", "user=nobody", "--table", "facts")
+    fails("table and query", 2, ["cannot be used"], "--table", "a", "--query", "select 1")
+    secret = suite.export("--dsn", "user=nobody", "--table", "secured")
+    suite.check("row security holds", secret.column("a").to_pylist() == [1, 2] and "row security" in suite.said, secret)
+    file = suite.work / "exported.arrow"
+    before = file.read_bytes()
+    done = suite.run("pg", "export", "--table", "facts", "-o", str(file))
+    suite.check("nothing is replaced unasked", done.returncode == 1 and "--force" in done.stderr
+                and file.read_bytes() == before, done.stderr)
+    done = suite.run("pg", "export", "--table", "not_a_number", "-o", str(file), "--force")
+    suite.check("a failure leaves the old file", done.returncode == 1 and file.read_bytes() == before, done.stderr)
+
+
+def writers(suite: Suite, seconds: float) -> None:
+    """Money moves between accounts, and accounts move; no export sees any of it half done."""
+    stop, trouble, moved = threading.Event(), [], [0]
+
+    def move(seed: int) -> None:
+        chance = random.Random(seed)
+        session = wire.Connection(suite.folder)
+        try:
+            while not stop.is_set():
+                a, b, amount = chance.randrange(90000), chance.randrange(90000), chance.randrange(1000)
+                session.query(
+                    f"begin; update accounts set balance = balance - {amount} where id = {min(a, b)};"
+                    f" update accounts set balance = balance + {amount} where id = {max(a, b)};"
+                    f" with gone as (delete from accounts where id = {(a + b) % 90000} returning *)"
+                    " insert into accounts select * from gone; commit")
+                moved[0] += 1
+        except wire.ServerError as error:
+            if error.state != "40P01":
+                trouble.append(error)
+        finally:
+            session.close()
+
+    threads = [threading.Thread(target=move, args=(seed,)) for seed in range(3)]
+    [thread.start() for thread in threads]
+    end, exports, wrong = time.monotonic() + seconds, 0, []
+    try:
+        while time.monotonic() < end:
+            before = moved[0]
+            table = suite.export("--table", "accounts", "--jobs", "3")
+            found = (table.num_rows, pyarrow.compute.sum(table["balance"]).as_py(),
+                     pyarrow.compute.count_distinct(table["id"]).as_py())
+            if found != (90000, 90_000_000, 90000):
+                wrong.append(found)
+            exports += moved[0] > before
+    finally:
+        stop.set()
+        [thread.join() for thread in threads]
+    suite.check("exports beside writers", exports > 1 and not wrong and not trouble, (exports, wrong[:3], trouble[:1]))
+
+
+def interruptions(suite: Suite) -> None:
+    for delay, words in [(0.3, ["--query", "select pg_sleep(20)::text as s"]),
+                         (0.6, ["--query", "select i, md5(i::text) as t from generate_series(1, 100000000) i"]),
+                         (0.5, ["--table", "slow", "--jobs", "2"])]:
+        with tempfile.TemporaryDirectory() as folder:
+            running = subprocess.Popen(suite.command("pg", "export", "-o", f"{folder}/new.arrow", *words),
+                                       env=suite.environment, stderr=subprocess.PIPE, text=True)
+            time.sleep(delay)
+            running.send_signal(signal.SIGINT)
+            try:
+                said = running.communicate(timeout=10)[1]
+            except subprocess.TimeoutExpired:
+                running.kill()
+                said = "did not end"
+            left = os.listdir(folder)
+        suite.check(f"Ctrl-C: {words[1]}", running.returncode == 130 and not left, (running.returncode, left, said))
+    time.sleep(0.5)
+    busy = suite.server.value("select count(*) from pg_stat_activity where application_name = 'headrace'")
+    suite.check("sessions end with Ctrl-C", busy == "0", busy)
+    # The server goes on its own: as good as a crash.
+    with tempfile.TemporaryDirectory() as folder:
+        running = subprocess.Popen(suite.command("pg", "export", "-o", f"{folder}/new.arrow", "--table", "slow"),
+                                   env=suite.environment, stderr=subprocess.PIPE, text=True)
+        time.sleep(0.5)
+        suite.server.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'headrace'")
+        said = running.communicate(timeout=20)[1]
+        left = os.listdir(folder)
+    suite.check("terminated sessions", running.returncode == 1 and not left and "57P01" in said, (running.returncode, left, said))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("headrace")
+    parser.add_argument("--socket", type=pathlib.Path, required=True)
+    parser.add_argument("--without-extension", action="store_true")
+    parser.add_argument("--seconds", type=float, default=5)
+    arguments = parser.parse_args()
+    suite = Suite(arguments.socket, str(pathlib.Path(arguments.headrace).resolve()))
+    types(suite)
+    shapes(suite)
+    refusals(suite)
+    writers(suite, arguments.seconds)
+    interruptions(suite)
+    print(f"clients: {suite.passed} passed, {len(suite.failed)} failed")
+    return 1 if suite.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
