@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
 
-use headrace_ir::Program;
+use headrace_ir::{Program, Sink};
 use headrace_runner::RunReport;
 use pgrx::pg_sys::{self, ExplainState};
 
@@ -110,7 +110,7 @@ pub unsafe fn node(own: &Own, es: *mut ExplainState) {
     if let Some(ran) = &own.ran {
         blocks(ran, es);
         if let Some(report) = &ran.report {
-            times(ran, report, es);
+            times(ran, report, program, es);
         }
     }
 }
@@ -136,9 +136,13 @@ unsafe fn blocks(ran: &Ran, es: *mut ExplainState) {
     }
 }
 
-unsafe fn times(ran: &Ran, report: &RunReport, es: *mut ExplainState) {
+unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut ExplainState) {
     show_number(es, c"Rows In", None, report.rows_in);
-    show_number(es, c"Groups", None, report.rows_out);
+    let out = match program.pipeline.sink {
+        Sink::Rows { .. } => c"Rows Out",
+        _ => c"Groups",
+    };
+    show_number(es, out, None, report.rows_out);
     let bytes = (ran.listed.direct + ran.listed.server) * u64::from(pg_sys::BLCKSZ);
     for build in &report.builds {
         show(es, c"Build", build);

@@ -45,9 +45,16 @@ pub struct ChildColumn {
 /// Where a column of the node's tuples comes from. Columns are those of the program's sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// A column as it is.
-    Column {
-        /// Which.
+    /// A value of rows, or that they are grouped by.
+    Value {
+        /// The column.
+        column: usize,
+        /// PostgreSQL's type.
+        type_oid: u32,
+    },
+    /// An aggregate as it is.
+    Aggregate {
+        /// The column.
         column: usize,
         /// PostgreSQL's type.
         type_oid: u32,

@@ -15,6 +15,7 @@ pub enum Fallback {
 
 pub static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
 pub static ENABLE_JOIN: GucSetting<bool> = GucSetting::<bool>::new(true);
+pub static ENABLE_SCAN: GucSetting<bool> = GucSetting::<bool>::new(true);
 pub static ENABLE_DIRECT_READ: GucSetting<bool> = GucSetting::<bool>::new(true);
 pub static FORCE: GucSetting<bool> = GucSetting::<bool>::new(false);
 pub static FALLBACK: GucSetting<Fallback> = GucSetting::<Fallback>::new(Fallback::allow);
@@ -96,6 +97,12 @@ fn booleans() {
         c"Lets a pipeline look rows up in the tables that the streamed one is joined with.",
         c"",
         &ENABLE_JOIN,
+    );
+    define(
+        c"headrace.enable_scan",
+        c"Lets a pipeline give rows of a table, where no grouping is its own.",
+        c"",
+        &ENABLE_SCAN,
     );
     define(
         c"headrace.enable_direct_read",

@@ -3,6 +3,7 @@
 create extension headrace;
 set headrace.force = on;
 set headrace.min_table_size = 0;
+set headrace.enable_scan = off;
 set max_parallel_workers_per_gather = 0;
 create table sales (id int4 not null, shop int4, day date, amount numeric(10, 2), word text collate "C", free numeric, at timestamptz);
 insert into sales select i, i % 10, date '2024-01-01' + i % 60, i / 4.0, 'w' || i % 5, i, timestamptz '2024-01-01 00:00+00' + i * interval '1 minute'
@@ -71,3 +72,18 @@ explain (verbose, costs off) select count(*) from passing;
 create unlogged table unlogged_one as select 1 as i;
 explain (verbose, costs off) select count(*) from unlogged_one;
 explain (verbose, costs off) select count(*) from sales s, generate_series(1, (random() * 9)::int4) g where s.shop = g;
+-- Rows of a table.
+set headrace.enable_scan = on;
+explain (costs off) select id, amount from sales where amount > 2490 and id % 5 = 0 order by id limit 5;
+explain (analyze, costs off, timing off, summary off) select id + 1, word from sales where shop = 3 and id < 50;
+explain (costs off) select s.id, h.name from sales s join shops h using (shop) where s.word = 'w1' and s.id < 50;
+explain (costs off) select count(distinct shop) from sales where id < 500;
+explain (costs off) update sales set shop = 1 where id < 0;
+explain (verbose, costs off) select id from sales where lower(word) = 'w';
+explain (verbose, costs off) select ctid from sales where id = 3;
+explain (verbose, costs off) select id from sales where id < 5 for update;
+set headrace.memory_limit = '64MB';
+insert into sales select i, 1, null, 1, repeat('wide', 450) from generate_series(1, 20000) i;
+analyze sales;
+explain (verbose, costs off) select id, word from sales where id > 0;
+explain (verbose, costs off) select pg_column_size(word) from sales where id = 5;

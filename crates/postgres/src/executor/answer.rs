@@ -1,4 +1,4 @@
-//! The groups of a run as tuples.
+//! The groups or rows of a run as tuples.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
@@ -9,7 +9,7 @@ use crate::datum::datum;
 use crate::nodes::{WhyNot, why_not};
 use crate::plan::Output;
 
-/// Groups, and how many of them were given out.
+/// Groups or rows, and how many of them were given out.
 pub struct Answer {
     batches: Vec<RecordBatch>,
     batch: usize,
@@ -17,10 +17,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The groups of a run.
+    /// Those of a run.
     ///
     /// # Errors
-    /// A float is infinite, which may be an overflow that PostgreSQL would report.
+    /// An aggregate of floats is infinite, which may be an overflow that PostgreSQL would report.
     pub fn new(batches: Vec<RecordBatch>, outputs: &[Output]) -> Result<Self, WhyNot> {
         for batch in &batches {
             for output in outputs {
@@ -30,12 +30,12 @@ impl Answer {
         Ok(Self { batches, batch: 0, row: 0 })
     }
 
-    /// From the first group on again.
+    /// From the first on again.
     pub fn rewind(&mut self) {
         (self.batch, self.row) = (0, 0);
     }
 
-    /// Puts the next group into a slot's values; `false` after the last.
+    /// Puts the next one into a slot's values; `false` after the last.
     pub unsafe fn store_next(
         &mut self,
         outputs: &[Output],
@@ -58,7 +58,7 @@ impl Answer {
 fn check(batch: &RecordBatch, output: Output) -> Result<(), WhyNot> {
     let sum = match output {
         Output::FloatMean { sum, .. } => sum,
-        Output::Column { column, .. } => column,
+        Output::Aggregate { column, .. } => column,
         _ => return Ok(()),
     };
     let infinite = match batch.column(sum).as_primitive_opt::<Float64Type>() {
@@ -73,7 +73,7 @@ fn check(batch: &RecordBatch, output: Output) -> Result<(), WhyNot> {
 
 unsafe fn value(batch: &RecordBatch, row: usize, output: Output) -> Result<Option<Datum>, WhyNot> {
     match output {
-        Output::Column { column, type_oid } => {
+        Output::Value { column, type_oid } | Output::Aggregate { column, type_oid } => {
             datum(batch.column(column), row, Oid::from(type_oid))
         }
         Output::NumericMean { sum, count } => numeric_mean(batch, row, sum, count),

@@ -119,7 +119,7 @@ impl Job {
         let report = runner.run(&request, &emit).map_err(|error| error.to_string())?;
         let (batches, bytes) = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
         match bytes > limit_bytes {
-            true => Err("the groups take more than headrace.memory_limit".into()),
+            true => Err("the answer takes more than headrace.memory_limit".into()),
             false => Ok((report, batches)),
         }
     }

@@ -1,4 +1,4 @@
-//! Offers a path for the grouping of a query whose every part a pipeline can do.
+//! Offers paths for what a pipeline can do every part of: the grouping of a query, the scan of a table.
 //!
 //! ```text
 //! base relations ──► the largest table, or all its parts, is streamed, the others are child plans
@@ -14,21 +14,22 @@
 
 mod joins;
 mod path;
+mod scan;
 mod streamed;
 mod target;
 
 use std::collections::HashMap;
 
 use headrace_ir::{
-    AggregateOutput, BuildPlan, BuildSource, Expr, Field, NamedExpr, Pipeline, Probe, ProbeKind,
-    Program, Scalar, Sink, Source, SourceKind, Step,
+    BuildPlan, BuildSource, Expr, Field, Pipeline, Probe, ProbeKind, Program, Scalar, Source,
+    SourceKind, Step,
 };
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo};
 
 use crate::nodes::{self, WhyNot, numbers, why_not};
 use crate::plan::{Child, ChildColumn, Plan};
 use crate::settings;
-use crate::translate::{Aggregates, Scope, Translator, ir_type};
+use crate::translate::{Scope, Translator, ir_type};
 use joins::Join;
 use streamed::Streamed;
 use target::Target;
@@ -44,6 +45,7 @@ static mut PREVIOUS: pg_sys::create_upper_paths_hook_type = None;
 pub unsafe fn install() {
     PREVIOUS = pg_sys::create_upper_paths_hook;
     pg_sys::create_upper_paths_hook = Some(create_upper_paths);
+    scan::install();
 }
 
 #[pgrx::pg_guard]
@@ -60,33 +62,17 @@ unsafe extern "C-unwind" fn create_upper_paths(
     if stage != pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG || !settings::ENABLED.get() {
         return;
     }
-    if let Err(WhyNot(reason)) = propose(root, input, output, &*extra.cast()) {
+    if let Err(WhyNot(reason)) = propose_groups(root, input, output, &*extra.cast()) {
         crate::explain::note(reason);
     }
 }
 
-unsafe fn propose(
+unsafe fn propose_groups(
     root: *mut PlannerInfo,
     input: *mut RelOptInfo,
     output: *mut RelOptInfo,
     extra: &pg_sys::GroupPathExtraData,
 ) -> Result<(), WhyNot> {
-    check_query(root, output)?;
-    let members = joins::members(root, input)?;
-    let streamed = streamed::choose(root, &members)?;
-    let joins = joins::joins(root, &members, streamed.relation)?;
-    let filters = streamed::filters(streamed.relation)?;
-    let target = Target::of(root, output, extra)?;
-    let layout = Layout::new(root, &streamed, &joins, &filters, &target)?;
-    let made = layout.made(root, &joins, &filters, &target)?;
-    let alternative = path::cheapest(output)?;
-    let offer =
-        path::Offer { size: streamed.size, joins: &joins, target: &target, made, alternative };
-    path::add(output, offer)
-}
-
-/// What no pipeline does, whatever the tables.
-unsafe fn check_query(root: *mut PlannerInfo, output: *mut RelOptInfo) -> Result<(), WhyNot> {
     let query = &*(*root).parse;
     if (*output).reloptkind != pg_sys::RelOptKind::RELOPT_UPPER_REL {
         return why_not("a part of a partitioned grouping");
@@ -97,7 +83,30 @@ unsafe fn check_query(root: *mut PlannerInfo, output: *mut RelOptInfo) -> Result
     if query.hasTargetSRFs {
         return why_not("functions that return sets in the select list");
     }
-    if !query.rowMarks.is_null() {
+    check_query(root)?;
+    let members = joins::members(root, input)?;
+    propose(root, &members, output, &Target::of_groups(root, output, extra)?)
+}
+
+/// Offers a path for what is asked of a join, or of one relation.
+unsafe fn propose(
+    root: *mut PlannerInfo,
+    members: &[*mut RelOptInfo],
+    output: *mut RelOptInfo,
+    target: &Target,
+) -> Result<(), WhyNot> {
+    let streamed = streamed::choose(root, members)?;
+    let joins = joins::joins(root, members, streamed.relation)?;
+    let filters = streamed::filters(streamed.relation)?;
+    let layout = Layout::new(root, &streamed, &joins, &filters, target)?;
+    let made = layout.made(root, &joins, &filters, target)?;
+    let alternative = path::cheapest(output)?;
+    path::add(output, path::Offer { size: streamed.size, joins: &joins, target, made, alternative })
+}
+
+/// What no pipeline does, whatever the tables.
+unsafe fn check_query(root: *mut PlannerInfo) -> Result<(), WhyNot> {
+    if !(*(*root).parse).rowMarks.is_null() {
         return why_not("rows that are to be locked");
     }
     if !(*root).placeholder_list.is_null() || (*root).hasLateralRTEs {
@@ -259,20 +268,7 @@ impl Layout {
                 steps.push(Step::Filter(translator.expr(*filter)?));
             }
         }
-        let mut keys = Vec::new();
-        for (number, key) in target.keys.iter().enumerate() {
-            let expr = translator.expr(*key)?;
-            target::check_key(*key, &expr)?;
-            keys.push(NamedExpr { name: format!("k{number}"), expr });
-        }
-        let mut aggregates = Aggregates { calls: Vec::new(), keys: keys.len() };
-        let outputs = target.outputs(&mut translator, &mut aggregates)?;
-        let sink = Sink::Aggregate {
-            keys,
-            sets: Vec::new(),
-            calls: aggregates.calls,
-            output: AggregateOutput::Final,
-        };
+        let (sink, outputs) = target.sink(&mut translator)?;
         let (parameters, fields) = (translator.parameters, translator.fields);
         let pipeline = Pipeline { source: self.source, steps, sink };
         let program = Program { parameters: fields, ..Program::new(builds, pipeline) };

@@ -54,6 +54,9 @@ pub unsafe fn cheapest(output: *mut RelOptInfo) -> Result<*mut Path, WhyNot> {
         return why_not("an index has the smallest and the largest value at its ends");
     }
     let bytes = match (*cheapest).type_ {
+        NodeTag::T_Path => size_of::<Path>(),
+        NodeTag::T_IndexPath => size_of::<pg_sys::IndexPath>(),
+        NodeTag::T_BitmapHeapPath => size_of::<pg_sys::BitmapHeapPath>(),
         NodeTag::T_AppendPath => size_of::<pg_sys::AppendPath>(),
         NodeTag::T_MergeAppendPath => size_of::<pg_sys::MergeAppendPath>(),
         NodeTag::T_AggPath => size_of::<pg_sys::AggPath>(),
@@ -73,7 +76,7 @@ pub unsafe fn cheapest(output: *mut RelOptInfo) -> Result<*mut Path, WhyNot> {
     Ok(copy.cast())
 }
 
-/// Adds the path to those of the grouping.
+/// Adds the path to those of the grouping, or of the table.
 // Later versions of the server have more fields.
 #[allow(clippy::needless_update)]
 pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNot> {

@@ -30,7 +30,8 @@ pub unsafe fn choose(
     root: *mut PlannerInfo,
     members: &[*mut RelOptInfo],
 ) -> Result<Streamed, WhyNot> {
-    let outer = members.iter().filter(|member| !joins::is_inner_side(root, **member));
+    let is_alone = members.len() == 1;
+    let outer = members.iter().filter(|member| is_alone || !joins::is_inner_side(root, **member));
     let sized = outer.map(|member| (*member, leaves(root, *member)));
     let sized = sized.map(|(member, leaves)| (member, Size::of(&leaves), leaves));
     let largest = sized.max_by(|(_, a, _), (_, b, _)| a.blocks.total_cmp(&b.blocks));

@@ -1,6 +1,6 @@
-//! What is grouped by, and what is asked of each group.
+//! What is asked for: of each group, or of each row.
 
-use headrace_ir::Expr;
+use headrace_ir::{AggregateOutput, Expr, NamedExpr, Sink};
 use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 
 use crate::nodes::{self, Walk, WhyNot, items, why_not};
@@ -10,16 +10,25 @@ use crate::version;
 
 /// The columns that the node brings, of which PostgreSQL computes its target list.
 pub struct Target {
-    /// Expressions that rows are grouped by.
-    pub keys: Vec<*mut Node>,
+    /// Expressions that rows are grouped by, or that rows are of.
+    keys: Vec<*mut Node>,
     /// Aggregates.
-    pub aggregates: Vec<*mut pg_sys::Aggref>,
+    aggregates: Vec<*mut pg_sys::Aggref>,
     /// Conditions on groups.
     pub having: *mut pg_sys::List,
+    is_grouped: bool,
 }
 
 impl Target {
-    pub unsafe fn of(
+    /// The columns of a relation's rows.
+    pub unsafe fn of_rows(relation: *mut RelOptInfo) -> Self {
+        let keys = items::<Node>((*(*relation).reltarget).exprs).collect();
+        let having = std::ptr::null_mut();
+        Self { keys, aggregates: Vec::new(), having, is_grouped: false }
+    }
+
+    /// Those of a grouping.
+    pub unsafe fn of_groups(
         root: *mut PlannerInfo,
         output: *mut RelOptInfo,
         extra: &pg_sys::GroupPathExtraData,
@@ -33,7 +42,7 @@ impl Target {
             }
         }
         let having = extra.havingQual.cast::<pg_sys::List>();
-        let mut target = Self { keys, aggregates: Vec::new(), having };
+        let mut target = Self { keys, aggregates: Vec::new(), having, is_grouped: true };
         let exprs = (*(*output).reltarget).exprs;
         for expr in items::<Node>(exprs).chain(items(having)) {
             target.add(expr)?;
@@ -73,21 +82,27 @@ impl Target {
         self.keys.iter().copied().chain(self.aggregates.iter().map(|aggref| aggref.cast()))
     }
 
-    /// The columns: keys, then aggregates.
-    pub unsafe fn outputs(
-        &self,
-        translator: &mut Translator,
-        aggregates: &mut Aggregates,
-    ) -> Result<Vec<Output>, WhyNot> {
-        let mut outputs = Vec::new();
+    /// Where rows end, and the columns: keys, then aggregates.
+    pub unsafe fn sink(&self, translator: &mut Translator) -> Result<(Sink, Vec<Output>), WhyNot> {
+        let (mut keys, mut outputs) = (Vec::new(), Vec::new());
         for (column, key) in self.keys.iter().enumerate() {
+            let expr = translator.expr(*key)?;
+            if self.is_grouped {
+                check_key(*key, &expr)?;
+            }
+            keys.push(NamedExpr { name: format!("k{column}"), expr });
             let type_oid = pg_sys::exprType(*key).to_u32();
-            outputs.push(Output::Column { column, type_oid });
+            outputs.push(Output::Value { column, type_oid });
         }
+        if !self.is_grouped {
+            return Ok((Sink::Rows { columns: keys, limit: None }, outputs));
+        }
+        let mut aggregates = Aggregates { calls: Vec::new(), keys: keys.len() };
         for aggref in &self.aggregates {
-            outputs.push(aggregate(translator, aggregates, &**aggref)?);
+            outputs.push(aggregate(translator, &mut aggregates, &**aggref)?);
         }
-        Ok(outputs)
+        let (sets, output) = (Vec::new(), AggregateOutput::Final);
+        Ok((Sink::Aggregate { keys, sets, calls: aggregates.calls, output }, outputs))
     }
 
     /// The columns as a target list that PostgreSQL finds its expressions in.
@@ -101,7 +116,7 @@ impl Target {
 }
 
 /// Whether groups are the same as PostgreSQL's, and shown the same.
-pub unsafe fn check_key(key: *mut Node, expr: &Expr) -> Result<(), WhyNot> {
+unsafe fn check_key(key: *mut Node, expr: &Expr) -> Result<(), WhyNot> {
     if expr.data_type().is_float() {
         return why_not("groups by floats, of which 0 and -0 are one");
     }

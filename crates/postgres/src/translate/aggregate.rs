@@ -154,7 +154,7 @@ impl Asked<'_> {
     }
 
     fn plain(&mut self, function: AggregateFunction, result: DataType) -> Output {
-        Output::Column { column: self.call(function, result), type_oid: self.type_oid }
+        Output::Aggregate { column: self.call(function, result), type_oid: self.type_oid }
     }
 
     fn extreme(&mut self, function: AggregateFunction) -> Output {

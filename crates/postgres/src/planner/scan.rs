@@ -1,0 +1,91 @@
+//! Offers a path for the rows of one table, whatever is done with them above.
+
+use pgrx::pg_sys::{self, CmdType, NodeTag, PlannerInfo, RangeTblEntry, RelOptInfo};
+
+use super::target::Target;
+use super::{check_query, propose};
+use crate::nodes::{self, WhyNot, cast, why_not};
+use crate::settings;
+
+static mut PREVIOUS: pg_sys::set_rel_pathlist_hook_type = None;
+
+/// From now on every table of a query is looked at.
+///
+/// # Safety
+/// The backend's thread, once a process.
+pub unsafe fn install() {
+    PREVIOUS = pg_sys::set_rel_pathlist_hook;
+    pg_sys::set_rel_pathlist_hook = Some(set_rel_pathlist);
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn set_rel_pathlist(
+    root: *mut PlannerInfo,
+    relation: *mut RelOptInfo,
+    number: pg_sys::Index,
+    entry: *mut RangeTblEntry,
+) {
+    if let Some(previous) = PREVIOUS {
+        previous(root, relation, number, entry);
+    }
+    let is_table = (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION
+        && (*relation).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL;
+    if !is_table || !settings::ENABLED.get() || !settings::ENABLE_SCAN.get() {
+        return;
+    }
+    let query = &*(*root).parse;
+    match propose_rows(root, relation) {
+        // Of a grouping it is told why it has none.
+        Err(WhyNot(reason)) if query.groupClause.is_null() && !query.hasAggs => {
+            crate::explain::note(reason);
+        }
+        _ => {}
+    }
+}
+
+unsafe fn propose_rows(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> Result<(), WhyNot> {
+    // Rows that are changed, and those beside them, are asked for once more when others change them.
+    if !matches!((*(*root).parse).commandType, CmdType::CMD_SELECT | CmdType::CMD_INSERT) {
+        return why_not("a statement that changes rows that it reads");
+    }
+    check_query(root)?;
+    if !(*relation).lateral_relids.is_null() {
+        return why_not("lateral references");
+    }
+    if shows_storage(root) {
+        return why_not("a function that shows how values are stored");
+    }
+    // All rows of the answer are there before the first of them is given.
+    let bytes = (*relation).rows * f64::from((*(*relation).reltarget).width + 16);
+    let limit = f64::from(settings::MEMORY_LIMIT_KIB.get()) * 1024.0 / 4.0;
+    if bytes > limit {
+        return why_not(format!(
+            "{:.0} MB of rows, a quarter of headrace.memory_limit is {:.0} MB",
+            bytes / 1e6,
+            limit / 1e6
+        ));
+    }
+    propose(root, &[relation], relation, &Target::of_rows(relation))
+}
+
+/// Whether a query, or one that it is a part of, asks how values are stored: those of a pipeline are neither
+/// compressed nor elsewhere.
+unsafe fn shows_storage(root: *mut PlannerInfo) -> bool {
+    let mut level = root;
+    while let Some(of) = level.as_ref() {
+        let query = &*of.parse;
+        let parts = [query.targetList.cast(), query.jointree.cast(), query.havingQual];
+        let shows = |part| {
+            nodes::any(part, &mut |node| {
+                let call = cast::<pg_sys::FuncExpr>(node, NodeTag::T_FuncExpr);
+                let function = call.map(|call| (*call).funcid.to_u32());
+                matches!(function, Some(pg_sys::F_PG_COLUMN_SIZE | pg_sys::F_PG_COLUMN_COMPRESSION))
+            })
+        };
+        if parts.into_iter().any(shows) {
+            return true;
+        }
+        level = of.parent_root;
+    }
+    false
+}
