@@ -272,6 +272,57 @@ def interruptions(suite: Suite) -> None:
     suite.check("terminated sessions", running.returncode == 1 and not left and "57P01" in said, (running.returncode, left, said))
 
 
+def doctor(suite: Suite, has_extension: bool) -> None:
+    """What is said of a table changes with what is done about it."""
+    def findings(*words) -> dict:
+        done = suite.run("doctor", "--postgres", *words, "--json")
+        report = json.loads(done.stdout)
+        suite.check("the exit code is the report's", done.returncode == report["exit_code"], done)
+        said = {}
+        for finding in report["findings"]:
+            said.setdefault(finding["subject"], []).append(f"{finding['level']}: {finding['found']} -> {finding['remedy']}")
+        return {subject: "\n".join(lines) for subject, lines in said.items()} | {"all": report}
+
+    said = findings("")
+    extension = said["extension headrace"]
+    if has_extension:
+        suite.check("the extension is there, but not in this database", "broken: 0.1.0 is installed, but not" in extension, extension)
+        suite.server.query("create extension headrace")
+        suite.check("the extension is loaded", "ok: 0.1.0, loaded" in findings("")["extension headrace"], extension)
+        suite.server.query("alter database postgres set headrace.enabled = off")
+        suite.check("it is off", "SET headrace.enabled = on" in findings("").get("headrace.enabled", ""))
+        suite.server.query("alter database postgres reset headrace.enabled")
+        suite.server.query("alter database postgres set headrace.min_table_size = '1MB'")
+        suite.check("its threshold counts", "accounts" in findings("") and "texts" in findings(""), findings("").keys())
+        suite.server.query("alter database postgres reset headrace.min_table_size")
+        suite.server.query("drop extension headrace")
+    else:
+        suite.check("no extension", "broken: not installed -> " in extension or "there is none" in extension, extension)
+    suite.check("exit code 2", said["all"]["exit_code"] == 2, said["all"]["summary"])
+    suite.check("large tables alone", "facts" in said and "extremes" not in said and "tables" in said, said.keys())
+    suite.check("what to run", "VACUUM facts; CHECKPOINT" in said["facts"] and "vacuumed never" in said["facts"], said["facts"])
+    suite.check("autovacuum", "autovacuum = on" in said["autovacuum"], said["autovacuum"])
+    suite.server.query("vacuum facts")
+    said = findings("")
+    suite.check("a vacuum helps", said["facts"].startswith("ok: ") and "100.0% all-visible" in said["facts"], said["facts"])
+    suite.server.query("update facts set amount = 0 where id % 5 = 0")
+    suite.server.query("create extension pg_visibility")
+    said = findings("")
+    suite.check("the map itself is asked", "slow: 0.0% of its blocks are all-visible, vac" in said["facts"], said["facts"])
+    suite.server.query("drop extension pg_visibility")
+    said = findings("", "--all")
+    for table, words in [("everything", "point (point)"), ("everything", "tags (integer[])"), ("everything", "mood (mood)"),
+                         ("free_numeric", "n (numeric)"), ("everything", "n3 (numeric(5,-3))"),
+                         ("parted_2", "partition"), ("parent", "FROM ONLY parent"), ("texts", "TOAST table, of t, by")]:
+        suite.check(f"--all: {table}: {words}", words in said.get(table, ""), said.get(table))
+    suite.check("row security", "BYPASSRLS" in findings("user=nobody", "--all")["secured"], said["secured"])
+    suite.check("columns that are taken", "n1" not in said["everything"], said["everything"])
+    shown = suite.run("doctor", "--postgres").stdout
+    suite.check("for people", "database postgres" in shown and "  facts " in shown and "fix: " in shown, shown)
+    done = suite.run("doctor", "--postgres", "host=/nowhere")
+    suite.check("no server to examine", done.returncode == 1 and "hint: " in done.stderr, done)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("headrace")
@@ -283,6 +334,7 @@ def main() -> int:
     types(suite)
     shapes(suite)
     refusals(suite)
+    doctor(suite, not arguments.without_extension)
     writers(suite, arguments.seconds)
     interruptions(suite)
     print(f"clients: {suite.passed} passed, {len(suite.failed)} failed")

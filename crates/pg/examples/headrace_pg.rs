@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand};
 use headrace_pg::export::{self, ExportArgs};
+use headrace_pg::{PgError, doctor};
 
 /// A client of PostgreSQL servers.
 #[derive(Parser)]
@@ -20,6 +21,21 @@ enum Command {
     /// Work with tables of a server.
     #[command(subcommand)]
     Pg(PgCommand),
+    /// Why queries of a server's tables are not faster.
+    Doctor(DoctorArgs),
+}
+
+#[derive(clap::Args)]
+struct DoctorArgs {
+    /// The server: a URI, or key=value pairs.
+    #[arg(long, value_name = "DSN", num_args = 0..=1, default_missing_value = "")]
+    postgres: String,
+    /// Look at small tables too.
+    #[arg(long)]
+    all: bool,
+    /// Every fact and finding as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Subcommand)]
@@ -31,8 +47,26 @@ enum PgCommand {
 fn main() {
     let code = match Cli::parse().command {
         Command::Pg(PgCommand::Export(args)) => run_export(&args),
+        Command::Doctor(args) => run_doctor(&args),
     };
     std::process::exit(code);
+}
+
+fn run_doctor(args: &DoctorArgs) -> i32 {
+    let report = match doctor::examine(&args.postgres, args.all, &interruptible()) {
+        Ok(report) => report,
+        Err(error) => return failed(&error),
+    };
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&report).expect("plain data")),
+        false => print!("{}", doctor::render(&report)),
+    }
+    report.exit_code
+}
+
+fn failed(error: &PgError) -> i32 {
+    eprintln!("error: {error}");
+    error.exit_code()
 }
 
 /// Becomes true with Ctrl-C.
@@ -59,10 +93,7 @@ fn run_export(args: &ExportArgs) -> i32 {
     match done {
         Ok(summary) if args.quiet => drop(summary),
         Ok(summary) => eprintln!("{}", summary.text()),
-        Err(error) => {
-            eprintln!("error: {error}");
-            return error.exit_code();
-        }
+        Err(error) => return failed(&error),
     }
     0
 }

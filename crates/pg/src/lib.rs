@@ -20,6 +20,7 @@
 //!
 //! Units: bytes; GB = 10^9 bytes; a block is one page of a table's heap.
 
+pub mod doctor;
 pub mod export;
 
 mod dsn;

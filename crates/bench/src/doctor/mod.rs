@@ -46,7 +46,7 @@ pub use facts::{
 };
 pub use finding::{Counts, Finding, Level};
 pub(crate) use gpu::{cufile_fact, device_memory_fact, driver_fact, nvrtc_fact};
-pub use render::render;
+pub use render::{render, render_judged};
 
 use access::Prober;
 
@@ -88,9 +88,9 @@ impl Options {
     }
 }
 
-/// What was seen, and what it means.
+/// What was seen, and what it means; also of other things than this machine.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct Report<F = Facts> {
     /// Version of this form; it changes when a field changes its meaning.
     pub version: u32,
     /// 0 all well, 1 works but slower than it could, 2 broken.
@@ -102,13 +102,20 @@ pub struct Report {
     /// The worst first.
     pub findings: Vec<Finding>,
     /// What was seen.
-    pub facts: Facts,
+    pub facts: F,
 }
 
 impl Report {
     /// Judges facts.
     pub fn of(facts: Facts) -> Report {
-        let mut findings = judge::judge(&facts);
+        let findings = judge::judge(&facts);
+        Report::judged(facts, findings)
+    }
+}
+
+impl<F> Report<F> {
+    /// Of facts that were judged, the worst finding first.
+    pub fn judged(facts: F, mut findings: Vec<Finding>) -> Report<F> {
         finding::sort(&mut findings);
         let counts = Counts::of(&findings);
         Report {

@@ -15,6 +15,12 @@ pub fn render(report: &Report) -> String {
     for path in &report.facts.paths {
         render_path(&mut out, path);
     }
+    out + &render_judged(report)
+}
+
+/// The end of any report: findings and summary.
+pub fn render_judged<F>(report: &Report<F>) -> String {
+    let mut out = String::new();
     render_findings(&mut out, &report.findings);
     line(&mut out, "");
     line(&mut out, &report.summary);

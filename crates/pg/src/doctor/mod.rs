@@ -1,0 +1,67 @@
+//! Why is a table of a server not read faster? Asked from outside.
+//!
+//! ```text
+//! look: catalogs, settings, statistics ──► Facts ──judge──► findings ──► Report (text, JSON, exit code)
+//! ```
+//!
+//! Looking and judging are apart, as with the doctor of paths, whose findings and report these are.
+//! The session is a new one and like the user's own: what it does not have, theirs does not have.
+
+mod facts;
+mod judge;
+mod look;
+
+use std::fmt::Write;
+use std::sync::atomic::AtomicBool;
+
+use headrace_bench::doctor as bench;
+
+pub use facts::{ColumnFact, Facts, SettingFact, TableFacts};
+
+use crate::dsn;
+use crate::error::Result;
+use crate::session::Session;
+
+/// What was seen of a server, and what it means.
+pub type Report = bench::Report<Facts>;
+
+/// Looks at the server of a DSN, and at its tables from `headrace.min_table_size` on, or at `all`.
+///
+/// # Errors
+/// The server cannot be reached, or refuses to tell of its catalogs.
+pub fn examine(dsn: &str, all: bool, cancel: &AtomicBool) -> Result<Report> {
+    let config = dsn::resolve(dsn, &|name| std::env::var(name).ok())?;
+    let session = Session::connect(&config, cancel)?;
+    let facts = look::look(&session, all, cancel)?;
+    let findings = judge::judge(&facts);
+    Ok(Report::judged(facts, findings))
+}
+
+/// The report for people: the tables, then findings, the worst first.
+pub fn render(report: &Report) -> String {
+    let facts = &report.facts;
+    let mut text =
+        format!("{}, PostgreSQL {}, database {}\n", facts.server, facts.version, facts.database);
+    let width = facts.tables.iter().map(|table| table.name.chars().count()).max().unwrap_or(0);
+    for table in &facts.tables {
+        let visible =
+            table.visible_share().map_or("-".into(), |share| format!("{:.1}%", share * 100.0));
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "  {:<width$}  {:>9}  {visible:>6} all-visible, vacuumed {}",
+            table.name,
+            gb(table.heap_bytes),
+            table.vacuumed.as_deref().unwrap_or("never")
+        );
+    }
+    text + "\n" + &bench::render_judged(report)
+}
+
+/// Bytes as people read them.
+fn gb(bytes: u64) -> String {
+    match bytes {
+        0..100_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.2} GB", bytes as f64 / 1e9),
+    }
+}
