@@ -8,6 +8,7 @@ use crate::bench::args::BenchCommand;
 use crate::doctor::DoctorArgs;
 use crate::gpu::GpuArgs;
 use crate::model::ModelArgs;
+use crate::pg::PgCommand;
 use crate::sizes::{parse_bytes, parse_bytes_or_zero};
 
 /// Seed of generated data unless another is asked for.
@@ -23,6 +24,7 @@ Examples:
   headrace -c \"select * from trips limit 3\" --data ./tables --format json
   headrace ssb generate --scale 10 --out ./ssb10 && headrace ssb run --data ./ssb10
   headrace doctor ./tables && headrace bench io ./tables --cold
+  headrace pg export --table sales -o ./tables/
 
 Exit codes: 0 done, 1 the query or a file failed, 2 the command line is wrong, 130 interrupted
 (doctor: 0 all well, 1 something could be faster, 2 something is broken).")]
@@ -131,6 +133,9 @@ pub enum Command {
     Demo(DemoArgs),
     /// Write a Parquet, CSV, JSON or Arrow file as an Arrow file that Headrace streams.
     Convert(ConvertArgs),
+    /// Tables of a PostgreSQL server.
+    #[command(subcommand)]
+    Pg(PgCommand),
     /// Measure how fast storage feeds the GPU or the host.
     #[command(subcommand)]
     Bench(BenchCommand),

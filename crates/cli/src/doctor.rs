@@ -12,6 +12,7 @@ use headrace_flow::Trace;
 use crate::INTERRUPTED;
 use crate::error::Result;
 use crate::output;
+use crate::pg;
 use crate::trace;
 
 /// `doctor`.
@@ -21,12 +22,26 @@ Examples:
   headrace doctor
   headrace doctor /data/tables --write
   headrace doctor /mnt/nfs/fact.arrow --json
+  headrace doctor --postgres 'host=/var/run/postgresql dbname=shop'
 
 Exit codes: 0 all well, 1 works but slower than it could, 2 broken.")]
 pub struct DoctorArgs {
     /// Files, folders (the largest file in them stands for them) or block devices to try.
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
+    /// Why queries of a PostgreSQL server's tables are not faster, instead of paths. What the DSN (a
+    /// URI or key=value pairs) leaves open comes from PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE.
+    #[arg(
+        long,
+        value_name = "DSN",
+        num_args = 0..=1,
+        default_missing_value = "",
+        conflicts_with_all = ["paths", "quick", "write", "trace"]
+    )]
+    pub postgres: Option<String>,
+    /// Look at the server's small tables, too.
+    #[arg(long, requires = "postgres")]
+    pub all: bool,
     /// Every fact and finding as JSON.
     #[arg(long)]
     pub json: bool,
@@ -49,6 +64,9 @@ pub struct DoctorArgs {
 
 /// Examines, prints, and says by its exit code how bad it is.
 pub fn run(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Result<i32> {
+    if let Some(dsn) = &args.postgres {
+        return examine_server(args, dsn, &cancel);
+    }
     let options = options(args, cancel.clone());
     let report = doctor::examine(&args.paths, &options);
     clear_progress(args);
@@ -62,6 +80,16 @@ pub fn run(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Result<i32> {
     }
     // A report that was cut short says nothing about the rest.
     Ok(if cancel.load(Ordering::Relaxed) { INTERRUPTED } else { report.exit_code })
+}
+
+fn examine_server(args: &DoctorArgs, dsn: &str, cancel: &AtomicBool) -> Result<i32> {
+    let report = headrace_pg::doctor::examine(dsn, args.all, cancel).map_err(pg::failure)?;
+    if args.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&headrace_pg::doctor::render(&report))?;
+    }
+    Ok(report.exit_code)
 }
 
 fn options(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Options {

@@ -17,6 +17,7 @@ mod machine;
 mod memory;
 mod model;
 mod output;
+mod pg;
 mod query;
 mod session;
 mod sizes;
@@ -66,7 +67,9 @@ fn start(cli: Cli) -> Result<i32> {
     headrace_io::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().at("start")?;
     let cancel = Arc::new(AtomicBool::new(false));
-    let tells_how_far = matches!(cli.command, Some(Command::Doctor(_) | Command::Bench(_)));
+    // An export takes what it has written away again.
+    let tells_how_far =
+        matches!(cli.command, Some(Command::Doctor(_) | Command::Bench(_) | Command::Pg(_)));
     let code = runtime.block_on(async {
         let mut work = std::pin::pin!(dispatch(cli, cancel.clone()));
         tokio::select! {
@@ -117,6 +120,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
             blocking(move || bench::io(&args, cancel)).await
         }
         Some(Command::Convert(args)) => convert::run(&args).await,
+        Some(Command::Pg(args)) => blocking(move || pg::run(&args, &cancel)).await,
         Some(Command::Gpu(args)) => blocking(move || gpu::run(&args)).await,
         Some(Command::Model(args)) => blocking(move || model::run(&args)).await,
         Some(Command::Trace(args)) => trace::merge(&args),

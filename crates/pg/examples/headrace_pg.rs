@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand};
 use headrace_pg::export::{self, ExportArgs};
-use headrace_pg::{PgError, doctor};
+use headrace_pg::{Result, doctor};
 
 /// A client of PostgreSQL servers.
 #[derive(Parser)]
@@ -18,11 +18,17 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Work with tables of a server.
+    /// Tables of a server.
     #[command(subcommand)]
     Pg(PgCommand),
     /// Why queries of a server's tables are not faster.
     Doctor(DoctorArgs),
+}
+
+#[derive(Subcommand)]
+enum PgCommand {
+    /// Write a table, or the rows of a query, as an Arrow file.
+    Export(ExportArgs),
 }
 
 #[derive(clap::Args)]
@@ -30,7 +36,7 @@ struct DoctorArgs {
     /// The server: a URI, or key=value pairs.
     #[arg(long, value_name = "DSN", num_args = 0..=1, default_missing_value = "")]
     postgres: String,
-    /// Look at small tables too.
+    /// Look at small tables, too.
     #[arg(long)]
     all: bool,
     /// Every fact and finding as JSON.
@@ -38,62 +44,52 @@ struct DoctorArgs {
     json: bool,
 }
 
-#[derive(Subcommand)]
-enum PgCommand {
-    /// Write a table or a query's rows as an Arrow file.
-    Export(ExportArgs),
-}
-
 fn main() {
-    let code = match Cli::parse().command {
-        Command::Pg(PgCommand::Export(args)) => run_export(&args),
-        Command::Doctor(args) => run_doctor(&args),
-    };
-    std::process::exit(code);
+    let cli = Cli::parse();
+    let cancel = Arc::new(AtomicBool::new(false));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let done = runtime.expect("a runtime").block_on(async {
+        let flag = Arc::clone(&cancel);
+        let mut work = tokio::task::spawn_blocking(move || dispatch(&cli.command, &flag));
+        tokio::select! {
+            done = &mut work => done,
+            _ = tokio::signal::ctrl_c() => {
+                cancel.store(true, Ordering::Relaxed);
+                work.await
+            }
+        }
+    });
+    std::process::exit(done.expect("no panic").unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        error.exit_code()
+    }));
 }
 
-fn run_doctor(args: &DoctorArgs) -> i32 {
-    let report = match doctor::examine(&args.postgres, args.all, &interruptible()) {
-        Ok(report) => report,
-        Err(error) => return failed(&error),
-    };
+fn dispatch(command: &Command, cancel: &AtomicBool) -> Result<i32> {
+    match command {
+        Command::Pg(PgCommand::Export(args)) => run_export(args, cancel).map(|()| 0),
+        Command::Doctor(args) => run_doctor(args, cancel),
+    }
+}
+
+fn run_export(args: &ExportArgs, cancel: &AtomicBool) -> Result<()> {
+    let shows = std::io::stderr().is_terminal() && !args.quiet;
+    let summary = export::run(args, cancel, &|progress| {
+        if shows {
+            eprint!("\r{} rows", progress.rows);
+        }
+    })?;
+    if !args.quiet {
+        eprintln!("{}", summary.text());
+    }
+    Ok(())
+}
+
+fn run_doctor(args: &DoctorArgs, cancel: &AtomicBool) -> Result<i32> {
+    let report = doctor::examine(&args.postgres, args.all, cancel)?;
     match args.json {
         true => println!("{}", serde_json::to_string_pretty(&report).expect("plain data")),
         false => print!("{}", doctor::render(&report)),
     }
-    report.exit_code
-}
-
-fn failed(error: &PgError) -> i32 {
-    eprintln!("error: {error}");
-    error.exit_code()
-}
-
-/// Becomes true with Ctrl-C.
-fn interruptible() -> Arc<AtomicBool> {
-    let cancel = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&cancel);
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        if runtime.is_ok_and(|runtime| runtime.block_on(tokio::signal::ctrl_c()).is_ok()) {
-            flag.store(true, Ordering::Relaxed);
-        }
-    });
-    cancel
-}
-
-fn run_export(args: &ExportArgs) -> i32 {
-    let cancel = interruptible();
-    let shows = std::io::stderr().is_terminal() && !args.quiet;
-    let done = export::run(args, &cancel, &|progress| {
-        if shows {
-            eprint!("\r{} rows", progress.rows);
-        }
-    });
-    match done {
-        Ok(summary) if args.quiet => drop(summary),
-        Ok(summary) => eprintln!("{}", summary.text()),
-        Err(error) => return failed(&error),
-    }
-    0
+    Ok(report.exit_code)
 }

@@ -152,7 +152,9 @@ impl<'a> Decoder<'a> {
         }
         let name = super::columns::quoted(column);
         let instead = unfit.instead.replace("{}", &name);
-        error.remedy(format!("leave such rows out, or select another value: --query 'select …, {instead} as {name}, …'"))
+        error.remedy(format!(
+            "leave such rows out, or select another value with --query: select …, {instead} as {name}, …"
+        ))
     }
 
     fn broken(&self, cause: &str) -> PgError {

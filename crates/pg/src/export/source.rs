@@ -298,13 +298,20 @@ impl Source {
                 self.parts.push(Part { sql, place: leaf.name.clone(), bytes: leaf.all_bytes });
                 continue;
             }
-            self.parts.extend(ranges(leaf, block_bytes).map(|(first, end, bytes)| Part {
-                sql: format!("{all} where {}", within(first, end)),
-                place: match end {
-                    Some(end) => format!("{}, blocks {first} to {}", leaf.name, end - 1),
-                    None => format!("{}, blocks from {first}", leaf.name),
-                },
-                bytes,
+            self.parts.extend(ranges(leaf, block_bytes).map(|(first, end, bytes)| {
+                let name = &leaf.name;
+                let (within, place) = match (first, end) {
+                    (0, None) => (String::new(), name.clone()),
+                    (_, None) => (
+                        format!(" where ctid >= '({first},0)'"),
+                        format!("{name}, blocks from {first}"),
+                    ),
+                    (_, Some(end)) => (
+                        format!(" where ctid >= '({first},0)' and ctid < '({end},0)'"),
+                        format!("{name}, blocks {first} to {}", end - 1),
+                    ),
+                };
+                Part { sql: all.clone() + &within, place, bytes }
             }));
         }
         Ok(())
@@ -327,13 +334,6 @@ fn ranges(
         let here = end.min(blocks).saturating_sub(first);
         (first, (!is_last).then_some(end), here * bytes_a_block)
     })
-}
-
-fn within(first: u64, end: Option<u64>) -> String {
-    match end {
-        Some(end) => format!("ctid >= '({first},0)' and ctid < '({end},0)'"),
-        None => format!("ctid >= '({first},0)'"),
-    }
 }
 
 fn select(columns: &[Column], from: &str) -> String {
