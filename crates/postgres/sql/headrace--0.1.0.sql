@@ -17,6 +17,16 @@ comment on view stat is 'what the pipelines of this session did';
 grant usage on schema headrace to public;
 grant select on stat to public;
 
+create function fdw_handler() returns fdw_handler
+    language c volatile strict
+    as 'MODULE_PATHNAME', 'fdw_handler_wrapper';
+create function fdw_validator(text[], oid) returns void
+    language c volatile strict
+    as 'MODULE_PATHNAME', 'fdw_validator_wrapper';
+create foreign data wrapper headrace handler fdw_handler validator fdw_validator;
+comment on foreign data wrapper headrace is 'Arrow files of the server as tables';
+create server headrace_files foreign data wrapper headrace;
+
 create function preload(wanted bool) returns void
     language c volatile strict
     as 'MODULE_PATHNAME', 'preload_wrapper';

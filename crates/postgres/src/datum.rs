@@ -205,6 +205,53 @@ fn integer(datum: Datum, of: Oid) -> Result<i64, WhyNot> {
     }
 }
 
+/// Whether PostgreSQL has all values of a column, which may be a file's.
+///
+/// # Errors
+/// What it does not have.
+pub fn check_values(array: &ArrayRef) -> Result<(), WhyNot> {
+    let texts = array.as_string_opt::<i32>();
+    if texts.is_some_and(|texts| texts.iter().flatten().any(has_zero_byte)) {
+        return Err(zero_byte());
+    }
+    let has_moments = match array.data_type() {
+        DataType::Date32 => array.as_primitive::<Date32Type>().iter().flatten().all(has_day),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            let moments = array.as_primitive::<TimestampMicrosecondType>();
+            moments.iter().flatten().all(has_moment)
+        }
+        DataType::Time64(TimeUnit::Microsecond) => {
+            let times = array.as_primitive::<Time64MicrosecondType>();
+            times.iter().flatten().all(|time| moment::TIMES.contains(&time))
+        }
+        _ => true,
+    };
+    if has_moments { Ok(()) } else { Err(beyond()) }
+}
+
+fn has_zero_byte(text: &str) -> bool {
+    text.as_bytes().contains(&0)
+}
+
+/// Whether PostgreSQL has a day, counted from 1970.
+fn has_day(days: i32) -> bool {
+    days.checked_sub(moment::EPOCH_DAYS).is_some_and(|days| moment::DAYS.contains(&days))
+}
+
+/// Whether PostgreSQL has a moment, in microseconds from 1970.
+fn has_moment(microseconds: i64) -> bool {
+    let from_2000 = microseconds.checked_sub(moment::EPOCH_MICROSECONDS);
+    from_2000.is_some_and(|moment| moment::MICROSECONDS.contains(&moment))
+}
+
+fn zero_byte() -> WhyNot {
+    WhyNot("a text with a zero byte, which PostgreSQL does not have".into())
+}
+
+fn beyond() -> WhyNot {
+    WhyNot("a moment that PostgreSQL does not have".into())
+}
+
 /// A value of a column as the server's, in the memory context at hand; `None` is NULL.
 ///
 /// # Errors
@@ -213,7 +260,6 @@ pub unsafe fn datum(array: &ArrayRef, row: usize, of: Oid) -> Result<Option<Datu
     if array.is_null(row) {
         return Ok(None);
     }
-    let beyond = || WhyNot("a moment that PostgreSQL does not have".into());
     let datum = match (array.data_type(), of) {
         (DataType::Boolean, pg_sys::BOOLOID) => Datum::from(array.as_boolean().value(row)),
         (DataType::Int16, pg_sys::INT2OID) => {
@@ -233,18 +279,29 @@ pub unsafe fn datum(array: &ArrayRef, row: usize, of: Oid) -> Result<Option<Datu
         }
         (DataType::Date32, pg_sys::DATEOID) => {
             let days = array.as_primitive::<Date32Type>().value(row);
-            Datum::from(days.checked_sub(moment::EPOCH_DAYS).ok_or_else(beyond)?)
+            let days = Some(days).filter(|days| has_day(*days)).ok_or_else(beyond)?;
+            Datum::from(days - moment::EPOCH_DAYS)
         }
         (DataType::Time64(_), pg_sys::TIMEOID) => {
-            Datum::from(array.as_primitive::<Time64MicrosecondType>().value(row))
+            let time = array.as_primitive::<Time64MicrosecondType>().value(row);
+            Datum::from(Some(time).filter(|t| moment::TIMES.contains(t)).ok_or_else(beyond)?)
         }
         (DataType::Timestamp(_, _), pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID) => {
             let moment = array.as_primitive::<TimestampMicrosecondType>().value(row);
-            Datum::from(moment.checked_sub(moment::EPOCH_MICROSECONDS).ok_or_else(beyond)?)
+            let moment = Some(moment).filter(|moment| has_moment(*moment)).ok_or_else(beyond)?;
+            Datum::from(moment - moment::EPOCH_MICROSECONDS)
         }
         (DataType::Utf8, pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID) => {
             let text = array.as_string::<i32>().value(row);
+            if has_zero_byte(text) {
+                return Err(zero_byte());
+            }
             Datum::from(pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32))
+        }
+        (DataType::Binary, pg_sys::BYTEAOID) => {
+            let bytes = array.as_binary::<i32>().value(row);
+            // A text's layout, without a text's rules.
+            Datum::from(pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32))
         }
         (DataType::FixedSizeBinary(16), pg_sys::UUIDOID) => {
             let copy = pg_sys::palloc(16);

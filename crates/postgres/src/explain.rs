@@ -7,7 +7,7 @@ use headrace_ir::{Program, Sink};
 use headrace_runner::RunReport;
 use pgrx::pg_sys::{self, ExplainState};
 
-use crate::executor::{Own, Ran};
+use crate::executor::{Blocks, Own, Ran, Read};
 use crate::{nodes, version};
 
 thread_local! {
@@ -65,18 +65,41 @@ unsafe extern "C-unwind" fn explain_one_query(
     pg_sys::ExplainCloseGroup(c"Headrace".as_ptr(), std::ptr::null(), true, es);
 }
 
-unsafe fn show(es: *mut ExplainState, label: &CStr, value: &str) {
+pub unsafe fn show(es: *mut ExplainState, label: &CStr, value: &str) {
     pg_sys::ExplainPropertyText(label.as_ptr(), nodes::c_string(value).as_ptr(), es);
 }
 
-unsafe fn show_number(es: *mut ExplainState, label: &CStr, unit: Option<&CStr>, value: u64) {
+pub unsafe fn show_number(es: *mut ExplainState, label: &CStr, unit: Option<&CStr>, value: u64) {
     let unit = unit.map_or(std::ptr::null(), CStr::as_ptr);
     pg_sys::ExplainPropertyUInteger(label.as_ptr(), unit, value, es);
 }
 
+pub unsafe fn show_float(
+    es: *mut ExplainState,
+    label: &CStr,
+    unit: &CStr,
+    value: f64,
+    digits: i32,
+) {
+    pg_sys::ExplainPropertyFloat(label.as_ptr(), unit.as_ptr(), value, digits, es);
+}
+
 unsafe fn show_time(es: *mut ExplainState, label: &CStr, milliseconds: f64) {
     if (*es).timing {
-        pg_sys::ExplainPropertyFloat(label.as_ptr(), c"ms".as_ptr(), milliseconds, 3, es);
+        show_float(es, label, c"ms", milliseconds, 3);
+    }
+}
+
+/// What a program does with rows.
+pub unsafe fn steps(program: &Program, es: *mut ExplainState) {
+    let steps = program.pipeline.steps.iter().map(|step| program.step_line(step));
+    let lines: Vec<String> = steps.chain([Program::sink_line(&program.pipeline.sink)]).collect();
+    let texts: Vec<_> = lines.iter().map(|line| nodes::c_string(line)).collect();
+    let list = nodes::list(texts.iter().map(|text| text.as_ptr().cast_mut()));
+    match (*es).format == pg_sys::ExplainFormat::EXPLAIN_FORMAT_TEXT {
+        // A line each, since expressions contain commas.
+        true => lines.iter().for_each(|line| show(es, c"Step", line)),
+        false => pg_sys::ExplainPropertyList(c"Steps".as_ptr(), list, es),
     }
 }
 
@@ -87,15 +110,7 @@ pub unsafe fn node(own: &Own, es: *mut ExplainState) {
     if own.plan.tables.len() > 1 {
         show_number(es, c"Parts", None, own.plan.tables.len() as u64);
     }
-    let steps = program.pipeline.steps.iter().map(|step| program.step_line(step));
-    let lines: Vec<String> = steps.chain([Program::sink_line(&program.pipeline.sink)]).collect();
-    let texts: Vec<_> = lines.iter().map(|line| nodes::c_string(line)).collect();
-    let list = nodes::list(texts.iter().map(|text| text.as_ptr().cast_mut()));
-    match (*es).format == pg_sys::ExplainFormat::EXPLAIN_FORMAT_TEXT {
-        // A line each, since expressions contain commas.
-        true => lines.iter().for_each(|line| show(es, c"Step", line)),
-        false => pg_sys::ExplainPropertyList(c"Steps".as_ptr(), list, es),
-    }
+    steps(program, es);
     if !(*es).analyze {
         return;
     }
@@ -108,30 +123,41 @@ pub unsafe fn node(own: &Own, es: *mut ExplainState) {
         (None, None) => return,
     }
     if let Some(ran) = &own.ran {
-        blocks(ran, es);
+        match &ran.read {
+            Read::Blocks(read) => blocks(read, es),
+            Read::Files { files, ruled_out } => files_read(*files, *ruled_out, es),
+        }
         if let Some(report) = &ran.report {
             times(ran, report, program, es);
         }
     }
 }
 
-unsafe fn blocks(ran: &Ran, es: *mut ExplainState) {
-    show_number(es, c"Direct Blocks", None, ran.direct_blocks());
-    show_number(es, c"Blocks Through Shared Buffers", None, ran.server_blocks());
-    if let Some(reason) = &ran.why_not_direct {
+/// Files of a foreign table.
+pub unsafe fn files_read(files: u64, ruled_out: u64, es: *mut ExplainState) {
+    show_number(es, c"Files", None, files);
+    if ruled_out > 0 {
+        show_number(es, c"Files Ruled Out By Their Folders", None, ruled_out);
+    }
+}
+
+unsafe fn blocks(read: &Blocks, es: *mut ExplainState) {
+    show_number(es, c"Direct Blocks", None, read.direct());
+    show_number(es, c"Blocks Through Shared Buffers", None, read.server());
+    if let Some(reason) = &read.why_not_direct {
         show(es, c"Why Not Direct", reason);
     }
     let reasons = [
-        (c"Of These Not All-Visible", ran.listed.not_visible),
-        (c"Of These Newer In Shared Buffers", ran.listed.dirty),
-        (c"Of These Rerouted", ran.rerouted_blocks),
+        (c"Of These Not All-Visible", read.listed.not_visible),
+        (c"Of These Newer In Shared Buffers", read.listed.dirty),
+        (c"Of These Rerouted", read.rerouted),
     ];
     for (label, blocks) in reasons {
         if blocks > 0 {
             show_number(es, label, None, blocks);
         }
     }
-    if let Some(why) = &ran.rerouted_why {
+    if let Some(why) = &read.rerouted_why {
         show(es, c"First Rerouted", why);
     }
 }
@@ -143,7 +169,20 @@ unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut Expla
         _ => c"Groups",
     };
     show_number(es, out, None, report.rows_out);
-    let bytes = (ran.listed.direct + ran.listed.server) * u64::from(pg_sys::BLCKSZ);
+    if report.pruned_batches > 0 {
+        show_number(es, c"Record Batches Ruled Out", None, report.pruned_batches);
+    }
+    let (bytes, label) = match &ran.read {
+        Read::Blocks(blocks) => {
+            let read = blocks.listed.direct + blocks.listed.server;
+            (read * u64::from(pg_sys::BLCKSZ), c"Heap Read")
+        }
+        Read::Files { .. } => {
+            let bytes = report.race.bytes_by_path.total();
+            show_number(es, c"Bytes", None, bytes);
+            (bytes, c"Read")
+        }
+    };
     for build in &report.builds {
         show(es, c"Build", build);
     }
@@ -154,8 +193,7 @@ unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut Expla
     show_time(es, c"Wall", ran.wall.as_secs_f64() * 1e3);
     if (*es).timing && report.race.wall_ns > 0 {
         let speed = bytes as f64 / report.race.wall_ns as f64;
-        let label = c"Heap Read".as_ptr();
-        pg_sys::ExplainPropertyFloat(label, c"GB/s".as_ptr(), speed, 2, es);
+        show_float(es, label, c"GB/s", speed, 2);
         if let Some(bottleneck) = report.race.bottleneck() {
             show(es, c"Bottleneck", &bottleneck.to_string());
         }

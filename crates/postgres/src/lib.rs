@@ -24,6 +24,7 @@
 //!   is answered by that plan, so that no query fails that PostgreSQL can answer, and errors are
 //!   PostgreSQL's own.
 //! - [`blocks`]: which blocks may be read beside the server, and how that is proven.
+//! - [`foreign`]: Arrow files as foreign tables.
 //! - [`version`]: everything that differs between PostgreSQL's major versions.
 //!
 //! # The threads' rules
@@ -41,6 +42,7 @@ mod blocks;
 mod datum;
 mod executor;
 mod explain;
+mod foreign;
 mod nodes;
 mod plan;
 mod planner;

@@ -14,6 +14,10 @@ pub struct Plan {
     /// The tables that the streamed rows lie in: one, or the parts of a partitioned one. Each has the
     /// source's columns by name.
     pub tables: Vec<u32>,
+    /// Whether it is one foreign table of files; else they are heaps.
+    pub of_files: bool,
+    /// The source's columns by their attribute numbers in the table that the query names.
+    pub attributes: Vec<i16>,
     /// The builds' rows, each from the child plan of its number, counted after PostgreSQL's own.
     pub children: Vec<Child>,
     /// Columns of the node's tuples.
@@ -82,17 +86,22 @@ pub enum Output {
 }
 
 impl Plan {
-    /// As a list that can be copied.
-    pub unsafe fn to_list(&self) -> Result<*mut pg_sys::List, nodes::WhyNot> {
+    /// As a list that can be copied, with the conditions that the names of folders decide.
+    pub unsafe fn to_list(
+        &self,
+        clauses: *mut pg_sys::List,
+    ) -> Result<*mut pg_sys::List, nodes::WhyNot> {
         let text = serde_json::to_string(self);
         let text = text.map_err(|e| nodes::WhyNot(format!("the plan cannot be written: {e}")))?;
-        Ok(nodes::list([nodes::string(&text)]))
+        Ok(nodes::list([nodes::string(&text), clauses.cast()]))
     }
 
-    /// From such a list.
-    pub unsafe fn of_list(list: *mut pg_sys::List) -> Result<Self, String> {
-        let node = nodes::items::<pg_sys::Node>(list).next();
-        let text = node.and_then(|node| nodes::text_of(node)).ok_or("a node without its plan")?;
-        serde_json::from_str(text).map_err(|error| error.to_string())
+    /// From such a list, with the conditions.
+    pub unsafe fn of_list(list: *mut pg_sys::List) -> Result<(Self, *mut pg_sys::List), String> {
+        let parts: Vec<*mut pg_sys::Node> = nodes::items(list).collect();
+        let [text, clauses] = parts[..] else { return Err("a node without its plan".into()) };
+        let text = nodes::text_of(text).ok_or("a node without its plan")?;
+        let plan = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        Ok((plan, clauses.cast()))
     }
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use pgrx::iter::TableIterator;
 use pgrx::name;
 
-use crate::executor::Ran;
+use crate::executor::{Ran, Read};
 
 #[derive(Clone, Copy, Default)]
 struct Counts {
@@ -27,10 +27,12 @@ pub fn count(is_answered: bool, ran: Option<&Ran>) {
     counts.queries += 1;
     counts.fallbacks += i64::from(!is_answered);
     if let Some(ran) = ran {
-        // Of blocks there are fewer than 2^63.
-        counts.direct_blocks += ran.direct_blocks() as i64;
-        counts.server_blocks += ran.server_blocks() as i64;
-        counts.rerouted_blocks += ran.rerouted_blocks as i64;
+        if let Read::Blocks(blocks) = &ran.read {
+            // Of blocks there are fewer than 2^63.
+            counts.direct_blocks += blocks.direct() as i64;
+            counts.server_blocks += blocks.server() as i64;
+            counts.rerouted_blocks += blocks.rerouted as i64;
+        }
         counts.milliseconds += ran.wall.as_secs_f64() * 1e3;
     }
     COUNTS.set(counts);

@@ -55,6 +55,7 @@ mod task;
 
 pub use headrace_pipeline::partial::PartialMerge;
 
+pub use bounds::{Interval, bounds};
 pub use error::{ErrorClass, RunError};
 pub use memory::MemorySplit;
 pub use report::RunReport;

@@ -265,7 +265,9 @@ fn list(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn is_table_file(path: &Path) -> bool {
+/// Whether a folder's entry is a file of its table, by its name: not hidden, and ending in `.arrow`,
+/// `.feather` or `.ipc`.
+pub fn is_table_file(path: &Path) -> bool {
     let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
     !hidden && EXTENSIONS.iter().any(|e| e.eq_ignore_ascii_case(extension)) && !path.is_dir()

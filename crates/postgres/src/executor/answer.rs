@@ -5,7 +5,7 @@ use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use pgrx::pg_sys::{self, Datum, Oid, TupleTableSlot};
 
-use crate::datum::datum;
+use crate::datum::{check_values, datum};
 use crate::nodes::{WhyNot, why_not};
 use crate::plan::Output;
 
@@ -20,7 +20,8 @@ impl Answer {
     /// Those of a run.
     ///
     /// # Errors
-    /// An aggregate of floats is infinite, which may be an overflow that PostgreSQL would report.
+    /// A float is infinite, which may be an overflow that PostgreSQL would report; a value of a file is
+    /// none that PostgreSQL has.
     pub fn new(batches: Vec<RecordBatch>, outputs: &[Output]) -> Result<Self, WhyNot> {
         for batch in &batches {
             for output in outputs {
@@ -61,6 +62,7 @@ fn check(batch: &RecordBatch, output: Output) -> Result<(), WhyNot> {
         Output::Aggregate { column, .. } => column,
         _ => return Ok(()),
     };
+    check_values(batch.column(sum))?;
     let infinite = match batch.column(sum).as_primitive_opt::<Float64Type>() {
         Some(floats) => floats.iter().flatten().any(f64::is_infinite),
         None => false,

@@ -12,7 +12,6 @@ use headrace_ir::{Program, Scalar};
 use headrace_runner::{
     Fallback, Processor, Request, RunReport, Runner, RunnerOptions, Settings, StreamTable,
 };
-use pgrx::pg_sys::Snapshot;
 
 use super::threads::Running;
 use crate::blocks::{Owner, Part, Reader};
@@ -20,7 +19,7 @@ use crate::nodes::{WhyNot, why_not};
 use crate::settings;
 
 /// How long the backend sleeps at most before it looks for interrupts.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What the thread needs.
 pub(super) struct Job {
@@ -53,25 +52,24 @@ fn runner() -> Arc<Runner> {
     })
 }
 
-/// Runs a job on a thread of its own, and does meanwhile what only the backend can.
-pub(super) unsafe fn watched(
+/// Runs a job on a thread of its own, which drops `over` at its end, and does meanwhile what only the
+/// backend can, until then.
+pub(super) fn watched(
     job: Job,
-    owner: &Arc<Owner>,
-    sender: BatchSender,
-    parts: &[Part],
-    snapshot: Snapshot,
+    over: impl Send + 'static,
+    serve: impl FnOnce() -> Result<(), WhyNot>,
 ) -> Result<(RunReport, Vec<RecordBatch>), WhyNot> {
     let done: Arc<Mutex<Option<Done>>> = Arc::default();
     let (token, runner, threads) = (CancelToken::new(), runner(), settings::threads());
-    let (its_done, its_owner, its_token) = (Arc::clone(&done), Arc::clone(owner), token.clone());
+    let (its_done, its_token) = (Arc::clone(&done), token.clone());
     let work = move || {
-        let _over = Over(its_owner);
+        let _over = over;
         let outcome = job.run(&runner, threads, &its_token);
         *its_done.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     };
     let running = Running::start(token, work);
     let running = running.map_err(|error| WhyNot(format!("no thread can be started: {error}")))?;
-    let served = serve(owner, sender, parts, Reader::new(parts, snapshot));
+    let served = serve();
     // A run that has no end of its own is ended here.
     drop(running);
     served?;
@@ -84,6 +82,10 @@ pub(super) unsafe fn watched(
 }
 
 /// Tells the end of a run, whatever it is.
+pub(super) fn over(owner: &Arc<Owner>) -> impl Send + 'static {
+    Over(Arc::clone(owner))
+}
+
 struct Over(Arc<Owner>);
 
 impl Drop for Over {
@@ -126,7 +128,7 @@ impl Job {
 }
 
 /// Reads the blocks that the pipeline does not, until it is over.
-unsafe fn serve(
+pub(super) unsafe fn serve(
     owner: &Owner,
     sender: BatchSender,
     parts: &[Part],

@@ -10,6 +10,8 @@
 
 mod answer;
 mod description;
+mod files;
+mod heap;
 mod job;
 mod run;
 mod threads;
@@ -30,7 +32,10 @@ use crate::settings::{self, Fallback};
 use crate::stat;
 use answer::Answer;
 
-pub use run::Ran;
+pub use files::rows;
+pub use heap::Blocks;
+pub use run::{Ran, Read, values};
+pub use threads::without_signals;
 
 static EXEC_METHODS: Methods<CustomExecMethods> = Methods(CustomExecMethods {
     CustomName: NAME.as_ptr(),
@@ -69,6 +74,8 @@ struct State {
 pub struct Own {
     /// What to do.
     pub plan: Plan,
+    /// Conditions that the names of folders decide.
+    clauses: *mut List,
     parameters: *mut List,
     progress: Progress,
     /// Tuples of PostgreSQL's own plan as this node's.
@@ -98,8 +105,8 @@ pub unsafe extern "C-unwind" fn create_state(_node: *mut CustomScan) -> *mut Nod
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flags: i32) {
     let scan = (*node).ss.ps.plan.cast::<CustomScan>();
-    let plan = match Plan::of_list((*scan).custom_private) {
-        Ok(plan) => plan,
+    let (plan, clauses) = match Plan::of_list((*scan).custom_private) {
+        Ok(both) => both,
         Err(cause) => pgrx::error!("a plan of Headrace cannot be read: {cause}"),
     };
     for child in items::<pg_sys::Plan>((*scan).custom_plans) {
@@ -109,6 +116,7 @@ unsafe extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EStat
     let result = pg_sys::ExecGetResultType(&raw mut (*node).ss.ps);
     let own = Own {
         plan,
+        clauses,
         parameters: pg_sys::ExecInitExprList((*scan).custom_exprs, &raw mut (*node).ss.ps),
         progress: Progress::NotBegun,
         slot: pg_sys::ExecInitExtraTupleSlot(estate, result, &raw const pg_sys::TTSOpsVirtual),
@@ -136,7 +144,7 @@ unsafe extern "C-unwind" fn next_tuple(node: *mut CustomScanState) -> *mut Tuple
 }
 
 unsafe fn begun(node: *mut CustomScanState, own: &mut Own) -> Progress {
-    let (result, ran) = run::run(node, &own.plan, own.parameters);
+    let (result, ran) = run::run(node, &own.plan, own.clauses, own.parameters);
     own.ran = ran;
     stat::count(result.is_ok(), own.ran.as_ref());
     match result {

@@ -53,6 +53,12 @@ impl Drop for Running {
     }
 }
 
+/// Does something that may start threads and joins them.
+pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    let _blocked = SignalsBlocked::new();
+    work()
+}
+
 /// Blocks what a thread inherits: every signal but those that a thread raises itself.
 struct SignalsBlocked(libc::sigset_t);
 

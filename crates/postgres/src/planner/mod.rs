@@ -26,6 +26,7 @@ use headrace_ir::{
 };
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo};
 
+use crate::foreign;
 use crate::nodes::{self, WhyNot, numbers, why_not};
 use crate::plan::{Child, ChildColumn, Plan};
 use crate::settings;
@@ -34,6 +35,7 @@ use joins::Join;
 use streamed::Streamed;
 use target::Target;
 
+pub use joins::vars;
 pub use path::{Methods, NAME, SCAN_METHODS};
 
 static mut PREVIOUS: pg_sys::create_upper_paths_hook_type = None;
@@ -97,11 +99,11 @@ unsafe fn propose(
 ) -> Result<(), WhyNot> {
     let streamed = streamed::choose(root, members)?;
     let joins = joins::joins(root, members, streamed.relation)?;
-    let filters = streamed::filters(streamed.relation)?;
+    let filters = streamed.filters()?;
     let layout = Layout::new(root, &streamed, &joins, &filters, target)?;
     let made = layout.made(root, &joins, &filters, target)?;
     let alternative = path::cheapest(output)?;
-    path::add(output, path::Offer { size: streamed.size, joins: &joins, target, made, alternative })
+    path::add(output, path::Offer { streamed, joins: &joins, target, made, alternative })
 }
 
 /// What no pipeline does, whatever the tables.
@@ -119,6 +121,8 @@ unsafe fn check_query(root: *mut PlannerInfo) -> Result<(), WhyNot> {
 struct Layout {
     source: Source,
     tables: Vec<u32>,
+    of_files: bool,
+    attributes: Vec<i16>,
     /// For each join the columns that its build carries.
     payloads: Vec<Vec<Payload>>,
     scope: Scope,
@@ -156,8 +160,14 @@ impl Layout {
         columns.sort_by_key(|var| var.varattno);
         let mut layout = Self {
             tables: streamed.tables.clone(),
+            of_files: streamed.files.is_some(),
+            attributes: Vec::new(),
             source: Source {
-                kind: SourceKind::Batches,
+                kind: if streamed.files.is_some() {
+                    SourceKind::Table
+                } else {
+                    SourceKind::Batches
+                },
                 table_id: 0,
                 table: nodes::owned((*entry.eref).aliasname),
                 columns: Vec::new(),
@@ -168,7 +178,7 @@ impl Layout {
             registers: 0,
         };
         for var in columns {
-            layout.stream_column(entry, var)?;
+            layout.stream_column(entry, streamed.files.as_ref(), var)?;
         }
         for join in joins {
             let vars = join.take(&mut read);
@@ -189,6 +199,7 @@ impl Layout {
     unsafe fn stream_column(
         &mut self,
         entry: &pg_sys::RangeTblEntry,
+        files: Option<&foreign::Streamed>,
         var: &pg_sys::Var,
     ) -> Result<(), WhyNot> {
         let name = nodes::owned(pg_sys::get_attname(entry.relid, var.varattno, true));
@@ -197,10 +208,18 @@ impl Layout {
         }
         let data_type = ir_type(var.vartype, var.vartypmod)
             .map_err(|WhyNot(reason)| WhyNot(format!("column {name}: {reason}")))?;
-        let field = Field::new(name, data_type, true);
-        self.append(var, &field);
+        let stored = match files {
+            Some(files) => files.column(var.varattno)?,
+            None => data_type.clone(),
+        };
+        let field = Field::new(name, stored, true);
+        let register = self.append(var, &field);
+        if field.data_type != data_type {
+            self.scope.insert((var.varno as u32, var.varattno), register.cast(data_type));
+        }
         self.source.columns.push(field);
         self.source.ordinals.push(self.source.ordinals.len());
+        self.attributes.push(var.varattno);
         Ok(())
     }
 
@@ -227,12 +246,13 @@ impl Layout {
         Ok(())
     }
 
-    fn append(&mut self, var: &pg_sys::Var, field: &Field) {
+    fn append(&mut self, var: &pg_sys::Var, field: &Field) -> Expr {
         let Field { name, data_type, nullable } = field.clone();
         let index = self.registers;
         self.registers += 1;
         let register = Expr::Register { index, data_type, nullable, name };
-        self.scope.insert((var.varno as u32, var.varattno), register);
+        self.scope.insert((var.varno as u32, var.varattno), register.clone());
+        register
     }
 
     /// The program.
@@ -274,7 +294,9 @@ impl Layout {
         let program = Program { parameters: fields, ..Program::new(builds, pipeline) };
         program.validate().map_err(|error| WhyNot(error.to_string()))?;
         let types = parameters.iter().map(|node| pg_sys::exprType(*node).to_u32()).collect();
-        let plan = Plan { program, tables: self.tables, children, outputs, parameters: types };
+        let Self { tables, of_files, attributes, .. } = self;
+        let plan =
+            Plan { program, tables, of_files, attributes, children, outputs, parameters: types };
         Ok(Made { plan, parameters })
     }
 }

@@ -7,10 +7,10 @@ use pgrx::pg_sys::{self, NodeTag, Path, PlannerInfo, RelOptInfo};
 
 use super::Made;
 use super::joins::Join;
-use super::streamed::Size;
+use super::streamed::{Size, Streamed};
 use super::target::Target;
 use crate::nodes::{self, WhyNot, items, why_not};
-use crate::settings;
+use crate::{foreign, settings};
 
 /// As the server calls the node.
 pub const NAME: &std::ffi::CStr = c"Headrace";
@@ -36,7 +36,7 @@ pub static SCAN_METHODS: Methods<pg_sys::CustomScanMethods> = Methods(pg_sys::Cu
 
 /// Everything that a path is made of.
 pub struct Offer<'a> {
-    pub size: Size,
+    pub streamed: Streamed,
     pub joins: &'a [Join],
     pub target: &'a Target,
     pub made: Made,
@@ -83,7 +83,8 @@ pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNo
     let children = offer.joins.iter().map(|join| (*join.inner).cheapest_total_path);
     let children: Vec<*mut Path> = children.collect();
     let cost = Cost::of(&offer, &children);
-    let plan = offer.made.plan.to_list()?;
+    let of_folders = offer.streamed.of_folders().iter().map(|clause| nodes::copy(*clause));
+    let plan = offer.made.plan.to_list(nodes::list(of_folders.collect::<Vec<_>>()))?;
     let parameters = nodes::list(offer.made.parameters.iter().copied());
     let private = [plan, offer.target.scan_list(), parameters, offer.target.having];
     let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
@@ -129,13 +130,21 @@ impl Cost {
         if settings::FORCE.get() {
             return Self { startup: 0.0, total: 0.0 };
         }
-        let (Size { blocks, visible_blocks, rows }, row) = (offer.size, pg_sys::cpu_tuple_cost);
+        let Size { blocks, visible_blocks, rows } = offer.streamed.size;
+        let row = pg_sys::cpu_tuple_cost;
         let is_direct =
             settings::ENABLE_DIRECT_READ.get() && blocks > 0.0 && !pg_sys::RecoveryInProgress();
-        let visible = if is_direct { visible_blocks / blocks } else { 0.0 };
+        let visible = match offer.streamed.files {
+            Some(_) => 1.0,
+            None if is_direct => visible_blocks / blocks,
+            None => 0.0,
+        };
         let builds: f64 =
             children.iter().map(|child| (**child).total_cost + (**child).rows * row).sum();
-        let read = blocks * pg_sys::seq_page_cost;
+        let read = match offer.streamed.files {
+            Some(_) => foreign::read_cost(offer.streamed.relation),
+            None => blocks * pg_sys::seq_page_cost,
+        };
         let steps = 1.0 + children.len() as f64;
         let run = rows * row * (visible * ROW_SHARE * steps + (1.0 - visible));
         let groups = groups(offer.alternative) * row * GROUP_ROWS;

@@ -28,7 +28,9 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
     if let Some(previous) = PREVIOUS {
         previous(root, relation, number, entry);
     }
+    // Foreign tables have scans of their own.
     let is_table = (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION
+        && (*entry).relkind as u8 != pg_sys::RELKIND_FOREIGN_TABLE
         && (*relation).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL;
     if !is_table || !settings::ENABLED.get() || !settings::ENABLE_SCAN.get() {
         return;

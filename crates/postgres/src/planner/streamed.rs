@@ -4,7 +4,7 @@ use pgrx::pg_sys::{self, Node, PlannerInfo, RangeTblEntry, RelOptInfo};
 
 use super::joins;
 use crate::nodes::{self, WhyNot, items, why_not};
-use crate::settings;
+use crate::{foreign, settings};
 
 /// A relation whose rows are streamed.
 pub struct Streamed {
@@ -12,6 +12,8 @@ pub struct Streamed {
     pub relation: *mut RelOptInfo,
     /// Where its rows lie: itself, or all of its parts that PostgreSQL did not rule out.
     pub tables: Vec<u32>,
+    /// What is known of its files, if it is a foreign table.
+    pub files: Option<foreign::Streamed>,
     /// All of them.
     pub size: Size,
 }
@@ -60,6 +62,13 @@ pub unsafe fn choose(
     let mut tables = Vec::new();
     for leaf in leaves {
         let table = &*nodes::entry_of(root, leaf);
+        if leaf == relation && table.relkind as u8 == pg_sys::RELKIND_FOREIGN_TABLE {
+            if !foreign::is_ours(relation) {
+                return refused("is a foreign table of another wrapper");
+            }
+            let files = Some(foreign::Streamed::of(relation, table.relid)?);
+            return Ok(Streamed { relation, tables: vec![table.relid.to_u32()], files, size });
+        }
         if let Err(WhyNot(reason)) = check_storage(table) {
             return match leaf == relation {
                 true => refused(&reason),
@@ -71,7 +80,7 @@ pub unsafe fn choose(
         }
         tables.push(table.relid.to_u32());
     }
-    Ok(Streamed { relation, tables, size })
+    Ok(Streamed { relation, tables, files: None, size })
 }
 
 /// The tables that a relation's rows lie in, of partitioned ones and of those with children the parts.
@@ -122,14 +131,24 @@ unsafe fn check_storage(entry: &RangeTblEntry) -> Result<(), WhyNot> {
     }
 }
 
-/// The conditions on its rows alone.
-pub unsafe fn filters(streamed: *mut RelOptInfo) -> Result<Vec<*mut Node>, WhyNot> {
-    let mut filters = Vec::new();
-    for clause in items::<pg_sys::RestrictInfo>((*streamed).baserestrictinfo) {
-        if (*clause).security_level > 0 {
-            return why_not("a clause behind a security barrier");
-        }
-        filters.push((*clause).clause.cast());
+impl Streamed {
+    /// Conditions that the names of folders decide.
+    pub fn of_folders(&self) -> &[*mut Node] {
+        self.files.as_ref().map(|files| files.clauses.as_slice()).unwrap_or_default()
     }
-    Ok(filters)
+
+    /// The conditions on its rows alone that are decided row by row.
+    pub unsafe fn filters(&self) -> Result<Vec<*mut Node>, WhyNot> {
+        let mut filters = Vec::new();
+        for clause in items::<pg_sys::RestrictInfo>((*self.relation).baserestrictinfo) {
+            if (*clause).security_level > 0 {
+                return why_not("a clause behind a security barrier");
+            }
+            let clause = (*clause).clause.cast();
+            if !self.of_folders().contains(&clause) {
+                filters.push(clause);
+            }
+        }
+        Ok(filters)
+    }
 }

@@ -1,5 +1,7 @@
 //! Values of the server as constants of a program.
 
+use std::ops::{Range, RangeInclusive};
+
 use headrace_ir::{DataType, Scalar, Value};
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::{FromDatum, IntoDatum};
@@ -10,6 +12,12 @@ use crate::nodes::{self, WhyNot, why_not};
 /// Days, and microseconds, from 1970, where PostgreSQL's calendar begins.
 pub const EPOCH_DAYS: i32 = 10_957;
 pub const EPOCH_MICROSECONDS: i64 = 946_684_800_000_000;
+
+/// What PostgreSQL's calendar has: days and microseconds from 2000, and microseconds of a day, whose end
+/// is one of its times.
+pub const DAYS: Range<i32> = -2_451_545..2_145_031_949;
+pub const MICROSECONDS: Range<i64> = -211_813_488_000_000_000..9_223_371_331_200_000_000;
+pub const TIMES: RangeInclusive<i64> = 0..=86_400_000_000;
 
 /// A value, which is not NULL, as a constant of a type that has it.
 ///

@@ -252,5 +252,14 @@ pub(super) fn not(value: Expr) -> Expr {
 }
 
 pub(super) fn widened(value: Expr, to: &DataType) -> Expr {
-    if value.data_type() == *to { value } else { value.cast(to.clone()) }
+    match value {
+        value if value.data_type() == *to => value,
+        // As a constant of the wider type it can bound a column.
+        Expr::Literal(of)
+            if of.data_type.is_integer() && to.is_integer() && !of.data_type.cast_can_fail(to) =>
+        {
+            Expr::Literal(Scalar::new(to.clone(), of.value))
+        }
+        value => value.cast(to.clone()),
+    }
 }

@@ -1,0 +1,67 @@
+//! A run over the files of a foreign table.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use headrace_ir::{Program, Scalar};
+use headrace_runner::{RunReport, StreamTable};
+use pgrx::pg_sys::{CustomScanState, List, Oid};
+
+use super::job::{Job, LOOK_INTERVAL, watched};
+use super::run::{Ran, Read};
+use crate::foreign::{self, Opened};
+use crate::nodes::WhyNot;
+use crate::plan::Plan;
+use crate::{datum::check_values, stat};
+
+/// Runs a program over files, to its end.
+pub(super) fn run(job: Job) -> Result<(RunReport, Vec<RecordBatch>), WhyNot> {
+    // Dropped at the thread's end, whatever that is.
+    let (over, is_over) = channel::<()>();
+    watched(job, over, || {
+        while is_over.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            pgrx::check_for_interrupts!();
+        }
+        Ok(())
+    })
+}
+
+/// The rows that a program brings of files.
+///
+/// # Safety
+/// The backend's thread.
+pub unsafe fn rows(
+    program: Program,
+    values: Vec<Scalar>,
+    table: StreamTable,
+) -> Result<(RunReport, Vec<RecordBatch>), WhyNot> {
+    let outcome = run(Job { program, values, children: Vec::new(), table });
+    stat::count(outcome.is_ok(), None);
+    let (report, batches) = outcome?;
+    for array in batches.iter().flat_map(RecordBatch::columns) {
+        check_values(array)?;
+    }
+    Ok((report, batches))
+}
+
+/// Runs a plan over files; conditions that the names of folders decide say over which.
+pub(super) unsafe fn stream(
+    node: *mut CustomScanState,
+    plan: &Plan,
+    clauses: *mut List,
+    values: Vec<Scalar>,
+    children: Vec<Vec<RecordBatch>>,
+    ran: &mut Option<Ran>,
+) -> Result<Vec<RecordBatch>, WhyNot> {
+    let (estate, context) = ((*node).ss.ps.state, (*node).ss.ps.ps_ExprContext);
+    let (wanted, program) = (&plan.attributes, plan.program.clone());
+    let table = Oid::from(plan.tables.first().copied().unwrap_or_default());
+    let opened = foreign::opened(table, wanted, clauses, program, estate, context)?;
+    let Opened { table, program, files, ruled_out_files } = opened;
+    let outcome = run(Job { program, values, children, table });
+    let report = outcome.as_ref().ok().map(|(report, _)| report.clone());
+    let read = Read::Files { files, ruled_out: ruled_out_files };
+    *ran = Some(Ran { report, read, wall: Duration::ZERO });
+    outcome.map(|(_, batches)| batches)
+}

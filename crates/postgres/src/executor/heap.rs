@@ -1,0 +1,164 @@
+//! A run over heaps: blocks from their files, and through shared buffers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use headrace_format::batches::batch_channel;
+use headrace_format::heap::{HeapBlocks, HeapTable};
+use headrace_ir::Scalar;
+use headrace_runner::StreamTable;
+use pgrx::pg_sys::{self, CustomScanState, Oid, Relation, Snapshot};
+
+use super::description::{description, files};
+use super::job::{Job, over, serve, watched};
+use super::run::{Ran, Read};
+use crate::blocks::{Counts, Map, Owner, Part, Reader, list};
+use crate::nodes::{WhyNot, why_not};
+use crate::plan::Plan;
+use crate::version;
+
+/// Batches of the server's rows that wait for the pipeline.
+const QUEUED_BATCHES: usize = 8;
+
+/// Blocks that a run read.
+pub struct Blocks {
+    /// How they were to be read.
+    pub listed: Counts,
+    /// Those that were to be read from the files, and found unfit after they were.
+    pub rerouted: u64,
+    /// Why the first of them was.
+    pub rerouted_why: Option<String>,
+    /// Why no block of a table was read from its files.
+    pub why_not_direct: Option<String>,
+}
+
+impl Blocks {
+    /// Those whose rows were read from the files.
+    pub fn direct(&self) -> u64 {
+        self.listed.direct - self.rerouted
+    }
+
+    /// Those whose rows were read through shared buffers.
+    pub fn server(&self) -> u64 {
+        self.listed.server + self.rerouted
+    }
+}
+
+/// Runs a plan over heaps.
+pub(super) unsafe fn stream(
+    node: *mut CustomScanState,
+    plan: &Plan,
+    values: Vec<Scalar>,
+    children: Vec<Vec<RecordBatch>>,
+    ran: &mut Option<Ran>,
+) -> Result<Vec<RecordBatch>, WhyNot> {
+    let lock = pg_sys::AccessShareLock as i32;
+    let relations = plan.tables.iter().map(|table| pg_sys::table_open(Oid::from(*table), lock));
+    let relations: Vec<Relation> = relations.collect();
+    let snapshot = (*(*node).ss.ps.state).es_snapshot;
+    let batches = stream_blocks(plan, &relations, snapshot, values, children, ran);
+    relations.into_iter().for_each(|relation| pg_sys::table_close(relation, lock));
+    batches
+}
+
+unsafe fn stream_blocks(
+    plan: &Plan,
+    relations: &[Relation],
+    snapshot: Snapshot,
+    values: Vec<Scalar>,
+    children: Vec<Vec<RecordBatch>>,
+    ran: &mut Option<Ran>,
+) -> Result<Vec<RecordBatch>, WhyNot> {
+    if (*snapshot).snapshot_type != pg_sys::SnapshotType::SNAPSHOT_MVCC {
+        return why_not("a snapshot that is not of a transaction");
+    }
+    let (parts, maps) = parts(plan, relations, snapshot)?;
+    let checks_sums = parts.iter().all(|part| part.description.checksums);
+    let maps = Arc::new(maps);
+    let owner = Arc::new(Owner::new(Arc::clone(&maps)));
+    let (sender, receiver) = batch_channel(QUEUED_BATCHES);
+    let heaps = parts.iter().map(|part| HeapBlocks {
+        files: files(part.relation, &part.listing),
+        blocks_per_file: pg_sys::RELSEG_SIZE,
+        direct: part.listing.direct.clone(),
+        relation: part.description.clone(),
+    });
+    let counts = parts.iter().fold(Counts::default(), |sum, part| sum.and(part.listing.counts));
+    let name = &plan.program.pipeline.source.table;
+    let table = HeapTable::new(name, heaps.collect(), Arc::clone(&owner) as _, receiver);
+    let table = table.map_err(|error| WhyNot(error.to_string()))?;
+    // The server's own idea of how much of a table the page cache holds.
+    let cached_blocks = u64::try_from(pg_sys::effective_cache_size).unwrap_or(0);
+    let table =
+        StreamTable::new(name, Arc::new(table.filling_page_cache(counts.direct <= cached_blocks)));
+    let mut program = plan.program.clone();
+    let names: Vec<&str> =
+        program.pipeline.source.columns.iter().map(|c| c.name.as_str()).collect();
+    let source = table.source_over(0, &names).map_err(WhyNot)?;
+    program.pipeline.source.ordinals = source.ordinals;
+    let job = Job { program, values, children, table };
+    let outcome =
+        watched(job, over(&owner), || serve(&owner, sender, &parts, Reader::new(&parts, snapshot)));
+    let (rerouted_blocks, rerouted_why) = owner.rerouted();
+    let report = outcome.as_ref().ok().map(|(report, _)| report.clone());
+    let why_not_direct = parts.iter().find_map(|part| part.listing.why_not_direct.clone());
+    let read = Blocks { listed: counts, rerouted: rerouted_blocks, rerouted_why, why_not_direct };
+    *ran = Some(Ran { report, read: Read::Blocks(read), wall: Duration::ZERO });
+    let is_unchanged = checks_sums || maps.iter().all(|map| map.is_unchanged());
+    drop(owner);
+    match Arc::try_unwrap(maps) {
+        Ok(maps) => maps.into_iter().for_each(|mut map| map.release()),
+        // Whoever holds them was joined, so that nobody does; at worst the transaction's end releases them.
+        Err(_) => return why_not("a thread that outlived its run"),
+    }
+    if !is_unchanged {
+        return why_not(
+            "a vacuum changed the visibility map meanwhile, and pages have no checksums",
+        );
+    }
+    let (report, batches) = outcome?;
+    count_scans(&parts, report.rows_in);
+    Ok(batches)
+}
+
+/// The tables, of whose blocks it is known how they are read.
+unsafe fn parts(
+    plan: &Plan,
+    relations: &[Relation],
+    snapshot: Snapshot,
+) -> Result<(Vec<Part>, Vec<Map>), WhyNot> {
+    let mut described = Vec::new();
+    for &relation in relations {
+        version::predicate_lock(relation, snapshot);
+        let description = description(relation)?;
+        let wanted = plan.program.pipeline.source.columns.iter().map(|column| {
+            let mut attributes = description.attributes.iter();
+            attributes.position(|own| !own.dropped && own.name == column.name)
+        });
+        let Some(wanted) = wanted.collect::<Option<Vec<usize>>>() else {
+            return why_not("a part without a column of the whole");
+        };
+        described.push((relation, description, wanted));
+    }
+    let (listings, maps) = list(relations, snapshot);
+    let parts = described.into_iter().zip(listings);
+    let parts = parts.map(|((relation, description, wanted), listing)| Part {
+        relation,
+        description,
+        wanted,
+        listing,
+    });
+    Ok((parts.collect(), maps))
+}
+
+/// Rows of all tables are known, those of each are estimated by its share of the blocks.
+unsafe fn count_scans(parts: &[Part], rows: u64) {
+    let blocks = |part: &Part| part.listing.counts.direct + part.listing.counts.server;
+    let all: u64 = parts.iter().map(blocks).sum();
+    for part in parts {
+        let share = blocks(part) as f64 / all.max(1) as f64;
+        let direct = u32::try_from(part.listing.counts.direct).unwrap_or(u32::MAX);
+        version::count_scan(part.relation, (rows as f64 * share) as u64, direct);
+    }
+}
