@@ -100,7 +100,7 @@ fn booleans() {
     );
     define(
         c"headrace.enable_scan",
-        c"Lets a pipeline give rows of a table, where no grouping is its own.",
+        c"Lets a pipeline give rows of a table or a join, where no grouping is its own.",
         c"",
         &ENABLE_SCAN,
     );

@@ -87,3 +87,6 @@ insert into sales select i, 1, null, 1, repeat('wide', 450) from generate_series
 analyze sales;
 explain (verbose, costs off) select id, word from sales where id > 0;
 explain (verbose, costs off) select pg_column_size(word) from sales where id = 5;
+explain (costs off) select s.id, h.name from sales s join shops h using (shop) where s.id < 50 and h.name > 'shop 3' order by s.id;
+explain (costs off) select count(distinct h.name) from sales s left join shops h using (shop) where s.id < 50;
+explain (verbose, costs off) select s.id from sales s full join shops h using (shop) where s.id < 50 or h.shop = 3;

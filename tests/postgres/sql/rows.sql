@@ -32,6 +32,23 @@ select d.k, s.id from dims d, lateral (select f.id from facts f where f.k = d.k 
 select k, (select min(id) from facts f where f.k = d.k and f.id > 100 and word is not null) from dims d order by k limit 5;
 select id from facts where id < 9 union all select k from dims where k > 36 union all select id from facts where id > 19997 order by 1;
 with few as materialized (select * from facts where id % 5000 = 1) select a.id, b.amount from few a join few b on a.id = b.id + 5000 order by a.id;
+-- Joins of all tables, given as rows.
+create table more (k int4, id int4, note text);
+insert into more select i % 30, i * 3, 'note ' || i % 5 from generate_series(1, 600) i;
+vacuum analyze more;
+select f.id, d.name, m.note from facts f join dims d using (k) join more m on m.id = f.id where d.name like 'dim 1%' and f.amount > 1 order by f.id limit 12;
+select count(distinct d.name), count(distinct f.word) from facts f join dims d using (k) where d.k % 7 = 1 and f.small < 9;
+select f.id, d.name, m.note from facts f left join dims d on d.k = f.k and d.k < 20 left join more m on m.id = f.id and m.k < 9 where f.id % 300 = 21 order by f.id limit 12;
+select f.id, m.note, d.name from facts f left join (more m join dims d on d.k = m.k) on m.id = f.id and d.k <> f.small where f.id between 55 and 70 order by 1, 2, 3;
+select m.id, f.word from more m left join facts f on f.id = m.id and f.flag where m.k = 3 order by m.id;
+select f.id from facts f join dims d using (k) where exists (select from more m where m.id = f.id and m.k > d.k) order by f.id limit 9;
+select f.id, f.f from facts f join more m on m.id = f.id where not exists (select from dims d where d.k = f.k) and f.id < 600 order by f.id;
+select f.id, coalesce(d.name, 'none') || m.note from facts f full join dims d on d.k = f.id join more m on m.id = f.id where m.id < 40 order by 1;
+select f.id, row_number() over (order by f.id), m.note from facts f, more m, dims d where f.id = m.id and d.k = m.k and (d.k = 3 or f.flag) order by f.id limit 7;
+insert into more select d.k, f.id, d.name from facts f join dims d using (k) where f.id > 19980;
+select * from more where id > 19980 order by id;
+update more m set note = f.word from facts f, dims d where f.id = m.id and d.k = f.k and d.k = 7;
+select count(*), max(note) from more where k = 7;
 -- Cursors back and forth, and parameters.
 begin;
 declare c scroll cursor for select id, word from facts where id % 4000 = 3 order by id;

@@ -47,13 +47,16 @@ pub struct Offer<'a> {
 /// PostgreSQL's cheapest path so far, kept from being freed when a cheaper one comes.
 pub unsafe fn cheapest(output: *mut RelOptInfo) -> Result<*mut Path, WhyNot> {
     let paths = items::<Path>((*output).pathlist);
-    let own = paths.filter(|path| (**path).param_info.is_null());
+    let own = paths.filter(|path| (**path).param_info.is_null() && as_ours(*path).is_none());
     let cheapest = own.min_by(|a, b| (**a).total_cost.total_cmp(&(**b).total_cost));
     let Some(cheapest) = cheapest else { return why_not("PostgreSQL has no plan for it") };
     if (*cheapest).type_ == NodeTag::T_MinMaxAggPath {
         return why_not("an index has the smallest and the largest value at its ends");
     }
     let bytes = match (*cheapest).type_ {
+        NodeTag::T_NestPath => size_of::<pg_sys::NestPath>(),
+        NodeTag::T_MergePath => size_of::<pg_sys::MergePath>(),
+        NodeTag::T_HashPath => size_of::<pg_sys::HashPath>(),
         NodeTag::T_Path => size_of::<Path>(),
         NodeTag::T_IndexPath => size_of::<pg_sys::IndexPath>(),
         NodeTag::T_BitmapHeapPath => size_of::<pg_sys::BitmapHeapPath>(),
@@ -76,7 +79,23 @@ pub unsafe fn cheapest(output: *mut RelOptInfo) -> Result<*mut Path, WhyNot> {
     Ok(copy.cast())
 }
 
-/// Adds the path to those of the grouping, or of the table.
+/// The path that was added to a relation's, if it is still there.
+pub unsafe fn of_headrace(output: *mut RelOptInfo) -> Option<*mut pg_sys::CustomPath> {
+    items::<Path>((*output).pathlist).find_map(|path| as_ours(path))
+}
+
+unsafe fn as_ours(path: *mut Path) -> Option<*mut pg_sys::CustomPath> {
+    let custom = nodes::cast::<pg_sys::CustomPath>(path.cast(), NodeTag::T_CustomPath)?;
+    std::ptr::eq((*custom).methods, &raw const PATH_METHODS.0).then_some(custom)
+}
+
+/// Puts another path of PostgreSQL's own in place of the one for the same rows.
+pub unsafe fn replace_alternative(ours: *mut pg_sys::CustomPath, alternative: *mut Path) {
+    let children = items::<Path>((*ours).custom_paths).skip(1);
+    (*ours).custom_paths = nodes::list(std::iter::once(alternative).chain(children));
+}
+
+/// Adds the path to those of the grouping, the table or the join.
 // Later versions of the server have more fields.
 #[allow(clippy::needless_update)]
 pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNot> {
@@ -127,8 +146,10 @@ impl Cost {
     unsafe fn of(offer: &Offer<'_>, children: &[*mut Path]) -> Self {
         const ROW_SHARE: f64 = 0.1;
         const GROUP_ROWS: f64 = 4.0;
+        let give = (*offer.alternative).rows * pg_sys::cpu_tuple_cost;
         if settings::FORCE.get() {
-            return Self { startup: 0.0, total: 0.0 };
+            // Giving the rows is never free: a nested loop must not ask for them again and again.
+            return Self { startup: 0.0, total: give };
         }
         let Size { blocks, visible_blocks, rows } = offer.streamed.size;
         let row = pg_sys::cpu_tuple_cost;
@@ -149,7 +170,7 @@ impl Cost {
         let run = rows * row * (visible * ROW_SHARE * steps + (1.0 - visible));
         let groups = groups(offer.alternative) * row * GROUP_ROWS;
         let startup = settings::STARTUP_COST.get() + builds + read + run + groups;
-        Self { startup, total: startup + (*offer.alternative).rows * row }
+        Self { startup, total: startup + give }
     }
 }
 

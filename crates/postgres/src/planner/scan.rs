@@ -1,21 +1,25 @@
-//! Offers a path for the rows of one table, whatever is done with them above.
+//! Offers a path for the rows of one table, or of all tables of a query joined, whatever is done with them
+//! above.
 
 use pgrx::pg_sys::{self, CmdType, NodeTag, PlannerInfo, RangeTblEntry, RelOptInfo};
 
 use super::target::Target;
-use super::{check_query, propose};
+use super::{check_query, joins, path, propose};
 use crate::nodes::{self, WhyNot, cast, why_not};
 use crate::settings;
 
 static mut PREVIOUS: pg_sys::set_rel_pathlist_hook_type = None;
+static mut PREVIOUS_JOIN: pg_sys::set_join_pathlist_hook_type = None;
 
-/// From now on every table of a query is looked at.
+/// From now on every table of a query is looked at, and its last join.
 ///
 /// # Safety
 /// The backend's thread, once a process.
 pub unsafe fn install() {
     PREVIOUS = pg_sys::set_rel_pathlist_hook;
     pg_sys::set_rel_pathlist_hook = Some(set_rel_pathlist);
+    PREVIOUS_JOIN = pg_sys::set_join_pathlist_hook;
+    pg_sys::set_join_pathlist_hook = Some(set_join_pathlist);
 }
 
 #[pgrx::pg_guard]
@@ -35,17 +39,57 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
     if !is_table || !settings::ENABLED.get() || !settings::ENABLE_SCAN.get() {
         return;
     }
-    let query = &*(*root).parse;
-    match propose_rows(root, relation) {
-        // Of a grouping it is told why it has none.
-        Err(WhyNot(reason)) if query.groupClause.is_null() && !query.hasAggs => {
-            crate::explain::note(reason);
+    note(root, propose_rows(root, relation, &[relation]));
+}
+
+/// Called for each pair of relations that a join may be made of.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn set_join_pathlist(
+    root: *mut PlannerInfo,
+    joined: *mut RelOptInfo,
+    outer: *mut RelOptInfo,
+    inner: *mut RelOptInfo,
+    kind: pg_sys::JoinType::Type,
+    extra: *mut pg_sys::JoinPathExtraData,
+) {
+    if let Some(previous) = PREVIOUS_JOIN {
+        previous(root, joined, outer, inner, kind, extra);
+    }
+    let is_last = (*joined).reloptkind == pg_sys::RelOptKind::RELOPT_JOINREL
+        && pg_sys::bms_equal((*joined).relids, (*root).all_baserels);
+    if !is_last || !settings::ENABLED.get() || !settings::ENABLE_SCAN.get() {
+        return;
+    }
+    match path::of_headrace(joined) {
+        // PostgreSQL may have found a better one of its own.
+        Some(ours) => {
+            if let Ok(cheapest) = path::cheapest(joined) {
+                path::replace_alternative(ours, cheapest);
+            }
         }
-        _ => {}
+        None => {
+            let members = joins::members(root, joined);
+            note(root, members.and_then(|members| propose_rows(root, joined, &members)));
+        }
     }
 }
 
-unsafe fn propose_rows(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> Result<(), WhyNot> {
+/// Of a grouping it is told why it has none.
+unsafe fn note(root: *mut PlannerInfo, proposed: Result<(), WhyNot>) {
+    let query = &*(*root).parse;
+    if let Err(WhyNot(reason)) = proposed
+        && query.groupClause.is_null()
+        && !query.hasAggs
+    {
+        crate::explain::note(reason);
+    }
+}
+
+unsafe fn propose_rows(
+    root: *mut PlannerInfo,
+    relation: *mut RelOptInfo,
+    members: &[*mut RelOptInfo],
+) -> Result<(), WhyNot> {
     // Rows that are changed, and those beside them, are asked for once more when others change them.
     if !matches!((*(*root).parse).commandType, CmdType::CMD_SELECT | CmdType::CMD_INSERT) {
         return why_not("a statement that changes rows that it reads");
@@ -67,7 +111,7 @@ unsafe fn propose_rows(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> Res
             limit / 1e6
         ));
     }
-    propose(root, &[relation], relation, &Target::of_rows(relation))
+    propose(root, members, relation, &Target::of_rows(relation))
 }
 
 /// Whether a query, or one that it is a part of, asks how values are stored: those of a pipeline are neither
