@@ -3,7 +3,7 @@
 //! # The data that flows through
 //!
 //! ```text
-//! a query's upper relation ──planner──► is every part of it something a pipeline can do?
+//! a grouping, a table, all tables joined ──planner──► is every part of it something a pipeline can do?
 //!      │ no: why_not, shown by EXPLAIN VERBOSE          │ yes
 //!      ▼                                                 ▼
 //! PostgreSQL's own paths ◄───────────────── a path: Custom Scan (Headrace)
@@ -11,11 +11,11 @@
 //! executor:
 //!   child plans ──rows──► record batches ─────────────────────────┐
 //!   visibility map + shared buffers ──► which blocks to read directly │
-//!   segment files ──race──► format::heap on the workers ──────────┼──► runner ──► groups ──► tuples
+//!   segment files ──race──► format::heap on the workers ──────────┼──► runner ──► groups or rows ──► tuples
 //!   all other blocks ──snapshot, this thread──► record batches ───┘
 //! ```
 //!
-//! - [`planner`]: the hook, the shape of the query, the path and its cost.
+//! - [`planner`]: the hooks, the shape of the query, the path and its cost.
 //! - [`translate`]: PostgreSQL's expressions, types and aggregates in the words of `ir`, by OID, or the
 //!   reason why not.
 //! - [`plan`]: what travels from the planner to the executor.

@@ -3,7 +3,7 @@
 //! ```text
 //! first tuple asked for ─► run: parameters, builds' rows, pipeline ─► an answer
 //!                              └─ it cannot be: PostgreSQL's own plan, the first child, from here on
-//! answer ─► tuples of keys and aggregates ─► the server's conditions on groups and its target list
+//! answer ─► tuples of rows, or of keys and aggregates ─► the server's conditions on groups, its target list
 //! ```
 //!
 //! A run begins and ends within one call of the server: no thread outlives it.
