@@ -74,7 +74,7 @@ unsafe extern "C-unwind" fn set_join_pathlist(
     }
 }
 
-/// Of a grouping it is told why it has none.
+/// Tells why there is no path, but where there is a grouping: of that it is told.
 unsafe fn note(root: *mut PlannerInfo, proposed: Result<(), WhyNot>) {
     let query = &*(*root).parse;
     if let Err(WhyNot(reason)) = proposed

@@ -63,7 +63,7 @@ fn heaps(folder: &std::path::Path) -> Vec<HeapBlocks> {
             files.push(folder.join(format!("{part}.{number}")));
             std::fs::write(&files[number], pages.concat()).unwrap();
         }
-        let direct = (blocks > 0).then(|| 0..blocks as u32).into_iter().collect();
+        let direct = (blocks > 0).then_some(0..blocks as u32).into_iter().collect();
         heaps.push(HeapBlocks {
             relation: relation(attributes),
             files,
