@@ -93,6 +93,6 @@ alter table secured enable row level security;
 create policy only_few on secured to nobody using (a < 3);
 grant select on secured to nobody;
 create table accounts (id int4 primary key, balance int8 not null, filler text) with (fillfactor = 50);
-insert into accounts select i, 1000, repeat('x', 400) from generate_series(0, 89999) i;
+insert into accounts select i, 1000, repeat('x', 400) from generate_series(0, 99999) i;
 create function slowly(n int4) returns int4 language plpgsql as $$ begin perform pg_sleep(0.001); return n; end $$;
 create view slow as select slowly(id) as id, amount from facts;

@@ -49,6 +49,29 @@ fn text_dictionary() -> DataType {
 }
 
 #[test]
+fn a_batch_can_be_ended_before_it_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.arrow");
+    let rows = |values: std::ops::Range<i32>| {
+        let column: ArrayRef = Arc::new(Int32Array::from_iter_values(values));
+        RecordBatch::try_from_iter([("i", column)]).unwrap()
+    };
+    let mut writer = ArrowWriter::create(&path, &rows(0..1).schema(), options(10)).unwrap();
+    writer.end_batch().unwrap();
+    writer.write(&rows(0..13)).unwrap();
+    assert_eq!(writer.pending_rows(), 3);
+    writer.end_batch().unwrap();
+    assert_eq!(writer.pending_rows(), 0);
+    writer.write(&rows(13..20)).unwrap();
+    writer.finish().unwrap();
+    let (_, batches) = read(&path);
+    let sizes: Vec<usize> = batches.iter().map(RecordBatch::num_rows).collect();
+    assert_eq!(sizes, [10, 3, 7]);
+    let all = column(&batches, 0, &DataType::Int32);
+    assert_eq!(all.as_primitive::<Int32Type>().values(), &(0..20).collect::<Vec<_>>()[..]);
+}
+
+#[test]
 fn batches_of_any_size_are_cut_and_come_back() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.arrow");
