@@ -67,7 +67,7 @@ mod writers;
 
 pub use cache::{HostCache, HostCacheStats};
 pub use cancel::CancelToken;
-pub use cuda::{CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, SlotChunk};
+pub use cuda::{CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, More, SlotChunk};
 pub use error::{BoxError, RaceError};
 pub use feed::{ChunkFeed, FedChunk, FeedBounds};
 pub use headrace_io::{DirectEngine, InputPolicy, MappingPool};

@@ -55,8 +55,8 @@ pub struct FeedBounds {
     pub chunk_bytes: u64,
     /// As `chunk_bytes`, of the largest segment.
     pub segment_bytes: u64,
-    /// How the columns lie in the first chunks: the codes of a dictionary may be of another width
-    /// in later ones.
+    /// How the columns lie in the first chunks, those of pages once they are decoded: the codes of
+    /// a dictionary may be of another width in later ones.
     pub encodings: Vec<Encoding>,
 }
 

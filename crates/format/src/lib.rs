@@ -49,5 +49,5 @@ mod table;
 
 pub use error::{FormatError, Result};
 pub use feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
-pub use pages::{PageDecoder, Pages};
+pub use pages::{PageDecoder, PageSource, Pages};
 pub use table::Table;

@@ -1,6 +1,8 @@
-//! What a table of rows in pages gives to whoever executes: its pages' rows as columns.
+//! What a table of rows in pages gives to whoever executes: its pages' rows as columns, or how a
+//! device makes them.
 
 use arrow_array::RecordBatch;
+use headrace_ir::pages::{PagePlan, PageVerdict};
 
 use crate::Result;
 
@@ -31,4 +33,25 @@ pub trait PageDecoder: Send {
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
     fn rest(&mut self) -> Result<Option<RecordBatch>>;
+}
+
+/// The pages of a table for whoever takes them apart on a device, by a plan and not by this crate's
+/// code, and says what came of each.
+pub trait PageSource: Send + Sync {
+    /// How.
+    ///
+    /// # Errors
+    /// Why a device cannot do it.
+    fn plan(&self) -> std::result::Result<&PagePlan, String>;
+
+    /// The number by which the page at an offset in a file was written, which is in its checksum.
+    fn first_block(&self, file: u32, offset: u64) -> u32;
+
+    /// Which pages of a file, the first at `offset`, are still what they were when they were listed:
+    /// asked once their bytes were copied to where nobody else writes, and before they are believed.
+    /// May wait.
+    fn hold(&self, file: u32, offset: u64, holds: &mut [bool]);
+
+    /// What came of pages of a file, the first at `offset`: told once of each.
+    fn settle(&self, file: u32, offset: u64, verdicts: &[PageVerdict]);
 }

@@ -9,7 +9,7 @@ use headrace_io::{FileIdentity, InputPolicy, ReadAt};
 use headrace_ir::SourceKind;
 
 use crate::arrow::{ArrowTable, ChunkFeed, ChunkOptions, ColumnBound, ColumnStats};
-use crate::{Feed, PageDecoder, Result};
+use crate::{Feed, PageDecoder, PageSource, Result};
 
 /// A table: columns, what is known of them without reading, and which bytes hold them.
 ///
@@ -61,6 +61,15 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`feed`](Self::feed).
     fn page_decoder(self: Arc<Self>, _columns: &[usize]) -> Result<Option<Box<dyn PageDecoder>>> {
+        Ok(None)
+    }
+
+    /// As [`page_decoder`](Self::page_decoder), for a device. Columns of types of variable length but
+    /// for numerics are no columns of its plan.
+    ///
+    /// # Errors
+    /// As [`feed`](Self::feed).
+    fn page_source(self: Arc<Self>, _columns: &[usize]) -> Result<Option<Box<dyn PageSource>>> {
         Ok(None)
     }
 

@@ -47,6 +47,7 @@ pub mod expr;
 pub mod function;
 pub mod grouping;
 pub mod layout;
+pub mod pages;
 pub mod parameter;
 pub mod pipeline;
 pub mod scalar;

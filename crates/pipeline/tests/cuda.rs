@@ -24,6 +24,8 @@ mod gpu;
 mod narrow;
 #[path = "cuda/nvrtc.rs"]
 mod nvrtc;
+#[path = "cuda/pages.rs"]
+mod pages;
 #[path = "cuda/prepared.rs"]
 mod prepared;
 #[path = "cuda/shim.rs"]

@@ -5,6 +5,8 @@
 //! heap_speed SEGMENT [RUNS [WHAT]]     the best of RUNS runs (5) of lines whose label has WHAT
 //! ```
 //!
+//! Lines of a GPU, "cuda", come where there is one.
+//!
 //! The table's texts are `text`, its numbers `int4`, nothing may be NULL, and there are no checksums.
 
 use std::error::Error;
@@ -26,6 +28,7 @@ use headrace_ir::{
     AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Expr, NamedExpr, Pipeline,
     Program, Scalar, Sink, Source, Step,
 };
+use headrace_pipeline::cuda::CudaDevice;
 use headrace_runner::{Fallback, Processor, Request, Runner, RunnerOptions, Settings, StreamTable};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -237,18 +240,14 @@ fn run(
     path: &Path,
     columns: &[&str],
     pipeline: fn(Source) -> Pipeline,
-    threads: usize,
+    (processor, threads): (Processor, usize),
 ) -> Outcome<u64> {
-    let (table, _) = table(path)?;
+    let (table, owner) = table(path)?;
     let table = Arc::new(StreamTable::new("lineorder", table));
     let source = table.source_over(0, columns)?;
     let program = Program::new(vec![], pipeline(source));
-    let settings = Settings {
-        processor: Processor::Cpu,
-        fallback: Fallback::Forbid,
-        threads,
-        ..Settings::default()
-    };
+    let settings =
+        Settings { processor, fallback: Fallback::Forbid, threads, ..Settings::default() };
     let (tables, token) = (&[table][..], &CancelToken::new());
     let request = Request {
         program: &program,
@@ -262,7 +261,10 @@ fn run(
     if std::env::var_os("HEAP_SPEED_REPORT").is_some() {
         println!("{report:?}");
     }
-    Ok(report.rows_in)
+    match owner.rerouted.load(Ordering::Relaxed) {
+        0 => Ok(report.rows_in),
+        rerouted => Err(format!("{rerouted} blocks were rerouted").into()),
+    }
 }
 
 /// Prints the best of some runs.
@@ -298,16 +300,25 @@ fn main() -> Outcome<()> {
         Way::Read(128 << 10),
     ];
     let runner = Runner::new(&RunnerOptions::default());
+    let pipelines = [
+        ("filter, sum", &FILTERED[..], filtered as fn(Source) -> Pipeline),
+        ("filter, group by", &GROUPED, grouped),
+    ];
     for threads in [1, 2] {
-        for (name, columns, pipeline) in [
-            ("filter, sum", &FILTERED[..], filtered as fn(Source) -> Pipeline),
-            ("filter, group by", &GROUPED, grouped),
-        ] {
+        for (name, columns, pipeline) in pipelines {
             let label = |what: &dyn std::fmt::Debug| format!("{threads} threads, {name}: {what:?}");
             for way in ways {
                 best(&label(&way), runs, bytes, || decode(path, columns, threads, way, &kept))?;
             }
-            best(&label(&"run"), runs, bytes, || run(&runner, path, columns, pipeline, threads))?;
+            let on = (Processor::Cpu, threads);
+            best(&label(&"run"), runs, bytes, || run(&runner, path, columns, pipeline, on))?;
+        }
+    }
+    if CudaDevice::count() > 0 {
+        for (name, columns, pipeline) in pipelines {
+            let on = (Processor::Cuda, 2);
+            let label = format!("cuda, {name}: run");
+            best(&label, runs, bytes, || run(&runner, path, columns, pipeline, on))?;
         }
     }
     Ok(())

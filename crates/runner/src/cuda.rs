@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use headrace_flow::{AccessPath, RaceOptions, RaceReport};
 use headrace_format::arrow::ChunkOptions;
+use headrace_io::EXTENT_ALIGN_BYTES;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
@@ -16,6 +17,7 @@ use headrace_pipeline::{Bound, ExecError, WhyNot};
 
 use crate::chunks::{self, Planned};
 use crate::error::RunError;
+use crate::pages::TablePages;
 use crate::prepared::Prepared;
 use crate::segments::Segments;
 use crate::settings::Devices;
@@ -38,6 +40,9 @@ const SLOTS_MIN: u64 = 3;
 /// Segments are not cut by bytes: this only keeps one chunk from taking all memory.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
+/// Pages are segments of whatever size: as many as a slot takes, widened to blocks of the file.
+const PAGES_BYTES_MAX: u64 = CHUNK_LIMITS.slot_bytes - 2 * EXTENT_ALIGN_BYTES as u64;
+
 /// A chunk of several segments: how many rows it may have bounds what a slot has for its output.
 const CHUNK_LIMITS: ChunkLimits =
     ChunkLimits { slot_bytes: 24 << 20, segments: 256, rows: 8 << 20 };
@@ -47,11 +52,6 @@ const PREPARED_BYTES_MAX: u64 = 16 << 20;
 
 /// Runs a task.
 pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
-    let source = Arc::clone(task.table.source());
-    if source.page_decoder(&task.pipeline.source.ordinals)?.is_some() {
-        let name = task.table.name();
-        return Err(WhyNot::new(format!("{name}: heap blocks are decoded on the CPU only")).into());
-    }
     // Without a GPU, nothing is planned for one.
     task.runner.cuda(&task.settings.devices)?;
     match run_prepared(task)? {
@@ -90,7 +90,8 @@ fn run_resident(
 
 fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let started = Instant::now();
-    let Planned { feed, info } = chunks::plan(task, chunk_options(task))?;
+    let pages = TablePages::of(task)?;
+    let Planned { feed, info } = chunks::plan(task, chunk_options(task, pages.is_some()))?;
     let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
     let bound = Arc::new(bind(task.pipeline, &info, task.builds, &options)?);
     CudaProgram::check(&bound, Tuning::FULL)?;
@@ -105,7 +106,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
         CudaProgram::compile(Arc::clone(&bound), layout, Tuning::FULL)?;
     }
     let Dealt { ordinals, devices, planned, notes } = deal(task, first, is_all)?;
-    let rest = (!is_all).then(|| rest(segments, devices.len()));
+    let rest = (!is_all).then(|| rest(segments, devices.len(), pages.as_ref()));
     let run = CudaRun::new(&devices, &bound, RunSource { layout, planned, rest })?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
     if run.is_resident() {
@@ -122,12 +123,13 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     // The race checks the files of all chunks, those too whose columns are on a GPU.
     let (answer, mut race) = run.stream(race_options(task), task.token, &output)?;
     race.path_reasons.extend(notes);
-    let scope = Scope::of(&totals.lock());
+    let mut scope = Scope::of(&totals.lock());
+    scope.rows += pages.map_or(0, |pages| pages.rows());
     Answered { bound: &bound, answer, scope, race, bind_ms }.finish(output, &options)
 }
 
 /// The segments that were not planned, for the race.
-fn rest(segments: Segments, devices: usize) -> Rest {
+fn rest(segments: Segments, devices: usize, pages: Option<&Arc<TablePages>>) -> Rest {
     let bounds = segments.bounds();
     Rest {
         feed: Box::new(segments),
@@ -135,18 +137,20 @@ fn rest(segments: Segments, devices: usize) -> Rest {
         segment_slot_bytes: bounds.segment_bytes,
         bytes: bounds.bytes,
         chunks: bounds.chunks,
+        pages: pages.map(TablePages::streamed),
     }
 }
 
-fn chunk_options(task: &Task<'_>) -> ChunkOptions {
+fn chunk_options(task: &Task<'_>, has_pages: bool) -> ChunkOptions {
     let gpus = task.runner.gpus().ordinals(&Devices::All).0.len() as u64;
     let rows = task.runner.memory().slots_bytes / gpus / SLOTS_MIN / ROW_BYTES;
     // A power of two, so that it is the same whenever about as much memory is given.
     let rows = 1 << rows.clamp(SEGMENT_ROWS_MIN, SEGMENT_ROWS_MAX).ilog2();
+    let bytes = if has_pages { PAGES_BYTES_MAX } else { SEGMENT_BYTES_MAX };
     ChunkOptions {
         chunk_rows_max: rows,
-        chunk_bytes_max: SEGMENT_BYTES_MAX,
-        chunk_bytes_wanted: SEGMENT_BYTES_MAX,
+        chunk_bytes_max: bytes,
+        chunk_bytes_wanted: bytes,
         ..ChunkOptions::default()
     }
 }

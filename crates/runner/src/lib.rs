@@ -43,6 +43,7 @@ mod error;
 mod gpus;
 mod memory;
 mod merge;
+mod pages;
 mod prepared;
 mod report;
 mod run;

@@ -28,7 +28,7 @@ impl<P> CudaLane<'_, P> {
 
 impl<P: DeviceProgram> CudaLane<'_, P> {
     /// Lets the program bring back what it wants of a chunk whose work, and whose copies so far,
-    /// are done; whether it began another copy.
+    /// are done; whether it began another copy, or more work.
     fn bring_back(&mut self, slot: usize) -> Result<bool, BoxError> {
         let stream = &self.slots.idle.back;
         let state = &mut self.slots.slots[slot];
@@ -36,17 +36,17 @@ impl<P: DeviceProgram> CudaLane<'_, P> {
             // An output's bytes were all that was to come.
             Returning::Output | Returning::Done => return Ok(false),
             Returning::Nothing => {}
-            Returning::Part => state.add_returned_ns()?,
+            Returning::Part(_) => state.add_returned_ns()?,
         }
         state.return_begin.record(stream)?;
         let at = SlotChunk { slot, chunk: state.chunk };
         let more = self.program.bring_back(stream, at)?;
         let state = &mut self.slots.slots[slot];
-        if more {
+        if more.is_some() {
             state.returned.record(stream)?;
         }
-        state.returning = if more { Returning::Part } else { Returning::Done };
-        Ok(more)
+        state.returning = more.map_or(Returning::Done, Returning::Part);
+        Ok(more.is_some())
     }
 }
 

@@ -47,6 +47,15 @@ pub struct DeviceOutput {
     pub to: OutputSpec,
 }
 
+/// What a program has enqueued for a chunk whose work so far is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum More {
+    /// Copies to the host.
+    Copies,
+    /// Kernels.
+    Work,
+}
+
 /// What is done with a chunk in device memory.
 ///
 /// # Safety
@@ -92,10 +101,10 @@ pub unsafe trait DeviceProgram {
 
     /// Brings back what is known only now that the work on the chunk is done, for programs whose
     /// chunks put nothing out: enqueues copies to memory of its own, or work that is left of the
-    /// chunk, and says `true`; it is asked again when that is done, until it says `false`. May hand
+    /// chunk, and says which; it is asked again when that is done, until there is nothing. May hand
     /// on what arrived and wait for whoever takes it: meanwhile nothing new is launched.
-    fn bring_back(&mut self, _stream: &Stream, _at: SlotChunk) -> Result<bool, BoxError> {
-        Ok(false)
+    fn bring_back(&mut self, _stream: &Stream, _at: SlotChunk) -> Result<Option<More>, BoxError> {
+        Ok(None)
     }
 
     /// The work on the chunk is done, and its output, if any, is back in host memory.

@@ -10,7 +10,7 @@ use headrace_io::EXTENT_ALIGN_BYTES;
 
 use super::lane::CudaLane;
 use super::ways::{CuFileReader, CudaRegistrar};
-use super::{DeviceProgram, DeviceSlice};
+use super::{DeviceProgram, DeviceSlice, More};
 use crate::DeviceTimes;
 
 /// The memory, streams and events of a lane.
@@ -49,8 +49,9 @@ pub(super) struct Slot {
     pub chunk: usize,
     /// What of the chunk goes back to the host.
     pub returning: Returning,
-    /// Time of the parts that went back.
+    /// Time of the parts that went back, and of work besides the launch.
     returned_ns: u64,
+    worked_ns: u64,
     /// Copies of the chunk in the slot, until all of them are enqueued.
     pub copies: HostCopies,
     /// Whether the chunk had any.
@@ -71,8 +72,8 @@ pub(super) enum Returning {
     Nothing,
     /// Its output, by the race.
     Output,
-    /// A part that the program wanted.
-    Part,
+    /// A part that the program wanted, or more of its work.
+    Part(More),
     /// All that the program wanted has come.
     Done,
 }
@@ -87,6 +88,7 @@ impl Slot {
             chunk: 0,
             returning: Returning::Nothing,
             returned_ns: 0,
+            worked_ns: 0,
             copies: HostCopies::default(),
             is_copied: false,
             copy_begin: device.event()?,
@@ -104,6 +106,7 @@ impl Slot {
             times.h2d_ns += nanoseconds(self.copy_begin.elapsed_ms(&self.copied)?);
         }
         times.kernel_ns += nanoseconds(self.execute_begin.elapsed_ms(&self.executed)?);
+        times.kernel_ns += self.worked_ns;
         if self.returning == Returning::Output {
             self.add_returned_ns()?;
         }
@@ -112,9 +115,13 @@ impl Slot {
         Ok(())
     }
 
-    /// Adds up what a copy back took that is done.
+    /// Adds up what a copy back, or more work, took that is done.
     pub fn add_returned_ns(&mut self) -> Result<(), GpuError> {
-        self.returned_ns += nanoseconds(self.return_begin.elapsed_ms(&self.returned)?);
+        let took_ns = nanoseconds(self.return_begin.elapsed_ms(&self.returned)?);
+        match self.returning {
+            Returning::Part(More::Work) => self.worked_ns += took_ns,
+            _ => self.returned_ns += took_ns,
+        }
         Ok(())
     }
 
@@ -122,7 +129,7 @@ impl Slot {
     /// the execution.
     pub fn last_event(&self) -> &Event {
         match self.returning {
-            Returning::Output | Returning::Part => &self.returned,
+            Returning::Output | Returning::Part(_) => &self.returned,
             Returning::Nothing | Returning::Done => &self.executed,
         }
     }
@@ -132,7 +139,7 @@ impl Slot {
         self.copies.clear();
         self.is_copied = false;
         self.returning = Returning::Nothing;
-        self.returned_ns = 0;
+        (self.returned_ns, self.worked_ns) = (0, 0);
     }
 }
 

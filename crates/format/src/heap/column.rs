@@ -358,6 +358,29 @@ impl Rows<'_> {
     }
 }
 
+/// A value that is stored outside of tuples, as its column has it: little-endian, filled up with
+/// zeros. `None`: the column cannot hold it, or its values are of no fixed length.
+pub(super) fn column_value(kind: HeapType, stored: &[u8]) -> Option<[u8; 16]> {
+    fn filled<const N: usize>(bytes: [u8; N]) -> [u8; 16] {
+        std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0))
+    }
+    match kind {
+        HeapType::Bool => boolean(array(stored, 0)?).ok().map(|value| filled([u8::from(value)])),
+        HeapType::Int2 => array::<2>(stored, 0).map(filled),
+        HeapType::Int4 | HeapType::Float4 => array::<4>(stored, 0).map(filled),
+        HeapType::Int8 | HeapType::Float8 => array::<8>(stored, 0).map(filled),
+        HeapType::Date => date(array(stored, 0)?).ok().map(|days| filled(days.to_le_bytes())),
+        HeapType::Time => time(array(stored, 0)?).ok().map(|us| filled(us.to_le_bytes())),
+        HeapType::Timestamp | HeapType::TimestampTz => {
+            timestamp(array(stored, 0)?).ok().map(|us| filled(us.to_le_bytes()))
+        }
+        HeapType::Numeric { precision, scale } => {
+            numeric::decimal(stored, precision, scale).ok().map(i128::to_le_bytes)
+        }
+        HeapType::Text | HeapType::Uuid | HeapType::Bytea => None,
+    }
+}
+
 fn boolean([byte]: [u8; 1]) -> Result<bool, Flaw> {
     match byte {
         0 => Ok(false),

@@ -185,7 +185,7 @@ impl Feed for HeapFeed {
             chunks: None,
             chunk_bytes: blocks.max(streamed.chunk_bytes),
             segment_bytes: segment.max(streamed.segment_bytes),
-            encodings: vec![self.encoding()],
+            encodings: streamed.encodings,
         }
     }
 

@@ -27,6 +27,9 @@
 //!     └─ BatchStream: rows of rerouted and unlisted blocks ──► chunks of batches ═ race ═►
 //! ```
 //!
+//! On a device other code takes the pages apart, by a plan ([`HeapBlocks::page_plan`]) and with the same
+//! answers ([`PageSource`](crate::PageSource)); what that code is not made for it reroutes, and reads no text.
+//!
 //! # What it answers
 //!
 //! For one block: exactly the rows that lie in it, or [`Reroute`]: let the server read this block
@@ -70,6 +73,8 @@ mod memory;
 mod numeric;
 mod owner;
 mod page;
+mod page_plan;
+mod page_source;
 mod parts;
 mod pglz;
 mod pieces;

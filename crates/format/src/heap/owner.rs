@@ -3,7 +3,7 @@
 use super::{Block, Reroute};
 
 /// The server that a table's blocks belong to. Called by all threads of a run, those too that drive
-/// its reads: no call may wait.
+/// its reads: no call but [`hold`](Self::hold) may wait.
 ///
 /// Each listed block is *done* exactly once: decoded, or rerouted before. When all are, nothing is
 /// rerouted any more, and the owner ends the stream of the rows that it reads itself; before, it must
@@ -13,6 +13,15 @@ pub trait BlockOwner: Send + Sync {
     /// Whether a block is still what it was when it was listed. Asked of every block after its bytes
     /// were copied and before they are believed, so that it must take nanoseconds.
     fn holds(&self, block: Block) -> bool;
+
+    /// As [`holds`](Self::holds), of consecutive blocks from `first` on: which of them hold, one by
+    /// one. Asked once for a chunk that a device has copied, by the thread that drives the device, so
+    /// that it may wait for whoever knows.
+    fn hold(&self, first: Block, holds: &mut [bool]) {
+        for (number, holds) in (first.number..).zip(holds) {
+            *holds = self.holds(Block { number, ..first });
+        }
+    }
 
     /// The owner must read this block and send its rows through the stream. None of them was, or
     /// will be, taken from the file.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use arrow_schema::{Field, Schema, SchemaRef};
 
+use headrace_ir::pages::PagePlan;
+
 use super::decoder::Decoder;
 use super::relation::{HeapType, Relation};
 use super::table::HeapBlocks;
@@ -111,11 +113,20 @@ impl Parts {
     /// A decoder of columns of one part.
     pub(super) fn decoder(&self, part: usize, columns: &[usize]) -> Result<Decoder> {
         let part = &self.parts[part];
-        let wanted = columns.iter().map(|&column| {
-            part.attribute(&self.schema, column)
-                .map_err(|reason| FormatError::Argument(format!("column {column}: {reason}")))
-        });
-        Decoder::new(&part.blocks.relation, &wanted.collect::<Result<Vec<usize>>>()?)
+        Decoder::new(&part.blocks.relation, &part.wanted(&self.schema, columns)?)
+    }
+
+    /// The plan for columns of all parts; `None` if they have none in common.
+    pub(super) fn page_plan(&self, columns: &[usize]) -> Result<Option<PagePlan>> {
+        let plan = |part: &Part| part.blocks.page_plan(&part.wanted(&self.schema, columns)?);
+        let mut plans = self.parts.iter().map(plan);
+        let Some(first) = plans.next().transpose()? else { return Ok(None) };
+        for plan in plans {
+            if plan? != first {
+                return Ok(None);
+            }
+        }
+        Ok(Some(first))
     }
 
     /// Why a column cannot be asked for.
@@ -125,6 +136,15 @@ impl Parts {
 }
 
 impl Part {
+    /// The attributes of columns.
+    fn wanted(&self, schema: &Schema, columns: &[usize]) -> Result<Vec<usize>> {
+        let attribute = |&column: &usize| {
+            let refused = |reason| FormatError::Argument(format!("column {column}: {reason}"));
+            self.attribute(schema, column).map_err(refused)
+        };
+        columns.iter().map(attribute).collect()
+    }
+
     fn attribute(&self, schema: &Schema, column: usize) -> std::result::Result<usize, String> {
         let Some(found) = self.attributes.get(column) else {
             return Err(format!("there is no column {column}"));

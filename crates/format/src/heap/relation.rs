@@ -2,6 +2,8 @@
 
 use arrow_schema::{DataType, Field, TimeUnit};
 
+pub use headrace_ir::pages::{Align, Length};
+
 use crate::{FormatError, Result};
 
 /// A table as far as its blocks are concerned.
@@ -34,41 +36,6 @@ pub struct Attribute {
     /// constant default. As stored, without a varlena header, neither compressed nor external.
     /// None: NULL.
     pub missing: Option<Vec<u8>>,
-}
-
-/// How long a value is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Length {
-    /// Bytes, `attlen` above zero.
-    Fixed(u16),
-    /// A varlena header says, `attlen` of -1.
-    Varlena,
-    /// Up to a byte of zero, `attlen` of -2.
-    CString,
-}
-
-/// Multiples of how many bytes values start at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Align {
-    /// `c`: 1.
-    Char,
-    /// `s`: 2.
-    Short,
-    /// `i`: 4.
-    Int,
-    /// `d`: 8.
-    Double,
-}
-
-impl Align {
-    pub(super) fn mask(self) -> usize {
-        match self {
-            Self::Char => 0,
-            Self::Short => 1,
-            Self::Int => 3,
-            Self::Double => 7,
-        }
-    }
 }
 
 /// The types that can be decoded, and the Arrow types that they become.

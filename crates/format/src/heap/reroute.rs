@@ -61,6 +61,12 @@ pub enum Reroute {
         /// The attribute.
         attribute: usize,
     },
+    /// A wanted value is compressed, which only the CPU expands.
+    #[error("attribute {attribute}: a value is compressed, which a GPU does not expand")]
+    Compressed {
+        /// The attribute.
+        attribute: usize,
+    },
     /// A value is damaged, or has no exact counterpart in the column's Arrow type.
     #[error("attribute {attribute}: {flaw}")]
     Value {

@@ -16,11 +16,12 @@ use headrace_ir::SourceKind;
 use super::BlockOwner;
 use super::block_decoder::BlockDecoder;
 use super::feed::HeapFeed;
+use super::page_source::BlockSource;
 use super::parts::Parts;
 use super::relation::Relation;
 use crate::arrow::{ChunkOptions, ColumnBound, ColumnStats};
 use crate::batches::{BatchStream, ProducerError};
-use crate::{Feed, FormatError, PageDecoder, Result, Table};
+use crate::{Feed, FormatError, PageDecoder, PageSource, Result, Table};
 
 /// Where a relation's blocks lie, and which of them are decoded.
 #[derive(Debug, Clone)]
@@ -252,6 +253,11 @@ impl Table for HeapTable {
 
     fn page_decoder(self: Arc<Self>, columns: &[usize]) -> Result<Option<Box<dyn PageDecoder>>> {
         Ok(Some(Box::new(BlockDecoder::new(self, columns)?)))
+    }
+
+    fn page_source(self: Arc<Self>, columns: &[usize]) -> Result<Option<Box<dyn PageSource>>> {
+        let plan = self.parts.page_plan(columns)?;
+        Ok(Some(Box::new(BlockSource { table: self, plan })))
     }
 
     fn file_count(&self) -> usize {

@@ -1,8 +1,9 @@
 //! A GPU with what queries share on it: loaded kernels, builds and resident columns.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headrace_gpu::{CuFile, Device, DeviceBuffer, DevicePool, Function, GpuError, Stream};
+use headrace_gpu::{CuFile, Device, DeviceBuffer, DevicePool, Function, GpuError, Source, Stream};
 use headrace_io::{Kept, MemoryBudget};
 
 use crate::bound::Bound;
@@ -13,6 +14,7 @@ use crate::cuda::host_memory::HostMemory;
 use crate::cuda::kernels::{Kernel, Kernels};
 use crate::cuda::layout::SegmentLayout;
 use crate::cuda::narrow::{NARROW_KERNEL_NAME, narrow_source};
+use crate::cuda::pages::{PAGES_KERNEL_NAME, pages_source};
 use crate::cuda::program::{BuildPiece, Tuning};
 use crate::cuda::resident::ResidentColumns;
 use crate::cuda::tables::piece_bytes;
@@ -64,7 +66,8 @@ pub struct CudaDevice {
     pool: Arc<DevicePool>,
     upload: Mutex<Stream>,
     kernels: Kernels,
-    narrow: Mutex<Option<Function>>,
+    /// Kernels that are the same for all pipelines, by name.
+    functions: Mutex<HashMap<&'static str, Function>>,
     builds: Mutex<BuildCache>,
     resident: ResidentColumns,
     host: Arc<HostMemory>,
@@ -110,7 +113,7 @@ impl CudaDevice {
             pool: DevicePool::new(&device, memory_bytes),
             upload: Mutex::new(device.stream()?),
             kernels,
-            narrow: Mutex::default(),
+            functions: Mutex::default(),
             builds: Mutex::new(BuildCache::new(share(options.build_share))),
             resident: ResidentColumns::new(
                 options.resident_bytes.unwrap_or_else(|| share(options.resident_share)),
@@ -240,12 +243,22 @@ impl CudaDevice {
 
     /// The kernel of [`Narrowing`](crate::cuda::Narrowing).
     pub(super) fn narrow_function(&self) -> Result<Function, GpuError> {
-        let mut known = lock(&self.narrow);
-        if let Some(function) = &*known {
+        self.function(&narrow_source(), NARROW_KERNEL_NAME)
+    }
+
+    /// The kernel of [`PageDecoding`](crate::cuda::PageDecoding).
+    pub(super) fn pages_function(&self) -> Result<Function, GpuError> {
+        self.function(&pages_source(), PAGES_KERNEL_NAME)
+    }
+
+    fn function(&self, source: &Source<'_>, name: &'static str) -> Result<Function, GpuError> {
+        let mut known = lock(&self.functions);
+        if let Some(function) = known.get(name) {
             return Ok(function.clone());
         }
-        let function = self.kernels.load(&self.device, &narrow_source(), NARROW_KERNEL_NAME)?;
-        Ok(known.insert(function).clone())
+        let function = self.kernels.load(&self.device, source, name)?;
+        known.insert(name, function.clone());
+        Ok(function)
     }
 
     /// Kernels that were compiled, or found compiled on disk, and loaded so far.

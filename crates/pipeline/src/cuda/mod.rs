@@ -21,6 +21,7 @@
 //! launch a device, kept for the next time. Another one goes through a race ([`CudaRun::stream`]),
 //! in which devices take chunks from each other. Of a table with more segments than can be planned
 //! at once, or of batches that come once, a run has [`Rest`]: chunks that come while the race runs.
+//! Those of heap pages become columns on the device first ([`PageDecoding`]), by [`StreamPages`].
 //! When it is done, [`RowOutput::finish`] merges the hashed groups that devices left.
 
 mod build_cache;
@@ -36,6 +37,8 @@ mod host_memory;
 mod kernels;
 mod layout;
 mod narrow;
+mod page_slots;
+mod pages;
 mod program;
 mod resident;
 mod resident_run;
@@ -54,6 +57,10 @@ pub use groups::{DeviceGroups, GroupKeyPart, GroupRoom, GroupTableLayout, Launch
 pub use kernels::Kernel;
 pub use layout::{ColumnForm, ColumnLayout, SegmentLayout};
 pub use narrow::{Narrowing, narrow_source};
+pub use pages::{
+    ColumnPlaces, NOT_TAKEN, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES, PAGES_KERNEL_NAME, PageColumn,
+    PageDecoding, PageOwner, PagePass, page_entry, page_verdict, pages_source,
+};
 pub use program::{
     BuildPiece, COMPILE_OPTIONS, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceSegment,
     HEADERS, KERNEL_NAME, OutputColumn, Param, Place, SegmentField, Tuning,
@@ -61,6 +68,6 @@ pub use program::{
 pub use resident::{ColumnKey, FileId, ResidentColumn, ResidentColumns, ResidentStats};
 pub use rows::{EmitRows, RowBuffers, RowOutput, rows_batch};
 pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource};
-pub use run_feed::Rest;
+pub use run_feed::{Rest, StreamPages};
 pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentFeed, SegmentSource, chunked};
 pub use tables::piece_bytes;

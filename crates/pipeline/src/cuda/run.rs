@@ -81,9 +81,10 @@ impl CudaRun {
         source: RunSource,
     ) -> Result<Self, ExecError> {
         let RunSource { layout, planned, rest } = source;
+        let pages = rest.as_ref().and_then(|rest| rest.pages.as_ref()).map(|pages| &pages.plan);
         let mut parts = on_each(devices.iter().collect(), |_, device: &Arc<CudaDevice>| {
             let mut execution = CudaExecution::new(device, bound, &[])?;
-            let plan = StreamPlan::new(&mut execution, &planned, layout.as_ref())?;
+            let plan = StreamPlan::new(&mut execution, &planned, layout.as_ref(), pages)?;
             Ok(Part { execution, plan })
         })?;
         let plans: Vec<&StreamPlan> = parts.iter().map(|part| &part.plan).collect();
@@ -210,6 +211,7 @@ impl CudaRun {
         let slots_max = chunks.map_or(usize::MAX, |chunks| chunks as usize);
         let mut rings = self.rings(chunk.slot_bytes, slots_max, token).map_err(failed)?;
         let bytes = self.bytes();
+        let pages = self.rest.as_ref().and_then(|rest| rest.pages.clone());
         let bounds = FeedBounds { bytes, chunks, slot_bytes: chunk.slot_bytes };
         let book = Book::default();
         let feed = Box::new(self.feed(&book));
@@ -217,8 +219,10 @@ impl CudaRun {
         let mut lanes = Vec::with_capacity(rings.len());
         for (ring, part) in rings.iter_mut().zip(self.parts) {
             let slots = ring.slots();
-            let program =
-                StreamProgram::new(part.execution, part.plan, &book, (slots, chunk), output);
+            let Part { execution, plan } = part;
+            let program = StreamProgram::new(execution, plan, &book, (slots, chunk), output);
+            let owner = pages.as_ref().map(|pages| &pages.owner);
+            let program = program.and_then(|program| program.with_pages(owner));
             lanes.push(ring.lane(program.map_err(failed)?));
         }
         let report = match lanes.as_mut_slice() {

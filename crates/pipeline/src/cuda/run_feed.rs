@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use headrace_flow::{BoxError, ChunkFeed, FedChunk};
+use headrace_ir::pages::PagePlan;
 
 use crate::cuda::device::{CudaDevice, lock};
+use crate::cuda::pages::PageOwner;
 use crate::cuda::stream_chunks::{ChunkSource, Chunker, SegmentFeed};
 use crate::cuda::stream_plan::resident_bytes;
 
@@ -23,6 +25,17 @@ pub struct Rest {
     pub bytes: Option<u64>,
     /// Chunks at most, if anybody knows.
     pub chunks: Option<u64>,
+    /// How those that are pages are decoded; `None`: none is.
+    pub pages: Option<StreamPages>,
+}
+
+/// Pages among the segments of a stream.
+#[derive(Clone, Debug)]
+pub struct StreamPages {
+    /// How they are taken apart.
+    pub plan: PagePlan,
+    /// Whose they are.
+    pub owner: Arc<dyn PageOwner>,
 }
 
 impl fmt::Debug for Rest {

@@ -9,6 +9,9 @@ use headrace_flow::{BoxError, ChunkSpec, DEVICE_ALIGN_BYTES, ReadSpec};
 use headrace_io::{Placement, ReadAt};
 use headrace_ir::{Extent, Segment};
 
+/// Pages of a file of which a device is dealt so many in a row.
+const PAGES_PART_BYTES: u64 = 16 << 20;
+
 /// A segment and where it is from, as far as its columns may stay on the device.
 #[derive(Clone, Debug)]
 pub struct SegmentSource {
@@ -39,7 +42,10 @@ impl SegmentSource {
         let file = identity.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        let part = self.segment.first_row / u64::from(self.segment.rows.max(1));
+        let part = match self.segment.columns.first() {
+            Some(column) if self.segment.is_pages() => column.values.offset / PAGES_PART_BYTES,
+            _ => self.segment.first_row / u64::from(self.segment.rows.max(1)),
+        };
         let number = (file >> 32).wrapping_add(u64::from(self.segment.batch)).wrapping_add(part);
         (number % devices.max(1) as u64) as usize
     }
@@ -57,7 +63,7 @@ fn extent_slot_bytes(extent: Extent) -> usize {
     on_device.max(Placement::of(extent.offset, extent.bytes).window_bytes)
 }
 
-/// Segments that one device takes together.
+/// Segments that one device takes together, of columns or of pages.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkSource {
     /// The device that takes it, unless another has its columns or nothing to do.
@@ -72,17 +78,24 @@ impl ChunkSource {
         self.segments.iter().map(|source| u64::from(source.segment.rows)).sum()
     }
 
+    /// Whether it is pages, as either all of its segments are or none.
+    pub(super) fn is_pages(&self) -> bool {
+        self.segments.first().is_some_and(|source| source.segment.is_pages())
+    }
+
     /// Whether its columns may stay on a device.
     pub(super) fn has_identity(&self) -> bool {
         self.segments.iter().all(|source| source.file.is_some())
     }
 
-    /// What is read of the columns: values, then validity, of each column of each segment.
+    /// What is read of the columns: values, then validity, of each column of each segment; of pages
+    /// all, whatever the columns.
     fn extents<'a>(
         &'a self,
         columns: &'a [usize],
     ) -> impl Iterator<Item = (&'a SegmentSource, Extent)> {
         self.segments.iter().flat_map(move |source| {
+            let columns = if source.segment.is_pages() { &[0] } else { columns };
             let there = columns.iter().filter_map(|&column| source.segment.columns.get(column));
             there
                 .flat_map(|column| std::iter::once(column.values).chain(column.validity))
@@ -149,7 +162,8 @@ impl Chunker {
         let limits = self.limits;
         match &mut self.open[device] {
             Some((chunk, bytes, rows))
-                if *bytes + more_bytes <= limits.slot_bytes
+                if chunk.is_pages() == source.segment.is_pages()
+                    && *bytes + more_bytes <= limits.slot_bytes
                     && *rows + more_rows <= limits.rows
                     && chunk.segments.len() < limits.segments =>
             {

@@ -14,12 +14,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use headrace_io::Kept;
+use headrace_ir::pages::PagePlan;
 use headrace_ir::{Extent, Segment};
 
 use crate::bound::Bound;
 use crate::cuda::device::{CudaDevice, lock};
 use crate::cuda::execution::CudaExecution;
 use crate::cuda::layout::{ColumnForm, ColumnLayout, SegmentLayout};
+use crate::cuda::pages::PageDecoding;
 use crate::cuda::program::{CudaProgram, Tuning};
 use crate::cuda::resident::{ColumnKey, FileId, ResidentColumn};
 use crate::cuda::run_feed::Book;
@@ -35,6 +37,8 @@ pub(super) enum ColumnOrigin {
     Resident(Arc<Kept<ResidentColumn>>),
     /// It is read: positions among the chunk's reads.
     Read { values: usize, validity: Option<usize>, form: ColumnForm, key: Option<ColumnKey> },
+    /// It lies in pages, and will lie so.
+    Decoded(ColumnLayout),
 }
 
 /// A segment as the lane launches it.
@@ -43,6 +47,8 @@ pub(super) struct PlannedSegment {
     pub(super) rows: u32,
     pub(super) columns: Vec<ColumnOrigin>,
     pub(super) remaps: Vec<Option<u32>>,
+    /// Its pages, and their position among the chunk's reads; it has no rows then.
+    pub(super) pages: Option<(Segment, usize)>,
 }
 
 /// A chunk as the lane launches it.
@@ -68,12 +74,15 @@ pub(super) struct StreamPlan {
     pub(super) read: Vec<usize>,
     /// One layout for all segments so far; `None` if there is none.
     pub(super) layout: Option<SegmentLayout>,
+    /// How pages become columns.
+    pub(super) pages: Option<PageDecoding>,
 }
 
 impl StreamPlan {
     /// Looks for each column that the kernels read among the resident columns of the execution's
     /// device; the rest is to be read. `in_files` is the layout of the segments as they lie, those
-    /// of the chunks and those that come later; without any, nothing comes.
+    /// of the chunks and those that come later, or will when they are decoded by the plan of `pages`;
+    /// without any, nothing comes.
     ///
     /// # Errors
     /// [`ExecError::Corrupt`] for an extent that is too short for its rows, and what loading
@@ -82,11 +91,14 @@ impl StreamPlan {
         execution: &mut CudaExecution,
         chunks: &[ChunkSource],
         in_files: Option<&SegmentLayout>,
+        pages: Option<&PagePlan>,
     ) -> Result<Self, ExecError> {
         let query = execution.device().resident().begin_query();
         let Some(in_files) = in_files else { return Ok(Self { query, ..Self::default() }) };
         let read = columns_read(execution.bound(), in_files)?;
-        let mut plan = Self { query, read, ..Self::default() };
+        let pages = pages.map(|pages| PageDecoding::new(pages, &read)).transpose();
+        let pages = pages.map_err(|why| ExecError::Internal(why.to_string()))?;
+        let mut plan = Self { query, read, pages, ..Self::default() };
         for chunk in chunks {
             let planned = plan.planned(execution, chunk)?;
             plan.chunks.push(planned);
@@ -107,12 +119,39 @@ impl StreamPlan {
     ) -> Result<PlannedChunk, ExecError> {
         let mut planned = PlannedChunk::default();
         for source in &chunk.segments {
+            if source.segment.is_pages() {
+                let segment = self.plan_pages(execution, &mut planned, &source.segment)?;
+                planned.segments.push(segment);
+                continue;
+            }
             let file = source.file.as_ref().map(|file| self.files.of(execution, file));
             let at = (file, self.query);
             let segment = plan_segment(execution, &self.read, &mut planned, source, at)?;
             planned.segments.push(segment);
         }
         Ok(planned)
+    }
+
+    fn plan_pages(
+        &self,
+        execution: &CudaExecution,
+        chunk: &mut PlannedChunk,
+        segment: &Segment,
+    ) -> Result<PlannedSegment, ExecError> {
+        let (Some(pages), Some(extents)) = (&self.pages, segment.columns.first()) else {
+            return Err(ExecError::Internal("pages of a table that has none".into()));
+        };
+        let bound = execution.bound();
+        let mut columns = vec![ColumnOrigin::Unread; bound.source_registers];
+        for column in pages.columns() {
+            // Only where it is declared without NULLs does a kernel look whether there is a bitmap.
+            let validity = column.nullable && !bound.registers[column.register].nullable;
+            let layout = ColumnLayout { form: column.form, validity };
+            columns[column.register] = ColumnOrigin::Decoded(layout);
+        }
+        let read = add_read(chunk, extents.values, false);
+        let pages = Some((segment.clone(), read));
+        Ok(PlannedSegment { rows: 0, columns, remaps: Vec::new(), pages })
     }
 
     /// Makes ready to work on a chunk: one of the rest is taken from the book, and the layout grows
@@ -210,6 +249,7 @@ impl PlannedSegment {
             ColumnOrigin::Read { validity, form, .. } => {
                 ColumnLayout { form: *form, validity: validity.is_some() }
             }
+            ColumnOrigin::Decoded(layout) => layout.clone(),
         };
         SegmentLayout { columns: self.columns.iter().map(column).collect() }
     }
@@ -252,7 +292,7 @@ fn plan_segment(
         };
     }
     let remaps = segment.columns.iter().map(|c| c.remap).collect();
-    Ok(PlannedSegment { rows: segment.rows, columns, remaps })
+    Ok(PlannedSegment { rows: segment.rows, columns, remaps, pages: None })
 }
 
 fn key_of(segment: &Segment, file: FileId, column: u32) -> ColumnKey {

@@ -11,19 +11,26 @@
 //! comes after all kernels so far, which found the table full and are launched again in their turn,
 //! and before all later ones. The chunk's buffers are its own until it is retired.
 //!
+//! A chunk of heap pages is launched twice: a kernel looks at its pages, and when its verdicts are back,
+//! and the pages' owner was asked, those that are taken become columns and the chunk is launched over
+//! these, in the stream and the order of what is launched again (`pages.rs`, `page_slots.rs`).
+//!
 //! Columns that a chunk brought are copied within the device to the resident columns while
 //! their budget lasts, narrow where that is known how: at terabytes a second that is nothing
 //! beside their way over the link.
 
+mod pages;
+
 use std::sync::Arc;
 
-use headrace_flow::{BoxError, DeviceProgram, DeviceSlice, SlotChunk, Verdict};
+use headrace_flow::{BoxError, DeviceProgram, DeviceSlice, More, SlotChunk, Verdict};
 use headrace_gpu::{DeviceBuffer, Event, Stream};
 
 use crate::cuda::execution::{Again, CudaExecution, Progress, STATUS_BYTES};
 use crate::cuda::host_memory::PinnedLease;
 use crate::cuda::layout::{ColumnForm, SegmentLayout};
 use crate::cuda::narrow::Narrowing;
+use crate::cuda::page_slots::PageSlots;
 use crate::cuda::program::{CudaProgram, DeviceColumn, DeviceSegment};
 use crate::cuda::resident::{ColumnKey, ResidentColumn};
 use crate::cuda::rows::{RowOutput, RowTransfer};
@@ -64,6 +71,8 @@ struct Slot {
     /// Tiles of its chunk.
     tiles: u64,
     progress: Option<Progress>,
+    /// Its chunk's pages are looked at, and not launched yet.
+    is_checking: bool,
 }
 
 /// What the largest chunk of a race takes.
@@ -85,6 +94,8 @@ pub struct StreamProgram<'a> {
     book: Book,
     bounds: ChunkBounds,
     slots: Vec<Slot>,
+    /// What the pages of chunks need; `None`: there are none.
+    pages: Option<PageSlots>,
     output: &'a RowOutput<'a>,
     /// All chunks so far are launched.
     launched: Event,
@@ -114,6 +125,7 @@ impl<'a> StreamProgram<'a> {
             book: Book::clone(book),
             bounds,
             slots: Vec::with_capacity(slots),
+            pages: None,
             output,
             launched,
             resumed,
@@ -147,6 +159,7 @@ impl<'a> StreamProgram<'a> {
             layout: None,
             tiles: 0,
             progress: self.execution.progress()?,
+            is_checking: false,
         })
     }
 
@@ -178,6 +191,9 @@ impl<'a> StreamProgram<'a> {
     ) -> Result<(), ExecError> {
         self.execution.stats.resident_bytes += chunk.resident_bytes;
         self.execution.stats.h2d_bytes += buffers.iter().map(|b| b.bytes as u64).sum::<u64>();
+        if chunk.segments.iter().any(|segment| segment.pages.is_some()) {
+            return self.check_pages(stream, slot, chunk, buffers);
+        }
         let segments: Vec<DeviceSegment> =
             chunk.segments.iter().map(|segment| on_device(segment, buffers)).collect();
         if std::mem::take(&mut self.has_resumed) {
@@ -388,20 +404,22 @@ impl<'a> StreamProgram<'a> {
 
     /// What is left of the chunk is done first; then rows come back portion by portion, while there
     /// are any.
-    fn advance(&mut self, stream: &Stream, slot: usize) -> Result<bool, ExecError> {
+    fn advance(&mut self, stream: &Stream, slot: usize) -> Result<Option<More>, ExecError> {
+        if std::mem::take(&mut self.slots[slot].is_checking) {
+            return self.launch_checked(stream, slot).map(|()| Some(More::Work));
+        }
         if std::mem::take(&mut self.slots[slot].is_launched) {
             let used = self.kernels_done(slot)?;
             if self.resume(stream, slot)? {
-                return Ok(true);
+                return Ok(Some(More::Work));
             }
             if let Some(rows) = &mut self.slots[slot].rows {
                 rows.begin(used)?;
             }
         }
-        match &mut self.slots[slot].rows {
-            Some(rows) => rows.advance(stream, self.execution.bound(), self.output),
-            None => Ok(false),
-        }
+        let Some(rows) = &mut self.slots[slot].rows else { return Ok(None) };
+        let has_more = rows.advance(stream, self.execution.bound(), self.output)?;
+        Ok(has_more.then_some(More::Copies))
     }
 }
 
@@ -427,7 +445,7 @@ unsafe impl DeviceProgram for StreamProgram<'_> {
         Ok(self.launch_chunk(stream, at, buffers)?)
     }
 
-    fn bring_back(&mut self, stream: &Stream, at: SlotChunk) -> Result<bool, BoxError> {
+    fn bring_back(&mut self, stream: &Stream, at: SlotChunk) -> Result<Option<More>, BoxError> {
         Ok(self.advance(stream, at.slot)?)
     }
 
@@ -452,7 +470,8 @@ pub(super) fn on_device(segment: &PlannedSegment, buffers: &[DeviceSlice]) -> De
         .iter()
         .zip(&segment.remaps)
         .map(|(origin, remap)| match origin {
-            ColumnOrigin::Unread => DeviceColumn::default(),
+            // Those of pages are told when they are decoded.
+            ColumnOrigin::Unread | ColumnOrigin::Decoded(_) => DeviceColumn::default(),
             ColumnOrigin::Resident(column) => DeviceColumn {
                 values: column.buffer.ptr(),
                 form: column.form,

@@ -270,6 +270,7 @@ impl Stored<'_> {
             segment_slot_bytes: self.sources.iter().map(slot_bytes).max().unwrap_or(0),
             bytes: Some(self.sources.iter().map(bytes).sum()),
             chunks: None,
+            pages: None,
         };
         let layout = RunSource::of(chunked(self.sources.to_vec(), 1, limits)).layout;
         let source = RunSource { layout, planned: Vec::new(), rest: Some(rest) };

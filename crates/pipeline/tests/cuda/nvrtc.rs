@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headrace_gpu::{Compiler, Cubin};
-use headrace_pipeline::cuda::{COMPILE_OPTIONS, CudaProgram, Tuning, narrow_source};
+use headrace_pipeline::cuda::{COMPILE_OPTIONS, CudaProgram, Tuning, narrow_source, pages_source};
 
 use crate::data::Table;
 use crate::differential::{bound_of, shapes};
@@ -87,6 +87,18 @@ fn nvrtc_compiles_the_narrowing_kernel() {
     let compiler = Compiler::load(None).unwrap();
     let cubin = compiler.compile(&narrow_source(), "sm_90", &COMPILE_OPTIONS).unwrap();
     assert_eq!(registers_and_stack_bytes(&cubin).1, 0);
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn nvrtc_compiles_the_kernel_of_heap_pages_within_64_registers() {
+    let compiler = Compiler::load(None).unwrap();
+    for arch in ["sm_80", "sm_90"] {
+        let cubin = compiler.compile(&pages_source(), arch, &COMPILE_OPTIONS).unwrap();
+        let (registers, stack_bytes) = registers_and_stack_bytes(&cubin);
+        println!("{arch}: {registers} registers, {stack_bytes} bytes of stack");
+        assert!((1..=64).contains(&registers) && stack_bytes == 0);
+    }
 }
 
 #[test]

@@ -145,3 +145,24 @@ fn a_column_may_be_null_if_it_may_in_any_part() {
     let fields = table.schema().fields().iter().map(|field| field.is_nullable());
     assert_eq!(fields.collect::<Vec<_>>(), [true, false]);
 }
+
+/// A device has one plan for all blocks, and is told their numbers in their own part.
+#[test]
+fn a_device_takes_parts_that_are_laid_out_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let doubted = Block { part: 2, number: 1 };
+    let source = |heaps| table(heaps, doubted).0.page_source(&[0]).unwrap().unwrap();
+    let different = source(heaps(folder.path()));
+    assert_eq!(different.plan().unwrap_err(), "parts whose tuples are laid out differently");
+    let mut alike = heaps(folder.path());
+    for heap in &mut alike {
+        heap.relation = relation(relations()[0].clone());
+    }
+    let alike = source(alike);
+    assert!(alike.plan().is_ok());
+    // Five blocks are three files; the last part's first file is the fourth.
+    let mut holds = [true; 2];
+    assert_eq!((alike.first_block(1, 0), alike.first_block(3, 0)), (2, 0));
+    alike.hold(3, 0, &mut holds);
+    assert_eq!(holds, [true, false]);
+}

@@ -7,6 +7,7 @@ use std::task::{Poll, Waker};
 
 use arrow_array::{Int32Array, RecordBatch};
 use headrace_ir::Encoding;
+use headrace_ir::pages::{PageFlaw, PageVerdict};
 
 use super::build::*;
 use crate::arrow::ChunkOptions;
@@ -201,4 +202,33 @@ fn rows_without_columns_come_in_batches_too() {
     let mut pages = Pages { file: 0, offset: 0, bytes: &page.repeat(400) };
     let batch = decoder.next_batch(&mut pages).unwrap().unwrap();
     assert_eq!((batch.num_rows(), batch.num_columns()), (65_600, 0));
+}
+
+/// Blocks are numbered over all files, and rerouted before they are done.
+#[test]
+fn what_a_device_says_of_pages_reaches_their_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let (table, owner, _sender) = table(blocks(folder.path()));
+    let source = Arc::clone(&table).page_source(&[0]).unwrap().unwrap();
+    let plan = source.plan().unwrap();
+    assert_eq!(plan.block_bytes, BLOCK as u32);
+    assert_eq!((plan.attributes, plan.steps.len()), (1, 1));
+    let mut holds = [false; 4];
+    let offset = 20 * BLOCK as u64;
+    assert_eq!(source.first_block(1, offset), 120);
+    source.hold(1, offset, &mut holds);
+    assert_eq!(holds, [true; 4]);
+    let flaws = [PageFlaw::Compressed(3), PageFlaw::Checksum { stored: 1, computed: 2 }];
+    let [compressed, checksum] = flaws.map(PageVerdict::Flawed);
+    let verdicts = [PageVerdict::Rows(7), PageVerdict::Changed, compressed, checksum];
+    source.settle(1, offset, &verdicts);
+    let expected = [
+        (121, Reroute::Changed),
+        (122, Reroute::Compressed { attribute: 3 }),
+        (123, Reroute::Checksum { stored: 1, computed: 2 }),
+    ];
+    let expected = expected.map(|(number, why)| (Block { part: 0, number }, why));
+    assert_eq!(*owner.rerouted.lock().unwrap(), expected);
+    assert_eq!(owner.done.load(Ordering::SeqCst), 4);
+    assert!(table.page_source(&[1]).is_err());
 }

@@ -1,0 +1,272 @@
+//! What a device has for the pages that a race brings: the kernel, and for each slot the verdicts on
+//! its chunk's pages and the columns that they become.
+
+use std::sync::Arc;
+
+use headrace_flow::DeviceSlice;
+use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Stream, launch};
+use headrace_io::Kept;
+use headrace_ir::Segment;
+use headrace_ir::pages::PageVerdict;
+
+use crate::cuda::decode::chunks;
+use crate::cuda::device::CudaDevice;
+use crate::cuda::execution::word_bytes;
+use crate::cuda::host_memory::PinnedLease;
+use crate::cuda::pages::{
+    ColumnPlaces, NOT_TAKEN, PAGE_BLOCK_THREADS, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES,
+    PageDecoding, PageOwner, PagePass, page_entry, page_verdict,
+};
+use crate::cuda::program::{DeviceColumn, DeviceSegment};
+use crate::error::ExecError;
+
+/// The pages of a segment on the device.
+pub(super) struct PageRun {
+    pub segment: Segment,
+    pub bytes: DeviceSlice,
+}
+
+/// Pages of a race on one device.
+pub(super) struct PageSlots {
+    decoding: PageDecoding,
+    owner: Arc<dyn PageOwner>,
+    device: Arc<CudaDevice>,
+    function: Function,
+    steps: Arc<Kept<DeviceBuffer>>,
+    places: ColumnPlaces,
+    /// Of a chunk, at most.
+    pages_max: usize,
+    slots: Vec<PageSlot>,
+}
+
+/// Of one slot.
+struct PageSlot {
+    /// The table of pages, then verdicts, on both sides.
+    control_host: PinnedLease,
+    control_device: DeviceBuffer,
+    /// Addresses of the columns, for the kernel.
+    column_table: Arc<Kept<DeviceBuffer>>,
+    columns: DeviceBuffer,
+    /// Runs of the chunk that is looked at.
+    runs: Vec<PageRun>,
+}
+
+impl PageSlots {
+    /// For chunks of up to `slot_bytes` bytes in `slots` slots. All memory is taken now: a race that
+    /// has begun to read rows which come once cannot be given to the CPU any more.
+    ///
+    /// # Errors
+    /// [`ExecError`] when pinned or device memory is lacking, or the kernel does not load.
+    pub(super) fn new(
+        device: &Arc<CudaDevice>,
+        decoding: PageDecoding,
+        owner: Arc<dyn PageOwner>,
+        (slots, slot_bytes): (usize, usize),
+    ) -> Result<Self, ExecError> {
+        let pages_max = slot_bytes / decoding.block_bytes();
+        let mut pages = Self {
+            owner,
+            device: Arc::clone(device),
+            function: device.pages_function()?,
+            steps: device.upload(&word_bytes(decoding.words()))?,
+            places: decoding.places(pages_max as u64 * decoding.rows_max()),
+            pages_max,
+            decoding,
+            slots: Vec::with_capacity(slots),
+        };
+        for _ in 0..slots {
+            let slot = pages.slot()?;
+            pages.slots.push(slot);
+        }
+        Ok(pages)
+    }
+
+    fn slot(&self) -> Result<PageSlot, ExecError> {
+        let control_bytes = self.pages_max * (PAGE_ENTRY_BYTES + PAGE_VERDICT_BYTES);
+        let columns = self.device.alloc(self.places.bytes as usize)?;
+        let address = |at: u64| columns.ptr() + at;
+        let table = self.places.columns.iter();
+        let table: Vec<u64> = table
+            .flat_map(|(values, validity)| [address(*values), validity.map_or(0, address)])
+            .collect();
+        Ok(PageSlot {
+            control_host: PinnedLease::take(&self.device, control_bytes)?,
+            control_device: self.device.alloc(control_bytes)?,
+            column_table: self.device.upload(&word_bytes(&table))?,
+            columns,
+            runs: Vec::new(),
+        })
+    }
+
+    /// Queues the kernel that looks at all pages of a chunk, and the copy of its verdicts.
+    ///
+    /// # Errors
+    /// [`ExecError::Internal`] for more pages than a slot has, [`ExecError::Gpu`].
+    ///
+    /// # Safety
+    /// The runs' bytes must lie in device memory that is complete, unchanged and ordered with the
+    /// stream from now until the columns of the slot's chunk are written; nothing that was queued for
+    /// the slot's last chunk may be left to do.
+    pub(super) unsafe fn check(
+        &mut self,
+        stream: &Stream,
+        slot: usize,
+        runs: Vec<PageRun>,
+    ) -> Result<(), ExecError> {
+        let block_bytes = self.decoding.block_bytes();
+        let is_whole = |run: &PageRun| run.bytes.bytes.is_multiple_of(block_bytes);
+        let pages: usize = runs.iter().map(|run| run.bytes.bytes / block_bytes).sum();
+        if pages > self.pages_max || !runs.iter().all(is_whole) {
+            let what = format!("{pages} pages in a slot for {}, or parts of pages", self.pages_max);
+            return Err(ExecError::Internal(what));
+        }
+        self.slots[slot].runs = runs;
+        self.fill_table(slot, |_| NOT_TAKEN);
+        let verdicts = self.verdicts_at(slot);
+        // SAFETY: the slot's control memory is its own and is touched again when this is done; the
+        // bytes are the caller's promise.
+        unsafe {
+            self.launch(stream, slot, pages, PagePass::Check(verdicts))?;
+            let at = self.pages_max * PAGE_ENTRY_BYTES;
+            let slot = &mut self.slots[slot];
+            let to = &mut slot.control_host.as_mut_slice()[at..at + pages * PAGE_VERDICT_BYTES];
+            stream.copy_d2h_async(&slot.control_device, at, to)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the verdicts that came back, asks the owner which pages hold, tells it what became of
+    /// each, and queues the kernel that writes the columns of those that are taken: all of their
+    /// rows as one segment.
+    ///
+    /// # Errors
+    /// [`ExecError::Gpu`], [`ExecError::Internal`] for more rows than there can be.
+    ///
+    /// # Safety
+    /// As [`check`](Self::check), whose work must be done.
+    pub(super) unsafe fn decode(
+        &mut self,
+        stream: &Stream,
+        slot: usize,
+        registers: usize,
+    ) -> Result<DeviceSegment, ExecError> {
+        let verdicts = self.settled(slot);
+        let mut rows = 0;
+        let first_rows: Vec<u32> = verdicts
+            .iter()
+            .map(|verdict| match verdict {
+                PageVerdict::Rows(count) if *count > 0 => {
+                    let first = rows;
+                    rows += count;
+                    first
+                }
+                _ => NOT_TAKEN,
+            })
+            .collect();
+        let rows_max = self.pages_max as u64 * self.decoding.rows_max();
+        if u64::from(rows) > rows_max {
+            return Err(ExecError::Internal(format!("{rows} rows of pages where {rows_max} fit")));
+        }
+        if rows > 0 && !self.decoding.columns().is_empty() {
+            self.fill_table(slot, |page| first_rows[page]);
+            let state = &self.slots[slot];
+            let (bitmap_bytes, table) =
+                (self.places.bitmap_bytes as usize, state.column_table.ptr());
+            // SAFETY: as above; the columns were read by the kernel of the slot's last chunk, which
+            // is done.
+            unsafe {
+                stream.fill_async(&state.columns, 0, bitmap_bytes, 0)?;
+                self.launch(stream, slot, first_rows.len(), PagePass::Decode(table))?;
+            }
+        }
+        self.slots[slot].runs.clear();
+        Ok(self.segment(slot, rows, registers))
+    }
+
+    /// The verdicts on the pages of a slot, the owner's word included.
+    fn settled(&self, slot: usize) -> Vec<PageVerdict> {
+        let PageSlot { runs, control_host, .. } = &self.slots[slot];
+        let control = &control_host.as_slice()[self.pages_max * PAGE_ENTRY_BYTES..];
+        let mut told = chunks::<PAGE_VERDICT_BYTES>(control).map(page_verdict);
+        let mut all = Vec::with_capacity(self.pages_max);
+        for PageRun { segment, bytes } in runs {
+            let mut holds = vec![false; bytes.bytes / self.decoding.block_bytes()];
+            self.owner.hold(segment, &mut holds);
+            let first = all.len();
+            all.extend(told.by_ref().zip(holds).map(|(verdict, holds)| match holds {
+                true => verdict,
+                false => PageVerdict::Changed,
+            }));
+            self.owner.settle(segment, &all[first..]);
+        }
+        all
+    }
+
+    /// Writes the table of a slot's pages; `first_row` of a page by its place in the chunk.
+    fn fill_table(&mut self, slot: usize, first_row: impl Fn(usize) -> u32) {
+        let block_bytes = self.decoding.block_bytes();
+        let PageSlot { runs, control_host, .. } = &mut self.slots[slot];
+        let mut entries = control_host.as_mut_slice().as_chunks_mut().0.iter_mut().enumerate();
+        for PageRun { segment, bytes } in runs {
+            let first_block = self.owner.first_block(segment);
+            let addresses = (bytes.address..).step_by(block_bytes);
+            let blocks = (first_block..).zip(addresses).take(bytes.bytes / block_bytes);
+            for ((block, address), (page, entry)) in blocks.zip(&mut entries) {
+                *entry = page_entry(address, block, first_row(page));
+            }
+        }
+    }
+
+    fn verdicts_at(&self, slot: usize) -> u64 {
+        self.slots[slot].control_device.ptr() + (self.pages_max * PAGE_ENTRY_BYTES) as u64
+    }
+
+    /// Queues the kernel over the pages in a slot's table.
+    ///
+    /// # Safety
+    /// As [`check`](Self::check), for what the table names.
+    unsafe fn launch(
+        &self,
+        stream: &Stream,
+        slot: usize,
+        pages: usize,
+        pass: PagePass,
+    ) -> Result<(), ExecError> {
+        if pages == 0 {
+            return Ok(());
+        }
+        let PageSlot { control_host, control_device, .. } = &self.slots[slot];
+        let table = &control_host.as_slice()[..pages * PAGE_ENTRY_BYTES];
+        // SAFETY: the pinned memory belongs to the slot and is written again when this is done.
+        unsafe { stream.copy_h2d_async(control_device, 0, table) }?;
+        let at = (control_device.ptr(), pages as u32);
+        let mut args = LaunchArgs::new();
+        args.push_bytes(&word_bytes(&self.decoding.params(at, self.steps.ptr(), pass)));
+        let grid = Grid {
+            blocks: pages as u32,
+            threads: PAGE_BLOCK_THREADS,
+            shared_bytes: self.decoding.shared_bytes(),
+        };
+        // SAFETY: the struct is filled field by field as `pages.cu` declares it; steps, tables,
+        // verdicts and columns are this value's and large enough for all pages of a slot, each with
+        // at most the rows that the kernel checks; the pages are the caller's promise.
+        unsafe { launch(&self.function, grid, stream, &mut args) }?;
+        Ok(())
+    }
+
+    /// The columns of a slot as a segment of so many rows.
+    fn segment(&self, slot: usize, rows: u32, registers: usize) -> DeviceSegment {
+        let base = self.slots[slot].columns.ptr();
+        let mut columns = vec![DeviceColumn::default(); registers];
+        for (column, (values, validity)) in self.decoding.columns().iter().zip(&self.places.columns)
+        {
+            columns[column.register] = DeviceColumn {
+                values: base + values,
+                form: column.form,
+                validity: validity.map(|at| base + at),
+                ..DeviceColumn::default()
+            };
+        }
+        DeviceSegment { rows, columns }
+    }
+}

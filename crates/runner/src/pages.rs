@@ -1,0 +1,76 @@
+//! A table's pages for the GPUs: whoever decodes them asks and tells the table, and their rows are
+//! counted.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use headrace_format::PageSource;
+use headrace_ir::Segment;
+use headrace_ir::pages::{PagePlan, PageVerdict};
+use headrace_pipeline::WhyNot;
+use headrace_pipeline::cuda::{PageOwner, StreamPages};
+
+use crate::error::RunError;
+use crate::task::Task;
+
+/// The pages of a task's table.
+pub struct TablePages {
+    source: Box<dyn PageSource>,
+    plan: PagePlan,
+    rows: AtomicU64,
+}
+
+impl fmt::Debug for TablePages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TablePages({} rows)", self.rows())
+    }
+}
+
+impl TablePages {
+    /// `None`: its rows do not lie in pages.
+    ///
+    /// # Errors
+    /// A column that cannot be asked for.
+    pub fn of(task: &Task<'_>) -> Result<Option<Arc<Self>>, RunError> {
+        let (table, ordinals) = (task.table.source(), &task.pipeline.source.ordinals);
+        let Some(source) = Arc::clone(table).page_source(ordinals)? else { return Ok(None) };
+        let refused = |reason| WhyNot::new(format!("{}: {reason}", task.table.name()));
+        let plan = source.plan().map_err(refused)?.clone();
+        Ok(Some(Arc::new(Self { source, plan, rows: AtomicU64::new(0) })))
+    }
+
+    /// For a stream.
+    pub fn streamed(self: &Arc<Self>) -> StreamPages {
+        StreamPages { plan: self.plan.clone(), owner: Arc::clone(self) as _ }
+    }
+
+    /// Rows of the pages that were taken.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+}
+
+/// Where its pages begin in their file.
+fn offset(segment: &Segment) -> u64 {
+    segment.columns.first().map_or(0, |column| column.values.offset)
+}
+
+impl PageOwner for TablePages {
+    fn first_block(&self, segment: &Segment) -> u32 {
+        self.source.first_block(segment.file, offset(segment))
+    }
+
+    fn hold(&self, segment: &Segment, holds: &mut [bool]) {
+        self.source.hold(segment.file, offset(segment), holds);
+    }
+
+    fn settle(&self, segment: &Segment, verdicts: &[PageVerdict]) {
+        let rows = verdicts.iter().map(|verdict| match verdict {
+            PageVerdict::Rows(rows) => u64::from(*rows),
+            PageVerdict::Changed | PageVerdict::Flawed(_) => 0,
+        });
+        self.rows.fetch_add(rows.sum(), Ordering::Relaxed);
+        self.source.settle(segment.file, offset(segment), verdicts);
+    }
+}
