@@ -56,7 +56,7 @@ END
 }
 
 # install BUILD: from now on clusters find the extension whose built files (headrace.so, headrace.control,
-# headrace--*.sql) lie in that folder. PostgreSQL looks for its folders relative to its own program, so a
+# headrace--*.sql, and headrace-gpu-service where it is needed) lie in that folder. PostgreSQL looks for its folders relative to its own program, so a
 # copy of the three programs and links to everything else make an installation of our own: nothing is
 # written to the machine's, no rights on it are needed, and two tests may run with two builds.
 install() {
@@ -73,6 +73,7 @@ install() {
     find "$share" -mindepth 1 -maxdepth 1 ! -name extension -exec ln -s -t "$work/installed$share" {} +
     ln -s "$share/extension"/* "$work/installed$share/extension"
     cp --remove-destination "$build/headrace.so" "$work/installed$library"
+    [ ! -f "$build/headrace-gpu-service" ] || cp --remove-destination "$build/headrace-gpu-service" "$work/installed$library"
     cp --remove-destination "$build/headrace.control" "$build"/headrace--*.sql "$work/installed$share/extension"
     bin=$work/installed$bin
 }

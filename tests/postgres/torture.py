@@ -126,6 +126,8 @@ def prepare(connection: Connection, given) -> None:
 
 # Of view headrace.stat: all must have happened, or something was not tested.
 STAT = ("queries", "fallbacks", "direct_blocks", "server_blocks", "rerouted_blocks")
+# These only where the service is wanted.
+SERVICE_STAT = ("service_queries", "service_failures")
 
 
 class Reader:
@@ -155,8 +157,9 @@ class Reader:
 
     def account(self, connection: Connection) -> None:
         """What the extension did since the last time."""
-        found = connection.query(f"select {', '.join(STAT)} from headrace.stat")[-1].rows[0]
-        for what, before, now in zip(STAT, getattr(connection, "stat", ["0"] * len(STAT)), found):
+        counted = STAT + SERVICE_STAT
+        found = connection.query(f"select {', '.join(counted)} from headrace.stat")[-1].rows[0]
+        for what, before, now in zip(counted, getattr(connection, "stat", ["0"] * len(counted)), found):
             self.torture.count(f"headrace {what}", int(now) - int(before))
         connection.stat = found
 

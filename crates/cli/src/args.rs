@@ -143,6 +143,9 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// The GPUs with their properties and what lies in their memory.
     Gpu(GpuArgs),
+    /// Own the GPUs for the sessions of a PostgreSQL cluster, and run their pipelines; sessions with the
+    /// extension start it by themselves.
+    GpuService(headrace_service::options::Options),
     /// Predict how long a scan takes, and what is the limit.
     Model(Box<ModelArgs>),
     /// Put traces of several runs into one file or picture.

@@ -65,6 +65,12 @@ fn start(cli: Cli) -> Result<i32> {
         return Ok(0);
     }
     headrace_io::raise_open_files();
+    // It may go on in another process, which no thread of this one would follow.
+    if let Some(Command::GpuService(options)) = &cli.command {
+        return headrace_service::server::run(options)
+            .map(|()| 0)
+            .map_err(|cause| CliError::new(cause));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().at("start")?;
     let cancel = Arc::new(AtomicBool::new(false));
     // An export takes what it has written away again.
@@ -121,6 +127,9 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         }
         Some(Command::Convert(args)) => convert::run(&args).await,
         Some(Command::Pg(args)) => blocking(move || pg::run(&args, &cancel)).await,
+        Some(Command::GpuService(_)) => {
+            Err(CliError::new("it is begun before any other thread is"))
+        }
         Some(Command::Gpu(args)) => blocking(move || gpu::run(&args)).await,
         Some(Command::Model(args)) => blocking(move || model::run(&args)).await,
         Some(Command::Trace(args)) => trace::merge(&args),

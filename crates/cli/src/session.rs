@@ -28,6 +28,7 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
         device_cache_bytes: args.device_cache,
         spill_folder: args.spill_folder.clone(),
         spill_limit_bytes: args.spill_limit,
+        ..RunnerOptions::default()
     };
     let session = Session::new(SessionOptions { settings, limits })
         .map_err(|error| failure("start", &error))?;

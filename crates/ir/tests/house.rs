@@ -22,10 +22,11 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "cli",
         &[
             "ir", "io", "gpu", "format", "flow", "ceilings", "bench", "pipeline", "runner",
-            "engine", "ssb", "pg",
+            "engine", "ssb", "pg", "service",
         ],
     ),
-    ("postgres", &["ir", "io", "format", "flow", "pipeline", "runner"]),
+    ("service", &["ir", "gpu", "format", "flow", "ceilings", "runner"]),
+    ("postgres", &["ir", "io", "format", "flow", "pipeline", "runner", "service"]),
 ];
 
 /// External crates that only some may name.
@@ -35,7 +36,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["pg"]),
     ("cudarc", &["gpu"]),
     ("io-uring", &["io"]),
-    ("arrow-ipc", &["format", "cli"]),
+    ("arrow-ipc", &["format", "service", "cli"]),
     ("pgrx", &["postgres"]),
 ];
 

@@ -7,7 +7,8 @@ comment on function library_version() is 'version of the library that this sessi
 
 create function session_stat(
     out queries int8, out fallbacks int8, out direct_blocks int8, out server_blocks int8,
-    out rerouted_blocks int8, out milliseconds float8)
+    out rerouted_blocks int8, out milliseconds float8, out service_queries int8, out service_failures int8,
+    out service_failure text)
     returns setof record
     language c volatile strict parallel restricted
     as 'MODULE_PATHNAME', 'session_stat_wrapper';
@@ -26,6 +27,20 @@ create function fdw_validator(text[], oid) returns void
 create foreign data wrapper headrace handler fdw_handler validator fdw_validator;
 comment on foreign data wrapper headrace is 'Arrow files of the server as tables';
 create server headrace_files foreign data wrapper headrace;
+
+create function devices(
+    out ordinal int4, out name text, out uuid text, out pci_address text, out compute_capability text,
+    out memory_bytes int8, out memory_used_bytes int8, out memory_gb_per_s float8, out multiprocessors int4,
+    out clock_mhz int4, out utilization_percent float8, out temperature_c float8, out power_w float8,
+    out power_limit_w float8, out pcie_generation int4, out pcie_lanes int4, out uncorrected_errors int8,
+    out driver_version text, out cuda_version text)
+    returns setof record
+    language c volatile strict parallel restricted
+    as 'MODULE_PATHNAME', 'devices_wrapper';
+
+create view devices as select * from headrace.devices();
+comment on view devices is 'the GPUs of this machine, as the process that owns them tells';
+grant select on devices to public;
 
 create function preload(wanted bool) returns void
     language c volatile strict

@@ -119,10 +119,11 @@ pub unsafe fn node(own: &Own, es: *mut ExplainState) {
             show(es, c"Processor", "PostgreSQL, by the first of the plans below");
             show(es, c"Why Not", reason);
         }
-        (None, Some(_)) => show(es, c"Processor", "cpu"),
+        (None, Some(ran)) => show(es, c"Processor", &processor(ran)),
         (None, None) => return,
     }
     if let Some(ran) = &own.ran {
+        place(ran, es);
         match &ran.read {
             Read::Blocks(read) => blocks(read, es),
             Read::Files { files, ruled_out } => files_read(*files, *ruled_out, es),
@@ -138,6 +139,32 @@ pub unsafe fn files_read(files: u64, ruled_out: u64, es: *mut ExplainState) {
     show_number(es, c"Files", None, files);
     if ruled_out > 0 {
         show_number(es, c"Files Ruled Out By Their Folders", None, ruled_out);
+    }
+}
+
+fn processor(ran: &Ran) -> String {
+    let processor = ran.report.as_ref().map_or("cpu", |report| report.processor.as_str());
+    match ran.served {
+        Some(_) => format!("{processor} (service)"),
+        None => processor.into(),
+    }
+}
+
+/// Which GPU, or why none. What follows from a setting or the machine is told by VERBOSE alone.
+unsafe fn place(ran: &Ran, es: *mut ExplainState) {
+    if let Some(served) = &ran.served {
+        if let Some(device) = &served.device {
+            show(es, c"Device", device);
+        }
+        show_time(es, c"Queued", served.queued_ms);
+    }
+    let refused = ran.report.as_ref().and_then(|report| report.processor_why_not.as_ref());
+    if let Some(why) = refused {
+        show(es, c"Why Not GPU", why);
+    }
+    if let Some(why) = ran.why_not_service.as_ref().filter(|_| ran.service_failed || (*es).verbose)
+    {
+        show(es, c"Why Not GPU", why);
     }
 }
 

@@ -23,6 +23,8 @@
 //!   whatever a pipeline cannot finish (a value that Arrow cannot hold, an overflow, too little memory)
 //!   is answered by that plan, so that no query fails that PostgreSQL can answer, and errors are
 //!   PostgreSQL's own.
+//!   It runs pipelines on threads of its own, or hands them to the one process that owns the GPUs
+//!   (`headrace_service`), which then asks it for what only a backend knows.
 //! - [`blocks`]: which blocks may be read beside the server, and how that is proven.
 //! - [`foreign`]: Arrow files as foreign tables.
 //! - [`version`]: everything that differs between PostgreSQL's major versions.
@@ -36,10 +38,11 @@
 //!
 //! # What this crate must never know
 //!
-//! DataFusion, tokio, CUDA, the other doors.
+//! DataFusion, tokio, CUDA (a backend never makes a context), the other doors.
 
 mod blocks;
 mod datum;
+mod devices;
 mod executor;
 mod explain;
 mod foreign;

@@ -1,5 +1,7 @@
 //! The settings under `headrace.`.
 
+use std::ffi::CString;
+
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use pgrx::{PostgresGucEnum, pg_sys};
 
@@ -13,6 +15,18 @@ pub enum Fallback {
     forbid,
 }
 
+/// What runs pipelines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+#[allow(non_camel_case_types)]
+pub enum Processor {
+    /// A GPU for large tables, if the machine has one; else this session's own threads.
+    auto,
+    /// This session's own threads.
+    cpu,
+    /// A GPU.
+    cuda,
+}
+
 pub static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
 pub static ENABLE_JOIN: GucSetting<bool> = GucSetting::<bool>::new(true);
 pub static ENABLE_SCAN: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -22,6 +36,10 @@ pub static FALLBACK: GucSetting<Fallback> = GucSetting::<Fallback>::new(Fallback
 pub static MIN_TABLE_BLOCKS: GucSetting<i32> = GucSetting::<i32>::new(4096);
 pub static MEMORY_LIMIT_KIB: GucSetting<i32> = GucSetting::<i32>::new(1 << 20);
 pub static THREADS: GucSetting<i32> = GucSetting::<i32>::new(0);
+pub static PROCESSOR: GucSetting<Processor> = GucSetting::<Processor>::new(Processor::auto);
+pub static MIN_GPU_TABLE_BLOCKS: GucSetting<i32> = GucSetting::<i32>::new(32768);
+pub static SERVICE_COMMAND: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+pub static DEVICE_MEMORY_LIMIT_KIB: GucSetting<i32> = GucSetting::<i32>::new(0);
 pub static STARTUP_COST: GucSetting<f64> = GucSetting::<f64>::new(500.0);
 
 /// Makes them known to the server.
@@ -77,8 +95,49 @@ pub fn define() {
         GucContext::Userset,
         GucFlags::default(),
     );
+    gpus();
     // SAFETY: the backend's thread; the name is a constant.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"headrace".as_ptr()) };
+}
+
+/// Of the process that owns the GPUs.
+fn gpus() {
+    GucRegistry::define_enum_guc(
+        c"headrace.processor",
+        c"What runs pipelines.",
+        c"auto: a GPU for large tables if the machine has one; cpu: this session's threads; cuda: a GPU.",
+        &PROCESSOR,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_int_guc(
+        c"headrace.min_gpu_table_size",
+        c"Size from which on a table goes to the GPU by itself.",
+        c"With headrace.processor = auto.",
+        &MIN_GPU_TABLE_BLOCKS,
+        0,
+        i32::MAX,
+        GucContext::Userset,
+        GucFlags::from_bits_retain(pg_sys::GUC_UNIT_BLOCKS as i32),
+    );
+    GucRegistry::define_string_guc(
+        c"headrace.service_command",
+        c"Program that owns the GPUs, started when it is needed.",
+        c"Empty: headrace-gpu-service beside the extension's library.",
+        &SERVICE_COMMAND,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"headrace.device_memory_limit",
+        c"Memory of each GPU that Headrace may take.",
+        c"0: nine tenths of what is free. Heeded when the service starts.",
+        &DEVICE_MEMORY_LIMIT_KIB,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::from_bits_retain(pg_sys::GUC_UNIT_KB as i32),
+    );
 }
 
 fn booleans() {

@@ -1,6 +1,6 @@
 //! What this session's pipelines did: the view `headrace.stat`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use pgrx::iter::TableIterator;
 use pgrx::name;
@@ -15,10 +15,14 @@ struct Counts {
     server_blocks: i64,
     rerouted_blocks: i64,
     milliseconds: f64,
+    service_queries: i64,
+    service_failures: i64,
 }
 
 thread_local! {
     static COUNTS: Cell<Counts> = Cell::default();
+    /// Why the service failed last.
+    static FAILURE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// A run is over.
@@ -34,6 +38,11 @@ pub fn count(is_answered: bool, ran: Option<&Ran>) {
             counts.rerouted_blocks += blocks.rerouted as i64;
         }
         counts.milliseconds += ran.wall.as_secs_f64() * 1e3;
+        counts.service_queries += i64::from(ran.served.is_some());
+        counts.service_failures += i64::from(ran.service_failed);
+        if ran.service_failed {
+            FAILURE.replace(ran.why_not_service.clone());
+        }
     }
     COUNTS.set(counts);
 }
@@ -50,6 +59,9 @@ fn session_stat() -> TableIterator<
         name!(server_blocks, i64),
         name!(rerouted_blocks, i64),
         name!(milliseconds, f64),
+        name!(service_queries, i64),
+        name!(service_failures, i64),
+        name!(service_failure, Option<String>),
     ),
 > {
     let c = COUNTS.get();
@@ -60,5 +72,8 @@ fn session_stat() -> TableIterator<
         c.server_blocks,
         c.rerouted_blocks,
         c.milliseconds,
+        c.service_queries,
+        c.service_failures,
+        FAILURE.with_borrow(Clone::clone),
     ))
 }

@@ -5,10 +5,11 @@ use headrace_format::FormatError;
 use headrace_io::{IoError, OutOfBudget};
 use headrace_ir::{IrError, ParameterError};
 use headrace_pipeline::{ExecError, WhyNot};
+use serde::{Deserialize, Serialize};
 
 /// What kind of failure an error is: what a door turns into its own codes (an SQLSTATE, an exit
 /// code), whatever path the failure took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ErrorClass {
     /// A value did not fit its type.
     Overflow,

@@ -1,9 +1,10 @@
 //! What a run did.
 
 use headrace_flow::RaceReport;
+use serde::{Deserialize, Serialize};
 
 /// What one run did. Times are milliseconds of wall clock, bytes are wanted bytes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunReport {
     /// The streamed table.
     pub table: String,

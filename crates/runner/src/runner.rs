@@ -35,6 +35,8 @@ pub struct RunnerOptions {
     /// Device memory for columns that stay there between queries; `None`: most of what is free,
     /// 0: every query streams.
     pub device_cache_bytes: Option<u64>,
+    /// Device memory that may be taken of each GPU; `None`: nine tenths of what is free.
+    pub device_memory_bytes: Option<u64>,
     /// Folder of temporary files for groups that do not fit memory; `None`: the system's (TMPDIR).
     pub spill_folder: Option<PathBuf>,
     /// Bytes that they may take; `None`: 100 GB.
@@ -67,6 +69,7 @@ impl Runner {
         let memory = MemorySplit::of(options.memory_limit_bytes);
         let budget = MemoryBudget::new(memory.limit_bytes);
         let cuda = CudaOptions {
+            memory_bytes: options.device_memory_bytes,
             resident_bytes: options.device_cache_bytes,
             pinned_bytes_max: memory.slots_bytes,
             ..CudaOptions::default()

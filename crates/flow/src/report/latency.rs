@@ -1,9 +1,9 @@
 //! How long reads and writes took, as a histogram of fixed size.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Latencies of the reads, or writes, of a race, from submission to completion of an extent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Number of extents.
     pub count: u64,

@@ -4,7 +4,7 @@ mod bottleneck;
 mod latency;
 mod notes;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use bottleneck::{Bottleneck, Stage};
 pub(crate) use latency::Latencies;
@@ -12,7 +12,7 @@ pub use latency::LatencySummary;
 pub(crate) use notes::{Reasons, Stopwatch};
 
 /// Wanted bytes by the way they really took.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BytesByPath {
     /// Consumed in place from a mapping (a device: copied from it into a slot).
     pub mapped: u64,
@@ -77,7 +77,7 @@ impl BytesByPath {
 
 /// What happened in a race, or at one lane of it. Times are wall-clock nanoseconds; bytes are
 /// wanted bytes unless said otherwise.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RaceReport {
     /// From the call to the return.
     pub wall_ns: u64,

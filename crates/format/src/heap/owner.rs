@@ -11,12 +11,12 @@ use super::{Block, Reroute};
 /// not done with the rest.
 pub trait BlockOwner: Send + Sync {
     /// Whether a block is still what it was when it was listed. Asked of every block after its bytes
-    /// were copied and before they are believed, so that it must take nanoseconds.
+    /// were copied and before they are believed, so that it should take nanoseconds.
     fn holds(&self, block: Block) -> bool;
 
     /// As [`holds`](Self::holds), of consecutive blocks from `first` on: which of them hold, one by
-    /// one. Asked once for a chunk that a device has copied, by the thread that drives the device, so
-    /// that it may wait for whoever knows.
+    /// one. Asked once for a chunk that a device has copied, by the thread that drives the device, or
+    /// for an extent that a worker of the CPU decodes: it may wait for whoever knows.
     fn hold(&self, first: Block, holds: &mut [bool]) {
         for (number, holds) in (first.number..).zip(holds) {
             *holds = self.holds(Block { number, ..first });

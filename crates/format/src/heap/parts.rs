@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{Field, Schema, SchemaRef};
 
 use headrace_ir::pages::PagePlan;
+use serde::{Deserialize, Serialize};
 
 use super::decoder::Decoder;
 use super::relation::{HeapType, Relation};
@@ -14,7 +15,7 @@ use crate::arrow::{encoding, ir_type};
 use crate::{FormatError, Result};
 
 /// A block of one of a table's parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Block {
     /// Which part: its position among those that the table was made of.
     pub part: u32,

@@ -1,13 +1,14 @@
 //! The description of a relation that a decoder is made from.
 
 use arrow_schema::{DataType, Field, TimeUnit};
+use serde::{Deserialize, Serialize};
 
 pub use headrace_ir::pages::{Align, Length};
 
 use crate::{FormatError, Result};
 
 /// A table as far as its blocks are concerned.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Relation {
     /// Bytes of a block: a power of two from 1024 to 32768 (`block_size`, usually 8192).
     pub block_bytes: usize,
@@ -18,7 +19,7 @@ pub struct Relation {
 }
 
 /// A column as `pg_attribute` has it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Attribute {
     /// `attname`, the name of the Arrow field.
     pub name: String,
@@ -39,7 +40,7 @@ pub struct Attribute {
 }
 
 /// The types that can be decoded, and the Arrow types that they become.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeapType {
     /// `bool` → Boolean.
     Bool,
@@ -121,6 +122,15 @@ impl HeapType {
 const MAX_ATTRIBUTES: usize = 1600;
 
 impl Relation {
+    /// The names of a table's columns, in order: of the attributes that have a type to be decoded to and
+    /// were not dropped.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        let present = self.attributes.iter().filter(|attribute| !attribute.dropped);
+        present
+            .filter(|attribute| attribute.kind.is_some())
+            .map(|attribute| attribute.name.as_str())
+    }
+
     /// The attributes' types, or why columns `wanted` of such a relation cannot be decoded.
     pub(super) fn check(&self, wanted: &[usize]) -> Result<Vec<HeapType>> {
         if !self.block_bytes.is_power_of_two() || !(1024..=32768).contains(&self.block_bytes) {

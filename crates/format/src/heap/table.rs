@@ -12,6 +12,7 @@ use arrow_array::{RecordBatch, StringArray};
 use arrow_schema::SchemaRef;
 use headrace_io::{FileIdentity, InputPolicy, ReadAt, SourceFile};
 use headrace_ir::SourceKind;
+use serde::{Deserialize, Serialize};
 
 use super::BlockOwner;
 use super::block_decoder::BlockDecoder;
@@ -24,7 +25,7 @@ use crate::batches::{BatchStream, ProducerError};
 use crate::{Feed, FormatError, PageDecoder, PageSource, Result, Table};
 
 /// Where a relation's blocks lie, and which of them are decoded.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HeapBlocks {
     /// The table.
     pub relation: Relation,

@@ -1,9 +1,11 @@
 //! What workers ask and tell of blocks.
 
+use std::fmt::Display;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use headrace_format::heap::{Block, BlockOwner, Reroute};
+use headrace_service::client;
 
 use super::listing::Map;
 
@@ -57,6 +59,20 @@ impl Owner {
         (state.rerouted_blocks, state.rerouted_why.clone())
     }
 
+    fn take_back(&self, block: Block, why: impl Display) {
+        let mut state = self.state();
+        state.rerouted_blocks += 1;
+        state.rerouted_why.get_or_insert_with(|| format!("block {}: {why}", block.number));
+        state.rerouted.push(block);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn add_done(&self, blocks: u32) {
+        self.state().done_blocks += u64::from(blocks);
+        self.changed.notify_all();
+    }
+
     /// The run is over.
     pub fn end(&self) {
         self.state().is_over = true;
@@ -70,16 +86,25 @@ impl BlockOwner for Owner {
     }
 
     fn reroute(&self, block: Block, why: Reroute) {
-        let mut state = self.state();
-        state.rerouted_blocks += 1;
-        state.rerouted_why.get_or_insert_with(|| format!("block {}: {why}", block.number));
-        state.rerouted.push(block);
-        drop(state);
-        self.changed.notify_all();
+        self.take_back(block, why);
     }
 
     fn done(&self, blocks: u32) {
-        self.state().done_blocks += u64::from(blocks);
-        self.changed.notify_all();
+        self.add_done(blocks);
+    }
+}
+
+/// For a run in another process.
+impl client::Owner for Owner {
+    fn hold(&self, first: Block, holds: &mut [bool]) {
+        BlockOwner::hold(self, first, holds);
+    }
+
+    fn reroute(&self, block: Block, why: String) {
+        self.take_back(block, why);
+    }
+
+    fn done(&self, blocks: u32) {
+        self.add_done(blocks);
     }
 }

@@ -60,6 +60,7 @@ fn check(batch: &RecordBatch, output: Output) -> Result<(), WhyNot> {
     let sum = match output {
         Output::FloatMean { sum, .. } => sum,
         Output::Aggregate { column, .. } => column,
+        Output::Value { column, .. } => return check_values(batch.column(column)),
         _ => return Ok(()),
     };
     check_values(batch.column(sum))?;

@@ -8,8 +8,9 @@ use headrace_ir::{Program, Scalar};
 use headrace_runner::{RunReport, StreamTable};
 use pgrx::pg_sys::{CustomScanState, List, Oid};
 
-use super::job::{Job, LOOK_INTERVAL, watched};
-use super::run::{Ran, Read};
+use super::job::{Job, Table, watched};
+use super::run::{Given, Ran, Read};
+use super::threads::LOOK_INTERVAL;
 use crate::foreign::{self, Opened};
 use crate::nodes::WhyNot;
 use crate::plan::Plan;
@@ -19,12 +20,14 @@ use crate::{datum::check_values, stat};
 pub(super) fn run(job: Job) -> Result<(RunReport, Vec<RecordBatch>), WhyNot> {
     // Dropped at the thread's end, whatever that is.
     let (over, is_over) = channel::<()>();
-    watched(job, over, || {
+    let done = watched(job, over, || {
         while is_over.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             pgrx::check_for_interrupts!();
         }
         Ok(())
-    })
+    });
+    let answered = done.map_err(|failure| WhyNot(failure.reason))?;
+    Ok((answered.report, answered.batches))
 }
 
 /// The rows that a program brings of files.
@@ -36,7 +39,7 @@ pub unsafe fn rows(
     values: Vec<Scalar>,
     table: StreamTable,
 ) -> Result<(RunReport, Vec<RecordBatch>), WhyNot> {
-    let outcome = run(Job { program, values, children: Vec::new(), table });
+    let outcome = run(Job { program, values, children: Vec::new(), table: Table::Own(table) });
     stat::count(outcome.is_ok(), None);
     let (report, batches) = outcome?;
     for array in batches.iter().flat_map(RecordBatch::columns) {
@@ -50,8 +53,7 @@ pub(super) unsafe fn stream(
     node: *mut CustomScanState,
     plan: &Plan,
     clauses: *mut List,
-    values: Vec<Scalar>,
-    children: Vec<Vec<RecordBatch>>,
+    given: Given,
     ran: &mut Option<Ran>,
 ) -> Result<Vec<RecordBatch>, WhyNot> {
     let (estate, context) = ((*node).ss.ps.state, (*node).ss.ps.ps_ExprContext);
@@ -59,9 +61,18 @@ pub(super) unsafe fn stream(
     let table = Oid::from(plan.tables.first().copied().unwrap_or_default());
     let opened = foreign::opened(table, wanted, clauses, program, estate, context)?;
     let Opened { table, program, files, ruled_out_files } = opened;
-    let outcome = run(Job { program, values, children, table });
+    let Given { values, children } = given;
+    let outcome = run(Job { program, values, children, table: Table::Own(table) });
     let report = outcome.as_ref().ok().map(|(report, _)| report.clone());
     let read = Read::Files { files, ruled_out: ruled_out_files };
-    *ran = Some(Ran { report, read, wall: Duration::ZERO });
+    let why_not_service = Some("foreign tables are streamed by the session itself".to_string());
+    *ran = Some(Ran {
+        report,
+        read,
+        served: None,
+        why_not_service,
+        service_failed: false,
+        wall: Duration::ZERO,
+    });
     outcome.map(|(_, batches)| batches)
 }

@@ -6,16 +6,18 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use headrace_format::batches::batch_channel;
 use headrace_format::heap::{HeapBlocks, HeapTable};
-use headrace_ir::Scalar;
 use headrace_runner::StreamTable;
+use headrace_service::client::RowSender;
 use pgrx::pg_sys::{self, CustomScanState, Oid, Relation, Snapshot};
 
 use super::description::{description, files};
-use super::job::{Job, over, serve, watched};
-use super::run::{Ran, Read};
+use super::job::{Answered, Failure, ForService, Job, RowWay, Table, over, serve, watched};
+use super::run::{Given, Ran, Read};
+use super::service;
 use crate::blocks::{Counts, Map, Owner, Part, Reader, list};
 use crate::nodes::{WhyNot, why_not};
 use crate::plan::Plan;
+use crate::settings::{self, Fallback};
 use crate::version;
 
 /// Batches of the server's rows that wait for the pipeline.
@@ -49,77 +51,131 @@ impl Blocks {
 pub(super) unsafe fn stream(
     node: *mut CustomScanState,
     plan: &Plan,
-    values: Vec<Scalar>,
-    children: Vec<Vec<RecordBatch>>,
+    given: &Given,
     ran: &mut Option<Ran>,
 ) -> Result<Vec<RecordBatch>, WhyNot> {
     let lock = pg_sys::AccessShareLock as i32;
     let relations = plan.tables.iter().map(|table| pg_sys::table_open(Oid::from(*table), lock));
     let relations: Vec<Relation> = relations.collect();
     let snapshot = (*(*node).ss.ps.state).es_snapshot;
-    let batches = stream_blocks(plan, &relations, snapshot, values, children, ran);
+    let batches = somewhere(plan, &relations, snapshot, given, ran);
     relations.into_iter().for_each(|relation| pg_sys::table_close(relation, lock));
     batches
 }
 
+/// In the process that owns the GPUs if that is wanted, and here if it is not, or fails.
+unsafe fn somewhere(
+    plan: &Plan,
+    relations: &[Relation],
+    snapshot: Snapshot,
+    given: &Given,
+    ran: &mut Option<Ran>,
+) -> Result<Vec<RecordBatch>, WhyNot> {
+    let mut why_not = service::why_not(relations);
+    let service_failed = why_not.is_none();
+    if service_failed {
+        match stream_blocks(plan, relations, snapshot, given, true, ran) {
+            Err(failure)
+                if failure.is_of_the_place && settings::FALLBACK.get() == Fallback::allow =>
+            {
+                pgrx::debug1!("Headrace's service failed: {}", failure.reason);
+                why_not = Some(failure.reason);
+            }
+            other => return other.map_err(|failure| WhyNot(failure.reason)),
+        }
+    }
+    let outcome = stream_blocks(plan, relations, snapshot, given, false, ran);
+    if let Some(ran) = ran {
+        (ran.why_not_service, ran.service_failed) = (why_not, service_failed);
+    }
+    outcome.map_err(|failure| WhyNot(failure.reason))
+}
+
+/// The program over the tables, their blocks listed now.
 unsafe fn stream_blocks(
     plan: &Plan,
     relations: &[Relation],
     snapshot: Snapshot,
-    values: Vec<Scalar>,
-    children: Vec<Vec<RecordBatch>>,
+    given: &Given,
+    by_service: bool,
     ran: &mut Option<Ran>,
-) -> Result<Vec<RecordBatch>, WhyNot> {
+) -> Result<Vec<RecordBatch>, Failure> {
     if (*snapshot).snapshot_type != pg_sys::SnapshotType::SNAPSHOT_MVCC {
-        return why_not("a snapshot that is not of a transaction");
+        return Ok(why_not("a snapshot that is not of a transaction")?);
     }
     let (parts, maps) = parts(plan, relations, snapshot)?;
     let checks_sums = parts.iter().all(|part| part.description.checksums);
     let maps = Arc::new(maps);
     let owner = Arc::new(Owner::new(Arc::clone(&maps)));
-    let (sender, receiver) = batch_channel(QUEUED_BATCHES);
     let heaps = parts.iter().map(|part| HeapBlocks {
         files: files(part.relation, &part.listing),
         blocks_per_file: pg_sys::RELSEG_SIZE,
         direct: part.listing.direct.clone(),
         relation: part.description.clone(),
     });
+    let heaps: Vec<HeapBlocks> = heaps.collect();
     let counts = parts.iter().fold(Counts::default(), |sum, part| sum.and(part.listing.counts));
-    let name = &plan.program.pipeline.source.table;
-    let table = HeapTable::new(name, heaps.collect(), Arc::clone(&owner) as _, receiver);
-    let table = table.map_err(|error| WhyNot(error.to_string()))?;
     // The server's own idea of how much of a table the page cache holds.
     let cached_blocks = u64::try_from(pg_sys::effective_cache_size).unwrap_or(0);
-    let table =
-        StreamTable::new(name, Arc::new(table.filling_page_cache(counts.direct <= cached_blocks)));
+    let fills_page_cache = counts.direct <= cached_blocks;
     let mut program = plan.program.clone();
-    let names: Vec<&str> =
-        program.pipeline.source.columns.iter().map(|c| c.name.as_str()).collect();
-    let source = table.source_over(0, &names).map_err(WhyNot)?;
-    program.pipeline.source.ordinals = source.ordinals;
-    let job = Job { program, values, children, table };
+    program.pipeline.source.ordinals = ordinals(plan, &parts)?;
+    let (table, way) = match by_service {
+        true => {
+            let (rows, owner) = (Arc::new(RowSender::default()), Arc::clone(&owner));
+            let way = RowWay::Service(Arc::clone(&rows));
+            (Table::Service(ForService { heaps, fills_page_cache, rows, owner }), way)
+        }
+        false => {
+            let (sender, receiver) = batch_channel(QUEUED_BATCHES);
+            let name = &plan.program.pipeline.source.table;
+            let table = HeapTable::new(name, heaps, Arc::clone(&owner) as _, receiver);
+            let table = table.map_err(|error| WhyNot(error.to_string()))?;
+            let table = Arc::new(table.filling_page_cache(fills_page_cache));
+            (Table::Own(StreamTable::new(name, table)), RowWay::Own(sender))
+        }
+    };
+    let Given { values, children } = given;
+    let job = Job { program, values: values.clone(), children: children.clone(), table };
     let outcome =
-        watched(job, over(&owner), || serve(&owner, sender, &parts, Reader::new(&parts, snapshot)));
+        watched(job, over(&owner), || serve(&owner, way, &parts, Reader::new(&parts, snapshot)));
     let (rerouted_blocks, rerouted_why) = owner.rerouted();
-    let report = outcome.as_ref().ok().map(|(report, _)| report.clone());
+    let answered = outcome.as_ref().ok();
+    let report = answered.map(|answered| answered.report.clone());
+    let served = answered.and_then(|answered| answered.served.clone());
     let why_not_direct = parts.iter().find_map(|part| part.listing.why_not_direct.clone());
     let read = Blocks { listed: counts, rerouted: rerouted_blocks, rerouted_why, why_not_direct };
-    *ran = Some(Ran { report, read: Read::Blocks(read), wall: Duration::ZERO });
+    *ran = Some(Ran {
+        report,
+        read: Read::Blocks(read),
+        served,
+        why_not_service: None,
+        service_failed: false,
+        wall: Duration::ZERO,
+    });
     let is_unchanged = checks_sums || maps.iter().all(|map| map.is_unchanged());
     drop(owner);
     match Arc::try_unwrap(maps) {
         Ok(maps) => maps.into_iter().for_each(|mut map| map.release()),
         // Whoever holds them was joined, so that nobody does; at worst the transaction's end releases them.
-        Err(_) => return why_not("a thread that outlived its run"),
+        Err(_) => return Ok(why_not("a thread that outlived its run")?),
     }
     if !is_unchanged {
-        return why_not(
+        return Ok(why_not(
             "a vacuum changed the visibility map meanwhile, and pages have no checksums",
-        );
+        )?);
     }
-    let (report, batches) = outcome?;
+    let Answered { report, batches, .. } = outcome?;
     count_scans(&parts, report.rows_in);
     Ok(batches)
+}
+
+/// The places of the source's columns among those of the first part.
+fn ordinals(plan: &Plan, parts: &[Part]) -> Result<Vec<usize>, WhyNot> {
+    let columns = &plan.program.pipeline.source.columns;
+    let place = |name: &str| parts.first()?.description.columns().position(|own| own == name);
+    let places = columns.iter().map(|column| place(&column.name)).collect::<Option<Vec<_>>>();
+    places.ok_or_else(|| WhyNot("a part without a column of the whole".into()))
 }
 
 /// The tables, of whose blocks it is known how they are read.

@@ -7,29 +7,72 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
 use headrace_format::batches::BatchSender;
-use headrace_format::heap::Block;
+use headrace_format::heap::{Block, HeapBlocks};
 use headrace_ir::{Program, Scalar};
 use headrace_runner::{
     Fallback, Processor, Request, RunReport, Runner, RunnerOptions, Settings, StreamTable,
 };
+use headrace_service::client::RowSender;
+use headrace_service::protocol;
 
-use super::threads::Running;
+use super::service::{self, Served};
+use super::threads::{LOOK_INTERVAL, Running};
 use crate::blocks::{Owner, Part, Reader};
 use crate::nodes::{WhyNot, why_not};
 use crate::settings;
-
-/// How long the backend sleeps at most before it looks for interrupts.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What the thread needs.
 pub(super) struct Job {
     pub program: Program,
     pub values: Vec<Scalar>,
     pub children: Vec<Vec<RecordBatch>>,
-    pub table: StreamTable,
+    pub table: Table,
 }
 
-type Done = Result<(RunReport, Vec<RecordBatch>), String>;
+/// The streamed table, where the run is.
+pub(super) enum Table {
+    /// Of this process.
+    Own(StreamTable),
+    /// Of the service.
+    Service(ForService),
+}
+
+/// What the service gets besides the program.
+pub(super) struct ForService {
+    pub heaps: Vec<HeapBlocks>,
+    pub fills_page_cache: bool,
+    pub rows: Arc<RowSender>,
+    pub owner: Arc<Owner>,
+}
+
+/// The way of the rows that the backend reads.
+pub(super) enum RowWay {
+    Own(BatchSender),
+    Service(Arc<RowSender>),
+}
+
+/// What a run brought.
+pub(super) struct Answered {
+    pub report: RunReport,
+    pub batches: Vec<RecordBatch>,
+    /// If the service ran it.
+    pub served: Option<Served>,
+}
+
+/// Why it brought nothing.
+pub(super) struct Failure {
+    pub reason: String,
+    /// Whether that may be otherwise in another place.
+    pub is_of_the_place: bool,
+}
+
+impl From<WhyNot> for Failure {
+    fn from(WhyNot(reason): WhyNot) -> Self {
+        Self { reason, is_of_the_place: false }
+    }
+}
+
+type Done = Result<Answered, Failure>;
 
 thread_local! {
     /// The backend's runner, made for the first run and whenever its memory limit is another.
@@ -58,27 +101,21 @@ pub(super) fn watched(
     job: Job,
     over: impl Send + 'static,
     serve: impl FnOnce() -> Result<(), WhyNot>,
-) -> Result<(RunReport, Vec<RecordBatch>), WhyNot> {
+) -> Done {
     let done: Arc<Mutex<Option<Done>>> = Arc::default();
-    let (token, runner, threads) = (CancelToken::new(), runner(), settings::threads());
-    let (its_done, its_token) = (Arc::clone(&done), token.clone());
-    let work = move || {
+    let (work, its_done) = (job.work(), Arc::clone(&done));
+    let running = Running::start(move |token| {
         let _over = over;
-        let outcome = job.run(&runner, threads, &its_token);
+        let outcome = work(token);
         *its_done.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-    };
-    let running = Running::start(token, work);
+    });
     let running = running.map_err(|error| WhyNot(format!("no thread can be started: {error}")))?;
     let served = serve();
     // A run that has no end of its own is ended here.
     drop(running);
     served?;
     let outcome = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match outcome {
-        Some(Ok(answer)) => Ok(answer),
-        Some(Err(cause)) => why_not(cause),
-        None => why_not("the pipeline's thread ended by a panic"),
-    }
+    outcome.unwrap_or_else(|| why_not("the pipeline's thread ended by a panic").map_err(Into::into))
 }
 
 /// Tells the end of a run, whatever it is.
@@ -94,35 +131,89 @@ impl Drop for Over {
     }
 }
 
+/// What is done on the run's thread.
+type Work = Box<dyn FnOnce(&CancelToken) -> Done + Send>;
+
 impl Job {
-    fn run(self, runner: &Runner, threads: usize, token: &CancelToken) -> Done {
-        let settings = Settings {
-            processor: Processor::Cpu,
-            fallback: Fallback::Forbid,
-            threads,
-            ..Settings::default()
-        };
-        let request = Request {
-            program: &self.program,
-            parameters: &self.values,
-            tables: &[Arc::new(self.table)],
-            children: &self.children,
-            settings: &settings,
-            token,
-        };
-        let answer = Mutex::new((Vec::new(), 0));
-        let limit_bytes = runner.memory().limit_bytes as usize;
-        let emit = |batch: RecordBatch| {
-            let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
-            answer.1 += batch.get_array_memory_size();
-            answer.0.push(batch);
-            answer.1 <= limit_bytes
-        };
-        let report = runner.run(&request, &emit).map_err(|error| error.to_string())?;
-        let (batches, bytes) = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match bytes > limit_bytes {
-            true => Err("the answer takes more than headrace.memory_limit".into()),
-            false => Ok((report, batches)),
+    /// As work for a thread: settings are read here.
+    fn work(self) -> Work {
+        let (threads, limit_kib) = (settings::threads(), settings::MEMORY_LIMIT_KIB.get());
+        let Self { program, values, children, table } = self;
+        match table {
+            Table::Service(ForService { heaps, fills_page_cache, rows, owner }) => {
+                let run = protocol::Run {
+                    program,
+                    parameters: values,
+                    children: Vec::new(),
+                    heaps,
+                    ranges: Vec::new(),
+                    fills_page_cache,
+                    threads,
+                };
+                let (start, answer) = (service::start(), Gathered::new(limit_kib));
+                Box::new(move |token| {
+                    service::run(&start, run, &children, &rows, &owner, token, answer)
+                })
+            }
+            Table::Own(table) => {
+                let (runner, table) = (runner(), Arc::new(table));
+                Box::new(move |token| {
+                    own_run(&runner, &program, &values, &children, table, threads, token)
+                })
+            }
+        }
+    }
+}
+
+fn own_run(
+    runner: &Runner,
+    program: &Program,
+    parameters: &[Scalar],
+    children: &[Vec<RecordBatch>],
+    table: Arc<StreamTable>,
+    threads: usize,
+    token: &CancelToken,
+) -> Done {
+    let settings = Settings {
+        processor: Processor::Cpu,
+        fallback: Fallback::Forbid,
+        threads,
+        ..Settings::default()
+    };
+    let tables = &[table][..];
+    let request = Request { program, parameters, tables, children, settings: &settings, token };
+    let limit_bytes = runner.memory().limit_bytes as usize;
+    let answer = Mutex::new(Gathered { limit_bytes, bytes: 0, batches: Vec::new() });
+    let emit =
+        |batch: RecordBatch| answer.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+    let report = runner.run(&request, &emit).map_err(|error| WhyNot(error.to_string()))?;
+    let batches = answer.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?;
+    Ok(Answered { report, batches, served: None })
+}
+
+/// An answer, as much of it as there is memory for.
+pub(super) struct Gathered {
+    limit_bytes: usize,
+    bytes: usize,
+    batches: Vec<RecordBatch>,
+}
+
+impl Gathered {
+    fn new(limit_kib: i32) -> Self {
+        Self { limit_bytes: limit_kib as usize * 1024, bytes: 0, batches: Vec::new() }
+    }
+
+    /// Takes a batch; whether more are wanted.
+    pub(super) fn push(&mut self, batch: RecordBatch) -> bool {
+        self.bytes += batch.get_array_memory_size();
+        self.batches.push(batch);
+        self.bytes <= self.limit_bytes
+    }
+
+    pub(super) fn finish(self) -> Result<Vec<RecordBatch>, WhyNot> {
+        match self.bytes > self.limit_bytes {
+            true => why_not("the answer takes more than headrace.memory_limit"),
+            false => Ok(self.batches),
         }
     }
 }
@@ -130,11 +221,11 @@ impl Job {
 /// Reads the blocks that the pipeline does not, until it is over.
 pub(super) unsafe fn serve(
     owner: &Owner,
-    sender: BatchSender,
+    way: RowWay,
     parts: &[Part],
     mut reader: Reader<'_>,
 ) -> Result<(), WhyNot> {
-    let mut sender = Some(sender);
+    let mut way = Some(way);
     let mut listed = parts.iter().zip(0..).flat_map(|(part, number)| {
         let blocks = part.listing.server.iter().cloned().flatten();
         blocks.map(move |block| Block { part: number, number: block })
@@ -149,7 +240,7 @@ pub(super) unsafe fn serve(
         let mut state = owner.look(wait, |state| {
             left || state.is_over
                 || !state.rerouted.is_empty()
-                || (sender.is_some() && state.done_blocks == direct_blocks)
+                || (way.is_some() && state.done_blocks == direct_blocks)
         });
         if state.is_over {
             return Ok(());
@@ -159,20 +250,46 @@ pub(super) unsafe fn serve(
         for block in next.into_iter().chain(state.rerouted) {
             pgrx::check_for_interrupts!();
             reader.read(block)?;
-            send(sender.as_ref(), reader.batches(false)?);
+            send(way.as_ref(), reader.batches(false)?);
         }
-        if !left && state.done_blocks == direct_blocks && sender.is_some() {
-            send(sender.as_ref(), reader.batches(true)?);
-            if let Some(sender) = sender.take() {
-                sender.finish();
+        if !left && state.done_blocks == direct_blocks && way.is_some() {
+            send(way.as_ref(), reader.batches(true)?);
+            if let Some(way) = way.take() {
+                way.finish();
             }
         }
     }
 }
 
-fn send(sender: Option<&BatchSender>, batches: Vec<RecordBatch>) {
+fn send(way: Option<&RowWay>, batches: Vec<RecordBatch>) {
     for batch in batches {
-        // If nobody wants it, the run is over, which is seen next.
-        let _ = sender.is_some_and(|sender| sender.send(batch));
+        if let Some(way) = way {
+            way.send(batch);
+        }
+    }
+}
+
+impl RowWay {
+    /// If nobody wants it, the run is over, which is seen next.
+    fn send(&self, mut batch: RecordBatch) {
+        match self {
+            Self::Own(sender) => {
+                let _ = sender.send(batch);
+            }
+            Self::Service(sender) => {
+                // Another process may take its time, or be stopped.
+                while let Err(back) = sender.offer(batch, LOOK_INTERVAL) {
+                    pgrx::check_for_interrupts!();
+                    batch = back;
+                }
+            }
+        }
+    }
+
+    fn finish(self) {
+        match self {
+            Self::Own(sender) => sender.finish(),
+            Self::Service(sender) => sender.finish(),
+        }
     }
 }

@@ -14,7 +14,8 @@ mod files;
 mod heap;
 mod job;
 mod run;
-mod threads;
+pub mod service;
+pub mod threads;
 
 use std::ptr::null_mut;
 

@@ -11,6 +11,7 @@ use pgrx::pg_sys::{self, CustomScanState, List};
 
 use super::answer::Answer;
 use super::heap::Blocks;
+use super::service::Served;
 use super::{files, heap};
 use crate::datum::Rows;
 use crate::nodes::{WhyNot, items, why_not};
@@ -24,6 +25,12 @@ pub struct Ran {
     pub report: Option<RunReport>,
     /// What was read.
     pub read: Read,
+    /// If the process that owns the GPUs ran it.
+    pub served: Option<Served>,
+    /// Why it did not.
+    pub why_not_service: Option<String>,
+    /// Whether it was asked, and failed.
+    pub service_failed: bool,
     /// From the first parameter to the last group.
     pub wall: Duration,
 }
@@ -39,6 +46,12 @@ pub enum Read {
         /// Files that their folders ruled out.
         ruled_out: u64,
     },
+}
+
+/// What a run is given besides its table.
+pub(super) struct Given {
+    pub values: Vec<Scalar>,
+    pub children: Vec<Vec<RecordBatch>>,
 }
 
 type Outcome = Result<Answer, WhyNot>;
@@ -77,9 +90,10 @@ unsafe fn answer(
     for (child, state) in plan.children.iter().zip(states) {
         children.push(vec![rows_of(child, state)?]);
     }
+    let given = Given { values, children };
     let batches = match plan.of_files {
-        true => files::stream(node, plan, clauses, values, children, ran),
-        false => heap::stream(node, plan, values, children, ran),
+        true => files::stream(node, plan, clauses, given, ran),
+        false => heap::stream(node, plan, &given, ran),
     };
     Answer::new(batches?, &plan.outputs)
 }

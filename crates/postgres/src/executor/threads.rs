@@ -1,11 +1,16 @@
 //! The one thread that a backend starts at a time, with all that it starts, and its end.
 
 use std::io;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use headrace_flow::CancelToken;
 use pgrx::pg_sys::{self, Datum};
+
+/// How long the backend sleeps at most before it looks for interrupts.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The run that is under way. A backend has one thread of its own, and waits for it.
 static RUNNING: Mutex<Option<(CancelToken, JoinHandle<()>)>> = Mutex::new(None);
@@ -36,14 +41,40 @@ pub struct Running;
 
 impl Running {
     /// Starts a thread that no signal goes to, nor to those that it starts.
-    pub fn start(token: CancelToken, work: impl FnOnce() + Send + 'static) -> io::Result<Self> {
-        let blocked = SignalsBlocked::new();
-        let thread = std::thread::Builder::new().name("headrace".into()).spawn(work)?;
+    pub fn start(work: impl FnOnce(&CancelToken) + Send + 'static) -> io::Result<Self> {
+        let (blocked, token) = (SignalsBlocked::new(), CancelToken::new());
+        let its_token = token.clone();
+        let thread = std::thread::Builder::new().name("headrace".into());
+        let thread = thread.spawn(move || work(&its_token))?;
         drop(blocked);
         let before =
             RUNNING.lock().unwrap_or_else(PoisonError::into_inner).replace((token, thread));
         assert!(before.is_none(), "two runs of one backend");
         Ok(Self)
+    }
+}
+
+/// Does something that waits for other processes, on a thread, so that the backend heeds interrupts
+/// meanwhile.
+pub fn interruptibly<T: Send + 'static>(
+    work: impl FnOnce(&CancelToken) -> T + Send + 'static,
+) -> io::Result<T> {
+    let (sender, done) = std::sync::mpsc::channel();
+    let running = Running::start(move |token| {
+        let _ = sender.send(work(token));
+    })?;
+    loop {
+        pgrx::check_for_interrupts!();
+        match done.recv_timeout(LOOK_INTERVAL) {
+            Ok(outcome) => {
+                drop(running);
+                return Ok(outcome);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("the thread ended by a panic"));
+            }
+        }
     }
 }
 

@@ -1,0 +1,137 @@
+//! Runs in the process that owns the GPUs, and why others are not.
+
+use std::ffi::{CStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use headrace_flow::CancelToken;
+use headrace_service::client::{self, Connection, Failed, RowSender, Start};
+use headrace_service::{devices, protocol};
+use pgrx::pg_sys::{self, Relation};
+
+use super::job::{Answered, Failure, Gathered};
+use crate::blocks::Owner;
+use crate::settings::{self, Processor};
+
+/// The data directory: a server's processes work there.
+pub const DATA: &str = ".";
+
+/// The program beside the library.
+const PROGRAM: &str = "headrace-gpu-service";
+
+/// How long a service that failed may take to say who it is: it may be stopped.
+const QUICK: Duration = Duration::from_millis(100);
+
+/// A start that failed. A backend has one run at a time; it is the run's thread that starts.
+static FAILED: Mutex<Failed> = Mutex::new(Failed::NONE);
+
+/// What the service says of a run besides its report.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The GPU, if one ran it.
+    pub device: Option<String>,
+    /// How long it waited for its turn.
+    pub queued_ms: f64,
+}
+
+/// Why the service does not get a run, before it is asked; `None`: it gets it.
+pub(super) unsafe fn why_not(relations: &[Relation]) -> Option<String> {
+    match settings::PROCESSOR.get() {
+        Processor::cuda => None,
+        Processor::cpu => Some("headrace.processor is cpu".into()),
+        Processor::auto => devices::why_none().or_else(|| {
+            let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+            let blocks = |of: &Relation| pg_sys::RelationGetNumberOfBlocksInFork(*of, fork);
+            let blocks: u64 = relations.iter().map(|of| u64::from(blocks(of))).sum();
+            let min_blocks = u64::try_from(settings::MIN_GPU_TABLE_BLOCKS.get()).unwrap_or(0);
+            let is_small = blocks < min_blocks;
+            is_small.then(|| "the table is smaller than headrace.min_gpu_table_size".into())
+        }),
+    }
+}
+
+/// How the service is started, by the settings of now.
+pub fn start() -> Start {
+    let mut arguments: Vec<OsString> = Vec::new();
+    // SAFETY: set when the postmaster started this process, and never again.
+    let postmaster = unsafe { pg_sys::PostmasterPid };
+    if postmaster > 0 {
+        arguments.extend(["--postmaster".into(), postmaster.to_string().into()]);
+    }
+    let limit_kib = settings::DEVICE_MEMORY_LIMIT_KIB.get();
+    if limit_kib > 0 {
+        let bytes = i64::from(limit_kib) * 1024;
+        arguments.extend(["--device-memory-limit".into(), bytes.to_string().into()]);
+    }
+    Start { program: program(), arguments }
+}
+
+fn program() -> PathBuf {
+    match settings::SERVICE_COMMAND.get() {
+        Some(given) if !given.is_empty() => OsString::from_vec(given.into_bytes()).into(),
+        _ => library().with_file_name(PROGRAM),
+    }
+}
+
+/// The file of this library.
+fn library() -> PathBuf {
+    let own: fn() -> PathBuf = library;
+    let mut found = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    // SAFETY: an address of this library, and a struct to be filled; the name lasts as long as the library.
+    let name = unsafe {
+        match libc::dladdr(own as *const libc::c_void, &mut found) {
+            0 => c"",
+            _ if found.dli_fname.is_null() => c"",
+            _ => CStr::from_ptr(found.dli_fname),
+        }
+    };
+    OsString::from_vec(name.to_bytes().to_vec()).into()
+}
+
+/// Connects to the service, which is started if it does not run. On a thread of a run's.
+pub fn connect(start: &Start, token: &CancelToken) -> Result<Connection, client::Failure> {
+    let data = Path::new(DATA);
+    let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(before) = failed.recent().cloned() else {
+        let opened = Connection::open_or_start(data, start, token);
+        if let Err(failure) = &opened
+            && !token.is_cancelled()
+        {
+            failed.note(failure.clone());
+        }
+        return opened;
+    };
+    // Somebody else may have started it.
+    Connection::open(data, QUICK, token).map_err(|_| before)
+}
+
+/// A run by the service.
+pub(super) fn run(
+    start: &Start,
+    run: protocol::Run,
+    children: &[Vec<RecordBatch>],
+    rows: &RowSender,
+    owner: &Owner,
+    token: &CancelToken,
+    mut answer: Gathered,
+) -> Result<Answered, Failure> {
+    let of_the_place = |failure: client::Failure| Failure {
+        is_of_the_place: failure.is_of_the_place(),
+        reason: failure.message,
+    };
+    let connection = connect(start, token).map_err(of_the_place)?;
+    let mut emit = |batch| answer.push(batch);
+    let finished = client::run(connection, run, children, rows, owner, token, &mut emit);
+    // An answer that is too large was broken off.
+    let batches = answer.finish()?;
+    let protocol::Finished { report, device, queued_ms } = finished.map_err(of_the_place)?;
+    Ok(Answered { report, batches, served: Some(Served { device, queued_ms }) })
+}

@@ -1,0 +1,360 @@
+//! Frames and messages.
+//!
+//! A frame is the letters `HRSV`, the bytes of its head (u32) and of its body (u64), both little-endian,
+//! the head as JSON, the body as it is: record batches as Arrow IPC streams of one batch, lists of
+//! numbers as little-endian u32. A connection begins with a `Hello` of both sides, whose form
+//! never changes; everything else is of one [`VERSION`].
+
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::writer::StreamWriter;
+use headrace_format::heap::{Block, HeapBlocks};
+use headrace_ir::{Program, Scalar};
+use headrace_runner::{ErrorClass, RunReport};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::devices::Devices;
+
+/// Changes with every message that is not what it was.
+pub const VERSION: u32 = 1;
+
+/// Batches of rows that a client may have sent and the run has not taken.
+pub const WINDOW_BATCHES: usize = 8;
+
+const MAGIC: [u8; 4] = *b"HRSV";
+const PREFIX_BYTES: usize = 16;
+
+/// A program with long lists.
+const HEAD_BYTES_MAX: u32 = 64 << 20;
+
+/// A batch whose texts are as long as they can be, and more.
+const BODY_BYTES_MAX: u64 = 4 << 30;
+
+/// What is made ready for a body before its bytes are there.
+const BODY_BYTES_EARLY: u64 = 4 << 20;
+
+/// What a client says.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Ask {
+    /// The first message.
+    Hello(Hello),
+    /// What GPUs there are. Answered by [`Reply::Devices`].
+    Devices,
+    /// A run. The listed ranges of blocks of all heaps are the body, first and end of each; then come
+    /// the children's rows.
+    Run(Box<Run>),
+    /// Rows of a child plan, by its number.
+    Child(usize),
+    /// The answer to a question: a byte a block.
+    Held {
+        /// The question's number.
+        question: u64,
+    },
+    /// Rows that the client read.
+    Rows,
+    /// There are no more.
+    EndOfRows,
+}
+
+/// What the service says.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// To the client's.
+    Hello(Hello),
+    /// It will not talk to this client, and why.
+    Refused(String),
+    /// The GPUs.
+    Devices(Devices),
+    /// Do consecutive blocks still hold?
+    Holds {
+        /// The question's number.
+        question: u64,
+        /// The first of them.
+        first: Block,
+        /// How many.
+        blocks: u32,
+    },
+    /// The client must read this block.
+    Reroute {
+        /// Which.
+        block: Block,
+        /// Why.
+        why: String,
+    },
+    /// So many more blocks are done.
+    Done(u32),
+    /// So many more batches of rows were taken.
+    Taken(usize),
+    /// A part of the answer.
+    Batch,
+    /// The answer is whole.
+    Finished(Box<Finished>),
+    /// There is none.
+    Failed {
+        /// What kind of failure it is.
+        class: ErrorClass,
+        /// In words.
+        message: String,
+    },
+}
+
+/// Who is there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`].
+    pub protocol: u32,
+    /// Version of the program.
+    pub library: String,
+}
+
+impl Hello {
+    /// Of this program.
+    pub fn own() -> Self {
+        Self { protocol: VERSION, library: env!("CARGO_PKG_VERSION").into() }
+    }
+
+    /// Whether the other side speaks this version, or why not.
+    ///
+    /// # Errors
+    /// Both versions in words.
+    pub fn check(&self) -> Result<(), String> {
+        match self.protocol == VERSION {
+            true => Ok(()),
+            false => Err(format!(
+                "the other side is Headrace {} with protocol {}, this one {} with protocol {VERSION}",
+                self.library,
+                self.protocol,
+                env!("CARGO_PKG_VERSION")
+            )),
+        }
+    }
+}
+
+/// What is to be run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// The program. Its one table is the heaps, as one.
+    pub program: Program,
+    /// A value for each of its parameters.
+    pub parameters: Vec<Scalar>,
+    /// Batches of each child that follow.
+    pub children: Vec<usize>,
+    /// The heaps, whose files are named from the data directory. The listed ranges travel apart.
+    pub heaps: Vec<HeapBlocks>,
+    /// How many ranges each heap has.
+    pub ranges: Vec<usize>,
+    /// Whether what is read of it may stay in the page cache.
+    pub fills_page_cache: bool,
+    /// Threads, where the run needs some of the CPU.
+    pub threads: usize,
+}
+
+/// What a run that has an answer did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Finished {
+    /// The runner's report.
+    pub report: RunReport,
+    /// The GPU, if one ran it.
+    pub device: Option<String>,
+    /// How long it waited for its turn, in milliseconds.
+    pub queued_ms: f64,
+}
+
+/// What is wrong with what the other side said.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// The connection is lost.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It ended within a frame, or before a frame that must come.
+    #[error("the connection ended within a message")]
+    Truncated,
+    /// Something else is talking.
+    #[error("a frame begins with {0:02x?}")]
+    Magic([u8; 4]),
+    /// A frame that no one of ours would send.
+    #[error("a {part} of {bytes} bytes; at most {max_bytes} are taken")]
+    Oversized {
+        /// Which part of it.
+        part: &'static str,
+        /// What it says.
+        bytes: u64,
+        /// What it may say.
+        max_bytes: u64,
+    },
+    /// A head that is no message.
+    #[error("a head cannot be read: {0}")]
+    Head(#[from] serde_json::Error),
+    /// A body that is not what its head says.
+    #[error("a body cannot be read: {0}")]
+    Body(String),
+    /// A message that must not come now.
+    #[error("{0}")]
+    Unexpected(String),
+}
+
+/// A message and its body.
+#[derive(Debug)]
+pub struct Frame<M> {
+    /// The message.
+    pub head: M,
+    /// Its body, mostly empty.
+    pub body: Vec<u8>,
+}
+
+/// Writes a frame.
+///
+/// # Errors
+/// The connection is lost; or the message is larger than the other side takes, and nothing was written.
+pub fn write<M: Serialize>(
+    writer: &mut impl Write,
+    head: &M,
+    body: &[u8],
+) -> Result<(), ProtocolError> {
+    let head = serde_json::to_vec(head)?;
+    let (head_bytes, body_bytes) = (head.len() as u64, body.len() as u64);
+    check_lengths(head_bytes, body_bytes)?;
+    let mut start = Vec::with_capacity(PREFIX_BYTES + head.len());
+    start.extend(MAGIC);
+    // Checked to be less.
+    start.extend((head_bytes as u32).to_le_bytes());
+    start.extend(body_bytes.to_le_bytes());
+    start.extend(head);
+    writer.write_all(&start)?;
+    writer.write_all(body)?;
+    Ok(())
+}
+
+fn check_lengths(head_bytes: u64, body_bytes: u64) -> Result<(), ProtocolError> {
+    let parts =
+        [("head", head_bytes, u64::from(HEAD_BYTES_MAX)), ("body", body_bytes, BODY_BYTES_MAX)];
+    match parts.into_iter().find(|(_, bytes, max_bytes)| bytes > max_bytes) {
+        Some((part, bytes, max_bytes)) => Err(ProtocolError::Oversized { part, bytes, max_bytes }),
+        None => Ok(()),
+    }
+}
+
+/// Reads a frame; `None` if the connection ended before it.
+///
+/// # Errors
+/// [`ProtocolError`]: nothing can be read after it.
+pub fn read<M: DeserializeOwned>(
+    reader: &mut impl Read,
+) -> Result<Option<Frame<M>>, ProtocolError> {
+    let prefix = take(reader, PREFIX_BYTES as u64)?;
+    let Some((magic, lengths)) = prefix.split_first_chunk::<4>() else {
+        return if prefix.is_empty() { Ok(None) } else { Err(ProtocolError::Truncated) };
+    };
+    if *magic != MAGIC {
+        return Err(ProtocolError::Magic(*magic));
+    }
+    let (Some((head, rest)), true) =
+        (lengths.split_first_chunk::<4>(), prefix.len() == PREFIX_BYTES)
+    else {
+        return Err(ProtocolError::Truncated);
+    };
+    let body = rest.first_chunk::<8>().ok_or(ProtocolError::Truncated)?;
+    let (head_bytes, body_bytes) = (u32::from_le_bytes(*head).into(), u64::from_le_bytes(*body));
+    check_lengths(head_bytes, body_bytes)?;
+    let (head, body) = (take(reader, head_bytes)?, take(reader, body_bytes)?);
+    if (head.len() as u64, body.len() as u64) != (head_bytes, body_bytes) {
+        return Err(ProtocolError::Truncated);
+    }
+    Ok(Some(Frame { head: serde_json::from_slice(&head)?, body }))
+}
+
+/// So many bytes, or fewer at the end. Memory grows with what comes, not with what was announced.
+fn take(reader: &mut impl Read, bytes: u64) -> Result<Vec<u8>, ProtocolError> {
+    let mut taken = vec![0; bytes.min(BODY_BYTES_EARLY) as usize];
+    let mut filled = 0;
+    // No read for no bytes: it would wait for some.
+    while filled < taken.len() {
+        match reader.read(&mut taken[filled..]) {
+            Ok(0) => {
+                taken.truncate(filled);
+                break;
+            }
+            Ok(read) => filled += read,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause.into()),
+        }
+        if filled == taken.len() {
+            let more = (bytes - filled as u64).min(filled as u64);
+            taken.resize(filled + more as usize, 0);
+        }
+    }
+    Ok(taken)
+}
+
+/// A batch as a body.
+///
+/// # Errors
+/// Arrow cannot write it.
+pub fn encode_batch(batch: &RecordBatch) -> Result<Vec<u8>, ProtocolError> {
+    let broken = |error: arrow_schema::ArrowError| ProtocolError::Body(error.to_string());
+    let bytes = Vec::with_capacity(batch.get_array_memory_size() + 4096);
+    let mut writer = StreamWriter::try_new(bytes, &batch.schema()).map_err(broken)?;
+    writer.write(batch).map_err(broken)?;
+    writer.into_inner().map_err(broken)
+}
+
+/// The one batch of a body. Its arrays lie in the body's memory.
+///
+/// # Errors
+/// The body is not one batch, or not a valid one.
+pub fn decode_batch(body: Vec<u8>) -> Result<RecordBatch, ProtocolError> {
+    let decode = || {
+        let (mut decoder, mut buffer) = (StreamDecoder::new(), Buffer::from_vec(body));
+        let batch = decoder.decode(&mut buffer)?;
+        match (batch, decoder.decode(&mut buffer)?) {
+            (Some(batch), None) if buffer.is_empty() => Ok(batch),
+            _ => Err(arrow_schema::ArrowError::IpcError("it is not one batch".into())),
+        }
+    };
+    // Offsets that point out of the body are a panic of the library.
+    let decoded = catch_unwind(AssertUnwindSafe(decode));
+    let decoded = decoded.map_err(|_| ProtocolError::Body("its offsets contradict it".into()))?;
+    decoded.map_err(|error| ProtocolError::Body(error.to_string()))
+}
+
+/// Numbers as a body.
+pub fn encode_numbers(numbers: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    numbers.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+/// The numbers of a body.
+///
+/// # Errors
+/// Its length.
+pub fn decode_numbers(body: &[u8]) -> Result<Vec<u32>, ProtocolError> {
+    match body.as_chunks::<4>() {
+        (numbers, []) => Ok(numbers.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()),
+        _ => Err(ProtocolError::Body(format!("{} bytes are no numbers", body.len()))),
+    }
+}
+
+/// Ranges as a body.
+pub fn encode_ranges(ranges: &[Range<u32>]) -> Vec<u8> {
+    encode_numbers(ranges.iter().flat_map(|range| [range.start, range.end]))
+}
+
+/// The ranges of a body.
+///
+/// # Errors
+/// Its length.
+pub fn decode_ranges(body: &[u8]) -> Result<Vec<Range<u32>>, ProtocolError> {
+    let numbers = decode_numbers(body)?;
+    match numbers.as_chunks::<2>() {
+        (ranges, []) => Ok(ranges.iter().map(|[first, end]| *first..*end).collect()),
+        _ => Err(ProtocolError::Body(format!("{} numbers are no ranges", numbers.len()))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Who runs now, and who waits: first come, first served.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often one who waits looks whether its run is still wanted.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Turns for so many runs at a time.
+#[derive(Debug)]
+pub struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    waiting: VecDeque<u64>,
+    next: u64,
+}
+
+/// A turn, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Turn<'a>(&'a Queue);
+
+impl Queue {
+    pub fn new(runs_max: usize) -> Self {
+        let state = State { free: runs_max.max(1), waiting: VecDeque::new(), next: 0 };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a turn; `None` if it is not wanted any more.
+    pub fn turn(&self, is_wanted: impl Fn() -> bool) -> Option<Turn<'_>> {
+        let mut state = self.state();
+        let own = state.next;
+        state.next += 1;
+        state.waiting.push_back(own);
+        loop {
+            if !is_wanted() {
+                state.waiting.retain(|other| *other != own);
+                drop(state);
+                self.changed.notify_all();
+                return None;
+            }
+            if state.free > 0 && state.waiting.front() == Some(&own) {
+                state.free -= 1;
+                state.waiting.pop_front();
+                drop(state);
+                self.changed.notify_all();
+                return Some(Turn(self));
+            }
+            let waited = self.changed.wait_timeout(state, LOOK_INTERVAL);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.state().free += 1;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Eight that wait behind others, of whom the fourth leaves: who had a turn, and how many at a time.
+    fn turns(runs_max: usize) -> (Vec<usize>, usize) {
+        let (queue, at_once, most) =
+            (Queue::new(runs_max), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (order, leaves) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+        let first: Vec<_> = (0..runs_max).map(|_| queue.turn(|| true)).collect();
+        let wait_for = |waiting| {
+            while queue.state().waiting.len() != waiting {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                wait_for(number);
+                let (queue, at_once, most) = (&queue, &at_once, &most);
+                let (order, leaves) = (&order, &leaves);
+                scope.spawn(move || {
+                    let turn = queue.turn(|| number != 3 || !leaves.load(Ordering::SeqCst));
+                    if turn.is_some() {
+                        order.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+                        most.fetch_max(
+                            at_once.fetch_add(1, Ordering::SeqCst) + 1,
+                            Ordering::SeqCst,
+                        );
+                        std::thread::sleep(Duration::from_millis(5));
+                        at_once.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+            wait_for(8);
+            leaves.store(true, Ordering::SeqCst);
+            wait_for(7);
+            drop(first);
+        });
+        assert_eq!(queue.state().free, runs_max);
+        (order.into_inner().unwrap_or_else(PoisonError::into_inner), most.into_inner())
+    }
+
+    #[test]
+    fn turns_come_in_order_and_one_may_leave() {
+        assert_eq!(turns(1), (vec![0, 1, 2, 4, 5, 6, 7], 1));
+    }
+
+    #[test]
+    fn no_more_run_at_a_time_than_may() {
+        let (mut order, most) = turns(3);
+        order.sort_unstable();
+        assert_eq!(order, [0, 1, 2, 4, 5, 6, 7]);
+        assert!((1..=3).contains(&most), "{most}");
+    }
+}

@@ -1,0 +1,259 @@
+//! The service: it waits for sessions, and for its end.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use headrace_flow::CancelToken;
+use headrace_runner::{Processor, Runner, RunnerOptions};
+
+use crate::options::Options;
+use crate::process::{self, Ends, Ready, say};
+use crate::queue::Queue;
+use crate::session;
+use crate::{LOCK_NAME, LOG_NAME, SOCKET_NAME};
+
+/// How long sessions have to take note of the end.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+
+/// What all sessions share.
+pub(crate) struct Shared {
+    pub runner: Runner,
+    pub queue: Queue,
+    pub processor: Processor,
+    sessions: Mutex<Sessions>,
+    is_ending: AtomicBool,
+}
+
+struct Sessions {
+    next: u64,
+    tokens: HashMap<u64, CancelToken>,
+    last_end: Instant,
+}
+
+impl Shared {
+    fn new(options: &Options) -> Self {
+        let limits = RunnerOptions {
+            memory_limit_bytes: options.memory_limit,
+            device_memory_bytes: options.device_memory_limit,
+            ..RunnerOptions::default()
+        };
+        let sessions = Sessions { next: 0, tokens: HashMap::new(), last_end: Instant::now() };
+        Self {
+            runner: Runner::new(&limits),
+            queue: Queue::new(options.runs.into()),
+            processor: options.processor,
+            sessions: Mutex::new(sessions),
+            is_ending: AtomicBool::new(false),
+        }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the service is about to end.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire)
+    }
+
+    /// How long there has been no session; `None` if there is one.
+    fn idle(&self) -> Option<Duration> {
+        let sessions = self.sessions();
+        sessions.tokens.is_empty().then(|| sessions.last_end.elapsed())
+    }
+
+    fn enter(self: &Arc<Self>) -> Present {
+        let (mut sessions, token) = (self.sessions(), CancelToken::new());
+        let number = sessions.next;
+        sessions.next += 1;
+        sessions.tokens.insert(number, token.clone());
+        Present { shared: Arc::clone(self), number, token }
+    }
+
+    /// Ends all runs, and waits a while for their sessions.
+    fn end(&self) {
+        self.is_ending.store(true, Ordering::Release);
+        self.sessions().tokens.values().for_each(CancelToken::cancel);
+        let began = Instant::now();
+        while self.idle().is_none() && began.elapsed() < END_PATIENCE {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// A session, as long as this lives.
+struct Present {
+    shared: Arc<Shared>,
+    number: u64,
+    token: CancelToken,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let mut sessions = self.shared.sessions();
+        sessions.tokens.remove(&self.number);
+        sessions.last_end = Instant::now();
+    }
+}
+
+/// Runs the service until it ends. The calling process must have one thread alone.
+///
+/// # Errors
+/// Why it cannot start. That another one runs already is none.
+pub fn run(options: &Options) -> Result<(), String> {
+    process::close_inherited();
+    let mut ready = match options.detach {
+        true => process::detach().map_err(|cause| format!("no process of its own: {cause}"))?,
+        false => Ready::nobody(),
+    };
+    let outcome = started(options, &mut ready);
+    if let Err(cause) = &outcome {
+        ready.tell(Err(cause));
+    }
+    outcome
+}
+
+fn started(options: &Options, ready: &mut Ready) -> Result<(), String> {
+    let data = &options.data;
+    let place = |cause: io::Error| format!("data directory {}: {cause}", data.display());
+    std::env::set_current_dir(data).map_err(place)?;
+    let log = match &options.log {
+        None => options.detach.then(|| Path::new(LOG_NAME)),
+        Some(file) if file.as_os_str() == "stderr" => None,
+        Some(file) => Some(file.as_path()),
+    };
+    process::redirect(log).map_err(|cause| format!("the log cannot be opened: {cause}"))?;
+    let locked = process::lock(Path::new(LOCK_NAME));
+    let Some(_lock) = locked.map_err(|cause| format!("{LOCK_NAME}: {cause}"))? else {
+        ready.tell(Ok(()));
+        return Ok(());
+    };
+    let postmaster = options.postmaster.or_else(postmaster);
+    let ends =
+        Ends::new(postmaster).map_err(|cause| format!("cannot watch for its end: {cause}"))?;
+    let listener = listen().map_err(|cause| format!("{SOCKET_NAME}: {cause}"))?;
+    let shared = Arc::new(Shared::new(options));
+    ready.tell(Ok(()));
+    say(&format!("started, processor {}, {} runs at a time", options.processor, options.runs));
+    let why = serve(&listener, &shared, &ends, options);
+    // Nobody finds it any more; whoever was about to ask is told by a lost connection.
+    let _ = std::fs::remove_file(SOCKET_NAME);
+    drop(listener);
+    shared.end();
+    match why {
+        Ok(why) => {
+            say(&format!("ends: {why}"));
+            Ok(())
+        }
+        Err(cause) => Err(format!("cannot wait for sessions: {cause}")),
+    }
+}
+
+/// The process that a running cluster names.
+fn postmaster() -> Option<i32> {
+    let text = std::fs::read_to_string("postmaster.pid").ok()?;
+    let number = text.lines().next()?.trim().parse().ok()?;
+    // SAFETY: looks whether there is such a process, and does nothing to it.
+    (number > 0 && unsafe { libc::kill(number, 0) } == 0).then_some(number)
+}
+
+fn listen() -> io::Result<UnixListener> {
+    match std::fs::remove_file(SOCKET_NAME) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
+        _ => {}
+    }
+    // SAFETY: no other thread makes files yet.
+    let before = unsafe { libc::umask(0o177) };
+    let listener = UnixListener::bind(SOCKET_NAME);
+    // SAFETY: as above.
+    unsafe { libc::umask(before) };
+    let listener = listener?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Takes sessions until something ends the service, and says what.
+fn serve(
+    listener: &UnixListener,
+    shared: &Arc<Shared>,
+    ends: &Ends,
+    options: &Options,
+) -> io::Result<&'static str> {
+    let idle_exit = Duration::from_secs(options.idle_exit.into());
+    loop {
+        let left = match shared.idle() {
+            Some(idle) if !idle_exit.is_zero() => Some(idle_exit.saturating_sub(idle)),
+            // Looks again when a session may have ended.
+            _ => Some(Duration::from_secs(1)),
+        };
+        if left == Some(Duration::ZERO) {
+            return Ok("nobody needs it");
+        }
+        let mut waits = vec![&ends.signals as &dyn AsRawFd, listener];
+        waits.extend(ends.postmaster.as_ref().map(|file| file as &dyn AsRawFd));
+        let ready = wait(&waits, left.unwrap_or_default())?;
+        if ready[0] {
+            return Ok("it was told to");
+        }
+        if ready.get(2) == Some(&true) {
+            return Ok("the server ended");
+        }
+        if ready[1] {
+            accept(listener, shared);
+        }
+    }
+}
+
+/// Which of some files are ready, after at most so long.
+fn wait(files: &[&dyn AsRawFd], most: Duration) -> io::Result<Vec<bool>> {
+    let poll = |file: &&dyn AsRawFd| libc::pollfd {
+        fd: file.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut polls: Vec<libc::pollfd> = files.iter().map(poll).collect();
+    // Rounded up, so that it is not asked again and again within the last millisecond.
+    let most = i32::try_from(most.as_millis() + 1).unwrap_or(i32::MAX);
+    // SAFETY: as many structs as told, of open files.
+    let code = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, most) };
+    if code < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok(polls.iter().map(|poll| code > 0 && poll.revents != 0).collect())
+}
+
+fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+    let socket = match listener.accept() {
+        Ok((socket, _)) => socket,
+        Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return,
+        Err(cause) => {
+            // Out of files, say: those who wait are not lost.
+            say(&format!("a session cannot be taken: {cause}"));
+            return std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let present = shared.enter();
+    let talk = move || {
+        if let Err(cause) = begin(&socket, &present) {
+            say(&format!("session {}: {cause}", present.number));
+        }
+    };
+    if let Err(cause) = std::thread::Builder::new().name("session".into()).spawn(talk) {
+        say(&format!("no thread for a session: {cause}"));
+    }
+}
+
+fn begin(socket: &UnixStream, present: &Present) -> Result<(), crate::protocol::ProtocolError> {
+    socket.set_nonblocking(false)?;
+    crate::check_peer(socket)?;
+    session::serve(socket, &present.shared, &present.token)
+}

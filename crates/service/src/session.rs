@@ -1,0 +1,206 @@
+//! One client, from its first word to its last.
+
+use std::io::{BufReader, Read};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use headrace_flow::CancelToken;
+use headrace_format::batches::{BatchSender, batch_channel};
+use headrace_runner::ErrorClass;
+
+use crate::devices;
+use crate::outbox::Outbox;
+use crate::owner::RemoteOwner;
+use crate::protocol::{self, Ask, Frame, Hello, ProtocolError, Reply, Run, WINDOW_BATCHES};
+use crate::run::{Credited, HeapRun, answer};
+use crate::server::Shared;
+
+/// How long a client may take to say what it wants.
+const HELLO_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client may take to read. One that does not is stopped, and holds the turn of another.
+const READ_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is read at once.
+const READ_BYTES: usize = 64 << 10;
+
+fn unexpected<T>(what: &str) -> Result<T, ProtocolError> {
+    Err(ProtocolError::Unexpected(what.into()))
+}
+
+/// Talks with a client until it or the run is over.
+pub fn serve(
+    socket: &UnixStream,
+    shared: &Shared,
+    token: &CancelToken,
+) -> Result<(), ProtocolError> {
+    socket.set_read_timeout(Some(HELLO_PATIENCE))?;
+    socket.set_write_timeout(Some(READ_PATIENCE))?;
+    let (mut reader, mut writer) = (BufReader::with_capacity(READ_BYTES, socket), socket);
+    let Some(Frame { head: Ask::Hello(hello), .. }) = protocol::read(&mut reader)? else {
+        return unexpected("a client that does not say who it is");
+    };
+    if let Err(why) = hello.check() {
+        return protocol::write(&mut writer, &Reply::Refused(why), &[]);
+    }
+    protocol::write(&mut writer, &Reply::Hello(Hello::own()), &[])?;
+    match protocol::read(&mut reader)? {
+        None => Ok(()),
+        Some(Frame { head: Ask::Devices, .. }) => {
+            protocol::write(&mut writer, &Reply::Devices(devices::look()), &[])
+        }
+        Some(Frame { head: Ask::Run(run), body }) => {
+            match taken(*run, &body, &mut reader, shared) {
+                Ok(heap) => serve_run(heap, socket, reader, shared, token),
+                Err(ProtocolError::Io(cause)) => Err(cause.into()),
+                Err(cause) => {
+                    let (class, message) = (ErrorClass::Internal, cause.to_string());
+                    protocol::write(&mut writer, &Reply::Failed { class, message }, &[])?;
+                    Err(cause)
+                }
+            }
+        }
+        Some(_) => unexpected("a client that wants nothing"),
+    }
+}
+
+/// A run with all that comes before its first block.
+fn taken(
+    mut run: Run,
+    ranges: &[u8],
+    reader: &mut impl Read,
+    shared: &Shared,
+) -> Result<HeapRun, ProtocolError> {
+    let mut ranges = protocol::decode_ranges(ranges)?.into_iter();
+    if run.ranges.len() != run.heaps.len() || run.ranges.iter().sum::<usize>() != ranges.len() {
+        return unexpected("other ranges of blocks than were announced");
+    }
+    for (heap, count) in run.heaps.iter_mut().zip(&run.ranges) {
+        heap.direct = ranges.by_ref().take(*count).collect();
+    }
+    let bytes_max = shared.runner.memory().limit_bytes as usize / 2;
+    let mut children: Vec<Vec<RecordBatch>> = vec![Vec::new(); run.children.len()];
+    let mut bytes = 0;
+    for _ in 0..run.children.iter().sum::<usize>() {
+        let Some(Frame { head: Ask::Child(number), body }) = protocol::read(reader)? else {
+            return unexpected("fewer rows of children than were announced");
+        };
+        bytes += body.len();
+        if bytes > bytes_max {
+            return unexpected("the children's rows take more than half of the service's memory");
+        }
+        let child = children.get_mut(number);
+        let child = child.ok_or_else(|| ProtocolError::Unexpected(format!("child {number}")))?;
+        child.push(protocol::decode_batch(body)?);
+    }
+    match children.iter().map(Vec::len).eq(run.children.iter().copied()) {
+        true => Ok(HeapRun { run, children }),
+        false => unexpected("rows of other children than were announced"),
+    }
+}
+
+/// Runs, while one thread reads and another writes.
+fn serve_run(
+    heap: HeapRun,
+    socket: &UnixStream,
+    mut reader: impl Read,
+    shared: &Shared,
+    token: &CancelToken,
+) -> Result<(), ProtocolError> {
+    socket.set_read_timeout(None)?;
+    let outbox = Arc::new(Outbox::default());
+    let owner = Arc::new(RemoteOwner::new(Arc::clone(&outbox), token.clone()));
+    let (sender, receiver) = batch_channel(WINDOW_BATCHES);
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let rows = Credited { receiver, waiting: Arc::clone(&waiting), outbox: Arc::clone(&outbox) };
+    let incoming = Incoming { owner: &owner, waiting: &waiting, sender: Some(sender) };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // What cannot be written was lost with its reader, who is seen to be gone below.
+            let _ = outbox.write_to(socket);
+            let _ = socket.shutdown(Shutdown::Both);
+        });
+        scope.spawn(|| {
+            let last = LastWord { outbox: &outbox, said: None };
+            let owner = Arc::clone(&owner);
+            last.say(answer(heap, owner, rows, shared, token, &outbox));
+        });
+        let _over = Over { token, outbox: &outbox, socket };
+        incoming.read_all(&mut reader)
+    })
+}
+
+/// Ends the run and its writer when the reader ends, by a panic too.
+struct Over<'a> {
+    token: &'a CancelToken,
+    outbox: &'a Outbox<Reply>,
+    socket: &'a UnixStream,
+}
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.token.cancel();
+        self.outbox.abandon();
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// Says how a run ended, by a panic too.
+struct LastWord<'a> {
+    outbox: &'a Outbox<Reply>,
+    said: Option<Reply>,
+}
+
+impl LastWord<'_> {
+    fn say(mut self, reply: Reply) {
+        self.said = Some(reply);
+    }
+}
+
+impl Drop for LastWord<'_> {
+    fn drop(&mut self) {
+        let panicked = || Reply::Failed {
+            class: ErrorClass::Internal,
+            message: "the run ended by a panic, which the service's log has".into(),
+        };
+        self.outbox.push_last(self.said.take().unwrap_or_else(panicked));
+    }
+}
+
+/// What a client says while its run is under way.
+struct Incoming<'a> {
+    owner: &'a RemoteOwner,
+    waiting: &'a AtomicUsize,
+    sender: Option<BatchSender>,
+}
+
+impl Incoming<'_> {
+    /// Until the client, or this side, closes the connection. Never waits for the run: see the crate.
+    fn read_all(mut self, reader: &mut impl Read) -> Result<(), ProtocolError> {
+        while let Some(Frame { head, body }) = protocol::read(reader)? {
+            match (head, &self.sender) {
+                (Ask::Held { question }, _) => {
+                    self.owner.answer(question, body).map_err(ProtocolError::Unexpected)?;
+                }
+                (Ask::Rows, Some(sender)) => {
+                    if self.waiting.fetch_add(1, Ordering::AcqRel) >= WINDOW_BATCHES {
+                        return unexpected("more rows than there was credit for");
+                    }
+                    // If nobody wants them, the run is over, and says so.
+                    let _ = sender.send(protocol::decode_batch(body)?);
+                }
+                (Ask::EndOfRows, Some(_)) => {
+                    if let Some(sender) = self.sender.take() {
+                        sender.finish();
+                    }
+                }
+                (other, _) => return unexpected(&format!("{other:?} within a run")),
+            }
+        }
+        Ok(())
+    }
+}
