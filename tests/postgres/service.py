@@ -187,7 +187,7 @@ def create(given) -> None:
 
 
 def explained(connection: Connection, options: str = "") -> str:
-    rows = connection.query(f"explain (analyze, costs off, timing off, summary off{options}) {QUERIES[1]}")[-1].rows
+    rows = connection.query(f"explain (analyze, costs off, timing off, summary off{options}) {QUERIES[0]}")[-1].rows
     return "\n".join(row[0].decode() for row in rows)
 
 
@@ -200,11 +200,11 @@ def check(text: str, *wanted: str) -> None:
 def one_session(given) -> None:
     """What a user is told, with the service and without it."""
     connection = connect(given)
-    check(explained(connection), "Processor: cpu (service)")
-    check(explained(connection, ", format json"), '"Processor": "cpu (service)"')
+    check(explained(connection), f"Processor: {given.processor} (service)")
+    check(explained(connection, ", format json"), f'"Processor": "{given.processor} (service)"')
     before = service(given.data)
     os.kill(before, signal.SIGKILL)
-    check(explained(connection), "Processor: cpu (service)")
+    check(explained(connection), f"Processor: {given.processor} (service)")
     if service(given.data) in (None, before):
         raise Wrong("the next query did not start the service again")
     connection.query("select count(*) from headrace.devices")
@@ -227,8 +227,8 @@ def one_session(given) -> None:
     connection.query("reset headrace.service_command")
     # This session remembers the failure for a while; what another one has started it uses at once.
     other = connect(given)
-    check(explained(other), "Processor: cpu (service)")
-    check(explained(connection), "Processor: cpu (service)")
+    check(explained(other), f"Processor: {given.processor} (service)")
+    check(explained(connection), f"Processor: {given.processor} (service)")
     other.query("create role service_user; set role service_user")
     try:
         other.query("set headrace.service_command = '/bin/true'")
@@ -260,6 +260,7 @@ def main() -> None:
     arguments.add_argument("--socket", required=True, type=pathlib.Path)
     arguments.add_argument("--data", required=True, type=pathlib.Path)
     arguments.add_argument("--seconds", type=float, default=60)
+    arguments.add_argument("--processor", choices=("cpu", "cuda"), default="cpu", help="what the service runs on")
     arguments.add_argument("--sessions", type=int, default=16)
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--mutate", choices=("answers", "peace"))
@@ -278,7 +279,7 @@ def main() -> None:
     if not test.failures:
         # In peace it is there again.
         try:
-            check(explained(connect(given)), "Processor: cpu (service)")
+            check(explained(connect(given)), f"Processor: {given.processor} (service)")
         except (Wrong, ServerError, ConnectionLost) as error:
             test.fail(f"at the end: {error}")
     sys.exit(report(test))

@@ -2,7 +2,7 @@
 //! device makes them.
 
 use arrow_array::RecordBatch;
-use headrace_ir::pages::{PagePlan, PageVerdict};
+use headrace_ir::pages::{HoldAnswer, PagePlan, PageVerdict};
 
 use crate::Result;
 
@@ -47,10 +47,10 @@ pub trait PageSource: Send + Sync {
     /// The number by which the page at an offset in a file was written, which is in its checksum.
     fn first_block(&self, file: u32, offset: u64) -> u32;
 
-    /// Which pages of a file, the first at `offset`, are still what they were when they were listed:
-    /// asked once their bytes were copied to where nobody else writes, and before they are believed.
-    /// May wait.
-    fn hold(&self, file: u32, offset: u64, holds: &mut [bool]);
+    /// Asks which of so many pages of a file, the first at `offset`, are still what they were when they
+    /// were listed: once their bytes were copied to where nobody else writes, and before they are
+    /// believed.
+    fn ask(&self, file: u32, offset: u64, pages: usize) -> HoldAnswer;
 
     /// What came of pages of a file, the first at `offset`: told once of each.
     fn settle(&self, file: u32, offset: u64, verdicts: &[PageVerdict]);

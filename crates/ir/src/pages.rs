@@ -151,3 +151,7 @@ pub enum PageFlaw {
     /// A wanted value is damaged, or not one of its column's type.
     Value(u16),
 }
+
+/// Which of the pages that were asked about are still what they were when they were listed, one by one.
+/// Whoever takes the answer may wait for it.
+pub type HoldAnswer = Box<dyn FnOnce() -> Vec<bool> + Send>;

@@ -225,4 +225,7 @@ unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut Expla
             show(es, c"Bottleneck", &bottleneck.to_string());
         }
     }
+    if (*es).verbose {
+        report.race.path_reasons.iter().for_each(|reason| show(es, c"Read Otherwise", reason));
+    }
 }

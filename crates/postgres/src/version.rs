@@ -183,6 +183,53 @@ pub unsafe fn implied_equalities(
 /// Which files are a table's: tablespace, database and number.
 pub type FileNode = (Oid, Oid, Oid);
 
+/// The path of all rows of a foreign table.
+pub unsafe fn foreign_path(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    startup_cost: f64,
+    total_cost: f64,
+) -> *mut pg_sys::ForeignPath {
+    use std::ptr::null_mut;
+    pg_sys::create_foreignscan_path(
+        root,
+        relation,
+        null_mut(),
+        (*relation).rows,
+        #[cfg(feature = "pg18")]
+        0,
+        startup_cost,
+        total_cost,
+        null_mut(),
+        (*relation).lateral_relids,
+        null_mut(),
+        #[cfg(any(feature = "pg17", feature = "pg18"))]
+        null_mut(),
+        null_mut(),
+    )
+}
+
+/// What makes another node of one.
+pub type Mutator =
+    unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut std::ffi::c_void) -> *mut pg_sys::Node;
+
+/// A copy of an expression, in which `mutator` made what is below its top.
+pub unsafe fn mutated(
+    node: *mut pg_sys::Node,
+    mutator: Mutator,
+    context: *mut std::ffi::c_void,
+) -> *mut pg_sys::Node {
+    #[cfg(feature = "pg15")]
+    {
+        type Declared = unsafe extern "C-unwind" fn() -> *mut pg_sys::Node;
+        // The server declares the mutator without its parameters, and calls it with these two.
+        let declared = std::mem::transmute::<Mutator, Declared>(mutator);
+        pg_sys::expression_tree_mutator(node, Some(declared), context)
+    }
+    #[cfg(not(feature = "pg15"))]
+    pg_sys::expression_tree_mutator_impl(node, Some(mutator), context)
+}
+
 /// The table that a buffer's block belongs to, and its number there: the main fork's alone.
 pub unsafe fn block_of(buffer: *const pg_sys::BufferDesc) -> Option<(FileNode, u32)> {
     let tag = std::ptr::read_volatile(&raw const (*buffer).tag);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use headrace_format::PageSource;
 use headrace_ir::Segment;
-use headrace_ir::pages::{PagePlan, PageVerdict};
+use headrace_ir::pages::{HoldAnswer, PagePlan, PageVerdict};
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::cuda::{PageOwner, StreamPages};
 
@@ -61,8 +61,8 @@ impl PageOwner for TablePages {
         self.source.first_block(segment.file, offset(segment))
     }
 
-    fn hold(&self, segment: &Segment, holds: &mut [bool]) {
-        self.source.hold(segment.file, offset(segment), holds);
+    fn ask(&self, segment: &Segment, pages: usize) -> HoldAnswer {
+        self.source.ask(segment.file, offset(segment), pages)
     }
 
     fn settle(&self, segment: &Segment, verdicts: &[PageVerdict]) {

@@ -275,8 +275,8 @@ const BLOCKS_ASKED_MAX: u32 = 1 << 24;
 
 /// Whoever owns the heaps' blocks. Each call is answered at once.
 pub trait Owner: Sync {
-    /// Which of consecutive blocks from `first` on are still what they were when they were listed.
-    fn hold(&self, first: Block, holds: &mut [bool]);
+    /// Which of so many consecutive blocks from `first` on are still what they were when they were listed.
+    fn hold(&self, first: Block, blocks: usize) -> Vec<bool>;
 
     /// This block must be read by the owner.
     fn reroute(&self, block: Block, why: String);
@@ -439,8 +439,7 @@ impl Talk<'_> {
                     if blocks > BLOCKS_ASKED_MAX {
                         return Err(Failure::lost(format!("a question about {blocks} blocks")));
                     }
-                    let mut holds = vec![false; blocks as usize];
-                    self.owner.hold(first, &mut holds);
+                    let holds = self.owner.hold(first, blocks as usize);
                     let body = Body::Bytes(holds.into_iter().map(u8::from).collect());
                     self.rows.outbox.push(Ask::Held { question }, body);
                 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use headrace_flow::CancelToken;
-use headrace_format::heap::{Block, BlockOwner, Reroute};
+use headrace_format::heap::{Block, BlockOwner, HoldAnswer, Reroute};
 
 use crate::outbox::{Body, Outbox};
 use crate::protocol::Reply;
@@ -18,7 +18,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client's blocks.
-pub struct RemoteOwner {
+pub struct RemoteOwner(Arc<Line>);
+
+/// What questions, and whoever waits for their answers, share.
+struct Line {
     outbox: Arc<Outbox<Reply>>,
     token: CancelToken,
     questions: Mutex<Questions>,
@@ -39,15 +42,22 @@ enum Question {
 
 impl RemoteOwner {
     pub fn new(outbox: Arc<Outbox<Reply>>, token: CancelToken) -> Self {
-        Self { outbox, token, questions: Mutex::default(), answered: Condvar::new() }
-    }
-
-    fn questions(&self) -> MutexGuard<'_, Questions> {
-        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+        let (questions, answered) = (Mutex::default(), Condvar::new());
+        Self(Arc::new(Line { outbox, token, questions, answered }))
     }
 
     /// The client's answer to a question, a byte a block; what is wrong with it.
     pub fn answer(&self, number: u64, answer: Vec<u8>) -> Result<(), String> {
+        self.0.answer(number, answer)
+    }
+}
+
+impl Line {
+    fn questions(&self) -> MutexGuard<'_, Questions> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, number: u64, answer: Vec<u8>) -> Result<(), String> {
         let mut questions = self.questions();
         match questions.open.get_mut(&number) {
             Some(question @ Question::Asked { .. }) => {
@@ -65,50 +75,51 @@ impl RemoteOwner {
         Ok(())
     }
 
-    fn ask(&self, first: Block, blocks: usize) -> Option<Vec<u8>> {
+    /// Asks; the question's number.
+    fn ask(&self, first: Block, blocks: usize) -> u64 {
         let mut questions = self.questions();
-        let number = questions.next;
+        let question = questions.next;
         questions.next += 1;
-        questions.open.insert(number, Question::Asked { blocks });
+        questions.open.insert(question, Question::Asked { blocks });
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-        self.outbox.push(Reply::Holds { question: number, first, blocks }, Body::NONE);
-        let asked = Instant::now();
-        while matches!(questions.open.get(&number), Some(Question::Asked { .. })) {
-            if self.token.is_cancelled() || asked.elapsed() > PATIENCE {
-                questions.open.remove(&number);
+        self.outbox.push(Reply::Holds { question, first, blocks }, Body::NONE);
+        question
+    }
+
+    /// The answer. A run that nobody wants any more has blocks that do not hold.
+    fn wait(&self, question: u64, blocks: usize) -> Vec<bool> {
+        let (mut questions, began) = (self.questions(), Instant::now());
+        while matches!(questions.open.get(&question), Some(Question::Asked { .. })) {
+            if self.token.is_cancelled() || began.elapsed() > PATIENCE {
                 self.token.cancel();
-                return None;
+                break;
             }
             let waited = self.answered.wait_timeout(questions, LOOK_INTERVAL);
             questions = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        match questions.open.remove(&number) {
-            Some(Question::Answered(answer)) => Some(answer),
-            _ => None,
+        match questions.open.remove(&question) {
+            Some(Question::Answered(answer)) => answer.into_iter().map(|byte| byte == 1).collect(),
+            _ => vec![false; blocks],
         }
     }
 }
 
 impl BlockOwner for RemoteOwner {
     fn holds(&self, block: Block) -> bool {
-        let mut holds = [false];
-        self.hold(block, &mut holds);
-        holds[0]
+        self.ask(block, 1)() == [true]
     }
 
-    fn hold(&self, first: Block, holds: &mut [bool]) {
-        // A run that nobody wants any more has blocks that do not hold.
-        let answer = self.ask(first, holds.len()).unwrap_or_default();
-        let answer = answer.into_iter().map(|holds| holds == 1).chain(std::iter::repeat(false));
-        holds.iter_mut().zip(answer).for_each(|(holds, answer)| *holds = answer);
+    fn ask(&self, first: Block, blocks: usize) -> HoldAnswer {
+        let (line, question) = (Arc::clone(&self.0), self.0.ask(first, blocks));
+        Box::new(move || line.wait(question, blocks))
     }
 
     fn reroute(&self, block: Block, why: Reroute) {
-        self.outbox.push(Reply::Reroute { block, why: why.to_string() }, Body::NONE);
+        self.0.outbox.push(Reply::Reroute { block, why: why.to_string() }, Body::NONE);
     }
 
     fn done(&self, blocks: u32) {
-        self.outbox.push(Reply::Done(blocks), Body::NONE);
+        self.0.outbox.push(Reply::Done(blocks), Body::NONE);
     }
 }
 
@@ -122,17 +133,13 @@ mod tests {
         let owner = RemoteOwner::new(outbox, token.clone());
         assert!(owner.answer(0, vec![1]).is_err());
         std::thread::scope(|scope| {
-            let asks = scope.spawn(|| {
-                let mut holds = [true; 3];
-                owner.hold(Block { part: 2, number: 3 }, &mut holds);
-                holds
-            });
-            while owner.questions().next == 0 {
+            let asks = scope.spawn(|| owner.ask(Block { part: 2, number: 3 }, 3)());
+            while owner.0.questions().next == 0 {
                 std::thread::yield_now();
             }
             assert!(owner.answer(0, vec![1, 1]).is_err(), "about fewer blocks");
             owner.answer(0, vec![1, 0, 1]).expect("an answer");
-            assert_eq!(asks.join().ok(), Some([true, false, true]));
+            assert_eq!(asks.join().ok(), Some(vec![true, false, true]));
             let asks = scope.spawn(|| owner.holds(Block { part: 0, number: 7 }));
             token.cancel();
             assert_eq!(asks.join().ok(), Some(false));

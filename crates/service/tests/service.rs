@@ -201,11 +201,9 @@ impl Heap {
 }
 
 impl Owner for Heap {
-    fn hold(&self, first: Block, holds: &mut [bool]) {
+    fn hold(&self, first: Block, blocks: usize) -> Vec<bool> {
         self.was_asked.store(true, Ordering::SeqCst);
-        for (block, holds) in (first.number..).zip(holds) {
-            *holds = !self.changed.contains(&block);
-        }
+        (first.number..).take(blocks).map(|block| !self.changed.contains(&block)).collect()
     }
 
     fn reroute(&self, block: Block, why: String) {

@@ -91,7 +91,7 @@ mod walk;
 mod tests;
 
 pub use decoder::Decoder;
-pub use owner::BlockOwner;
+pub use owner::{BlockOwner, HoldAnswer};
 pub use parts::Block;
 pub use relation::{Align, Attribute, HeapType, Length, Relation};
 pub use reroute::Reroute;

@@ -2,8 +2,10 @@
 
 use super::{Block, Reroute};
 
+pub use headrace_ir::pages::HoldAnswer;
+
 /// The server that a table's blocks belong to. Called by all threads of a run, those too that drive
-/// its reads: no call but [`hold`](Self::hold) may wait.
+/// its reads: no call may wait; only a [`HoldAnswer`] may.
 ///
 /// Each listed block is *done* exactly once: decoded, or rerouted before. When all are, nothing is
 /// rerouted any more, and the owner ends the stream of the rows that it reads itself; before, it must
@@ -14,13 +16,13 @@ pub trait BlockOwner: Send + Sync {
     /// were copied and before they are believed, so that it should take nanoseconds.
     fn holds(&self, block: Block) -> bool;
 
-    /// As [`holds`](Self::holds), of consecutive blocks from `first` on: which of them hold, one by
-    /// one. Asked once for a chunk that a device has copied, by the thread that drives the device, or
-    /// for an extent that a worker of the CPU decodes: it may wait for whoever knows.
-    fn hold(&self, first: Block, holds: &mut [bool]) {
-        for (number, holds) in (first.number..).zip(holds) {
-            *holds = self.holds(Block { number, ..first });
-        }
+    /// Asks as [`holds`](Self::holds) does, of so many consecutive blocks from `first` on: for a device,
+    /// which has other things to do until it wants the answer.
+    fn ask(&self, first: Block, blocks: usize) -> HoldAnswer {
+        let numbers = (first.number..).take(blocks);
+        let holds: Vec<bool> =
+            numbers.map(|number| self.holds(Block { number, ..first })).collect();
+        Box::new(move || holds)
     }
 
     /// The owner must read this block and send its rows through the stream. None of them was, or

@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 use headrace_ir::pages::{PageFlaw, PagePlan, PageVerdict};
 
 use super::table::HeapTable;
-use super::{Block, Reroute};
+use super::{Block, HoldAnswer, Reroute};
 use crate::PageSource;
 
 pub(super) struct BlockSource {
@@ -24,10 +24,10 @@ impl PageSource for BlockSource {
         self.table.parts.block(file, offset).number
     }
 
-    fn hold(&self, file: u32, offset: u64, holds: &mut [bool]) {
+    fn ask(&self, file: u32, offset: u64, pages: usize) -> HoldAnswer {
         // The owner is asked about bytes that were copied before.
         fence(Ordering::Acquire);
-        self.table.owner().hold(self.table.parts.block(file, offset), holds);
+        self.table.owner().ask(self.table.parts.block(file, offset), pages)
     }
 
     fn settle(&self, file: u32, offset: u64, verdicts: &[PageVerdict]) {

@@ -7,7 +7,7 @@ use headrace_flow::DeviceSlice;
 use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Stream, launch};
 use headrace_io::Kept;
 use headrace_ir::Segment;
-use headrace_ir::pages::PageVerdict;
+use headrace_ir::pages::{HoldAnswer, PageVerdict};
 
 use crate::cuda::decode::chunks;
 use crate::cuda::device::CudaDevice;
@@ -47,8 +47,9 @@ struct PageSlot {
     /// Addresses of the columns, for the kernel.
     column_table: Arc<Kept<DeviceBuffer>>,
     columns: DeviceBuffer,
-    /// Runs of the chunk that is looked at.
+    /// Runs of the chunk that is looked at, and what their owner was asked when they came.
     runs: Vec<PageRun>,
+    answers: Vec<HoldAnswer>,
 }
 
 impl PageSlots {
@@ -95,6 +96,7 @@ impl PageSlots {
             column_table: self.device.upload(&word_bytes(&table))?,
             columns,
             runs: Vec::new(),
+            answers: Vec::new(),
         })
     }
 
@@ -120,6 +122,8 @@ impl PageSlots {
             let what = format!("{pages} pages in a slot for {}, or parts of pages", self.pages_max);
             return Err(ExecError::Internal(what));
         }
+        let ask = |run: &PageRun| self.owner.ask(&run.segment, run.bytes.bytes / block_bytes);
+        self.slots[slot].answers = runs.iter().map(ask).collect();
         self.slots[slot].runs = runs;
         self.fill_table(slot, |_| NOT_TAKEN);
         let verdicts = self.verdicts_at(slot);
@@ -135,8 +139,8 @@ impl PageSlots {
         Ok(())
     }
 
-    /// Takes the verdicts that came back, asks the owner which pages hold, tells it what became of
-    /// each, and queues the kernel that writes the columns of those that are taken: all of their
+    /// Takes the verdicts that came back and the owner's word on which pages hold, tells it what became
+    /// of each, and queues the kernel that writes the columns of those that are taken: all of their
     /// rows as one segment.
     ///
     /// # Errors
@@ -184,15 +188,15 @@ impl PageSlots {
     }
 
     /// The verdicts on the pages of a slot, the owner's word included.
-    fn settled(&self, slot: usize) -> Vec<PageVerdict> {
-        let PageSlot { runs, control_host, .. } = &self.slots[slot];
+    fn settled(&mut self, slot: usize) -> Vec<PageVerdict> {
+        let PageSlot { runs, answers, control_host, .. } = &mut self.slots[slot];
         let control = &control_host.as_slice()[self.pages_max * PAGE_ENTRY_BYTES..];
         let mut told = chunks::<PAGE_VERDICT_BYTES>(control).map(page_verdict);
         let mut all = Vec::with_capacity(self.pages_max);
-        for PageRun { segment, bytes } in runs {
-            let mut holds = vec![false; bytes.bytes / self.decoding.block_bytes()];
-            self.owner.hold(segment, &mut holds);
-            let first = all.len();
+        for (PageRun { segment, bytes }, answer) in runs.iter().zip(answers.drain(..)) {
+            let (pages, first) = (bytes.bytes / self.decoding.block_bytes(), all.len());
+            // Pages that the answer does not speak of do not hold.
+            let holds = answer().into_iter().chain(std::iter::repeat(false)).take(pages);
             all.extend(told.by_ref().zip(holds).map(|(verdict, holds)| match holds {
                 true => verdict,
                 false => PageVerdict::Changed,

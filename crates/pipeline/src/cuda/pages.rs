@@ -14,7 +14,7 @@
 use headrace_gpu::Source;
 use headrace_ir::Segment;
 use headrace_ir::pages::{
-    Length, MissingValue, PageFlaw, PagePlan, PageStep, PageVerdict, StoredValue,
+    HoldAnswer, Length, MissingValue, PageFlaw, PagePlan, PageStep, PageVerdict, StoredValue,
 };
 
 use crate::cuda::layout::ColumnForm;
@@ -53,9 +53,9 @@ pub trait PageOwner: Send + Sync + std::fmt::Debug {
     /// The number of a segment's first page, which is in its checksum.
     fn first_block(&self, segment: &Segment) -> u32;
 
-    /// Which pages of a segment, whose bytes were copied to the device, are still what they were when
-    /// they were listed. Asked once a segment; may wait.
-    fn hold(&self, segment: &Segment, holds: &mut [bool]);
+    /// Asks which of a segment's pages, whose bytes were read from their file, are still what they were
+    /// when they were listed. Once a segment.
+    fn ask(&self, segment: &Segment, pages: usize) -> HoldAnswer;
 
     /// What came of the pages of a segment, each told once: before the rows of those that are taken
     /// count.

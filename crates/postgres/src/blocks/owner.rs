@@ -96,8 +96,8 @@ impl BlockOwner for Owner {
 
 /// For a run in another process.
 impl client::Owner for Owner {
-    fn hold(&self, first: Block, holds: &mut [bool]) {
-        BlockOwner::hold(self, first, holds);
+    fn hold(&self, first: Block, blocks: usize) -> Vec<bool> {
+        self.ask(first, blocks)()
     }
 
     fn reroute(&self, block: Block, why: String) {

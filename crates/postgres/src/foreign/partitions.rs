@@ -9,6 +9,7 @@ use pgrx::pg_sys::{
 use super::files::Found;
 use super::table::{Column, ForeignTable};
 use crate::nodes::{self, WhyNot, cast, items};
+use crate::version;
 
 /// Conditions on a relation's rows alone that read columns of folders and nothing else of a row.
 pub unsafe fn clauses(relation: *mut RelOptInfo, of_folders: &[i16]) -> Vec<*mut Node> {
@@ -70,17 +71,9 @@ unsafe fn with_values(node: *mut Node, values: &Values<'_>) -> *mut Node {
             true => node,
             false => match cast::<pg_sys::Var>(node, NodeTag::T_Var) {
                 Some(var) => constant(&*var, values),
-                None => mutated(node, context),
+                None => version::mutated(node, replace, context),
             },
         }
-    }
-
-    unsafe fn mutated(node: *mut Node, context: *mut std::ffi::c_void) -> *mut Node {
-        type Mutator = unsafe extern "C-unwind" fn(*mut Node, *mut std::ffi::c_void) -> *mut Node;
-        type Declared = unsafe extern "C-unwind" fn() -> *mut Node;
-        // The server declares the mutator without its parameters, and calls it with these two.
-        let declared = std::mem::transmute::<Mutator, Declared>(replace);
-        pg_sys::expression_tree_mutator(node, Some(declared), context)
     }
 
     let context: *const Values<'_> = values;

@@ -11,6 +11,7 @@ use super::streamed::Streamed;
 use super::table::{self, ForeignTable};
 use super::{or_fail, partitions};
 use crate::nodes::{self, WhyNot, items};
+use crate::version;
 
 /// What travels to the executor; conditions that folders decide come beside it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -130,19 +131,7 @@ pub unsafe extern "C-unwind" fn paths(
     let row = pg_sys::cpu_tuple_cost + (*relation).baserestrictcost.per_tuple;
     let startup = (*relation).baserestrictcost.startup;
     let total = startup + read + (*relation).tuples * row;
-    let path = pg_sys::create_foreignscan_path(
-        root,
-        relation,
-        null_mut(),
-        (*relation).rows,
-        startup,
-        total,
-        null_mut(),
-        (*relation).lateral_relids,
-        null_mut(),
-        null_mut(),
-    );
-    pg_sys::add_path(relation, path.cast());
+    pg_sys::add_path(relation, version::foreign_path(root, relation, startup, total).cast());
 }
 
 #[pgrx::pg_guard]

@@ -10,6 +10,7 @@ use pgrx::pg_sys::{self, Oid};
 use super::files::{self, Found};
 use super::{options, types};
 use crate::nodes::{self, WhyNot, why_not};
+use crate::version;
 
 /// A foreign table.
 #[derive(Debug)]
@@ -46,9 +47,8 @@ impl ForeignTable {
         let relation = pg_sys::table_open(relation, pg_sys::NoLock as i32);
         let name = nodes::owned((*(*relation).rd_rel).relname.data.as_ptr());
         let owner = (*(*relation).rd_rel).relowner;
-        let descriptor = &*(*relation).rd_att;
-        let attributes = descriptor.attrs.as_slice(descriptor.natts as usize);
-        let declared = attributes.iter().filter(|attribute| !attribute.attisdropped);
+        let attributes = version::attributes((*relation).rd_att).into_iter();
+        let declared = attributes.filter(|attribute| !attribute.attisdropped);
         let columns = declared.map(|attribute| Column {
             number: attribute.attnum,
             name: nodes::owned(attribute.attname.data.as_ptr()),

@@ -259,6 +259,59 @@ unsafe fn check_child(root: *mut PlannerInfo, join: &Join) -> Result<(), WhyNot>
     }
 }
 
+/// Functions of columns that PostgreSQL does not call leak-proof, and that have a value for every one.
+const TOTAL_FUNCTIONS: [u32; 28] = [
+    pg_sys::F_TEXTLIKE,
+    pg_sys::F_TEXTNLIKE,
+    pg_sys::F_BPCHARLIKE,
+    pg_sys::F_BPCHARNLIKE,
+    pg_sys::F_TEXTICLIKE,
+    pg_sys::F_TEXTICNLIKE,
+    pg_sys::F_TEXTREGEXEQ,
+    pg_sys::F_TEXTREGEXNE,
+    pg_sys::F_STARTS_WITH,
+    pg_sys::F_LENGTH_TEXT,
+    pg_sys::F_LOWER_TEXT,
+    pg_sys::F_UPPER_TEXT,
+    pg_sys::F_SUBSTRING_TEXT_INT4_INT4,
+    pg_sys::F_EXTRACT_TEXT_DATE,
+    pg_sys::F_NUMERIC_EQ,
+    pg_sys::F_NUMERIC_NE,
+    pg_sys::F_NUMERIC_LT,
+    pg_sys::F_NUMERIC_LE,
+    pg_sys::F_NUMERIC_GT,
+    pg_sys::F_NUMERIC_GE,
+    pg_sys::F_DATE_LT_TIMESTAMP,
+    pg_sys::F_DATE_LE_TIMESTAMP,
+    pg_sys::F_DATE_GT_TIMESTAMP,
+    pg_sys::F_DATE_GE_TIMESTAMP,
+    pg_sys::F_DATE_LT_TIMESTAMPTZ,
+    pg_sys::F_DATE_LE_TIMESTAMPTZ,
+    pg_sys::F_DATE_GT_TIMESTAMPTZ,
+    pg_sys::F_DATE_GE_TIMESTAMPTZ,
+];
+
+/// Whether an expression may be an error for a row.
+unsafe fn may_fail(expr: *mut Node) -> bool {
+    nodes::any(expr, &mut |node| {
+        let function = match (*node).type_ {
+            NodeTag::T_FuncExpr => (*node.cast::<pg_sys::FuncExpr>()).funcid,
+            NodeTag::T_OpExpr | NodeTag::T_DistinctExpr | NodeTag::T_NullIfExpr => {
+                (*node.cast::<pg_sys::OpExpr>()).opfuncid
+            }
+            NodeTag::T_ScalarArrayOpExpr => (*node.cast::<pg_sys::ScalarArrayOpExpr>()).opfuncid,
+            NodeTag::T_CoerceViaIO | NodeTag::T_ArrayCoerceExpr | NodeTag::T_CoerceToDomain => {
+                return true;
+            }
+            _ => return false,
+        };
+        // Without a column it is asked once, whatever the plan.
+        let is_total = function != pg_sys::InvalidOid && pg_sys::get_func_leakproof(function);
+        let is_known = TOTAL_FUNCTIONS.contains(&function.to_u32());
+        !is_total && !is_known && pg_sys::contain_var_clause(node)
+    })
+}
+
 /// A relation whose rows are the same, and can be read, at any time.
 unsafe fn check_entry(root: *mut PlannerInfo, number: u32) -> Result<(), WhyNot> {
     let (entry, relation) = (&*entry(root, number), *(*root).simple_rel_array.add(number as usize));
@@ -272,8 +325,16 @@ unsafe fn check_entry(root: *mut PlannerInfo, number: u32) -> Result<(), WhyNot>
     }
     let clauses = items::<pg_sys::RestrictInfo>((*relation).baserestrictinfo);
     let clauses = clauses.map(|clause| (*clause).clause.cast::<Node>());
+    let clauses: Vec<*mut Node> = clauses.collect();
+    // PostgreSQL may never look at these rows, if there are none to be joined with.
+    if clauses.iter().any(|clause| may_fail(*clause)) {
+        return why_not(format!(
+            "a condition on {name} that may fail would be asked of all its rows"
+        ));
+    }
     let of_entry = [entry.functions.cast::<Node>(), entry.values_lists.cast()];
-    match clauses.chain(of_entry).any(|expr| pg_sys::contain_volatile_functions(expr)) {
+    let mut all = clauses.into_iter().chain(of_entry);
+    match all.any(|expr| pg_sys::contain_volatile_functions(expr)) {
         true => why_not(format!("{name} is volatile")),
         false => Ok(()),
     }

@@ -161,8 +161,6 @@ fn a_device_takes_parts_that_are_laid_out_alike() {
     let alike = source(alike);
     assert!(alike.plan().is_ok());
     // Five blocks are three files; the last part's first file is the fourth.
-    let mut holds = [true; 2];
     assert_eq!((alike.first_block(1, 0), alike.first_block(3, 0)), (2, 0));
-    alike.hold(3, 0, &mut holds);
-    assert_eq!(holds, [true, false]);
+    assert_eq!(alike.ask(3, 0, 2)(), [true, false]);
 }

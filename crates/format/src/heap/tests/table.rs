@@ -213,11 +213,9 @@ fn what_a_device_says_of_pages_reaches_their_owner() {
     let plan = source.plan().unwrap();
     assert_eq!(plan.block_bytes, BLOCK as u32);
     assert_eq!((plan.attributes, plan.steps.len()), (1, 1));
-    let mut holds = [false; 4];
     let offset = 20 * BLOCK as u64;
     assert_eq!(source.first_block(1, offset), 120);
-    source.hold(1, offset, &mut holds);
-    assert_eq!(holds, [true; 4]);
+    assert_eq!(source.ask(1, offset, 4)(), [true; 4]);
     let flaws = [PageFlaw::Compressed(3), PageFlaw::Checksum { stored: 1, computed: 2 }];
     let [compressed, checksum] = flaws.map(PageVerdict::Flawed);
     let verdicts = [PageVerdict::Rows(7), PageVerdict::Changed, compressed, checksum];
