@@ -187,7 +187,7 @@ def create(given) -> None:
 
 
 def explained(connection: Connection, options: str = "") -> str:
-    rows = connection.query(f"explain (analyze, costs off, timing off, summary off{options}) {QUERIES[0]}")[-1].rows
+    rows = connection.query(f"explain (analyze, costs off, timing off, summary off{options}) {QUERIES[1]}")[-1].rows
     return "\n".join(row[0].decode() for row in rows)
 
 

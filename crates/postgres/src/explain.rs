@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
 
+use headrace_flow::RaceReport;
 use headrace_ir::{Program, Sink};
 use headrace_runner::RunReport;
 use pgrx::pg_sys::{self, ExplainState};
@@ -189,6 +190,24 @@ unsafe fn blocks(read: &Blocks, es: *mut ExplainState) {
     }
 }
 
+/// What the race's stages did, beside one another.
+unsafe fn stages(race: &RaceReport, es: *mut ExplainState) {
+    let stages = [
+        (c"Reading", race.read_busy_ns),
+        (c"Reading Waits", race.read_wait_ns),
+        (c"Copying To The Device", race.h2d_ns),
+        (c"Kernels", race.kernel_ns),
+        (c"Copying From The Device", race.d2h_ns),
+        (c"Cores' Time", race.execute_busy_ns),
+        (c"Cores' Waits", race.execute_wait_ns),
+    ];
+    for (label, ns) in stages {
+        if (*es).verbose && ns > 0 {
+            show_time(es, label, ns as f64 / 1e6);
+        }
+    }
+}
+
 unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut ExplainState) {
     show_number(es, c"Rows In", None, report.rows_in);
     let out = match program.pipeline.sink {
@@ -216,6 +235,7 @@ unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut Expla
     show_time(es, c"Builds", report.build_ms);
     show_time(es, c"Bind", report.bind_ms);
     show_time(es, c"Race", report.race.wall_ns as f64 / 1e6);
+    stages(&report.race, es);
     show_time(es, c"Finish", report.finish_ms);
     show_time(es, c"Wall", ran.wall.as_secs_f64() * 1e3);
     if (*es).timing && report.race.wall_ns > 0 {
