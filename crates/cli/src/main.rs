@@ -69,7 +69,7 @@ fn start(cli: Cli) -> Result<i32> {
     if let Some(Command::GpuService(options)) = &cli.command {
         return headrace_service::server::run(options)
             .map(|()| 0)
-            .map_err(|cause| CliError::new(cause));
+            .map_err(CliError::new);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().at("start")?;
     let cancel = Arc::new(AtomicBool::new(false));
