@@ -67,9 +67,7 @@ fn start(cli: Cli) -> Result<i32> {
     headrace_io::raise_open_files();
     // It may go on in another process, which no thread of this one would follow.
     if let Some(Command::GpuService(options)) = &cli.command {
-        return headrace_service::server::run(options)
-            .map(|()| 0)
-            .map_err(CliError::new);
+        return headrace_service::server::run(options).map(|()| 0).map_err(CliError::new);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().at("start")?;
     let cancel = Arc::new(AtomicBool::new(false));
