@@ -25,6 +25,10 @@ const PROGRAM: &str = "headrace-gpu-service";
 /// How long a service that failed may take to say who it is: it may be stopped.
 const QUICK: Duration = Duration::from_millis(100);
 
+/// So many threads of the CPU decode blocks as fast as a GPU is fed with them: 35 GB/s beside 3.5 a thread
+/// (`bench/runs/2026-11-22-h200-postgres`).
+const FAST_THREADS: usize = 10;
+
 /// A start that failed. A backend has one run at a time; it is the run's thread that starts.
 static FAILED: Mutex<Failed> = Mutex::new(Failed::NONE);
 
@@ -47,8 +51,12 @@ pub(super) unsafe fn why_not(relations: &[Relation]) -> Option<String> {
             let blocks = |of: &Relation| pg_sys::RelationGetNumberOfBlocksInFork(*of, fork);
             let blocks: u64 = relations.iter().map(|of| u64::from(blocks(of))).sum();
             let min_blocks = u64::try_from(settings::MIN_GPU_TABLE_BLOCKS.get()).unwrap_or(0);
-            let is_small = blocks < min_blocks;
-            is_small.then(|| "the table is smaller than headrace.min_gpu_table_size".into())
+            if blocks < min_blocks {
+                return Some("the table is smaller than headrace.min_gpu_table_size".into());
+            }
+            let threads = settings::threads();
+            (threads >= FAST_THREADS)
+                .then(|| format!("{threads} threads of the CPU are faster (headrace.threads)"))
         }),
     }
 }
