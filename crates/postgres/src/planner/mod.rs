@@ -12,6 +12,7 @@
 //! child plans apply the clauses on their relation alone. What is itself a join on the inner side of one is
 //! PostgreSQL's to make: one child plan.
 
+mod cursor;
 mod joins;
 mod path;
 mod scan;
@@ -47,6 +48,7 @@ static mut PREVIOUS: pg_sys::create_upper_paths_hook_type = None;
 pub unsafe fn install() {
     PREVIOUS = pg_sys::create_upper_paths_hook;
     pg_sys::create_upper_paths_hook = Some(create_upper_paths);
+    cursor::install();
     scan::install();
 }
 

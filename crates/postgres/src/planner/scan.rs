@@ -4,7 +4,7 @@
 use pgrx::pg_sys::{self, CmdType, NodeTag, PlannerInfo, RangeTblEntry, RelOptInfo};
 
 use super::target::Target;
-use super::{check_query, joins, path, propose};
+use super::{check_query, cursor, joins, path, propose};
 use crate::nodes::{self, WhyNot, cast, why_not};
 use crate::settings;
 
@@ -93,6 +93,9 @@ unsafe fn propose_rows(
     // Rows that are changed, and those beside them, are asked for once more when others change them.
     if !matches!((*(*root).parse).commandType, CmdType::CMD_SELECT | CmdType::CMD_INSERT) {
         return why_not("a statement that changes rows that it reads");
+    }
+    if cursor::is_planned() {
+        return why_not("a cursor, which may be read backwards, and rows at it changed");
     }
     check_query(root)?;
     if !(*relation).lateral_relids.is_null() {
