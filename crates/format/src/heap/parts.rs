@@ -45,7 +45,8 @@ impl Parts {
             return Err(FormatError::Argument("heap blocks: a table of no parts".to_string()));
         };
         let block_bytes = first.relation.block_bytes;
-        let columns: Vec<(String, HeapType)> = columns(&first.relation);
+        let columns = first.relation.columns().map(|(name, kind)| (name.to_string(), kind));
+        let columns: Vec<(String, HeapType)> = columns.collect();
         let (mut parts, mut files) = (Vec::new(), 0);
         for blocks in blocks {
             blocks.check()?;
@@ -167,12 +168,6 @@ impl Part {
             self.attributes[column].map(|index| &self.blocks.relation.attributes[index]);
         attribute.is_none_or(|attribute| !attribute.not_null)
     }
-}
-
-/// The attributes that have a type to be decoded to and were not dropped, in their order.
-fn columns(relation: &Relation) -> Vec<(String, HeapType)> {
-    let present = relation.attributes.iter().filter(|attribute| !attribute.dropped);
-    present.filter_map(|a| Some((a.name.clone(), a.kind?))).collect()
 }
 
 fn attribute(relation: &Relation, (name, kind): &(String, HeapType)) -> Option<usize> {

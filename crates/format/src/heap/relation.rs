@@ -122,13 +122,11 @@ impl HeapType {
 const MAX_ATTRIBUTES: usize = 1600;
 
 impl Relation {
-    /// The names of a table's columns, in order: of the attributes that have a type to be decoded to and
-    /// were not dropped.
-    pub fn columns(&self) -> impl Iterator<Item = &str> {
+    /// A table's columns in order, each with its name: the attributes that have a type to be decoded to
+    /// and were not dropped.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, HeapType)> {
         let present = self.attributes.iter().filter(|attribute| !attribute.dropped);
-        present
-            .filter(|attribute| attribute.kind.is_some())
-            .map(|attribute| attribute.name.as_str())
+        present.filter_map(|attribute| Some((attribute.name.as_str(), attribute.kind?)))
     }
 
     /// The attributes' types, or why columns `wanted` of such a relation cannot be decoded.

@@ -173,7 +173,10 @@ unsafe fn stream_blocks(
 /// The places of the source's columns among those of the first part.
 fn ordinals(plan: &Plan, parts: &[Part]) -> Result<Vec<usize>, WhyNot> {
     let columns = &plan.program.pipeline.source.columns;
-    let place = |name: &str| parts.first()?.description.columns().position(|own| own == name);
+    let place = |name: &str| {
+        let mut columns = parts.first()?.description.columns();
+        columns.position(|(own, _)| own == name)
+    };
     let places = columns.iter().map(|column| place(&column.name)).collect::<Option<Vec<_>>>();
     places.ok_or_else(|| WhyNot("a part without a column of the whole".into()))
 }
