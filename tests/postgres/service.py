@@ -8,7 +8,6 @@ shows that the test can fail: "answers" hides a row from the service's side, "pe
 """
 
 import argparse
-import collections
 import os
 import pathlib
 import random
@@ -20,6 +19,7 @@ import time
 import traceback
 
 from compare import difference
+from shared import Shared, Wrong
 from wire import Connection, ConnectionLost, ServerError, ServerStuck
 
 DATABASE = "service"
@@ -37,33 +37,12 @@ QUERIES = (
 STAT = ("queries", "fallbacks", "service_queries", "service_failures", "server_blocks", "rerouted_blocks")
 
 
-class Wrong(Exception):
-    """Something was not what it had to be."""
-
-
-class Test:
-    """What the threads share."""
+class Test(Shared):
+    """Sessions that last, and how long the service was away."""
 
     def __init__(self, given):
-        self.given = given
-        self.end = time.monotonic() + given.seconds
-        self.stop = threading.Event()
-        self.lock = threading.Lock()
-        self.counts = collections.Counter()
-        self.failures = []
+        super().__init__(given)
         self.absences = []
-
-    def over(self) -> bool:
-        return self.stop.is_set() or time.monotonic() > self.end
-
-    def count(self, what: str, times: int = 1) -> None:
-        with self.lock:
-            self.counts[what] += times
-
-    def fail(self, what: str) -> None:
-        with self.lock:
-            self.failures.append(what)
-        self.stop.set()
 
     def thread(self, name: str, work) -> threading.Thread:
         """A session, which must last to the end."""

@@ -20,6 +20,7 @@ import traceback
 
 import upkeep
 from compare import difference, shown
+from shared import Shared, Wrong
 from upkeep import BALANCE, BRANCHES, DATABASE, ROWS
 from wire import Connection, ConnectionLost, ServerError, ServerStuck
 
@@ -43,32 +44,8 @@ QUERIES = {
 }
 
 
-class Wrong(Exception):
-    """An answer was not what it had to be."""
-
-
-class Torture:
-    """What the threads share: when to end, what was counted, what went wrong."""
-
-    def __init__(self, given):
-        self.given = given
-        self.end = time.monotonic() + given.seconds
-        self.stop = threading.Event()
-        self.lock = threading.Lock()
-        self.counts = collections.Counter()
-        self.failures = []
-
-    def over(self) -> bool:
-        return self.stop.is_set() or time.monotonic() > self.end
-
-    def count(self, what: str, times: int = 1) -> None:
-        with self.lock:
-            self.counts[what] += times
-
-    def fail(self, what: str) -> None:
-        with self.lock:
-            self.failures.append(what)
-        self.stop.set()
+class Torture(Shared):
+    """Sessions that outlast the server's crashes."""
 
     def connect(self) -> Connection:
         """A session; waits for a server that is being restarted."""
