@@ -1,6 +1,8 @@
 //! What a table of rows in pages gives to whoever executes: its pages' rows as columns, or how a
 //! device makes them.
 
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
 use headrace_ir::pages::{HoldAnswer, PagePlan, PageVerdict};
 
@@ -54,4 +56,11 @@ pub trait PageSource: Send + Sync {
 
     /// What came of pages of a file, the first at `offset`: told once of each.
     fn settle(&self, file: u32, offset: u64, verdicts: &[PageVerdict]);
+
+    /// What tells a file from others, and the stamp of the segment at `offset`: rows of the same segment
+    /// that somebody kept under both are its rows now. `None`: nobody may keep any.
+    fn stamp(&self, file: u32, offset: u64) -> Option<(Arc<str>, u64)>;
+
+    /// So many pages of a file, the first at `offset`, are not looked at: their rows were kept.
+    fn kept(&self, file: u32, offset: u64, pages: usize);
 }

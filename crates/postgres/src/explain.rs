@@ -126,7 +126,10 @@ pub unsafe fn node(own: &Own, es: *mut ExplainState) {
     if let Some(ran) = &own.ran {
         place(ran, es);
         match &ran.read {
-            Read::Blocks(read) => blocks(read, es),
+            Read::Blocks(read) => {
+                blocks(read, es);
+                kept(ran, es);
+            }
             Read::Files { files, ruled_out } => files_read(*files, *ruled_out, es),
         }
         if let Some(report) = &ran.report {
@@ -187,6 +190,14 @@ unsafe fn blocks(read: &Blocks, es: *mut ExplainState) {
     }
     if let Some(why) = &read.rerouted_why {
         show(es, c"First Rerouted", why);
+    }
+}
+
+/// Direct blocks that nobody read: a GPU had kept their rows.
+unsafe fn kept(ran: &Ran, es: *mut ExplainState) {
+    let bytes = ran.report.as_ref().map_or(0, |report| report.race.bytes_by_path.resident_device);
+    if bytes > 0 {
+        show_number(es, c"Of These In GPU Memory", None, bytes / u64::from(pg_sys::BLCKSZ));
     }
 }
 

@@ -12,6 +12,9 @@ unsafe extern "C-unwind" {
     #[cfg(feature = "pg18")]
     #[link_name = "pg_newlocale_from_collation"]
     fn server_locale_of(collation: Oid) -> *const LocaleStart;
+    // storage/pg_shmem.h; written before there are sessions.
+    #[link_name = "UsedShmemSegID"]
+    static SHARED_MEMORY_NUMBER: std::ffi::c_ulong;
     #[link_name = "PredicateLockRelation"]
     fn server_predicate_lock_relation(relation: pg_sys::Relation, snapshot: pg_sys::Snapshot);
     // pgrx binds these, but takes note of where to return to at each call: too much for each row.
@@ -268,6 +271,11 @@ pub unsafe fn path_of(relation: pg_sys::Relation) -> String {
         pg_sys::pfree(path.cast());
         owned
     }
+}
+
+/// The number of the server's shared memory, which a restart after a crash makes anew.
+pub unsafe fn shared_memory() -> u64 {
+    SHARED_MEMORY_NUMBER
 }
 
 /// Whether snapshots may grow too old to be sure of what they see.

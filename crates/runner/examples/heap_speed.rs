@@ -103,7 +103,7 @@ fn table(path: &Path) -> Outcome<(Arc<HeapTable>, Arc<Owner>)> {
     let blocks = (std::fs::metadata(path)?.len() / BLOCK_BYTES as u64) as u32;
     let files = vec![path.to_path_buf()];
     let direct = std::iter::once(0..blocks).collect();
-    let heap = HeapBlocks { relation, files, blocks_per_file: 131_072, direct };
+    let heap = HeapBlocks { relation, files, blocks_per_file: 131_072, direct, stamps: None };
     let (sender, receiver) = batch_channel(1);
     let owner = Arc::new(Owner {
         left: blocks.into(),

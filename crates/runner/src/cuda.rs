@@ -40,8 +40,11 @@ const SLOTS_MIN: u64 = 3;
 /// Segments are not cut by bytes: this only keeps one chunk from taking all memory.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// Pages are segments of whatever size: as many as a slot takes, widened to blocks of the file.
-const PAGES_BYTES_MAX: u64 = CHUNK_LIMITS.slot_bytes - 2 * EXTENT_ALIGN_BYTES as u64;
+/// Pages are segments of whatever size: a slot takes so many of the largest, widened to blocks of the
+/// file, so that as many are read at a time.
+const PAGE_SEGMENTS: u64 = 3;
+const PAGES_BYTES_MAX: u64 =
+    CHUNK_LIMITS.slot_bytes / PAGE_SEGMENTS - 2 * EXTENT_ALIGN_BYTES as u64;
 
 /// A chunk of several segments: how many rows it may have bounds what a slot has for its output.
 const CHUNK_LIMITS: ChunkLimits =
@@ -96,7 +99,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let bound = Arc::new(bind(task.pipeline, &info, task.builds, &options)?);
     CudaProgram::check(&bound, Tuning::FULL)?;
     let totals = feed.totals();
-    let mut segments = Segments::of(task, feed);
+    let mut segments = Segments::of(task, feed, pages.as_ref());
     let (first, is_all) = segments.first()?;
     // Files or bounds may leave nothing to stream, and so no layout.
     let expected = (!is_all).then(|| SegmentLayout::of_encodings(&segments.bounds().encodings));
@@ -124,7 +127,10 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let (answer, mut race) = run.stream(race_options(task), task.token, &output)?;
     race.path_reasons.extend(notes);
     let mut scope = Scope::of(&totals.lock());
-    scope.rows += pages.map_or(0, |pages| pages.rows());
+    if let Some(pages) = pages {
+        scope.rows += pages.rows();
+        race.bytes_by_path.resident_device += pages.kept_bytes();
+    }
     Answered { bound: &bound, answer, scope, race, bind_ms }.finish(output, &options)
 }
 

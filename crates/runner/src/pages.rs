@@ -19,6 +19,7 @@ pub struct TablePages {
     source: Box<dyn PageSource>,
     plan: PagePlan,
     rows: AtomicU64,
+    kept_bytes: AtomicU64,
 }
 
 impl fmt::Debug for TablePages {
@@ -37,7 +38,12 @@ impl TablePages {
         let Some(source) = Arc::clone(table).page_source(ordinals)? else { return Ok(None) };
         let refused = |reason| WhyNot::new(format!("{}: {reason}", task.table.name()));
         let plan = source.plan().map_err(refused)?.clone();
-        Ok(Some(Arc::new(Self { source, plan, rows: AtomicU64::new(0) })))
+        Ok(Some(Arc::new(Self {
+            source,
+            plan,
+            rows: AtomicU64::new(0),
+            kept_bytes: AtomicU64::new(0),
+        })))
     }
 
     /// For a stream.
@@ -48,6 +54,17 @@ impl TablePages {
     /// Rows of the pages that were taken.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the pages whose rows the GPUs had kept.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What tells the file of a segment of pages from others, and the segment's stamp.
+    pub fn stamp(&self, segment: &Segment) -> Option<(Arc<[u8]>, u64)> {
+        let (identity, stamp) = self.source.stamp(segment.file, offset(segment))?;
+        Some((identity.into(), stamp))
     }
 }
 
@@ -72,5 +89,12 @@ impl PageOwner for TablePages {
         });
         self.rows.fetch_add(rows.sum(), Ordering::Relaxed);
         self.source.settle(segment.file, offset(segment), verdicts);
+    }
+
+    fn kept(&self, segment: &Segment, pages: usize, rows: u32) {
+        self.rows.fetch_add(rows.into(), Ordering::Relaxed);
+        let bytes = segment.columns.first().map_or(0, |column| column.values.bytes);
+        self.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.source.kept(segment.file, offset(segment), pages);
     }
 }

@@ -12,6 +12,7 @@ use headrace_pipeline::cuda::{SegmentFeed, SegmentSource};
 
 use crate::chunks::TableFeed;
 use crate::error::RunError;
+use crate::pages::TablePages;
 use crate::task::Task;
 
 /// Columns of segments that are planned before a race: of a table with at most so many it is known
@@ -31,11 +32,12 @@ pub struct Segments {
     columns: Arc<[u32]>,
     keeps: bool,
     is_stream: bool,
+    pages: Option<Arc<TablePages>>,
 }
 
 impl Segments {
-    /// Those of a feed over the task's table.
-    pub fn of(task: &Task<'_>, feed: TableFeed) -> Self {
+    /// Those of a feed over the task's table, whose rows may lie in pages.
+    pub fn of(task: &Task<'_>, feed: TableFeed, pages: Option<&Arc<TablePages>>) -> Self {
         let table = task.table.source();
         let names: Vec<_> = table.schema().fields().iter().map(|f| f.name().as_str()).collect();
         Self {
@@ -45,6 +47,7 @@ impl Segments {
             columns: task.pipeline.source.ordinals.iter().map(|&c| c as u32).collect(),
             keeps: table.policy().keeps(),
             is_stream: table.kind() == SourceKind::Batches,
+            pages: pages.cloned(),
         }
     }
 
@@ -83,8 +86,12 @@ impl Segments {
         let FedChunk { chunk, memory } = fed;
         let source = |segment: headrace_ir::Segment| {
             let from = self.feed.file_of(&segment, memory.as_ref())?;
-            let file = self.identity(segment.file, from.identity());
-            Ok(SegmentSource { segment, from, file, columns: Arc::clone(&self.columns) })
+            let (file, stamp) = match &self.pages {
+                Some(pages) if segment.is_pages() => pages.stamp(&segment).unzip(),
+                _ => (self.identity(segment.file, from.identity()), None),
+            };
+            let (columns, stamp) = (Arc::clone(&self.columns), stamp.unwrap_or(0));
+            Ok(SegmentSource { segment, from, file, columns, stamp, kept: None })
         };
         chunk.segments.into_iter().map(source).collect()
     }

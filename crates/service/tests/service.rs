@@ -113,6 +113,7 @@ impl Heap {
             files: vec!["heap".into()],
             blocks_per_file: BLOCKS,
             direct: direct.collect(),
+            stamps: None,
         };
         let (rerouted, done) = (Mutex::default(), AtomicU32::new(0));
         let was_asked = AtomicBool::new(false);

@@ -82,8 +82,16 @@ impl HeapFeed {
         let fitting = self.wanted_bytes().saturating_sub(filled_bytes) / self.block_bytes();
         let fitting = u32::try_from(fitting).unwrap_or(u32::MAX).max(1);
         let to_file_end = file_blocks - self.next % file_blocks;
-        let blocks = (range.end - self.next).min(to_file_end).min(fitting);
-        Some(self.next..self.next + blocks)
+        let mut blocks = (range.end - self.next).min(to_file_end);
+        let stamps = self.table.parts.get(self.part)?.blocks.stamps.as_ref();
+        if let Some(stamps) = stamps {
+            blocks = blocks.min(stamps.segment_end(self.next) - self.next);
+            // What may be kept is not cut otherwise if that can be helped.
+            if filled_bytes > 0 && blocks > fitting {
+                return None;
+            }
+        }
+        Some(self.next..self.next + blocks.min(fitting))
     }
 
     /// The part of a run that its file has; the rest is for the server if there is none.

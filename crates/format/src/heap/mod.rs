@@ -95,4 +95,4 @@ pub use owner::{BlockOwner, HoldAnswer};
 pub use parts::Block;
 pub use relation::{Align, Attribute, HeapType, Length, Relation};
 pub use reroute::Reroute;
-pub use table::{HeapBlocks, HeapTable};
+pub use table::{HeapBlocks, HeapTable, Stamps};

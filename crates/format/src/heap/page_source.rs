@@ -43,6 +43,18 @@ impl PageSource for BlockSource {
         // A chunk has far fewer than 2^32.
         self.table.done(verdicts.len() as u32);
     }
+
+    fn stamp(&self, file: u32, offset: u64) -> Option<(Arc<str>, u64)> {
+        let block = self.table.parts.block(file, offset);
+        let part = self.table.parts.get(block.part as usize)?;
+        let stamp = part.blocks.stamps.as_ref()?.of(block.number)?;
+        let identity = part.identities.get((file - part.first_file) as usize)?;
+        Some((Arc::clone(identity), stamp))
+    }
+
+    fn kept(&self, _file: u32, _offset: u64, pages: usize) {
+        self.table.done(pages as u32);
+    }
 }
 
 impl From<&PageFlaw> for Reroute {

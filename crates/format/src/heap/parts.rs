@@ -37,6 +37,8 @@ pub(super) struct Part {
     pub first_file: u32,
     /// By column; `None` where it has none of that name and type.
     attributes: Vec<Option<usize>>,
+    /// By file, where rows of it may be kept: what it is, and how its tuples lie.
+    pub identities: Vec<Arc<str>>,
 }
 
 impl Parts {
@@ -56,7 +58,14 @@ impl Parts {
             }
             let attributes = columns.iter().map(|column| attribute(&blocks.relation, column));
             let (attributes, count) = (attributes.collect(), blocks.files.len());
-            parts.push(Part { blocks, first_file: files, attributes });
+            let identities = match &blocks.stamps {
+                Some(stamps) => {
+                    let whole = format!("{} {:?} {columns:?}", stamps.identity, blocks.relation);
+                    (0..count).map(|file| format!("{whole} {file}").into()).collect()
+                }
+                None => Vec::new(),
+            };
+            parts.push(Part { blocks, first_file: files, attributes, identities });
             files += u32::try_from(count).unwrap_or(u32::MAX);
         }
         let fields = columns.iter().enumerate().map(|(column, (name, kind))| {

@@ -38,6 +38,40 @@ pub struct HeapBlocks {
     /// The blocks that are read from the files, by their numbers in the relation: ranges in
     /// ascending order that do not overlap. Rows of all others come through the stream.
     pub direct: Vec<Range<u32>>,
+    /// `None`: nobody may keep rows of theirs for a later run.
+    pub stamps: Option<Stamps>,
+}
+
+/// What tells a relation's blocks from what they were before, and will be: a block that is listed in two
+/// runs under the same stamp, other than 0, has the same rows in both.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Stamps {
+    /// Of the files: another relation, or the same one rewritten, has another.
+    pub identity: String,
+    /// How many blocks in a row share a stamp.
+    pub blocks: u32,
+    /// The stamps of so many blocks each; those behind the last have none.
+    pub stamps: Vec<u64>,
+}
+
+/// Into how many segments the blocks of a stamp are cut, which every run must cut alike: rows are kept by
+/// the segment.
+const SEGMENTS_PER_STAMP: u32 = 32;
+
+impl Stamps {
+    /// A block's stamp, if it has one.
+    pub(super) fn of(&self, block: u32) -> Option<u64> {
+        let stamp = self.stamps.get((block / self.blocks) as usize);
+        stamp.copied().filter(|stamp| *stamp != 0)
+    }
+
+    /// Where a segment ends that has this block.
+    pub(super) fn segment_end(&self, block: u32) -> u32 {
+        let segment_blocks = self.blocks.div_ceil(SEGMENTS_PER_STAMP);
+        let place = block % self.blocks;
+        let end = (place / segment_blocks + 1) * segment_blocks;
+        (block - place).saturating_add(end.min(self.blocks))
+    }
 }
 
 /// A heap, or several as one table, whose blocks are decoded by the workers, where that can be done, and
@@ -141,8 +175,8 @@ impl HeapBlocks {
     pub(super) fn check(&self) -> Result<()> {
         let refuse = |cause: String| Err(FormatError::Argument(format!("heap blocks: {cause}")));
         self.relation.check(&[])?;
-        if self.blocks_per_file == 0 {
-            return refuse("files of no blocks".to_string());
+        if self.blocks_per_file == 0 || self.stamps.as_ref().is_some_and(|s| s.blocks == 0) {
+            return refuse("files, or stamps, of no blocks".to_string());
         }
         let blocks_max = self.files.len() as u64 * u64::from(self.blocks_per_file);
         let mut end = 0;

@@ -14,16 +14,29 @@ use crate::cuda::device::CudaDevice;
 use crate::cuda::execution::word_bytes;
 use crate::cuda::host_memory::PinnedLease;
 use crate::cuda::pages::{
-    ColumnPlaces, NOT_TAKEN, PAGE_BLOCK_THREADS, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES,
-    PageDecoding, PageOwner, PagePass, page_entry, page_verdict,
+    ColumnPlaces, NOT_TAKEN, PAGE_BLOCK_THREADS, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES, PageColumn,
+    PageDecoding, PageOwner, PagePass, bitmap_bytes, page_entry, page_verdict, set_first_row,
 };
 use crate::cuda::program::{DeviceColumn, DeviceSegment};
+use crate::cuda::resident::PagesKey;
 use crate::error::ExecError;
+
+/// The rows of a segment begin at a multiple of this, so that bitmaps begin at one of 16 bytes.
+const SEGMENT_ALIGN_ROWS: u32 = 128;
 
 /// The pages of a segment on the device.
 pub(super) struct PageRun {
     pub segment: Segment,
     pub bytes: DeviceSlice,
+    /// Under what its columns may stay.
+    pub key: Option<PagesKey>,
+}
+
+/// The rows of a segment's pages as columns.
+pub(super) struct DecodedPages {
+    pub segment: DeviceSegment,
+    /// As the run's, if every page was taken.
+    pub key: Option<PagesKey>,
 }
 
 /// Pages of a race on one device.
@@ -36,6 +49,7 @@ pub(super) struct PageSlots {
     places: ColumnPlaces,
     /// Of a chunk, at most.
     pages_max: usize,
+    rows_max: u64,
     slots: Vec<PageSlot>,
 }
 
@@ -53,7 +67,7 @@ struct PageSlot {
 }
 
 impl PageSlots {
-    /// For chunks of up to `slot_bytes` bytes in `slots` slots. All memory is taken now: a race that
+    /// For chunks of up to `slot_bytes` bytes and `segments_max` segments in `slots` slots. All memory is taken now: a race that
     /// has begun to read rows which come once cannot be given to the CPU any more.
     ///
     /// # Errors
@@ -62,16 +76,19 @@ impl PageSlots {
         device: &Arc<CudaDevice>,
         decoding: PageDecoding,
         owner: Arc<dyn PageOwner>,
-        (slots, slot_bytes): (usize, usize),
+        (slots, slot_bytes, segments_max): (usize, usize, usize),
     ) -> Result<Self, ExecError> {
         let pages_max = slot_bytes / decoding.block_bytes();
+        let gaps = segments_max as u64 * u64::from(SEGMENT_ALIGN_ROWS);
+        let rows_max = pages_max as u64 * decoding.rows_max() + gaps;
         let mut pages = Self {
             owner,
             device: Arc::clone(device),
             function: device.pages_function()?,
             steps: device.upload(&word_bytes(decoding.words()))?,
-            places: decoding.places(pages_max as u64 * decoding.rows_max()),
+            places: decoding.places(rows_max),
             pages_max,
+            rows_max,
             decoding,
             slots: Vec::with_capacity(slots),
         };
@@ -125,7 +142,7 @@ impl PageSlots {
         let ask = |run: &PageRun| self.owner.ask(&run.segment, run.bytes.bytes / block_bytes);
         self.slots[slot].answers = runs.iter().map(ask).collect();
         self.slots[slot].runs = runs;
-        self.fill_table(slot, |_| NOT_TAKEN);
+        self.fill_table(slot);
         let verdicts = self.verdicts_at(slot);
         // SAFETY: the slot's control memory is its own and is touched again when this is done; the
         // bytes are the caller's promise.
@@ -140,8 +157,7 @@ impl PageSlots {
     }
 
     /// Takes the verdicts that came back and the owner's word on which pages hold, tells it what became
-    /// of each, and queues the kernel that writes the columns of those that are taken: all of their
-    /// rows as one segment.
+    /// of each, and queues the kernel that writes the columns of those that are taken.
     ///
     /// # Errors
     /// [`ExecError::Gpu`], [`ExecError::Internal`] for more rows than there can be.
@@ -153,26 +169,14 @@ impl PageSlots {
         stream: &Stream,
         slot: usize,
         registers: usize,
-    ) -> Result<DeviceSegment, ExecError> {
-        let verdicts = self.settled(slot);
-        let mut rows = 0;
-        let first_rows: Vec<u32> = verdicts
-            .iter()
-            .map(|verdict| match verdict {
-                PageVerdict::Rows(count) if *count > 0 => {
-                    let first = rows;
-                    rows += count;
-                    first
-                }
-                _ => NOT_TAKEN,
-            })
-            .collect();
-        let rows_max = self.pages_max as u64 * self.decoding.rows_max();
-        if u64::from(rows) > rows_max {
-            return Err(ExecError::Internal(format!("{rows} rows of pages where {rows_max} fit")));
+    ) -> Result<Vec<DecodedPages>, ExecError> {
+        let Settled { runs, first_rows, end } = self.settle(slot);
+        if u64::from(end) > self.rows_max {
+            let rows_max = self.rows_max;
+            return Err(ExecError::Internal(format!("{end} rows of pages where {rows_max} fit")));
         }
-        if rows > 0 && !self.decoding.columns().is_empty() {
-            self.fill_table(slot, |page| first_rows[page]);
+        if end > 0 && !self.decoding.columns().is_empty() {
+            self.write_first_rows(slot, &first_rows);
             let state = &self.slots[slot];
             let (bitmap_bytes, table) =
                 (self.places.bitmap_bytes as usize, state.column_table.ptr());
@@ -183,40 +187,64 @@ impl PageSlots {
                 self.launch(stream, slot, first_rows.len(), PagePass::Decode(table))?;
             }
         }
-        self.slots[slot].runs.clear();
-        Ok(self.segment(slot, rows, registers))
+        let decoded = runs.into_iter().filter(|run| run.rows > 0).map(|run| DecodedPages {
+            segment: self.segment(slot, (run.first_row, run.rows), registers),
+            key: run.key,
+        });
+        Ok(decoded.collect())
     }
 
-    /// The verdicts on the pages of a slot, the owner's word included.
-    fn settled(&mut self, slot: usize) -> Vec<PageVerdict> {
+    /// Goes over the verdicts on the pages of a slot, the owner's word included, and tells it.
+    fn settle(&mut self, slot: usize) -> Settled {
+        let block_bytes = self.decoding.block_bytes();
         let PageSlot { runs, answers, control_host, .. } = &mut self.slots[slot];
         let control = &control_host.as_slice()[self.pages_max * PAGE_ENTRY_BYTES..];
         let mut told = chunks::<PAGE_VERDICT_BYTES>(control).map(page_verdict);
-        let mut all = Vec::with_capacity(self.pages_max);
-        for (PageRun { segment, bytes }, answer) in runs.iter().zip(answers.drain(..)) {
-            let (pages, first) = (bytes.bytes / self.decoding.block_bytes(), all.len());
+        let (mut verdicts, mut first_rows) = (Vec::new(), Vec::with_capacity(self.pages_max));
+        let (mut settled, mut end) = (Vec::with_capacity(runs.len()), 0_u32);
+        for (PageRun { segment, bytes, key }, answer) in runs.drain(..).zip(answers.drain(..)) {
+            let pages = bytes.bytes / block_bytes;
             // Pages that the answer does not speak of do not hold.
             let holds = answer().into_iter().chain(std::iter::repeat(false)).take(pages);
-            all.extend(told.by_ref().zip(holds).map(|(verdict, holds)| match holds {
-                true => verdict,
-                false => PageVerdict::Changed,
-            }));
-            self.owner.settle(segment, &all[first..]);
+            let first_row = end.next_multiple_of(SEGMENT_ALIGN_ROWS);
+            end = first_row;
+            verdicts.clear();
+            let mut all_taken = true;
+            // In this order: the verdicts go on behind the segment's last.
+            for (holds, verdict) in holds.zip(told.by_ref()) {
+                let verdict = if holds { verdict } else { PageVerdict::Changed };
+                let rows = if let PageVerdict::Rows(rows) = verdict { rows } else { 0 };
+                all_taken &= matches!(verdict, PageVerdict::Rows(_));
+                first_rows.push(if rows > 0 { end } else { NOT_TAKEN });
+                end += rows;
+                verdicts.push(verdict);
+            }
+            self.owner.settle(&segment, &verdicts);
+            let key = key.filter(|_| all_taken);
+            settled.push(SettledRun { first_row, rows: end - first_row, key });
         }
-        all
+        Settled { runs: settled, first_rows, end }
     }
 
-    /// Writes the table of a slot's pages; `first_row` of a page by its place in the chunk.
-    fn fill_table(&mut self, slot: usize, first_row: impl Fn(usize) -> u32) {
+    /// Names the first rows of the pages in a slot's table.
+    fn write_first_rows(&mut self, slot: usize, first_rows: &[u32]) {
+        let table = self.slots[slot].control_host.as_mut_slice().as_chunks_mut().0;
+        for (entry, &first_row) in table.iter_mut().zip(first_rows) {
+            set_first_row(entry, first_row);
+        }
+    }
+
+    /// Writes the table of a slot's pages, none of which is taken yet.
+    fn fill_table(&mut self, slot: usize) {
         let block_bytes = self.decoding.block_bytes();
         let PageSlot { runs, control_host, .. } = &mut self.slots[slot];
-        let mut entries = control_host.as_mut_slice().as_chunks_mut().0.iter_mut().enumerate();
-        for PageRun { segment, bytes } in runs {
+        let mut entries = control_host.as_mut_slice().as_chunks_mut().0.iter_mut();
+        for PageRun { segment, bytes, .. } in runs {
             let first_block = self.owner.first_block(segment);
             let addresses = (bytes.address..).step_by(block_bytes);
             let blocks = (first_block..).zip(addresses).take(bytes.bytes / block_bytes);
-            for ((block, address), (page, entry)) in blocks.zip(&mut entries) {
-                *entry = page_entry(address, block, first_row(page));
+            for ((block, address), entry) in blocks.zip(&mut entries) {
+                *entry = page_entry(address, block, NOT_TAKEN);
             }
         }
     }
@@ -258,19 +286,50 @@ impl PageSlots {
         Ok(())
     }
 
-    /// The columns of a slot as a segment of so many rows.
-    fn segment(&self, slot: usize, rows: u32, registers: usize) -> DeviceSegment {
+    /// The columns of a slot's rows from `first_row` on as a segment.
+    fn segment(
+        &self,
+        slot: usize,
+        (first_row, rows): (u32, u32),
+        registers: usize,
+    ) -> DeviceSegment {
         let base = self.slots[slot].columns.ptr();
         let mut columns = vec![DeviceColumn::default(); registers];
         for (column, (values, validity)) in self.decoding.columns().iter().zip(&self.places.columns)
         {
             columns[column.register] = DeviceColumn {
-                values: base + values,
+                values: base + values + column.values_bytes(first_row),
                 form: column.form,
-                validity: validity.map(|at| base + at),
+                validity: validity.map(|at| base + at + bitmap_bytes(first_row)),
                 ..DeviceColumn::default()
             };
         }
         DeviceSegment { rows, columns }
     }
+
+    /// The columns.
+    pub(super) fn columns(&self) -> &[PageColumn] {
+        self.decoding.columns()
+    }
+
+    /// Says that the rows of a segment's pages come from what the device kept.
+    pub(super) fn kept(&self, segment: &Segment, rows: u32) {
+        let bytes = segment.columns.first().map_or(0, |column| column.values.bytes);
+        self.owner.kept(segment, bytes as usize / self.decoding.block_bytes(), rows);
+    }
+}
+
+/// What the verdicts on a slot's pages come to.
+struct Settled {
+    runs: Vec<SettledRun>,
+    /// By page: its first row, or [`NOT_TAKEN`].
+    first_rows: Vec<u32>,
+    /// Behind the last row.
+    end: u32,
+}
+
+struct SettledRun {
+    first_row: u32,
+    rows: u32,
+    key: Option<PagesKey>,
 }

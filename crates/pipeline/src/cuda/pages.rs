@@ -60,6 +60,9 @@ pub trait PageOwner: Send + Sync + std::fmt::Debug {
     /// What came of the pages of a segment, each told once: before the rows of those that are taken
     /// count.
     fn settle(&self, segment: &Segment, verdicts: &[PageVerdict]);
+
+    /// So many rows of all of a segment's pages, which a device has kept, count: nobody looks at these.
+    fn kept(&self, segment: &Segment, pages: usize, rows: u32);
 }
 
 /// A column of the rows in pages.
@@ -72,6 +75,21 @@ pub struct PageColumn {
     /// Whether it has a validity bitmap.
     pub nullable: bool,
     value_bytes: u64,
+}
+
+impl PageColumn {
+    /// Bytes of so many of its values; of bits, whole words.
+    pub(super) fn values_bytes(&self, rows: u32) -> u64 {
+        match self.form {
+            ColumnForm::Bits => bitmap_bytes(rows),
+            _ => u64::from(rows) * self.value_bytes,
+        }
+    }
+}
+
+/// Bytes of a bitmap of so many rows, in whole words.
+pub(super) fn bitmap_bytes(rows: u32) -> u64 {
+    u64::from(rows.div_ceil(32)) * 4
 }
 
 /// Where the columns of so many rows lie: offsets of values and validity.
@@ -228,6 +246,11 @@ impl PageDecoding {
 pub fn page_entry(address: u64, block: u32, first_row: u32) -> [u8; PAGE_ENTRY_BYTES] {
     let facts = u64::from(block) | u64::from(first_row) << 32;
     (u128::from(address) | u128::from(facts) << 64).to_le_bytes()
+}
+
+/// Changes the first row of an entry.
+pub(super) fn set_first_row(entry: &mut [u8; PAGE_ENTRY_BYTES], first_row: u32) {
+    entry[12..].copy_from_slice(&first_row.to_le_bytes());
 }
 
 /// A verdict as the kernel writes it.

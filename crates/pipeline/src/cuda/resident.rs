@@ -18,7 +18,8 @@ use crate::cuda::layout::ColumnForm;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(u64);
 
-/// Which column of which segment of which file.
+/// Which column of which segment of which file. Of a segment of pages its first page and their number
+/// stand for rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ColumnKey {
     /// The file.
@@ -31,11 +32,45 @@ pub struct ColumnKey {
     pub first_row: u64,
     /// Number of rows.
     pub rows: u32,
+    /// The stamp of pages, which may be written again; 0 of a file as it is.
+    pub stamp: u64,
+}
+
+/// Under what the columns of a segment of pages stay.
+#[derive(Clone, Debug)]
+pub(super) struct PagesKey {
+    /// But for the column.
+    pub key: ColumnKey,
+    /// For each source register, the index of its column in the file.
+    pub columns: Arc<[u32]>,
+}
+
+impl PagesKey {
+    /// The key of a source register's column.
+    pub(super) fn of(&self, register: usize) -> ColumnKey {
+        ColumnKey { column: self.columns.get(register).copied().unwrap_or(NO_COLUMN), ..self.key }
+    }
+}
+
+/// In the key of what stands for the rows of a segment of pages of which no column is read.
+pub(super) const NO_COLUMN: u32 = u32::MAX;
+
+/// The rows of a segment of pages that a device has: all columns that a run reads.
+#[derive(Clone, Debug)]
+pub struct KeptPages {
+    /// The number of the device among those of the run.
+    pub device: usize,
+    /// How many rows there are.
+    pub rows: u32,
+    /// In the order in which the run reads them; of no columns one that only stands for the rows.
+    pub(super) columns: Vec<Arc<Kept<ResidentColumn>>>,
 }
 
 /// One column of a segment in device memory.
 #[derive(Debug)]
 pub struct ResidentColumn {
+    /// Number of values.
+    pub rows: u32,
     /// Values from its start.
     pub buffer: DeviceBuffer,
     /// How they lie.

@@ -182,6 +182,7 @@ impl CudaRun {
             book: Arc::clone(book),
             read: self.read().to_vec(),
             devices: self.parts.iter().map(|p| Arc::clone(p.execution.device())).collect(),
+            queries: self.parts.iter().map(|part| part.plan.query).collect(),
             given: 0,
             full: VecDeque::new(),
             has_ended: false,

@@ -10,8 +10,8 @@ use headrace_ir::pages::PagePlan;
 
 use crate::cuda::device::{CudaDevice, lock};
 use crate::cuda::pages::PageOwner;
-use crate::cuda::stream_chunks::{ChunkSource, Chunker, SegmentFeed};
-use crate::cuda::stream_plan::resident_bytes;
+use crate::cuda::stream_chunks::{ChunkSource, Chunker, SegmentFeed, SegmentSource};
+use crate::cuda::stream_plan::{kept_pages, resident_bytes};
 
 /// The segments that were not there when the run was made.
 pub struct Rest {
@@ -58,6 +58,8 @@ pub(super) struct RunFeed {
     /// Columns that the kernels read.
     pub read: Vec<usize>,
     pub devices: Vec<Arc<CudaDevice>>,
+    /// By device: the number of the query there.
+    pub queries: Vec<u64>,
     /// Chunks that were given.
     pub given: usize,
     /// Of the rest, chunks that are full.
@@ -78,10 +80,21 @@ impl RunFeed {
         FedChunk { spec, files, lane: Some(lane), is_bound }
     }
 
+    /// A segment of pages whose rows a device has kept comes with them.
+    fn with_kept(&self, source: SegmentSource) -> SegmentSource {
+        if !source.segment.is_pages() || source.file.is_none() {
+            return source;
+        }
+        let mut devices = self.devices.iter().zip(&self.queries).enumerate();
+        let kept = devices
+            .find_map(|(n, (device, query))| kept_pages((n, device), *query, &self.read, &source));
+        SegmentSource { kept, ..source }
+    }
+
     /// The device that has most of a chunk, or else the one that it was dealt to.
     fn owner(&self, chunk: &ChunkSource) -> usize {
-        if self.devices.len() <= 1 {
-            return 0;
+        if self.devices.len() <= 1 || chunk.is_kept() {
+            return chunk.device;
         }
         let has = |device: &usize| resident_bytes(&self.devices[*device], &self.read, chunk);
         // The last of equals is taken.
@@ -91,8 +104,8 @@ impl RunFeed {
 
     /// The next chunk of the rest.
     fn poll_rest(&mut self, waker: &Waker) -> Poll<Option<Result<ChunkSource, BoxError>>> {
-        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
         loop {
+            let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
             if let Some(chunk) = self.full.pop_front() {
                 return Poll::Ready(Some(Ok(chunk)));
             }
@@ -108,8 +121,11 @@ impl RunFeed {
                 Poll::Ready(None) => self.has_ended = true,
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
                 Poll::Ready(Some(Ok(segments))) => {
-                    let full = segments.into_iter().filter_map(|s| rest.chunker.push(s));
-                    self.full.extend(full);
+                    for source in segments {
+                        let source = self.with_kept(source);
+                        let Some(rest) = &mut self.rest else { break };
+                        self.full.extend(rest.chunker.push(source));
+                    }
                 }
             }
         }
@@ -128,7 +144,7 @@ impl ChunkFeed for RunFeed {
             Poll::Pending => return Poll::Pending,
         };
         let (number, lane) = (self.given, self.owner(&chunk));
-        let fed = self.fed(&chunk, lane, false);
+        let fed = self.fed(&chunk, lane, chunk.is_kept());
         lock(&self.book).insert(number, chunk);
         Poll::Ready(Some(Ok(fed)))
     }

@@ -9,6 +9,8 @@ use headrace_flow::{BoxError, ChunkSpec, DEVICE_ALIGN_BYTES, ReadSpec};
 use headrace_io::{Placement, ReadAt};
 use headrace_ir::{Extent, Segment};
 
+use crate::cuda::resident::KeptPages;
+
 /// Pages of a file of which a device is dealt so many in a row.
 const PAGES_PART_BYTES: u64 = 16 << 20;
 
@@ -23,6 +25,10 @@ pub struct SegmentSource {
     pub file: Option<Arc<[u8]>>,
     /// For each source register, the index of its column in the file.
     pub columns: Arc<[u32]>,
+    /// The stamp of pages that may stay; 0 of a file as it is.
+    pub stamp: u64,
+    /// The rows of its pages, where a device has kept them: nothing of it is read.
+    pub kept: Option<KeptPages>,
 }
 
 /// Gives the segments that were not there when a run was made, some at a time.
@@ -36,8 +42,11 @@ pub trait SegmentFeed: Send + fmt::Debug {
 }
 
 impl SegmentSource {
-    /// One of `devices` devices, the same in each query.
+    /// One of `devices` devices, the same in each query, or the one that has kept its rows.
     fn device(&self, devices: usize) -> usize {
+        if let Some(kept) = &self.kept {
+            return kept.device;
+        }
         let identity = self.file.iter().flat_map(|file| file.iter());
         let file = identity.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -52,7 +61,19 @@ impl SegmentSource {
 
     /// Bytes that it takes of a slot, all columns read.
     fn slot_bytes(&self) -> u64 {
-        self.segment.extents().map(|extent| extent_slot_bytes(extent) as u64).sum()
+        match &self.kept {
+            Some(_) => 0,
+            None => self.segment.extents().map(|extent| extent_slot_bytes(extent) as u64).sum(),
+        }
+    }
+
+    fn rows(&self) -> u32 {
+        self.kept.as_ref().map_or(self.segment.rows, |kept| kept.rows)
+    }
+
+    /// Segments of a chunk are of one kind: of columns, of pages, or kept.
+    fn kind(&self) -> (bool, bool) {
+        (self.segment.is_pages(), self.kept.is_some())
     }
 }
 
@@ -75,12 +96,12 @@ pub struct ChunkSource {
 impl ChunkSource {
     /// Rows of all segments.
     pub fn rows(&self) -> u64 {
-        self.segments.iter().map(|source| u64::from(source.segment.rows)).sum()
+        self.segments.iter().map(|source| u64::from(source.rows())).sum()
     }
 
-    /// Whether it is pages, as either all of its segments are or none.
-    pub(super) fn is_pages(&self) -> bool {
-        self.segments.first().is_some_and(|source| source.segment.is_pages())
+    /// Whether it is rows that a device has kept: no other can take it.
+    pub(super) fn is_kept(&self) -> bool {
+        self.segments.iter().any(|source| source.kept.is_some())
     }
 
     /// Whether its columns may stay on a device.
@@ -89,12 +110,12 @@ impl ChunkSource {
     }
 
     /// What is read of the columns: values, then validity, of each column of each segment; of pages
-    /// all, whatever the columns.
+    /// all, whatever the columns, or nothing where they are kept.
     fn extents<'a>(
         &'a self,
         columns: &'a [usize],
     ) -> impl Iterator<Item = (&'a SegmentSource, Extent)> {
-        self.segments.iter().flat_map(move |source| {
+        self.segments.iter().filter(|source| source.kept.is_none()).flat_map(move |source| {
             let columns = if source.segment.is_pages() { &[0] } else { columns };
             let there = columns.iter().filter_map(|&column| source.segment.columns.get(column));
             there
@@ -158,11 +179,11 @@ impl Chunker {
     /// Adds a segment; the chunk that it does not fit any more, if there is one.
     pub fn push(&mut self, source: SegmentSource) -> Option<ChunkSource> {
         let device = source.device(self.open.len());
-        let (more_bytes, more_rows) = (source.slot_bytes(), u64::from(source.segment.rows));
+        let (more_bytes, more_rows) = (source.slot_bytes(), u64::from(source.rows()));
         let limits = self.limits;
         match &mut self.open[device] {
             Some((chunk, bytes, rows))
-                if chunk.is_pages() == source.segment.is_pages()
+                if chunk.segments.last().is_some_and(|last| last.kind() == source.kind())
                     && *bytes + more_bytes <= limits.slot_bytes
                     && *rows + more_rows <= limits.rows
                     && chunk.segments.len() < limits.segments =>

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use headrace_io::Kept;
 use headrace_ir::pages::PagePlan;
-use headrace_ir::{Extent, Segment};
+use headrace_ir::{Encoding, Extent, Segment};
 
 use crate::bound::Bound;
 use crate::cuda::device::{CudaDevice, lock};
@@ -23,7 +23,7 @@ use crate::cuda::execution::CudaExecution;
 use crate::cuda::layout::{ColumnForm, ColumnLayout, SegmentLayout};
 use crate::cuda::pages::PageDecoding;
 use crate::cuda::program::{CudaProgram, Tuning};
-use crate::cuda::resident::{ColumnKey, FileId, ResidentColumn};
+use crate::cuda::resident::{ColumnKey, FileId, KeptPages, NO_COLUMN, PagesKey, ResidentColumn};
 use crate::cuda::run_feed::Book;
 use crate::cuda::stream_chunks::{ChunkSource, SegmentSource};
 use crate::error::ExecError;
@@ -47,8 +47,18 @@ pub(super) struct PlannedSegment {
     pub(super) rows: u32,
     pub(super) columns: Vec<ColumnOrigin>,
     pub(super) remaps: Vec<Option<u32>>,
-    /// Its pages, and their position among the chunk's reads; it has no rows then.
-    pub(super) pages: Option<(Segment, usize)>,
+    /// Where its rows are in pages: it has none yet, or they are kept ones.
+    pub(super) pages: Option<PlannedPages>,
+}
+
+/// The pages of a segment.
+#[derive(Clone, Debug)]
+pub(super) struct PlannedPages {
+    pub(super) segment: Segment,
+    /// Their position among the chunk's reads; `None`: their rows were kept.
+    pub(super) read: Option<usize>,
+    /// Under what their columns may stay.
+    pub(super) key: Option<PagesKey>,
 }
 
 /// A chunk as the lane launches it.
@@ -119,12 +129,12 @@ impl StreamPlan {
     ) -> Result<PlannedChunk, ExecError> {
         let mut planned = PlannedChunk::default();
         for source in &chunk.segments {
+            let file = source.file.as_ref().map(|file| self.files.of(execution, file));
             if source.segment.is_pages() {
-                let segment = self.plan_pages(execution, &mut planned, &source.segment)?;
+                let segment = self.plan_pages(execution, &mut planned, source, file)?;
                 planned.segments.push(segment);
                 continue;
             }
-            let file = source.file.as_ref().map(|file| self.files.of(execution, file));
             let at = (file, self.query);
             let segment = plan_segment(execution, &self.read, &mut planned, source, at)?;
             planned.segments.push(segment);
@@ -136,21 +146,36 @@ impl StreamPlan {
         &self,
         execution: &CudaExecution,
         chunk: &mut PlannedChunk,
-        segment: &Segment,
+        source: &SegmentSource,
+        file: Option<FileId>,
     ) -> Result<PlannedSegment, ExecError> {
+        let segment = source.segment.clone();
         let (Some(pages), Some(extents)) = (&self.pages, segment.columns.first()) else {
             return Err(ExecError::Internal("pages of a table that has none".into()));
         };
         let bound = execution.bound();
         let mut columns = vec![ColumnOrigin::Unread; bound.source_registers];
+        if let Some(kept) = &source.kept {
+            for (&register, column) in self.read.iter().zip(&kept.columns) {
+                columns[register] = ColumnOrigin::Resident(Arc::clone(column));
+            }
+            chunk.resident_bytes += extents.values.bytes;
+            let remaps = vec![None; columns.len()];
+            let pages = Some(PlannedPages { segment, read: None, key: None });
+            return Ok(PlannedSegment { rows: kept.rows, columns, remaps, pages });
+        }
         for column in pages.columns() {
             // Only where it is declared without NULLs does a kernel look whether there is a bitmap.
             let validity = column.nullable && !bound.registers[column.register].nullable;
             let layout = ColumnLayout { form: column.form, validity };
             columns[column.register] = ColumnOrigin::Decoded(layout);
         }
-        let read = add_read(chunk, extents.values, false);
-        let pages = Some((segment.clone(), read));
+        let read = Some(add_read(chunk, extents.values, false));
+        let key = file.map(|file| PagesKey {
+            key: key_of(source, file, NO_COLUMN),
+            columns: Arc::clone(&source.columns),
+        });
+        let pages = Some(PlannedPages { segment, read, key });
         Ok(PlannedSegment { rows: 0, columns, remaps: Vec::new(), pages })
     }
 
@@ -277,7 +302,7 @@ fn plan_segment(
         let Some(&file_column) = source.columns.get(column) else {
             return Err(ExecError::Internal(format!("column {column} has no file column")));
         };
-        let key = file.map(|file| key_of(segment, file, file_column));
+        let key = file.map(|file| key_of(source, file, file_column));
         let extents = &segment.columns[column];
         let resident = key.and_then(|key| execution.device().resident().get(&key, query));
         let is_resident = resident.is_some();
@@ -295,9 +320,36 @@ fn plan_segment(
     Ok(PlannedSegment { rows: segment.rows, columns, remaps, pages: None })
 }
 
-fn key_of(segment: &Segment, file: FileId, column: u32) -> ColumnKey {
-    let &Segment { batch, first_row, rows, .. } = segment;
-    ColumnKey { file, column, batch, first_row, rows }
+fn key_of(source: &SegmentSource, file: FileId, column: u32) -> ColumnKey {
+    let (stamp, &Segment { batch, first_row, rows, .. }) = (source.stamp, &source.segment);
+    let (first_row, rows) = match source.segment.columns.first().map(|column| &column.encoding) {
+        Some(&Encoding::Pages { block_bytes }) => {
+            let Extent { offset, bytes } = source.segment.columns[0].values;
+            let pages = |bytes: u64| bytes / u64::from(block_bytes.max(1));
+            (pages(offset), pages(bytes) as u32)
+        }
+        _ => (first_row, rows),
+    };
+    ColumnKey { file, column, batch, first_row, rows, stamp }
+}
+
+/// What a device has kept of the rows of a segment of pages, if that is all that is read.
+pub(super) fn kept_pages(
+    (number, device): (usize, &CudaDevice),
+    query: u64,
+    read: &[usize],
+    source: &SegmentSource,
+) -> Option<KeptPages> {
+    let (resident, identity) = (device.resident(), source.file.as_ref()?);
+    let file = resident.file_id(identity);
+    let get = |column: u32| resident.get(&key_of(source, file, column), query);
+    let column = |&register: &usize| get(*source.columns.get(register)?);
+    let columns: Vec<_> = match read {
+        [] => vec![get(NO_COLUMN)?],
+        read => read.iter().map(column).collect::<Option<_>>()?,
+    };
+    let rows = columns.first()?.rows;
+    Some(KeptPages { device: number, rows, columns })
 }
 
 /// Bytes of a chunk's columns that a device has.
@@ -307,7 +359,7 @@ pub(super) fn resident_bytes(device: &CudaDevice, read: &[usize], chunk: &ChunkS
         let Some(identity) = &source.file else { return 0 };
         let file = resident.file_id(identity);
         let of_column = |&column: &usize| {
-            let key = key_of(&source.segment, file, *source.columns.get(column)?);
+            let key = key_of(source, file, *source.columns.get(column)?);
             let extents = source.segment.columns.get(column)?;
             let validity = extents.validity.map_or(0, |validity| validity.bytes);
             resident.has(&key).then_some(extents.values.bytes + validity)

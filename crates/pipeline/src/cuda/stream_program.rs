@@ -35,7 +35,9 @@ use crate::cuda::program::{CudaProgram, DeviceColumn, DeviceSegment};
 use crate::cuda::resident::{ColumnKey, ResidentColumn};
 use crate::cuda::rows::{RowOutput, RowTransfer};
 use crate::cuda::run_feed::Book;
-use crate::cuda::stream_plan::{ColumnOrigin, PlannedChunk, PlannedSegment, StreamPlan};
+use crate::cuda::stream_plan::{
+    ColumnOrigin, PlannedChunk, PlannedPages, PlannedSegment, StreamPlan,
+};
 use crate::error::ExecError;
 
 /// Alignment of the parts of a slot's control memory.
@@ -191,9 +193,11 @@ impl<'a> StreamProgram<'a> {
     ) -> Result<(), ExecError> {
         self.execution.stats.resident_bytes += chunk.resident_bytes;
         self.execution.stats.h2d_bytes += buffers.iter().map(|b| b.bytes as u64).sum::<u64>();
-        if chunk.segments.iter().any(|segment| segment.pages.is_some()) {
+        let is_read = |pages: &PlannedPages| pages.read.is_some();
+        if chunk.segments.iter().any(|segment| segment.pages.as_ref().is_some_and(is_read)) {
             return self.check_pages(stream, slot, chunk, buffers);
         }
+        self.tell_kept(chunk)?;
         let segments: Vec<DeviceSegment> =
             chunk.segments.iter().map(|segment| on_device(segment, buffers)).collect();
         if std::mem::take(&mut self.has_resumed) {
@@ -304,7 +308,7 @@ impl<'a> StreamProgram<'a> {
                 };
                 let from = (buffers[*values], validity.map(|v| buffers[v]));
                 let narrowing = self.narrowing(slot, column, *form, key);
-                self.keep_column(stream, slot, from, (*key, *form), narrowing)?;
+                self.keep_column(stream, slot, from, (*key, *form, segment.rows), narrowing)?;
             }
         }
         Ok(())
@@ -329,12 +333,12 @@ impl<'a> StreamProgram<'a> {
         stream: &Stream,
         slot: usize,
         (values, validity): (DeviceSlice, Option<DeviceSlice>),
-        (key, form): (ColumnKey, ColumnForm),
+        (key, form, rows): (ColumnKey, ColumnForm, u32),
         narrowing: Option<(Narrowing, usize)>,
     ) -> Result<(), ExecError> {
         let device = Arc::clone(self.execution.device());
         let values_bytes = match &narrowing {
-            Some((narrowing, _)) => narrowing.bytes(key.rows) as usize,
+            Some((narrowing, _)) => narrowing.bytes(rows) as usize,
             None => values.bytes,
         };
         let validity_at = values_bytes.next_multiple_of(CONTROL_ALIGN_BYTES);
@@ -352,7 +356,7 @@ impl<'a> StreamProgram<'a> {
                 Some((narrowing, flag)) => {
                     let from = (values.address, validity.map_or(0, |v| v.address));
                     let flag = flags + 4 * *flag as u64;
-                    narrowing.queue(&device, stream, key.rows, from, buffer.ptr(), flag)?;
+                    narrowing.queue(&device, stream, rows, from, buffer.ptr(), flag)?;
                 }
                 None => stream.copy_d2d_from(&buffer, 0, values.address, values.bytes)?,
             }
@@ -362,6 +366,7 @@ impl<'a> StreamProgram<'a> {
         }
         self.execution.stats.admitted_bytes += bytes as u64;
         let column = ResidentColumn {
+            rows,
             buffer,
             form: narrowing.map_or(form, |(narrowing, _)| narrowing.form()),
             base: narrowing.map_or(0, |(narrowing, _)| narrowing.base),

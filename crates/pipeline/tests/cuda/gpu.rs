@@ -195,6 +195,8 @@ pub fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<
         from: Arc::clone(&from),
         file: Some(identity.as_bytes().into()),
         columns: Arc::clone(&columns),
+        stamp: 0,
+        kept: None,
     };
     segments.into_iter().map(source).collect()
 }

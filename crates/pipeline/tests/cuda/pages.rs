@@ -105,6 +105,7 @@ fn decoding(relation: &Relation, wanted: &[usize]) -> PageDecoding {
         files: vec!["0".into()],
         blocks_per_file: 131_072,
         direct: Vec::new(),
+        stamps: None,
     };
     let all: Vec<usize> = (0..wanted.len()).collect();
     PageDecoding::new(&blocks.page_plan(wanted).unwrap(), &all).unwrap()
@@ -476,6 +477,7 @@ fn a_column_that_the_plan_has_not_is_refused() {
         files: Vec::new(),
         blocks_per_file: 1,
         direct: Vec::new(),
+        stamps: None,
     };
     let plan = Arc::new(blocks.page_plan(&[0]).unwrap());
     let why = PageDecoding::new(&plan, &[0]).unwrap_err().to_string();

@@ -79,6 +79,8 @@ impl Stored {
             from: Arc::clone(&from),
             file: Some(Arc::clone(&identity)),
             columns: Arc::clone(&columns),
+            stamp: 0,
+            kept: None,
         };
         let sources = segments.into_iter().map(source).collect();
         Self { _folder: folder, sources, bytes: offset - 64 }

@@ -14,7 +14,8 @@ const MAP_HEADER_BYTES: u32 = 24;
 /// Bits of a block: all-visible, and all-frozen.
 const BITS_PER_BLOCK: u32 = 2;
 const BLOCKS_PER_BYTE: u32 = 8 / BITS_PER_BLOCK;
-const BLOCKS_PER_MAP_PAGE: u32 = (pg_sys::BLCKSZ - MAP_HEADER_BYTES) * BLOCKS_PER_BYTE;
+/// Blocks whose bits a page of the map has.
+pub const BLOCKS_PER_MAP_PAGE: u32 = (pg_sys::BLCKSZ - MAP_HEADER_BYTES) * BLOCKS_PER_BYTE;
 
 /// Which blocks of a table are read how.
 pub struct Listing {
@@ -226,6 +227,19 @@ impl Map {
         // written meanwhile, and is read as an atomic.
         let bits = unsafe { (*page.bytes.add(byte).cast::<AtomicU8>()).load(Ordering::Acquire) };
         bits >> (place % BLOCKS_PER_BYTE * BITS_PER_BLOCK) & 1 == 1
+    }
+
+    /// For each page what tells its bits from others that it had or will have; 0 where nothing does.
+    ///
+    /// Setting bits moves a page's position in the log, which never comes back to where it was. So where
+    /// bits were looked at since the pages were pinned, and the position is still the same, a block whose
+    /// bit is set has not changed since any earlier moment at which that position was found, and its bit.
+    pub unsafe fn stamps(&self) -> Vec<u64> {
+        let stamp = |page: &Option<MapPage>| match page {
+            Some(page) if pg_sys::BufferGetLSNAtomic(page.buffer) == page.position => page.position,
+            _ => 0,
+        };
+        self.pages.iter().map(stamp).collect()
     }
 
     /// Whether no bit was set since the pages were pinned.

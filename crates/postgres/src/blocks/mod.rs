@@ -35,6 +35,6 @@ mod owner;
 mod reader;
 mod server;
 
-pub use listing::{Counts, Listing, Map, list};
+pub use listing::{BLOCKS_PER_MAP_PAGE, Counts, Listing, Map, list};
 pub use owner::Owner;
 pub use reader::{Part, Reader};

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use headrace_format::heap::{Attribute, Relation as Description};
+use headrace_format::heap::{Attribute, Relation as Description, Stamps};
 use pgrx::pg_sys::{self, Relation};
 
-use crate::blocks::Listing;
+use crate::blocks::{BLOCKS_PER_MAP_PAGE, Listing, Map};
 use crate::nodes::WhyNot;
 use crate::translate::HeapColumn;
 use crate::version;
@@ -56,6 +56,14 @@ unsafe fn missing(
             std::slice::from_raw_parts(bytes, usize::try_from(length).unwrap_or(0)).to_vec()
         }
     }))
+}
+
+/// What tells a table's blocks from what they were, for a process that keeps their rows as long as the
+/// server runs: after a crash the log may come to a position once more.
+pub(super) unsafe fn stamps(relation: Relation, map: &Map) -> Stamps {
+    let (path, memory) = (version::path_of(relation), version::shared_memory());
+    let identity = format!("{path} in shared memory {memory}");
+    Stamps { identity, blocks: BLOCKS_PER_MAP_PAGE, stamps: map.stamps() }
 }
 
 /// A table's segment files, from the data directory, as many as listed blocks lie in.

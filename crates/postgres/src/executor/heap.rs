@@ -10,7 +10,7 @@ use headrace_runner::StreamTable;
 use headrace_service::client::RowSender;
 use pgrx::pg_sys::{self, CustomScanState, Oid, Relation, Snapshot};
 
-use super::description::{description, files};
+use super::description::{description, files, stamps};
 use super::job::{Answered, Failure, ForService, Job, RowWay, Table, over, serve, watched};
 use super::run::{Given, Ran, Read};
 use super::service;
@@ -105,15 +105,16 @@ unsafe fn stream_blocks(
     }
     let (parts, maps) = parts(plan, relations, snapshot)?;
     let checks_sums = parts.iter().all(|part| part.description.checksums);
-    let maps = Arc::new(maps);
-    let owner = Arc::new(Owner::new(Arc::clone(&maps)));
-    let heaps = parts.iter().map(|part| HeapBlocks {
+    let heaps = parts.iter().zip(&maps).map(|(part, map)| HeapBlocks {
         files: files(part.relation, &part.listing),
         blocks_per_file: pg_sys::RELSEG_SIZE,
         direct: part.listing.direct.clone(),
         relation: part.description.clone(),
+        stamps: by_service.then(|| stamps(part.relation, map)),
     });
     let heaps: Vec<HeapBlocks> = heaps.collect();
+    let maps = Arc::new(maps);
+    let owner = Arc::new(Owner::new(Arc::clone(&maps)));
     let counts = parts.iter().fold(Counts::default(), |sum, part| sum.and(part.listing.counts));
     // The server's own idea of how much of a table the page cache holds.
     let cached_blocks = u64::try_from(pg_sys::effective_cache_size).unwrap_or(0);

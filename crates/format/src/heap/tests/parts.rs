@@ -69,6 +69,7 @@ fn heaps(folder: &std::path::Path) -> Vec<HeapBlocks> {
             files,
             blocks_per_file: 2,
             direct,
+            stamps: None,
         });
     }
     heaps

@@ -12,7 +12,7 @@ use headrace_ir::pages::{PageFlaw, PageVerdict};
 use super::build::*;
 use crate::arrow::ChunkOptions;
 use crate::batches::{BatchReceiver, BatchSender, Ready, batch_channel};
-use crate::heap::{Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Reroute};
+use crate::heap::{Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Reroute, Stamps};
 use crate::{Pages, Table};
 
 /// Remembers what it is told.
@@ -45,7 +45,7 @@ fn blocks(folder: &std::path::Path) -> HeapBlocks {
     let sparse = (20..90).step_by(3).map(|block| block..block + 1);
     let direct = std::iter::once(1..18).chain(sparse).chain([95..96, 98..230, 250..260]);
     let relation = relation(vec![attribute("a", HeapType::Int4)]);
-    HeapBlocks { relation, files, blocks_per_file: 100, direct: direct.collect() }
+    HeapBlocks { relation, files, blocks_per_file: 100, direct: direct.collect(), stamps: None }
 }
 
 fn batch(rows: usize) -> RecordBatch {
@@ -229,4 +229,55 @@ fn what_a_device_says_of_pages_reaches_their_owner() {
     assert_eq!(*owner.rerouted.lock().unwrap(), expected);
     assert_eq!(owner.done.load(Ordering::SeqCst), 4);
     assert!(table.page_source(&[1]).is_err());
+}
+
+/// The segments of all listed blocks, as ranges, with their stamps, where chunks have `wanted` bytes.
+fn segments(blocks: HeapBlocks, wanted: usize) -> Vec<(std::ops::Range<u32>, Option<u64>)> {
+    let (table, _owner, _sender) = table(blocks);
+    let pages = Arc::clone(&table).page_source(&[0]).unwrap().unwrap();
+    let (chunk_bytes_wanted, chunk_bytes_max) = (wanted as u64, wanted as u64);
+    let options = ChunkOptions { chunk_bytes_wanted, chunk_bytes_max, ..ChunkOptions::default() };
+    let mut feed = Arc::clone(&table).feed(&[0], &[], options).unwrap();
+    let mut found = Vec::new();
+    while let Poll::Ready(Some(Ok(fed))) = feed.poll_next(Waker::noop()) {
+        for segment in &fed.chunk.segments {
+            let values = segment.columns[0].values;
+            let first = pages.first_block(segment.file, values.offset);
+            let end = first + (values.bytes / BLOCK as u64) as u32;
+            found.push((
+                first..end,
+                pages.stamp(segment.file, values.offset).map(|(_, stamp)| stamp),
+            ));
+        }
+    }
+    found
+}
+
+#[test]
+fn blocks_with_stamps_are_cut_alike_whatever_is_listed_before_them() {
+    let folder = tempfile::tempdir().unwrap();
+    // Of 40 blocks each, the third without one: segments of two blocks.
+    let stamps = Stamps { identity: "t".into(), blocks: 40, stamps: vec![5, 6, 0, 7, 8, 9] };
+    let listed = |direct: &[std::ops::Range<u32>], wanted| {
+        let (direct, stamps) = (direct.to_vec(), Some(stamps.clone()));
+        segments(HeapBlocks { direct, stamps, ..blocks(folder.path()) }, wanted)
+    };
+    for wanted in [2 * BLOCK, 3 * BLOCK, 7 * BLOCK, 1 << 20] {
+        let all = listed(&[0..257], wanted);
+        assert_eq!(all.len(), 129, "{all:?}");
+        assert!(all.iter().all(|(range, _)| range.start % 2 == 0 && range.len() <= 2));
+        let stamp = |block: u32| all.iter().find(|(range, _)| range.contains(&block)).unwrap().1;
+        assert_eq!(
+            [0, 39, 40, 80, 119, 120, 256].map(stamp),
+            [5, 5, 6, 0, 0, 7, 0].map(|s| (s > 0).then_some(s))
+        );
+        let some = listed(&[1..17, 18..19, 21..200], wanted);
+        let whole = some.iter().filter(|(range, _)| range.len() == 2);
+        assert_eq!(whole.clone().count(), 7 + 89, "{some:?}");
+        assert!(whole.into_iter().all(|segment| all.contains(segment)));
+    }
+    // A block does not fit: then there is no choice.
+    assert_eq!(listed(&[0..4], 1).len(), 4);
+    let (table, ..) = table(blocks(folder.path()));
+    assert!(table.page_source(&[0]).unwrap().unwrap().stamp(0, 0).is_none());
 }

@@ -6,9 +6,12 @@ use headrace_flow::DeviceSlice;
 use headrace_gpu::Stream;
 
 use super::StreamProgram;
+use crate::cuda::layout::ColumnForm;
 use crate::cuda::page_slots::{PageRun, PageSlots};
-use crate::cuda::pages::PageOwner;
-use crate::cuda::stream_plan::PlannedChunk;
+use crate::cuda::pages::{PageOwner, bitmap_bytes};
+use crate::cuda::program::{DeviceColumn, DeviceSegment};
+use crate::cuda::resident::PagesKey;
+use crate::cuda::stream_plan::{PlannedChunk, PlannedPages};
 use crate::error::ExecError;
 
 impl StreamProgram<'_> {
@@ -22,10 +25,20 @@ impl StreamProgram<'_> {
     ) -> Result<Self, ExecError> {
         if let (Some(decoding), Some(owner)) = (self.plan.pages.clone(), owner) {
             let device = self.execution.device();
-            let shape = (self.slots.len(), self.bounds.slot_bytes);
+            let shape = (self.slots.len(), self.bounds.slot_bytes, self.bounds.segments);
             self.pages = Some(PageSlots::new(device, decoding, Arc::clone(owner), shape)?);
         }
         Ok(self)
+    }
+
+    /// Says which pages of a chunk are not looked at.
+    pub(super) fn tell_kept(&mut self, chunk: &PlannedChunk) -> Result<(), ExecError> {
+        for segment in &chunk.segments {
+            if let Some(pages) = &segment.pages {
+                self.pages()?.kept(&pages.segment, segment.rows);
+            }
+        }
+        Ok(())
     }
 
     /// Has the pages of a chunk looked at.
@@ -37,11 +50,11 @@ impl StreamProgram<'_> {
         buffers: &[DeviceSlice],
     ) -> Result<(), ExecError> {
         let pages = chunk.segments.iter().filter_map(|segment| segment.pages.as_ref());
-        let run = |(segment, read): &(_, usize)| PageRun {
-            segment: headrace_ir::Segment::clone(segment),
-            bytes: buffers[*read],
+        let run = |pages: &PlannedPages| {
+            let (segment, key) = (pages.segment.clone(), pages.key.clone());
+            Some(PageRun { segment, bytes: buffers[pages.read?], key })
         };
-        let runs = pages.map(run).collect();
+        let runs = pages.filter_map(run).collect();
         self.slots[slot].is_checking = true;
         // SAFETY: the race keeps the slot's buffers as they are until its chunk is retired, which is
         // not before all that was queued for it is done.
@@ -54,14 +67,50 @@ impl StreamProgram<'_> {
         let registers = self.execution.bound().source_registers;
         // SAFETY: the chunk is not retired: its buffers are as they were, and the work that was
         // queued for it is done.
-        let segment = unsafe { self.pages()?.decode(stream, slot, registers) }?;
+        let decoded = unsafe { self.pages()?.decode(stream, slot, registers) }?;
         stream.wait_event(&self.launched)?;
         self.slots[slot].is_launched = true;
         self.reset_rows(stream, slot)?;
-        self.launch_segments(stream, slot, &[segment])?;
+        let (segments, keys): (Vec<_>, Vec<_>) =
+            decoded.into_iter().map(|pages| (pages.segment, pages.key)).unzip();
+        self.launch_segments(stream, slot, &segments)?;
+        for (segment, key) in segments.iter().zip(keys) {
+            if let Some(key) = key {
+                self.keep_pages(stream, slot, segment, &key)?;
+            }
+        }
         self.fetch_status(stream, slot)?;
         self.resumed.record(stream)?;
         self.has_resumed = true;
+        Ok(())
+    }
+
+    /// Copies the columns of a segment's pages to where they may stay; of no columns what stands for
+    /// their rows.
+    fn keep_pages(
+        &mut self,
+        stream: &Stream,
+        slot: usize,
+        segment: &DeviceSegment,
+        key: &PagesKey,
+    ) -> Result<(), ExecError> {
+        let slice = |address, bytes| DeviceSlice { address, bytes: bytes as usize };
+        let columns: Vec<_> = self.pages()?.columns().to_vec();
+        if columns.is_empty() {
+            let rows = (key.key, ColumnForm::Plain, segment.rows);
+            return self.keep_column(stream, slot, (slice(0, 0), None), rows, None);
+        }
+        for column in columns {
+            let key = key.of(column.register);
+            if self.execution.device().resident().has(&key) {
+                continue;
+            }
+            let DeviceColumn { values, validity, .. } = segment.columns[column.register];
+            let validity = validity.map(|at| slice(at, bitmap_bytes(segment.rows)));
+            let from = (slice(values, column.values_bytes(segment.rows)), validity);
+            let narrowing = self.narrowing(slot, column.register, column.form, &key);
+            self.keep_column(stream, slot, from, (key, column.form, segment.rows), narrowing)?;
+        }
         Ok(())
     }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use headrace_flow::CancelToken;
+use headrace_format::heap::Stamps;
 use headrace_ir::{
     AggregateFunction, ArithmeticOp, BuildPlan, BuildSource, CompareOp, DataType, Expr, Field,
     NamedExpr, Pipeline, Probe, Program, Scalar, Sink, Source, Step,
 };
 use headrace_runner::{ErrorClass, Processor, Runner, RunnerOptions, StreamTable};
 
+use super::build::BLOCK;
 use super::server::{BLOCKS, BLOCKS_PER_FILE, Heap, ROWS, Served, batch, schema};
 use super::{BatchTable, Ready, call, count};
 use crate::support::{rows, run_with};
@@ -141,6 +143,55 @@ fn programs_of_numbers_have_one_answer_whoever_reads_a_block() {
 #[ignore = "needs a GPU"]
 fn gpu_heap_blocks_answer_as_their_rows_do_whoever_reads_them() {
     check(Processor::Cuda);
+}
+
+/// What was decoded once stays as long as blocks are listed under the same stamp, and no longer.
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_heap_rows_are_kept_as_long_as_their_stamps_are_the_same() {
+    let token = CancelToken::new();
+    let all = batch(0..ROWS, &schema());
+    for (make, columns) in PROGRAMS {
+        let runner = Runner::new(&RunnerOptions::default());
+        let known = BatchTable::new("t", &all.schema(), Ready(std::iter::once(Ok(all.clone()))));
+        let known = Arc::new(StreamTable::new("t", Arc::new(known)));
+        let cpu = run_with(Processor::Cpu, &runner, &make(&known), &[], &[known], &token);
+        let expected = rows(&cpu.unwrap().0);
+        let run = |heap: &Heap, identity: &str, stamps: &[u64], is_garbled: bool| {
+            let folder = tempfile::tempdir().unwrap();
+            let mut blocks = heap.write(folder.path());
+            let stamps = stamps.to_vec();
+            blocks.stamps = Some(Stamps { identity: identity.into(), blocks: 50, stamps });
+            for file in blocks.files.iter().filter(|_| is_garbled) {
+                std::fs::write(file, vec![0; std::fs::metadata(file).unwrap().len() as usize])
+                    .unwrap();
+            }
+            let (table, server) = heap.serve(&blocks, columns);
+            let (program, tables) = (make(&table), [table]);
+            let ran = run_with(Processor::Cuda, &runner, &program, &[], &tables, &token);
+            let (answer, report) = ran.unwrap();
+            assert_eq!(rows(&answer), expected);
+            assert_eq!((report.rows_in, report.processor.as_str()), (ROWS as u64, "cuda"));
+            drop(tables);
+            let done = BLOCKS - heap.own.len() as u32;
+            assert_eq!(server.join().unwrap(), Served { rerouted: heap.rerouted(), done });
+            report.race.bytes_by_path.resident_device / BLOCK as u64
+        };
+        let (whole, stamps) = (Heap::default(), [7; 20]);
+        assert_eq!(run(&whole, "a", &stamps, false), 0);
+        assert_eq!(run(&whole, "a", &stamps, true), u64::from(BLOCKS), "nothing is read");
+        assert_eq!(run(&whole, "b", &stamps, false), 0, "another table");
+        let mut vacuumed = stamps;
+        vacuumed[1] = 8;
+        assert_eq!(run(&whole, "a", &vacuumed, false), u64::from(BLOCKS - 50));
+        let one_is_dirty = Heap { own: [3].into(), ..Heap::default() };
+        let kept = run(&one_is_dirty, "a", &vacuumed, false);
+        assert!(kept > 0 && kept < u64::from(BLOCKS), "{kept} blocks");
+        assert_eq!(run(&whole, "a", &[0; 20], false), 0, "without stamps");
+        let changed = Heap { changed: (0..BLOCKS).collect(), ..Heap::default() };
+        assert_eq!(run(&changed, "c", &stamps, false), 0);
+        assert_eq!(run(&changed, "c", &stamps, false), 0, "what did not hold is not kept");
+    }
 }
 
 /// Text is for the CPU, and the stream of what comes once is not begun before that is known.

@@ -199,7 +199,7 @@ impl Heap {
             files.push(path);
         }
         let (relation, direct) = (heap_relation(), self.direct());
-        HeapBlocks { relation, files, blocks_per_file: BLOCKS_PER_FILE, direct }
+        HeapBlocks { relation, files, blocks_per_file: BLOCKS_PER_FILE, direct, stamps: None }
     }
 
     /// The table, of which these columns will be asked for, and its server's thread.
