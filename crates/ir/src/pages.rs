@@ -68,12 +68,14 @@ impl Align {
 }
 
 /// What a tuple has that is older than the column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MissingValue {
     /// NULL.
     Null,
     /// A value, as its column has it: little-endian, filled up with zeros.
     Value([u8; 16]),
+    /// A text of valid UTF-8.
+    Text(Vec<u8>),
     /// A value that the column cannot hold, or one of a column that nobody wants.
     Opaque,
 }
@@ -98,6 +100,8 @@ pub enum StoredValue {
         /// Digits behind the point, -38 to 38.
         scale: i8,
     },
+    /// A text of valid UTF-8, where it lies in its page: a 64-bit address and 64 bits of its bytes.
+    Text,
 }
 
 impl StoredValue {
@@ -108,7 +112,7 @@ impl StoredValue {
             Self::Plain(bytes) => bytes.into(),
             Self::Date => 4,
             Self::Time | Self::Timestamp => 8,
-            Self::Numeric { .. } => 16,
+            Self::Numeric { .. } | Self::Text => 16,
         }
     }
 }

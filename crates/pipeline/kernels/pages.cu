@@ -27,12 +27,14 @@ struct Step {
     u32 column; i32 scale;
     // A numeric's absolute value is below this.
     u64 limit[2];
+    // A text: where it begins behind the first step, and its bytes.
     u64 missing[2];
 };
 constexpr u32 VARLENA = 0, CSTRING = ~0u;
 constexpr u32 NOT_NULL = 1, HAS_MISSING = 2, OPAQUE_MISSING = 4, WANTED = 8;
 // What a value is.
-constexpr u32 BOOL = 0, PLAIN_2 = 1, PLAIN_4 = 2, PLAIN_8 = 3, DATE = 4, TIME = 5, TIMESTAMP = 6, NUMERIC = 7;
+constexpr u32 BOOL = 0, PLAIN_2 = 1, PLAIN_4 = 2, PLAIN_8 = 3, DATE = 4, TIME = 5, TIMESTAMP = 6, NUMERIC = 7,
+              TEXT = 8;
 
 // Where a column goes. Bits are zero before; validity is null where there are no NULLs.
 struct Column { u64 values, validity; };
@@ -282,8 +284,36 @@ HR_DEVICE bool numeric(u64 (&out)[2], const u8* page, u32 at, u32 end, const Ste
     return true;
 }
 
+// Whether the page has UTF-8 from `at` to `end`, as table 3-7 of the Unicode standard says.
+HR_DEVICE bool is_utf8(const u8* page, u32 at, u32 end)
+{
+    while (at < end) {
+        if (end - at >= 4 && (word_at(page, at) & 0x80808080u) == 0) {
+            at += 4;
+            continue;
+        }
+        const u32 first = page[at++];
+        if (first < 0x80) continue;
+        if (first < 0xc2 || first > 0xf4) return false;
+        const u32 more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+        if (end - at < more) return false;
+        // Neither longer than need be, nor a surrogate, nor beyond the last character.
+        const u32 low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+        const u32 high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+        if (page[at] < low || page[at] > high) return false;
+        for (u32 k = 1; k < more; ++k) {
+            if ((page[at + k] & 0xc0u) != 0x80) return false;
+        }
+        at += more;
+    }
+    return true;
+}
+
+// Where texts lie: in the page and behind the steps; they are looked at when the page is judged.
+struct TextPlace { u64 page, steps; bool is_judged; };
+
 // The value at `at`, as its column has it; what is wrong with it, if anything is.
-HR_DEVICE u32 convert(u64 (&out)[2], const u8* page, u32 at, u32 end, const Step& step)
+HR_DEVICE u32 convert(u64 (&out)[2], const u8* page, u32 at, u32 end, const Step& step, const TextPlace& place)
 {
     constexpr i64 epoch_days = 10957, day_us = 86400000000ll;
     constexpr i64 last_us = Limits<i64>::max - epoch_days * day_us, last_day = Limits<i32>::max - epoch_days;
@@ -313,7 +343,10 @@ HR_DEVICE u32 convert(u64 (&out)[2], const u8* page, u32 at, u32 end, const Step
         const u32 first = page[at];
         if (first == 1) return EXTERNAL;
         if (!(first & 1u) && first & 2u) return COMPRESSED;
-        return numeric(out, page, at + (first & 1u ? 1 : 4), end, step) ? NONE : VALUE;
+        at += first & 1u ? 1 : 4;
+        if (step.value == NUMERIC) return numeric(out, page, at, end, step) ? NONE : VALUE;
+        out[0] = place.page + at, out[1] = end - at;
+        return place.is_judged && !is_utf8(page, at, end) ? VALUE : NONE;
     }
     }
 }
@@ -325,6 +358,7 @@ HR_DEVICE void store(void* values, u32 row, u32 value, const u64 (&from)[2])
     case PLAIN_4:
     case DATE: static_cast<u32*>(values)[row] = u32(from[0]); break;
     case NUMERIC:
+    case TEXT:
         static_cast<u64*>(values)[2 * u64(row)] = from[0];
         static_cast<u64*>(values)[2 * u64(row) + 1] = from[1];
         break;
@@ -410,8 +444,10 @@ struct Shared {
     }
 
     // Walks the tuples of as many line pointers as there are threads, from `first_line` on.
-    HR_DEVICE void walk(const Params& p, u32 first_row, u32 first_line)
+    HR_DEVICE void walk(const Params& p, const Page& from, u32 first_line)
     {
+        const u32 first_row = from.first_row;
+        const TextPlace place = {from.address, reinterpret_cast<u64>(p.steps), p.verdicts != nullptr};
         const u32 line = first_line + threadIdx.x;
         const u32 warp_row = first_row + tuples_before(normal, line - lane());
         const u32 row = first_row + tuples_before(normal, line);
@@ -428,7 +464,7 @@ struct Shared {
             bool is_null = true;
             if (is_alive) {
                 u32 wrong = NONE;
-                is_null = take(wrong, value, tuple, step, k, line);
+                is_null = take(wrong, value, tuple, step, k, line, place);
                 if (wrong != NONE) {
                     flaw = wrong;
                     is_alive = false;
@@ -446,12 +482,13 @@ struct Shared {
     }
 
     // Takes the next attribute of a tuple; whether it is NULL, and what is wrong with it.
-    HR_DEVICE bool take(u32& wrong, u64 (&value)[2], Tuple& tuple, const Step& step, u32 attribute, u32 line)
+    HR_DEVICE bool take(u32& wrong, u64 (&value)[2], Tuple& tuple, const Step& step, u32 attribute, u32 line,
+                        const TextPlace& place)
     {
         const bool is_older = attribute >= tuple.attributes;
         if (is_older && step.flags & HAS_MISSING) {
             if (step.flags & WANTED && step.flags & OPAQUE_MISSING) wrong = attribute << 8 | VALUE;
-            value[0] = step.missing[0], value[1] = step.missing[1];
+            value[0] = step.missing[0] + (step.value == TEXT ? place.steps : 0), value[1] = step.missing[1];
             return false;
         }
         if (is_older || tuple.is_null(page, attribute)) {
@@ -462,7 +499,7 @@ struct Shared {
         if (start == 0) {
             wrong = (line + 1) << 8 | TUPLE;
         } else if (step.flags & WANTED) {
-            const u32 code = convert(value, page, start, tuple.at, step);
+            const u32 code = convert(value, page, start, tuple.at, step, place);
             if (code != NONE) wrong = attribute << 8 | code;
         }
         return false;
@@ -487,7 +524,7 @@ HR_KERNEL headrace_pages(HR_CONSTANT Params p)
             verdict = {*shared.line_flaw, hr::tuples_before(shared.normal, lines)};
             if (verdict.flaw == NONE && verdict.detail > p.rows_max) verdict.flaw = lines << 8 | TUPLE;
             if (verdict.flaw == NONE) {
-                for (u32 line = 0; line < lines; line += BLOCK_THREADS) shared.walk(p, from.first_row, line);
+                for (u32 line = 0; line < lines; line += BLOCK_THREADS) shared.walk(p, from, line);
                 __syncthreads();
                 verdict.flaw = *shared.tuple_flaw;
             }

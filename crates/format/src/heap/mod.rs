@@ -28,7 +28,8 @@
 //! ```
 //!
 //! On a device other code takes the pages apart, by a plan ([`HeapBlocks::page_plan`]) and with the same
-//! answers ([`PageSource`](crate::PageSource)); what that code is not made for it reroutes, and reads no text.
+//! answers ([`PageSource`](crate::PageSource)); what that code is not made for, compressed values above all, it
+//! reroutes.
 //!
 //! # What it answers
 //!

@@ -9,7 +9,7 @@ use crate::Result;
 
 impl HeapBlocks {
     /// The plan for attributes `wanted`, by their positions, as columns in this order. Those that a
-    /// device does not decode, text above all, are stepped over.
+    /// device does not decode, those of bytes, are stepped over.
     ///
     /// # Errors
     /// As [`Decoder::new`](super::Decoder::new).
@@ -20,9 +20,13 @@ impl HeapBlocks {
         let step = |(index, attribute): (usize, &Attribute)| {
             let kind = column_of(index).and(attribute.kind);
             let stored = kind.and_then(stored_value);
-            let value = |missing: &Vec<u8>| {
-                let value = stored.and(kind).and_then(|kind| column_value(kind, missing));
-                value.map_or(MissingValue::Opaque, MissingValue::Value)
+            let value = |missing: &Vec<u8>| match stored.and(kind) {
+                Some(HeapType::Text) if std::str::from_utf8(missing).is_ok() => {
+                    MissingValue::Text(missing.clone())
+                }
+                kind => kind
+                    .and_then(|kind| column_value(kind, missing))
+                    .map_or(MissingValue::Opaque, MissingValue::Value),
             };
             PageStep {
                 length: attribute.length,
@@ -53,6 +57,7 @@ fn stored_value(kind: HeapType) -> Option<StoredValue> {
         HeapType::Date => StoredValue::Date,
         HeapType::Time => StoredValue::Time,
         HeapType::Timestamp | HeapType::TimestampTz => StoredValue::Timestamp,
-        HeapType::Text | HeapType::Uuid | HeapType::Bytea => return None,
+        HeapType::Text => StoredValue::Text,
+        HeapType::Uuid | HeapType::Bytea => return None,
     })
 }

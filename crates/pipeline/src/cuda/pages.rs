@@ -10,6 +10,7 @@
 //! The kernel (`kernels/pages.cu`) runs twice over a chunk, since how many rows come before a page is
 //! known when all verdicts are there, and whether a page still holds may be asked only when it was
 //! copied. The columns lie as those of a segment of a file do: whatever kernel reads those reads these.
+//! Texts stay in their pages, which must outlive the kernels that read the columns.
 
 use headrace_gpu::Source;
 use headrace_ir::Segment;
@@ -37,6 +38,9 @@ pub const NOT_TAKEN: u32 = u32::MAX;
 
 /// Where parts of the columns' memory begin.
 const ALIGN_BYTES: u64 = 256;
+
+/// Of a step.
+const STEP_WORDS: usize = 7;
 
 /// A header of a page, of a tuple, and a line pointer.
 const PAGE_HEADER_BYTES: u32 = 24;
@@ -144,10 +148,10 @@ impl PageDecoding {
             })?;
             Ok(PageColumn {
                 register,
-                form: if stored == StoredValue::Bool {
-                    ColumnForm::Bits
-                } else {
-                    ColumnForm::Plain
+                form: match stored {
+                    StoredValue::Bool => ColumnForm::Bits,
+                    StoredValue::Text => ColumnForm::Text,
+                    _ => ColumnForm::Plain,
                 },
                 nullable: !step.not_null,
                 value_bytes: stored.column_bytes() as u64,
@@ -159,7 +163,7 @@ impl PageDecoding {
             attributes: plan.attributes,
             rows_max: rows_max(plan.block_bytes, steps),
             step_count: steps.len() as u32,
-            words: steps.iter().flat_map(|step| step_words(step, place(step))).collect(),
+            words: words(steps, place),
             columns: columns.collect::<Result<_, _>>()?,
         })
     }
@@ -179,7 +183,8 @@ impl PageDecoding {
         self.rows_max.into()
     }
 
-    /// The walk, as the kernel reads it from device memory.
+    /// The walk, as the kernel reads it from device memory, and texts that older tuples have: columns
+    /// refer to these too.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
@@ -284,8 +289,32 @@ fn rows_max(block_bytes: u32, steps: &[PageStep]) -> u32 {
     (block_bytes - PAGE_HEADER_BYTES) / (tuple.next_multiple_of(8) + LINE_BYTES)
 }
 
-/// A step as `pages.cu` has it; `wanted`: which column it becomes, and how.
-fn step_words(step: &PageStep, wanted: Option<(usize, StoredValue)>) -> [u64; 7] {
+/// Steps as `pages.cu` has them, then the texts that older tuples have; `place`: which column a step
+/// becomes, and how.
+fn words(
+    steps: &[PageStep],
+    place: impl Fn(&PageStep) -> Option<(usize, StoredValue)>,
+) -> Vec<u64> {
+    let mut words = Vec::with_capacity(steps.len() * STEP_WORDS);
+    let mut texts = Vec::new();
+    for step in steps {
+        let text_at = steps.len() * STEP_WORDS * 8 + texts.len();
+        words.extend(step_words(step, place(step), text_at as u64));
+        if let MissingValue::Text(text) = &step.missing {
+            texts.extend_from_slice(text);
+        }
+    }
+    texts.resize(texts.len().next_multiple_of(8), 0);
+    words.extend(texts.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
+    words
+}
+
+/// A step as `pages.cu` has it; the text that it lacks begins at `text_at`.
+fn step_words(
+    step: &PageStep,
+    wanted: Option<(usize, StoredValue)>,
+    text_at: u64,
+) -> [u64; STEP_WORDS] {
     const NOT_NULL: u64 = 1;
     const HAS_MISSING: u64 = 2;
     const OPAQUE_MISSING: u64 = 4;
@@ -296,9 +325,10 @@ fn step_words(step: &PageStep, wanted: Option<(usize, StoredValue)>) -> [u64; 7]
         Length::Fixed(bytes) => u64::from(bytes),
         Length::CString => WORD,
     };
-    let (missing_flags, missing) = match step.missing {
+    let (missing_flags, missing) = match &step.missing {
         MissingValue::Null => (0, 0),
-        MissingValue::Value(bytes) => (HAS_MISSING, u128::from_le_bytes(bytes)),
+        MissingValue::Value(bytes) => (HAS_MISSING, u128::from_le_bytes(*bytes)),
+        MissingValue::Text(text) => (HAS_MISSING, u128::from(text_at) | (text.len() as u128) << 64),
         MissingValue::Opaque => (HAS_MISSING | OPAQUE_MISSING, 0),
     };
     let flags = missing_flags
@@ -316,6 +346,7 @@ fn step_words(step: &PageStep, wanted: Option<(usize, StoredValue)>) -> [u64; 7]
         StoredValue::Numeric { precision, scale } => {
             (7, i32::from(scale), 10_u128.saturating_pow(precision.into()))
         }
+        StoredValue::Text => (8, 0, 0),
     };
     let halves = |value: u128| [value as u64, (value >> 64) as u64];
     let ([limit, limit_high], [missing, missing_high]) = (halves(limit), halves(missing));

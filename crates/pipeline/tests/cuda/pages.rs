@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
 use headrace_format::heap::{self, Align, Attribute, HeapType, Length, Relation, Reroute};
 use headrace_ir::pages::{PageFlaw, PageVerdict};
 use headrace_pipeline::cuda::{
-    NOT_TAKEN, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES, PageDecoding, PagePass, page_entry,
-    page_verdict,
+    ColumnForm, NOT_TAKEN, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES, PageDecoding, PagePass,
+    page_entry, page_verdict,
 };
 
 // The pages that the decoder's own tests are made of.
@@ -37,17 +39,18 @@ fn decode(
     pages: &[Vec<u8>],
 ) -> (Vec<PageVerdict>, Vec<Bytes>, usize) {
     let mut memory: Vec<_> = pages.iter().map(|page| machine.memory(page)).collect();
-    let addresses: Vec<u64> = memory.iter_mut().map(|page| page.address()).collect();
+    let page_addresses: Vec<u64> = memory.iter_mut().map(|page| page.address()).collect();
     let mut steps = machine.memory(&words(decoding.words()));
-    let mut launch = |first_rows: &[u32], pass| {
-        let entries = addresses.iter().zip(first_rows).enumerate();
+    let step_address = steps.address();
+    let launch = |first_rows: &[u32], pass| {
+        let entries = page_addresses.iter().zip(first_rows).enumerate();
         let bytes: Vec<u8> = entries
             .flat_map(|(i, (at, first))| page_entry(*at, FIRST_BLOCK + i as u32, *first))
             .collect();
         assert_eq!(bytes.len(), pages.len() * PAGE_ENTRY_BYTES);
         let mut table = machine.memory(&bytes);
         let at = (table.address(), pages.len() as u32);
-        machine.run(&decoding.params(at, steps.address(), pass), decoding.shared_bytes());
+        machine.run(&decoding.params(at, step_address, pass), decoding.shared_bytes());
     };
     let verdict_bytes = pages.len() * PAGE_VERDICT_BYTES;
     let mut verdicts = machine.memory(&vec![0; verdict_bytes]);
@@ -79,9 +82,38 @@ fn decode(
     launch(&first_rows, PagePass::Decode(column_table.address()));
     let bytes = machine.bytes(&columns, places.bytes as usize);
     let from = |at: u64| bytes[at as usize..].to_vec();
-    let column = |(values, validity): &(u64, Option<u64>)| (from(*values), validity.map(from));
-    let columns = places.columns.iter().map(column).collect();
-    (verdicts, columns, rows as usize)
+    let step_bytes = words(decoding.words());
+    let places = places.columns.iter().zip(decoding.columns());
+    let columns = places.map(|((values, validity), column)| {
+        let values = match column.form {
+            ColumnForm::Text => {
+                let pages = page_addresses.iter().copied().zip(pages.iter().map(Vec::as_slice));
+                let regions: Vec<_> = pages.chain([(step_address, &step_bytes[..])]).collect();
+                texts(&from(*values), rows as usize, &regions)
+            }
+            _ => from(*values),
+        };
+        (values, validity.map(from))
+    });
+    (verdicts, columns.collect(), rows as usize)
+}
+
+/// Texts, each with 8 bytes of its length before it, of addresses and lengths that must lie within a
+/// region.
+fn texts(views: &[u8], rows: usize, regions: &[(u64, &[u8])]) -> Vec<u8> {
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    let mut texts = Vec::new();
+    for view in views.chunks_exact(16).take(rows) {
+        let (address, bytes) = (word(&view[..8]), word(&view[8..]));
+        let text = regions.iter().find_map(|(at, region)| {
+            let start = usize::try_from(address.checked_sub(*at)?).unwrap();
+            region.get(start..start.checked_add(bytes as usize)?)
+        });
+        let text = if bytes == 0 { &[] } else { text.expect("a text within its page") };
+        texts.extend(bytes.to_le_bytes());
+        texts.extend(text);
+    }
+    texts
 }
 
 fn words(words: &[u64]) -> Vec<u8> {
@@ -91,9 +123,8 @@ fn words(words: &[u64]) -> Vec<u8> {
 /// Attributes that a device decodes.
 fn decodable(relation: &Relation) -> Vec<usize> {
     let is_wanted = |attribute: &Attribute| {
-        let is_text =
-            matches!(attribute.kind, Some(HeapType::Text | HeapType::Bytea | HeapType::Uuid));
-        attribute.kind.is_some() && !attribute.dropped && !is_text
+        let is_bytes = matches!(attribute.kind, Some(HeapType::Bytea | HeapType::Uuid));
+        attribute.kind.is_some() && !attribute.dropped && !is_bytes
     };
     let attributes = relation.attributes.iter().enumerate();
     attributes.filter(|(_, attribute)| is_wanted(attribute)).map(|(index, _)| index).collect()
@@ -179,6 +210,14 @@ fn assert_column(
             let expected = &array.buffers()[0].as_slice()[..rows * width];
             assert_eq!(&values[..rows * width], expected, "{}", what());
         }
+        None if *array.data_type() == DataType::Utf8 => {
+            let texts = batch.column(number).as_string::<i32>();
+            let text = |row| if texts.is_valid(row) { texts.value(row) } else { "" };
+            let expected = (0..rows)
+                .map(text)
+                .flat_map(|text| (text.len() as u64).to_le_bytes().into_iter().chain(text.bytes()));
+            assert_eq!(values, expected.collect::<Vec<_>>(), "{}", what());
+        }
         None => {
             let bits = array.buffers()[0].as_slice();
             for row in (0..rows).filter(|row| array.is_valid(*row)) {
@@ -199,10 +238,10 @@ fn rows_of(verdicts: &[PageVerdict]) -> Vec<Option<u32>> {
 fn pages_of_all_lengths_and_alignments_are_decoded(machine: &Machine) {
     let (relation, page) = mixed();
     let wanted = decodable(&relation);
-    assert_eq!(wanted, [0, 1, 2, 4, 6]);
+    assert_eq!(wanted, [0, 1, 2, 3, 4, 6]);
     let empty = Page::new().bytes;
     let pages = [page.bytes.clone(), empty, page.bytes.clone(), vec![0; BLOCK]];
-    for wanted in [&wanted[..], &[6], &[2, 0], &[]] {
+    for wanted in [&wanted[..], &[6], &[2, 0], &[3], &[]] {
         let verdicts = compare(machine, &relation, wanted, &pages);
         assert_eq!(rows_of(&verdicts), [Some(40), Some(0), Some(40), None]);
         assert_eq!(verdicts[3], PageVerdict::Flawed(PageFlaw::New));
@@ -319,10 +358,57 @@ fn numerics() -> Vec<Datum> {
     all
 }
 
+/// Texts of all lengths and headers, of UTF-8 and of what is nearly that, compressed and elsewhere.
+fn texts_are_as_on_the_cpu(machine: &Machine) {
+    let attributes = vec![attribute("a", HeapType::Int2), attribute("b", HeapType::Text)];
+    let page = |datum: Datum| {
+        let rows = [text("before"), datum, Datum::Null]
+            .map(|text| tuple(&attributes, &[Datum::Fixed(vec![1, 0]), text]));
+        Page::of(&rows).bytes
+    };
+    let ascii = |bytes: usize| (0..bytes).map(|at| b'a' + (at % 26) as u8).collect::<Vec<_>>();
+    let short = (0..127).map(|bytes| Datum::Short(ascii(bytes)));
+    let long = [0, 1, 3, 4, 126, 127, 300, 7000].map(|bytes| Datum::Long(ascii(bytes)));
+    let sound: Vec<_> = short.chain(long).map(page).collect();
+    let verdicts = compare(machine, &relation(attributes.clone()), &[1, 0], &sound);
+    assert!(rows_of(&verdicts).iter().all(|rows| *rows == Some(3)));
+    // Every sequence that may begin, go on or end wrongly, at each place of a word.
+    let firsts =
+        [0x7F, 0x80, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEF, 0xF0, 0xF4, 0xF5, 0xFF];
+    let others = [0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0];
+    let mut pages = Vec::new();
+    for (number, first) in firsts.into_iter().enumerate() {
+        for second in others {
+            for rest in [&[][..], &[0x80], &[0xBF, 0x80], &[0x80, 0xC0], &[0x41, 0x80]] {
+                let before = &b"xyz"[..number % 4];
+                let bytes = [before, &[first, second], rest].concat();
+                pages.push(page(Datum::Short(bytes.clone())));
+                pages.push(page(Datum::Long([&bytes[..], b"tail"].concat())));
+            }
+        }
+    }
+    let verdicts = compare(machine, &relation(attributes.clone()), &[1], &pages);
+    let taken = rows_of(&verdicts).iter().flatten().count();
+    assert!(taken > 80, "{taken} of {}", verdicts.len());
+    // Nobody asks what is in a text that is stepped over.
+    assert!(
+        rows_of(&compare(machine, &relation(attributes.clone()), &[0], &pages))
+            .iter()
+            .all(Option::is_some)
+    );
+    let elsewhere = [
+        Datum::External,
+        Datum::Compressed { method: 0, raw_bytes: 4, bytes: vec![0, b'a', b'b', b'c', b'd'] },
+    ];
+    let verdicts = compare(machine, &relation(attributes.clone()), &[1], &elsewhere.map(page));
+    let flaws = [PageFlaw::External(1), PageFlaw::Compressed(1)].map(PageVerdict::Flawed);
+    assert_eq!(verdicts, flaws);
+}
+
 /// What older tuples have of columns that were added later.
 fn missing_values_are_as_on_the_cpu(machine: &Machine) {
     let numeric = HeapType::Numeric { precision: 12, scale: 2 };
-    let kinds: [(HeapType, &[u8]); 9] = [
+    let kinds: [(HeapType, &[u8]); 12] = [
         (HeapType::Bool, &[1]),
         (HeapType::Int2, &[0xFE, 0xFF]),
         (HeapType::Date, &[1, 0, 0, 0]),
@@ -332,6 +418,9 @@ fn missing_values_are_as_on_the_cpu(machine: &Machine) {
         (numeric, &[0x00, 0x81, 12, 0, 0x48, 0x0D]),
         (numeric, &[0x00, 0x81, 12, 0, 0x49, 0x0D]),
         (HeapType::Text, b"old"),
+        (HeapType::Text, "ält, und länger als sechzehn Bytes".as_bytes()),
+        (HeapType::Text, b"\xC3"),
+        (HeapType::Bytea, b"old"),
     ];
     for not_null in [true, false] {
         let added = |(kind, missing): &(HeapType, &[u8])| Attribute {
@@ -345,7 +434,7 @@ fn missing_values_are_as_on_the_cpu(machine: &Machine) {
             let relation = relation(attributes);
             let page = Page::of(&[old.clone(), old]).bytes;
             let verdicts = compare(machine, &relation, &decodable(&relation), &[page]);
-            let is_sound = ![3, 5, 7].contains(&number);
+            let is_sound = ![3, 5, 7, 10].contains(&number);
             assert_eq!(rows_of(&verdicts), [is_sound.then_some(2)], "{kind:?}");
         }
         // Without a default it is NULL.
@@ -473,7 +562,7 @@ fn rows_of_a_page_are_bounded_by_what_must_be_in_a_tuple() {
 #[test]
 fn a_column_that_the_plan_has_not_is_refused() {
     let blocks = heap::HeapBlocks {
-        relation: relation(vec![attribute("a", HeapType::Text)]),
+        relation: relation(vec![attribute("a", HeapType::Bytea)]),
         files: Vec::new(),
         blocks_per_file: 1,
         direct: Vec::new(),
@@ -488,7 +577,7 @@ fn a_column_that_the_plan_has_not_is_refused() {
 type Case = fn(&Machine);
 
 /// The cases, one after the other: [`Machine`]s are costly.
-const CASES: [(&str, Case); 8] = [
+const CASES: [(&str, Case); 9] = [
     (
         "pages_of_all_lengths_and_alignments_are_decoded",
         pages_of_all_lengths_and_alignments_are_decoded,
@@ -503,6 +592,7 @@ const CASES: [(&str, Case); 8] = [
     ),
     ("values_at_the_edges_are_as_on_the_cpu", values_at_the_edges_are_as_on_the_cpu),
     ("values_that_are_stepped_over_are_looked_at", values_that_are_stepped_over_are_looked_at),
+    ("texts_are_as_on_the_cpu", texts_are_as_on_the_cpu),
     ("missing_values_are_as_on_the_cpu", missing_values_are_as_on_the_cpu),
     ("line_pointers_of_all_kinds_are_as_on_the_cpu", line_pointers_of_all_kinds_are_as_on_the_cpu),
     ("random_pages_are_as_on_the_cpu", random_pages_are_as_on_the_cpu),

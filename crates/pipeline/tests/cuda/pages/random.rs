@@ -79,6 +79,7 @@ impl Random {
             Some(HeapType::Time) => wide(number % 86_400_000_000),
             Some(HeapType::Timestamp | HeapType::TimestampTz) => wide(signed),
             Some(HeapType::Numeric { precision, scale }) => self.numeric(precision, scale),
+            Some(HeapType::Text) => self.text(),
             _ => match attribute.length {
                 Length::Fixed(bytes) => Datum::Fixed(self.bytes(bytes.into())),
                 Length::CString => {
@@ -112,6 +113,20 @@ impl Random {
                 let count = self.below(12) as usize;
                 Datum::Short(self.bytes(count))
             }
+        }
+    }
+
+    /// A text, which only now and then is not in its tuple as it is.
+    fn text(&mut self) -> Datum {
+        let parts = ["a", "Zz", "é", "€", "\u{1F600}", " ", "0123456789", "\u{7FF}\u{800}"];
+        let count = self.below(8);
+        let part = |_| parts[self.below(parts.len() as u64) as usize];
+        let text: String = (0..count).map(part).collect();
+        match self.below(300) {
+            0 => Datum::External,
+            1 => Datum::Compressed { method: 0, raw_bytes: 9, bytes: text.into_bytes() },
+            2..100 => Datum::Long(text.into_bytes()),
+            _ => Datum::Short(text.into_bytes()),
         }
     }
 
