@@ -1,4 +1,4 @@
-// Grouping by any keys of at most 128 bits: a hash table in global memory that numbers groups in
+// Grouping by any keys of a few words: a hash table in global memory that numbers groups in
 // the order in which they are first seen. It has room for as many groups as there can be, or warps
 // leave before it is full (`groups.rs` says how): it never is, unless recorded bounds were wrong.
 //
@@ -12,17 +12,20 @@ namespace hr {
 constexpr u32 SLOT_FREE = 0xffffffffu, SLOT_TAKEN = 0xfffffffeu, NO_GROUP = 0xfffffffdu;
 
 template <u32 WORDS>
-HR_DEVICE u32 group_of(u32* slots, u64* keys, u32* used, u64 capacity, u64 slot_mask, u64 low, u64 high)
+HR_DEVICE u32 group_of(u32* slots, u64* keys, u32* used, u64 capacity, u64 slot_mask, const u64 (&key)[WORDS])
 {
-    u64 slot = mix(WORDS == 1 ? low : low ^ mix(high)) & slot_mask;
+    u64 hash = mix(key[WORDS - 1]);
+#pragma unroll
+    for (u32 word = WORDS - 1; word-- > 0;) hash = mix(key[word] ^ hash);
+    u64 slot = hash & slot_mask;
     while (true) {
         const u32 held = *static_cast<volatile u32*>(slots + slot);
         if (held == SLOT_FREE) {
             if (atomicCAS(slots + slot, SLOT_FREE, SLOT_TAKEN) != SLOT_FREE) continue;
             u32 group = atomicAdd(used, 1u);
             if (group < capacity) {
-                keys[u64(group) * WORDS] = low;
-                if (WORDS == 2) keys[u64(group) * WORDS + 1] = high;
+#pragma unroll
+                for (u32 word = 0; word < WORDS; ++word) keys[u64(group) * WORDS + word] = key[word];
             } else {
                 group = NO_GROUP;
             }
@@ -34,8 +37,11 @@ HR_DEVICE u32 group_of(u32* slots, u64* keys, u32* used, u64 capacity, u64 slot_
         if (held == SLOT_TAKEN) continue;
         if (held == NO_GROUP) return held;
         __threadfence();
-        const volatile u64* key = keys + u64(held) * WORDS;
-        if (key[0] == low && (WORDS == 1 || key[1] == high)) return held;
+        const volatile u64* other = keys + u64(held) * WORDS;
+        bool is_same = true;
+#pragma unroll
+        for (u32 word = 0; word < WORDS; ++word) is_same = is_same && other[word] == key[word];
+        if (is_same) return held;
         slot = (slot + 1) & slot_mask;
     }
 }

@@ -64,6 +64,9 @@ pub enum ExecError {
     /// Partial states that are not those of the pipeline.
     #[error("partial states that are not of this pipeline: {0}")]
     Partial(String),
+    /// A value for which the processor does not take the pipeline.
+    #[error(transparent)]
+    WhyNot(#[from] WhyNot),
     /// Nobody wants the result any more.
     #[error("cancelled")]
     Cancelled,

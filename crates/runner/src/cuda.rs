@@ -106,7 +106,11 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let known = first.iter().map(|source| SegmentLayout::of(&source.segment));
     let layout = SegmentLayout::merged(known.chain(expected));
     if let Some(layout) = &layout {
-        CudaProgram::compile(Arc::clone(&bound), layout, Tuning::FULL)?;
+        let program = CudaProgram::compile(Arc::clone(&bound), layout, Tuning::FULL)?;
+        // Each part of a file's batch would bring the texts of all of it.
+        if let (None, Some(column)) = (&pages, program.text_read()) {
+            return Err(WhyNot::new(format!("column {column} is plain text")).into());
+        }
     }
     let Dealt { ordinals, devices, planned, notes } = deal(task, first, is_all)?;
     let rest = (!is_all).then(|| rest(segments, devices.len(), pages.as_ref()));

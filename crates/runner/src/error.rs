@@ -121,6 +121,7 @@ fn exec_class(error: &ExecError) -> ErrorClass {
         ExecError::Gpu(_) => ErrorClass::Device,
         ExecError::Spill(_) => ErrorClass::Io,
         ExecError::Partial(_) => ErrorClass::Corrupt,
+        ExecError::WhyNot(_) => ErrorClass::Unsupported,
         ExecError::Cancelled => ErrorClass::Cancelled,
         ExecError::Internal(_) => ErrorClass::Internal,
     }

@@ -26,7 +26,7 @@
 use arrow_array::RecordBatch;
 
 use crate::bound::{Bound, BoundKey, BoundSink, Repr};
-use crate::cpu::vector::Vector;
+use crate::cpu::vector::{Data, Vector};
 use crate::cuda::decode::{accumulator_state, data_of};
 use crate::cuda::program::{DeviceAccumulator, Tuning};
 use crate::cuda::tables::repr_bytes;
@@ -40,6 +40,13 @@ pub(super) const TABLE_BYTES_MAX: u64 = 2 << 30;
 /// Group numbers are 32 bits, of which the last few mean something else.
 const GROUPS_MAX: u64 = 1 << 30;
 
+/// Bytes of a text within a key: the text, zeros, and its length and 1, or 0 for NULL.
+pub(super) const TEXT_KEY_BYTES: usize = 32;
+
+/// Bytes of a key at most, and of one that has no text.
+const KEY_BYTES_MAX: usize = 128;
+const FIXED_KEY_BYTES_MAX: usize = 16;
+
 /// One key within the words of a group's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupKeyPart {
@@ -47,16 +54,17 @@ pub struct GroupKeyPart {
     pub at: usize,
     /// Bytes of the value.
     pub bytes: usize,
-    /// The byte that is 1 where the key is NULL, if it can be; the value is 0 then.
+    /// The byte that is 1 where the key is NULL, if it can be; the value is 0 then. Of texts their
+    /// last byte tells.
     pub null_at: Option<usize>,
 }
 
-/// How the keys of hashed groups lie: side by side in one or two 64-bit words.
+/// How the keys of hashed groups lie: side by side in 64-bit words, texts first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupTableLayout {
     /// One per key.
     pub parts: Vec<GroupKeyPart>,
-    /// 64-bit words of a group's key, 1 or 2.
+    /// 64-bit words of a group's key: 1 or 2, up to 16 with texts.
     pub words: usize,
     /// Most groups that there can be.
     pub groups_max: u64,
@@ -96,23 +104,7 @@ impl GroupTableLayout {
         (rows_max, matches_max): (u64, u64),
         accumulator_bytes: u64,
     ) -> Result<Self, WhyNot> {
-        let mut at = 0;
-        let mut parts = Vec::with_capacity(keys.len());
-        for key in keys {
-            let bytes = repr_bytes(&key.expr.repr).map_err(|_| {
-                let name = &key.field.name;
-                WhyNot::new(format!("hashed groups by {name}, which is a float or plain text"))
-            })?;
-            let null_at = key.expr.nullable.then_some(at + bytes);
-            parts.push(GroupKeyPart { at, bytes, null_at });
-            at += bytes + usize::from(key.expr.nullable);
-        }
-        if at > 16 {
-            return Err(WhyNot::new(format!(
-                "the keys of hashed groups take {at} bytes, the CUDA processor has 16"
-            )));
-        }
-        let words = if at <= 8 { 1 } else { 2 };
+        let (parts, words) = key_parts(keys)?;
         let possible = keys.iter().try_fold(1u64, |product, key| {
             let range = key.expr.range.filter(|_| key.expr.repr.is_integer_like())?;
             let values = u64::try_from(i128::from(range.max) - i128::from(range.min) + 1).ok()?;
@@ -147,6 +139,37 @@ impl GroupTableLayout {
     pub(super) fn key_bytes(&self) -> usize {
         self.words * 8
     }
+}
+
+/// Where keys lie, and in how many words.
+fn key_parts(keys: &[BoundKey]) -> Result<(Vec<GroupKeyPart>, usize), WhyNot> {
+    let is_text = |key: &BoundKey| matches!(key.expr.repr, Repr::Str);
+    let texts = keys.iter().filter(|key| is_text(key)).count();
+    let (mut text_at, mut at) = (0, texts * TEXT_KEY_BYTES);
+    let mut parts = Vec::with_capacity(keys.len());
+    for key in keys {
+        if is_text(key) {
+            parts.push(GroupKeyPart { at: text_at, bytes: TEXT_KEY_BYTES, null_at: None });
+            text_at += TEXT_KEY_BYTES;
+            continue;
+        }
+        let bytes = repr_bytes(&key.expr.repr).map_err(|_| {
+            WhyNot::new(format!("hashed groups by {}, which is a float", key.field.name))
+        })?;
+        if bytes == 16 {
+            at = at.next_multiple_of(8);
+        }
+        let null_at = key.expr.nullable.then_some(at + bytes);
+        parts.push(GroupKeyPart { at, bytes, null_at });
+        at += bytes + usize::from(key.expr.nullable);
+    }
+    let bytes_max = if texts > 0 { KEY_BYTES_MAX } else { FIXED_KEY_BYTES_MAX };
+    if at > bytes_max {
+        return Err(WhyNot::new(format!(
+            "the keys of hashed groups take {at} bytes, the CUDA processor has {bytes_max}"
+        )));
+    }
+    Ok((parts, at.div_ceil(8).max(1)))
 }
 
 impl GroupRoom {
@@ -217,10 +240,11 @@ impl<'a> DeviceGroups<'a> {
         &self,
         bound: &Bound,
         groups: impl ExactSizeIterator<Item = usize> + Clone,
-    ) -> Result<Vec<Vector<'static>>, ExecError> {
+    ) -> Result<Vec<Vector<'a>>, ExecError> {
         let BoundSink::Aggregate { keys, .. } = &bound.sink else { return Err(another_sink()) };
-        let vector = |(key, part): (&BoundKey, &GroupKeyPart)| {
-            self.key_vector(&key.expr.repr, *part, groups.clone())
+        let vector = |(key, part): (&BoundKey, &GroupKeyPart)| match &key.expr.repr {
+            Repr::Str => self.text_vector(key, *part, groups.clone()),
+            repr => self.key_vector(repr, *part, groups.clone()),
         };
         keys.iter().zip(&self.layout.parts).map(vector).collect()
     }
@@ -241,6 +265,30 @@ impl<'a> DeviceGroups<'a> {
         let validity =
             part.null_at.map(|at| groups.map(|group| is_valid(group * stride + at)).collect());
         Ok(Vector::with_validity(data_of(repr, &values, count)?, validity))
+    }
+
+    fn text_vector(
+        &self,
+        key: &BoundKey,
+        part: GroupKeyPart,
+        groups: impl ExactSizeIterator<Item = usize>,
+    ) -> Result<Vector<'a>, ExecError> {
+        let corrupt = |cause: &str| ExecError::Corrupt {
+            column: key.field.name.clone(),
+            cause: cause.to_string(),
+        };
+        let (all, stride) = (self.keys, self.layout.key_bytes());
+        let mut texts = Vec::with_capacity(groups.len());
+        let mut valid = Vec::with_capacity(groups.len());
+        for group in groups {
+            let text = &all[group * stride + part.at..][..part.bytes];
+            let (length, text) = text.split_last().map_or((0, text), |(last, text)| (*last, text));
+            let bytes = text.get(..usize::from(length).saturating_sub(1));
+            let bytes = bytes.ok_or_else(|| corrupt("a key that is longer than there is room"))?;
+            texts.push(std::str::from_utf8(bytes).map_err(|_| corrupt("a key is not UTF-8"))?);
+            valid.push(u8::from(length > 0));
+        }
+        Ok(Vector::with_validity(Data::Str(texts), Some(valid)))
     }
 
     /// Some groups as partial states; `form` is of the bound pipeline.

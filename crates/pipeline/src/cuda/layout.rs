@@ -19,8 +19,11 @@ pub enum ColumnForm {
     Deltas(u8),
     /// Differently in different segments, each of which tells how.
     Varying,
-    /// Text, or pages of rows: no kernel reads them.
+    /// Texts: as offsets of 4 bytes into bytes, or as views of 16, a 64-bit address and a 64-bit
+    /// length; each segment tells which.
     Text,
+    /// As no kernel reads it: pages of rows, offsets of 8 bytes.
+    Unread,
 }
 
 impl ColumnForm {
@@ -30,7 +33,8 @@ impl ColumnForm {
             Encoding::Plain => Self::Plain,
             Encoding::Bits => Self::Bits,
             Encoding::Dictionary { code_bytes } => Self::Codes(*code_bytes),
-            Encoding::Offsets { .. } | Encoding::Pages { .. } => Self::Text,
+            Encoding::Offsets { offset_bytes: 4 } => Self::Text,
+            Encoding::Offsets { .. } | Encoding::Pages { .. } => Self::Unread,
         }
     }
 
@@ -47,7 +51,7 @@ impl ColumnForm {
     fn merged(self, other: Self) -> Self {
         match (self, other) {
             (a, b) if a == b => a,
-            (Self::Text, _) | (_, Self::Text) => Self::Text,
+            (Self::Text | Self::Unread, _) | (_, Self::Text | Self::Unread) => Self::Unread,
             _ => Self::Varying,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::bound::{AccumulatorKind, Bound, Repr};
 use crate::cuda::codegen;
-use crate::cuda::groups::GroupTableLayout;
+use crate::cuda::groups::{GroupTableLayout, TEXT_KEY_BYTES};
 use crate::cuda::layout::{ColumnForm, SegmentLayout};
 use crate::error::{ExecError, WhyNot};
 
@@ -156,6 +156,10 @@ pub enum SegmentField {
     Remap(usize),
     /// Number of entries of that translation.
     RemapLength(usize),
+    /// Address of the bytes that a text column's offsets point into.
+    Bytes(usize),
+    /// How many they are; all ones for a column of views.
+    BytesLength(usize),
 }
 
 /// What a failed row did, and where.
@@ -178,6 +182,11 @@ pub enum Place {
         /// Expression.
         place: String,
     },
+    /// [`ExecError::WhyNot`]: a text is too long to be part of a group's key.
+    TextKey {
+        /// Column.
+        column: String,
+    },
     /// [`ExecError::Corrupt`].
     Corrupt {
         /// Column.
@@ -195,6 +204,10 @@ impl Place {
             Self::DivisionByZero { place } => ExecError::DivisionByZero { place },
             Self::Cast { place } => ExecError::Cast { place },
             Self::Corrupt { column, cause } => ExecError::Corrupt { column, cause },
+            Self::TextKey { column } => ExecError::WhyNot(WhyNot::new(format!(
+                "groups by {column}, of which a text has more than {} bytes",
+                TEXT_KEY_BYTES - 1
+            ))),
         }
     }
 }
@@ -313,6 +326,9 @@ pub struct DeviceColumn {
     pub validity: Option<u64>,
     /// Index into the bound pipeline's remap tables.
     pub remap: Option<u32>,
+    /// Address and number of the bytes that a text column's offsets point into; `None`: its values
+    /// are views.
+    pub bytes: Option<(u64, u64)>,
 }
 
 /// A row range of the streamed table in device memory.
@@ -370,9 +386,10 @@ fn dictionary_entries(repr: &Repr) -> u64 {
 }
 
 /// Headers that generated sources include, by name.
-pub const HEADERS: [(&str, &str); 10] = [
+pub const HEADERS: [(&str, &str); 11] = [
     ("headrace/types.cuh", include_str!("../../kernels/types.cuh")),
     ("headrace/load.cuh", include_str!("../../kernels/load.cuh")),
+    ("headrace/text.cuh", include_str!("../../kernels/text.cuh")),
     ("headrace/arithmetic.cuh", include_str!("../../kernels/arithmetic.cuh")),
     ("headrace/calendar.cuh", include_str!("../../kernels/calendar.cuh")),
     ("headrace/probe.cuh", include_str!("../../kernels/probe.cuh")),
@@ -472,6 +489,10 @@ impl CudaProgram {
                     SegmentField::Base(c) => segment.columns[c].base as u64,
                     SegmentField::Remap(c) => remap(c)?.0,
                     SegmentField::RemapLength(c) => remap(c)?.1,
+                    SegmentField::Bytes(c) => segment.columns[c].bytes.map_or(0, |bytes| bytes.0),
+                    SegmentField::BytesLength(c) => {
+                        segment.columns[c].bytes.map_or(u64::MAX, |bytes| bytes.1)
+                    }
                 });
             }
             tile = end_tile;
@@ -488,7 +509,7 @@ impl CudaProgram {
             ColumnForm::Plain => !is_code,
             ColumnForm::Codes(_) => is_code,
             ColumnForm::Deltas(_) => true,
-            ColumnForm::Bits | ColumnForm::Varying | ColumnForm::Text => false,
+            ColumnForm::Bits | ColumnForm::Varying | ColumnForm::Text | ColumnForm::Unread => false,
         };
         if column.values == 0 || form == expected || (expected == ColumnForm::Varying && varies) {
             return Ok(());
@@ -509,6 +530,15 @@ impl CudaProgram {
         columns.sort_unstable();
         columns.dedup();
         columns
+    }
+
+    /// A column of plain text that the kernel reads, if there is one.
+    pub fn text_read(&self) -> Option<&str> {
+        let text = |field: &SegmentField| match field {
+            SegmentField::BytesLength(c) => Some(self.bound.registers[*c].name.as_str()),
+            _ => None,
+        };
+        self.segment_fields.iter().find_map(text)
     }
 
     /// The failure behind an error word less the kernel's first place; `None` for 0.

@@ -109,7 +109,7 @@ impl ChunkSource {
         self.segments.iter().all(|source| source.file.is_some())
     }
 
-    /// What is read of the columns: values, then validity, of each column of each segment; of pages
+    /// What is read of the columns: values, offsets, validity, of each column of each segment; of pages
     /// all, whatever the columns, or nothing where they are kept.
     fn extents<'a>(
         &'a self,
@@ -119,7 +119,9 @@ impl ChunkSource {
             let columns = if source.segment.is_pages() { &[0] } else { columns };
             let there = columns.iter().filter_map(|&column| source.segment.columns.get(column));
             there
-                .flat_map(|column| std::iter::once(column.values).chain(column.validity))
+                .flat_map(|column| {
+                    std::iter::once(column.values).chain(column.offsets).chain(column.validity)
+                })
                 .map(move |extent| (source, extent))
         })
     }

@@ -36,7 +36,13 @@ pub(super) enum ColumnOrigin {
     /// It is on the device.
     Resident(Arc<Kept<ResidentColumn>>),
     /// It is read: positions among the chunk's reads.
-    Read { values: usize, validity: Option<usize>, form: ColumnForm, key: Option<ColumnKey> },
+    Read {
+        values: usize,
+        offsets: Option<usize>,
+        validity: Option<usize>,
+        form: ColumnForm,
+        key: Option<ColumnKey>,
+    },
     /// It lies in pages, and will lie so.
     Decoded(ColumnLayout),
 }
@@ -302,17 +308,20 @@ fn plan_segment(
         let Some(&file_column) = source.columns.get(column) else {
             return Err(ExecError::Internal(format!("column {column} has no file column")));
         };
-        let key = file.map(|file| key_of(source, file, file_column));
         let extents = &segment.columns[column];
+        // Texts do not stay.
+        let stays = file.filter(|_| extents.offsets.is_none());
+        let key = stays.map(|file| key_of(source, file, file_column));
         let resident = key.and_then(|key| execution.device().resident().get(&key, query));
         let is_resident = resident.is_some();
         let values = add_read(chunk, extents.values, is_resident);
+        let offsets = extents.offsets.map(|offsets| add_read(chunk, offsets, is_resident));
         let validity = extents.validity.map(|v| add_read(chunk, v, is_resident));
         columns[column] = match resident {
             Some(resident) => ColumnOrigin::Resident(resident),
             None => {
                 let form = ColumnForm::of(&extents.encoding);
-                ColumnOrigin::Read { values, validity, form, key }
+                ColumnOrigin::Read { values, offsets, validity, form, key }
             }
         };
     }
@@ -382,11 +391,18 @@ fn check_extents(bound: &Bound, segment: &Segment, column: usize) -> Result<(), 
     let extents = &segment.columns[column];
     let rows = u64::from(segment.rows);
     let corrupt = |cause: String| Err(ExecError::Corrupt { column: info.name.clone(), cause });
-    let Some(needed) = extents.encoding.values_bytes(&info.data_type, rows) else {
-        return corrupt("text that lies as offsets and bytes".into());
+    let (values, needed) = match (&extents.encoding, extents.offsets) {
+        // What they point into, the kernel checks.
+        (Encoding::Offsets { offset_bytes }, Some(offsets)) => {
+            (offsets, (rows + 1) * u64::from(*offset_bytes))
+        }
+        (encoding, _) => match encoding.values_bytes(&info.data_type, rows) {
+            Some(needed) => (extents.values, needed),
+            None => return corrupt("it does not lie as a column".into()),
+        },
     };
-    if extents.values.bytes < needed {
-        let have = extents.values.bytes;
+    if values.bytes < needed {
+        let have = values.bytes;
         return corrupt(format!("{rows} rows need {needed} bytes of values, there are {have}"));
     }
     match extents.validity {

@@ -303,7 +303,8 @@ impl<'a> StreamProgram<'a> {
     ) -> Result<(), ExecError> {
         for segment in &chunk.segments {
             for (column, origin) in segment.columns.iter().enumerate() {
-                let ColumnOrigin::Read { values, validity, form, key: Some(key) } = origin else {
+                let ColumnOrigin::Read { values, validity, form, key: Some(key), .. } = origin
+                else {
                     continue;
                 };
                 let from = (buffers[*values], validity.map(|v| buffers[v]));
@@ -483,13 +484,15 @@ pub(super) fn on_device(segment: &PlannedSegment, buffers: &[DeviceSlice]) -> De
                 base: column.base,
                 validity: column.validity.map(|(offset, _)| column.buffer.ptr() + offset),
                 remap: *remap,
+                bytes: None,
             },
-            ColumnOrigin::Read { values, validity, form, .. } => DeviceColumn {
-                values: at(*values),
+            ColumnOrigin::Read { values, offsets, validity, form, .. } => DeviceColumn {
+                values: at(offsets.unwrap_or(*values)),
                 form: *form,
                 base: 0,
                 validity: validity.map(at),
                 remap: *remap,
+                bytes: offsets.map(|_| (at(*values), buffers[*values].bytes as u64)),
             },
         })
         .collect();

@@ -37,6 +37,9 @@ pub struct Shape {
     pub skew: usize,
     pub code_bytes: u8,
     pub remap: bool,
+    /// Whether texts are plain: offsets into bytes, as a device has them in every other segment, and
+    /// views of them in the rest.
+    pub plain_texts: bool,
 }
 
 pub const DECIMAL: DataType = DataType::Decimal128 { precision: 12, scale: 2 };
@@ -75,8 +78,33 @@ pub const TEXTS: usize = 40;
 pub struct ColumnData {
     pub encoding: Encoding,
     pub values: Vec<u8>,
+    /// As the others, for texts that `values` are the bytes of.
+    pub offsets: Option<Vec<u8>>,
     pub validity: Option<Vec<u8>>,
     pub remap: Option<u32>,
+}
+
+impl ColumnData {
+    /// Where a device has the values, and the bytes that they point into; `place` tells an address
+    /// for bytes, at a multiple of 16.
+    pub fn texts(
+        &self,
+        shape: Shape,
+        are_views: bool,
+        mut place: impl FnMut(&[u8]) -> u64,
+    ) -> Option<(u64, Option<(u64, u64)>)> {
+        let offsets = self.offsets.as_ref()?;
+        let (skew, bytes) = (shape.skew, (self.values.len() - shape.skew) as u64);
+        let at = place(&self.values) + skew as u64;
+        if !are_views {
+            return Some((place(offsets) + skew as u64, Some((at, bytes))));
+        }
+        let offset = |offset: &[u8; 4]| u64::from(u32::from_le_bytes(*offset));
+        let offsets: Vec<u64> = offsets[skew..].as_chunks().0.iter().map(offset).collect();
+        let views = offsets.windows(2).flat_map(|row| [at + row[0], row[1] - row[0]]);
+        let views: Vec<u8> = views.flat_map(u64::to_le_bytes).collect();
+        Some((place(&views), None))
+    }
 }
 
 #[derive(Clone)]
@@ -100,11 +128,12 @@ impl Table {
         let text =
             |i: usize| format!("text {i:02}{}", if i < 30 { "" } else { &"ééé"[..i % 4 * 2] });
         let texts: Vec<String> = (0..TEXTS).map(text).collect();
-        let dictionary = Arc::new(Dictionary { values: StringArray::from(texts) });
+        let dictionary = Arc::new(Dictionary { values: StringArray::from(texts.clone()) });
         let columns = fields
             .iter()
             .map(|field| SourceColumn {
-                dictionary: (field.data_type == DataType::Utf8).then(|| Arc::clone(&dictionary)),
+                dictionary: (field.data_type == DataType::Utf8 && !shape.plain_texts)
+                    .then(|| Arc::clone(&dictionary)),
                 range: range_of(&field.name),
                 may_have_nulls: shape.nulls && field.nullable,
             })
@@ -123,7 +152,10 @@ impl Table {
             .iter()
             .map(|&rows| SegmentData {
                 rows,
-                columns: fields.iter().map(|f| column(&mut random, shape, f, rows)).collect(),
+                columns: fields
+                    .iter()
+                    .map(|f| column(&mut random, shape, f, rows, &texts))
+                    .collect(),
             })
             .collect::<Vec<SegmentData>>();
         let segments = without_some(segments, shape);
@@ -150,7 +182,7 @@ impl Table {
             .map(|c| ColumnView {
                 encoding: c.encoding.clone(),
                 values: &c.values[skew..],
-                offsets: None,
+                offsets: c.offsets.as_ref().map(|offsets| &offsets[skew..]),
                 validity: c.validity.as_ref().map(|v| &v[skew..]),
                 remap: c.remap.map(|i| &*self.source.remaps[i as usize]),
             })
@@ -189,12 +221,30 @@ fn range_of(name: &str) -> Option<ValueRange> {
     }
 }
 
-fn column(random: &mut Random, shape: Shape, field: &Field, rows: usize) -> ColumnData {
+fn column(
+    random: &mut Random,
+    shape: Shape,
+    field: &Field,
+    rows: usize,
+    texts: &[String],
+) -> ColumnData {
     let nulls = shape.nulls && field.nullable;
     let mut values = vec![0xa5u8; shape.skew];
     let mut encoding = Encoding::Plain;
-    let mut remap = None;
+    let (mut remap, mut offsets) = (None, None);
     match field.name.as_str() {
+        "f" if shape.plain_texts => {
+            encoding = Encoding::Offsets { offset_bytes: 4 };
+            // The first offset need not be 0.
+            values.extend(b"xyz");
+            let mut ends = vec![0xa5u8; shape.skew];
+            ends.extend(3u32.to_le_bytes());
+            for _ in 0..rows {
+                values.extend(texts[random.below(TEXTS as u64) as usize].bytes());
+                ends.extend(((values.len() - shape.skew) as u32).to_le_bytes());
+            }
+            offsets = Some(ends);
+        }
         "f" => {
             encoding = Encoding::Dictionary { code_bytes: shape.code_bytes };
             remap = shape.remap.then_some(0);
@@ -215,7 +265,7 @@ fn column(random: &mut Random, shape: Shape, field: &Field, rows: usize) -> Colu
         bits.extend((0..rows.div_ceil(8)).map(|_| (random.next() | random.next()) as u8));
         bits
     });
-    ColumnData { encoding, values, validity, remap }
+    ColumnData { encoding, values, offsets, validity, remap }
 }
 
 fn push_value(random: &mut Random, name: &str, to: &mut Vec<u8>) {

@@ -94,10 +94,19 @@ fn cell(array: &dyn Array, row: usize) -> String {
 /// Layouts that every case is tried with.
 pub fn shapes() -> Vec<Shape> {
     vec![
-        Shape { seed: 1, nulls: false, skew: 0, code_bytes: 4, remap: false },
-        Shape { seed: 2, nulls: true, skew: 0, code_bytes: 1, remap: false },
-        Shape { seed: 3, nulls: true, skew: 3, code_bytes: 2, remap: true },
-        Shape { seed: 4, nulls: false, skew: 8, code_bytes: 8, remap: true },
+        Shape { seed: 1, nulls: false, skew: 0, code_bytes: 4, remap: false, plain_texts: false },
+        Shape { seed: 2, nulls: true, skew: 0, code_bytes: 1, remap: false, plain_texts: false },
+        Shape { seed: 3, nulls: true, skew: 3, code_bytes: 2, remap: true, plain_texts: false },
+        Shape { seed: 4, nulls: false, skew: 8, code_bytes: 8, remap: true, plain_texts: false },
+    ]
+}
+
+/// Those of plain texts.
+pub fn text_shapes() -> [Shape; 2] {
+    let [_, plain, skewed, _] = shapes()[..] else { panic!("four shapes") };
+    [
+        Shape { plain_texts: true, remap: false, ..plain },
+        Shape { plain_texts: true, remap: false, ..skewed },
     ]
 }
 

@@ -20,7 +20,7 @@ use headrace_pipeline::{BuildTable, ExecError};
 
 use crate::corpus;
 use crate::data::{Shape, Table};
-use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes};
+use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes, text_shapes};
 
 fn open() -> Arc<CudaDevice> {
     CudaDevice::open(0, CudaOptions { borrows_max: 0, ..CudaOptions::default() }).unwrap()
@@ -66,16 +66,20 @@ pub fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> An
         address
     };
     let mut segments = Vec::new();
-    for segment in &table.segments {
+    for (index, segment) in table.segments.iter().enumerate() {
         let columns = segment
             .columns
             .iter()
-            .map(|c| DeviceColumn {
-                values: upload(&c.values),
-                form: ColumnForm::of(&c.encoding),
-                base: 0,
-                validity: c.validity.as_ref().map(|v| upload(v)),
-                remap: c.remap,
+            .map(|c| {
+                let texts = c.texts(table.shape, index % 2 == 1, |bytes| upload(bytes) - skew);
+                DeviceColumn {
+                    values: texts.map_or_else(|| upload(&c.values), |(values, _)| values),
+                    form: ColumnForm::of(&c.encoding),
+                    base: 0,
+                    validity: c.validity.as_ref().map(|v| upload(v)),
+                    remap: c.remap,
+                    bytes: texts.and_then(|(_, bytes)| bytes),
+                }
             })
             .collect();
         segments.push(DeviceSegment { rows: segment.rows as u32, columns });
@@ -143,6 +147,28 @@ fn gpu_answers_as_the_cpu_processor_does() {
 
 #[test]
 #[ignore = "needs a GPU"]
+fn gpu_plain_texts_answer_as_the_cpu_processor_does() {
+    let (device, builds) = (open(), corpus::builds());
+    for case in corpus::plain_texts() {
+        for shape in text_shapes() {
+            compare_on_gpu(&device, &case, shape, &builds);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_offsets_outside_their_bytes_are_an_error() {
+    let device = open();
+    for (shape, table) in corpus::corrupt_texts() {
+        let bound = bound_of(&corpus::plain_texts()[0], &table, &[]).unwrap();
+        let cuda = on_gpu(&device, &bound, &table);
+        assert!(cuda.as_ref().is_err_and(|e| e.contains("corrupt")), "{shape:?}: {cuda:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
 fn gpu_corrupt_codes_are_an_error() {
     let device = open();
     for (shape, table) in corpus::corrupt_tables() {
@@ -174,7 +200,7 @@ pub fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<
                 .map(|c| ColumnExtents {
                     encoding: c.encoding.clone(),
                     values: append(&c.values),
-                    offsets: None,
+                    offsets: c.offsets.as_ref().map(|offsets| append(offsets)),
                     validity: c.validity.as_ref().map(|v| append(v)),
                     remap: c.remap,
                 })

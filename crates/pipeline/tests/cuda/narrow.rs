@@ -116,6 +116,7 @@ fn host_shim_values_outside_what_is_claimed_are_told() {
     let column = |values: &[i32], validity: Option<Vec<u8>>| ColumnData {
         encoding: headrace_ir::Encoding::Plain,
         values: values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        offsets: None,
         validity,
         remap: None,
     };

@@ -6,7 +6,7 @@ use headrace_gpu::{Compiler, Cubin};
 use headrace_pipeline::cuda::{COMPILE_OPTIONS, CudaProgram, Tuning, narrow_source, pages_source};
 
 use crate::data::Table;
-use crate::differential::{bound_of, shapes};
+use crate::differential::{bound_of, shapes, text_shapes};
 use crate::{corpus, ssb};
 
 fn compile(compiler: &Compiler, program: &CudaProgram) -> Cubin {
@@ -131,5 +131,25 @@ fn nvrtc_compiles_every_case_of_the_corpus_without_spills_on_some_rung() {
             );
             assert_eq!(stack_bytes, 0, "{} spills on every rung", case.name);
         }
+    }
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn nvrtc_compiles_plain_texts_without_spills_on_some_rung() {
+    let compiler = Compiler::load(None).unwrap();
+    let (shape, builds) = (text_shapes()[0], corpus::builds());
+    let table = Table::random(shape, &[10]);
+    for case in corpus::plain_texts() {
+        let bound = bound_of(&case, &table, &builds).unwrap();
+        let compiled = |tuning: &Tuning| {
+            let bound = Arc::clone(&bound);
+            let program = CudaProgram::compile(bound, &table.layout(), *tuning).unwrap();
+            (tuning.block_threads, registers_and_stack_bytes(&compile(&compiler, &program)))
+        };
+        let fits = |(_, (_, stack_bytes)): &(u32, (u32, u32))| *stack_bytes == 0;
+        let rung = Tuning::LADDER.iter().map(compiled).find(fits);
+        println!("{}: threads, registers, stack: {rung:?}", case.name);
+        assert!(rung.is_some(), "{} spills on every rung", case.name);
     }
 }

@@ -18,7 +18,7 @@ use headrace_pipeline::state::{DenseState, finish_dense};
 
 use crate::corpus;
 use crate::data::{Shape, Table};
-use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes};
+use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes, text_shapes};
 
 unsafe extern "C" {
     fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
@@ -162,11 +162,14 @@ pub fn run_on_shim(
         let mut columns = Vec::new();
         for (register, column) in segment.columns.iter().enumerate() {
             let narrow = narrow.get(index).and_then(|columns| columns[register].as_ref());
+            let texts = column.texts(table.shape, index % 2 == 1, |bytes| keep(Memory::of(bytes)));
             columns.push(DeviceColumn {
-                values: match narrow {
-                    Some(narrow) => keep(Memory::of(&narrow.bytes)),
-                    None => keep(Memory::of(&column.values)) + skew,
+                values: match (narrow, texts) {
+                    (Some(narrow), _) => keep(Memory::of(&narrow.bytes)),
+                    (None, Some((values, _))) => values,
+                    (None, None) => keep(Memory::of(&column.values)) + skew,
                 },
+                bytes: texts.and_then(|(_, bytes)| bytes),
                 form: narrow.map_or(ColumnForm::of(&column.encoding), |narrow| narrow.form),
                 base: narrow.map_or(0, |narrow| narrow.base),
                 validity: column.validity.as_ref().map(|v| keep(Memory::of(v)) + skew),
@@ -404,6 +407,70 @@ fn host_shim_answers_as_the_cpu_processor_does() {
     let (refused, failed) = (refused.into_inner().unwrap(), failed.into_inner().unwrap());
     assert!(failed.is_empty(), "{} differ: {failed:#?}", failed.len());
     assert!(refused.is_empty(), "refused: {refused:#?}");
+}
+
+/// Compares a case over plain texts; why not, where it is refused.
+fn compare_texts(case: &corpus::Case, shape: Shape) -> Option<String> {
+    let table = Table::random(shape, &[1000, 130, 7, 1, 300]);
+    let bound = bound_of(case, &table, &corpus::builds()).unwrap();
+    let layout = table.layout();
+    match CudaProgram::compile(Arc::clone(&bound), &layout, tuning_of(shape)) {
+        Err(why) => Some(why.to_string()),
+        Ok(program) => {
+            let cuda = on_shim(&bound, &table, &program);
+            assert_same(case.name, shape, &on_cpu(&bound, &table), &cuda, &program.source);
+            None
+        }
+    }
+}
+
+#[test]
+fn host_shim_plain_texts_answer_as_the_cpu_processor_does() {
+    for (number, case) in corpus::plain_texts().into_iter().enumerate() {
+        let refused = compare_texts(&case, text_shapes()[number % 2]);
+        assert_eq!(refused, None, "{}", case.name);
+    }
+}
+
+#[test]
+fn plain_texts_are_refused_where_they_are_not_taken() {
+    for (case, reason) in corpus::refused_texts() {
+        let refused = compare_texts(&case, text_shapes()[0]).unwrap_or_default();
+        assert!(refused.contains(reason), "{}: {refused}", case.name);
+    }
+}
+
+#[test]
+fn host_shim_offsets_outside_their_bytes_are_an_error() {
+    for (shape, table) in corpus::corrupt_texts() {
+        let bound = bound_of(&corpus::plain_texts()[0], &table, &[]).unwrap();
+        let layout = table.layout();
+        let program = CudaProgram::compile(Arc::clone(&bound), &layout, tuning_of(shape)).unwrap();
+        let cuda = on_shim(&bound, &table, &program);
+        assert!(cuda.as_ref().is_err_and(|e| e.contains("corrupt")), "{shape:?}: {cuda:?}");
+        assert!(on_cpu(&bound, &table).is_err());
+    }
+}
+
+/// Groups by texts of at most 31 bytes; a longer one says why not.
+#[test]
+fn host_shim_groups_by_texts_too_long_for_a_key_are_refused() {
+    for (bytes, is_short) in [(31, true), (32, false)] {
+        let mut table = Table::random(Shape { nulls: false, ..text_shapes()[0] }, &[1, 1]);
+        for segment in &mut table.segments {
+            let column = &mut segment.columns[5];
+            column.values = vec![b'l'; bytes];
+            column.offsets = Some([0, bytes as u32].iter().flat_map(|o| o.to_le_bytes()).collect());
+        }
+        let bound = bound_of(&corpus::by_text(), &table, &[]).unwrap();
+        let program =
+            CudaProgram::compile(Arc::clone(&bound), &table.layout(), Tuning::FULL).unwrap();
+        let cuda = on_shim(&bound, &table, &program);
+        match is_short {
+            true => assert_eq!(cuda, on_cpu(&bound, &table)),
+            false => assert!(cuda.is_err_and(|why| why.contains("more than 31 bytes"))),
+        }
+    }
 }
 
 #[test]

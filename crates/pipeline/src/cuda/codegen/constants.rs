@@ -8,7 +8,7 @@ use crate::bound::Repr;
 use crate::cuda::program::Param;
 
 /// Kernels take 4 KB of parameters; what is beyond this number of constants stands in the text.
-const CONSTANTS_MAX: usize = 400;
+pub(super) const CONSTANTS_MAX: usize = 400;
 
 impl Generator<'_> {
     /// A constant's name in the kernel; `bits` holds its bytes, low ones first.
@@ -20,6 +20,9 @@ impl Generator<'_> {
 
     /// A constant that is not NULL, in a representation.
     pub(super) fn literal(&mut self, scalar: &Scalar, repr: &Repr, wish: &str) -> Result<String> {
+        if let (Constant::Utf8(text), Repr::Str) = (&scalar.value, repr) {
+            return self.text_literal(text, wish);
+        }
         if self.constants.len() >= CONSTANTS_MAX || matches!(repr, Repr::Bool) {
             return literal(scalar, repr);
         }

@@ -77,7 +77,7 @@ fn touched(form: ColumnForm, repr: &Repr, rate: f64) -> f64 {
             Repr::I8 | Repr::U8 => 1,
             Repr::I16 | Repr::U16 => 2,
             Repr::I64 | Repr::U64 | Repr::F64 => 8,
-            Repr::I128 => 16,
+            Repr::I128 | Repr::Str => 16,
             _ => 4,
         },
     };

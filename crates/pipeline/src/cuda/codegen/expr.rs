@@ -5,6 +5,7 @@ use headrace_ir::{
 };
 
 use super::text::{c_type, is_float, is_integer, literal};
+use super::texts::{compare_texts, like_items};
 use super::{Generator, Held, Result, refuse};
 use crate::bound::{BoundExpr, BoundKind, Repr, Truth};
 use crate::cuda::program::Place;
@@ -136,9 +137,13 @@ impl Generator<'_> {
             }
             BoundKind::Cast { value, on_failure } => self.cast(expr, value, *on_failure),
             BoundKind::Call { function, arguments } => self.call(expr, *function, arguments),
-            BoundKind::Like { .. } | BoundKind::Decode(_) => {
-                refuse(format!("{} is over plain text", expr.text))
+            BoundKind::Like { value, pattern, escape, negated, case_insensitive } => {
+                if *case_insensitive {
+                    return refuse(format!("{} is not on the CUDA processor", expr.text));
+                }
+                self.like(value, &like_items(pattern, *escape), *negated)
             }
+            BoundKind::Decode(_) => refuse(format!("{} are texts of a dictionary", expr.text)),
         }
     }
 
@@ -440,6 +445,8 @@ impl Generator<'_> {
                 CompareOp::Gt => format!("hr::less({b}, {a})"),
                 CompareOp::Ge => format!("!hr::less({a}, {b})"),
             }
+        } else if matches!(left.repr, Repr::Str) {
+            compare_texts(op, &l.code, &r.code)
         } else if matches!(left.repr, Repr::I128) && ls != rs {
             let scale = ls.max(rs);
             let left_factor = super::text::i128_literal(power_of_ten(scale - ls)?);
@@ -519,6 +526,9 @@ impl Generator<'_> {
     fn member(&mut self, value: &BoundExpr, code: &str, list: &[Scalar]) -> Result<String> {
         if list.is_empty() {
             return Ok("false".into());
+        }
+        if matches!(value.repr, Repr::Str) {
+            return self.text_member(code, list);
         }
         let kind = c_type(&value.repr)?;
         if list.len() > SHORT_LIST_MAX {
@@ -621,7 +631,7 @@ fn verb(op: ArithmeticOp) -> &'static str {
     }
 }
 
-fn operator(op: CompareOp) -> &'static str {
+pub(super) fn operator(op: CompareOp) -> &'static str {
     match op {
         CompareOp::Eq => "==",
         CompareOp::Ne => "!=",

@@ -26,6 +26,10 @@ impl Generator<'_> {
         match (function, &argument.repr) {
             (Function::DatePart(part), _) => self.date_part(expr, part, argument, value),
             (Function::DateTrunc(part), _) => self.date_trunc(expr, part, argument, value),
+            (Function::CharacterLength, Repr::Str) => {
+                known(format!("hr::character_length({})", value.code))
+            }
+            (Function::OctetLength, Repr::Str) => known(format!("i32({}.bytes)", value.code)),
             (Function::Abs, Repr::F32 | Repr::F64) => {
                 known(format!("hr::magnitude({})", value.code))
             }

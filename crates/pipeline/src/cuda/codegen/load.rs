@@ -36,11 +36,11 @@ impl Generator<'_> {
         if matches!(repr, Repr::Code(_)) {
             return self.load_codes(register, name, form);
         }
+        if matches!(repr, Repr::Str) {
+            return self.load_texts(register, name, form);
+        }
         let values = self.segment_field(SegmentField::Values(register), &name);
         match (form, &repr) {
-            (ColumnForm::Text, _) | (_, Repr::Str) => {
-                return refuse(format!("column {} is plain text", info.name));
-            }
             (ColumnForm::Plain, repr) if !matches!(repr, Repr::Bool) => {
                 let kind = c_type(repr)?;
                 self.body.line(format!("{kind} {name}[ROWS];"));
@@ -92,7 +92,7 @@ impl Generator<'_> {
 
     /// The validity bits of a column that may have NULLs; a segment without a bitmap has none. A
     /// NULL in a column that was declared without is corrupt data.
-    fn load_validity(&mut self, register: usize, name: &str) -> Result<Option<String>> {
+    pub(super) fn load_validity(&mut self, register: usize, name: &str) -> Result<Option<String>> {
         let info = &self.bound.registers[register];
         if !info.nullable && !self.layout.columns[register].validity {
             return Ok(None);

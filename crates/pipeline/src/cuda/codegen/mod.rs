@@ -37,6 +37,7 @@ mod queue;
 mod shared;
 mod sink;
 mod text;
+mod texts;
 
 use std::sync::Arc;
 
@@ -481,6 +482,7 @@ impl<'a> Generator<'a> {
             let c_type = match field {
                 SegmentField::Values(_) | SegmentField::Validity(_) => "const void*",
                 SegmentField::Remap(_) => "const i32*",
+                SegmentField::Bytes(_) => "const u8*",
                 SegmentField::Form(_) => "alignas(8) u32",
                 _ => "u64",
             };

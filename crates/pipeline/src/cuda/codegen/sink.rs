@@ -12,7 +12,7 @@ use crate::bound::{
     BoundStep, DenseKey, Grouping, Repr,
 };
 use crate::build::PayloadColumn;
-use crate::cuda::groups::GroupTableLayout;
+use crate::cuda::groups::{GroupKeyPart, GroupTableLayout};
 use crate::cuda::program::{DeviceAccumulator, OutputColumn, Param, Place, Tuning};
 
 /// Accumulators of more shared memory than this stay in global memory.
@@ -143,6 +143,18 @@ impl SinkPlan {
     }
 }
 
+/// Statements that set a value of at most 16 bytes in the words of a key, which are 0 there.
+fn set_key(part: GroupKeyPart, value: &str) -> String {
+    let (word, shift) = (part.at / 8, part.at % 8 * 8);
+    let low = format!("key_words[{word}] |= u64({value}) << {shift};");
+    if shift + part.bytes * 8 <= 64 {
+        return low;
+    }
+    let rest = format!("key_words[{}] |= u64(u128({value}) >> {});", word + 1, 64 - shift);
+    // What is left of 16 bytes that begin within a word fits no third one: none begins there.
+    format!("{low} {rest}")
+}
+
 /// Whether a call depends on the number of a group's rows.
 fn needs_row_counts(calls: &[BoundCall]) -> bool {
     calls.iter().any(|call| {
@@ -164,6 +176,9 @@ fn device_accumulators(
 }
 
 fn value_bytes(repr: &Repr) -> Result<u32> {
+    if matches!(repr, Repr::Str) {
+        return refuse("rows with plain text are not on the CUDA processor");
+    }
     Ok(match c_type(repr)? {
         "bool" | "i8" | "u8" => 1,
         "i16" | "u16" => 2,
@@ -401,17 +416,20 @@ impl Generator<'_> {
     /// The number `at` of the row's group, by hash. A row without one has failed.
     fn find_group(&mut self, plan: &SinkPlan, keys: &[BoundKey]) -> Result<()> {
         let Some(table) = &plan.group_table else { return refuse("groups without a table") };
-        let wide = if table.words == 1 { "u64" } else { "u128" };
-        self.body.line(format!("{wide} key = 0;"));
+        self.body.line(format!("u64 key_words[{}] = {{}};", table.words));
         for (key, part) in keys.iter().zip(&table.parts) {
             let value = self.value(&key.expr)?;
+            if matches!(key.expr.repr, Repr::Str) {
+                self.set_text_key(key, *part, value);
+                continue;
+            }
             let (unsigned, _) = key_part(&key.expr.repr)?;
-            let take = format!("key |= {wide}({unsigned}({})) << {};", value.code, part.at * 8);
+            let take = set_key(*part, &format!("{unsigned}({})", value.code));
             match (part.null_at, value.null) {
                 (Some(at), Some(null)) => {
-                    let is_null = format!("key |= {wide}(1) << {};", at * 8);
+                    let is_null = format!("key_words[{}] |= 1ull << {};", at / 8, at % 8 * 8);
                     self.body.line(format!("if ({null}) {is_null}"));
-                    self.body.line(format!("else {take}"));
+                    self.body.line(format!("else {{ {take} }}"));
                 }
                 _ => self.body.line(take),
             }
@@ -421,9 +439,8 @@ impl Generator<'_> {
         let used = self.param(Param::GroupsUsed, "u32*", "groups_used");
         let capacity = self.param(Param::GroupCapacity, "u64", "group_capacity");
         let mask = self.param(Param::GroupSlotMask, "u64", "group_slot_mask");
-        let (words, high) = if table.words == 1 { (1, "0") } else { (2, "u64(key >> 64)") };
         self.body.line(format!(
-            "const u32 at = hr::group_of<{words}>({slots}, {values}, {used}, {capacity}, {mask}, u64(key), {high});"
+            "const u32 at = hr::group_of({slots}, {values}, {used}, {capacity}, {mask}, key_words);"
         ));
         let column = keys.first().map_or_else(String::new, |key| key.field.name.clone());
         let cause = "more groups than the bounds that are recorded for it allow".into();

@@ -103,7 +103,7 @@ const RESERVED: &str = "alignas alignof and and_eq asm atomic auto bitand bitor 
     u16 u32 u64 u128 f32 f64 hr p r s row rows alive group tile segment shared slot found hit \
     replica digit output at unix linux main threads dim3 uint uchar ushort ulong half \
     segments tiles error rows_used group_count at shared_memory code key matched null_key run \
-    stride first_group queue queued taken first first_row end run_end hits";
+    stride first_group queue queued taken first first_row end run_end hits key_words";
 
 impl Names {
     /// Takes a name away.
@@ -155,7 +155,7 @@ pub fn c_type(repr: &Repr) -> Result<&'static str, WhyNot> {
         Repr::F32 => "f32",
         Repr::F64 => "f64",
         Repr::I128 => "i128",
-        Repr::Str => return Err(WhyNot::new("the CUDA processor has no plain text")),
+        Repr::Str => "hr::Text",
     })
 }
 

@@ -18,10 +18,12 @@ mod failures;
 mod filters;
 mod functions;
 mod joins;
+mod texts;
 
 pub use aggregates::hashed_groups;
 pub use builds::builds;
 pub use failures::{by_text, corrupt_tables};
+pub use texts::{corrupt_texts, plain_texts, refused_texts};
 
 #[derive(Clone)]
 pub struct Case {

@@ -1,4 +1,4 @@
-//! Programs over heap blocks that a GPU takes as well: those of numbers, on both processors.
+//! Programs over heap blocks that a GPU takes as well, on both processors.
 
 use std::sync::Arc;
 
@@ -77,9 +77,43 @@ fn kept(table: &StreamTable) -> Program {
     Program::new(vec![], Pipeline { source, steps, sink: Sink::Rows { columns, limit: None } })
 }
 
+/// Counts and sums of the rows whose name is like some, or among some.
+fn named(table: &StreamTable) -> Program {
+    let source = table.source_over(0, &super::COLUMNS).unwrap();
+    let name = || Box::new(source.register(1));
+    let like = Expr::Like {
+        value: name(),
+        pattern: "%m_ 3".into(),
+        escape: None,
+        negated: false,
+        case_insensitive: false,
+    };
+    let list = ["name 1", "name 5", "nobody"].map(Scalar::utf8).to_vec();
+    let among = Expr::InList { value: name(), list, negated: false };
+    let below = Expr::compare(CompareOp::Lt, *name(), Expr::Literal(Scalar::utf8("name 0!")));
+    let steps = vec![Step::Filter(Expr::Or(vec![like, among, below]))];
+    let calls = vec![
+        call("rows", AggregateFunction::Count, None),
+        call("big", AggregateFunction::Sum, Some(source.register(0))),
+    ];
+    Program::new(vec![], Pipeline { source, steps, sink: Sink::aggregate(vec![], calls) })
+}
+
+/// Rows of names.
+fn names(table: &StreamTable) -> Program {
+    let source = table.source_over(0, &super::COLUMNS).unwrap();
+    let columns = vec![NamedExpr { name: "name".into(), expr: source.register(1) }];
+    Program::new(
+        vec![],
+        Pipeline { source, steps: vec![], sink: Sink::Rows { columns, limit: None } },
+    )
+}
+
 type Make = fn(&StreamTable) -> Program;
 
-const PROGRAMS: [(Make, &[&str]); 5] = [
+const PROGRAMS: [(Make, &[&str]); 7] = [
+    (super::grouped, &super::COLUMNS),
+    (named, &super::COLUMNS),
     (grouped, &COLUMNS),
     (probed, &COLUMNS),
     (by_number, &COLUMNS),
@@ -135,7 +169,7 @@ fn check(processor: Processor) {
 }
 
 #[test]
-fn programs_of_numbers_have_one_answer_whoever_reads_a_block() {
+fn programs_have_one_answer_whoever_reads_a_block() {
     check(Processor::Cpu);
 }
 
@@ -194,19 +228,19 @@ fn gpu_heap_rows_are_kept_as_long_as_their_stamps_are_the_same() {
     }
 }
 
-/// Text is for the CPU, and the stream of what comes once is not begun before that is known.
+/// Rows of text are for the CPU, and the stream of what comes once is not begun before that is known.
 #[test]
 #[ignore = "needs a GPU"]
-fn gpu_heap_blocks_of_text_are_refused_before_anything_is_read() {
+fn gpu_heap_rows_of_text_are_refused_before_anything_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let (runner, heap) = (Runner::new(&RunnerOptions::default()), Heap::default());
     let (table, server) = heap.serve(&heap.write(folder.path()), &super::COLUMNS);
-    let (program, tables, token) = (super::grouped(&table), [table], CancelToken::new());
+    let (program, tables, token) = (names(&table), [table], CancelToken::new());
     let run = |processor| run_with(processor, &runner, &program, &[], &tables, &token);
     let error = run(Processor::Cuda).unwrap_err();
     assert_eq!(error.class(), ErrorClass::Unsupported);
     assert!(error.to_string().contains("plain text"), "{error}");
-    assert_eq!(rows(&run(Processor::Cpu).unwrap().0), super::expected(super::grouped));
+    assert_eq!(rows(&run(Processor::Cpu).unwrap().0), super::expected(names));
     drop(tables);
     server.join().unwrap();
 }

@@ -1,0 +1,152 @@
+// Texts: bytes that lie anywhere in device memory, those of columns and of constants alike. Words of
+// four bytes at a time are read where they lie, none that has no byte of the text.
+#pragma once
+#include "headrace/load.cuh"
+
+namespace hr {
+
+// As a column of views has it; a NULL's bytes are none.
+struct alignas(16) Text {
+    const u8* at;
+    u32 bytes;
+    Text() = default;
+    HR_DEVICE Text(const u8* first, u32 count) : at(first), bytes(count) {}
+    explicit HR_DEVICE Text(int) : at(nullptr), bytes(0) {}
+};
+
+// The length of bytes that offsets point into, for a column of views.
+constexpr u64 VIEWS = ~0ull;
+
+// Texts of N rows from `row` on, which are views, or offsets into `length` bytes. The bits of rows
+// whose offsets lie elsewhere; their texts are empty.
+template <u32 N>
+HR_DEVICE u32 load_texts(Text (&out)[N], const void* values, const u8* bytes, u64 length, u32 row, u32 rows)
+{
+    u32 outside = 0;
+    if (length == VIEWS) {
+        const Text* views = static_cast<const Text*>(values) + row;
+#pragma unroll
+        for (u32 r = 0; r < N; ++r) out[r] = row + r < rows ? views[r] : Text(0);
+        return outside;
+    }
+    // A row ends where the next one begins.
+    u32 from[N];
+    load_rows(from, values, row, rows + 1);
+    const u32 last = row + N <= rows ? row_value<u32>(values, row + N) : 0;
+#pragma unroll
+    for (u32 r = 0; r < N; ++r) {
+        const u32 to = r + 1 < N ? from[r + 1 < N ? r + 1 : r] : last;
+        const bool is_sound = row + r < rows && from[r] <= to && to <= length;
+        out[r] = is_sound ? Text(bytes + from[r], to - from[r]) : Text(0);
+        outside |= u32(!is_sound) << r;
+    }
+    return outside;
+}
+
+// Four bytes of a text from 4 * `word` on, the first lowest; zeros behind its end, before which they
+// must begin.
+HR_DEVICE u32 text_word(const Text& text, u32 word)
+{
+    const u64 address = reinterpret_cast<u64>(text.at) + 4ull * word;
+    const u32 skew = u32(address & 3u), left = text.bytes - 4 * word;
+    const u32* words = reinterpret_cast<const u32*>(address - skew);
+    const u32 high = skew + (left < 4 ? left : 4) > 4 ? words[1] : 0;
+    const u32 value = funnel_right(words[0], high, skew * 8);
+    return left >= 4 ? value : value & ((1u << 8 * left) - 1u);
+}
+
+HR_DEVICE bool same_text(const Text& a, const Text& b)
+{
+    if (a.bytes != b.bytes) return false;
+    for (u32 word = 0; 4 * word < a.bytes; ++word) {
+        if (text_word(a, word) != text_word(b, word)) return false;
+    }
+    return true;
+}
+
+// Below, at or above 0, as texts are in the order of their bytes.
+HR_DEVICE i32 compare_texts(const Text& a, const Text& b)
+{
+    const u32 both = a.bytes < b.bytes ? a.bytes : b.bytes;
+    for (u32 word = 0; 4 * word < both; ++word) {
+        const u32 left = text_word(a, word), right = text_word(b, word);
+        if (left != right) return byte_perm(left, 0, 0x0123) < byte_perm(right, 0, 0x0123) ? -1 : 1;
+    }
+    return a.bytes == b.bytes ? 0 : a.bytes < b.bytes ? -1 : 1;
+}
+
+// Whether a sorted list has the text: `count` + 1 offsets from the list's begin, then the texts.
+HR_DEVICE bool in_texts(const u32* list, u32 count, const Text& text)
+{
+    u32 low = 0, high = count;
+    while (low < high) {
+        const u32 middle = (low + high) / 2;
+        const Text entry(reinterpret_cast<const u8*>(list) + list[middle], list[middle + 1] - list[middle]);
+        const i32 order = compare_texts(entry, text);
+        if (order == 0) return true;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return false;
+}
+
+// The place of the next character.
+HR_DEVICE u32 next_character(const Text& text, u32 at)
+{
+    do ++at;
+    while (at < text.bytes && (text.at[at] & 0xc0u) == 0x80u);
+    return at;
+}
+
+// A pattern's items are bytes, any one character, or any number of them.
+constexpr u16 LIKE_ONE = 256, LIKE_ANY = 257;
+
+// Whether all of the text is as a pattern of `count` items. It comes back only to the last item of
+// any number: a later one can do whatever an earlier one could.
+HR_DEVICE bool like(const Text& text, const u16* pattern, u32 count)
+{
+    u32 at = 0, item = 0, any = ~0u, retry = 0;
+    while (true) {
+        if (item == count) {
+            if (at == text.bytes) return true;
+        } else if (pattern[item] == LIKE_ANY) {
+            if (item + 1 == count) return true;
+            any = item++, retry = at;
+            continue;
+        } else if (at < text.bytes && (pattern[item] == LIKE_ONE || pattern[item] == text.at[at])) {
+            at = pattern[item++] == LIKE_ONE ? next_character(text, at) : at + 1;
+            continue;
+        }
+        if (any == ~0u || retry >= text.bytes) return false;
+        at = retry = next_character(text, retry);
+        item = any + 1;
+    }
+}
+
+HR_DEVICE i32 character_length(const Text& text)
+{
+    u32 others = 0;
+    for (u32 word = 0; 4 * word < text.bytes; ++word) {
+        const u32 bytes = text_word(text, word);
+        others += u32(__popc(bytes & ~(bytes << 1) & 0x80808080u));
+    }
+    return i32(text.bytes - others);
+}
+
+// Bytes of a group's key that a text takes: the text, zeros, and its length and 1, or 0 for NULL.
+constexpr u32 TEXT_KEY_BYTES = 32;
+
+// Sets words from WORD on, which are 0, to a text; false if it is too long.
+template <u32 WORD, u32 WORDS>
+HR_DEVICE bool set_text_key(u64 (&key)[WORDS], const Text& text)
+{
+    if (text.bytes >= TEXT_KEY_BYTES) return false;
+#pragma unroll
+    for (u32 word = 0; word < TEXT_KEY_BYTES / 4; ++word) {
+        if (4 * word < text.bytes) key[WORD + word / 2] |= u64(text_word(text, word)) << (32 * (word & 1u));
+    }
+    key[WORD + TEXT_KEY_BYTES / 8 - 1] |= u64(text.bytes + 1) << 56;
+    return true;
+}
+
+} // namespace hr

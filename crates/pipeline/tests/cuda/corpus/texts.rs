@@ -1,0 +1,133 @@
+//! Plain texts: what the CUDA processor does with them, and what it does not.
+
+use super::*;
+use crate::differential::text_shapes;
+
+/// Cases over texts that are no codes.
+pub fn plain_texts() -> Vec<Case> {
+    use AggregateFunction::{Count, Max};
+    let case_of = |name, steps, sink| Case { name, steps, sink };
+    let call_of = |function| {
+        let arguments = vec![reg("f")];
+        Expr::Call { function, arguments, data_type: DataType::Int32 }
+    };
+    let texts = |list: &[&str]| list.iter().map(|t| Scalar::utf8(*t)).collect::<Vec<_>>();
+    let many: Vec<String> = (0..30).map(|i| format!("text {:02}", i * 3)).collect();
+    let many: Vec<Scalar> = many.into_iter().map(Scalar::utf8).collect();
+    let or = |a, b| Expr::Or(vec![a, b]);
+    let unlike = |pattern: &str| Expr::Like {
+        value: Box::new(reg("f")),
+        pattern: pattern.into(),
+        escape: Some('!'),
+        negated: true,
+        case_insensitive: false,
+    };
+    let of = |op, value: &str| cmp(op, reg("f"), text(value));
+    // A text or another by a number, longer than a word.
+    let either = || {
+        let branches =
+            vec![(lt(reg("a"), i32s(-20)), text("text 07")), (lt(reg("a"), i32s(20)), reg("f"))];
+        case(branches, Some(text("text 07, or one that is longer")))
+    };
+    let by = |keys: &[(&'static str, Expr)], calls| aggregate(keys.to_vec(), calls);
+    let calls =
+        || vec![count(), sum(reg("a")), call(Count, Some(reg("f"))), call(Max, Some(reg("c")))];
+    let small = || Step::Filter(lt(reg("a"), i32s(-45)));
+    let mut cases = vec![
+        counted("text = ", of(CompareOp::Eq, "text 07")),
+        counted("text <>", of(CompareOp::Ne, "text 07")),
+        counted("text <", of(CompareOp::Lt, "text 3")),
+        counted("text <=", of(CompareOp::Le, "text 31éé")),
+        counted("text >", of(CompareOp::Gt, "text 31éé")),
+        counted("text >=", of(CompareOp::Ge, "text 35ééé, and more")),
+        counted("text = nothing", of(CompareOp::Eq, "")),
+        counted("text > nothing", of(CompareOp::Gt, "")),
+        counted("texts compared", cmp(CompareOp::Lt, reg("f"), either())),
+        counted("text in a short list", in_list(reg("f"), texts(&["text 01", "", "none"]), false)),
+        counted("text in a long list", in_list(reg("f"), many.clone(), false)),
+        counted("text not in a long list", in_list(reg("f"), many, true)),
+        counted("text or null", or(like(reg("f"), "%9"), is_null(reg("f")))),
+        counted("text not like", unlike("%!%1%")),
+        counted("lengths of texts", lt(call_of(Function::CharacterLength), i32s(9))),
+        counted("bytes of texts", lt(call_of(Function::OctetLength), i32s(10))),
+    ];
+    let patterns = [
+        "text 0_",
+        "%",
+        "",
+        "_______",
+        "%é",
+        "%é%_",
+        "text __é%",
+        "t%t%0%",
+        "%text 31éé",
+        "%%7",
+        "text 07",
+        "_%_%_",
+        "%é_é%",
+        "%1é%é",
+        "te_t 1%",
+        "%xx%",
+    ];
+    let likes = patterns.iter().map(|pattern| counted("text like", like(reg("f"), pattern)));
+    cases.extend(likes);
+    cases.extend([
+        case_of("texts counted", vec![], by(&[], calls())),
+        case_of("by text", vec![], by(&[("f", reg("f"))], calls())),
+        case_of("by text of few rows", vec![small()], by(&[("f", reg("f"))], calls())),
+        case_of(
+            "by texts and numbers",
+            vec![],
+            by(&[("h", reg("h")), ("f", reg("f")), ("g", reg("g")), ("e", either())], calls()),
+        ),
+        case_of(
+            "by a text and a decimal",
+            vec![small()],
+            by(&[("h", reg("h")), ("d", reg("d")), ("f", reg("f")), ("x", reg("x"))], calls()),
+        ),
+        case_of(
+            "by a computed text",
+            vec![Step::Compute(named("e", either()))],
+            by(&[("e", appended(0, DataType::Utf8, true, "e"))], calls()),
+        ),
+    ]);
+    cases
+}
+
+/// What is not taken, with a part of the reason.
+pub fn refused_texts() -> Vec<(Case, &'static str)> {
+    use AggregateFunction::Min;
+    let of = |sink| Case { name: "refused", steps: vec![], sink };
+    let ilike = Expr::Like {
+        value: Box::new(reg("f")),
+        pattern: "TEXT%".into(),
+        escape: None,
+        negated: false,
+        case_insensitive: true,
+    };
+    let keys = ["f", "g", "h", "i", "j"].map(|name| (name, reg("f"))).to_vec();
+    vec![
+        (of(aggregate(vec![], vec![call(Min, Some(reg("f")))])), "min and max of plain text"),
+        (of(rows(vec![("f", reg("f"))])), "rows with plain text"),
+        (counted("refused", ilike), "not on the CUDA processor"),
+        (of(aggregate(keys, vec![count()])), "take 160 bytes, the CUDA processor has 128"),
+    ]
+}
+
+/// Tables of which one row's offsets lie outside its bytes, in a segment of offsets.
+pub fn corrupt_texts() -> Vec<(Shape, Table)> {
+    let mut tables = Vec::new();
+    for shape in text_shapes() {
+        let shape = Shape { nulls: false, ..shape };
+        // The end of the last row, the end of one, the begin of one.
+        for (offset, value) in [(1000, u32::MAX), (1000, 1 << 20), (500, 1 << 20), (500, 0)] {
+            let mut table = Table::random(shape, &[1000, 77]);
+            let column = &mut table.segments[0].columns[5];
+            let at = shape.skew + offset * 4;
+            let Some(offsets) = &mut column.offsets else { panic!("a column of texts") };
+            offsets[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            tables.push((shape, table));
+        }
+    }
+    tables
+}
