@@ -99,16 +99,6 @@ fn named(table: &StreamTable) -> Program {
     Program::new(vec![], Pipeline { source, steps, sink: Sink::aggregate(vec![], calls) })
 }
 
-/// Rows of names.
-fn names(table: &StreamTable) -> Program {
-    let source = table.source_over(0, &super::COLUMNS).unwrap();
-    let columns = vec![NamedExpr { name: "name".into(), expr: source.register(1) }];
-    Program::new(
-        vec![],
-        Pipeline { source, steps: vec![], sink: Sink::Rows { columns, limit: None } },
-    )
-}
-
 type Make = fn(&StreamTable) -> Program;
 
 const PROGRAMS: [(Make, &[&str]); 7] = [
@@ -235,12 +225,12 @@ fn gpu_heap_rows_of_text_are_refused_before_anything_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let (runner, heap) = (Runner::new(&RunnerOptions::default()), Heap::default());
     let (table, server) = heap.serve(&heap.write(folder.path()), &super::COLUMNS);
-    let (program, tables, token) = (names(&table), [table], CancelToken::new());
+    let (program, tables, token) = (super::names(&table), [table], CancelToken::new());
     let run = |processor| run_with(processor, &runner, &program, &[], &tables, &token);
     let error = run(Processor::Cuda).unwrap_err();
     assert_eq!(error.class(), ErrorClass::Unsupported);
     assert!(error.to_string().contains("plain text"), "{error}");
-    assert_eq!(rows(&run(Processor::Cpu).unwrap().0), super::expected(names));
+    assert_eq!(rows(&run(Processor::Cpu).unwrap().0), super::expected(super::names));
     drop(tables);
     server.join().unwrap();
 }
