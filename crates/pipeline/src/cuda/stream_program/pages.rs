@@ -100,7 +100,8 @@ impl StreamProgram<'_> {
             let rows = (key.key, ColumnForm::Plain, segment.rows);
             return self.keep_column(stream, slot, (slice(0, 0), None), rows, None);
         }
-        for column in columns {
+        // Texts lie in their pages, which do not stay.
+        for column in columns.into_iter().filter(|column| column.form != ColumnForm::Text) {
             let key = key.of(column.register);
             if self.execution.device().resident().has(&key) {
                 continue;
