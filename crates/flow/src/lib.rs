@@ -82,6 +82,7 @@ pub use registered::{RegisteredPool, RegisteredStats};
 pub use report::{Bottleneck, BytesByPath, DevicesReport, LatencySummary, RaceReport, Stage};
 pub use schedule::Affinity;
 pub use spec::{
-    AccessPath, ChunkSpec, HostConsumer, HostProducer, RaceOptions, ReadSpec, Verdict, WriteAccess,
+    AccessPath, ChunkSpec, ConsumerLimit, HostConsumer, HostProducer, RaceOptions, ReadSpec,
+    Verdict, WriteAccess,
 };
 pub use trace::{Count, Span, Trace};

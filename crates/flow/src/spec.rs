@@ -158,6 +158,13 @@ pub enum WriteAccess {
     Direct,
 }
 
+/// How many consumers of a race may work at a time.
+pub trait ConsumerLimit: Send + Sync + fmt::Debug {
+    /// As many as now; one works whatever it says. Asked again and again while the race runs, by the thread
+    /// that drives it: no call may wait.
+    fn consumers(&self) -> usize;
+}
+
 /// How a race is run.
 #[derive(Debug, Clone)]
 pub struct RaceOptions {
@@ -168,6 +175,9 @@ pub struct RaceOptions {
     /// `mappings` unless it is to be found in the page cache; that files are not to be checked, the
     /// files themselves know.
     pub policy: InputPolicy,
+    /// How many of the consumers work: those beyond it wait, between chunks, and are only started when it
+    /// first allows them; `None`: all.
+    pub limit: Option<Arc<dyn ConsumerLimit>>,
     /// Slots of the ring (at least 1): chunks that are being read, or were read and not consumed
     /// yet. A [`DeviceLane`](crate::DeviceLane) has its own number.
     pub slots: usize,
@@ -238,6 +248,7 @@ impl Default for RaceOptions {
         RaceOptions {
             access: AccessPath::Auto,
             policy: InputPolicy::default(),
+            limit: None,
             slots: 8,
             memory: None,
             slot_bytes: None,

@@ -10,12 +10,16 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) struct WorkQueue<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
+    /// More consumers may work.
+    admitted: Condvar,
 }
 
 #[derive(Debug)]
 struct State<T> {
     urgent: VecDeque<T>,
     patient: VecDeque<T>,
+    /// Consumers that may work: those with lower numbers.
+    consumers: usize,
     closed: bool,
 }
 
@@ -25,9 +29,11 @@ impl<T> WorkQueue<T> {
             state: Mutex::new(State {
                 urgent: VecDeque::with_capacity(urgent),
                 patient: VecDeque::with_capacity(patient),
+                consumers: 0,
                 closed: false,
             }),
             changed: Condvar::new(),
+            admitted: Condvar::new(),
         }
     }
 
@@ -39,6 +45,24 @@ impl<T> WorkQueue<T> {
     pub fn push_patient(&self, item: T) {
         self.state.lock().patient.push_back(item);
         self.changed.notify_one();
+    }
+
+    /// Lets so many consumers work from now on.
+    pub fn admit(&self, consumers: usize) {
+        let mut state = self.state.lock();
+        let more = consumers > state.consumers;
+        state.consumers = consumers;
+        if more {
+            self.admitted.notify_all();
+        }
+    }
+
+    /// Waits until this consumer may work, or nobody needs to.
+    pub fn wait_for_turn(&self, consumer: usize) {
+        let mut state = self.state.lock();
+        while consumer >= state.consumers && !state.closed {
+            self.admitted.wait(&mut state);
+        }
     }
 
     /// The next item; waits for one. `None` once the queue is closed and empty.
@@ -70,5 +94,6 @@ impl<T> Drop for CloseOnDrop<'_, T> {
     fn drop(&mut self) {
         self.0.state.lock().closed = true;
         self.0.changed.notify_all();
+        self.0.admitted.notify_all();
     }
 }

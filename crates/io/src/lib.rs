@@ -30,6 +30,7 @@
 #![warn(missing_docs)]
 
 mod budget;
+mod byte_lock;
 mod engine;
 mod engines;
 mod error;
@@ -57,6 +58,7 @@ mod uring;
 pub mod write;
 
 pub use budget::{MemoryBudget, MemoryUse, MemoryUses, OutOfBudget, Reclaim, Reservation};
+pub use byte_lock::ByteLock;
 pub use engine::{Completion, CompletionSink, Engine, Transferred, Window, block_signals};
 pub use engines::{DirectEngine, Engines, NoEngine};
 pub use error::IoError;

@@ -16,6 +16,7 @@ use crate::{HostProducer, RaceError, ReadSpec, Verdict};
 pub(super) fn work<C: HostProducer>(shared: &Shared<'_>, number: usize, consumer: &mut C) {
     block_signals();
     loop {
+        shared.queue.wait_for_turn(number);
         let waiting = Instant::now();
         let Some(ready) = shared.queue.pop() else {
             return;

@@ -45,6 +45,8 @@ pub(super) struct Driver<'a> {
     shared: &'a Shared<'a>,
     ring: &'a SlotRing,
     inbox: Receiver<Event>,
+    /// Has as many consumers work as may.
+    call: &'a mut dyn FnMut() -> Result<(), RaceError>,
     chooser: Chooser<'a>,
     chunks: Chunks,
     /// Told when chunks come that there were not yet.
@@ -66,6 +68,7 @@ impl<'a> Driver<'a> {
         ring: &'a SlotRing,
         inbox: Receiver<Event>,
         (chunks, waker): (Chunks, Waker),
+        call: &'a mut dyn FnMut() -> Result<(), RaceError>,
     ) -> Self {
         let race = shared.race;
         let sink = sink_into(shared.events.clone(), Event::Read);
@@ -82,6 +85,7 @@ impl<'a> Driver<'a> {
             shared,
             ring,
             inbox,
+            call,
             chooser: Chooser::new(
                 race,
                 Destination::Anywhere,
@@ -108,7 +112,12 @@ impl<'a> Driver<'a> {
                 break;
             }
             let all_seen = self.chunks.has_ended && self.cold.is_empty();
-            if all_seen && self.engines.in_flight() == 0 && !self.expects_output() {
+            // As long as consumers work, it may be that more of them may.
+            if all_seen
+                && self.engines.in_flight() == 0
+                && self.handed_out == 0
+                && self.writers.in_flight() == 0
+            {
                 break;
             }
             self.wait();
@@ -128,6 +137,7 @@ impl<'a> Driver<'a> {
 
     /// Does all that can be done without waiting.
     fn advance(&mut self) -> Result<(), RaceError> {
+        (self.call)()?;
         self.begin_cold()?;
         // Looks past cold chunks that wait for a slot, so that consumers have work meanwhile.
         while self.patient < self.shared.patient_max

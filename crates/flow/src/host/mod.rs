@@ -1,6 +1,7 @@
 //! The race on the host: one thread drives reads and writes, one thread per consumer computes.
 
 mod consume;
+mod crew;
 mod driver;
 
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crossbeam_channel::{Sender, unbounded};
-use headrace_io::{Completion, IoError, MappedFile, ReadAt, Transferred, Window};
+use headrace_io::{Completion, MappedFile, ReadAt, Transferred, Window};
 use parking_lot::Mutex;
 
 use crate::cache::Cached;
@@ -19,6 +20,7 @@ use crate::slots::SlotRing;
 use crate::stop::{FailOnPanic, Stop};
 use crate::work_queue::WorkQueue;
 use crate::{BytesByPath, HostProducer, OutputSpec, Race, RaceError, RaceReport};
+use crew::Crew;
 use driver::Driver;
 
 /// Chunks that lie in memory and wait, or are worked on, for each consumer: enough that none waits
@@ -123,30 +125,23 @@ pub(crate) fn run<C: HostProducer>(
         patient_max,
         meter: Meter { first_chunk_ns: AtomicU64::new(u64::MAX), ..Meter::default() },
     };
-    let mut tally = Tally::default();
+    let (mut tally, mut counts) = (Tally::default(), (0, 0));
     std::thread::scope(|scope| {
         // Dropped last in this closure, so that the consumers end when the driver has.
         let _close = shared.queue.close_on_drop();
         let _fail = FailOnPanic(&shared.stop);
-        for (number, consumer) in consumers.iter_mut().enumerate() {
-            let shared = &shared;
-            let started = std::thread::Builder::new()
-                .name(format!("execute-{number}"))
-                .spawn_scoped(scope, move || consume::work(shared, number, consumer));
-            if let Err(cause) = started {
-                shared.stop.fail(RaceError::StartUp(IoError::Thread { cause }));
-                return;
-            }
-        }
-        tally = Driver::new(&shared, &ring, inbox, (chunks, bell.into())).run();
+        let mut crew = Crew::new(scope, &shared, &mut consumers);
+        let mut call = || crew.call();
+        tally = Driver::new(&shared, &ring, inbox, (chunks, bell.into()), &mut call).run();
+        counts = crew.counts();
     });
     race.verify_files(shared.stop.take_error())?;
-    fill_report(&mut tally.report, &shared, consumers.len());
+    fill_report(&mut tally.report, &shared, counts);
     let report = tally.finish(start.elapsed().as_nanos() as u64);
     Ok((consumers, report))
 }
 
-fn fill_report(report: &mut RaceReport, shared: &Shared<'_>, consumers: usize) {
+fn fill_report(report: &mut RaceReport, shared: &Shared<'_>, consumers: (usize, usize)) {
     let meter = &shared.meter;
     let (chunks, bytes_by_path) = *meter.consumed.lock();
     report.chunks = chunks;
@@ -155,7 +150,7 @@ fn fill_report(report: &mut RaceReport, shared: &Shared<'_>, consumers: usize) {
         u64::MAX => 0,
         ns => ns,
     };
-    report.consumers = consumers;
+    (report.consumers_min, report.consumers) = consumers;
     report.execute_busy_ns = meter.busy_ns.load(Ordering::Relaxed);
     report.write_wait_ns = meter.output_wait_ns.load(Ordering::Relaxed);
     report.execute_wait_ns = meter.wait_ns.load(Ordering::Relaxed);

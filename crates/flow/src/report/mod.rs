@@ -103,8 +103,10 @@ pub struct RaceReport {
     pub read_busy_ns: u64,
     /// Time with no read under way although chunks were still to be read: no slot was free.
     pub read_wait_ns: u64,
-    /// Consumers; 0 for a device.
+    /// Consumers that worked at a time, at most; 0 for a device.
     pub consumers: usize,
+    /// The fewest that were [let work](crate::ConsumerLimit) at a time.
+    pub consumers_min: usize,
     /// Time in consumers, summed over them.
     pub execute_busy_ns: u64,
     /// Time that consumers waited for chunks, summed over them. On a device: time in which it
@@ -201,6 +203,7 @@ impl RaceReport {
             *longest = time.max(*longest);
         }
         self.consumers += lane.consumers;
+        self.consumers_min += lane.consumers_min;
         merge_texts(&mut self.engines, &lane.engines);
         merge_texts(&mut self.path_reasons, &lane.path_reasons);
     }

@@ -1,9 +1,12 @@
 //! Consumers: slow, satisfied, failing, panicking; and races of unusual shape.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use headrace_flow::{AccessPath, ChunkSpec, RaceError, RaceOptions, Stage, Trace, Verdict};
+use headrace_flow::{
+    AccessPath, ChunkSpec, ConsumerLimit, RaceError, RaceOptions, Stage, Trace, Verdict,
+};
 use headrace_io::FaultPlan;
 
 use crate::support::{Act, Collect, TestFile, check_bytes, forced_paths, race, read, slot_paths};
@@ -70,6 +73,53 @@ fn a_slow_consumer_holds_the_reads_back() {
         assert_eq!(report.chunks, 100);
         assert!(report.read_wait_ns >= 50_000_000, "{name}: {report:?}");
         assert_eq!(report.bottleneck().unwrap().stage, Stage::Execute, "{name}");
+    }
+}
+
+/// As many as somebody says.
+#[derive(Debug)]
+struct Dial(AtomicUsize);
+
+impl ConsumerLimit for Dial {
+    fn consumers(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn a_limit_holds_consumers_back_and_lets_them_go_again() {
+    let file = TestFile::new(1_000_000);
+    for (name, options) in forced_paths() {
+        let dial = Arc::new(Dial(AtomicUsize::new(0)));
+        let options = RaceOptions { limit: Some(dial.clone()), slots: 6, ..options };
+        let race = race(file.files(), file.chunks(5_000), options);
+        let (begun, working) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        // At most one, then four, then one again, some chunks after the dial was turned.
+        let phases: [AtomicUsize; 3] = Default::default();
+        let consumers = (0..4).map(|_| {
+            Act(|_, _: &[&[u8]]| {
+                let number = begun.fetch_add(1, Ordering::SeqCst);
+                let at_once = working.fetch_add(1, Ordering::SeqCst) + 1;
+                match number {
+                    0..60 => phases[0].fetch_max(at_once, Ordering::SeqCst),
+                    80..120 => phases[1].fetch_max(at_once, Ordering::SeqCst),
+                    150.. => phases[2].fetch_max(at_once, Ordering::SeqCst),
+                    _ => 0,
+                };
+                match number {
+                    60 => dial.0.store(9, Ordering::SeqCst),
+                    120 => dial.0.store(1, Ordering::SeqCst),
+                    _ => {}
+                }
+                std::thread::sleep(Duration::from_millis(1));
+                working.fetch_sub(1, Ordering::SeqCst);
+                Ok(Verdict::Continue)
+            })
+        });
+        let (consumers, report) = race.run_host(consumers.collect()).unwrap();
+        assert_eq!((consumers.len(), report.chunks), (4, 200), "{name}");
+        assert_eq!((report.consumers, report.consumers_min), (4, 1), "{name}");
+        assert_eq!(phases.map(AtomicUsize::into_inner), [1, 4, 1], "{name}");
     }
 }
 

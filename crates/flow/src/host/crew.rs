@@ -1,0 +1,66 @@
+//! The consumers' threads: as many work as may.
+
+use std::slice::IterMut;
+use std::thread::{Builder, Scope};
+
+use headrace_io::IoError;
+
+use super::{Shared, consume};
+use crate::{HostProducer, RaceError};
+
+/// Starts consumers when they first may work, and has the others wait.
+pub(super) struct Crew<'scope, 'env, C> {
+    scope: &'scope Scope<'scope, 'env>,
+    shared: &'scope Shared<'scope>,
+    /// Those that were not started.
+    idle: IterMut<'scope, C>,
+    consumers: usize,
+    /// Those that may work, and the fewest and the most that might.
+    admitted: usize,
+    counts: (usize, usize),
+}
+
+impl<'scope, 'env, C: HostProducer + 'scope> Crew<'scope, 'env, C> {
+    pub fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        shared: &'scope Shared<'scope>,
+        consumers: &'scope mut [C],
+    ) -> Self {
+        let all = consumers.len();
+        let counts = (all, 0);
+        Crew { scope, shared, consumers: all, idle: consumers.iter_mut(), admitted: 0, counts }
+    }
+
+    /// Lets as many work as may now.
+    pub fn call(&mut self) -> Result<(), RaceError> {
+        let limit = &self.shared.race.options.limit;
+        let wanted = limit.as_ref().map_or(self.consumers, |limit| limit.consumers());
+        let wanted = wanted.clamp(1, self.consumers);
+        if wanted == self.admitted {
+            return Ok(());
+        }
+        self.admitted = wanted;
+        self.counts = (self.counts.0.min(wanted), self.counts.1.max(wanted));
+        self.shared.queue.admit(wanted);
+        while self.consumers - self.idle.len() < wanted {
+            self.start()?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), RaceError> {
+        let (shared, number) = (self.shared, self.consumers - self.idle.len());
+        let Some(consumer) = self.idle.next() else { return Ok(()) };
+        let thread = Builder::new().name(format!("execute-{number}"));
+        let started = thread.spawn_scoped(self.scope, move || {
+            consume::work(shared, number, consumer);
+        });
+        let failed = |cause| RaceError::StartUp(IoError::Thread { cause });
+        started.map(drop).map_err(failed)
+    }
+
+    /// The fewest and the most that might work at a time.
+    pub fn counts(&self) -> (usize, usize) {
+        self.counts
+    }
+}
