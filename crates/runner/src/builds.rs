@@ -197,6 +197,7 @@ impl Run<'_> {
             settings: self.request.settings,
             runner: self.runner,
             threads,
+            limit: self.limit.as_ref(),
             token: self.request.token,
             emit: &|_| true,
         })?;

@@ -43,7 +43,8 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
             })
         })
         .collect::<Result<Vec<_>, RunError>>()?;
-    let race_options = task.runner.race_options(task.settings, source.policy());
+    let mut race_options = task.runner.race_options(task.settings, source.policy());
+    race_options.limit = task.limit.cloned();
     let race = Race::fed(Box::new(feed), bounds, race_options, task.token.clone());
     let (consumers, report) = race.run_host(consumers)?;
     let finishing = Instant::now();

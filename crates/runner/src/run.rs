@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
-use headrace_flow::CancelToken;
+use headrace_flow::{CancelToken, ConsumerLimit};
 use headrace_format::arrow::ir_type;
 use headrace_ir::{Pipeline, Program, Scalar, Source};
 use headrace_pipeline::build::BuildOptions;
@@ -18,6 +18,7 @@ use crate::error::{ErrorClass, RunError};
 use crate::report::RunReport;
 use crate::runner::Runner;
 use crate::settings::{Fallback, Processor, Settings};
+use crate::share::SharingRun;
 use crate::table::StreamTable;
 use crate::task::{Done, Emit, Task};
 use crate::{cpu, cuda};
@@ -54,7 +55,13 @@ impl Runner {
     /// fit its tables is refused before anything is read.
     pub fn run(&self, request: &Request<'_>, emit: Emit<'_>) -> Result<RunReport, RunError> {
         let program = checked(request)?;
-        Run { request, program: &program, runner: self }.run(emit)
+        let Settings { share, threads, .. } = request.settings;
+        let sharing = share.as_ref().and_then(|share| {
+            // Where nobody can be told, and nobody is seen, the run has what it wants.
+            SharingRun::begin(share, *threads).ok()
+        });
+        let limit = sharing.map(|run| Arc::new(run) as _);
+        Run { request, program: &program, runner: self, limit }.run(emit)
     }
 }
 
@@ -128,6 +135,8 @@ pub struct Run<'a> {
     pub program: &'a Program,
     /// Caches and devices.
     pub runner: &'a Runner,
+    /// How many threads may work at a time.
+    pub limit: Option<Arc<dyn ConsumerLimit>>,
 }
 
 impl Run<'_> {
@@ -192,6 +201,7 @@ impl Run<'_> {
             settings,
             runner: self.runner,
             threads: settings.threads,
+            limit: self.limit.as_ref(),
             token: self.request.token,
             emit,
         };

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use headrace_flow::AccessPath;
 
+use crate::share::ThreadShare;
+
 /// Which processor runs pipelines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processor {
@@ -137,6 +139,8 @@ pub struct Settings {
     pub access: AccessPath,
     /// Threads that execute a pipeline on the CPU.
     pub threads: usize,
+    /// What the run has together with those of other processes, if with any.
+    pub share: Option<ThreadShare>,
     /// Largest chunk in bytes: what a worker takes at once.
     pub chunk_bytes: u64,
     /// Which GPUs take part.
@@ -150,6 +154,7 @@ impl Default for Settings {
             fallback: Fallback::default(),
             access: AccessPath::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            share: None,
             chunk_bytes: 4 << 20,
             devices: Devices::default(),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use headrace_flow::{CancelToken, RaceReport};
+use headrace_flow::{CancelToken, ConsumerLimit, RaceReport};
 use headrace_format::ChunkTotals;
 use headrace_ir::Pipeline;
 use headrace_pipeline::{BuildTable, build::BuildOptions, state::Output};
@@ -31,6 +31,8 @@ pub struct Task<'a> {
     pub runner: &'a Runner,
     /// Threads that may execute it.
     pub threads: usize,
+    /// How many of them may at a time.
+    pub limit: Option<&'a Arc<dyn ConsumerLimit>>,
     /// Ends it early.
     pub token: &'a CancelToken,
     /// Takes rows as they come.
