@@ -20,5 +20,8 @@ mod table;
 
 pub(crate) use feed::BatchFeed;
 pub use segment::BatchSegment;
-pub use stream::{BatchReceiver, BatchSender, BatchStream, ProducerError, Ready, batch_channel};
+pub use stream::{
+    BatchReceiver, BatchSender, BatchStream, ProducerError, Ready, Receiver, Sender, batch_channel,
+    channel,
+};
 pub use table::BatchTable;

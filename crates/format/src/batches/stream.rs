@@ -40,32 +40,41 @@ where
 /// A queue of at most `batches_max` (at least 1) batches between a producer with a thread of its own
 /// and a run: the producer waits while it is full.
 pub fn batch_channel(batches_max: usize) -> (BatchSender, BatchReceiver) {
-    let shared = Arc::new(Shared {
-        batches_max: batches_max.max(1),
-        state: Mutex::default(),
-        taken: Condvar::new(),
-    });
-    (BatchSender { shared: Arc::clone(&shared) }, BatchReceiver { shared })
+    channel(batches_max)
 }
 
-struct Shared {
-    batches_max: usize,
-    state: Mutex<State>,
-    /// A batch was taken, or nobody takes any more.
+/// As [`batch_channel`], of anything.
+pub fn channel<T>(items_max: usize) -> (Sender<T>, Receiver<T>) {
+    let shared = Arc::new(Shared {
+        items_max: items_max.max(1),
+        state: Mutex::new(State {
+            items: VecDeque::new(),
+            end: None,
+            is_abandoned: false,
+            waker: None,
+        }),
+        taken: Condvar::new(),
+    });
+    (Sender { shared: Arc::clone(&shared) }, Receiver { shared })
+}
+
+struct Shared<T> {
+    items_max: usize,
+    state: Mutex<State<T>>,
+    /// One was taken, or nobody takes any more.
     taken: Condvar,
 }
 
-#[derive(Default)]
-struct State {
-    batches: VecDeque<RecordBatch>,
+struct State<T> {
+    items: VecDeque<T>,
     /// How the producer ended.
     end: Option<Result<(), ProducerError>>,
     is_abandoned: bool,
     waker: Option<Waker>,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl<T> Shared<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,7 +86,7 @@ impl Shared {
 }
 
 /// Wakes who waits for what was changed.
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake<T>(mut state: MutexGuard<'_, State<T>>) {
     let waker = state.waker.take();
     drop(state);
     if let Some(waker) = waker {
@@ -87,27 +96,30 @@ fn wake(mut state: MutexGuard<'_, State>) {
 
 /// The producer's end. Dropped without [`finish`](Self::finish), by a panic say, it makes the run
 /// fail: part of the batches must never be taken for all of them.
-pub struct BatchSender {
-    shared: Arc<Shared>,
+pub struct Sender<T> {
+    shared: Arc<Shared<T>>,
 }
 
-impl fmt::Debug for BatchSender {
+/// Of batches.
+pub type BatchSender = Sender<RecordBatch>;
+
+impl<T> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BatchSender({} batches wait)", self.shared.state().batches.len())
+        write!(f, "Sender({} wait)", self.shared.state().items.len())
     }
 }
 
-impl BatchSender {
-    /// Hands a batch over, waiting while the queue is full; `false` if nobody wants any more.
-    pub fn send(&self, batch: RecordBatch) -> bool {
+impl<T> Sender<T> {
+    /// Hands one over, waiting while the queue is full; `false` if nobody wants any more.
+    pub fn send(&self, item: T) -> bool {
         let mut state = self.shared.state();
-        while state.batches.len() >= self.shared.batches_max && !state.is_abandoned {
+        while state.items.len() >= self.shared.items_max && !state.is_abandoned {
             state = self.shared.taken.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.is_abandoned {
             return false;
         }
-        state.batches.push_back(batch);
+        state.items.push_back(item);
         wake(state);
         true
     }
@@ -123,29 +135,33 @@ impl BatchSender {
     }
 }
 
-impl Drop for BatchSender {
+impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         self.shared.end(Err("the producer went away before the end of its batches".into()));
     }
 }
 
 /// The run's end. Dropped, it lets a producer that waits know that nobody wants any more.
-pub struct BatchReceiver {
-    shared: Arc<Shared>,
+pub struct Receiver<T> {
+    shared: Arc<Shared<T>>,
 }
 
-impl fmt::Debug for BatchReceiver {
+/// Of batches.
+pub type BatchReceiver = Receiver<RecordBatch>;
+
+impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BatchReceiver({} batches wait)", self.shared.state().batches.len())
+        write!(f, "Receiver({} wait)", self.shared.state().items.len())
     }
 }
 
-impl BatchStream for BatchReceiver {
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<RecordBatch, ProducerError>>> {
+impl<T> Receiver<T> {
+    /// The next one; see [`BatchStream::poll_next`].
+    pub fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<T, ProducerError>>> {
         let mut state = self.shared.state();
-        if let Some(batch) = state.batches.pop_front() {
+        if let Some(item) = state.items.pop_front() {
             self.shared.taken.notify_one();
-            return Poll::Ready(Some(Ok(batch)));
+            return Poll::Ready(Some(Ok(item)));
         }
         match &mut state.end {
             None => {
@@ -161,11 +177,17 @@ impl BatchStream for BatchReceiver {
     }
 }
 
-impl Drop for BatchReceiver {
+impl BatchStream for BatchReceiver {
+    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<RecordBatch, ProducerError>>> {
+        Receiver::poll_next(self, waker)
+    }
+}
+
+impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.is_abandoned = true;
-        state.batches.clear();
+        state.items.clear();
         drop(state);
         self.shared.taken.notify_all();
     }

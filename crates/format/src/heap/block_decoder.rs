@@ -8,6 +8,7 @@ use arrow_array::RecordBatch;
 use super::Reroute;
 use super::decoder::Decoder;
 use super::parts::Block;
+use super::server_pages::{IN_MEMORY, block_of};
 use super::table::HeapTable;
 use crate::{PageDecoder, Pages, Result};
 
@@ -61,6 +62,18 @@ impl BlockDecoder {
         }
     }
 
+    /// Takes a page that the server handed over; as [`take`](Self::take).
+    fn take_vouched(&mut self, page: &[u8], block: Block) -> std::result::Result<(), Reroute> {
+        match self.decoder.decode_vouched(page) {
+            Err(full @ Reroute::BatchFull { .. }) if self.decoder.rows() > 0 => Err(full),
+            Err(why) => {
+                self.table.owner().hand_back(block, why);
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
     fn is_full(&self) -> bool {
         self.decoder.rows() >= BATCH_ROWS || self.decoder.values_bytes() >= BATCH_BYTES
     }
@@ -100,7 +113,11 @@ fn prefetch(line: &[u8; LINE_BYTES]) {
 
 impl PageDecoder for BlockDecoder {
     fn next_batch(&mut self, pages: &mut Pages<'_>) -> Result<Option<RecordBatch>> {
-        let part = self.table.parts.of_file(pages.file);
+        let is_vouched = pages.file == IN_MEMORY;
+        let part = match is_vouched {
+            true => block_of(pages.bytes).part as usize,
+            false => self.table.parts.of_file(pages.file),
+        };
         if part != self.part {
             // Rows of two parts are of two decoders.
             if let Some(rows) = self.rest()? {
@@ -111,9 +128,15 @@ impl PageDecoder for BlockDecoder {
         let (block_bytes, mut taken) = (self.table.parts.block_bytes(), 0);
         let mut is_full = self.is_full();
         while !pages.bytes.is_empty() && !is_full {
-            let block = self.table.parts.block(pages.file, pages.offset);
             let (bytes, rest) = pages.bytes.split_at(block_bytes.min(pages.bytes.len()));
-            if self.take(bytes, rest, block).is_err() {
+            let taken_now = match is_vouched {
+                true => self.take_vouched(bytes, block_of(bytes)),
+                false => {
+                    let block = self.table.parts.block(pages.file, pages.offset);
+                    self.take(bytes, rest, block)
+                }
+            };
+            if taken_now.is_err() {
                 is_full = true;
                 continue;
             }

@@ -94,20 +94,30 @@ impl Decoder {
         self.append_all(Page::all_visible(page, self.block_bytes, self.checksums.then_some(block))?)
     }
 
-    /// As [`decode`](Self::decode), of a page that was copied from the server's own memory while nobody
-    /// could write to it. Checksums are not kept there, and not asked for.
+    /// Appends the rows of all line pointers of a page that the caller vouches for, as
+    /// [`decode_lines`](Self::decode_lines) does.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
-    pub fn decode_buffered(&mut self, page: &[u8]) -> std::result::Result<usize, Reroute> {
-        self.append_all(Page::all_visible(page, self.block_bytes, None)?)
+    pub fn decode_vouched(&mut self, bytes: &[u8]) -> std::result::Result<usize, Reroute> {
+        let page = Page::any(bytes, self.block_bytes)?;
+        self.places.clear();
+        let (plan, attributes) = (&self.plan, self.relation_attributes);
+        if page.has_sound_tuples()
+            && self.places.add_uniform(plan, &page, &mut self.tuples, attributes, true)
+        {
+            return self.append(bytes);
+        }
+        let is_normal = |(number, line)| matches!(line, Line::Normal { .. }).then_some(number);
+        let lines: Vec<u16> = page.lines().filter_map(is_normal).collect();
+        self.decode_lines(bytes, &lines)
     }
 
     /// Appends all rows of a page that are visible to everybody.
     fn append_all(&mut self, page: Page<'_>) -> std::result::Result<usize, Reroute> {
         self.places.clear();
         let (plan, attributes) = (&self.plan, self.relation_attributes);
-        if self.places.add_uniform(plan, &page, &mut self.tuples, attributes) {
+        if self.places.add_uniform(plan, &page, &mut self.tuples, attributes, false) {
             return self.append(page.bytes);
         }
         for (line, pointer) in page.lines() {

@@ -8,13 +8,16 @@ use std::task::{Poll, Waker};
 use arrow_schema::Schema;
 use headrace_ir::{Chunk, ColumnExtents, Encoding, Extent, Segment};
 
+use headrace_io::{MemoryFile, SourceFile};
+
 use super::Reroute;
 use super::parts::Block;
+use super::server_pages::{IN_MEMORY, ServerPages};
 use super::table::{HeapTable, ServerRows};
-use crate::Result;
 use crate::arrow::{CHUNK_EXTRA_SHARE, ChunkOptions, Filling};
-use crate::batches::{BatchFeed, BatchTable};
+use crate::batches::{BatchFeed, BatchTable, Receiver};
 use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
+use crate::{FormatError, Result};
 
 /// Chunks of a [`HeapTable`]: of its blocks and of its stream by turns, as long as both have any.
 pub(super) struct HeapFeed {
@@ -25,6 +28,9 @@ pub(super) struct HeapFeed {
     ranges: usize,
     next: u32,
     streamed: BatchFeed,
+    /// Pages that the server hands over, since the first chunk was asked for.
+    pages: Option<Receiver<ServerPages>>,
+    pages_name: Arc<SourceFile>,
     /// Whether the last chunk was one of the stream's.
     was_streamed: bool,
     has_ended: bool,
@@ -45,6 +51,8 @@ impl HeapFeed {
         let all: Vec<usize> = (0..columns.fields().len()).collect();
         Self {
             streamed: BatchFeed::new(Arc::new(rows), &all, options),
+            pages: None,
+            pages_name: MemoryFile::named(&format!("pages of {}", table.name())),
             table,
             options,
             part: 0,
@@ -107,14 +115,7 @@ impl HeapFeed {
             return Ok(None);
         }
         let bytes = there.min(run.len() as u64) * block_bytes;
-        let column = ColumnExtents {
-            encoding: self.encoding(),
-            values: Extent { offset, bytes },
-            offsets: None,
-            validity: None,
-            remap: None,
-        };
-        Ok(Some(Segment { file, batch: 0, first_row: 0, rows: 0, columns: vec![column] }))
+        Ok(Some(self.pages_segment(file, Extent { offset, bytes })))
     }
 
     /// Has the server read blocks that the file does not have: of the first it has `found_bytes`.
@@ -155,6 +156,35 @@ impl HeapFeed {
         Ok(Some(FedChunk { chunk, memory: None }))
     }
 
+    /// What the server sends: rows, and pages.
+    fn poll_server(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
+        let streamed = self.streamed.poll_next(waker);
+        // Rows end last.
+        let (Poll::Pending, Some(pages)) = (&streamed, &mut self.pages) else { return streamed };
+        match pages.poll_next(waker) {
+            Poll::Ready(Some(Ok(pages))) => Poll::Ready(Some(Ok(self.chunk_of(pages)))),
+            Poll::Ready(Some(Err(cause))) => {
+                let failed = format!("pages of {}: {cause}", self.table.name());
+                Poll::Ready(Some(Err(FormatError::Argument(failed))))
+            }
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn chunk_of(&mut self, pages: ServerPages) -> FedChunk {
+        let (offset, bytes) = (pages.as_ref().as_ptr().addr() as u64, pages.as_ref().len() as u64);
+        let segment = self.pages_segment(IN_MEMORY, Extent { offset, bytes });
+        self.totals.add(1, 0, bytes);
+        let memory = MemoryFile::new(&self.pages_name, vec![Box::new(pages)]);
+        FedChunk { chunk: Chunk { segments: vec![segment] }, memory: Some(memory) }
+    }
+
+    fn pages_segment(&self, file: u32, values: Extent) -> Segment {
+        let encoding = self.encoding();
+        let column = ColumnExtents { encoding, values, offsets: None, validity: None, remap: None };
+        Segment { file, batch: 0, first_row: 0, rows: 0, columns: vec![column] }
+    }
+
     fn poll(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
         // Blocks have a turn after each chunk of the stream, and whenever it has nothing.
         if self.was_streamed {
@@ -163,7 +193,7 @@ impl HeapFeed {
                 return Poll::Ready(Some(next));
             }
         }
-        let streamed = self.streamed.poll_next(waker);
+        let streamed = self.poll_server(waker);
         self.was_streamed = matches!(streamed, Poll::Ready(Some(_)));
         if self.was_streamed {
             return streamed;
@@ -204,6 +234,9 @@ impl Feed for HeapFeed {
     fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
         if self.has_ended {
             return Poll::Ready(None);
+        }
+        if self.pages.is_none() {
+            self.pages = self.table.take_pages();
         }
         let polled = self.poll(waker);
         self.has_ended = matches!(polled, Poll::Ready(None | Some(Err(_))));

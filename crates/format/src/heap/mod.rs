@@ -50,7 +50,8 @@
 //! kind (its rows may be in shared buffers alone), so that it is [`Reroute::NewPage`].
 //!
 //! Whoever knows the tuples of a page of shared buffers that its own snapshot sees:
-//! [`Decoder::decode_lines`] decodes these, whatever the page says of itself.
+//! [`Decoder::decode_lines`] decodes these, whatever the page says of itself. [`ServerPages`] are copies of
+//! such pages in which only these are left ([`keep_lines`]); workers decode them.
 //!
 //! # What it must never know
 //!
@@ -82,6 +83,7 @@ mod pieces;
 mod plan;
 mod relation;
 mod reroute;
+mod server_pages;
 mod table;
 mod tuple;
 mod uniform;
@@ -93,7 +95,9 @@ mod tests;
 
 pub use decoder::Decoder;
 pub use owner::{BlockOwner, HoldAnswer};
+pub use page::keep_lines;
 pub use parts::Block;
 pub use relation::{Align, Attribute, HeapType, Length, Relation};
 pub use reroute::Reroute;
+pub use server_pages::{ServerPages, Spare};
 pub use table::{HeapBlocks, HeapTable, Stamps};

@@ -29,6 +29,11 @@ pub trait BlockOwner: Send + Sync {
     /// will be, taken from the file.
     fn reroute(&self, block: Block, why: Reroute);
 
+    /// As [`reroute`](Self::reroute), of a block whose page the owner handed over itself.
+    fn hand_back(&self, block: Block, why: Reroute) {
+        self.reroute(block, why);
+    }
+
     /// So many more of the listed blocks are done.
     fn done(&self, blocks: u32);
 }

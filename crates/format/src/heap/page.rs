@@ -24,6 +24,21 @@ pub(super) const MIN_TUPLE_BYTES: usize = 24;
 /// Tuples start at multiples of 8 bytes.
 const ALIGN_MASK: usize = 7;
 
+/// Leaves no line pointers of a page but these, counted from 1 and in ascending order; those that it does not
+/// have are passed over.
+pub fn keep_lines(page: &mut [u8], lines: &[u16]) {
+    let mut kept_end = HEADER_BYTES;
+    for line in lines {
+        let start = HEADER_BYTES + (usize::from(*line).max(1) - 1) * POINTER_BYTES;
+        if start >= kept_end && start + POINTER_BYTES <= page.len() {
+            page.copy_within(start..start + POINTER_BYTES, kept_end);
+            kept_end += POINTER_BYTES;
+        }
+    }
+    // A page has at most 32 kB.
+    page[12..14].copy_from_slice(&(kept_end as u16).to_le_bytes());
+}
+
 /// What a line pointer says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
@@ -167,6 +182,15 @@ impl<'a> Page<'a> {
             }
             _ => Err(Reroute::LinePointer { line, flaw: "it is no tuple's" }),
         }
+    }
+
+    /// Whether all tuples lie within their space.
+    pub(super) fn has_sound_tuples(&self) -> bool {
+        self.is_plain()
+            || self.lines().all(|(_, line)| match line {
+                Line::Normal { start, bytes } => self.check_tuple(start, bytes).is_ok(),
+                _ => true,
+            })
     }
 
     fn line(&self, number: usize) -> Option<Line> {

@@ -20,8 +20,9 @@ use super::feed::HeapFeed;
 use super::page_source::BlockSource;
 use super::parts::Parts;
 use super::relation::Relation;
+use super::server_pages::ServerPages;
 use crate::arrow::{ChunkOptions, ColumnBound, ColumnStats};
-use crate::batches::{BatchStream, ProducerError};
+use crate::batches::{BatchStream, ProducerError, Receiver};
 use crate::{Feed, FormatError, PageDecoder, PageSource, Result, Table};
 
 /// Where a relation's blocks lie, and which of them are decoded.
@@ -89,15 +90,18 @@ pub struct HeapTable {
     pub(super) parts: Parts,
     identities: Vec<OnceLock<FileIdentity>>,
     owner: Arc<dyn BlockOwner>,
-    direct_blocks: u64,
+    /// Blocks that the workers decode, from the files or as the server's pages.
+    decoded_blocks: u64,
     done_blocks: AtomicU64,
     stream: Mutex<Option<Box<dyn BatchStream>>>,
     fills_page_cache: bool,
+    /// Pages that the server hands over.
+    pages: Mutex<Option<Receiver<ServerPages>>>,
 }
 
 impl fmt::Debug for HeapTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HeapTable({}, {} blocks)", self.name, self.direct_blocks)
+        write!(f, "HeapTable({}, {} blocks)", self.name, self.decoded_blocks)
     }
 }
 
@@ -118,10 +122,11 @@ impl HeapTable {
             name: name.to_string(),
             identities: (0..parts.file_count()).map(|_| OnceLock::new()).collect(),
             owner,
-            direct_blocks: parts.direct_blocks(),
+            decoded_blocks: parts.direct_blocks(),
             done_blocks: AtomicU64::new(0),
             stream: Mutex::new(Some(Box::new(stream))),
             fills_page_cache: false,
+            pages: Mutex::new(None),
             parts,
         })
     }
@@ -129,6 +134,18 @@ impl HeapTable {
     /// Blocks that are not in the page cache are read through it, and stay there.
     pub fn filling_page_cache(self, fills_page_cache: bool) -> Self {
         Self { fills_page_cache, ..self }
+    }
+
+    /// The server hands over so many blocks as pages, each once, besides the rows that it sends: for runs on
+    /// the CPU. They are [done](BlockOwner) as those of the files are, and may be rerouted.
+    pub fn with_pages(self, pages: Receiver<ServerPages>, blocks: u64) -> Self {
+        let decoded_blocks = self.decoded_blocks + blocks;
+        Self { pages: Mutex::new(Some(pages)), decoded_blocks, ..self }
+    }
+
+    /// Those pages, for the first who asks.
+    pub(super) fn take_pages(&self) -> Option<Receiver<ServerPages>> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn name(&self) -> &str {
@@ -228,7 +245,7 @@ impl BatchStream for ServerRows {
         }
         // Blocks that are rerouted now would be lost.
         let done = self.table.done_blocks.load(Ordering::Acquire);
-        match self.table.direct_blocks {
+        match self.table.decoded_blocks {
             all if done == all => polled,
             all => {
                 let why = format!("the server's rows ended when {done} of {all} blocks were done");
@@ -291,6 +308,10 @@ impl Table for HeapTable {
     }
 
     fn page_source(self: Arc<Self>, columns: &[usize]) -> Result<Option<Box<dyn PageSource>>> {
+        if self.pages.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            let why = "heap blocks: pages of the server are for the CPU";
+            return Err(FormatError::Argument(why.to_string()));
+        }
         let plan = self.parts.page_plan(columns)?;
         Ok(Some(Box::new(BlockSource { table: self, plan })))
     }

@@ -44,6 +44,16 @@ pub(super) const HEADER_AT: usize = 16;
 pub(super) const HEADER_SAME: u64 =
     (!MASK2_IGNORED as u64) << 16 | (!MASK_IGNORED as u64) << 32 | 0xFF << 48;
 
+/// As [`HEADER_SAME`], where somebody vouches that the tuples are visible.
+pub(super) const VOUCHED_SAME: u64 = HEADER_SAME & !((VISIBILITY as u64) << 32);
+const VISIBILITY: u16 = XMIN_COMMITTED
+    | XMAX_COMMITTED
+    | XMAX_INVALID
+    | XMAX_IS_MULTI
+    | XMAX_LOCK_ONLY
+    | XMAX_EXCLUSIVE_LOCK
+    | XMAX_LOCKS;
+
 /// Where the parts of a tuple lie.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tuple<'a> {

@@ -9,7 +9,7 @@ use super::bytes::gather;
 use super::page::Page;
 use super::plan::{Plan, Run};
 use super::relation::Length;
-use super::tuple::{HEADER_AT, HEADER_SAME, Tuple};
+use super::tuple::{HEADER_AT, HEADER_SAME, Tuple, VOUCHED_SAME};
 use super::varlena::is_short;
 use super::walk::{Places, variable};
 
@@ -35,31 +35,44 @@ impl Tuples {
     }
 
     /// The first tuple, if what its header says holds for all of them.
-    fn first<'a>(&self, page: &'a [u8], relation_attributes: usize) -> Option<Tuple<'a>> {
+    fn first<'a>(
+        &self,
+        page: &'a [u8],
+        relation_attributes: usize,
+        is_vouched: bool,
+    ) -> Option<Tuple<'a>> {
         let start = usize::from(*self.starts.first()?);
         let bytes = usize::from(*self.ends.first()?) - start;
         let mut words = gather(page, &self.starts, HEADER_AT)?.map(u64::from_le_bytes);
         let first = words.next()?;
         let differing = words.fold(0, |differing, word| differing | (word ^ first));
-        if differing & HEADER_SAME != 0 {
+        let (same, open): (u64, fn(&'a [u8], usize, usize, usize) -> _) = match is_vouched {
+            true => (VOUCHED_SAME, Tuple::open),
+            false => (HEADER_SAME, Tuple::all_visible),
+        };
+        if differing & same != 0 {
             return None;
         }
-        Tuple::all_visible(page, start, bytes, relation_attributes).ok()
+        open(page, start, bytes, relation_attributes).ok()
     }
 }
 
 impl Places {
-    /// Adds the rows of an all-visible page. `false`: not this way; no row has been added.
+    /// Adds the rows of a page that is all-visible, or of which somebody vouches that they are. `false`: not this
+    /// way; no row has been added.
     pub(super) fn add_uniform(
         &mut self,
         plan: &Plan,
         page: &Page<'_>,
         tuples: &mut Tuples,
         relation_attributes: usize,
+        is_vouched: bool,
     ) -> bool {
         page.tuples(&mut tuples.starts, &mut tuples.ends);
         let rows = tuples.starts.len();
-        let Some(first) = tuples.first(page.bytes, relation_attributes) else { return false };
+        let Some(first) = tuples.first(page.bytes, relation_attributes, is_vouched) else {
+            return false;
+        };
         let has_all = first.bitmap.is_none() && first.attributes >= plan.steps.len();
         let is_fit = has_all && (first.has_varlena || !plan.has_varlena) && rows <= self.max_rows;
         let header_bytes = (first.start - usize::from(tuples.starts[0])) as u16;

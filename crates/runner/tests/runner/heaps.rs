@@ -101,7 +101,7 @@ fn expected(program: fn(&StreamTable) -> Program) -> Vec<String> {
 fn check(heap: &Heap) {
     let folder = tempfile::tempdir().unwrap();
     let blocks = heap.write(folder.path());
-    let served = Served { rerouted: heap.rerouted(), done: BLOCKS - heap.own.len() as u32 };
+    let served = Served { rerouted: heap.rerouted(), done: heap.decoded() };
     let programs = [(grouped as fn(&StreamTable) -> Program, &COLUMNS[..]), (count, &[])];
     for (program, columns) in programs {
         let expected = expected(program);
@@ -129,6 +129,17 @@ fn blocks_that_are_not_listed_come_from_the_server() {
     let ends = [0, BLOCKS_PER_FILE - 1, BLOCKS_PER_FILE, BLOCKS - 1];
     check(&Heap { own: ends.into(), ..Heap::default() });
     check(&Heap { own: (0..BLOCKS).collect(), ..Heap::default() });
+}
+
+#[test]
+fn the_server_hands_pages_over_and_takes_back_those_that_do_not_decode() {
+    let own: std::collections::BTreeSet<u32> = (0..BLOCKS).filter(|block| block % 7 < 3).collect();
+    let heap = Heap { own, hands_over: true, ..Heap::default() };
+    check(&heap);
+    check(&Heap { broken: [1, 2, 100].into(), changed: [3, 10].into(), ..heap.clone() });
+    let all: std::collections::BTreeSet<u32> = (0..BLOCKS).collect();
+    check(&Heap { broken: [0, 199].into(), own: all.clone(), ..heap.clone() });
+    check(&Heap { broken: all.clone(), own: all, ..heap });
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn is_uniform(relation: &Relation, wanted: &[usize], bytes: &[u8]) -> bool {
     let page = page::Page::all_visible(bytes, BLOCK, None).unwrap();
     let (mut places, mut tuples) = (Places::new(wanted.len(), 300), Tuples::new(300));
     let plan = Plan::new(relation, wanted);
-    places.add_uniform(&plan, &page, &mut tuples, relation.attributes.len())
+    places.add_uniform(&plan, &page, &mut tuples, relation.attributes.len(), false)
 }
 
 /// If a page is decoded, then to the rows of its tuples, one after the other.

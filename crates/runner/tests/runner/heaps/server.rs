@@ -10,9 +10,10 @@ use std::thread::JoinHandle;
 
 use arrow_array::{Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
-use headrace_format::batches::{BatchSender, batch_channel};
+use headrace_format::batches::{self, BatchSender, batch_channel};
 use headrace_format::heap::{
-    Align, Attribute, Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Length, Relation, Reroute,
+    Align, Attribute, Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Length, Relation,
+    Reroute, ServerPages, Spare, keep_lines,
 };
 use headrace_runner::StreamTable;
 
@@ -92,6 +93,10 @@ pub fn heap_relation() -> Relation {
 pub struct Heap {
     /// Blocks that are not listed.
     pub own: BTreeSet<u32>,
+    /// Whether it hands these over as pages, in which there are rows, too, that do not count.
+    pub hands_over: bool,
+    /// Those of them whose pages do not decode.
+    pub broken: BTreeSet<u32>,
     /// Blocks that do not hold any more when they are asked about.
     pub changed: BTreeSet<u32>,
     /// Blocks whose page is not all-visible.
@@ -129,6 +134,7 @@ impl BlockOwner for Owner {
             Reroute::Changed => assert!(self.heap.changed.contains(&block)),
             Reroute::NotAllVisible => assert!(self.heap.busy.contains(&block)),
             Reroute::Length { .. } => assert!(!self.heap.is_there(block)),
+            Reroute::Header { .. } => assert!(self.heap.broken.contains(&block)),
             other => panic!("{other}"),
         }
         let _ = self.messages.lock().unwrap().send(Message::Reroute(block));
@@ -157,7 +163,13 @@ impl Heap {
         let only = |block: &u32| {
             self.changed.contains(block) || self.busy.contains(block) || !self.is_there(*block)
         };
-        (0..BLOCKS).filter(|block| !self.own.contains(block)).filter(only).collect()
+        let listed = (0..BLOCKS).filter(|block| !self.own.contains(block)).filter(only);
+        listed.chain(self.broken.iter().copied()).collect()
+    }
+
+    /// Blocks that the workers decode, or give back.
+    pub fn decoded(&self) -> u32 {
+        BLOCKS - if self.hands_over { 0 } else { self.own.len() as u32 }
     }
 
     fn direct(&self) -> Vec<Range<u32>> {
@@ -212,26 +224,68 @@ impl Heap {
         let (sender, receiver) = batch_channel(2);
         let owner = Owner { heap: self.clone(), messages: Mutex::new(messages) };
         let table = HeapTable::new("t", vec![blocks.clone()], Arc::new(owner), receiver);
-        let table = table.unwrap();
+        let (pages, handed_over) = headrace_format::batches::channel(2);
+        let table = match self.hands_over {
+            true => table.unwrap().with_pages(handed_over, self.own.len() as u64),
+            false => table.unwrap(),
+        };
         assert_eq!(**headrace_format::Table::schema(&table), schema());
         let table: Arc<dyn headrace_format::Table> = Arc::new(table);
         let ordinals = columns.iter().map(|name| table.schema().index_of(name).unwrap());
         let schema = table.schema().project(&ordinals.collect::<Vec<_>>()).unwrap();
         let heap = self.clone();
-        let thread = std::thread::spawn(move || heap.run(&schema, sender, &received));
+        let thread = std::thread::spawn(move || heap.run(&schema, sender, pages, &received));
         (Arc::new(StreamTable::new("t", table)), thread)
     }
 
-    fn run(&self, schema: &Schema, sender: BatchSender, messages: &Receiver<Message>) -> Served {
+    /// Its own blocks as pages; whether anybody wants them.
+    fn hand_over(&self, sender: batches::Sender<ServerPages>) -> bool {
+        let spare = Spare::default();
+        let own: Vec<u32> = self.own.iter().copied().collect();
+        for some in own.chunks(7) {
+            let mut pages = ServerPages::new(0, BLOCK, some.len(), &spare);
+            for &block in some {
+                let rows = rows_of(block);
+                let mut page = page(rows.start..rows.end + 1);
+                keep_lines(&mut page.bytes, &Vec::from_iter(1..=ROWS_PER_BLOCK as u16));
+                // Nobody may believe what the page says of itself.
+                page.put(10, 0);
+                if self.broken.contains(&block) {
+                    page.put(12, 7);
+                }
+                let filled = pages.add(block, |into| {
+                    into.copy_from_slice(&page.bytes);
+                    Ok::<(), ()>(())
+                });
+                filled.unwrap();
+            }
+            if !sender.send(pages) {
+                return false;
+            }
+        }
+        sender.finish();
+        true
+    }
+
+    fn run(
+        &self,
+        schema: &Schema,
+        sender: BatchSender,
+        pages: batches::Sender<ServerPages>,
+        messages: &Receiver<Message>,
+    ) -> Served {
         let mut served = Served::default();
-        let listed = BLOCKS - self.own.len() as u32;
+        let listed = self.decoded();
         let mut sent = 0;
         let mut send = |block| {
             sent += 1;
             self.fails_after.is_none_or(|last| sent <= last)
                 && sender.send(batch(rows_of(block), schema))
         };
-        let mut is_wanted = self.own.iter().all(|block| send(*block));
+        let mut is_wanted = match self.hands_over {
+            true => self.hand_over(pages),
+            false => self.own.iter().all(|block| send(*block)),
+        };
         while is_wanted && (served.done < listed || self.never_ends) {
             match messages.recv() {
                 Ok(Message::Reroute(block)) => {
