@@ -89,6 +89,12 @@ impl BlockOwner for Owner {
         self.take_back(block, why);
     }
 
+    /// It was to be read here anyway.
+    fn hand_back(&self, block: Block, _why: Reroute) {
+        self.state().rerouted.push(block);
+        self.changed.notify_all();
+    }
+
     fn done(&self, blocks: u32) {
         self.add_done(blocks);
     }

@@ -1,7 +1,7 @@
 //! Blocks of several tables through shared buffers.
 
 use arrow_array::RecordBatch;
-use headrace_format::heap::{Block, Relation as Description};
+use headrace_format::heap::{Block, Relation as Description, ServerPages};
 use pgrx::pg_sys::{Relation, Snapshot};
 
 use super::listing::Listing;
@@ -36,19 +36,40 @@ impl<'a> Reader<'a> {
     /// # Safety
     /// The backend's thread; the tables stay open and the snapshot registered as long as it is used.
     pub unsafe fn read(&mut self, block: Block) -> Result<(), WhyNot> {
+        let read = self.of_part(block.part)?.read(block.number);
+        read.map_err(|WhyNot(reason)| WhyNot(format!("block {}: {reason}", block.number)))
+    }
+
+    /// Takes a copy of a block in which there are only the rows that the snapshot sees. `false`: the pages are
+    /// of another part, or have no room.
+    ///
+    /// # Safety
+    /// As [`read`](Self::read).
+    pub unsafe fn copy(&mut self, block: Block, pages: &mut ServerPages) -> Result<bool, WhyNot> {
+        if pages.is_full() || pages.part() != block.part {
+            return Ok(false);
+        }
+        let reader = self.of_part(block.part)?;
+        let fill = |page: &mut [u8]| {
+            reader.copy(block.number, page);
+            Ok::<(), WhyNot>(())
+        };
+        pages.add(block.number, fill)?;
+        Ok(true)
+    }
+
+    unsafe fn of_part(&mut self, part: u32) -> Result<&mut ServerReader, WhyNot> {
         let current = match self.current.take() {
-            Some((part, reader)) if part == block.part => reader,
+            Some((of, reader)) if of == part => reader,
             before => {
                 if let Some((_, mut before)) = before {
                     self.batches.extend(before.batches(true)?);
                 }
-                let Part { relation, description, wanted, .. } = &self.parts[block.part as usize];
+                let Part { relation, description, wanted, .. } = &self.parts[part as usize];
                 ServerReader::new(*relation, self.snapshot, description, wanted)?
             }
         };
-        let (_, current) = self.current.insert((block.part, current));
-        let read = current.read(block.number);
-        read.map_err(|WhyNot(reason)| WhyNot(format!("block {}: {reason}", block.number)))
+        Ok(&mut self.current.insert((part, current)).1)
     }
 
     /// The rows so far, if they are enough for a batch, or wanted however few they are.

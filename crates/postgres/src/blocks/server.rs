@@ -3,7 +3,7 @@
 use std::ptr::null_mut;
 
 use arrow_array::RecordBatch;
-use headrace_format::heap::{Decoder, Relation as Description, Reroute};
+use headrace_format::heap::{Decoder, Relation as Description, Reroute, keep_lines};
 use pgrx::pg_sys::{self, BlockNumber, Datum, HeapTupleData, Relation, Snapshot};
 
 use crate::datum::Rows;
@@ -18,8 +18,14 @@ const BATCH_ROWS: usize = 16 << 10;
 #[repr(align(8))]
 struct Page([u8; PAGE_BYTES]);
 
+impl Default for Box<Page> {
+    fn default() -> Self {
+        Box::new(Page([0; PAGE_BYTES]))
+    }
+}
+
 /// The tuples of a page that the server vouches for: the number, start and length of each, in order.
-fn tuples(page: &[u8; PAGE_BYTES]) -> impl Iterator<Item = (u16, usize, usize)> {
+fn tuples(page: &[u8]) -> impl Iterator<Item = (u16, usize, usize)> {
     const NORMAL: u32 = 1;
     let lower = usize::from(u16::from_le_bytes([page[12], page[13]])).min(PAGE_BYTES);
     let pointers = page.get(24..lower).unwrap_or_default().as_chunks::<4>().0.iter();
@@ -94,26 +100,21 @@ impl ServerReader {
 
     /// Takes the rows of a block that the snapshot sees.
     pub unsafe fn read(&mut self, block: BlockNumber) -> Result<(), WhyNot> {
-        let sees_all = self.copy(block);
-        let decoded = match sees_all {
-            true => self.decoder.decode_buffered(&self.page.0),
-            false => self.decoder.decode_lines(&self.page.0, &self.lines),
-        };
-        match decoded {
+        let mut page = std::mem::take(&mut self.page);
+        self.copy(block, &mut page.0);
+        self.page = page;
+        match self.decoder.decode_vouched(&self.page.0) {
             Ok(_) => Ok(()),
             Err(Reroute::BatchFull { .. }) => why_not("a block whose texts take more than 2 GiB"),
             Err(_) => {
-                if sees_all {
-                    self.lines = tuples(&self.page.0).map(|(line, ..)| line).collect();
-                }
                 self.slow_blocks += 1;
                 self.read_slowly(block)
             }
         }
     }
 
-    /// Copies a page. Notes which of its tuples the snapshot sees, unless it sees all, which is returned.
-    unsafe fn copy(&mut self, block: BlockNumber) -> bool {
+    /// Copies a page, as long as a block, and leaves the tuples in the copy that the snapshot sees.
+    pub unsafe fn copy(&mut self, block: BlockNumber, copy: &mut [u8]) {
         let buffer = pg_sys::ReadBufferExtended(
             self.relation,
             pg_sys::ForkNumber::MAIN_FORKNUM,
@@ -124,23 +125,23 @@ impl ServerReader {
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
         let page = pg_sys::BufferGetPage(buffer).cast::<u8>();
         // Both have a page's bytes; the buffer is pinned and locked.
-        std::ptr::copy_nonoverlapping(page, self.page.0.as_mut_ptr(), PAGE_BYTES);
+        copy.copy_from_slice(std::slice::from_raw_parts(page, PAGE_BYTES));
         let flags = (*page.cast::<pg_sys::PageHeaderData>()).pd_flags;
         let says_visible = u32::from(flags) & pg_sys::PD_ALL_VISIBLE != 0;
         // A standby's snapshots do not trust the flag; a serializable transaction is asked about each row.
         let sees_all = says_visible && !(*self.snapshot).takenDuringRecovery && !self.serializable;
         if !sees_all {
-            let (tuples, table) = (tuples(&self.page.0), (*self.relation).rd_id);
-            let tuples = tuples
+            let table = (*self.relation).rd_id;
+            let tuples = tuples(copy)
                 .map(|(line, start, bytes)| tuple(table, page.add(start), bytes, block, line));
             self.tuples.clear();
             self.tuples.extend(tuples);
             version::keep_visible(&mut self.tuples, self.relation, self.snapshot, buffer);
             self.lines.clear();
             self.lines.extend(self.tuples.iter().map(|tuple| tuple.t_self.ip_posid));
+            keep_lines(copy, &self.lines);
         }
         pg_sys::UnlockReleaseBuffer(buffer);
-        sees_all
     }
 
     /// Row by row, with whatever PostgreSQL can read: values that lie elsewhere, and those that turn
@@ -150,12 +151,8 @@ impl ServerReader {
         let width = (*descriptor).natts as usize;
         let (mut values, mut nulls) = (vec![Datum::from(0); width], vec![false; width]);
         let context = pgrx::PgMemoryContexts::new("headrace rows");
-        let seen = std::mem::take(&mut self.lines);
         let all: Vec<_> = tuples(&self.page.0).collect();
         for (line, start, bytes) in all {
-            if seen.binary_search(&line).is_err() {
-                continue;
-            }
             let start = self.page.0.as_mut_ptr().add(start);
             let mut tuple = tuple((*self.relation).rd_id, start, bytes, block, line);
             pg_sys::heap_deform_tuple(

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use headrace_format::batches::batch_channel;
+use headrace_format::batches::{batch_channel, channel};
 use headrace_format::heap::{HeapBlocks, HeapTable};
 use headrace_runner::StreamTable;
 use headrace_service::client::RowSender;
 use pgrx::pg_sys::{self, CustomScanState, Oid, Relation, Snapshot};
 
 use super::description::{description, files, stamps};
-use super::job::{Answered, Failure, ForService, Job, RowWay, Table, over, serve, watched};
+use super::job::{Answered, Failure, ForService, Job, Table, over, serve, watched};
+use super::row_way::{PageWay, RowWay};
 use super::run::{Given, Ran, Read};
 use super::service;
 use crate::blocks::{Counts, Map, Owner, Part, Reader, list};
@@ -22,6 +23,9 @@ use crate::version;
 
 /// Batches of the server's rows that wait for the pipeline.
 const QUEUED_BATCHES: usize = 8;
+
+/// Chunks of the server's pages that do.
+const QUEUED_PAGES: usize = 8;
 
 /// Blocks that a run read.
 pub struct Blocks {
@@ -132,8 +136,11 @@ unsafe fn stream_blocks(
             let name = &plan.program.pipeline.source.table;
             let table = HeapTable::new(name, heaps, Arc::clone(&owner) as _, receiver);
             let table = table.map_err(|error| WhyNot(error.to_string()))?;
+            let (pages, handed_over) = channel(QUEUED_PAGES);
+            let table = table.with_pages(handed_over, counts.server);
             let table = Arc::new(table.filling_page_cache(fills_page_cache));
-            (Table::Own(StreamTable::new(name, table)), RowWay::Own(sender))
+            let way = RowWay::Own(Some(sender), Some(PageWay::new(pages)));
+            (Table::Own(StreamTable::new(name, table)), way)
         }
     };
     let Given { values, children } = given;

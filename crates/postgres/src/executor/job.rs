@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
-use headrace_format::batches::BatchSender;
 use headrace_format::heap::{Block, HeapBlocks};
 use headrace_ir::{Program, Scalar};
 use headrace_runner::{
@@ -15,9 +14,10 @@ use headrace_runner::{
 use headrace_service::client::RowSender;
 use headrace_service::protocol;
 
+use super::row_way::RowWay;
 use super::service::{self, Served};
 use super::threads::{LOOK_INTERVAL, Running};
-use crate::blocks::{Owner, Part, Reader};
+use crate::blocks::{Counts, Owner, Part, Reader};
 use crate::nodes::{WhyNot, why_not};
 use crate::settings;
 
@@ -43,12 +43,6 @@ pub(super) struct ForService {
     pub fills_page_cache: bool,
     pub rows: Arc<RowSender>,
     pub owner: Arc<Owner>,
-}
-
-/// The way of the rows that the backend reads.
-pub(super) enum RowWay {
-    Own(BatchSender),
-    Service(Arc<RowSender>),
 }
 
 /// What a run brought.
@@ -221,17 +215,19 @@ impl Gathered {
 /// Reads the blocks that the pipeline does not, until it is over.
 pub(super) unsafe fn serve(
     owner: &Owner,
-    way: RowWay,
+    mut way: RowWay,
     parts: &[Part],
     mut reader: Reader<'_>,
 ) -> Result<(), WhyNot> {
-    let mut way = Some(way);
     let mut listed = parts.iter().zip(0..).flat_map(|(part, number)| {
         let blocks = part.listing.server.iter().cloned().flatten();
         blocks.map(move |block| Block { part: number, number: block })
     });
-    let direct_blocks: u64 = parts.iter().map(|part| part.listing.counts.direct).sum();
-    let mut left = true;
+    let counts = parts.iter().map(|part| part.listing.counts);
+    let decoded =
+        |counts: Counts| counts.direct + if way.takes_pages() { counts.server } else { 0 };
+    let decoded_blocks: u64 = counts.map(decoded).sum();
+    let (mut left, mut is_open) = (true, true);
     loop {
         pgrx::check_for_interrupts!();
         let next = if left { listed.next() } else { None };
@@ -240,56 +236,32 @@ pub(super) unsafe fn serve(
         let mut state = owner.look(wait, |state| {
             left || state.is_over
                 || !state.rerouted.is_empty()
-                || (way.is_some() && state.done_blocks == direct_blocks)
+                || (is_open && state.done_blocks == decoded_blocks)
         });
         if state.is_over {
             return Ok(());
         }
+        match next {
+            Some(block) if way.takes_pages() => way.copy(block, &mut listed, &mut reader)?,
+            Some(block) => read(block, &way, &mut reader)?,
+            None => way.end_pages(),
+        }
         // Part by part.
         state.rerouted.sort_unstable();
-        for block in next.into_iter().chain(state.rerouted) {
+        for block in state.rerouted {
             pgrx::check_for_interrupts!();
-            reader.read(block)?;
-            send(way.as_ref(), reader.batches(false)?);
+            read(block, &way, &mut reader)?;
         }
-        if !left && state.done_blocks == direct_blocks && way.is_some() {
-            send(way.as_ref(), reader.batches(true)?);
-            if let Some(way) = way.take() {
-                way.finish();
-            }
+        if !left && is_open && state.done_blocks == decoded_blocks {
+            way.send(reader.batches(true)?);
+            way.finish();
+            is_open = false;
         }
     }
 }
 
-fn send(way: Option<&RowWay>, batches: Vec<RecordBatch>) {
-    for batch in batches {
-        if let Some(way) = way {
-            way.send(batch);
-        }
-    }
-}
-
-impl RowWay {
-    /// If nobody wants it, the run is over, which is seen next.
-    fn send(&self, mut batch: RecordBatch) {
-        match self {
-            Self::Own(sender) => {
-                let _ = sender.send(batch);
-            }
-            Self::Service(sender) => {
-                // Another process may take its time, or be stopped.
-                while let Err(back) = sender.offer(batch, LOOK_INTERVAL) {
-                    pgrx::check_for_interrupts!();
-                    batch = back;
-                }
-            }
-        }
-    }
-
-    fn finish(self) {
-        match self {
-            Self::Own(sender) => sender.finish(),
-            Self::Service(sender) => sender.finish(),
-        }
-    }
+unsafe fn read(block: Block, way: &RowWay, reader: &mut Reader<'_>) -> Result<(), WhyNot> {
+    reader.read(block)?;
+    way.send(reader.batches(false)?);
+    Ok(())
 }

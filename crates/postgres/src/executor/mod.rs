@@ -13,6 +13,7 @@ mod description;
 mod files;
 mod heap;
 mod job;
+mod row_way;
 mod run;
 pub mod service;
 pub mod threads;
