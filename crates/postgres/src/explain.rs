@@ -201,6 +201,17 @@ unsafe fn kept(ran: &Ran, es: *mut ExplainState) {
     }
 }
 
+/// Threads of the CPU, which follow from what other sessions do, as times do.
+unsafe fn threads(race: &RaceReport, es: *mut ExplainState) {
+    if !(*es).timing || race.consumers == 0 {
+        return;
+    }
+    show_number(es, c"Threads", None, race.consumers as u64);
+    if race.consumers_min < race.consumers {
+        show_number(es, c"Threads At Least", None, race.consumers_min as u64);
+    }
+}
+
 /// What the race's stages did, beside one another.
 unsafe fn stages(race: &RaceReport, es: *mut ExplainState) {
     let stages = [
@@ -243,6 +254,7 @@ unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut Expla
     for build in &report.builds {
         show(es, c"Build", build);
     }
+    threads(&report.race, es);
     show_time(es, c"Builds", report.build_ms);
     show_time(es, c"Bind", report.bind_ms);
     show_time(es, c"Race", report.race.wall_ns as f64 / 1e6);

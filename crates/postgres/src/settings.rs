@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 
+use headrace_runner::ThreadShare;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use pgrx::{PostgresGucEnum, pg_sys};
 
@@ -36,6 +37,7 @@ pub static FALLBACK: GucSetting<Fallback> = GucSetting::<Fallback>::new(Fallback
 pub static MIN_TABLE_BLOCKS: GucSetting<i32> = GucSetting::<i32>::new(4096);
 pub static MEMORY_LIMIT_KIB: GucSetting<i32> = GucSetting::<i32>::new(1 << 20);
 pub static THREADS: GucSetting<i32> = GucSetting::<i32>::new(0);
+pub static MAX_THREADS: GucSetting<i32> = GucSetting::<i32>::new(0);
 pub static PROCESSOR: GucSetting<Processor> = GucSetting::<Processor>::new(Processor::auto);
 pub static MIN_GPU_TABLE_BLOCKS: GucSetting<i32> = GucSetting::<i32>::new(32768);
 pub static SERVICE_COMMAND: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
@@ -75,6 +77,16 @@ pub fn define() {
         0,
         1024,
         GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"headrace.max_threads",
+        c"Threads that run the pipelines of all sessions together.",
+        c"0: the machine's cores. Each session has one at least.",
+        &MAX_THREADS,
+        0,
+        1024,
+        GucContext::Sighup,
         GucFlags::default(),
     );
     GucRegistry::define_float_guc(
@@ -179,8 +191,22 @@ fn booleans() {
 
 /// Threads that run a pipeline.
 pub fn threads() -> usize {
-    match usize::try_from(THREADS.get()) {
-        Ok(threads) if threads > 0 => threads,
-        _ => std::thread::available_parallelism().map_or(1, usize::from),
-    }
+    let max = positive(&MAX_THREADS).unwrap_or(usize::MAX);
+    positive(&THREADS).unwrap_or_else(cores).min(max)
+}
+
+/// What the pipelines of all sessions have together. The folder is one for files that processes of the server
+/// share, which base backups leave out.
+pub fn thread_share() -> ThreadShare {
+    let threads = positive(&MAX_THREADS).unwrap_or_else(cores);
+    ThreadShare { file: "pg_dynshmem/headrace".into(), threads }
+}
+
+fn positive(setting: &GucSetting<i32>) -> Option<usize> {
+    usize::try_from(setting.get()).ok().filter(|number| *number > 0)
+}
+
+/// Cores that the process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -4,6 +4,8 @@ load 'headrace';
 show headrace.enabled;
 show headrace.fallback;
 show headrace.force;
+show headrace.max_threads;
+set headrace.max_threads = 4;
 select name, context from pg_settings
     where name in ('headrace.enabled', 'headrace.fallback', 'headrace.force', 'headrace.min_table_size') order by name;
 \set VERBOSITY sqlstate

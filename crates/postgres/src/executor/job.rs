@@ -10,6 +10,7 @@ use headrace_format::heap::{Block, HeapBlocks};
 use headrace_ir::{Program, Scalar};
 use headrace_runner::{
     Fallback, Processor, Request, RunReport, Runner, RunnerOptions, Settings, StreamTable,
+    ThreadShare,
 };
 use headrace_service::client::RowSender;
 use headrace_service::protocol;
@@ -151,6 +152,7 @@ impl Job {
             }
             Table::Own(table) => {
                 let (runner, table) = (runner(), Arc::new(table));
+                let threads = (threads, settings::thread_share());
                 Box::new(move |token| {
                     own_run(&runner, &program, &values, &children, table, threads, token)
                 })
@@ -165,13 +167,14 @@ fn own_run(
     parameters: &[Scalar],
     children: &[Vec<RecordBatch>],
     table: Arc<StreamTable>,
-    threads: usize,
+    (threads, share): (usize, ThreadShare),
     token: &CancelToken,
 ) -> Done {
     let settings = Settings {
         processor: Processor::Cpu,
         fallback: Fallback::Forbid,
         threads,
+        share: Some(share),
         ..Settings::default()
     };
     let tables = &[table][..];
