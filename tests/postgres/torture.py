@@ -38,6 +38,7 @@ QUERIES = {
     "events": "select branch, count(*), sum(amount), max(at) from events group by branch",
     "two": "select count(*), sum(e.amount) from events e join accounts a on a.id = e.account where a.balance > 900",
     "side": "select count(*), sum(v), min(word) from side",
+    "unlogged": "select branch, count(*), sum(amount), min(word), max(length(word)) from notes group by branch",
     "rows": "select * from accounts where id % 997 = 5",
     "rows of events": "select id, amount, at from events where id % 97 = 3",
     "correlated": "select branch, (select sum(balance) from accounts a where a.branch = b.branch) from branches b where branch < 3",

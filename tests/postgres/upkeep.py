@@ -30,6 +30,7 @@ def create(folder, with_extension: bool) -> None:
         insert into events (account, branch, amount) select i % {ROWS}, i % {BRANCHES}, i from generate_series(1, 20000) i;
         create table side (v int4, word text);
         insert into side select i, 'word ' || i from generate_series(1, 5000) i;
+        create unlogged table notes (id int8 generated always as identity, branch int4, amount int8, word text);
     """)
     connection.query("vacuum (freeze, analyze)")
     connection.close()
@@ -44,8 +45,8 @@ class Writer:
 
     def __call__(self, connection: Connection, rng: random.Random) -> None:
         work = rng.choices(
-            [self.transfers, self.touch, self.remove, self.add, self.subtransactions, self.locks, self.events],
-            [5, 3, 2, 2, 2, 2, 3],
+            [self.transfers, self.touch, self.remove, self.add, self.subtransactions, self.locks, self.events, self.notes],
+            [5, 3, 2, 2, 2, 2, 3, 3],
         )[0]
         connection.query(f"begin isolation level {rng.choice(['read committed', 'read committed', 'repeatable read'])}; set local lock_timeout = '3s'")
         keep = work(connection, rng)
@@ -120,6 +121,16 @@ class Writer:
             connection.query("delete from events where id in (select id from events order by id limit 500)")
         return True
 
+    def notes(self, connection: Connection, rng: random.Random) -> bool:
+        """An unlogged table, which a crash empties."""
+        connection.query(f"""
+            insert into notes (branch, amount, word) select i % {BRANCHES}, i, repeat('note ', i % 40) from generate_series(1, {rng.choice([1, 100, 5000])}) i""")
+        if rng.random() < 0.5:
+            connection.query(f"update notes set amount = amount + 1 where id % 50 = {rng.randint(0, 49)}")
+        if rng.random() < 0.3:
+            connection.query("delete from notes where id in (select id from notes order by id limit 2000)")
+        return True
+
 
 class Maintenance:
     """One thing after another that rewrites, freezes, moves or reshapes."""
@@ -138,7 +149,7 @@ class Maintenance:
         time.sleep(rng.random() / 2)
 
     def works(self, rng: random.Random) -> list:
-        table = rng.choice(["accounts", "events", "side"])
+        table = rng.choice(["accounts", "events", "side", "notes", "notes"])
         new = f"extra{self.columns}"
         drop = """do $$ declare name text; begin
             for name in select attname from pg_attribute where attrelid = 'accounts'::regclass and attname like 'extra%' and not attisdropped loop
@@ -146,7 +157,7 @@ class Maintenance:
         someone = "(select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() order by random() limit 1)"
         return [
             ("vacuum", [f"vacuum {table}"]),
-            ("vacuum all", ["vacuum accounts", "vacuum events"]),
+            ("vacuum all", ["vacuum accounts", "vacuum events", "vacuum notes"]),
             ("vacuum freeze", [f"vacuum (freeze) {table}"]),
             ("vacuum every page", [f"vacuum (disable_page_skipping, analyze) {table}"]),
             ("vacuum full", [f"vacuum full {table}"]),

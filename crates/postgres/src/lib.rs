@@ -12,7 +12,7 @@
 //!   child plans ──rows──► record batches ─────────────────────────┐
 //!   visibility map + shared buffers ──► which blocks to read directly │
 //!   segment files ──race──► format::heap on the workers ──────────┼──► runner ──► groups or rows ──► tuples
-//!   all other blocks ──snapshot, this thread──► record batches ───┘
+//!   all other blocks ──snapshot, this thread──► pages, batches ───┘
 //! ```
 //!
 //! - [`planner`]: the hooks, the shape of the query, the path and its cost.

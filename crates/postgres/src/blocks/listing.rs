@@ -121,8 +121,8 @@ unsafe fn why_not_direct(relation: Relation, snapshot: Snapshot) -> Option<Strin
         Some("headrace.enable_direct_read is off".into())
     } else if pg_sys::RecoveryInProgress() || (*snapshot).takenDuringRecovery {
         Some("the server is in recovery".into())
-    } else if !version::is_logged(relation) {
-        Some("changes of the table are not logged".into())
+    } else if !version::is_logged(relation) && !pg_sys::DataChecksumsEnabled() {
+        Some("changes of the table are not logged, and pages have no checksums".into())
     } else if version::snapshots_expire() {
         Some("old_snapshot_threshold lets vacuum take rows away from snapshots".into())
     } else {

@@ -19,7 +19,8 @@
 //!   in the visibility map were cleared, before the page can be written. A block holds if its bit is
 //!   still set after its bytes were copied. That it was not cleared and set again meanwhile is known at
 //!   the end: setting bits moves the position in the log of their page of the map. Where pages have
-//!   checksums these say the same, and the position is not asked for.
+//!   checksums these say the same, and the position is not asked for. Tables whose changes are not logged have
+//!   no positions, so that they are listed only where pages have checksums; nothing else here asks for the log.
 //!
 //! What else may change in a page while it is copied are hint bits, frozen marks and row locks, each a
 //! few bits of one tuple's header; `format::heap` refuses those that matter.

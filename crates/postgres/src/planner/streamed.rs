@@ -108,7 +108,7 @@ impl Size {
     }
 }
 
-/// A heap of its own files that outlives a crash.
+/// A heap whose files and buffers all sessions have.
 unsafe fn check_storage(entry: &RangeTblEntry) -> Result<(), WhyNot> {
     if !matches!(entry.relkind as u8, pg_sys::RELKIND_RELATION | pg_sys::RELKIND_MATVIEW) {
         return why_not("is no plain table");
@@ -125,9 +125,9 @@ unsafe fn check_storage(entry: &RangeTblEntry) -> Result<(), WhyNot> {
         return why_not("is stored by another access method than heap");
     }
     match persistence {
-        pg_sys::RELPERSISTENCE_PERMANENT => Ok(()),
+        // Its blocks are in buffers of the session's own.
         pg_sys::RELPERSISTENCE_TEMP => why_not("is a temporary table"),
-        _ => why_not("is an unlogged table"),
+        _ => Ok(()),
     }
 }
 
