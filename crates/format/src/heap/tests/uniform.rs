@@ -71,6 +71,8 @@ fn compare(relation: &Relation, wanted: &[usize], page: &Page) -> Option<usize> 
     let mut decoder = Decoder::new(relation, wanted).unwrap();
     assert_eq!(decoder.decode_lines(&page.bytes, &normal), Ok(batch.num_rows()));
     assert_eq!(decoder.finish().unwrap(), batch);
+    assert_eq!(decoder.decode_vouched(&page.bytes), Ok(batch.num_rows()));
+    assert_eq!(decoder.finish().unwrap(), batch);
     Some(batch.num_rows())
 }
 
@@ -188,9 +190,9 @@ proptest! {
             let (start, bytes) = page.line(line);
             let at = usize::from(at) / rows;
             let at = match kind {
-                0 => at % usize::from(page.get(12)),
+                0 => at % usize::from(page.get(12)).max(1),
                 1 => start + at % 24,
-                _ => start + at % bytes,
+                _ => start + at % bytes.max(1),
             };
             page.bytes[at % BLOCK] ^= 1 << bit;
         }
