@@ -59,11 +59,15 @@ unsafe fn missing(
 }
 
 /// What tells a table's blocks from what they were, for a process that keeps their rows as long as the
-/// server runs: after a crash the log may come to a position once more.
-pub(super) unsafe fn stamps(relation: Relation, map: &Map) -> Stamps {
+/// server runs: after a crash the log may come to a position once more. `None`: setting bits of its map
+/// moves no position.
+pub(super) unsafe fn stamps(relation: Relation, map: &Map) -> Option<Stamps> {
+    if !version::is_logged(relation) {
+        return None;
+    }
     let (path, memory) = (version::path_of(relation), version::shared_memory());
     let identity = format!("{path} in shared memory {memory}");
-    Stamps { identity, blocks: BLOCKS_PER_MAP_PAGE, stamps: map.stamps() }
+    Some(Stamps { identity, blocks: BLOCKS_PER_MAP_PAGE, stamps: map.stamps() })
 }
 
 /// A table's segment files, from the data directory, as many as listed blocks lie in.

@@ -114,7 +114,7 @@ unsafe fn stream_blocks(
         blocks_per_file: pg_sys::RELSEG_SIZE,
         direct: part.listing.direct.clone(),
         relation: part.description.clone(),
-        stamps: by_service.then(|| stamps(part.relation, map)),
+        stamps: if by_service { stamps(part.relation, map) } else { None },
     });
     let heaps: Vec<HeapBlocks> = heaps.collect();
     let maps = Arc::new(maps);
