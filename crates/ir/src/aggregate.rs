@@ -47,10 +47,12 @@ pub struct AggregateCall {
     /// `FILTER (WHERE ..)`: rows for which this is not true are left out, and the argument is
     /// not evaluated for them.
     pub filter: Option<Expr>,
-    /// `DISTINCT`.
+    /// `DISTINCT`: of the different values of the argument, which differ as group keys do. There is none
+    /// beside grouping sets, nor as a partial state.
     pub distinct: bool,
-    /// Result type. Sums of integers are Int64 or UInt64; sums of decimals a wider decimal;
-    /// `Avg` is Float64, or a decimal whose scale may be larger than the argument's.
+    /// Result type. Sums of integers, and of decimals with no digits behind the point, are Int64,
+    /// UInt64 or a decimal without such digits; sums of other decimals one of their scale; `Avg`
+    /// is Float64, or a decimal whose scale may be larger than the argument's.
     pub result: DataType,
     /// What happens if the exact result does not fit `result`.
     pub on_overflow: OnOverflow,

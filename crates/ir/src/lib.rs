@@ -29,20 +29,22 @@
 //! # Evaluation rules that every processor keeps
 //!
 //! - SQL three-valued logic; a `Filter` keeps a row only when its expression is true.
-//! - Integer and decimal arithmetic carries what happens on overflow ([`OnOverflow`]).
+//! - Arithmetic carries what happens on overflow ([`OnOverflow`]).
 //! - An expression that can fail ([`Expr::can_fail`]) is never evaluated for a row that an
 //!   earlier step removed, nor in a `CASE` branch that was not taken, nor to the right of an
 //!   `AND` / `OR` operand that already decided, however steps are reordered for speed.
 //! - Floats compare in the total order of Arrow and PostgreSQL: `-0 = 0`, NaN equals NaN
 //!   and is greater than every other value.
 //! - `sum` of integers and decimals is exact: it fails if and only if the exact total does
-//!   not fit its result type, whatever the order of the rows.
+//!   not fit its result type, whatever the order of the rows. (Beside distinct calls it may also
+//!   fail where the total of part of a group has more than 38 digits.)
 //!
 //! # What this crate must never know
 //!
 //! Any other crate; files, devices, threads, DataFusion, PostgreSQL, CUDA.
 
 pub mod aggregate;
+pub mod distinct;
 pub mod expr;
 pub mod function;
 pub mod grouping;
@@ -57,6 +59,7 @@ mod display;
 mod validate;
 
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
+pub use distinct::Distinct;
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register};
 pub use function::{DatePart, Function};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};

@@ -1,6 +1,6 @@
 //! Structural checks: every processor may assume them.
 
-use crate::aggregate::{AggregateCall, AggregateFunction};
+use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
 use crate::expr::{ArithmeticOp, Expr};
 use crate::pipeline::{
     BuildPlan, BuildSource, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink, Source,
@@ -21,7 +21,7 @@ pub struct IrError {
 
 type Result<T> = std::result::Result<T, IrError>;
 
-fn fail<T>(place: &str, cause: impl Into<String>) -> Result<T> {
+pub(crate) fn fail<T>(place: &str, cause: impl Into<String>) -> Result<T> {
     Err(IrError { place: place.to_string(), cause: cause.into() })
 }
 
@@ -174,7 +174,12 @@ impl Scope<'_> {
 
     fn check_sink(&self, sink: &Sink) -> Result<()> {
         match sink {
-            Sink::Aggregate { keys, sets, calls, .. } => {
+            Sink::Aggregate { keys, sets, calls, output } => {
+                let is_plain = sets.is_empty() && *output == AggregateOutput::Final;
+                if let Some(call) = calls.iter().find(|call| call.is_distinct() && !is_plain) {
+                    let cause = format!("{call} of grouping sets, or as a partial state");
+                    return fail(self.place, cause);
+                }
                 for set in sets {
                     let twice = |(at, key): (usize, &usize)| set[..at].contains(key);
                     let outside = set.iter().any(|&key| key >= keys.len());

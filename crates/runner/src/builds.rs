@@ -196,6 +196,7 @@ impl Run<'_> {
             build_options: BuildOptions { source_rows: table.source().rows(), ..options },
             settings: self.request.settings,
             runner: self.runner,
+            groups: self.groups,
             threads,
             limit: self.limit.as_ref(),
             token: self.request.token,

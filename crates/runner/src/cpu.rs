@@ -29,7 +29,7 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     // A worker without a chunk would only cost a thread.
     let chunks_max = bounds.chunks.map_or(usize::MAX, |chunks| chunks as usize);
     let threads = task.threads.clamp(1, chunks_max.max(1));
-    let options = task.runner.group_options(threads, task.token);
+    let options = task.runner.group_options(task.groups, threads, task.token);
     let (source, ordinals) = (task.table.source(), &task.pipeline.source.ordinals);
     let consumers = (0..threads)
         .map(|_| {

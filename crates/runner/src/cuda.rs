@@ -78,7 +78,7 @@ fn run_resident(
     bind_ms: f64,
 ) -> Result<Option<Done>, RunError> {
     let bound = Arc::clone(prepared.runs.bound());
-    let options = task.runner.group_options(task.threads, task.token);
+    let options = task.runner.group_options(task.groups, task.threads, task.token);
     let output = RowOutput::new(&bound, &options, task.emit)?;
     let Some((answer, mut race)) = prepared.runs.run(&output)? else { return Ok(None) };
     // Columns that were on the device come from files that may have changed since.
@@ -125,7 +125,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
             None => Err(ExecError::Internal("columns that were held left the GPU".into()).into()),
         };
     }
-    let options = task.runner.group_options(task.threads, task.token);
+    let options = task.runner.group_options(task.groups, task.threads, task.token);
     let output = RowOutput::new(&bound, &options, task.emit)?;
     // The race checks the files of all chunks, those too whose columns are on a GPU.
     let (answer, mut race) = run.stream(race_options(task), task.token, &output)?;

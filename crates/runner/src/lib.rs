@@ -18,6 +18,9 @@
 //! or with a [`RunError`] whose [`ErrorClass`] tells what kind of failure it was. A
 //! [`CancelToken`](headrace_flow::CancelToken) ends it early.
 //!
+//! A program with distinct calls is two runs at once: the groups of the first are batches of the second
+//! (`distinct`).
+//!
 //! A program whose sink has partial output may run over parts of a table, on any machine; what the
 //! runs emit is merged by [`Runner::merge`].
 //!
@@ -39,6 +42,7 @@ mod builds;
 mod chunks;
 mod cpu;
 mod cuda;
+mod distinct;
 mod error;
 mod gpus;
 mod memory;

@@ -27,6 +27,6 @@ impl Runner {
         let program = lowered(program, parameters)?;
         let registers = program.pipeline.registers(&program.builds)?;
         let bound = bind_merge(&program.pipeline, &registers)?;
-        Ok(PartialMerge::new(&bound, &self.group_options(1, token))?)
+        Ok(PartialMerge::new(&bound, &self.group_options(self.groups(), 1, token))?)
     }
 }

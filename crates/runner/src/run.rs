@@ -10,6 +10,7 @@ use headrace_flow::{CancelToken, ConsumerLimit};
 use headrace_format::arrow::ir_type;
 use headrace_ir::{Pipeline, Program, Scalar, Source};
 use headrace_pipeline::build::BuildOptions;
+use headrace_pipeline::memory::MemoryAccount;
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 
@@ -54,20 +55,33 @@ impl Runner {
     /// [`RunError`]; rows that were emitted before it are not the answer. A program that does not
     /// fit its tables is refused before anything is read.
     pub fn run(&self, request: &Request<'_>, emit: Emit<'_>) -> Result<RunReport, RunError> {
-        let program = checked(request)?;
+        self.run_within(self.groups(), request, emit)
+    }
+
+    /// The same with groups that an account pays for.
+    pub(crate) fn run_within(
+        &self,
+        groups: &Arc<MemoryAccount>,
+        request: &Request<'_>,
+        emit: Emit<'_>,
+    ) -> Result<RunReport, RunError> {
+        check(request)?;
+        if let Some(distinct) = request.program.without_distinct()? {
+            return self.run_distinct(request, &distinct, emit);
+        }
+        let program = lowered(request.program, request.parameters)?;
         let Settings { share, threads, .. } = request.settings;
         let sharing = share.as_ref().and_then(|share| {
             // Where nobody can be told, and nobody is seen, the run has what it wants.
             SharingRun::begin(share, *threads).ok()
         });
         let limit = sharing.map(|run| Arc::new(run) as _);
-        Run { request, program: &program, runner: self, limit }.run(emit)
+        Run { request, program: &program, runner: self, groups, limit }.run(emit)
     }
 }
 
-/// A program that travelled may meet other tables than those it was made for, and values that
-/// its parameters cannot have.
-fn checked<'a>(request: &Request<'a>) -> Result<Cow<'a, Program>, RunError> {
+/// A program that travelled may meet other tables than those it was made for.
+fn check(request: &Request<'_>) -> Result<(), RunError> {
     let internal = |cause: String| RunError::Exec(ExecError::Internal(cause));
     request.program.validate()?;
     for source in request.program.sources() {
@@ -79,7 +93,7 @@ fn checked<'a>(request: &Request<'a>) -> Result<Cow<'a, Program>, RunError> {
         };
         check_columns(source, table).map_err(internal)?;
     }
-    lowered(request.program, request.parameters)
+    Ok(())
 }
 
 /// A program as the processors take it.
@@ -137,6 +151,8 @@ pub struct Run<'a> {
     pub runner: &'a Runner,
     /// How many threads may work at a time.
     pub limit: Option<Arc<dyn ConsumerLimit>>,
+    /// What pays for its groups.
+    pub groups: &'a Arc<MemoryAccount>,
 }
 
 impl Run<'_> {
@@ -200,6 +216,7 @@ impl Run<'_> {
             build_options: BuildOptions::default(),
             settings,
             runner: self.runner,
+            groups: self.groups,
             threads: settings.threads,
             limit: self.limit.as_ref(),
             token: self.request.token,

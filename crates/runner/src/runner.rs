@@ -172,10 +172,19 @@ impl Runner {
         }
     }
 
-    /// How groups are held. All runs share the account, so that their number does not multiply
-    /// the limit.
-    pub(crate) fn group_options(&self, threads: usize, token: &CancelToken) -> WorkerOptions {
-        let mut options = WorkerOptions::with_memory(Arc::clone(&self.groups));
+    /// What pays for groups. All runs share it, so that their number does not multiply the limit.
+    pub(crate) fn groups(&self) -> &Arc<MemoryAccount> {
+        &self.groups
+    }
+
+    /// How groups are held that an account pays for.
+    pub(crate) fn group_options(
+        &self,
+        groups: &Arc<MemoryAccount>,
+        threads: usize,
+        token: &CancelToken,
+    ) -> WorkerOptions {
+        let mut options = WorkerOptions::with_memory(Arc::clone(groups));
         options.workers = threads;
         options.spill = Some(Arc::clone(&self.spills) as _);
         options.cancel = token.clone();

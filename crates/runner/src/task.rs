@@ -6,6 +6,7 @@ use arrow_array::RecordBatch;
 use headrace_flow::{CancelToken, ConsumerLimit, RaceReport};
 use headrace_format::ChunkTotals;
 use headrace_ir::Pipeline;
+use headrace_pipeline::memory::MemoryAccount;
 use headrace_pipeline::{BuildTable, build::BuildOptions, state::Output};
 
 use crate::runner::Runner;
@@ -29,6 +30,8 @@ pub struct Task<'a> {
     pub settings: &'a Settings,
     /// Caches and devices.
     pub runner: &'a Runner,
+    /// What pays for its groups.
+    pub groups: &'a Arc<MemoryAccount>,
     /// Threads that may execute it.
     pub threads: usize,
     /// How many of them may at a time.

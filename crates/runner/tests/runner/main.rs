@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod distinct;
 mod heaps;
 mod inputs;
 mod parameters;
