@@ -9,13 +9,16 @@ use crate::types::DataType;
 /// Index of a pipeline register (see the crate documentation).
 pub type Register = usize;
 
-/// What integer and decimal arithmetic does when a result does not fit its type.
+/// What arithmetic does when a result does not fit its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum OnOverflow {
-    /// The query fails.
+    /// The query fails. Floats follow IEEE 754 and never do.
     Error,
     /// The result wraps (two's complement).
     Wrap,
+    /// The query fails; of floats where the result is infinite though no operand is, where a product or
+    /// quotient is 0 that is none of 0 or by infinity, and where something is divided by 0.
+    Strict,
 }
 
 /// What a cast does with a value that the target type cannot hold.
@@ -113,8 +116,7 @@ pub enum Expr {
         right: Box<Expr>,
         /// Result type.
         data_type: DataType,
-        /// Overflow of integers and decimals. A decimal overflows when it has more digits
-        /// than its precision.
+        /// Overflow. A decimal overflows when it has more digits than its precision.
         on_overflow: OnOverflow,
     },
     /// Unary minus.
@@ -332,13 +334,15 @@ impl Expr {
 
     fn node_can_fail(&self) -> bool {
         match self {
-            Self::Arithmetic { op, data_type, on_overflow, .. } => {
-                !data_type.is_float()
-                    && (*on_overflow == OnOverflow::Error
-                        || matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo))
-            }
+            Self::Arithmetic { op, data_type, on_overflow, .. } => match data_type.is_float() {
+                true => *on_overflow == OnOverflow::Strict,
+                false => {
+                    *on_overflow != OnOverflow::Wrap
+                        || matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo)
+                }
+            },
             Self::Negate { value, on_overflow } => {
-                !value.data_type().is_float() && *on_overflow == OnOverflow::Error
+                !value.data_type().is_float() && *on_overflow != OnOverflow::Wrap
             }
             Self::Cast { value, to, on_failure } => {
                 *on_failure == CastFailure::Error && value.data_type().cast_can_fail(to)

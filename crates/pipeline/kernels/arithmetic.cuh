@@ -101,6 +101,9 @@ template <typename T> HR_DEVICE T divide(T a, T b) { return divides_over(a, b) ?
 template <typename T> HR_DEVICE T modulo(T a, T b) { return divides_over(a, b) ? T(0) : T(a % b); }
 HR_DEVICE f32 modulo(f32 a, f32 b) { return fmodf(a, b); }
 HR_DEVICE f64 modulo(f64 a, f64 b) { return fmod(a, b); }
+// Without headers: infinity less itself is no number, and no number equals itself.
+template <typename T> HR_DEVICE bool is_finite(T a) { return a - a == a - a; }
+template <typename T> HR_DEVICE bool is_infinite(T a) { return a == a && !is_finite(a); }
 
 template <typename T> HR_DEVICE bool equal(T a, T b) { return a == b; }
 template <typename T> HR_DEVICE bool less(T a, T b) { return a < b; }

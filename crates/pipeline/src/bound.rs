@@ -483,14 +483,14 @@ impl BoundExpr {
     /// The same of the outermost operation alone.
     pub(crate) fn node_can_fail(&self) -> bool {
         if self.data_type.is_float() && !matches!(self.kind, BoundKind::Cast { .. }) {
-            return false;
+            return self.is_strict();
         }
         match &self.kind {
             BoundKind::Arithmetic { op, right, on_overflow, cannot_overflow, .. } => {
                 let divides = matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo);
                 let divisor_is_safe = right.proven().is_some_and(|r| r.min > 0 || r.max < 0);
                 (divides && !divisor_is_safe)
-                    || (*on_overflow == OnOverflow::Error && !cannot_overflow)
+                    || (*on_overflow != OnOverflow::Wrap && !cannot_overflow)
             }
             BoundKind::Negate { value, on_overflow } => {
                 // Signed types lack the opposite of their smallest value, unsigned ones have
@@ -500,7 +500,7 @@ impl BoundExpr {
                     (Some(range), Some((min, _))) => range.min > min,
                     _ => false,
                 };
-                *on_overflow == OnOverflow::Error && !safe
+                *on_overflow != OnOverflow::Wrap && !safe
             }
             BoundKind::Cast { value, on_failure } => {
                 *on_failure == CastFailure::Error && value.data_type.cast_can_fail(&self.data_type)
@@ -508,6 +508,11 @@ impl BoundExpr {
             BoundKind::Call { function, arguments } => function::can_fail(*function, arguments),
             _ => false,
         }
+    }
+
+    /// Whether it is arithmetic that fails where floats leave their range.
+    pub(crate) fn is_strict(&self) -> bool {
+        matches!(self.kind, BoundKind::Arithmetic { on_overflow: OnOverflow::Strict, .. })
     }
 
     /// Bounds that types and constants alone prove.

@@ -63,8 +63,8 @@ pub fn binary<'a>(
         Data::U16(_) => integers::<u16>(op, left, right, wrap, rows, valid),
         Data::U32(_) => integers::<u32>(op, left, right, wrap, rows, valid),
         Data::U64(_) => integers::<u64>(op, left, right, wrap, rows, valid),
-        Data::F32(_) => floats::<f32>(op, left, right, rows),
-        Data::F64(_) => floats::<f64>(op, left, right, rows),
+        Data::F32(_) => floats::<f32>(op, left, right, expr.is_strict(), rows, valid),
+        Data::F64(_) => floats::<f64>(op, left, right, expr.is_strict(), rows, valid),
         Data::I128(_) => {
             decimals(expr, op, (left, left_expr), (right, right_expr), wrap, rows, valid)
         }
@@ -206,9 +206,17 @@ pub fn checked<T: Copy + Default>(
         .collect()
 }
 
-fn floats<T>(op: ArithmeticOp, left: &Vector<'_>, right: &Vector<'_>, rows: usize) -> Outcome
+fn floats<T>(
+    op: ArithmeticOp,
+    left: &Vector<'_>,
+    right: &Vector<'_>,
+    strict: bool,
+    rows: usize,
+    valid: Option<&[u8]>,
+) -> Outcome
 where
     T: Element
+        + Into<f64>
         + std::ops::Add<Output = T>
         + std::ops::Sub<Output = T>
         + std::ops::Mul<Output = T>
@@ -216,13 +224,33 @@ where
         + std::ops::Rem<Output = T>,
 {
     let (l, r) = (left.operand::<T>()?, right.operand::<T>()?);
-    Some(Ok(T::data(match op {
+    let values = match op {
         ArithmeticOp::Add => map2(l, r, rows, |a, b| a + b),
         ArithmeticOp::Subtract => map2(l, r, rows, |a, b| a - b),
         ArithmeticOp::Multiply => map2(l, r, rows, |a, b| a * b),
         ArithmeticOp::Divide => map2(l, r, rows, |a, b| a / b),
         ArithmeticOp::Modulo => map2(l, r, rows, |a, b| a % b),
-    })))
+    };
+    let is_valid = |row: &usize| valid.is_none_or(|valid| valid[*row] != 0);
+    let fault =
+        |row: usize| float_fault(op, l.get(row).into(), r.get(row).into(), values[row].into());
+    let fault = (0..rows).filter(|_| strict).filter(is_valid).find_map(fault);
+    Some(fault.map_or(Ok(T::data(values)), Err))
+}
+
+/// Why a result of floats is none where arithmetic is strict.
+fn float_fault(op: ArithmeticOp, left: f64, right: f64, result: f64) -> Option<Fault> {
+    let divides = matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo);
+    if divides && right == 0.0 && !left.is_nan() {
+        return Some(Fault::DivisionByZero);
+    }
+    let overflows = result.is_infinite() && left.is_finite() && right.is_finite();
+    let underflows = match op {
+        ArithmeticOp::Multiply => result == 0.0 && left != 0.0 && right != 0.0,
+        ArithmeticOp::Divide => result == 0.0 && left != 0.0 && right.is_finite(),
+        _ => false,
+    };
+    (overflows || underflows).then_some(Fault::Overflow)
 }
 
 fn decimals(

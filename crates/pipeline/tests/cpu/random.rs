@@ -177,7 +177,10 @@ fn dictionary(random: &mut Random, values: &[Value]) -> TestColumn {
 }
 
 fn overflow(random: &mut Random) -> OnOverflow {
-    if random.chance(70) { OnOverflow::Wrap } else { OnOverflow::Error }
+    match random.chance(70) {
+        true => OnOverflow::Wrap,
+        false => *random.pick(&[OnOverflow::Error, OnOverflow::Strict]),
+    }
 }
 
 /// An expression of a type over the columns of a table.

@@ -147,7 +147,7 @@ fn fit(value: i128, data_type: &DataType, on_overflow: OnOverflow) -> Outcome {
     if (min..=max).contains(&value) {
         return Ok(Value::Int(value));
     }
-    if on_overflow == OnOverflow::Error {
+    if on_overflow != OnOverflow::Wrap {
         return Err(Failed);
     }
     if matches!(data_type, DataType::Decimal128 { .. }) {
@@ -176,7 +176,7 @@ fn arithmetic(
                 ArithmeticOp::Subtract => l * power(scale - l_scale) - r * power(scale - r_scale),
                 ArithmeticOp::Multiply => match l.checked_mul(r) {
                     Some(product) => product,
-                    None if on_overflow == OnOverflow::Error => return Err(Failed),
+                    None if on_overflow != OnOverflow::Wrap => return Err(Failed),
                     // Only products of two UInt64 are that large.
                     None => return Ok(Value::Int(((l as u64).wrapping_mul(r as u64)).into())),
                 },
@@ -188,12 +188,29 @@ fn arithmetic(
             };
             fit(value, data_type, on_overflow)
         }
-        (Value::Float(l), Value::Float(r)) if *data_type == DataType::Float32 => {
-            Ok(Value::Float(f64::from(float(op, l as f32, r as f32))))
+        (Value::Float(l), Value::Float(r)) => {
+            let value = match data_type {
+                DataType::Float32 => f64::from(float(op, l as f32, r as f32)),
+                _ => float(op, l, r),
+            };
+            let is_lost = on_overflow == OnOverflow::Strict && is_lost(op, l, r, value);
+            if is_lost { Err(Failed) } else { Ok(Value::Float(value)) }
         }
-        (Value::Float(l), Value::Float(r)) => Ok(Value::Float(float(op, l, r))),
         (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
         other => panic!("{other:?}"),
+    }
+}
+
+/// As PostgreSQL's `float8_pl` and its kin fail.
+fn is_lost(op: ArithmeticOp, l: f64, r: f64, value: f64) -> bool {
+    use ArithmeticOp::{Add, Divide, Modulo, Multiply, Subtract};
+    let endless = value.is_infinite() && !l.is_infinite();
+    match op {
+        Add | Subtract => endless && !r.is_infinite(),
+        Multiply => (endless && !r.is_infinite()) || (value == 0.0 && l != 0.0 && r != 0.0),
+        Divide if r == 0.0 => !l.is_nan(),
+        Divide => endless || (value == 0.0 && l != 0.0 && !r.is_infinite()),
+        Modulo => r == 0.0 && !l.is_nan(),
     }
 }
 

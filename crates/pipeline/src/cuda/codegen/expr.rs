@@ -114,7 +114,7 @@ impl Generator<'_> {
                 Ok(Value { code: format!("{table}[{}]", code.code), null: code.null })
             }
             BoundKind::Arithmetic { op, left, right, on_overflow, cannot_overflow } => {
-                let checked = *on_overflow == OnOverflow::Error && !cannot_overflow;
+                let checked = *on_overflow != OnOverflow::Wrap && !cannot_overflow;
                 self.arithmetic(expr, *op, left, right, checked, *cannot_overflow)
             }
             BoundKind::Negate { value, on_overflow } => self.negate(expr, value, *on_overflow),
@@ -280,6 +280,7 @@ impl Generator<'_> {
                 ArithmeticOp::Modulo => {
                     format!("hr::modulo({kind}({}), {kind}({}))", l.code, r.code)
                 }
+                _ if expr.is_strict() => return Ok(self.strict(expr, op, kind, (l, r), null)),
                 op => format!("({} {op} {})", l.code, r.code),
             };
             return Ok(Value { code, null });
@@ -307,6 +308,34 @@ impl Generator<'_> {
                 format!("hr::{verb}_wrapping<{kind}>({}, {})", l.code, r.code)
             };
         Ok(Value { code, null })
+    }
+
+    /// Arithmetic of floats that fails where they leave their range.
+    fn strict(
+        &mut self,
+        expr: &BoundExpr,
+        op: ArithmeticOp,
+        kind: &str,
+        (l, r): (Value, Value),
+        null: Option<String>,
+    ) -> Value {
+        let (left, right) = (self.named(kind, "left", l.code), self.named(kind, "right", r.code));
+        let result = self.named(kind, "result", format!("{left} {op} {right}"));
+        if op == ArithmeticOp::Divide {
+            let by_zero = format!("({right} == 0 && {left} == {left})");
+            self.fail_if(&null, &by_zero, Place::DivisionByZero { place: expr.text.to_string() });
+        }
+        let over =
+            format!("hr::is_infinite({result}) && hr::is_finite({left}) && hr::is_finite({right})");
+        let under = match op {
+            ArithmeticOp::Multiply => format!("{result} == 0 && {left} != 0 && {right} != 0"),
+            ArithmeticOp::Divide => {
+                format!("{result} == 0 && {left} != 0 && hr::is_finite({right})")
+            }
+            _ => "false".into(),
+        };
+        self.fail_if(&null, &format!("({over} || {under})"), Self::overflow_place(expr));
+        Value { code: result, null }
     }
 
     fn divide(
