@@ -42,6 +42,7 @@ pub(super) struct Column {
 #[derive(Debug)]
 enum Values {
     Bool(Vec<bool>),
+    Presence(Vec<bool>),
     Int2(Vec<i16>),
     Int4(Vec<i32>),
     Int8(Vec<i64>),
@@ -127,6 +128,7 @@ impl Values {
     fn new(kind: HeapType) -> Self {
         match kind {
             HeapType::Bool => Self::Bool(Vec::new()),
+            HeapType::Presence => Self::Presence(Vec::new()),
             HeapType::Int2 => Self::Int2(Vec::new()),
             HeapType::Int4 => Self::Int4(Vec::new()),
             HeapType::Int8 => Self::Int8(Vec::new()),
@@ -148,6 +150,7 @@ impl Values {
     fn kind(&self) -> HeapType {
         match self {
             Self::Bool(_) => HeapType::Bool,
+            Self::Presence(_) => HeapType::Presence,
             Self::Int2(_) => HeapType::Int2,
             Self::Int4(_) => HeapType::Int4,
             Self::Int8(_) => HeapType::Int8,
@@ -175,6 +178,10 @@ impl Values {
         let value = |flaw| Reroute::Value { attribute, flaw };
         match self {
             Self::Bool(values) => rows.fixed(values, boolean).map_err(value),
+            Self::Presence(values) => {
+                values.resize(values.len() + rows.places.len(), true);
+                Ok(())
+            }
             Self::Int2(values) => {
                 rows.fixed(values, |bytes| Ok(i16::from_le_bytes(bytes))).map_err(value)
             }
@@ -219,7 +226,7 @@ impl Values {
 
     fn truncate(&mut self, rows: usize) {
         match self {
-            Self::Bool(values) => values.truncate(rows),
+            Self::Bool(values) | Self::Presence(values) => values.truncate(rows),
             Self::Int2(values) => values.truncate(rows),
             Self::Int4(values) | Self::Date(values) => values.truncate(rows),
             Self::Int8(values)
@@ -239,7 +246,7 @@ impl Values {
         let mut given = given.into_iter();
         match self {
             // Become bits, and bytes.
-            Self::Bool(_) | Self::Uuid(_) => {}
+            Self::Bool(_) | Self::Presence(_) | Self::Uuid(_) => {}
             Self::Int2(values) => reuse(values, given.next()),
             Self::Int4(values) | Self::Date(values) => reuse(values, given.next()),
             Self::Int8(values)
@@ -262,7 +269,9 @@ impl Values {
         given: &mut Vec<Buffer>,
     ) -> Result<ArrayRef, ArrowError> {
         Ok(match self {
-            Self::Bool(values) => Arc::new(BooleanArray::new(values.into(), valid)),
+            Self::Bool(values) | Self::Presence(values) => {
+                Arc::new(BooleanArray::new(values.into(), valid))
+            }
             Self::Int2(values) => Arc::new(Int16Array::try_new(give(values, given), valid)?),
             Self::Int4(values) => Arc::new(Int32Array::try_new(give(values, given), valid)?),
             Self::Int8(values) => Arc::new(Int64Array::try_new(give(values, given), valid)?),
@@ -377,7 +386,7 @@ pub(super) fn column_value(kind: HeapType, stored: &[u8]) -> Option<[u8; 16]> {
         HeapType::Numeric { precision, scale } => {
             numeric::decimal(stored, precision, scale).ok().map(i128::to_le_bytes)
         }
-        HeapType::Text | HeapType::Uuid | HeapType::Bytea => None,
+        HeapType::Text | HeapType::Uuid | HeapType::Bytea | HeapType::Presence => None,
     }
 }
 

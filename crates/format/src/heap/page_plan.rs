@@ -58,6 +58,6 @@ fn stored_value(kind: HeapType) -> Option<StoredValue> {
         HeapType::Time => StoredValue::Time,
         HeapType::Timestamp | HeapType::TimestampTz => StoredValue::Timestamp,
         HeapType::Text => StoredValue::Text,
-        HeapType::Uuid | HeapType::Bytea => return None,
+        HeapType::Uuid | HeapType::Bytea | HeapType::Presence => return None,
     })
 }

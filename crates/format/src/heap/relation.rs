@@ -80,13 +80,15 @@ pub enum HeapType {
     Uuid,
     /// `bytea` → Binary.
     Bytea,
+    /// Any type → Boolean: true where there is a value.
+    Presence,
 }
 
 impl HeapType {
     /// The Arrow type of a column of this type.
     pub fn arrow(self) -> DataType {
         match self {
-            Self::Bool => DataType::Boolean,
+            Self::Bool | Self::Presence => DataType::Boolean,
             Self::Int2 => DataType::Int16,
             Self::Int4 => DataType::Int32,
             Self::Int8 => DataType::Int64,
@@ -103,10 +105,11 @@ impl HeapType {
         }
     }
 
-    /// Length and alignment, `typlen` and `typalign`.
+    /// Length and alignment, `typlen` and `typalign`; of a presence, which is not stored, those of the
+    /// truth value that it is.
     pub fn stored(self) -> (Length, Align) {
         match self {
-            Self::Bool => (Length::Fixed(1), Align::Char),
+            Self::Bool | Self::Presence => (Length::Fixed(1), Align::Char),
             Self::Int2 => (Length::Fixed(2), Align::Short),
             Self::Int4 | Self::Float4 | Self::Date => (Length::Fixed(4), Align::Int),
             Self::Int8 | Self::Float8 | Self::Time | Self::Timestamp | Self::TimestampTz => {
@@ -161,7 +164,7 @@ impl Attribute {
         if self.dropped {
             return refuse("the column was dropped");
         }
-        if kind.stored() != (self.length, self.align) {
+        if kind != HeapType::Presence && kind.stored() != (self.length, self.align) {
             return refuse("its length or alignment is not that of its type");
         }
         match kind {

@@ -172,6 +172,10 @@ fn values_in_the_toast_table_are_rerouted_only_if_wanted() {
     assert_eq!(wanted.unwrap_err(), Reroute::External { attribute: 0 });
     let beside = decode(&relation, &[1], &page.bytes).unwrap();
     assert_eq!(beside.column(0).as_primitive::<Int32Type>().value(0), 5);
+    let mut presence = relation.clone();
+    presence.attributes[0].kind = Some(HeapType::Presence);
+    let is_there = decode(&presence, &[0], &page.bytes).unwrap();
+    assert!(is_there.column(0).as_boolean().value(0));
     let mut page = page;
     let pointer = page.line(1).0 + 24;
     page.bytes[pointer + 1] = 1;
