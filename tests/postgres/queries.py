@@ -11,6 +11,7 @@ import tables
 from terms import INTEGERS, NUMBERS, Term, Terms
 
 TAME_TOP = {"id": 200_000, "k": 200, "k2": 1000, "i2": 100, "i4": 10_001, "i8": 1_000_010}
+DEVIATIONS = ("stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp")
 TIMES = ("date", "timestamp", "timestamptz")
 
 
@@ -145,12 +146,12 @@ class Generator(Terms):
         tail = f" filter (where {self.predicate(1)})" if rng.random() < 0.15 else ""
         if shape < 0.2:
             return Term(f"count(*){tail}", "int8", top=10**9)
-        kind = rng.choice([*NUMBERS, "int4", "numeric"]) if shape < 0.65 else rng.choice([*NUMBERS, *TIMES, "time", "text", "bool", "uuid"])
+        kind = rng.choice([*NUMBERS, "int4", "numeric"]) if shape < 0.65 else rng.choice([*NUMBERS, *TIMES, "time", "text", "bool", "uuid", "bytea"])
         term = self.term(kind)
         if shape < 0.65 and term.summable:
-            name = rng.choices(["sum", "avg", "sum(distinct", "stddev_pop"], [10, 5, 1, 0.5])[0]
-            if name == "sum(distinct":
-                name = "sum" if kind not in INTEGERS else name
+            name = rng.choices(["sum", "avg", "sum(distinct", "avg(distinct", rng.choice(DEVIATIONS)], [10, 5, 2, 1, 3])[0]
+            if "(" in name and kind not in INTEGERS and (kind != "numeric" or not term.canonical):
+                name = name.split("(")[0]
             text = f"{name}{' ' if '(' in name else '('}{term.sql}){tail}"
             result = {"int2": "int8", "int4": "int8", "float4": "float4", "float8": "float8"}.get(kind, "numeric")
             if not name.startswith("sum"):
@@ -158,7 +159,7 @@ class Generator(Terms):
             return Term(text, result, kind != "numeric" or term.scale is not None, False, scale=term.scale if kind == "numeric" else 0)
         if kind == "bool":
             return Term(f"{rng.choice(['bool_and', 'bool_or', 'every'])}({term.sql}){tail}", kind)
-        if kind == "uuid" or shape > 0.9 or not term.canonical:
+        if kind in ("uuid", "bytea") or shape > 0.9 or not term.canonical:
             distinct = "distinct " if rng.random() < 0.4 else ""
             return Term(f"count({distinct}{term.sql}){tail}", "int8", top=10**9)
         return Term(f"{rng.choice(['min', 'max'])}({term.sql}){tail}", kind, term.canonical, False, scale=term.scale)

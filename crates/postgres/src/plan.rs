@@ -49,7 +49,7 @@ pub struct ChildColumn {
 /// Where a column of the node's tuples comes from. Columns are those of the program's sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// A value of rows, or that they are grouped by.
+    /// A value of rows, one that they are grouped by, or their smallest or largest.
     Value {
         /// The column.
         column: usize,
@@ -77,6 +77,19 @@ pub enum Output {
         sum: usize,
         /// Their number.
         count: usize,
+    },
+    /// A variance of exact numbers, or its root, as PostgreSQL's `numeric` computes it of these.
+    Deviation {
+        /// Their number.
+        count: usize,
+        /// Their sum.
+        sum: usize,
+        /// The sum of their squares.
+        squares: usize,
+        /// Whether of a sample, or of all.
+        is_sample: bool,
+        /// Whether its root is wanted.
+        is_root: bool,
     },
     /// A truth value from a number: whether it is not 0.
     IsNotZero {

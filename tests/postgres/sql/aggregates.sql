@@ -13,6 +13,7 @@ insert into facts select i,
     i % 12, null
     from generate_series(1, 6000) i;
 create table empty (like facts);
+create type mood as enum ('calm', 'wild');
 vacuum analyze facts;
 vacuum analyze empty;
 
@@ -79,6 +80,84 @@ select sum(i4 * 2 - k), sum(n * 1.1), sum(abs(i4)), sum(n * i2), sum(case when b
     sum(n * (1 - 0.05)), avg(i4 / 7), sum(i4 % 7), sum(length(t)), sum(i8 / 1000) from facts;
 select round(sum(n), 0), sum(i4)::text || '!', (sum(i4) > 0)::int4, sum(f8) * 2, sum(f4)::int8 from facts;
 select sum(i4), sum(i4), count(*) + count(*) from facts;
+-- DISTINCT: by values, beside others, of one argument and of several, filtered, of nothing.
+select count(distinct k), count(*), sum(i4), avg(n), min(t), bool_or(b), sum(f8), stddev(i2) from facts;
+select k, count(distinct i4), sum(distinct i4), avg(distinct i4), min(distinct i4), count(*), sum(i8), count(i4), max(d) from facts group by k order by k;
+select b, count(distinct t), count(distinct c), count(distinct d), count(distinct tz), sum(distinct n), avg(distinct i8), count(distinct f8), sum(distinct f4),
+    avg(distinct f8), count(*), sum(i2), avg(i8), count(distinct b), every(distinct b), min(n) from facts group by b order by b;
+select k, count(distinct i2) filter (where b), count(distinct i2) filter (where not b), count(distinct i2), sum(distinct i2) filter (where k > 3), count(*) filter (where b)
+    from facts group by k order by k;
+select count(distinct i4), sum(distinct n), avg(distinct f8), count(*), sum(i4), count(distinct t) from empty;
+select count(distinct i4), count(*), sum(i4) from facts where id < 0;
+select k, count(distinct i4), count(*) from facts where id < 0 group by k;
+select count(distinct nothing), sum(distinct nothing), count(*) from facts;
+select count(distinct i4 % 7), sum(distinct length(t)), count(distinct i4 > 0), count(distinct upper(t)), count(distinct date_trunc('month', ts)) from facts;
+select k, count(distinct t) from facts group by k having count(distinct t) > 25 and sum(i4) < 0 order by k;
+select k % 3 as r, count(distinct u), count(distinct free), count(distinct v) from facts group by r order by r;
+select k, count(distinct (i4, b)) from facts group by k order by k limit 3;
+select b, k % 2 as r, count(distinct i2), count(*) from facts group by rollup (b, k % 2) order by 1, 2, 3;
+select count(distinct k), stddev(distinct i2) is null from facts;
+create table alike (k int4, f4 float4, f8 float8, n numeric(8, 2), free numeric, t text, c char(4), bp bpchar);
+insert into alike select i % 3, (array['-0', '0', 'nan', '-nan', '1.5'])[1 + i % 5]::float4, (array['-0', '0', 'nan', '-nan', 'infinity', '1.5'])[1 + i % 6]::float8,
+    (array['1.0', '1.00', '1', '2.5'])[1 + i % 4]::numeric, (array['1.0', '1.00', '1', '2.5'])[1 + i % 4]::numeric, (array['a', 'a ', 'b'])[1 + i % 3],
+    (array['a', 'a ', 'b'])[1 + i % 3], (array['a', 'a ', 'b'])[1 + i % 3] from generate_series(1, 600) i;
+vacuum analyze alike;
+create table others (id int4, j jsonb, a int4[], iv interval, o oid, p point, m mood, y bytea);
+alter table others alter j set storage external;
+insert into others select i, case when i % 3 > 0 then jsonb_build_object('k', repeat(i::text, i % 9 * 200)) end, case when i % 4 > 0 then array[i, i] end,
+    case when i % 5 > 0 then i * interval '1 s' end, case when i % 6 > 0 then i::oid end, case when i % 7 > 0 then point(i, i) end,
+    case when i % 8 > 0 then 'calm'::mood end, case when i % 9 > 0 then 'y'::bytea end from generate_series(1, 700) i;
+alter table others add late jsonb default '{"late": 1}', add never jsonb;
+insert into others select id, j, a, iv, o, p, m, y, null, '{}' from others;
+vacuum analyze others;
+select count(late), count(never), count(j), count(*), sum(id) from others;
+select k, count(distinct f4), count(distinct f8), count(distinct n), count(distinct free), count(distinct t), count(distinct c), count(distinct bp), sum(distinct n), sum(distinct f8)
+    from alike group by k order by k;
+select count(distinct f4), count(*) from alike;
+select sum(distinct n), count(distinct bp), avg(distinct n), sum(distinct f4) from alike;
+select length(bp), count(*) from (select bp from alike group by bp) s group by 1;
+select count(j), count(a), count(iv), count(o), count(p), count(m), count(y), count(*), count(distinct o) from others;
+select id % 3 as r, count(j), count(m) filter (where j is null), count(p) from others group by r order by r;
+select date_trunc('hour', timestamptz '2020-09-13 02:30+00') as h, count(*) from facts group by 1;
+-- Variances and deviations of exact numbers: PostgreSQL's digits.
+select variance(i2), var_samp(i4), var_pop(i8), stddev(n), stddev_samp(i2), stddev_pop(i4), stddev(i8), var_pop(n), count(*) from facts;
+select k, variance(i2), var_samp(i4), var_pop(i8), stddev(n), stddev_samp(i2), stddev_pop(i4), stddev(i8), var_pop(n) from facts group by k order by k;
+select stddev(i4 * 2 - k), var_pop(n * 1.1), stddev(i2) filter (where b), variance(n - n), stddev(0 * i4) from facts;
+select stddev(i4), var_pop(n), variance(nothing), stddev_pop(i8) from empty;
+select stddev(i4), stddev_pop(i4), variance(n), var_pop(n), stddev_pop(n) from facts where id = 7;
+select count(*), md5(string_agg(concat_ws(' ', a, b, c, d, e), ',' order by g)) from (select id % 997 as g, stddev(i4) as a, var_pop(i8) as b, stddev_pop(n) as c,
+    variance(i2) as d, stddev(id) as e from facts group by g) s;
+select stddev(i8 * 4000000000), var_pop(9000000000000000000 + 0 * id) from facts;
+select stddev(9e17::numeric(38, 15) + n), variance(n / 3), round(stddev(f8)::numeric, 4), round(var_pop(f4)::numeric, 4), stddev(free) is null from facts;
+-- Arithmetic of floats.
+select sum(f8 * 2 + 1), sum(f4 - f8), sum(-f8), sum(abs(f4)), sum(f8 / 4), max(f8 / 3), min(f4 * f4), sum(f4 + f4), sum(f8 - f4), count(*) filter (where f8 * 1.5 > 100),
+    sum(i4::float8), sum(i8::float8 / 16), max(n::float8), sum(k::float4), max(i8::float4), avg(f4 * 2), sum(f4 / 2), max(f4 / 3) from facts;
+select k, sum(f4), avg(f4), sum(f8 * k), max(f8 - i2), min(i2 * f4) from facts group by k order by k;
+select f8 * 2 > 100 as large, count(*) from facts group by 1 order by 1;
+create table floats (id int4, x float8, y float4);
+insert into floats values (1, 1e308, 1e38), (2, 1e-300, 1e-30), (3, 0, 0), (4, '-0', '-0'), (5, 'infinity', 'infinity'), (6, 'nan', 'nan'), (7, '-infinity', '-infinity'), (8, null, null);
+vacuum analyze floats;
+select max(x * 10) from floats;
+select max(x * 10) from floats where id <> 1;
+select min(x * x) from floats where id = 2;
+select max(y * 10) from floats where id < 3;
+select min(y * y) from floats where id = 2;
+select max(x + x) from floats;
+select max(-x - x) from floats where id in (1, 3);
+select max(1 / x) from floats where id in (2, 4);
+select max(x / x) from floats where id in (2, 3);
+select max(x / 0) from floats where id = 6;
+select max(x / y), min(x - y), min(x * y) from floats where id in (5, 6, 7);
+select max(x * 0), max(x + 1), min(x - 1), max(1 / x) from floats where id in (5, 8);
+select max(1e-300 / x) from floats where id = 1;
+select max(y / 1e38::float4 / 1e38::float4) from floats where id = 2;
+select max(case when x <> 0 then 1 / x end) from floats where id in (1, 3, 4, 8);
+select count(*) from floats where id in (3, 4, 8) and (x = 0 or 1 / x > 0);
+select sum(x) from floats where id = 1 or id = 3;
+select sum(x), avg(x), sum(y), avg(y) from floats where id in (1, 5);
+select sum(x) from (select x from floats where id = 1 union all select x from floats where id = 1) s;
+select max(x), min(x), max(y), min(y) from floats where id in (1, 5, 7);
+select max(x), min(y) from floats;
 -- Windows over aggregates.
 select k, sum(i4), rank() over (order by sum(i4) desc), sum(sum(i4)) over (order by k) from facts group by k order by k;
 -- Errors are errors, whoever meets them.

@@ -16,6 +16,8 @@ explain (costs off) select shop, sum(amount), avg(amount) from sales where day >
 explain (costs off) select name, count(*) from sales s join shops using (shop) where word like 'w%' group by name;
 explain (costs off) select count(*) from sales s where exists (select from shops where shop = s.shop and shop > 3);
 explain (costs off) select name, count(*) from sales s left join shops using (shop) group by name;
+explain (costs off) select shop, count(distinct word), sum(distinct id), count(*), stddev(amount) from sales group by shop;
+explain (costs off) select count(free), sum(shop::float8 / 3) from sales;
 -- What can be told of a run without its times.
 explain (analyze, costs off, timing off, summary off, buffers off) select shop, count(*) from sales where id > 5000 group by shop;
 explain (analyze, costs off, timing off, summary off, buffers off, format json) select count(*) from sales;
@@ -56,7 +58,9 @@ explain (verbose, costs off) select count(*) from parts where id > 500;
 explain (verbose, costs off) select count(*) from (select id from sales union all select id from parts_0) u;
 -- Why not.
 explain (verbose, costs off) select sum(free) from sales;
-explain (verbose, costs off) select count(distinct shop) from sales;
+explain (verbose, costs off) select string_agg(distinct word, ',') from sales;
+explain (verbose, costs off) select variance(shop::float8), shop from sales group by shop;
+explain (verbose, costs off) select date_trunc('hour', timestamptz '2024-01-01'), count(*) from sales group by 1;
 explain (verbose, costs off) select lower(word), count(*) from sales group by 1;
 explain (verbose, costs off) select count(*) from sales where random() < 0.5;
 explain (verbose, costs off) select date_trunc('day', at), count(*) from sales group by 1;
@@ -80,7 +84,7 @@ set headrace.enable_scan = on;
 explain (costs off) select id, amount from sales where amount > 2490 and id % 5 = 0 order by id limit 5;
 explain (analyze, costs off, timing off, summary off) select id + 1, word from sales where shop = 3 and id < 50;
 explain (costs off) select s.id, h.name from sales s join shops h using (shop) where s.word = 'w1' and s.id < 50;
-explain (costs off) select count(distinct shop) from sales where id < 500;
+explain (costs off) select array_agg(distinct shop) from sales where id < 500;
 explain (costs off) update sales set shop = 1 where id < 0;
 explain (verbose, costs off) select id from sales where lower(word) = 'w';
 explain (verbose, costs off) select ctid from sales where id = 3;
@@ -91,5 +95,5 @@ analyze sales;
 explain (verbose, costs off) select id, word from sales where id > 0;
 explain (verbose, costs off) select pg_column_size(word) from sales where id = 5;
 explain (costs off) select s.id, h.name from sales s join shops h using (shop) where s.id < 50 and h.name > 'shop 3' order by s.id;
-explain (costs off) select count(distinct h.name) from sales s left join shops h using (shop) where s.id < 50;
+explain (costs off) select array_agg(distinct h.name) from sales s left join shops h using (shop) where s.id < 50;
 explain (verbose, costs off) select s.id from sales s full join shops h using (shop) where s.id < 50 or h.shop = 3;

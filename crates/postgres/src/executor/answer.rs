@@ -1,13 +1,14 @@
 //! The groups or rows of a run as tuples.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int32Type, Int64Type};
+use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use pgrx::pg_sys::{self, Datum, Oid, TupleTableSlot};
 
 use crate::datum::{check_values, datum};
 use crate::nodes::{WhyNot, why_not};
 use crate::plan::Output;
+use crate::translate::constant as moment;
 
 /// Groups or rows, and how many of them were given out.
 pub struct Answer {
@@ -63,14 +64,17 @@ fn check(batch: &RecordBatch, output: Output) -> Result<(), WhyNot> {
         Output::Value { column, .. } => return check_values(batch.column(column)),
         _ => return Ok(()),
     };
-    check_values(batch.column(sum))?;
-    let infinite = match batch.column(sum).as_primitive_opt::<Float64Type>() {
-        Some(floats) => floats.iter().flatten().any(f64::is_infinite),
-        None => false,
-    };
-    match infinite {
-        true => why_not("a sum or an extreme of floats is infinite"),
-        false => Ok(()),
+    let sum = batch.column(sum);
+    // Infinite sums of parts may have come to NaN.
+    let finite =
+        match (sum.as_primitive_opt::<Float64Type>(), sum.as_primitive_opt::<Float32Type>()) {
+            (Some(sums), _) => sums.iter().flatten().all(f64::is_finite),
+            (_, Some(sums)) => sums.iter().flatten().all(f32::is_finite),
+            _ => true,
+        };
+    match finite {
+        true => Ok(()),
+        false => why_not("a sum of floats is not finite"),
     }
 }
 
@@ -80,6 +84,15 @@ unsafe fn value(batch: &RecordBatch, row: usize, output: Output) -> Result<Optio
             datum(batch.column(column), row, Oid::from(type_oid))
         }
         Output::NumericMean { sum, count } => numeric_mean(batch, row, sum, count),
+        Output::Deviation { count, sum, squares, is_sample, is_root } => {
+            let count = number(batch.column(count), row)?;
+            if count == 0 || (is_sample && count == 1) {
+                return Ok(None);
+            }
+            let squares = exact(batch.column(squares), row)?;
+            let variance = variance(count, exact(batch.column(sum), row)?, squares, is_sample)?;
+            Ok(Some(if is_root { root(variance)? } else { variance }))
+        }
         Output::FloatMean { sum, count } => {
             let count = number(batch.column(count), row)?;
             let sum = batch.column(sum).as_primitive::<Float64Type>().value(row);
@@ -110,12 +123,68 @@ unsafe fn numeric_mean(
     if count == 0 {
         return Ok(None);
     }
-    let column = batch.column(sum);
-    let sum = match column.as_primitive_opt::<Int64Type>() {
-        Some(sums) => Some(Datum::from(pg_sys::int64_to_numeric(sums.value(row)))),
+    let sum = exact(batch.column(sum), row)?;
+    let count = Datum::from(pg_sys::int64_to_numeric(count));
+    numeric(pg_sys::numeric_div, &[sum, count]).map(Some)
+}
+
+/// An exact number, which is not NULL, as the server's `numeric`.
+unsafe fn exact(column: &ArrayRef, row: usize) -> Result<Datum, WhyNot> {
+    let value = match column.as_primitive_opt::<Int64Type>() {
+        Some(numbers) => Some(Datum::from(pg_sys::int64_to_numeric(numbers.value(row)))),
         None => datum(column, row, pg_sys::NUMERICOID)?,
     };
-    let count = Some(Datum::from(pg_sys::int64_to_numeric(count)));
-    let mean = pgrx::direct_function_call_as_datum(pg_sys::numeric_div, &[sum, count]);
-    Ok(mean)
+    value.ok_or_else(|| WhyNot("an exact number that is not there".into()))
+}
+
+type ServerFunction = unsafe fn(pg_sys::FunctionCallInfo) -> Datum;
+
+/// A function of the server that is never NULL.
+unsafe fn numeric(function: ServerFunction, arguments: &[Datum]) -> Result<Datum, WhyNot> {
+    let arguments: Vec<_> = arguments.iter().copied().map(Some).collect();
+    let value = pgrx::direct_function_call_as_datum(function, &arguments);
+    value.ok_or_else(|| WhyNot("a number that the server does not compute".into()))
+}
+
+/// As `numeric_stddev_internal` computes it: exactly, but for one division.
+unsafe fn variance(
+    count: i64,
+    sum: Datum,
+    squares: Datum,
+    is_sample: bool,
+) -> Result<Datum, WhyNot> {
+    use pg_sys::{int64_to_numeric, numeric_div, numeric_gt, numeric_mul, numeric_sub};
+    let whole = |number: i64| Datum::from(int64_to_numeric(number));
+    let (count_squares, sum_squared) =
+        (numeric(numeric_mul, &[whole(count), squares])?, numeric(numeric_mul, &[sum, sum])?);
+    let dividend = numeric(numeric_sub, &[count_squares, sum_squared])?;
+    if numeric(numeric_gt, &[dividend, whole(0)])?.value() == 0 {
+        return Ok(whole(0));
+    }
+    let divisor = numeric(numeric_mul, &[whole(count), whole(count - i64::from(is_sample))])?;
+    numeric(numeric_div, &[dividend, divisor])
+}
+
+/// The root with as many digits behind the point as the number has. `numeric_sqrt` shows more at times,
+/// which were rounded already.
+unsafe fn root(of: Datum) -> Result<Datum, WhyNot> {
+    use pg_sys::{
+        numeric_gt, numeric_mul, numeric_round, numeric_scale, numeric_sqrt, numeric_sub,
+    };
+    let scale = numeric(numeric_scale, &[of])?.value() as i32;
+    let shown = numeric(numeric_sqrt, &[of])?;
+    let rounded = numeric(numeric_round, &[shown, Datum::from(scale)])?;
+    let unit = |unscaled, more: i32| {
+        let scale = i8::try_from(scale + more).ok();
+        let unit = scale.and_then(|scale| moment::numeric(unscaled, scale));
+        unit.ok_or_else(|| WhyNot("a deviation of more than 127 digits".into()))
+    };
+    let below = numeric(numeric_sub, &[rounded, unit(5, 1)?])?;
+    let is_over = |one, other| Ok(numeric(numeric_gt, &[one, other])?.value() != 0);
+    let is_known_over: bool =
+        is_over(below, unit(0, 0)?)? && is_over(numeric(numeric_mul, &[below, below])?, of)?;
+    match is_known_over {
+        false => Ok(rounded),
+        true => numeric(numeric_sub, &[rounded, unit(1, 0)?]),
+    }
 }

@@ -20,7 +20,7 @@ use super::streamed::Streamed;
 use super::table::{Column, ForeignTable, Origin};
 use crate::nodes::{WhyNot, why_not};
 use crate::planner::vars;
-use crate::translate::{Scope, Translator, ir_type};
+use crate::translate::{Presences, Scope, Translator, ir_type};
 use crate::{executor, settings};
 
 /// What a scan knows of its rows.
@@ -94,7 +94,8 @@ impl Pushed {
             Some(NamedExpr { name: column.name.clone(), expr })
         });
         let of_rows: Option<Vec<NamedExpr>> = of_rows.collect();
-        let (mut translator, mut steps) = (Translator::new(root, scope), Vec::new());
+        let (mut translator, mut steps) =
+            (Translator::new(root, scope, Presences::new()), Vec::new());
         for clause in clauses {
             let known = translator.parameters.len();
             match translator.expr(clause) {

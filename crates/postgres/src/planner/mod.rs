@@ -22,8 +22,8 @@ mod target;
 use std::collections::HashMap;
 
 use headrace_ir::{
-    BuildPlan, BuildSource, Expr, Field, Pipeline, Probe, ProbeKind, Program, Scalar, Source,
-    SourceKind, Step,
+    BuildPlan, BuildSource, DataType, Expr, Field, Pipeline, Probe, ProbeKind, Program, Scalar,
+    Source, SourceKind, Step,
 };
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo};
 
@@ -31,7 +31,7 @@ use crate::foreign;
 use crate::nodes::{self, WhyNot, numbers, why_not};
 use crate::plan::{Child, ChildColumn, Plan};
 use crate::settings;
-use crate::translate::{Scope, Translator, ir_type};
+use crate::translate::{Presences, Scope, Translator, ir_type};
 use joins::Join;
 use streamed::Streamed;
 use target::Target;
@@ -128,6 +128,7 @@ struct Layout {
     /// For each join the columns that its build carries.
     payloads: Vec<Vec<Payload>>,
     scope: Scope,
+    presences: Presences,
     registers: usize,
 }
 
@@ -177,6 +178,7 @@ impl Layout {
             },
             payloads: Vec::new(),
             scope: Scope::new(),
+            presences: Presences::new(),
             registers: 0,
         };
         for var in columns {
@@ -208,16 +210,24 @@ impl Layout {
         if var.varattno <= 0 {
             return why_not("a system column or a whole row");
         }
-        let data_type = ir_type(var.vartype, var.vartypmod)
-            .map_err(|WhyNot(reason)| WhyNot(format!("column {name}: {reason}")))?;
-        let stored = match files {
-            Some(files) => files.column(var.varattno)?,
-            None => data_type.clone(),
+        let known = ir_type(var.vartype, var.vartypmod)
+            .map_err(|WhyNot(reason)| format!("column {name}: {reason}"));
+        let (stored, data_type) = match (known, files) {
+            (Ok(data_type), Some(files)) => (files.column(var.varattno)?, Ok(data_type)),
+            (Ok(data_type), None) => (data_type.clone(), Ok(data_type)),
+            (Err(reason), Some(_)) => return why_not(reason),
+            (Err(reason), None) => (DataType::Bool, Err(reason)),
         };
         let field = Field::new(name, stored, true);
         let register = self.append(var, &field);
-        if field.data_type != data_type {
-            self.scope.insert((var.varno as u32, var.varattno), register.cast(data_type));
+        let key = (var.varno as u32, var.varattno);
+        match data_type {
+            Ok(data_type) if field.data_type == data_type => {}
+            Ok(data_type) => drop(self.scope.insert(key, register.cast(data_type))),
+            Err(reason) => {
+                self.scope.remove(&key);
+                self.presences.insert(key, (register, reason));
+            }
         }
         self.source.columns.push(field);
         self.source.ordinals.push(self.source.ordinals.len());
@@ -265,7 +275,7 @@ impl Layout {
         filters: &[*mut Node],
         target: &Target,
     ) -> Result<Made, WhyNot> {
-        let mut translator = Translator::new(root, self.scope);
+        let mut translator = Translator::new(root, self.scope, self.presences);
         let mut steps = Vec::new();
         for filter in filters {
             steps.push(Step::Filter(translator.expr(*filter)?));

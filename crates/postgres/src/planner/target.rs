@@ -5,7 +5,7 @@ use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 
 use crate::nodes::{self, Walk, WhyNot, items, why_not};
 use crate::plan::Output;
-use crate::translate::{Aggregates, Translator, aggregate, is_deterministic};
+use crate::translate::{Aggregates, Translator, aggregate, check_equality};
 use crate::version;
 
 /// The columns that the node brings, of which PostgreSQL computes its target list.
@@ -120,8 +120,9 @@ unsafe fn check_key(key: *mut Node, expr: &Expr) -> Result<(), WhyNot> {
     if expr.data_type().is_float() {
         return why_not("groups by floats, of which 0 and -0 are one");
     }
-    if !is_deterministic(pg_sys::exprCollation(key)) {
-        return why_not("groups by texts under a collation that is not deterministic");
+    // The server takes the expressions of parameters that stand in the node's target list for its columns.
+    if matches!(expr, Expr::Parameter { .. }) {
+        return why_not("groups by a value that is known at execution only");
     }
-    Ok(())
+    check_equality(key, expr)
 }

@@ -1,8 +1,10 @@
 //! Aggregates, by OID.
 
-use headrace_ir::{AggregateCall, AggregateFunction, DataType, Expr, Scalar};
+use headrace_ir::{AggregateCall, AggregateFunction, ArithmeticOp, DataType, Expr, Scalar};
 use pgrx::pg_sys;
 
+use super::call::decimal_operation;
+use super::compare::check_equality;
 use super::expr::Translator;
 use crate::nodes::{WhyNot, items, why_not};
 use crate::plan::Output;
@@ -23,12 +25,12 @@ impl Aggregates {
         &mut self,
         function: AggregateFunction,
         argument: Option<Expr>,
-        filter: &Option<Expr>,
+        of: &Rows,
         result: DataType,
     ) -> usize {
         let name = format!("a{}", self.calls.len());
-        let mut call = AggregateCall::new(name, function, argument, result);
-        call.filter.clone_from(filter);
+        let call = AggregateCall::new(name, function, argument, result);
+        let call = AggregateCall { filter: of.filter.clone(), distinct: of.distinct, ..call };
         let same = |known: &AggregateCall| {
             AggregateCall { name: call.name.clone(), ..known.clone() } == call
         };
@@ -41,11 +43,17 @@ impl Aggregates {
     }
 }
 
+/// Which rows of a group an aggregate is of.
+struct Rows {
+    filter: Option<Expr>,
+    distinct: bool,
+}
+
 /// What an aggregate asks for, one by one.
 struct Asked<'a> {
     aggregates: &'a mut Aggregates,
     argument: Option<Expr>,
-    filter: Option<Expr>,
+    rows: Rows,
     type_oid: u32,
 }
 
@@ -59,16 +67,25 @@ pub unsafe fn aggregate(
     if aggref.agglevelsup != 0 {
         return why_not(format!("{} of an outer query", name()));
     }
-    if !aggref.aggdistinct.is_null() {
-        return why_not(format!("{}(DISTINCT ...)", name()));
-    }
     if !aggref.aggorder.is_null() || !aggref.aggdirectargs.is_null() || aggref.aggvariadic {
         return why_not(format!("{} of ordered or variadic arguments", name()));
     }
+    let distinct = !aggref.aggdistinct.is_null();
     let mut arguments = items::<pg_sys::TargetEntry>(aggref.args);
     let argument = match arguments.next() {
         None => None,
-        Some(entry) => Some(translator.expr((*entry).expr.cast())?),
+        Some(entry) => {
+            let node = (*entry).expr.cast();
+            let is_count = aggref.aggfnoid.to_u32() == pg_sys::F_COUNT_ANY;
+            let expr = match is_count && !distinct {
+                true => translator.presence(node)?,
+                false => translator.expr(node)?,
+            };
+            if distinct {
+                check_equality(node, &expr)?;
+            }
+            Some(expr)
+        }
     };
     let filter = match aggref.aggfilter.is_null() {
         true => None,
@@ -78,7 +95,8 @@ pub unsafe fn aggregate(
         return why_not(format!("{} of several arguments", name()));
     }
     let type_oid = aggref.aggtype.to_u32();
-    let mut asked = Asked { aggregates, argument, filter, type_oid };
+    let rows = Rows { filter, distinct };
+    let mut asked = Asked { aggregates, argument, rows, type_oid };
     match asked.output(aggref)? {
         Some(output) => Ok(output),
         None => why_not(format!("aggregate {}", name())),
@@ -96,22 +114,17 @@ impl Asked<'_> {
             pg_sys::F_COUNT_ | pg_sys::F_COUNT_ANY => self.plain(Count, DataType::Int64),
             pg_sys::F_SUM_INT2 | pg_sys::F_SUM_INT4 => self.plain(Sum, DataType::Int64),
             pg_sys::F_SUM_INT8 | pg_sys::F_SUM_NUMERIC => {
-                self.decimal()?;
-                let result = self.sum_type();
+                let result = self.sum_type()?;
                 self.plain(Sum, result)
             }
+            pg_sys::F_SUM_FLOAT4 => self.plain(Sum, DataType::Float32),
             pg_sys::F_SUM_FLOAT8 => self.plain(Sum, DataType::Float64),
             pg_sys::F_AVG_INT2 | pg_sys::F_AVG_INT4 => self.numeric_mean(DataType::Int64),
             pg_sys::F_AVG_INT8 | pg_sys::F_AVG_NUMERIC => {
-                self.decimal()?;
-                let result = self.sum_type();
+                let result = self.sum_type()?;
                 self.numeric_mean(result)
             }
             pg_sys::F_AVG_FLOAT4 | pg_sys::F_AVG_FLOAT8 => {
-                self.argument = self.argument.take().map(|value| match value.data_type() {
-                    DataType::Float64 => value,
-                    _ => value.cast(DataType::Float64),
-                });
                 let (sum, count) =
                     (self.call(Sum, DataType::Float64), self.call(Count, DataType::Int64));
                 Output::FloatMean { sum, count }
@@ -144,22 +157,27 @@ impl Asked<'_> {
             }
             pg_sys::F_BOOL_AND | pg_sys::F_EVERY => self.truth(Min),
             pg_sys::F_BOOL_OR => self.truth(Max),
-            _ => return Ok(None),
+            other => match deviation(other) {
+                Some(wanted) => self.deviation(wanted)?,
+                None => return Ok(None),
+            },
         }))
     }
 
     fn call(&mut self, function: AggregateFunction, result: DataType) -> usize {
         let argument = self.argument.clone();
-        self.aggregates.column(function, argument, &self.filter, result)
+        self.aggregates.column(function, argument, &self.rows, result)
     }
 
     fn plain(&mut self, function: AggregateFunction, result: DataType) -> Output {
         Output::Aggregate { column: self.call(function, result), type_oid: self.type_oid }
     }
 
+    /// Of distinct values it is the same one.
     fn extreme(&mut self, function: AggregateFunction) -> Output {
+        self.rows.distinct = false;
         let result = self.argument.as_ref().map_or(DataType::Int64, Expr::data_type);
-        self.plain(function, result)
+        Output::Value { column: self.call(function, result), type_oid: self.type_oid }
     }
 
     fn numeric_mean(&mut self, result: DataType) -> Output {
@@ -169,6 +187,7 @@ impl Asked<'_> {
 
     /// A condition as a number, whose extremes say whether all or any are true.
     fn truth(&mut self, function: AggregateFunction) -> Output {
+        self.rows.distinct = false;
         let number = |n| Expr::Literal(Scalar::int(DataType::Int32, n));
         self.argument = self.argument.take().map(|condition| Expr::Case {
             branches: vec![
@@ -181,24 +200,69 @@ impl Asked<'_> {
         Output::IsNotZero { column: self.call(function, DataType::Int32) }
     }
 
-    /// The argument as a decimal.
-    fn decimal(&mut self) -> Result<(), WhyNot> {
-        self.argument = match self.argument.take() {
-            Some(value) if value.data_type() == DataType::Int64 => {
-                Some(value.cast(DataType::Decimal128 { precision: 19, scale: 0 }))
-            }
-            Some(value) if matches!(value.data_type(), DataType::Decimal128 { .. }) => Some(value),
-            _ => return why_not("an exact sum of what is no number"),
+    /// The sums that PostgreSQL keeps of exact numbers, too: what it makes of them is its own.
+    fn deviation(&mut self, (is_sample, is_root): (bool, bool)) -> Result<Output, WhyNot> {
+        if self.rows.distinct {
+            return why_not("a variance or deviation of distinct values");
+        }
+        let Some(value) = self.argument.clone() else { return why_not("a variance of nothing") };
+        let result = match value.data_type() {
+            DataType::Int16 | DataType::Int32 => DataType::Int64,
+            _ => self.sum_type()?,
         };
-        Ok(())
+        let squared = squared(value)?;
+        let sum = self.call(AggregateFunction::Sum, result);
+        let count = self.call(AggregateFunction::Count, DataType::Int64);
+        self.argument = Some(squared);
+        let result = self.sum_type()?;
+        let squares = self.call(AggregateFunction::Sum, result);
+        Ok(Output::Deviation { count, sum, squares, is_sample, is_root })
     }
 
-    fn sum_type(&self) -> DataType {
+    /// The type of an exact sum that `numeric` has.
+    fn sum_type(&self) -> Result<DataType, WhyNot> {
         match self.argument.as_ref().map(Expr::data_type) {
             Some(DataType::Decimal128 { scale, .. }) => {
-                DataType::Decimal128 { precision: 38, scale }
+                Ok(DataType::Decimal128 { precision: 38, scale })
             }
-            _ => DataType::Decimal128 { precision: 38, scale: 0 },
+            Some(DataType::Int64) => Ok(DataType::Decimal128 { precision: 38, scale: 0 }),
+            _ => why_not("an exact sum of what is no number"),
         }
     }
+}
+
+fn squared(value: Expr) -> Result<Expr, WhyNot> {
+    let value = match value.data_type() {
+        DataType::Int16 | DataType::Int32 => value.cast(DataType::Int64),
+        DataType::Int64 => value.cast(DataType::Decimal128 { precision: 19, scale: 0 }),
+        _ => value,
+    };
+    match value.data_type() {
+        DataType::Int64 => Ok(Expr::arithmetic(ArithmeticOp::Multiply, value.clone(), value)),
+        _ => decimal_operation(ArithmeticOp::Multiply, value.clone(), value),
+    }
+}
+
+/// Whether a variance of exact numbers, or the deviation that is its root, is of a sample, and whether
+/// it is the root.
+fn deviation(function: u32) -> Option<(bool, bool)> {
+    use pg_sys::{
+        F_STDDEV_INT2, F_STDDEV_INT4, F_STDDEV_INT8, F_STDDEV_NUMERIC, F_STDDEV_POP_INT2,
+        F_STDDEV_POP_INT4, F_STDDEV_POP_INT8, F_STDDEV_POP_NUMERIC, F_STDDEV_SAMP_INT2,
+        F_STDDEV_SAMP_INT4, F_STDDEV_SAMP_INT8, F_STDDEV_SAMP_NUMERIC, F_VAR_POP_INT2,
+        F_VAR_POP_INT4, F_VAR_POP_INT8, F_VAR_POP_NUMERIC, F_VAR_SAMP_INT2, F_VAR_SAMP_INT4,
+        F_VAR_SAMP_INT8, F_VAR_SAMP_NUMERIC, F_VARIANCE_INT2, F_VARIANCE_INT4, F_VARIANCE_INT8,
+        F_VARIANCE_NUMERIC,
+    };
+    Some(match function {
+        F_STDDEV_INT2 | F_STDDEV_INT4 | F_STDDEV_INT8 | F_STDDEV_NUMERIC => (true, true),
+        F_STDDEV_SAMP_INT2 | F_STDDEV_SAMP_INT4 | F_STDDEV_SAMP_INT8 => (true, true),
+        F_STDDEV_SAMP_NUMERIC => (true, true),
+        F_STDDEV_POP_INT2 | F_STDDEV_POP_INT4 | F_STDDEV_POP_INT8 => (false, true),
+        F_STDDEV_POP_NUMERIC => (false, true),
+        F_VARIANCE_INT2 | F_VARIANCE_INT4 | F_VARIANCE_INT8 | F_VARIANCE_NUMERIC => (true, false),
+        F_VAR_SAMP_INT2 | F_VAR_SAMP_INT4 | F_VAR_SAMP_INT8 | F_VAR_SAMP_NUMERIC => (true, false),
+        F_VAR_POP_INT2 | F_VAR_POP_INT4 | F_VAR_POP_INT8 | F_VAR_POP_NUMERIC => (false, false),
+        _ => return None,
+    })
 }

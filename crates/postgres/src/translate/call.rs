@@ -24,11 +24,25 @@ impl Translator {
                 let (left, right) = (self.expr(left)?, self.expr(right)?);
                 Ok(Expr::arithmetic(op, widened(left, &to), widened(right, &to)))
             }
+            (f, &[left, right]) if let Some(op) = float_arithmetic(f) => {
+                let to = ir_type(result, -1)?;
+                let (left, right) = (self.expr(left)?, self.expr(right)?);
+                let mut expr = Expr::arithmetic(op, widened(left, &to), widened(right, &to));
+                if let Expr::Arithmetic { on_overflow, .. } = &mut expr {
+                    *on_overflow = OnOverflow::Strict;
+                }
+                Ok(expr)
+            }
             (f, &[left, right]) if let Some(op) = decimal_arithmetic(f) => {
                 decimal_operation(op, self.expr(left)?, self.expr(right)?)
             }
             (
-                pg_sys::F_INT2UM | pg_sys::F_INT4UM | pg_sys::F_INT8UM | pg_sys::F_NUMERIC_UMINUS,
+                pg_sys::F_INT2UM
+                | pg_sys::F_INT4UM
+                | pg_sys::F_INT8UM
+                | pg_sys::F_FLOAT4UM
+                | pg_sys::F_FLOAT8UM
+                | pg_sys::F_NUMERIC_UMINUS,
                 &[value],
             ) => {
                 let value = Box::new(self.expr(value)?);
@@ -41,6 +55,10 @@ impl Translator {
                 | pg_sys::F_INT2ABS
                 | pg_sys::F_INT4ABS
                 | pg_sys::F_INT8ABS
+                | pg_sys::F_ABS_FLOAT4
+                | pg_sys::F_ABS_FLOAT8
+                | pg_sys::F_FLOAT4ABS
+                | pg_sys::F_FLOAT8ABS
                 | pg_sys::F_ABS_NUMERIC
                 | pg_sys::F_NUMERIC_ABS,
                 &[value],
@@ -55,9 +73,23 @@ impl Translator {
                 | pg_sys::F_FLOAT8_FLOAT4
                 | pg_sys::F_FLOAT8_INT2
                 | pg_sys::F_FLOAT8_INT4
+                | pg_sys::F_FLOAT8_INT8
+                | pg_sys::F_FLOAT4_INT2
+                | pg_sys::F_FLOAT4_INT4
+                | pg_sys::F_FLOAT4_INT8
                 | pg_sys::F_TIMESTAMP_DATE,
                 &[value],
             ) => Ok(self.expr(value)?.cast(ir_type(result, -1)?)),
+            (pg_sys::F_FLOAT8_NUMERIC, &[value]) => {
+                let value = self.expr(value)?;
+                match value.data_type() {
+                    // A quotient of two numbers that a float has is rounded once, as the text is there.
+                    DataType::Decimal128 { precision: 0..=15, scale: 0..=22 } => {
+                        Ok(value.cast(DataType::Float64))
+                    }
+                    of => why_not(format!("a cast of {of} to a float")),
+                }
+            }
             (pg_sys::F_NUMERIC_INT2, &[value]) => Ok(self.expr(value)?.cast(whole(5))),
             (pg_sys::F_NUMERIC_INT4, &[value]) => Ok(self.expr(value)?.cast(whole(10))),
             (pg_sys::F_NUMERIC_INT8, &[value]) => Ok(self.expr(value)?.cast(whole(19))),
@@ -178,6 +210,20 @@ fn integer_arithmetic(function: u32) -> Option<ArithmeticOp> {
     })
 }
 
+fn float_arithmetic(function: u32) -> Option<ArithmeticOp> {
+    Some(match function {
+        pg_sys::F_FLOAT4PL | pg_sys::F_FLOAT8PL => ArithmeticOp::Add,
+        pg_sys::F_FLOAT48PL | pg_sys::F_FLOAT84PL => ArithmeticOp::Add,
+        pg_sys::F_FLOAT4MI | pg_sys::F_FLOAT8MI => ArithmeticOp::Subtract,
+        pg_sys::F_FLOAT48MI | pg_sys::F_FLOAT84MI => ArithmeticOp::Subtract,
+        pg_sys::F_FLOAT4MUL | pg_sys::F_FLOAT8MUL => ArithmeticOp::Multiply,
+        pg_sys::F_FLOAT48MUL | pg_sys::F_FLOAT84MUL => ArithmeticOp::Multiply,
+        pg_sys::F_FLOAT4DIV | pg_sys::F_FLOAT8DIV => ArithmeticOp::Divide,
+        pg_sys::F_FLOAT48DIV | pg_sys::F_FLOAT84DIV => ArithmeticOp::Divide,
+        _ => return None,
+    })
+}
+
 fn decimal_arithmetic(function: u32) -> Option<ArithmeticOp> {
     match function {
         pg_sys::F_NUMERIC_ADD => Some(ArithmeticOp::Add),
@@ -189,7 +235,7 @@ fn decimal_arithmetic(function: u32) -> Option<ArithmeticOp> {
 
 /// Sums, differences and products of numbers show the digits behind the point that those of decimals
 /// have; what has more than 38 digits in all fails.
-fn decimal_operation(op: ArithmeticOp, left: Expr, right: Expr) -> Translated {
+pub(super) fn decimal_operation(op: ArithmeticOp, left: Expr, right: Expr) -> Translated {
     let (l, r) = (left.data_type(), right.data_type());
     let (
         DataType::Decimal128 { precision: p, scale: s },

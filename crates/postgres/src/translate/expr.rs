@@ -13,11 +13,15 @@ use crate::nodes::{self, WhyNot, cast, items, why_not};
 /// Registers of the columns that expressions may read, by range table entry and attribute.
 pub type Scope = HashMap<(u32, i16), Expr>;
 
+/// Of columns whose values are not read, a register that is NULL where they are, and why they are not.
+pub type Presences = HashMap<(u32, i16), (Expr, String)>;
+
 /// Translates expressions over a scope. What reads no column and is no constant is evaluated by the
 /// server once a run: a parameter of the program.
 pub struct Translator {
     root: *mut pg_sys::PlannerInfo,
     scope: Scope,
+    presences: Presences,
     /// The expressions of the parameters.
     pub parameters: Vec<*mut Node>,
     /// What they are.
@@ -29,8 +33,9 @@ pub struct Translator {
 pub(super) type Translated = Result<Expr, WhyNot>;
 
 impl Translator {
-    pub fn new(root: *mut pg_sys::PlannerInfo, scope: Scope) -> Self {
-        Self { root, scope, parameters: Vec::new(), fields: Vec::new(), cases: Vec::new() }
+    pub fn new(root: *mut pg_sys::PlannerInfo, scope: Scope, presences: Presences) -> Self {
+        let (parameters, fields, cases) = (Vec::new(), Vec::new(), Vec::new());
+        Self { root, scope, presences, parameters, fields, cases }
     }
 
     /// From now on every column of a relation is NULL.
@@ -71,9 +76,21 @@ impl Translator {
         let key = (var.varno as u32, var.varattno);
         match self.scope.get(&key) {
             Some(register) if var.varlevelsup == 0 => Ok(register.clone()),
+            _ if self.presences.contains_key(&key) => why_not(&*self.presences[&key].1),
             _ if var.varattno <= 0 => why_not("a system column or a whole row"),
             _ => why_not("a column of another level"),
         }
+    }
+
+    /// What is NULL where an expression is, and nothing else.
+    pub(super) unsafe fn presence(&mut self, node: *mut Node) -> Translated {
+        if let Some(var) = cast::<pg_sys::Var>(node, NodeTag::T_Var)
+            && let Some((register, _)) = self.presences.get(&((*var).varno as u32, (*var).varattno))
+            && (*var).varlevelsup == 0
+        {
+            return Ok(register.clone());
+        }
+        self.expr(node)
     }
 
     /// A type that has the same values.

@@ -14,6 +14,6 @@ mod types;
 
 pub use aggregate::{Aggregates, aggregate};
 
-pub use compare::equality_key;
-pub use expr::{Scope, Translator};
-pub use types::{HeapColumn, ir_type, is_deterministic, name_of, wider_integer};
+pub use compare::{check_equality, equality_key};
+pub use expr::{Presences, Scope, Translator};
+pub use types::{HeapColumn, ir_type, name_of, wider_integer};

@@ -76,7 +76,7 @@ pub unsafe fn ir_type(oid: Oid, typmod: i32) -> Result<DataType, WhyNot> {
         Some(HeapType::Text) if is_utf8() => DataType::Utf8,
         Some(HeapType::Text) => return why_not("text of a database whose encoding is not UTF8"),
         Some(HeapType::Uuid) => DataType::FixedBinary(16),
-        Some(HeapType::Bytea) | None => {
+        Some(HeapType::Bytea | HeapType::Presence) | None => {
             let without_scale = oid == pg_sys::NUMERICOID && typmod < 0;
             let name = name_of(oid, typmod);
             return why_not(match without_scale {
@@ -98,7 +98,7 @@ pub unsafe fn is_deterministic(collation: Oid) -> bool {
 
 /// A column of a stored tuple, as its table's descriptor has it.
 pub struct HeapColumn {
-    /// How its values are read, if they can be.
+    /// How its values are read; of those that cannot be, whether they are there.
     pub kind: Option<HeapType>,
     /// Their length.
     pub length: Length,
@@ -108,7 +108,7 @@ pub struct HeapColumn {
 
 impl HeapColumn {
     /// Of a column's type; the reason for lengths and alignments that PostgreSQL does not have.
-    pub fn of(attribute: &pg_sys::FormData_pg_attribute) -> Result<Self, WhyNot> {
+    pub unsafe fn of(attribute: &pg_sys::FormData_pg_attribute) -> Result<Self, WhyNot> {
         let length = match attribute.attlen {
             -1 => Length::Varlena,
             -2 => Length::CString,
@@ -126,7 +126,11 @@ impl HeapColumn {
         };
         let kind = match attribute.attisdropped {
             true => None,
-            false => heap_type(attribute.atttypid, attribute.atttypmod),
+            false => {
+                let kind = heap_type(attribute.atttypid, attribute.atttypmod);
+                let kind = kind.filter(|kind| *kind != HeapType::Text || is_utf8());
+                Some(kind.unwrap_or(HeapType::Presence))
+            }
         };
         Ok(Self { kind, length, align })
     }
