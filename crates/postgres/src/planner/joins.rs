@@ -8,7 +8,7 @@ use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 use crate::nodes::{self, WhyNot, cast, items, numbers, why_not};
 use crate::plan::ChildColumn;
 use crate::settings;
-use crate::translate::{Translator, equality_key, ir_type, wider_integer};
+use crate::translate::{Translator, column_type, equality_key, wider_integer};
 use crate::version;
 
 /// A relation that the stream looks rows up in: one, or the join that is the inner side of an outer, semi or
@@ -394,7 +394,7 @@ impl Join {
         let (mut keys, mut columns) = (Vec::new(), Vec::new());
         for pair in &self.pairs {
             let column = &*pair.inner;
-            let own = ir_type(column.vartype, column.vartypmod)?;
+            let own = column_type(column.vartype, column.vartypmod)?;
             let key = translator.expr(pair.outer)?;
             let given = key.data_type();
             if column.vartype == pg_sys::BPCHAROID

@@ -31,7 +31,7 @@ use crate::foreign;
 use crate::nodes::{self, WhyNot, numbers, why_not};
 use crate::plan::{Child, ChildColumn, Plan};
 use crate::settings;
-use crate::translate::{Presences, Scope, Translator, ir_type};
+use crate::translate::{Presences, Scope, Translator, column_type};
 use joins::Join;
 use streamed::Streamed;
 use target::Target;
@@ -210,7 +210,7 @@ impl Layout {
         if var.varattno <= 0 {
             return why_not("a system column or a whole row");
         }
-        let known = ir_type(var.vartype, var.vartypmod)
+        let known = column_type(var.vartype, var.vartypmod)
             .map_err(|WhyNot(reason)| format!("column {name}: {reason}"));
         let (stored, data_type) = match (known, files) {
             (Ok(data_type), Some(files)) => (files.column(var.varattno)?, Ok(data_type)),
@@ -239,7 +239,7 @@ impl Layout {
         let mut payloads = Vec::new();
         for var in vars {
             let (position, type_oid) = (join.position_of(var)?, var.vartype.to_u32());
-            let data_type = ir_type(var.vartype, var.vartypmod)?;
+            let data_type = column_type(var.vartype, var.vartypmod)?;
             let name = format!("{}.{}", join.name, var.varattno);
             let field = Field::new(name, data_type, true);
             self.append(var, &field);
@@ -252,7 +252,7 @@ impl Layout {
     /// Columns that nobody but `NULL` stands for.
     unsafe fn hide(&mut self, vars: &[&pg_sys::Var]) -> Result<(), WhyNot> {
         for var in vars {
-            let null = Expr::Literal(Scalar::null(ir_type(var.vartype, var.vartypmod)?));
+            let null = Expr::Literal(Scalar::null(column_type(var.vartype, var.vartypmod)?));
             self.scope.entry((var.varno as u32, var.varattno)).or_insert(null);
         }
         Ok(())

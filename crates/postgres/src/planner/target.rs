@@ -124,5 +124,5 @@ unsafe fn check_key(key: *mut Node, expr: &Expr) -> Result<(), WhyNot> {
     if matches!(expr, Expr::Parameter { .. }) {
         return why_not("groups by a value that is known at execution only");
     }
-    check_equality(key, expr)
+    check_equality(key)
 }

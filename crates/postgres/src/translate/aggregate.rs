@@ -82,7 +82,7 @@ pub unsafe fn aggregate(
                 false => translator.expr(node)?,
             };
             if distinct {
-                check_equality(node, &expr)?;
+                check_equality(node)?;
             }
             Some(expr)
         }

@@ -172,17 +172,14 @@ pub unsafe fn equality_key(operator: *mut pg_sys::OpExpr) -> bool {
 
 /// Whether values that a pipeline holds for equal are those that PostgreSQL does, of an expression that is
 /// grouped by or asked for the distinct values of.
-pub unsafe fn check_equality(node: *mut Node, expr: &Expr) -> Result<(), WhyNot> {
+pub unsafe fn check_equality(node: *mut Node) -> Result<(), WhyNot> {
     if !is_deterministic(pg_sys::exprCollation(node)) {
         return why_not("groups by texts under a collation that is not deterministic");
     }
     if pg_sys::exprType(node) == pg_sys::BPCHAROID && pg_sys::exprTypmod(node) < VARHDRSZ {
         return why_not("groups by texts of type bpchar with blanks at their ends");
     }
-    match expr.data_type() {
-        DataType::FixedBinary(_) => why_not("groups by uuid"),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Two operands as one type.

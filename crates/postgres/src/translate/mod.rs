@@ -16,4 +16,4 @@ pub use aggregate::{Aggregates, aggregate};
 
 pub use compare::{check_equality, equality_key};
 pub use expr::{Presences, Scope, Translator};
-pub use types::{HeapColumn, ir_type, name_of, wider_integer};
+pub use types::{HeapColumn, column_type, ir_type, name_of, wider_integer};

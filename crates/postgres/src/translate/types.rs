@@ -87,6 +87,17 @@ pub unsafe fn ir_type(oid: Oid, typmod: i32) -> Result<DataType, WhyNot> {
     })
 }
 
+/// The type of a column that pipelines read, join and group by.
+///
+/// # Errors
+/// As [`ir_type`]; processors do not hold binary values.
+pub unsafe fn column_type(oid: Oid, typmod: i32) -> Result<DataType, WhyNot> {
+    match ir_type(oid, typmod)? {
+        DataType::FixedBinary(_) => why_not(format!("type {}", name_of(oid, typmod))),
+        data_type => Ok(data_type),
+    }
+}
+
 unsafe fn is_utf8() -> bool {
     pg_sys::GetDatabaseEncoding() == pg_sys::pg_enc::PG_UTF8 as i32
 }
@@ -128,7 +139,10 @@ impl HeapColumn {
             true => None,
             false => {
                 let kind = heap_type(attribute.atttypid, attribute.atttypmod);
-                let kind = kind.filter(|kind| *kind != HeapType::Text || is_utf8());
+                let kind = kind.filter(|kind| match kind {
+                    HeapType::Text => is_utf8(),
+                    kind => *kind != HeapType::Uuid,
+                });
                 Some(kind.unwrap_or(HeapType::Presence))
             }
         };
