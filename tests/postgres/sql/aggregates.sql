@@ -127,6 +127,12 @@ select stddev(i4), var_pop(n), variance(nothing), stddev_pop(i8) from empty;
 select stddev(i4), stddev_pop(i4), variance(n), var_pop(n), stddev_pop(n) from facts where id = 7;
 select count(*), md5(string_agg(concat_ws(' ', a, b, c, d, e), ',' order by g)) from (select id % 997 as g, stddev(i4) as a, var_pop(i8) as b, stddev_pop(n) as c,
     variance(i2) as d, stddev(id) as e from facts group by g) s;
+-- Roots whose digits beyond those that are shown come near to a half.
+create table spread as select i as id, (hashint4(i) % 1000)::int2 as a, hashint4(-i) % 100000 as b, (hashint4(7 * i) % 1000000 / 100.0)::numeric(10, 2) as n
+    from generate_series(1, 9000) i;
+vacuum analyze spread;
+select count(*), md5(string_agg(concat_ws(' ', x, y, z, v, w), ',' order by g)) from (select id % 1499 as g, stddev(a) as x, stddev_pop(b) as y, stddev(n) as z,
+    var_pop(a) as v, variance(b) as w from spread group by g) s;
 select stddev(i8 * 4000000000), var_pop(9000000000000000000 + 0 * id) from facts;
 select stddev(9e17::numeric(38, 15) + n), variance(n / 3), round(stddev(f8)::numeric, 4), round(var_pop(f4)::numeric, 4), stddev(free) is null from facts;
 -- Arithmetic of floats.
