@@ -9,6 +9,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use headrace_flow::CancelToken;
 use headrace_format::arrow::{SpillFile, SpillFolder};
+use headrace_ir::Sink;
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{CudaDevice, CudaOptions, CudaProgram, Tuning};
@@ -16,7 +17,9 @@ use headrace_pipeline::partial::{Spill, SpillBlock, SpillError, SpillStore};
 
 use crate::corpus::{self, Case};
 use crate::data::{Random, Shape, Table};
-use crate::differential::{assert_same, batches_on_cpu, bound_of, lines, on_cpu, shapes};
+use crate::differential::{
+    assert_same, batches_on_cpu, bound_of, lines, on_cpu, shapes, text_shapes,
+};
 use crate::gpu::{Stored, stream_and_run_resident, write_file};
 use crate::shim::{run_on_shim, tuning_of};
 
@@ -128,6 +131,27 @@ fn skewed(rows: &[usize]) -> Table {
 
 fn program(bound: &Arc<Bound>, table: &Table, tuning: Tuning) -> CudaProgram {
     CudaProgram::compile(Arc::clone(bound), &table.layout(), tuning).unwrap()
+}
+
+/// Texts are part of groups that leave, and are found again by launches that go on.
+#[test]
+fn host_shim_tables_that_fill_with_texts_answer_as_the_cpu_processor_does() {
+    let has_keys =
+        |case: &Case| matches!(&case.sink, Sink::Aggregate { keys, .. } if !keys.is_empty());
+    let mut all_flushes = 0;
+    for (number, case) in corpus::plain_texts().into_iter().filter(has_keys).enumerate() {
+        let shape = text_shapes()[number % 2];
+        let table = Table::random(shape, &[1000, 130, 7, 1]);
+        let bound = bound_of(&case, &table, &[]).unwrap();
+        let program = program(&bound, &table, tuning_of(shape));
+        let options = WorkerOptions::new(1 << 30);
+        let (batches, flushes) =
+            run_on_shim((&bound, &program), &table, &[], (1, &options)).unwrap();
+        let answer = Ok(lines(&batches));
+        assert_same(case.name, shape, &on_cpu(&bound, &table), &answer, &program.source);
+        all_flushes += flushes;
+    }
+    assert!(all_flushes > 5, "{all_flushes}");
 }
 
 #[test]

@@ -66,7 +66,10 @@ pub fn build_library(folder: &Path, kernel_source: &str, kernel: &str) -> PathBu
     let entry = ENTRY.replace("KERNEL", kernel);
     std::fs::write(&source, format!("{kernel_source}{entry}")).unwrap();
     let library = folder.join("pipeline.so");
+    // A sanitizer's, whose library the test must be started with.
+    let flags = std::env::var("HEADRACE_SHIM_FLAGS").unwrap_or_default();
     let output = Command::new("g++")
+        .args(flags.split_whitespace())
         .args(["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-pthread", "-ffp-contract=off"])
         .args(["-DHEADRACE_HOST_SHIM", "-DBLOCK_THREADS=1", "-I"])
         .arg(folder)
