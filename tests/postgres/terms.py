@@ -101,12 +101,26 @@ class Terms:
             return self.text(depth)
         if kind == "bool":
             return Term(self.predicate(depth - 1), "bool")
-        if kind in ("timestamp", "timestamptz"):
-            unit = rng.choice(["year", "quarter", "month", "week", "day", "hour", "minute"])
-            return Term(f"date_trunc('{unit}', {self.term(kind, depth - 1).sql})", kind)
-        if kind == "date":
-            return rng.choice([lambda: Term(f"({self.column('date', 0).sql} + {rng.randint(-40, 40)})", kind), lambda: Term(f"{self.column('timestamp').sql}::date", kind)])()
+        if kind in ("date", "timestamp", "timestamptz"):
+            return Term(self.moment(kind, depth), kind)
         return self.column(kind)
+
+    def moment(self, kind: str, depth: int) -> str:
+        """A moment: part of another, another type's, or later or earlier."""
+        rng = self.rng
+        of = self.column(rng.choice(["date", "timestamp", "timestamptz"]), 0).sql
+        if rng.random() < 0.3:
+            return f"{of}::{kind}"
+        if kind == "date":
+            days = self.literal(str(rng.randint(-40, 40)), "int4", typed=False) if rng.random() < 0.6 else self.column("int2", 0).sql + "::int4"
+            return f"({self.column('date', 0).sql} {rng.choice('+-')} {days})"
+        if rng.random() < 0.4:
+            unit = rng.choice(["year", "quarter", "month", "week", "day", "hour", "minute", "second", "milliseconds"])
+            return f"date_trunc('{unit}', {self.term(kind, depth - 1).sql})"
+        if kind == "timestamp" and rng.random() < 0.2:
+            return f"({self.column('timestamptz', 0).sql} at time zone '{rng.choice(['Europe/Vienna', 'Asia/Kolkata', 'UTC', 'EST'])}')"
+        interval = self.literal(rng.choice(["'1 mon'", "'-1 year 3 days'", "'31 days'", "'1 mon -1 day 02:03:04.5'", "'-0.000001 s'", "'90 min'"]), "interval")
+        return f"({self.column('date' if kind == 'timestamp' and rng.random() < 0.3 else kind, 0).sql} {rng.choice('+-')} {interval})"
 
     def choice(self, kind: str, depth: int) -> Term:
         """CASE, COALESCE, NULLIF, GREATEST: a number's scale is no longer known."""
@@ -114,7 +128,7 @@ class Terms:
         one, two = self.term(kind, depth - 1), self.term(kind, depth - 1)
         text = rng.choice([
             f"case when {self.predicate(0)} then {one.sql} else {two.sql} end", f"case when {self.predicate(0)} then {one.sql} end",
-            f"coalesce({one.sql}, {two.sql})", f"nullif({one.sql}, {two.sql})",
+            f"coalesce({one.sql}, {two.sql})", f"nullif({one.sql}, {two.sql})", f"{rng.choice(['greatest', 'least'])}({one.sql}, {two.sql}{', null' if rng.random() < 0.1 else ''})",
         ])
         canonical = kind != "numeric" and one.canonical and two.canonical and not one.padded and not two.padded
         return Term(f"({text})", kind, canonical, one.summable and two.summable, max(one.top, two.top))
@@ -134,9 +148,13 @@ class Terms:
             return Term(f"({one.sql} {rng.choice('+-*/%')} {two.sql})", kind, summable=kind != "int8", top=INTEGER_TOP[kind])
         shape = rng.random()
         if shape < 0.15 and kind == "int4":
-            return Term(f"length({self.term('text', depth - 1).sql})", kind, top=10_000)
+            one = self.term("text", depth - 1).sql
+            two = self.term("text", 0).sql
+            return Term(rng.choice([f"length({one})", f"octet_length({one})", f"strpos({one}, {two})", f"position('b' in {one})"]), kind, top=10_000)
         if shape < 0.3 and kind == "int4":
-            unit, source = rng.choice(["year", "month", "day", "dow", "doy", "quarter"]), rng.choice(["date", "timestamp"])
+            if rng.random() < 0.2:
+                return Term(f"({self.term('date', 1).sql} - {self.column('date', 0).sql})", kind, top=10_000)
+            unit, source = rng.choice(["year", "month", "day", "dow", "isodow", "doy", "quarter", "week", "isoyear", "decade", "century", "millennium"]), rng.choice(["date", "timestamp", "timestamptz"])
             return Term(f"extract({unit} from {self.column(source, 0).sql})::int4", kind, top=3000)
         one = self.term(kind, depth - 1)
         if shape < 0.4:
@@ -157,7 +175,7 @@ class Terms:
         if shape < 0.5:
             return Term(f"({column.sql} {rng.choice('+-*')} {self.constant(kind).sql})", kind, True, column.summable and kind == "float8")
         if shape < 0.7:
-            return Term(f"{rng.choice(['abs', 'floor', 'ceil', '-', 'round'])}({column.sql})" + ("::float4" if kind == "float4" else ""), kind, True, column.summable)
+            return Term(f"{rng.choice(['abs', 'floor', 'ceil', '-', 'round', 'trunc'])}({column.sql})" + ("::float4" if kind == "float4" else ""), kind, True, column.summable)
         if shape < 0.85:
             return Term(f"({column.sql} / {self.literal('3', kind)})", kind, True, False)
         return Term(f"{self.column(rng.choice(('int2', 'int4')), 0).sql}::{kind}", kind)
@@ -169,11 +187,16 @@ class Terms:
         shape = rng.random()
         if shape < 0.15:
             return Term(f"({one.sql} / {self.literal(rng.choice(['3', '1.05', '100']), 'numeric')})", "numeric", False)
+        if shape < 0.2:
+            unit, scale = rng.choice([("second", 6), ("milliseconds", 3), ("microseconds", 0), ("epoch", 6)])
+            return Term(f"extract({unit} from {self.column(rng.choice(('timestamp', 'timestamptz')), 0).sql})", "numeric", scale=scale)
         if shape < 0.3:
-            return Term(f"{rng.choice(['abs', '-', 'floor', 'ceil'])}({one.sql})", "numeric", False)
+            return Term(f"{rng.choice(['abs', '-', 'floor', 'ceil', 'sign', 'round', 'trunc'])}({one.sql})", "numeric", False)
         if shape < 0.4:
-            digits = rng.randint(0, 2)
-            return Term(f"round({one.sql}, {digits})", "numeric", one.scale is not None, scale=digits)
+            digits = rng.randint(0, 3)
+            return Term(f"{rng.choice(['round', 'trunc'])}({one.sql}, {digits})", "numeric", one.scale is not None, scale=digits)
+        if shape < 0.43:
+            return Term(f"mod({one.sql}, {self.literal(rng.choice(['3', '1.05', '100']), 'numeric')})", "numeric", False)
         if shape < 0.5:
             return Term(f"{self.column(rng.choice(INTEGERS), 0).sql}::numeric", "numeric", scale=0)
         operator = rng.choice("+-*")
@@ -189,7 +212,8 @@ class Terms:
         return Term(rng.choice([
             f"upper({one})", f"lower({one})", f"substr({one}, {rng.randint(0, 4)}, {rng.randint(0, 5)})", f"({one} || {two})",
             f"left({one}, {rng.randint(-2, 6)})", f"right({one}, {rng.randint(-2, 6)})", f"trim({one})", f"replace({one}, 'b', 'B')",
-            f"({one} || {self.column('int4').sql})", f"ltrim({one}, 'vc')",
+            f"({one} || {self.column('int4').sql})", f"ltrim({one}, 'vc')", f"btrim({one}, {two})", f"reverse({one})", f"concat({one}, {two}, '-')",
+            f"substring({one}, {self.column('int2', 0).sql}::int4)", f"right({one}, {self.column('int2', 0).sql}::int4)", f"replace({one}, {two}, 'ü')",
         ]), "text")
 
     def predicate(self, depth: int = 2) -> str:
@@ -216,7 +240,9 @@ class Terms:
         if kind == "text" and shape < 0.75:
             pattern = rng.choice(["ab%", "%1%", "v_", "%", "c1_%", "%b1%2%", "key 1%", "%ü%", r"%\%%", "", "_%0 ", "l%"])
             pattern = self.literal(f"'{pattern}'", "text", typed=False)
-            return f"({one.sql} {rng.choice(['', 'not '])}like {pattern})"
+            if rng.random() < 0.15:
+                return f"starts_with({one.sql}, {pattern})"
+            return f"({one.sql} {rng.choice(['', 'not '])}{rng.choice(['like', 'like', 'ilike'])} {pattern})"
         if rng.random() < 0.7:
             other = self.constant(kind, one)
         else:

@@ -3,7 +3,8 @@
 //! # Calendar functions
 //!
 //! The calendar is the proleptic Gregorian one, days have 86400 s, and what comes before 1970 is as
-//! exact as what comes after. A timestamp with time zone is read in UTC, and only UTC is taken.
+//! exact as what comes after. A timestamp with time zone is read in UTC, and only UTC is taken:
+//! [`Function::LocalTime`] makes of it what clocks of a zone show.
 //! [`CALENDAR_YEARS`] are those that the functions know: a part of a moment outside of them is NULL.
 
 use std::fmt;
@@ -11,6 +12,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::expr::Expr;
+use crate::moment::{Interval, TimeZone};
 use crate::types::{DataType, TimeUnit};
 
 /// Years of which [`Function::DatePart`] knows the parts, the first and the last among them.
@@ -34,10 +36,72 @@ pub enum Function {
     /// `round` to so many digits after the point, halves away from zero. Floats: of the value
     /// times 10^digits, divided by it. A decimal loses the digits from its scale.
     Round(u8),
+    /// `round` of a float to a whole number, halves to the even one.
+    RoundEven,
+    /// `trunc` to so many digits after the point, towards zero; floats to whole numbers alone. A
+    /// decimal loses the digits from its scale.
+    Trunc(u8),
+    /// The moment itself; one outside of [`CALENDAR_YEARS`], or on their first or last day, is an overflow.
+    InCalendar,
+    /// `timezone`: the local time, a timestamp without time zone, of a timestamp in UTC, in microseconds
+    /// both. The second argument is a constant [`TimeZone`]; a moment of which that is not known is an
+    /// overflow.
+    LocalTime,
+    /// `timezone`: the timestamp in UTC of a local time, as `LocalTime` the other way round. A local time
+    /// that is skipped, or comes twice, is the one of the zone's smaller offset.
+    Instant,
+    /// `+`: a timestamp in microseconds later by a constant [`Interval`](crate::moment::Interval), the
+    /// second argument: its months first, to the last day of a month that has no such day, then days of
+    /// 24 hours, then microseconds. What is before the first of [`crate::moment`], or beyond 64 bits, on
+    /// the way is an overflow.
+    AddInterval,
+    /// `-`: as `AddInterval`, of the opposite.
+    SubtractInterval,
+    /// `+`: a date later by so many days; what is not among [`crate::moment::DAYS`] is an overflow.
+    AddDays,
     /// `character_length`: Unicode code points of a text.
     CharacterLength,
     /// `octet_length`: bytes of a text.
     OctetLength,
+    /// `lower`: with small letters for the capital ones of ASCII.
+    Lower,
+    /// `upper`: with capital letters for the small ones of ASCII.
+    Upper,
+    /// The text itself; one with characters beyond ASCII cannot be converted.
+    Ascii,
+    /// `substr`: the characters from the one of a number on, from 1, which may be smaller, as many as the
+    /// third argument says if there is one, those before the first counted. A negative one cannot be
+    /// converted.
+    Substring,
+    /// `left`: so many characters; all but so many of the end, if the number is negative.
+    Left,
+    /// `right`: so many characters of the end; all but so many of the beginning, if it is negative.
+    Right,
+    /// `ltrim`, `rtrim`, `btrim`: without those characters at an end that occur in the second text.
+    Trim(TrimSide),
+    /// `replace`: with the third text wherever the second one occurs, from left to right.
+    Replace,
+    /// `strpos`: the number of the character, from 1, where the second text first occurs in the first; 0
+    /// if it does not.
+    Position,
+    /// `starts_with`: whether the first text begins with the second.
+    StartsWith,
+    /// `reverse`: with its characters from the last to the first.
+    Reverse,
+    /// `||`: texts one after the other.
+    Concat,
+}
+
+/// Where a text is trimmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrimSide {
+    /// At its beginning.
+    Start,
+    /// At its end.
+    End,
+    /// At both.
+    Both,
 }
 
 /// A part of a date or time.
@@ -93,7 +157,7 @@ impl Function {
     /// What it does with arguments of these types; `None` if it does not take them.
     pub fn signature(self, arguments: &[DataType]) -> Option<Signature> {
         use DataType::{Date32, Decimal128, Int32, Utf8};
-        let [argument] = arguments else { return None };
+        let [argument] = arguments else { return self.of_several(arguments) };
         let of = |result: &DataType, can_fail, may_be_null, is_monotone| {
             Some(Signature { result: result.clone(), can_fail, may_be_null, is_monotone })
         };
@@ -114,6 +178,7 @@ impl Function {
                 part.begins().then_some(())?;
                 of(moment, true, false, true)
             }
+            (Self::InCalendar, moment) if is_moment(moment) => of(moment, true, false, true),
             (Self::Abs, number) if number.is_numeric() => {
                 of(number, number.is_signed_integer(), false, false)
             }
@@ -129,7 +194,51 @@ impl Function {
             (Self::Round(digits), float) if float.is_float() && digits <= ROUND_DIGITS_MAX => {
                 of(float, false, false, digits == 0)
             }
+            (Self::Trunc(digits), Decimal128 { precision, scale }) if *scale >= 0 => {
+                let scale = i8::try_from(digits).map_or(*scale, |digits| digits.min(*scale));
+                of(&Decimal128 { precision: *precision, scale }, false, false, true)
+            }
+            (Self::Trunc(0) | Self::RoundEven, float) if float.is_float() => {
+                of(float, false, false, true)
+            }
             (Self::CharacterLength | Self::OctetLength, Utf8) => of(&Int32, false, false, false),
+            (Self::Lower | Self::Upper | Self::Reverse, Utf8) => of(&Utf8, false, false, false),
+            (Self::Ascii, Utf8) => of(&Utf8, true, false, true),
+            _ => None,
+        }
+    }
+
+    /// The same of several arguments.
+    fn of_several(self, arguments: &[DataType]) -> Option<Signature> {
+        use DataType::{Binary, Bool, Date32, Int32, Timestamp, Utf8};
+        let unit = TimeUnit::Microsecond;
+        let of = |result, can_fail| {
+            Some(Signature { result, can_fail, may_be_null: false, is_monotone: false })
+        };
+        match (self, arguments) {
+            (
+                Self::LocalTime,
+                [Timestamp { unit: TimeUnit::Microsecond, timezone: Some(_) }, Binary],
+            ) if is_moment(&arguments[0]) => of(Timestamp { unit, timezone: None }, true),
+            (
+                Self::Instant,
+                [Timestamp { unit: TimeUnit::Microsecond, timezone: None }, Binary],
+            ) => of(Timestamp { unit, timezone: Some("UTC".into()) }, true),
+            (
+                Self::AddInterval | Self::SubtractInterval,
+                [moment @ Timestamp { unit: TimeUnit::Microsecond, .. }, Binary],
+            ) if is_moment(moment) => of(moment.clone(), true),
+            (Self::AddDays, [Date32, Int32]) => of(Date32, true),
+            (Self::Substring, [Utf8, Int32]) => of(Utf8, false),
+            (Self::Substring, [Utf8, Int32, Int32]) => of(Utf8, true),
+            (Self::Left | Self::Right, [Utf8, Int32])
+            | (Self::Trim(_), [Utf8, Utf8])
+            | (Self::Replace, [Utf8, Utf8, Utf8]) => of(Utf8, false),
+            (Self::Position, [Utf8, Utf8]) => of(Int32, false),
+            (Self::StartsWith, [Utf8, Utf8]) => of(Bool, false),
+            (Self::Concat, texts) if !texts.is_empty() => {
+                texts.iter().all(|text| *text == Utf8).then(|| of(Utf8, false))?
+            }
             _ => None,
         }
     }
@@ -143,9 +252,35 @@ impl Function {
             Self::Floor => "floor",
             Self::Ceil => "ceil",
             Self::Round(_) => "round",
+            Self::RoundEven => "rint",
+            Self::Trunc(_) => "trunc",
+            Self::InCalendar => "in_calendar",
+            Self::LocalTime | Self::Instant => "timezone",
+            Self::AddInterval => "add_interval",
+            Self::SubtractInterval => "subtract_interval",
+            Self::AddDays => "add_days",
             Self::CharacterLength => "character_length",
             Self::OctetLength => "octet_length",
+            Self::Lower => "lower",
+            Self::Upper => "upper",
+            Self::Ascii => "ascii_only",
+            Self::Substring => "substr",
+            Self::Left => "left",
+            Self::Right => "right",
+            Self::Trim(TrimSide::Start) => "ltrim",
+            Self::Trim(TrimSide::End) => "rtrim",
+            Self::Trim(TrimSide::Both) => "btrim",
+            Self::Replace => "replace",
+            Self::Position => "strpos",
+            Self::StartsWith => "starts_with",
+            Self::Reverse => "reverse",
+            Self::Concat => "concat",
         }
+    }
+
+    /// Whether its last argument is a constant that is no value of SQL: a zone or an interval.
+    pub fn takes_binary(self) -> bool {
+        matches!(self, Self::LocalTime | Self::Instant | Self::AddInterval | Self::SubtractInterval)
     }
 }
 
@@ -226,10 +361,22 @@ pub(crate) fn write_call(
     }
     for (i, argument) in arguments.iter().enumerate() {
         let comma = if i > 0 { ", " } else { "" };
-        write!(f, "{comma}{argument}")?;
+        match argument {
+            // A zone's name says more than its bytes.
+            Expr::Literal(scalar) if let Some(zone) = TimeZone::of(scalar) => {
+                write!(f, "{comma}'{}'", zone.name)?;
+            }
+            Expr::Literal(scalar) if let Some(interval) = Interval::of(scalar) => {
+                let Interval { months, days, microseconds } = interval;
+                write!(f, "{comma}'{months} mons {days} days {microseconds} us'")?;
+            }
+            argument => write!(f, "{comma}{argument}")?,
+        }
     }
     match function {
-        Function::Round(digits) if digits > 0 => write!(f, ", {digits})"),
+        Function::Round(digits) | Function::Trunc(digits) if digits > 0 => {
+            write!(f, ", {digits})")
+        }
         _ => f.write_str(")"),
     }
 }
@@ -247,6 +394,7 @@ mod tests {
             (Function::DateTrunc(DatePart::Month), r#"{"date_trunc":"month"}"#),
             (Function::Round(2), r#"{"round":2}"#),
             (Function::CharacterLength, r#""character_length""#),
+            (Function::Trim(TrimSide::Start), r#"{"trim":"start"}"#),
         ] {
             assert_eq!(serde_json::to_string(&function).unwrap(), text);
             assert_eq!(serde_json::from_str::<Function>(text).unwrap(), function);

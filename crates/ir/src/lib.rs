@@ -49,6 +49,7 @@ pub mod expr;
 pub mod function;
 pub mod grouping;
 pub mod layout;
+pub mod moment;
 pub mod pages;
 pub mod parameter;
 pub mod pipeline;
@@ -63,6 +64,7 @@ pub use distinct::Distinct;
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register};
 pub use function::{DatePart, Function};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
+pub use moment::{Interval, TimeZone};
 pub use parameter::ParameterError;
 pub use pipeline::{
     BuildPlan, BuildSource, NamedExpr, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink,

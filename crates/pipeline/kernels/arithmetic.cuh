@@ -154,6 +154,10 @@ template <typename T> HR_DEVICE bool magnitude_checked(T a, T* out)
 }
 
 // Whole numbers next to a value; of decimals, `unit` is one.
+HR_DEVICE f32 trunc_float(f32 a) { return truncf(a); }
+HR_DEVICE f64 trunc_float(f64 a) { return trunc(a); }
+HR_DEVICE f32 rint_float(f32 a) { return rintf(a); }
+HR_DEVICE f64 rint_float(f64 a) { return rint(a); }
 HR_DEVICE f32 floor_float(f32 a) { return floorf(a); }
 HR_DEVICE f64 floor_float(f64 a) { return floor(a); }
 HR_DEVICE f32 ceil_float(f32 a) { return ceilf(a); }

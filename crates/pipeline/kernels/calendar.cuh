@@ -38,6 +38,14 @@ HR_DEVICE i32 weekday_of(i32 days) { return floor_modulo<i32>(days + 3, 7); }
 template <typename T> HR_DEVICE bool in_calendar(T days) { return days >= T(-96465292) && days <= T(95026236); }
 template <typename T> HR_DEVICE i32 calendar_day(T days) { return in_calendar<T>(days) ? i32(days) : 0; }
 
+// `*out` is a day later by so many; the answer is whether dates reach that far.
+HR_DEVICE bool days_added(i32 day, i32 more, i32* out)
+{
+    const i64 later = i64(day) + more;
+    *out = i32(later);
+    return later >= -2440588 && later < 2145042906;
+}
+
 // Parts of a day that lies in the calendar.
 HR_DEVICE i32 part_year(i32 days) { return date_of(days).year; }
 HR_DEVICE i32 part_quarter(i32 days) { return (date_of(days).month + 2) / 3; }

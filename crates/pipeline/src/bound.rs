@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headrace_ir::{
     AggregateFunction, AggregateOutput, ArithmeticOp, CastFailure, CompareOp, DataType, Field,
-    Function, OnOverflow, ProbeKind, Register, Scalar, ValueRange,
+    Function, Interval, OnOverflow, ProbeKind, Register, Scalar, TimeZone, ValueRange,
 };
 
 use crate::bind::proof;
@@ -195,8 +195,26 @@ pub enum BoundKind {
         /// Arguments.
         arguments: Vec<BoundExpr>,
     },
+    /// A moment that a zone or an interval moves.
+    Shift {
+        /// The moment.
+        value: Box<BoundExpr>,
+        /// By what.
+        by: Arc<Shift>,
+    },
     /// Text of a code, where codes of different dictionaries or plain text meet.
     Decode(Box<BoundExpr>),
+}
+
+/// What moves a moment: the constant argument of [`Function::LocalTime`] and its kin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shift {
+    /// From UTC to local time.
+    ToLocal(TimeZone),
+    /// From local time to UTC.
+    ToUtc(TimeZone),
+    /// To later.
+    By(Interval),
 }
 
 /// One step. `Filter`s are single conjuncts.
@@ -436,6 +454,7 @@ impl BoundExpr {
             | BoundKind::InList { value, .. }
             | BoundKind::Like { value, .. }
             | BoundKind::Cast { value, .. }
+            | BoundKind::Shift { value, .. }
             | BoundKind::Decode(value) => vec![value],
             BoundKind::And(operands)
             | BoundKind::Or(operands)
@@ -506,6 +525,7 @@ impl BoundExpr {
                 *on_failure == CastFailure::Error && value.data_type.cast_can_fail(&self.data_type)
             }
             BoundKind::Call { function, arguments } => function::can_fail(*function, arguments),
+            BoundKind::Shift { .. } => true,
             _ => false,
         }
     }

@@ -83,6 +83,16 @@ pub fn date(days: i32) -> Date {
     Date { year: era * 400 + year_in_era as i32, month, day, day_of_year, is_leap }
 }
 
+/// The day that a date of the calendar is; of a month that has no such day, its last one.
+pub fn clipped_day(year: i32, month: i32, day: i32) -> i32 {
+    const BEFORE: [i32; 13] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
+    let first = first_day(year);
+    let is_leap = first_day(year + 1) - first == 366;
+    let before = |month: i32| BEFORE[month as usize] + i32::from(is_leap && month > 1);
+    let (begins, ends) = (before(month - 1), before(month));
+    first + begins + day.min(ends - begins) - 1
+}
+
 /// Days since Monday.
 #[inline(always)]
 fn weekday(days: i32) -> i32 {
@@ -187,7 +197,13 @@ mod tests {
             let last = date(first_day(year + 1) - 1);
             assert_eq!((last.year, last.month, last.day), (year, 12, 31));
             assert_eq!(last.day_of_year, 365 + i32::from(last.is_leap));
+            for day in first_day(year)..first_day(year + 1) {
+                let date = date(day);
+                assert_eq!(clipped_day(date.year, date.month, date.day), day);
+            }
         }
+        assert_eq!(clipped_day(2024, 2, 31), clipped_day(2024, 3, 1) - 1);
+        assert_eq!(clipped_day(2023, 2, 29), clipped_day(2023, 3, 1) - 1);
     }
 
     #[test]

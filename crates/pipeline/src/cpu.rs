@@ -37,8 +37,10 @@ mod probe;
 mod run;
 mod scan;
 mod select;
+mod shift;
 mod simd;
 mod sink;
+pub(crate) mod text;
 pub(crate) mod vector;
 
 use std::sync::atomic::{AtomicU64, Ordering};

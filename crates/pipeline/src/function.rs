@@ -1,6 +1,7 @@
 //! What both processors know of a function's result before they compute it.
 
 use headrace_ir::function::{DatePart, Function};
+use headrace_ir::moment::DAYS;
 use headrace_ir::{DataType, ValueRange};
 
 use crate::bind::type_range;
@@ -42,9 +43,25 @@ pub fn range(
             }
             _ => all,
         },
-        Function::CharacterLength | Function::OctetLength => within(0, i32::MAX.into()),
-        Function::Floor | Function::Ceil | Function::Round(_) => all,
+        Function::CharacterLength | Function::OctetLength | Function::Position => {
+            within(0, i32::MAX.into())
+        }
+        Function::InCalendar => {
+            let (first, last) = inner_calendar(argument);
+            let known = known.or(all).unwrap_or(ValueRange { min: first, max: last });
+            within(known.min.max(first), known.max.min(last))
+        }
+        Function::AddDays => within(DAYS.start.into(), i64::from(DAYS.end) - 1),
+        _ => all,
     }
+}
+
+/// The days of the calendar but its first and last, as values of a type of moments.
+pub fn inner_calendar(moment: &DataType) -> (i64, i64) {
+    let unit = timestamp_ticks(moment).map_or(1, |ticks| i128::from(ticks * DAY_SECONDS));
+    let (first, last) = CALENDAR_DAYS;
+    let bound = |value: i128| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+    (bound(i128::from(first + 1) * unit), bound(i128::from(last) * unit - 1))
 }
 
 /// Bounds of a part that are the same for all moments.
@@ -90,7 +107,9 @@ pub fn is_identity(function: Function, argument: &DataType, result: &DataType) -
         }
         (Function::Abs, number) => number.is_integer() && !number.is_signed_integer(),
         (Function::Floor | Function::Ceil, DataType::Decimal128 { scale, .. }) => *scale <= 0,
-        (Function::Round(_), DataType::Decimal128 { .. }) => argument == result,
+        (Function::Round(_) | Function::Trunc(_), DataType::Decimal128 { .. }) => {
+            argument == result
+        }
         _ => false,
     }
 }

@@ -9,6 +9,9 @@ unsafe extern "C-unwind" {
     #[cfg(not(feature = "pg18"))]
     #[link_name = "lc_collate_is_c"]
     fn server_lc_collate_is_c(collation: Oid) -> bool;
+    #[cfg(not(feature = "pg18"))]
+    #[link_name = "lc_ctype_is_c"]
+    fn server_lc_ctype_is_c(collation: Oid) -> bool;
     #[cfg(feature = "pg18")]
     #[link_name = "pg_newlocale_from_collation"]
     fn server_locale_of(collation: Oid) -> *const LocaleStart;
@@ -41,6 +44,7 @@ struct LocaleStart {
     provider: std::ffi::c_char,
     deterministic: bool,
     collate_is_c: bool,
+    ctype_is_c: bool,
 }
 
 /// Whether texts of a collation are ordered by their bytes.
@@ -52,6 +56,17 @@ pub unsafe fn is_c_collation(collation: Oid) -> bool {
     return pg_sys::ffi::pg_guard_ffi_boundary(|| server_lc_collate_is_c(collation));
     #[cfg(feature = "pg18")]
     return pg_sys::ffi::pg_guard_ffi_boundary(|| (*server_locale_of(collation)).collate_is_c);
+}
+
+/// Whether a collation knows capital and small letters of ASCII alone.
+pub unsafe fn is_c_ctype(collation: Oid) -> bool {
+    if collation == Oid::INVALID {
+        return false;
+    }
+    #[cfg(not(feature = "pg18"))]
+    return pg_sys::ffi::pg_guard_ffi_boundary(|| server_lc_ctype_is_c(collation));
+    #[cfg(feature = "pg18")]
+    return pg_sys::ffi::pg_guard_ffi_boundary(|| (*server_locale_of(collation)).ctype_is_c);
 }
 
 /// What an operator means in B-tree families: the family, and the number of `<`, `<=`, `=`, `>=`, `>` (from

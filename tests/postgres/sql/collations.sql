@@ -19,3 +19,14 @@ select count(*) from nocase where t in ('one', 'TWO');
 select count(distinct t) from nocase;
 select count(*) from nocase a join nocase b on a.t = b.t where a.id <= 6 and b.id <= 6;
 select count(*) from nocase where t like 'o%';
+-- Capital and small letters: those of ASCII alone are known, others are PostgreSQL's own plan's.
+select lower(i), upper(i), count(*) from collated where id > 90 group by 1, 2 order by 1, 2 limit 4;
+select upper(i) collate "C" as u, count(*) from collated group by 1 order by 1 nulls first limit 4;
+select count(*) from collated where i ilike '%A_C%' and id < 3;
+select count(*) from collated where id > 90 and i ilike '_';
+select count(*) from collated where i ilike 'Ä%';
+select count(*) from collated where p ilike 'ÄÖ_' collate "und-x-icu";
+create collation turkish (provider = icu, locale = 'tr');
+select lower('I' collate turkish), count(*) from collated where upper(p collate turkish) = 'I' or lower(p collate turkish) = 'i';
+select replace(t, 'one', 'x') from nocase limit 1;
+select greatest(i, 'm') collate "C" as g, count(*) from collated group by 1 order by 1 limit 3;

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use headrace_ir::{ArithmeticOp, CastFailure, DataType, Expr, Function, Scalar, Value, ValueRange};
+use headrace_ir::{
+    ArithmeticOp, CastFailure, DataType, Expr, Function, Interval, Scalar, TimeZone, Value,
+    ValueRange,
+};
 
 use crate::WhyNot;
 use crate::bind::{Binder, lookup, no_repr, proof, range};
-use crate::bound::{BoundExpr, BoundKind, Repr};
+use crate::bound::{BoundExpr, BoundKind, Repr, Shift};
 use crate::function;
 
 impl Binder {
@@ -112,20 +115,51 @@ impl Binder {
         arguments: &[Expr],
         data_type: &DataType,
     ) -> Result<BoundExpr, WhyNot> {
-        let [argument] = arguments else {
-            return Err(WhyNot::new(format!("{expr} has {} arguments", arguments.len())));
+        if function.takes_binary() {
+            return self.shift(expr, function, arguments, data_type);
+        }
+        let arguments = arguments.iter().map(|argument| Ok(decoded(self.expr(argument)?)));
+        let mut arguments = arguments.collect::<Result<Vec<_>, WhyNot>>()?;
+        let Some(argument) = arguments.first() else {
+            return Err(WhyNot::new(format!("{expr} has no arguments")));
         };
-        let argument = decoded(self.expr(argument)?);
         if function::is_identity(function, &argument.data_type, data_type) {
-            return Ok(argument);
+            return Ok(arguments.swap_remove(0));
         }
         let range = function::range(function, &argument.data_type, argument.range, data_type);
-        let proven = proof::proven(&argument, &self.proven);
+        let proven = proof::proven(argument, &self.proven);
         let sure = function::in_calendar(&argument.data_type, proven);
         let may_be_null = expr.signature().is_none_or(|signature| signature.may_be_null);
-        let nullable = argument.nullable || may_be_null && !sure;
-        let kind = BoundKind::Call { function, arguments: vec![argument] };
+        let nullable = arguments.iter().any(|a| a.nullable) || may_be_null && !sure;
+        let kind = BoundKind::Call { function, arguments };
         built(expr, kind, data_type, nullable, range)
+    }
+
+    /// A call whose second argument is a zone or an interval.
+    fn shift(
+        &self,
+        expr: &Expr,
+        function: Function,
+        arguments: &[Expr],
+        data_type: &DataType,
+    ) -> Result<BoundExpr, WhyNot> {
+        let [value, Expr::Literal(by)] = arguments else {
+            return Err(WhyNot::new(format!("{expr}: its second argument is no constant")));
+        };
+        if by.is_null() {
+            return literal(&Scalar::null(data_type.clone()));
+        }
+        let value = Box::new(self.expr(value)?);
+        let by = match function {
+            Function::LocalTime => TimeZone::of(by).map(Shift::ToLocal),
+            Function::Instant => TimeZone::of(by).map(Shift::ToUtc),
+            Function::AddInterval => Interval::of(by).map(Shift::By),
+            _ => Interval::of(by).and_then(Interval::negated).map(Shift::By),
+        };
+        let by = by.ok_or_else(|| WhyNot::new(format!("{expr}: no such zone or interval")))?;
+        let nullable = value.nullable;
+        let kind = BoundKind::Shift { value, by: Arc::new(by) };
+        built(expr, kind, data_type, nullable, range::type_range(data_type))
     }
 
     fn all(&self, operands: &[Expr]) -> Result<(Vec<BoundExpr>, bool), WhyNot> {

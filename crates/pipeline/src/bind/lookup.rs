@@ -12,6 +12,7 @@ use crate::bound::{BoundExpr, BoundKind, RegisterInfo, Repr, Truth};
 use crate::cpu::check;
 use crate::cpu::context::Context;
 use crate::cpu::eval::eval;
+use crate::cpu::text::Texts;
 use crate::cpu::vector::{Data, Vector};
 use crate::segment::Dictionary;
 
@@ -33,7 +34,8 @@ pub fn tabulated(registers: &[RegisterInfo], expr: &Expr) -> Result<Option<Bound
     let expr = Binder::new(as_text.clone(), 0).expr(expr)?;
     check::expression(&expr)?;
     let looked_up = {
-        let found = over_texts(&as_text, register, dictionary, &expr)?;
+        let texts = Texts::new(None);
+        let found = over_texts(&as_text, register, dictionary, &expr, &texts)?;
         match &found.data {
             Data::Bool(values) => truths(&found, values, register, *nullable),
             Data::I32(values) => numbers(&found, values, register, *nullable),
@@ -49,6 +51,7 @@ fn over_texts<'a>(
     register: usize,
     dictionary: &'a Dictionary,
     expr: &'a BoundExpr,
+    made: &'a Texts,
 ) -> Result<Vector<'a>, WhyNot> {
     let codes = dictionary.values.len();
     let rows = codes + 1;
@@ -57,7 +60,7 @@ fn over_texts<'a>(
     let mut valid = vec![1u8; rows];
     valid[codes] = 0;
     let column = Vector::with_validity(Data::Str(texts), Some(valid));
-    let mut context = Context::from_vectors(registers, rows, Vec::new());
+    let mut context = Context::from_vectors(registers, rows, Vec::new(), made);
     context.set(register, Rc::new(column));
     let value = eval(&mut context, expr)
         .map_err(|e| WhyNot::new(format!("{} over its dictionary: {e}", expr.text)))?;

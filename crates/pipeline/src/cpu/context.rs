@@ -18,6 +18,7 @@ use crate::bound::RegisterInfo;
 use crate::build::BuildTable;
 use crate::cpu::load::SourceColumns;
 use crate::cpu::payload;
+use crate::cpu::text::Texts;
 use crate::cpu::vector::{Vector, take_values};
 
 /// Row number of a build for a streamed row without a match.
@@ -50,6 +51,8 @@ pub struct Context<'a> {
     source: Option<&'a SourceColumns<'a>>,
     start: usize,
     frames: Vec<Frame<'a>>,
+    /// Keeps the texts that functions make.
+    pub texts: &'a Texts,
 }
 
 impl<'a> Context<'a> {
@@ -59,8 +62,10 @@ impl<'a> Context<'a> {
         source: &'a SourceColumns<'a>,
         start: usize,
         rows: usize,
+        texts: &'a Texts,
     ) -> Self {
-        let mut context = Self { registers, source: Some(source), start, frames: Vec::new() };
+        let mut context =
+            Self { registers, source: Some(source), start, frames: Vec::new(), texts };
         context.push_frame(rows, None, None);
         context
     }
@@ -70,8 +75,9 @@ impl<'a> Context<'a> {
         registers: &'a [RegisterInfo],
         source: &'a SourceColumns<'a>,
         rows: Vec<u32>,
+        texts: &'a Texts,
     ) -> Self {
-        let mut context = Self::new(registers, source, 0, rows.len());
+        let mut context = Self::new(registers, source, 0, rows.len(), texts);
         context.push(rows);
         context
     }
@@ -81,8 +87,9 @@ impl<'a> Context<'a> {
         registers: &'a [RegisterInfo],
         rows: usize,
         vectors: Vec<Vector<'a>>,
+        texts: &'a Texts,
     ) -> Self {
-        let mut context = Self { registers, source: None, start: 0, frames: Vec::new() };
+        let mut context = Self { registers, source: None, start: 0, frames: Vec::new(), texts };
         context.push_frame(rows, None, None);
         for (register, vector) in vectors.into_iter().enumerate() {
             context.set(register, Rc::new(vector));

@@ -10,7 +10,7 @@ use crate::ExecError;
 use crate::bound::{BoundExpr, BoundKind, Repr, Truth};
 use crate::cpu::context::Context;
 use crate::cpu::vector::{Data, Vector};
-use crate::cpu::{arithmetic, cast, compare, function, in_list, like, logic, payload};
+use crate::cpu::{arithmetic, cast, compare, function, in_list, like, logic, payload, shift};
 use crate::segment::Dictionary;
 
 /// A column that others may hold too.
@@ -59,11 +59,13 @@ pub fn eval<'a>(context: &mut Context<'a>, expr: &'a BoundExpr) -> Result<Shared
             cast::cast(expr, &vector, &value.data_type, *on_failure)?
         }
         BoundKind::Call { function, arguments } => {
-            let [argument] = &arguments[..] else {
-                return Err(ExecError::Internal(format!("{} of other arguments", expr.text)));
-            };
-            let vector = eval(context, argument)?;
-            function::call(expr, *function, argument, &vector)?
+            let vectors = arguments.iter().map(|argument| eval(context, argument));
+            let vectors = vectors.collect::<Result<Vec<_>, _>>()?;
+            function::call(expr, *function, arguments, &vectors, context)?
+        }
+        BoundKind::Shift { value, by } => {
+            let vector = eval(context, value)?;
+            shift::shift(expr, by, &vector)?
         }
         BoundKind::Decode(value) => {
             let Repr::Code(dictionary) = &value.repr else {

@@ -6,14 +6,18 @@ use headrace_ir::DataType;
 use headrace_ir::function::{DatePart, Function};
 
 use crate::ExecError;
-use crate::bound::BoundExpr;
+use crate::bound::{BoundExpr, Repr};
 use crate::calendar::{
     CALENDAR_DAYS, DAY_SECONDS, part_of_day, part_of_time, timestamp_ticks, truncated,
 };
 use crate::cpu::arithmetic::Fault;
+use crate::cpu::context::Context;
 use crate::cpu::decimal::{magnitude_limit, round_divide};
+use crate::cpu::eval::Shared;
 use crate::cpu::payload::empty_data;
+use crate::cpu::text;
 use crate::cpu::vector::{Data, Vector};
+use crate::function::inner_calendar;
 
 /// Runs one expression for whichever part it is, known where the expression is compiled.
 macro_rules! with_part {
@@ -28,34 +32,56 @@ macro_rules! with_part {
     };
 }
 
-/// The value of a call; `vector` is that of its argument.
+/// The value of a call; `vectors` are those of its arguments.
 pub fn call<'a>(
     expr: &BoundExpr,
     function: Function,
-    argument: &BoundExpr,
-    vector: &Vector<'a>,
+    arguments: &[BoundExpr],
+    vectors: &[Shared<'a>],
+    context: &Context<'a>,
 ) -> Result<Vector<'a>, ExecError> {
-    if vector.is_null_constant() {
+    if vectors.iter().any(|vector| vector.is_null_constant()) {
         return Ok(Vector::constant(empty_data(&expr.repr, 1)?, true));
     }
-    let valid = vector.validity.as_deref();
-    let computed = compute(expr, function, &argument.data_type, &vector.data, valid);
-    let (data, known) = computed
-        .ok_or_else(|| ExecError::Internal(format!("{} of {}", expr.text, argument.data_type)))?
-        .map_err(|fault| fault.at(expr))?;
+    let constant = vectors.iter().all(|vector| vector.constant);
+    let rows = if constant { 1 } else { context.rows() };
+    let unknown = || ExecError::Internal(format!("{} is no call of a function", expr.text));
+    let valid = all_valid(vectors, rows);
+    let computed = match (vectors, arguments) {
+        ([vector], [argument]) if !matches!(expr.repr, Repr::Str) => {
+            compute(expr, function, &argument.data_type, &vector.data, valid.as_deref())
+        }
+        _ => {
+            let call = text::Call { vectors, rows, valid: valid.as_deref(), made: context.texts };
+            text::compute(function, &call)?.map(|done| done.map(|data| (data, None)))
+        }
+    };
+    let (data, known) = computed.ok_or_else(unknown)?.map_err(|fault| fault.at(expr))?;
     let valid = match (valid, known) {
         (None, known) => known,
-        (Some(valid), None) => Some(valid.to_vec()),
+        (valid, None) => valid,
         (Some(valid), Some(known)) => Some(valid.iter().zip(known).map(|(&v, k)| v & k).collect()),
     };
     let mut result = Vector::with_validity(data, valid);
-    result.constant = vector.constant;
+    result.constant = constant;
     Ok(result)
+}
+
+/// Which rows have no NULL among the arguments; `None`: all.
+fn all_valid(vectors: &[Shared<'_>], rows: usize) -> Option<Vec<u8>> {
+    let mut all: Option<Vec<u8>> = None;
+    for valid in vectors.iter().filter_map(|vector| vector.validity_bytes(rows)) {
+        match &mut all {
+            None => all = Some(valid.into_owned()),
+            Some(all) => all.iter_mut().zip(&*valid).for_each(|(a, &v)| *a &= v),
+        }
+    }
+    all
 }
 
 /// Values, and which of them are not NULL though their arguments are not either. `None`: no
 /// function of such an argument.
-type Computed = Option<Result<(Data<'static>, Option<Vec<u8>>), Fault>>;
+type Computed<'a> = Option<Result<(Data<'a>, Option<Vec<u8>>), Fault>>;
 
 fn compute(
     expr: &BoundExpr,
@@ -63,7 +89,7 @@ fn compute(
     argument: &DataType,
     data: &Data<'_>,
     valid: Option<&[u8]>,
-) -> Computed {
+) -> Computed<'static> {
     let all = |data: Data<'static>| Some(Ok((data, None)));
     match (function, data) {
         (Function::DatePart(DatePart::Epoch), data) => {
@@ -91,6 +117,17 @@ fn compute(
                 })
             };
             Some(Ok((Data::I32(values.into()), known)))
+        }
+        (Function::InCalendar, data) => {
+            let (first, last) = inner_calendar(argument);
+            let inside = |moment: i64| first <= moment && moment <= last;
+            Some(match data {
+                Data::I32(days) => checked(days, valid, |d| inside(d.into()).then_some(d))
+                    .map(|days| (Data::I32(days.into()), None)),
+                Data::I64(moments) => checked(moments, valid, |m| inside(m).then_some(m))
+                    .map(|moments| (Data::I64(moments.into()), None)),
+                _ => return None,
+            })
         }
         (Function::DateTrunc(part), Data::I64(moments)) => {
             let ticks = timestamp_ticks(argument)?;
@@ -126,6 +163,14 @@ fn compute(
             let unit = 10i128.checked_pow(lost_digits(argument, &expr.data_type)?)?;
             all(Data::I128(values.iter().map(|&v| round_divide(v, unit)).collect()))
         }
+        (Function::RoundEven, data) => {
+            all(floats(data, f64::round_ties_even, f32::round_ties_even)?)
+        }
+        (Function::Trunc(_), Data::I128(values)) => {
+            let unit = 10i128.checked_pow(lost_digits(argument, &expr.data_type)?)?;
+            all(Data::I128(values.iter().map(|&v| v / unit).collect()))
+        }
+        (Function::Trunc(_), data) => all(floats(data, f64::trunc, f32::trunc)?),
         (Function::Round(digits), data) => {
             let unit = round_unit(digits);
             let narrow = unit as f32;
@@ -209,10 +254,10 @@ fn absolute(data: &Data<'_>, valid: Option<&[u8]>) -> Option<Result<Data<'static
 }
 
 /// Computes valid rows; `None` of any of them is a fault.
-fn checked<T: Copy, U: Default>(
+pub fn checked<T: Copy, U: Default>(
     values: &[T],
     valid: Option<&[u8]>,
-    f: impl Fn(T) -> Option<U>,
+    mut f: impl FnMut(T) -> Option<U>,
 ) -> Result<Vec<U>, Fault> {
     let mut failed = false;
     let computed = values.iter().enumerate().map(|(row, &value)| {

@@ -14,6 +14,7 @@ use crate::cpu::probe::{PairStream, Probed, probe, push_unmatched};
 use crate::cpu::scan::{Portion, Scan};
 use crate::cpu::select::{and_truth, positions};
 use crate::cpu::sink::SinkState;
+use crate::cpu::text::Texts;
 
 /// While more than this share of a batch is expected to be alive, filters read whole columns:
 /// a cache line holds 16 values of 4 bytes, so gathering would touch nearly all of them.
@@ -38,9 +39,10 @@ impl<'a> Runner<'a, '_> {
         'a: 'b,
     {
         let registers = &self.bound.registers;
+        let texts = Texts::new(Some(&self.options.memory));
         let mut context = match portion {
-            Portion::Range { start, rows } => Context::new(registers, source, start, rows),
-            Portion::Picked(rows) => Context::picked(registers, source, rows),
+            Portion::Range { start, rows } => Context::new(registers, source, start, rows, &texts),
+            Portion::Picked(rows) => Context::picked(registers, source, rows, &texts),
         };
         scan.set_registers(&mut context)?;
         self.steps(&mut context, scan.steps())

@@ -51,7 +51,7 @@ fn timestamp(unit: TimeUnit) -> DataType {
     DataType::Timestamp { unit, timezone: None }
 }
 
-fn plain(data_type: DataType, nullable: bool, bytes: Vec<u8>, rows: usize) -> Table {
+pub fn plain(data_type: DataType, nullable: bool, bytes: Vec<u8>, rows: usize) -> Table {
     let mut table = Table::new("t", rows);
     let column = TestColumn {
         encoding: Some(Encoding::Plain),
@@ -67,18 +67,23 @@ fn days_table(days: &[i32]) -> Table {
     plain(DataType::Date32, false, days.iter().flat_map(|d| d.to_le_bytes()).collect(), days.len())
 }
 
-fn moments_table(unit: TimeUnit, moments: &[i64]) -> Table {
+pub fn moments_table(unit: TimeUnit, moments: &[i64]) -> Table {
     let bytes = moments.iter().flat_map(|m| m.to_le_bytes()).collect();
     plain(timestamp(unit), false, bytes, moments.len())
 }
 
 pub fn apply(function: Function, argument: Expr) -> Expr {
-    let data_type = function.signature(&[argument.data_type()]).unwrap().result;
-    Expr::Call { function, arguments: vec![argument], data_type }
+    apply_to(function, vec![argument])
+}
+
+pub fn apply_to(function: Function, arguments: Vec<Expr>) -> Expr {
+    let types: Vec<DataType> = arguments.iter().map(Expr::data_type).collect();
+    let data_type = function.signature(&types).unwrap().result;
+    Expr::Call { function, arguments, data_type }
 }
 
 /// The one output column, in the order of the rows.
-fn column(table: &Table, expr: Expr) -> Result<ArrayRef, String> {
+pub fn column(table: &Table, expr: Expr) -> Result<ArrayRef, String> {
     let sink = Sink::Rows { columns: vec![named("y", expr)], limit: None };
     let batches = run(table, vec![], sink, &[]).map_err(|error| error.to_string())?;
     let parts: Vec<&dyn Array> = batches.iter().map(|b| b.column(0).as_ref()).collect();
@@ -189,6 +194,20 @@ fn parts_of_moments_are_those_of_arrow() {
     }
 }
 
+#[test]
+fn what_is_outside_the_calendar_can_be_made_an_error() {
+    for day in EDGE_DAYS {
+        let table = days_table(&[day]);
+        let year = |moment| column(&table, apply(Function::DatePart(DatePart::Year), moment));
+        let inside = (-96_465_291..=95_026_235).contains(&day);
+        let checked = year(apply(Function::InCalendar, table.col("x")));
+        assert_eq!(checked.is_ok(), inside, "{day}");
+        if let Ok(checked) = checked {
+            assert_eq!(cell(&checked, 0), cell(&year(table.col("x")).unwrap(), 0));
+        }
+    }
+}
+
 /// Where a part of a moment begins no other moment with the same parts lies before it.
 #[test]
 fn moments_are_cut_down_to_where_their_parts_begin() {
@@ -257,7 +276,7 @@ fn moments_before_whose_beginning_time_ends_are_an_overflow() {
     }
 }
 
-fn literal(data_type: DataType, value: Value) -> Expr {
+pub fn literal(data_type: DataType, value: Value) -> Expr {
     Expr::Literal(Scalar::new(data_type, value))
 }
 
@@ -296,6 +315,16 @@ fn numbers_lose_their_sign_and_their_fraction() {
     assert_eq!(of(Function::Round(0), float(-2.5)), ok("-3.0"));
     assert_eq!(of(Function::Round(2), float(1.005)), ok("1.0"));
     assert_eq!(of(Function::Round(1), single(0.25)), ok("0.3"));
+    for (value, even, trunc) in
+        [(2.5, "2.0", "2.0"), (-3.5, "-4.0", "-3.0"), (-0.5, "-0.0", "-0.0")]
+    {
+        assert_eq!(of(Function::RoundEven, float(value)), ok(even));
+        assert_eq!(of(Function::RoundEven, single(value)), ok(even));
+        assert_eq!(of(Function::Trunc(0), float(value)), ok(trunc));
+    }
+    assert_eq!(of(Function::Trunc(1), money(-199)), ok("-19"));
+    assert_eq!(of(Function::Trunc(0), money(199)), ok("1"));
+    assert_eq!(of(Function::Trunc(2), money(199)), ok("199"));
     assert_eq!(of(Function::Round(1), money(-145)), ok("-15"));
     assert_eq!(of(Function::Round(0), money(9950)), ok("100"));
     assert_eq!(of(Function::Round(2), money(9950)), ok("9950"));

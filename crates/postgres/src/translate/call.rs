@@ -1,13 +1,11 @@
 //! Functions, and operators that are functions.
 
-use headrace_ir::{
-    ArithmeticOp, CompareOp, DataType, DatePart, Expr, Function, OnOverflow, Scalar, Value,
-};
+use headrace_ir::{ArithmeticOp, DataType, Expr, Function, OnOverflow};
 use pgrx::pg_sys::{self, Node, Oid};
 
 use super::expr::{Translated, Translator, operands, widened};
-use super::types::{ir_type, is_deterministic};
-use crate::nodes::{WhyNot, why_not};
+use super::types::ir_type;
+use crate::nodes::why_not;
 
 impl Translator {
     pub(super) unsafe fn call(
@@ -76,8 +74,7 @@ impl Translator {
                 | pg_sys::F_FLOAT8_INT8
                 | pg_sys::F_FLOAT4_INT2
                 | pg_sys::F_FLOAT4_INT4
-                | pg_sys::F_FLOAT4_INT8
-                | pg_sys::F_TIMESTAMP_DATE,
+                | pg_sys::F_FLOAT4_INT8,
                 &[value],
             ) => Ok(self.expr(value)?.cast(ir_type(result, -1)?)),
             (pg_sys::F_FLOAT8_NUMERIC, &[value]) => {
@@ -93,98 +90,31 @@ impl Translator {
             (pg_sys::F_NUMERIC_INT2, &[value]) => Ok(self.expr(value)?.cast(whole(5))),
             (pg_sys::F_NUMERIC_INT4, &[value]) => Ok(self.expr(value)?.cast(whole(10))),
             (pg_sys::F_NUMERIC_INT8, &[value]) => Ok(self.expr(value)?.cast(whole(19))),
-            (
-                pg_sys::F_LENGTH_TEXT
-                | pg_sys::F_CHAR_LENGTH_TEXT
-                | pg_sys::F_CHARACTER_LENGTH_TEXT,
-                &[value],
-            ) => call(Function::CharacterLength, self.expr(value)?),
-            (pg_sys::F_OCTET_LENGTH_TEXT, &[value]) => {
-                call(Function::OctetLength, self.expr(value)?)
-            }
-            (pg_sys::F_TEXTLIKE | pg_sys::F_BPCHARLIKE, &[value, pattern]) => {
-                self.like(node, value, pattern, false)
-            }
-            (pg_sys::F_TEXTNLIKE | pg_sys::F_BPCHARNLIKE, &[value, pattern]) => {
-                self.like(node, value, pattern, true)
-            }
-            (pg_sys::F_EXTRACT_TEXT_DATE | pg_sys::F_EXTRACT_TEXT_TIMESTAMP, &[part, moment]) => {
-                self.date_part(part, moment, true)
-            }
-            (
-                pg_sys::F_DATE_PART_TEXT_DATE | pg_sys::F_DATE_PART_TEXT_TIMESTAMP,
-                &[part, moment],
-            ) => self.date_part(part, moment, false),
-            (pg_sys::F_DATE_TRUNC_TEXT_TIMESTAMP, &[part, moment]) => {
-                let part = self.part(part)?;
-                call(Function::DateTrunc(part), self.expr(moment)?)
-            }
-            _ => self.parameter(node),
+            _ => self.other_call(node, function, &arguments),
         }
     }
 
-    unsafe fn like(
+    unsafe fn other_call(
         &mut self,
         node: *mut Node,
-        value: *mut Node,
-        pattern: *mut Node,
-        negated: bool,
+        function: Oid,
+        arguments: &[*mut Node],
     ) -> Translated {
-        let collation = pg_sys::exprInputCollation(node);
-        if !is_deterministic(collation) {
-            return why_not("LIKE under a collation that is not deterministic");
+        // What reads no row is better known before all rows than computed for each batch of them.
+        if let Ok(parameter) = self.parameter(node) {
+            return Ok(parameter);
         }
-        let Some(Ok(Scalar { value: Value::Utf8(pattern), .. })) = self.constant(pattern) else {
-            return why_not("LIKE with a pattern that is not constant");
-        };
-        let backslashes = pattern.chars().rev().take_while(|c| *c == '\\').count();
-        if backslashes % 2 == 1 {
-            return why_not("LIKE with a pattern that ends in its escape character");
+        let function = function.to_u32();
+        if let Some(expr) = self.moment_call(function, arguments)? {
+            return Ok(expr);
         }
-        let value = Box::new(self.expr(value)?);
-        Ok(Expr::Like { value, pattern, escape: None, negated, case_insensitive: false })
-    }
-
-    unsafe fn part(&self, part: *mut Node) -> Result<DatePart, WhyNot> {
-        let name = match self.constant(part) {
-            Some(Ok(Scalar { value: Value::Utf8(name), .. })) => name,
-            _ => return why_not("a part of a date that is not constant"),
-        };
-        match DatePart::of_name(&name) {
-            // Fractions of a second, and years before Christ in weeks, are counted otherwise.
-            Some(
-                DatePart::Second
-                | DatePart::Millisecond
-                | DatePart::Microsecond
-                | DatePart::Epoch
-                | DatePart::Isoyear
-                | DatePart::Week,
-            )
-            | None => why_not(format!("the part {name} of a date")),
-            Some(part) => Ok(part),
+        if let Some(expr) = self.text_call(node, function, arguments)? {
+            return Ok(expr);
         }
-    }
-
-    /// `extract` is a number, `date_part` a float.
-    unsafe fn date_part(&mut self, part: *mut Node, of: *mut Node, exact: bool) -> Translated {
-        let part = self.part(part)?;
-        let moment = self.expr(of)?;
-        if moment.data_type() == DataType::Date32 && !part.is_of_day() {
-            return why_not(format!("the part {} of a date", part.name()));
+        if let Some(expr) = self.number_call(function, arguments)? {
+            return Ok(expr);
         }
-        let mut value = call(Function::DatePart(part), moment)?;
-        if part == DatePart::Year {
-            // There is no year 0: the one before year 1 is -1.
-            let number = |n| Expr::Literal(Scalar::int(DataType::Int32, n));
-            let is_after = Expr::compare(CompareOp::Gt, value.clone(), number(0));
-            let before = Expr::arithmetic(ArithmeticOp::Subtract, value.clone(), number(1));
-            value = Expr::Case {
-                branches: vec![(is_after, value)],
-                otherwise: Some(Box::new(before)),
-                data_type: DataType::Int32,
-            };
-        }
-        Ok(value.cast(if exact { whole(10) } else { DataType::Float64 }))
+        self.parameter(node)
     }
 }
 
@@ -260,16 +190,21 @@ pub(super) fn decimal_operation(op: ArithmeticOp, left: Expr, right: Expr) -> Tr
     Ok(Expr::Arithmetic { op, left, right, data_type, on_overflow: OnOverflow::Error })
 }
 
-fn whole(precision: u8) -> DataType {
+pub(super) fn whole(precision: u8) -> DataType {
     DataType::Decimal128 { precision, scale: 0 }
 }
 
-fn call(function: Function, argument: Expr) -> Translated {
-    let of = argument.data_type();
-    match function.signature(std::slice::from_ref(&of)) {
-        Some(signature) => {
-            Ok(Expr::Call { function, arguments: vec![argument], data_type: signature.result })
+pub(super) fn call(function: Function, argument: Expr) -> Translated {
+    call_of(function, vec![argument])
+}
+
+pub(super) fn call_of(function: Function, arguments: Vec<Expr>) -> Translated {
+    let types: Vec<DataType> = arguments.iter().map(Expr::data_type).collect();
+    match function.signature(&types) {
+        Some(signature) => Ok(Expr::Call { function, arguments, data_type: signature.result }),
+        None => {
+            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+            why_not(format!("{} of {}", function.name(), types.join(", ")))
         }
-        None => why_not(format!("{} of {of}", function.name())),
     }
 }

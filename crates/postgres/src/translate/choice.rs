@@ -1,10 +1,11 @@
 //! CASE and COALESCE.
 
-use headrace_ir::{DataType, Expr, Scalar};
+use headrace_ir::{CompareOp, DataType, Expr, Scalar};
 use pgrx::pg_sys;
 
 use super::expr::{Translated, Translator, is_null, not};
 use crate::nodes::{WhyNot, items, why_not};
+use crate::version;
 
 /// Conditions and values.
 type Branches = Vec<(Expr, Expr)>;
@@ -52,6 +53,58 @@ impl Translator {
         let Some(last) = values.pop() else { return why_not("COALESCE of nothing") };
         let branches = values.into_iter().map(|value| (not(is_null(value.clone())), value));
         Ok(Expr::Case { branches: branches.collect(), otherwise: Some(Box::new(last)), data_type })
+    }
+}
+
+impl Translator {
+    /// GREATEST and LEAST, of which NULLs are none: the first value that none of those after it exceeds.
+    pub(super) unsafe fn extreme(&mut self, expr: &pg_sys::MinMaxExpr) -> Translated {
+        /// Each value is compared with all after it.
+        const VALUES_MAX: usize = 6;
+        if expr.minmaxtype == pg_sys::BPCHAROID {
+            return why_not("GREATEST or LEAST of texts of type bpchar");
+        }
+        let values = items(expr.args).map(|arg| self.expr(arg)).collect::<Result<Vec<_>, _>>()?;
+        let data_type = common_type(&values.iter().collect::<Vec<_>>())?;
+        if data_type == DataType::Utf8 && !version::is_c_collation(expr.inputcollid) {
+            return why_not("an order of texts under a collation other than C");
+        }
+        if values.len() > VALUES_MAX {
+            return why_not(format!("GREATEST or LEAST of more than {VALUES_MAX} values"));
+        }
+        let op = match expr.op {
+            pg_sys::MinMaxOp::IS_GREATEST => CompareOp::Ge,
+            _ => CompareOp::Le,
+        };
+        let mut values: Vec<_> = values.into_iter().map(|v| typed_null(v, &data_type)).collect();
+        let Some(last) = values.pop() else { return why_not("GREATEST of nothing") };
+        let mut otherwise = last.clone();
+        let mut later = vec![last];
+        while let Some(value) = values.pop() {
+            let beats = later.iter().map(|other| {
+                let exceeds = Expr::compare(op, value.clone(), other.clone());
+                Expr::Or(vec![is_null(other.clone()), exceeds])
+            });
+            let is_known = not(is_null(value.clone()));
+            let condition = Expr::And(std::iter::once(is_known).chain(beats).collect());
+            otherwise = Expr::Case {
+                branches: vec![(condition, value.clone())],
+                otherwise: Some(Box::new(otherwise)),
+                data_type: data_type.clone(),
+            };
+            later.push(value);
+        }
+        Ok(otherwise)
+    }
+}
+
+/// A value, or another one of its type where it is NULL.
+pub(super) fn or_else(value: Expr, other: Expr) -> Expr {
+    let data_type = value.data_type();
+    Expr::Case {
+        branches: vec![(not(is_null(value.clone())), value)],
+        otherwise: Some(Box::new(other)),
+        data_type,
     }
 }
 

@@ -19,8 +19,28 @@ impl Translator {
         if comparison.is_padded {
             return self.padded(comparison.op, left, right);
         }
-        let (left, right) = unified(self.expr(left)?, self.expr(right)?)?;
+        let (left, right) = (self.comparable(left, right)?, self.comparable(right, left)?);
+        let (left, right) = unified(left, right)?;
         Ok(Expr::compare(comparison.op, left, right))
+    }
+
+    /// An operand of a comparison with another one: a date or timestamp that is compared with a moment
+    /// with time zone is one of the session's zone.
+    unsafe fn comparable(&mut self, node: *mut Node, other: *mut Node) -> Translated {
+        let function = match (pg_sys::exprType(node), pg_sys::exprType(other)) {
+            (pg_sys::DATEOID, pg_sys::TIMESTAMPTZOID) => pg_sys::F_TIMESTAMPTZ_DATE,
+            (pg_sys::TIMESTAMPOID, pg_sys::TIMESTAMPTZOID) => pg_sys::F_TIMESTAMPTZ_TIMESTAMP,
+            _ => return self.expr(node),
+        };
+        let moment = pg_sys::makeFuncExpr(
+            function.into(),
+            pg_sys::TIMESTAMPTZOID,
+            crate::nodes::list([node]),
+            Oid::INVALID,
+            Oid::INVALID,
+            pg_sys::CoercionForm::COERCE_IMPLICIT_CAST,
+        );
+        self.expr(moment.cast())
     }
 
     /// Texts of `bpchar`, whose trailing blanks do not count: a column's values are all padded to its

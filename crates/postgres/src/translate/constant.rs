@@ -2,11 +2,12 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use headrace_ir::{DataType, Scalar, Value};
+use headrace_ir::{DataType, Interval, Scalar, Value};
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::{FromDatum, IntoDatum};
 
 use super::types::ir_type;
+use super::zone;
 use crate::nodes::{self, WhyNot, why_not};
 
 /// Days, and microseconds, from 1970, where PostgreSQL's calendar begins.
@@ -24,6 +25,13 @@ pub const TIMES: RangeInclusive<i64> = 0..=86_400_000_000;
 /// # Errors
 /// It has no counterpart: NaN of `numeric`, infinities of dates.
 pub unsafe fn value(datum: Datum, oid: Oid, of: &DataType) -> Result<Scalar, WhyNot> {
+    if *of == DataType::Binary {
+        // No value of SQL: what functions of moments take.
+        return match oid {
+            pg_sys::INTERVALOID => Ok(interval(datum)?.scalar()),
+            _ => Ok(zone::session()?.scalar()),
+        };
+    }
     let value = match oid {
         pg_sys::BOOLOID => Value::Bool(get(datum)?),
         pg_sys::INT2OID => Value::Int(get::<i16>(datum)?.into()),
@@ -68,6 +76,17 @@ pub unsafe fn microseconds(datum: Datum) -> Result<i64, WhyNot> {
         moment => moment
             .checked_add(EPOCH_MICROSECONDS)
             .ok_or_else(|| WhyNot("a timestamp beyond 64 bits".into())),
+    }
+}
+
+/// An interval's parts.
+pub unsafe fn interval(datum: Datum) -> Result<Interval, WhyNot> {
+    let pg_sys::Interval { time, day, month } = *datum.cast_mut_ptr::<pg_sys::Interval>();
+    match (month, day, time) {
+        (i32::MIN, i32::MIN, i64::MIN) | (i32::MAX, i32::MAX, i64::MAX) => {
+            why_not("an infinite interval")
+        }
+        (months, days, microseconds) => Ok(Interval { months, days, microseconds }),
     }
 }
 

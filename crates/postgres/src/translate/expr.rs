@@ -68,6 +68,7 @@ impl Translator {
                 None => why_not("a value of CASE outside of it"),
             },
             NodeTag::T_CoalesceExpr => self.coalesce(&*node.cast()),
+            NodeTag::T_MinMaxExpr => self.extreme(&*node.cast()),
             _ => self.parameter(node),
         }
     }
@@ -163,6 +164,17 @@ impl Translator {
 
     /// What the server evaluates once a run.
     pub(super) unsafe fn parameter(&mut self, node: *mut Node) -> Translated {
+        self.known_once(node)?;
+        let (oid, typmod) = (pg_sys::exprType(node), pg_sys::exprTypmod(node));
+        if oid == pg_sys::BPCHAROID {
+            return why_not("a value of type bpchar that is known at execution only");
+        }
+        let data_type = ir_type(oid, typmod)?;
+        Ok(self.add_parameter(node, data_type))
+    }
+
+    /// Whether an expression is the same for all rows, or why not.
+    pub(super) unsafe fn known_once(&self, node: *mut Node) -> Result<(), WhyNot> {
         let mut culprit = None;
         nodes::any(node, &mut |inner| {
             let varies = matches!(
@@ -185,19 +197,22 @@ impl Translator {
         if nodes::any(node, &mut |inner| is_correlated(self.root, inner)) {
             return why_not("a correlated subquery, which would run once a row of the outer query");
         }
-        let (oid, typmod) = (pg_sys::exprType(node), pg_sys::exprTypmod(node));
-        if oid == pg_sys::BPCHAROID {
-            return why_not("a value of type bpchar that is known at execution only");
-        }
-        let data_type = ir_type(oid, typmod)?;
-        let known = (0..self.parameters.len()).find(|i| nodes::equal(self.parameters[*i], node));
+        Ok(())
+    }
+
+    /// An expression as a parameter of a type.
+    pub(super) unsafe fn add_parameter(&mut self, node: *mut Node, data_type: DataType) -> Expr {
+        let known =
+            self.fields.iter().zip(&self.parameters).position(|(field, known)| {
+                field.data_type == data_type && nodes::equal(*known, node)
+            });
         let index = known.unwrap_or_else(|| {
             let name = format!("${}", self.parameters.len() + 1);
             self.fields.push(Field::new(name, data_type.clone(), true));
             self.parameters.push(node);
             self.parameters.len() - 1
         });
-        Ok(Expr::Parameter { index, data_type, nullable: true })
+        Expr::Parameter { index, data_type, nullable: true }
     }
 }
 
@@ -238,7 +253,6 @@ unsafe fn description(node: *mut Node) -> String {
             let result = (*node.cast::<pg_sys::CoerceViaIO>()).resulttype;
             format!("a conversion to {} by its text", type_name(result))
         }
-        NodeTag::T_MinMaxExpr => "GREATEST or LEAST".into(),
         NodeTag::T_PlaceHolderVar => "a value of an outer join".into(),
         tag => format!("{tag:?}").trim_start_matches("T_").into(),
     }

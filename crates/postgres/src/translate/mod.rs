@@ -10,7 +10,11 @@ mod choice;
 mod compare;
 pub mod constant;
 mod expr;
+mod moment;
+mod number;
+mod text;
 mod types;
+mod zone;
 
 pub use aggregate::{Aggregates, aggregate};
 

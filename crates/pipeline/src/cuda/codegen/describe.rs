@@ -122,6 +122,7 @@ fn text(bound: &Bound, expr: &BoundExpr) -> String {
             let arguments: Vec<String> = arguments.iter().map(|a| text(bound, a)).collect();
             format!("{}({})", function.name(), arguments.join(", "))
         }
+        BoundKind::Shift { value, .. } => format!("{} moved by ?", inner(value)),
         BoundKind::Decode(value) => text(bound, value),
     }
 }

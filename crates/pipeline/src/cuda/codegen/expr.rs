@@ -144,6 +144,9 @@ impl Generator<'_> {
                 self.like(value, &like_items(pattern, *escape), *negated)
             }
             BoundKind::Decode(_) => refuse(format!("{} are texts of a dictionary", expr.text)),
+            BoundKind::Shift { .. } => {
+                refuse(format!("{}: the CUDA processor has no zones and intervals", expr.text))
+            }
         }
     }
 

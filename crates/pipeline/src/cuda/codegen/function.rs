@@ -9,6 +9,7 @@ use super::{Generator, Result, refuse};
 use crate::bound::{BoundExpr, Repr};
 use crate::calendar::{DAY_SECONDS, span_ticks, timestamp_ticks};
 use crate::cpu::function::round_unit;
+use crate::function::inner_calendar;
 
 impl Generator<'_> {
     pub(super) fn call(
@@ -17,6 +18,12 @@ impl Generator<'_> {
         function: Function,
         arguments: &[BoundExpr],
     ) -> Result<Value> {
+        if let (Function::AddDays, [days, more]) = (function, arguments) {
+            let (days, more) = (self.value(days)?, self.value(more)?);
+            let null = self.either_null(&days, &more);
+            let call = |sum: &str| format!("hr::days_added({}, {}, &{sum})", days.code, more.code);
+            return self.checked(expr, "i32", &null, call);
+        }
         let [argument] = arguments else {
             return refuse(format!("{} of {} arguments", function.name(), arguments.len()));
         };
@@ -24,6 +31,14 @@ impl Generator<'_> {
         let null = value.null.clone();
         let known = |code: String| Ok(Value { code, null: null.clone() });
         match (function, &argument.repr) {
+            (Function::InCalendar, repr) => {
+                let (first, last) = inner_calendar(&argument.data_type);
+                let moment = self.named(c_type(repr)?, "moment", value.code);
+                let (first, last) = (i64_literal(first), i64_literal(last));
+                let outside = format!("i64({moment}) < {first} || i64({moment}) > {last}");
+                self.fail_if(&null, &outside, Self::overflow_place(expr));
+                Ok(Value { code: moment, null })
+            }
             (Function::DatePart(part), _) => self.date_part(expr, part, argument, value),
             (Function::DateTrunc(part), _) => self.date_trunc(expr, part, argument, value),
             (Function::CharacterLength, Repr::Str) => {
@@ -54,7 +69,14 @@ impl Generator<'_> {
                 };
                 self.checked(expr, "i128", &value.null, call)
             }
-            (Function::Floor | Function::Ceil, repr) if is_float(repr) => {
+            (Function::Trunc(_), Repr::I128) => {
+                let lost = scale_of(&argument.data_type) - scale_of(&expr.data_type);
+                let unit = i128_literal(power_of_ten(lost)?);
+                known(format!("({} / {unit})", operand(&value.code)))
+            }
+            (Function::Floor | Function::Ceil | Function::Trunc(_) | Function::RoundEven, repr)
+                if is_float(repr) =>
+            {
                 known(format!("hr::{}_float({})", function.name(), value.code))
             }
             (Function::Round(_), Repr::I128) => {

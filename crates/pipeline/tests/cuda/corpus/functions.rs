@@ -17,6 +17,16 @@ fn began(part: DatePart, of: &str) -> Expr {
     apply(Function::DateTrunc(part), reg(of))
 }
 
+fn in_calendar(of: Expr) -> Expr {
+    apply(Function::InCalendar, of)
+}
+
+fn later_days(days: Expr) -> Expr {
+    let day = cast(part(DatePart::Doy, "w"), DataType::Date32, CastFailure::Error);
+    let (function, arguments) = (Function::AddDays, vec![day, days]);
+    Expr::Call { function, arguments, data_type: DataType::Date32 }
+}
+
 pub fn functions() -> Vec<Case> {
     let compute = |name: &'static str, list: Vec<(&'static str, Expr)>| Case {
         name,
@@ -62,12 +72,17 @@ pub fn functions() -> Vec<Case> {
                 ("floor of decimal", apply(Function::Floor, reg("d"))),
                 ("ceil of decimal", apply(Function::Ceil, reg("d"))),
                 ("of whole", apply(Function::Ceil, wide(reg("a"), decimal(10, 0)))),
+                ("trunc", apply(Function::Trunc(0), reg("e"))),
+                ("trunc of decimal", apply(Function::Trunc(1), reg("d"))),
+                ("of single", apply(Function::Trunc(0), reg("y"))),
             ],
         ),
         compute(
             "rounded numbers",
             vec![
                 ("double", apply(Function::Round(0), div(reg("e"), f64s(8.0)))),
+                ("to even", apply(Function::RoundEven, div(reg("e"), f64s(2.0)))),
+                ("single to even", apply(Function::RoundEven, reg("y"))),
                 ("digits", apply(Function::Round(2), div(reg("e"), f64s(3.0)))),
                 ("single", apply(Function::Round(1), reg("y"))),
                 ("decimal", apply(Function::Round(1), reg("d"))),
@@ -75,6 +90,15 @@ pub fn functions() -> Vec<Case> {
                 ("as it is", apply(Function::Round(5), reg("d"))),
             ],
         ),
+        later(
+            "m",
+            vec![(
+                "year",
+                apply(Function::DatePart(DatePart::Year), in_calendar(began(DatePart::Day, "t"))),
+            )],
+            "a year of the calendar",
+        ),
+        compute("later days", vec![("later", later_days(i32s(40)))]),
         compute("lengths of texts", vec![("length", apply(Function::CharacterLength, reg("f")))]),
         counted("a length", eq(apply(Function::OctetLength, reg("f")), i32s(7))),
         counted("a long text", lt(apply(Function::OctetLength, reg("f")), add(reg("a"), reg("a")))),
@@ -115,6 +139,8 @@ pub fn failing_functions() -> Vec<Case> {
     vec![
         case_of("the smallest byte has no absolute value", apply(Function::Abs, reg("h"))),
         case_of("a whole decimal of too many digits", apply(Function::Ceil, half)),
+        case_of("a day that no date is", later_days(i32s(2_145_042_906))),
+        case_of("moments beyond the calendar", in_calendar(reg("m"))),
         case_of("a week that began before time", began(DatePart::Week, "m")),
         case_of("a second that began before time", began(DatePart::Second, "n")),
     ]

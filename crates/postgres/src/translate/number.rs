@@ -1,0 +1,118 @@
+//! Whole numbers near to others, and other functions of numbers.
+
+use headrace_ir::{ArithmeticOp, CompareOp, DataType, Expr, Function, OnOverflow, Scalar, Value};
+use pgrx::pg_sys::{self, Node};
+
+use super::call::call;
+use super::expr::{Translated, Translator};
+use crate::nodes::{WhyNot, why_not};
+
+impl Translator {
+    /// A function of numbers; `None` for others.
+    pub(super) unsafe fn number_call(
+        &mut self,
+        function: u32,
+        arguments: &[*mut Node],
+    ) -> Result<Option<Expr>, WhyNot> {
+        let translated = match (function, arguments) {
+            (pg_sys::F_ROUND_NUMERIC_INT4, &[value, digits]) => {
+                let digits = self.digits(digits)?;
+                cut(Function::Round, self.expr(value)?, digits)
+            }
+            (pg_sys::F_TRUNC_NUMERIC_INT4, &[value, digits]) => {
+                let digits = self.digits(digits)?;
+                cut(Function::Trunc, self.expr(value)?, digits)
+            }
+            (pg_sys::F_ROUND_NUMERIC, &[value]) => cut(Function::Round, self.expr(value)?, 0),
+            (pg_sys::F_TRUNC_NUMERIC, &[value]) => cut(Function::Trunc, self.expr(value)?, 0),
+            (pg_sys::F_CEIL_NUMERIC | pg_sys::F_CEILING_NUMERIC, &[value]) => {
+                whole_decimal(Function::Ceil, self.expr(value)?)
+            }
+            (pg_sys::F_FLOOR_NUMERIC, &[value]) => {
+                whole_decimal(Function::Floor, self.expr(value)?)
+            }
+            // Halves go to the even number.
+            (pg_sys::F_ROUND_FLOAT8, &[value]) => call(Function::RoundEven, self.expr(value)?),
+            (pg_sys::F_TRUNC_FLOAT8, &[value]) => call(Function::Trunc(0), self.expr(value)?),
+            (pg_sys::F_CEIL_FLOAT8 | pg_sys::F_CEILING_FLOAT8, &[value]) => {
+                call(Function::Ceil, self.expr(value)?)
+            }
+            (pg_sys::F_FLOOR_FLOAT8, &[value]) => call(Function::Floor, self.expr(value)?),
+            (pg_sys::F_SIGN_NUMERIC, &[value]) => sign(self.expr(value)?),
+            (pg_sys::F_NUMERIC_MOD | pg_sys::F_MOD_NUMERIC_NUMERIC, &[left, right]) => {
+                remainder(self.expr(left)?, self.expr(right)?)
+            }
+            _ => return Ok(None),
+        };
+        translated.map(Some)
+    }
+
+    unsafe fn digits(&self, digits: *mut Node) -> Result<u8, WhyNot> {
+        match self.constant(digits) {
+            Some(Ok(Scalar { value: Value::Int(digits @ 0..=38), .. })) => Ok(digits as u8),
+            _ => why_not("rounding to digits that are not constant, or before the point"),
+        }
+    }
+}
+
+/// A decimal that shows so many digits behind the point, however many it had.
+fn cut(function: fn(u8) -> Function, value: Expr, digits: u8) -> Translated {
+    let DataType::Decimal128 { precision, scale } = value.data_type() else {
+        return why_not(format!("rounding of {}", value.data_type()));
+    };
+    let wanted = digits as i8;
+    if wanted <= scale {
+        return call(function(digits), value);
+    }
+    let precision = (precision + (wanted - scale) as u8).min(38);
+    Ok(value.cast(DataType::Decimal128 { precision, scale: wanted }))
+}
+
+fn whole_decimal(function: Function, value: Expr) -> Translated {
+    let DataType::Decimal128 { precision, scale } = value.data_type() else {
+        return why_not(format!("{} of {}", function.name(), value.data_type()));
+    };
+    // The next whole number may have one digit more.
+    let wide = DataType::Decimal128 { precision: (precision + 1).min(38), scale };
+    call(Function::Round(0), call(function, value.cast(wide))?)
+}
+
+fn sign(value: Expr) -> Translated {
+    let data_type = value.data_type();
+    if !matches!(data_type, DataType::Decimal128 { .. }) {
+        return why_not(format!("sign of {data_type}"));
+    }
+    let unit = |n| {
+        let one = DataType::Decimal128 { precision: 1, scale: 0 };
+        Expr::Literal(Scalar::new(one, Value::Int(n)))
+    };
+    let is = |op| Expr::compare(op, value.clone(), unit(0));
+    Ok(Expr::Case {
+        branches: vec![
+            (is(CompareOp::Gt), unit(1)),
+            (is(CompareOp::Lt), unit(-1)),
+            (is(CompareOp::Eq), unit(0)),
+        ],
+        otherwise: None,
+        data_type: DataType::Decimal128 { precision: 1, scale: 0 },
+    })
+}
+
+fn remainder(left: Expr, right: Expr) -> Translated {
+    let (
+        DataType::Decimal128 { precision: p, scale: s },
+        DataType::Decimal128 { precision: q, scale: t },
+    ) = (left.data_type(), right.data_type())
+    else {
+        return why_not(format!("{} % {}", left.data_type(), right.data_type()));
+    };
+    let scale = s.max(t);
+    let precision = ((p as i8 - s).max(q as i8 - t) + scale).clamp(1, 38) as u8;
+    Ok(Expr::Arithmetic {
+        op: ArithmeticOp::Modulo,
+        left: Box::new(left),
+        right: Box::new(right),
+        data_type: DataType::Decimal128 { precision, scale },
+        on_overflow: OnOverflow::Error,
+    })
+}
