@@ -37,6 +37,7 @@ class Select:
     distinct: bool = False
     grouped: bool = False
     ordered: bool = False
+    directions: list = field(default_factory=list)
     prefix: str = ""
 
     def body(self, conditions: list) -> str:
@@ -56,7 +57,8 @@ class Select:
         """The query's text; `{0}` in sources and prefix stands for the inner query."""
         text = " union all ".join([self.body(self.where), *(self.body([*self.where, more]) for more in self.union)])
         if self.ordered:
-            text += " order by " + ", ".join(str(i + 1) for i in range(len(self.items)))
+            directions = self.directions + [""] * len(self.items)
+            text += " order by " + ", ".join(f"{i + 1}{directions[i]}" for i in range(len(self.items)))
         text = self.prefix + text + "".join(self.limit)
         for number, query in enumerate(self.inner):
             text = text.replace(f"{{{number}}}", query.sql())
@@ -102,6 +104,9 @@ class Generator(Terms):
             on += f" and {other}.i4 {rng.choice(['<', '>=', '<>'])} {alias}.i4"
         sort = rng.choices(["inner", "comma", "left", "exists", "anti", "in", "full"], [40, 20, 15, 8, 8, 6, 2])[0]
         source, aliases = f"{name} {alias}", [alias]
+        if rng.random() < 0.1:
+            # A subquery that stays one.
+            source = f"(select * from {name} order by id limit {rng.choice([0, 5, 300, 100000])}) {alias}"
         if sort in ("left", "exists", "anti") and rng.random() < 0.3:
             # The inner side is a join itself.
             aliases.append(self.alias())
@@ -132,6 +137,9 @@ class Generator(Terms):
         rng, alias = self.rng, self.alias()
         first = rng.choices(list(tables.SIZES), [0.5, 0.5, 1, 4, 4, 6, 6, 6, 4, 8, 12])[0]
         select = Select(sources=[f"{first} {alias}"])
+        if rng.random() < 0.08:
+            columns, second = ", ".join(tables.BY_NAME), rng.choice(["small", "mid", "fresh", "altered", "parts"])
+            select.sources = [f"(select {columns} from {first} union all select {columns} from {second}) {alias}"]
         self.scope = self.columns(alias)
         earlier = [alias]
         for _ in range(joins):
@@ -181,9 +189,11 @@ class Generator(Terms):
     def answer(self, select: Select, shape: str) -> Select:
         """The items of a query whose FROM is made, and the order of its rows."""
         rng = self.rng
-        if shape in ("rows", "distinct"):
+        if shape in ("rows", "distinct", "top"):
             kinds = [rng.choice(["int4", "int8", "numeric", "text", "date", "float8", "bool", "timestamp", "uuid", "bytea", "time", "float4"]) for _ in range(rng.randint(1, 5))]
             terms = [self.term(kind) for kind in kinds]
+            if shape == "top":
+                terms = [t for t in terms if t.kind not in ("float4", "float8")]
             select.items = [Item(t) for t in terms if shape == "rows" or t.canonical] or [Item(self.column("int4"))]
             select.distinct = shape == "distinct"
         else:
@@ -199,6 +209,13 @@ class Generator(Terms):
                 having = self.aggregate()
                 kind = having.kind if having.kind in NUMBERS else None
                 select.having = [f"({having.sql} > {self.constant(kind).sql})" if kind else f"({having.sql} is not null)"]
+        if shape == "top":
+            # The first rows, and at times any: as many of them as there are.
+            bound, offset = self.literal(str(rng.choice([1, 3, 20, 500, 6000])), "int8"), self.literal(str(rng.randint(0, 30)), "int8")
+            select.limit = [f" limit {bound}"] + ([f" offset {offset}"] if rng.random() < 0.3 else [])
+            select.ordered = True
+            select.directions = [rng.choice(["", " desc", " nulls first", " desc nulls last"]) for _ in select.items]
+            return select
         if rng.random() < 0.4:
             select.ordered = True
             if select.total_order() and rng.random() < 0.6:
@@ -222,7 +239,12 @@ class Generator(Terms):
         self.prepared, self.parameters, self.aliases = prepared, [], 0
         self.may_fail = rng.random() < 0.25
         select = self.base(rng.choices([0, 1, 2, 3], [40, 30, 20, 10])[0])
-        shape = rng.choices(["whole", "groups", "rows", "distinct", "over", "with", "union", "window", "scalar"], [22, 36, 10, 4, 8, 6, 4, 5, 5])[0]
+        shapes = ["whole", "groups", "rows", "top", "distinct", "over", "with", "union", "window", "scalar", "any"]
+        shape = rng.choices(shapes, [22, 30, 8, 8, 4, 8, 6, 4, 5, 5, 2])[0]
+        if shape == "any":
+            # Which rows is open, how many is not.
+            few = Select(items=[Item(self.scope[0][0])], sources=select.sources, where=select.where, limit=[f" limit {self.literal(str(rng.choice([1, 40, 3000])), 'int8')}"])
+            return Select(items=[Item(Term("count(*)", "int8", top=10**9))], sources=["({0}) s"], inner=[few])
         if shape == "rows":
             select.where.append(f"({self.scope[0][0].sql} % {rng.randint(5, 60)} = 0)")
         if shape in ("over", "with"):

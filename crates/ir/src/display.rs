@@ -5,7 +5,7 @@ use std::fmt;
 use crate::aggregate::{AggregateCall, AggregateOutput};
 use crate::expr::{ArithmeticOp, CompareOp, Expr};
 use crate::function::write_call;
-use crate::pipeline::{NamedExpr, Probe, ProbeKind, Program, Sink, Step};
+use crate::pipeline::{NamedExpr, OrderKey, Probe, ProbeKind, Program, Sink, Step};
 use crate::scalar::{Scalar, Value};
 use crate::types::DataType;
 
@@ -254,6 +254,10 @@ impl Program {
             Sink::Rows { columns, limit: Some(limit) } => {
                 format!("rows {} limit {limit}", names(columns))
             }
+            Sink::Sorted { columns, order, limit } => {
+                let limit = limit.map(|limit| format!(" limit {limit}")).unwrap_or_default();
+                format!("rows {} by {}{limit}", names(columns), keys_of(order, columns))
+            }
             Sink::Build { keys, payload } => {
                 let payload = names(payload);
                 let payload =
@@ -262,4 +266,14 @@ impl Program {
             }
         }
     }
+}
+
+fn keys_of(order: &[OrderKey], columns: &[NamedExpr]) -> String {
+    let keys = order.iter().map(|key| {
+        let name = columns.get(key.column).map_or("?", |column| column.name.as_str());
+        let direction = if key.descending { " desc" } else { "" };
+        let nulls = if key.nulls_first { "first" } else { "last" };
+        format!("{name}{direction} nulls {nulls}")
+    });
+    keys.collect::<Vec<_>>().join(", ")
 }

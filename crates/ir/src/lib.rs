@@ -67,8 +67,8 @@ pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
 pub use moment::{Interval, TimeZone};
 pub use parameter::ParameterError;
 pub use pipeline::{
-    BuildPlan, BuildSource, NamedExpr, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink,
-    Source, SourceKind, Step,
+    BuildPlan, BuildSource, NamedExpr, OrderKey, PROGRAM_VERSION, Pipeline, Probe, ProbeKind,
+    Program, Sink, Source, SourceKind, Step,
 };
 pub use scalar::{Scalar, Value};
 pub use types::{DataType, Field, Schema, TimeUnit};

@@ -144,6 +144,15 @@ pub enum Sink {
         /// At most this many rows, whichever come first.
         limit: Option<u64>,
     },
+    /// The rows in an order, those that tie in any.
+    Sorted {
+        /// Output columns.
+        columns: Vec<NamedExpr>,
+        /// What they are ordered by; each key decides where those before it tie.
+        order: Vec<OrderKey>,
+        /// At most this many rows, the first ones.
+        limit: Option<u64>,
+    },
     /// Rows become a build that other pipelines probe.
     Build {
         /// Keys.
@@ -153,11 +162,29 @@ pub enum Sink {
     },
 }
 
+/// A column that rows are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderKey {
+    /// Its place among the output columns.
+    pub column: usize,
+    /// Whether the largest value comes first.
+    pub descending: bool,
+    /// Whether NULL comes before all values.
+    pub nulls_first: bool,
+}
+
 impl Sink {
     /// The results of a grouped aggregation.
     pub fn aggregate(keys: Vec<NamedExpr>, calls: Vec<AggregateCall>) -> Self {
         let (sets, output) = (Vec::new(), AggregateOutput::Final);
         Self::Aggregate { keys, sets, calls, output }
+    }
+
+    /// Of rows no more than `rows` are wanted; groups and builds stay whole.
+    pub fn set_limit(&mut self, rows: Option<u64>) {
+        if let Self::Rows { limit, .. } | Self::Sorted { limit, .. } = self {
+            *limit = rows;
+        }
     }
 }
 
@@ -182,7 +209,7 @@ impl Pipeline {
                     calls.iter_mut().flat_map(|c| c.argument.iter_mut().chain(&mut c.filter)),
                 );
             }
-            Sink::Rows { columns, .. } => named.extend(columns),
+            Sink::Rows { columns, .. } | Sink::Sorted { columns, .. } => named.extend(columns),
             Sink::Build { keys, payload } => named.extend(keys.iter_mut().chain(payload)),
         }
         exprs.extend(named.into_iter().map(|named| &mut named.expr));

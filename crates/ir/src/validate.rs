@@ -192,6 +192,13 @@ impl Scope<'_> {
                 calls.iter().try_for_each(|c| self.check_call(c))
             }
             Sink::Rows { columns, .. } => columns.iter().try_for_each(|c| self.check(&c.expr)),
+            Sink::Sorted { columns, order, .. } => {
+                if order.is_empty() || order.iter().any(|key| key.column >= columns.len()) {
+                    let cause = format!("an order by {order:?} of {} columns", columns.len());
+                    return fail(self.place, cause);
+                }
+                columns.iter().try_for_each(|c| self.check(&c.expr))
+            }
             Sink::Build { keys, payload } => {
                 keys.iter().chain(payload).try_for_each(|c| self.check(&c.expr))
             }
@@ -332,7 +339,7 @@ mod tests {
     use super::*;
     use crate::expr::{CompareOp, OnOverflow};
     use crate::function::{DatePart, Function};
-    use crate::pipeline::{NamedExpr, Source};
+    use crate::pipeline::{NamedExpr, OrderKey, Source};
 
     fn reg(index: usize, data_type: DataType) -> Expr {
         Expr::Register { index, data_type, nullable: false, name: format!("r{index}") }
@@ -413,6 +420,25 @@ mod tests {
         assert_eq!(serde_json::from_str::<Program>(&text).unwrap(), program);
         let newer = Program { version: PROGRAM_VERSION + 1, ..program };
         assert!(newer.validate().unwrap_err().cause.contains("version"));
+    }
+
+    #[test]
+    fn rows_are_ordered_by_columns_that_they_have() {
+        let mut program = program();
+        let columns = vec![NamedExpr { name: "day".into(), expr: reg(0, DataType::Int32) }];
+        let key = |column| OrderKey { column, descending: true, nulls_first: false };
+        for (order, is_valid) in
+            [(vec![key(0)], true), (vec![key(0), key(1)], false), (vec![], false)]
+        {
+            program.pipeline.sink =
+                Sink::Sorted { columns: columns.clone(), order, limit: Some(3) };
+            let cause = program.validate().err().map(|error| error.cause);
+            assert_eq!(cause.is_none(), is_valid);
+            assert!(cause.is_none_or(|cause| cause.contains("an order by")));
+        }
+        program.pipeline.sink = Sink::Sorted { columns, order: vec![key(0)], limit: Some(3) };
+        let line = Program::sink_line(&program.pipeline.sink);
+        assert_eq!(line, "rows day = r0 by day desc nulls last limit 3");
     }
 
     #[test]

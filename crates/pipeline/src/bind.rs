@@ -204,6 +204,11 @@ impl Binder {
             Sink::Rows { columns, limit } => {
                 Ok(BoundSink::Rows { columns: self.outputs(columns)?, limit: *limit })
             }
+            Sink::Sorted { columns, order, limit } => Ok(BoundSink::Sorted {
+                columns: self.outputs(columns)?,
+                order: order.clone(),
+                limit: *limit,
+            }),
             Sink::Build { keys, payload } => {
                 Ok(BoundSink::Build { keys: self.outputs(keys)?, payload: self.outputs(payload)? })
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headrace_ir::{
     AggregateFunction, AggregateOutput, ArithmeticOp, CastFailure, CompareOp, DataType, Field,
-    Function, Interval, OnOverflow, ProbeKind, Register, Scalar, TimeZone, ValueRange,
+    Function, Interval, OnOverflow, OrderKey, ProbeKind, Register, Scalar, TimeZone, ValueRange,
 };
 
 use crate::bind::proof;
@@ -368,6 +368,15 @@ pub enum BoundSink {
     Rows {
         /// Output columns.
         columns: Vec<(Field, BoundExpr)>,
+        /// Limit.
+        limit: Option<u64>,
+    },
+    /// Rows in an order.
+    Sorted {
+        /// Output columns.
+        columns: Vec<(Field, BoundExpr)>,
+        /// What they are ordered by.
+        order: Vec<OrderKey>,
         /// Limit.
         limit: Option<u64>,
     },

@@ -141,6 +141,13 @@ impl Column {
         self.push(&other.vector(), other.rows)
     }
 
+    /// These rows, in this order.
+    pub fn take(&self, rows: &[u32]) -> Result<Self, ExecError> {
+        let mut taken = Self::new(self.repr.clone())?;
+        taken.push(&self.vector().take(rows), rows.len())?;
+        Ok(taken)
+    }
+
     /// The column as a vector.
     pub fn vector(&self) -> Vector<'_> {
         let data = match &self.values {

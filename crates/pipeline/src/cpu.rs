@@ -40,6 +40,7 @@ mod select;
 mod shift;
 mod simd;
 mod sink;
+mod sorted;
 pub(crate) mod text;
 pub(crate) mod vector;
 
@@ -265,6 +266,9 @@ impl CpuProgram {
                 batches.extend(sink::last_batch(&mut columns, outputs)?);
                 Ok(batches)
             }
+            (SinkState::Sorted(rows), BoundSink::Sorted { columns, order, limit }) => {
+                rows.finish(columns, order, *limit)
+            }
             // No worker, no groups.
             (SinkState::Hash(_), _) => Ok(Vec::new()),
             _ => Err(ExecError::Internal("workers of another sink".into())),
@@ -377,6 +381,7 @@ impl CpuWorker {
         let what = match self.sink {
             SinkState::Dense(_) | SinkState::Hash(_) => "groups",
             SinkState::Rows { .. } => "output rows",
+            SinkState::Sorted(_) => "rows that are sorted",
             SinkState::Build { .. } => {
                 build = format!("the build {}", self.program.bound.table);
                 &build

@@ -108,8 +108,8 @@ pub unsafe fn steps(program: &Program, es: *mut ExplainState) {
 pub unsafe fn node(own: &Own, es: *mut ExplainState) {
     let program = &own.plan.program;
     show(es, c"Streamed Table", &program.pipeline.source.table);
-    if own.plan.tables.len() > 1 {
-        show_number(es, c"Parts", None, own.plan.tables.len() as u64);
+    if own.plan.parts.len() > 1 {
+        show_number(es, c"Parts", None, own.plan.parts.len() as u64);
     }
     steps(program, es);
     if !(*es).analyze {
@@ -233,7 +233,7 @@ unsafe fn stages(race: &RaceReport, es: *mut ExplainState) {
 unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut ExplainState) {
     show_number(es, c"Rows In", None, report.rows_in);
     let out = match program.pipeline.sink {
-        Sink::Rows { .. } => c"Rows Out",
+        Sink::Rows { .. } | Sink::Sorted { .. } => c"Rows Out",
         _ => c"Groups",
     };
     show_number(es, out, None, report.rows_out);

@@ -86,7 +86,7 @@ pub enum Walk {
     Stop,
 }
 
-/// Shows an expression and what is in it, from the outside in.
+/// Shows an expression, or a query, and what is in it, from the outside in.
 pub unsafe fn walk(node: *mut Node, look: &mut dyn FnMut(*mut Node) -> Walk) {
     struct Looking<'a>(&'a mut dyn FnMut(*mut Node) -> Walk);
 
@@ -96,6 +96,9 @@ pub unsafe fn walk(node: *mut Node, look: &mut dyn FnMut(*mut Node) -> Walk) {
         }
         // `walk` made it, and waits.
         match (*looking.cast::<Looking<'_>>()).0(node) {
+            Walk::Into if tag(node) == NodeTag::T_Query => {
+                pg_sys::query_tree_walker(node.cast(), Some(visit), looking, 0)
+            }
             Walk::Into => pg_sys::expression_tree_walker(node, Some(visit), looking),
             Walk::Past => false,
             Walk::Stop => true,

@@ -11,19 +11,26 @@ use crate::nodes;
 pub struct Plan {
     /// The program. Its one table is the streamed one, its builds are child plans.
     pub program: Program,
-    /// The tables that the streamed rows lie in: one, or the parts of a partitioned one. Each has the
-    /// source's columns by name.
-    pub tables: Vec<u32>,
+    /// The tables that the streamed rows lie in: one, the parts of a partitioned one, or those of a
+    /// UNION ALL.
+    pub parts: Vec<Part>,
     /// Whether it is one foreign table of files; else they are heaps.
     pub of_files: bool,
-    /// The source's columns by their attribute numbers in the table that the query names.
-    pub attributes: Vec<i16>,
     /// The builds' rows, each from the child plan of its number, counted after PostgreSQL's own.
     pub children: Vec<Child>,
     /// Columns of the node's tuples.
     pub outputs: Vec<Output>,
     /// Types of the program's parameters, which are the node's expressions.
     pub parameters: Vec<u32>,
+}
+
+/// A table that streamed rows lie in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// Which.
+    pub table: u32,
+    /// The source's columns by their attribute numbers there.
+    pub attributes: Vec<i16>,
 }
 
 /// A child plan whose rows become a build.

@@ -145,6 +145,14 @@ pub unsafe fn array_elements(array: Datum, element: Oid) -> Vec<Option<Datum>> {
     (0..count as usize).map(|i| (!*nulls.add(i)).then(|| *values.add(i))).collect()
 }
 
+/// All that a query's FROM joins.
+pub unsafe fn all_relids(root: *mut pg_sys::PlannerInfo) -> pg_sys::Relids {
+    #[cfg(feature = "pg15")]
+    return (*root).all_baserels;
+    #[cfg(not(feature = "pg15"))]
+    return (*root).all_query_rels;
+}
+
 /// What is joined when `special` (if it is one) has joined `inputs`. Since PostgreSQL 16 outer joins have
 /// numbers of their own.
 pub unsafe fn joined(

@@ -83,6 +83,17 @@ explain (verbose, costs off) select count(*) from sales s, generate_series(1, (r
 set headrace.enable_scan = on;
 explain (costs off) select id, amount from sales where amount > 2490 and id % 5 = 0 order by id limit 5;
 explain (analyze, costs off, timing off, summary off) select id + 1, word from sales where shop = 3 and id < 50;
+-- The first rows of an order, and any rows.
+explain (analyze, costs off, timing off, summary off) select id, word from sales order by word desc nulls last, shop + id limit 3 offset 1;
+explain (costs off) select s.id, h.name from sales s join shops h using (shop) order by h.name collate "C", s.id limit 4;
+explain (costs off) select id from sales where shop = 3 limit 7;
+explain (costs off) select id from sales order by id limit (select count(*) from shops);
+explain (costs off) select id from sales where id < 50 order by free limit 3;
+explain (verbose, costs off) select id from sales where lower(word) = 'w' order by id limit 3;
+explain (costs off) select id from sales where id < 50 order by id fetch first 3 rows with ties;
+set headrace.memory_limit = '64MB';
+explain (verbose, costs off) select id, word from sales order by id limit (random() * 9)::int4;
+reset headrace.memory_limit;
 explain (costs off) select s.id, h.name from sales s join shops h using (shop) where s.word = 'w1' and s.id < 50;
 explain (costs off) select array_agg(distinct shop) from sales where id < 500;
 explain (costs off) update sales set shop = 1 where id < 0;

@@ -95,6 +95,32 @@ select count(*) from sales s where not exists (select from shops h where h.shop 
 select count(*) from sales s where exists (select from products p where p.product = s.product and p.price > s.amount);
 select count(*) from products p where not exists (select from sales s where s.product = p.product and s.amount > 99);
 select shop, count(*) from sales s where amount > (select avg(amount) from sales) group by shop order by shop;
+-- Subqueries, WITH, VALUES and functions are looked up.
+select p.class, count(*), sum(t.total) from sales s join products p using (product) join (select shop, sum(amount) as total from sales group by shop) t on t.shop = s.shop
+    where s.day < 200 group by p.class order by p.class;
+select count(*), sum(s.amount), sum(d.most) from sales s join (select distinct on (product) product, price as most from products order by product, price desc) d using (product);
+select count(*), count(t.n) from sales s left join (select day, count(*) as n from sales where pieces = 3 group by day having count(*) > 2) t using (day);
+select count(*), sum(s.id) from sales s where exists (select from (select shop from shops group by shop having count(*) > 1) t where t.shop = s.shop);
+select s.id, t.rank from sales s join (select product, rank() over (order by price desc) as rank from products) t using (product) where t.rank < 3 order by s.id limit 6;
+select count(*), sum(t.product) from sales s join (select product from products order by price desc limit 20) t on t.product = s.product and t.product < s.day;
+with best as materialized (select product, max(amount) as most from sales group by product) select count(*), sum(b.most) from sales s join best b using (product) where b.most = s.amount;
+with few as not materialized (select shop, min(city) as city from shops group by shop) select f.city, count(*) from sales s join few f using (shop) group by f.city order by f.city;
+with best as materialized (select product from products where price > 200) select count(*) from sales s where exists (select from best b where b.product = s.product)
+    or s.product in (select product from best);
+with recursive up (n) as (select 1 union all select n + 2 from up where n < 50) select count(*), sum(s.id) from sales s join up on up.n = s.day;
+with recursive up (n) as (select 1::int8 union all select max(s.id) from up join sales s on s.id = up.n + 1 where n < 5 having max(s.id) is not null) select * from up;
+with gone as (delete from none returning product) select count(*) from sales s join gone g using (product);
+with made as (insert into none select 5, 'five' returning product) select count(*) from sales s join made m using (product);
+delete from none;
+select v.word, count(*) from sales s join (values (1, 'one'), (2, 'two')) v (n, word) on v.n = s.pieces group by v.word order by v.word;
+select count(*), sum(g) from sales s join generate_series(2, 4) g on g = s.pieces;
+select count(*) from sales s join (select 3 as pieces union all select 5) u using (pieces);
+select count(*) from sales s join (select product from products union select shop from shops) u using (product);
+select count(*), max(t.n) from sales s join (select count(*) as n from products where product > 1000 - 995) t on t.n = s.day;
+-- What would fail for rows that nobody is joined with.
+select count(*) from none n join sales s using (product) join shops h on h.shop = s.shop and 10 / (h.shop - 3) > 1;
+select count(*) from none n join sales s using (product) join (select shop, 1 / (shop - 3) as x from shops where shop is not null) t on t.shop = s.shop;
+select s.id, p.name, t.n from sales s join products p using (product) join (select day, count(*) as n from days group by day) t using (day) where s.amount > 99.6 order by s.id;
 -- Rows, not groups.
 select s.id, p.name, h.city, d.date from sales s join products p using (product) join shops h using (shop) join days d using (day)
     where s.amount > 99.5 order by s.id, p.name, h.city, d.date limit 25;

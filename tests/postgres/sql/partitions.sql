@@ -161,8 +161,44 @@ select count(*), sum(k), count(k) filter (where id = 7) from many;
 vacuum analyze many;
 select count(*), sum(k), count(k) filter (where id = 7) from many;
 select id, count(*) from many group by id order by id;
--- Unions of tables.
+-- Unions of tables: one stream over all of them.
 select k, count(*) from (select k, amount from facts_2022 union all select k, amount from facts_2023) u group by k order by k;
+create table newer (what text, number int8, amount numeric(10, 2), part int4, free numeric, small int2);
+alter table newer drop what, add word varchar(9) default 'newer';
+insert into newer (number, amount, part, free) select i, i / 4.0, i % 16, i from generate_series(1, 2500) i;
+vacuum analyze newer;
+select k, count(*), sum(amount), max(id), min(w collate "C") from
+    (select id, k, amount, word as w from facts_2023 union all select number, part, amount, word from newer union all select id, k, amount, note from facts_2024) u group by k order by k;
+select count(*), sum(id) from (select id, k from facts union all select number, part from newer) u where k = 5 and id > 100;
+select count(*), sum(id), sum(twice) from (select id, id as twice from facts_2023 union all select number, part from newer) u;
+select count(*), sum(id), sum(twice) from (select id, id as twice from facts_2023 union all select number, id from newer, dims d where d.k = number) u (id, twice);
+select count(*), sum(a) from (select amount as a from facts_2023 union all select free from newer) u;
+select count(*), sum(a) from (select id as a from facts_2023 union all select number + 1 from newer) u;
+select count(*), sum(a) from (select id as a from facts_2023 union all select small from newer) u;
+select count(*), sum(a), sum(c) from (select id as a, 1 as c from facts_2023 union all select number, 2 from newer) u;
+select count(*), sum(a) from (select id as a from facts_2023 where k < 5 union all select number from newer where part < 5) u;
+select count(*) from (select k from facts_2023 union all select shop from (values (1), (2)) v (shop) union all select part from newer) u where k = 1;
+select d.name, count(*), sum(u.amount) from (select k, amount from facts_2023 union all select part, amount from newer) u join dims d using (k) group by d.name order by d.name;
+select count(*), sum(f.amount) from facts f join (select number, part from newer union all select id, k from facts_2022 where false) u on u.number = f.id and u.part = f.k;
+select count(*) from facts f where exists (select from (select part from newer where number < 4 union all select k from dims where k = 9) u where u.part = f.k);
+select id, k from facts_2023 where k = 3 and id < 50 union all select number, part from newer where part = 3 and number < 50 order by 1, 2;
+select * from (select id, k from facts_2023 union all select number, part from newer) u where k = 3 and id < 50 order by 1, 2;
+select id, k from facts_2023 union all select number, part from newer order by 2 desc, 1 limit 4;
+select count(*) from (select id from facts_2023 union all select number from newer limit 99) u;
+update newer set amount = amount + 1 where number % 50 = 3;
+delete from facts_2023 where id % 60 = 4;
+select count(*), sum(amount), max(w) from (select amount, word as w from facts_2023 union all select amount, word from newer) u;
+create view both_of as select id, k, word from facts_2023 union all select number, part, word from newer;
+grant select on both_of to regress_reader;
+set role regress_reader;
+select count(*), max(id) from both_of;
+reset role;
+alter table newer enable row level security;
+create policy own on newer for select to regress_reader using (part > 3);
+grant select on newer, facts_2023 to regress_reader;
+set role regress_reader;
+select count(*), max(a) from (select k as a from facts_2023 union all select part from newer) u;
+reset role;
 -- Rescans, with parameters and without.
 select d.k, (select count(*) from facts f where f.k = d.k and f.day < '2023-01-01') from dims d order by d.k;
 select d.k, (select sum(amount) from facts) from dims d order by d.k;

@@ -22,6 +22,51 @@ select distinct on (k) k, id, at, tz from facts where clock between '01:00' and 
 select word, id from facts where small < 3 order by word nulls first, id limit 5;
 select k, id from facts where small < 3 order by k desc nulls last, id desc limit 5 offset 3;
 select k from facts where small < 3 order by k fetch first 3 rows with ties;
+-- Of many rows the first: NaN is the largest, and there is one zero.
+select id, f from facts order by f desc nulls last, id limit 5;
+select id, f from facts order by f nulls first, id desc limit 45 offset 38;
+select id, amount, word from facts where flag order by amount desc, id limit 6;
+select id, word from facts order by word collate "C" desc nulls last, id limit 5 offset 2;
+select id, k from facts order by k nulls first, -id limit 3;
+select id from facts order by id % 7 desc, tz desc limit 3;
+select id, name from facts order by name, id limit 4;
+select code, id from facts order by code desc, id limit 4;
+select small, count(*) from (select small from facts order by small, id limit 250) s group by small order by small;
+select small from facts order by small desc limit 5;
+select f.id, d.name from facts f join dims d using (k) order by d.name collate "C" desc, f.id limit 5;
+select f.id, d.name from facts f left join dims d on d.k = f.k and d.k > 30 order by d.k desc nulls first, f.id limit 5 offset 2;
+select f.id, f.k from facts f where exists (select from dims d where d.k = f.k and d.k < 3) order by f.k desc, f.id limit 4;
+select id, rank() over (order by id) from (select id from facts order by id desc limit 3) s order by id;
+select distinct small from facts order by small limit 3;
+select generate_series(1, 2), id from facts where id < 3 order by 2, 1 limit 3;
+select count(*) from (select id from facts order by random() limit 5) s;
+select count(*) from (select id from facts order by id limit (random() * 0)::int4 + 3) s;
+select id from facts order by id limit (select 2 + count(*) from dims where k = 3);
+select d.k, (select f.id from facts f where f.small = 5 order by f.id desc limit 1 offset d.k) from dims d where d.k < 3 order by 1;
+select d.k, s.n from dims d, lateral (select count(*) as n from (select id from facts order by id limit d.k) t) s where d.k < 3 order by 1;
+-- Any rows will do.
+select count(*) from (select id from facts where small = 7 limit 13) s;
+select count(*), count(distinct id) from (select id from facts limit 7000 offset 15000) s;
+select count(*) from (select 1 from facts where small < 4 limit 750) s;
+select count(*) from (select f.id from facts f join dims d using (k) where d.k < 5 limit 99) s;
+select count(*) from (select id from facts order by 'one' limit 8) s;
+-- As many as parameters say.
+prepare first_of (int8, int8) as select count(*), sum(id), max(f) from (select id, f from facts where flag order by f desc nulls last, id limit $1 offset $2) s;
+prepare any_of (int8) as select count(*) from (select id from facts where flag limit $1) s;
+execute first_of (3, 2);
+set plan_cache_mode = force_generic_plan;
+execute first_of (3, 2);
+execute first_of (null, 2);
+execute first_of (5, null);
+execute first_of (0, 0);
+execute first_of (-1, 0);
+execute first_of (1, -1);
+execute any_of (77);
+execute any_of (null);
+execute any_of (-1);
+reset plan_cache_mode;
+deallocate first_of;
+deallocate any_of;
 -- Joins above it, and rows of outer sides.
 select f.id, d.name from facts f join dims d using (k) where f.id % 3000 = 5 order by f.id;
 select f.id, d.name from facts f left join dims d on d.k = f.k and d.name > 'dim 3' where f.id < 15 order by f.id;
@@ -83,6 +128,8 @@ select facts from facts where id = 77;
 -- Values that a pipeline cannot hold, and errors that rows have.
 insert into facts (id, day, at) values (-1, 'infinity', '-infinity'), (-2, '2020-02-02', null);
 select id, day, at from facts where id < 0 order by id;
+select id, day, at from facts where flag order by day desc nulls last, id desc limit 3;
+select count(*) from (select id, at from facts where day is not null limit 19500) s;
 select id from facts where day > '2022-06-17' and id % 9 = 4 order by id limit 4;
 select 10 / (id - 3) from facts where id between 2 and 4;
 select id from facts where 10 / (id - 3) > 1 and id between 2 and 4;
@@ -95,4 +142,5 @@ insert into parts select i, i % 10, 'w' || i % 4 from generate_series(0, 2999) i
 vacuum analyze parts;
 select * from parts where id % 700 = 8 order by id;
 select id, word from parts where id > 2990 and k < 3 order by id;
+select * from parts order by k desc, id limit 5;
 select p.id, q.id from parts p join parts q on p.id = q.id + 1000 where q.id % 900 = 1 order by 1;

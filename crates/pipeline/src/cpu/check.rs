@@ -31,7 +31,7 @@ pub fn supported(bound: &Bound) -> Result<(), WhyNot> {
                 .flat_map(|a| a.argument.iter().chain(&a.filter))
                 .try_for_each(expression)
         }
-        BoundSink::Rows { columns, .. } => {
+        BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } => {
             columns.iter().map(|(_, expr)| expr).try_for_each(expression)
         }
         BoundSink::Build { keys, payload } => {

@@ -14,10 +14,11 @@ use crate::cpu::aggregate;
 use crate::cpu::context::Context;
 use crate::cpu::eval::{decode, eval};
 use crate::cpu::hash_sink::HashSink;
+use crate::cpu::sorted::SortedRows;
 use crate::state::{AccumulatorState, DenseState, output_batch};
 
 /// Output rows are handed over in batches of about this many.
-const OUTPUT_ROWS: usize = 8 * 1024;
+pub const OUTPUT_ROWS: usize = 8 * 1024;
 
 /// State of one worker's sink.
 pub enum SinkState {
@@ -32,6 +33,8 @@ pub enum SinkState {
         /// Finished batches.
         batches: Vec<RecordBatch>,
     },
+    /// Rows that may be among the first of an order.
+    Sorted(SortedRows),
     /// Rows of a build: keys, then payload.
     Build {
         /// The columns.
@@ -52,6 +55,9 @@ impl SinkState {
             BoundSink::Rows { columns, .. } => {
                 Self::Rows { columns: empty(columns.iter())?, batches: Vec::new() }
             }
+            BoundSink::Sorted { columns, .. } => {
+                Self::Sorted(SortedRows::new(empty(columns.iter())?))
+            }
             BoundSink::Build { keys, payload } => {
                 Self::Build { columns: empty(keys.iter().chain(payload))? }
             }
@@ -67,6 +73,7 @@ impl SinkState {
                 columns.iter().map(Column::bytes).sum::<u64>()
                     + batches.iter().map(|b| b.get_array_memory_size() as u64).sum::<u64>()
             }
+            Self::Sorted(rows) => rows.bytes(),
             Self::Build { columns } => columns.iter().map(Column::bytes).sum(),
         }
     }
@@ -94,6 +101,9 @@ impl SinkState {
                 }
                 Ok(())
             }
+            (Self::Sorted(rows), BoundSink::Sorted { columns, order, limit }) => {
+                rows.consume(context, columns, order, *limit)
+            }
             (Self::Build { columns }, BoundSink::Build { keys, payload }) => {
                 append(columns, keys.iter().chain(payload), context)
             }
@@ -116,6 +126,9 @@ impl SinkState {
                 batches.extend(last_batch(&mut columns, outputs)?);
                 Ok(())
             }
+            (Self::Sorted(a), Self::Sorted(b), BoundSink::Sorted { order, limit, .. }) => {
+                a.merge(&b, order, *limit)
+            }
             (Self::Build { columns }, Self::Build { columns: others }, _) => {
                 columns.iter_mut().zip(&others).try_for_each(|(a, b)| a.append(b))
             }
@@ -130,7 +143,8 @@ fn empty<'e>(
     columns.map(|(_, expr)| Column::new(expr.repr.clone())).collect()
 }
 
-fn append<'a>(
+/// Appends the values of the current rows.
+pub fn append<'a>(
     columns: &mut [Column],
     outputs: impl Iterator<Item = &'a (Field, BoundExpr)>,
     context: &mut Context<'a>,
@@ -153,7 +167,8 @@ fn limit_rows(context: &mut Context<'_>, limit: Option<u64>, emitted: &AtomicU64
     }
 }
 
-fn cut_batch(
+/// The rows as a batch; none are left.
+pub fn cut_batch(
     columns: &mut [Column],
     outputs: &[(Field, BoundExpr)],
 ) -> Result<RecordBatch, ExecError> {

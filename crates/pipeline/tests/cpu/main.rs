@@ -13,6 +13,7 @@ mod partial;
 mod random;
 mod reference;
 mod scan;
+mod sorted;
 mod spilling;
 mod star;
 mod support;

@@ -1,5 +1,7 @@
 //! The groups or rows of a run as tuples.
 
+use std::cell::Cell;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -8,11 +10,29 @@ use pgrx::pg_sys::{self, Datum, Oid, TupleTableSlot};
 use crate::datum::{check_values, datum};
 use crate::nodes::{WhyNot, why_not};
 use crate::plan::Output;
+use crate::settings;
 use crate::translate::constant as moment;
+
+thread_local! {
+    /// What the answers of this session's nodes take.
+    static HELD_BYTES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Bytes of `headrace.memory_limit` that no node's answer takes.
+pub fn free_bytes() -> usize {
+    let limit_bytes = settings::MEMORY_LIMIT_KIB.get() as usize * 1024;
+    limit_bytes.saturating_sub(HELD_BYTES.get())
+}
+
+/// What the batches of an answer take.
+pub fn bytes_of(batch: &RecordBatch) -> usize {
+    batch.get_array_memory_size()
+}
 
 /// Groups or rows, and how many of them were given out.
 pub struct Answer {
     batches: Vec<RecordBatch>,
+    held_bytes: usize,
     batch: usize,
     row: usize,
 }
@@ -29,7 +49,9 @@ impl Answer {
                 check(batch, *output)?;
             }
         }
-        Ok(Self { batches, batch: 0, row: 0 })
+        let held_bytes = batches.iter().map(bytes_of).sum();
+        HELD_BYTES.set(HELD_BYTES.get() + held_bytes);
+        Ok(Self { batches, held_bytes, batch: 0, row: 0 })
     }
 
     /// From the first on again.
@@ -54,6 +76,12 @@ impl Answer {
         }
         self.row += 1;
         Ok(true)
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        HELD_BYTES.set(HELD_BYTES.get().saturating_sub(self.held_bytes));
     }
 }
 

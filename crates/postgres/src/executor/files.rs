@@ -12,7 +12,7 @@ use super::job::{Job, Table, watched};
 use super::run::{Given, Ran, Read};
 use super::threads::LOOK_INTERVAL;
 use crate::foreign::{self, Opened};
-use crate::nodes::WhyNot;
+use crate::nodes::{WhyNot, why_not};
 use crate::plan::Plan;
 use crate::{datum::check_values, stat};
 
@@ -57,11 +57,13 @@ pub(super) unsafe fn stream(
     ran: &mut Option<Ran>,
 ) -> Result<Vec<RecordBatch>, WhyNot> {
     let (estate, context) = ((*node).ss.ps.state, (*node).ss.ps.ps_ExprContext);
-    let (wanted, program) = (&plan.attributes, plan.program.clone());
-    let table = Oid::from(plan.tables.first().copied().unwrap_or_default());
+    let mut program = plan.program.clone();
+    program.pipeline.sink.set_limit(given.limit);
+    let Some(part) = plan.parts.first() else { return why_not("a plan without a table") };
+    let (table, wanted) = (Oid::from(part.table), &part.attributes);
     let opened = foreign::opened(table, wanted, clauses, program, estate, context)?;
     let Opened { table, program, files, ruled_out_files } = opened;
-    let Given { values, children } = given;
+    let Given { values, children, .. } = given;
     let outcome = run(Job { program, values, children, table: Table::Own(table) });
     let report = outcome.as_ref().ok().map(|(report, _)| report.clone());
     let read = Read::Files { files, ruled_out: ruled_out_files };

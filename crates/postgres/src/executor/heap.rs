@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use headrace_format::batches::{batch_channel, channel};
-use headrace_format::heap::{HeapBlocks, HeapTable};
+use headrace_format::heap::{HeapBlocks, HeapTable, Relation as Description};
 use headrace_runner::StreamTable;
 use headrace_service::client::RowSender;
 use pgrx::pg_sys::{self, CustomScanState, Oid, Relation, Snapshot};
@@ -17,7 +17,7 @@ use super::run::{Given, Ran, Read};
 use super::service;
 use crate::blocks::{Counts, Map, Owner, Part, Reader, list};
 use crate::nodes::{WhyNot, why_not};
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::settings::{self, Fallback};
 use crate::version;
 
@@ -59,7 +59,7 @@ pub(super) unsafe fn stream(
     ran: &mut Option<Ran>,
 ) -> Result<Vec<RecordBatch>, WhyNot> {
     let lock = pg_sys::AccessShareLock as i32;
-    let relations = plan.tables.iter().map(|table| pg_sys::table_open(Oid::from(*table), lock));
+    let relations = plan.parts.iter().map(|part| pg_sys::table_open(Oid::from(part.table), lock));
     let relations: Vec<Relation> = relations.collect();
     let snapshot = (*(*node).ss.ps.state).es_snapshot;
     let batches = somewhere(plan, &relations, snapshot, given, ran);
@@ -125,6 +125,7 @@ unsafe fn stream_blocks(
     let fills_page_cache = counts.direct <= cached_blocks;
     let mut program = plan.program.clone();
     program.pipeline.source.ordinals = ordinals(plan, &parts)?;
+    program.pipeline.sink.set_limit(given.limit);
     let (table, way) = match by_service {
         true => {
             let (rows, owner) = (Arc::new(RowSender::default()), Arc::clone(&owner));
@@ -143,7 +144,7 @@ unsafe fn stream_blocks(
             (Table::Own(StreamTable::new(name, table)), way)
         }
     };
-    let Given { values, children } = given;
+    let Given { values, children, .. } = given;
     let job = Job { program, values: values.clone(), children: children.clone(), table };
     let outcome =
         watched(job, over(&owner), || serve(&owner, way, &parts, Reader::new(&parts, snapshot)));
@@ -196,16 +197,10 @@ unsafe fn parts(
     snapshot: Snapshot,
 ) -> Result<(Vec<Part>, Vec<Map>), WhyNot> {
     let mut described = Vec::new();
-    for &relation in relations {
+    for (part, &relation) in plan.parts.iter().zip(relations) {
         version::predicate_lock(relation, snapshot);
-        let description = description(relation)?;
-        let wanted = plan.program.pipeline.source.columns.iter().map(|column| {
-            let mut attributes = description.attributes.iter();
-            attributes.position(|own| !own.dropped && own.name == column.name)
-        });
-        let Some(wanted) = wanted.collect::<Option<Vec<usize>>>() else {
-            return why_not("a part without a column of the whole");
-        };
+        let mut description = description(relation)?;
+        let wanted = name_columns(plan, part, &mut description)?;
         described.push((relation, description, wanted));
     }
     let (listings, maps) = list(relations, snapshot);
@@ -217,6 +212,30 @@ unsafe fn parts(
         listing,
     });
     Ok((parts.collect(), maps))
+}
+
+/// Calls a part's columns what they are called in the whole; their places among its attributes.
+fn name_columns(
+    plan: &Plan,
+    part: &plan::Part,
+    description: &mut Description,
+) -> Result<Vec<usize>, WhyNot> {
+    let names = plan.program.pipeline.source.columns.iter().map(|column| &column.name);
+    let names: Vec<&String> = names.collect();
+    // Others of these names are other columns.
+    for attribute in &mut description.attributes {
+        if names.contains(&&attribute.name) {
+            attribute.name.clear();
+        }
+    }
+    let place = |(number, name): (&i16, &String)| {
+        let place = usize::try_from(*number).ok()?.checked_sub(1)?;
+        let attribute = description.attributes.get_mut(place).filter(|own| !own.dropped)?;
+        attribute.name.clone_from(name);
+        Some(place)
+    };
+    let places = part.attributes.iter().zip(names).map(place).collect::<Option<Vec<_>>>();
+    places.ok_or_else(|| WhyNot("a part without a column of the whole".into()))
 }
 
 /// Rows of all tables are known, those of each are estimated by its share of the blocks.

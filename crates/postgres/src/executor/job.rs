@@ -15,6 +15,7 @@ use headrace_runner::{
 use headrace_service::client::RowSender;
 use headrace_service::protocol;
 
+use super::answer;
 use super::row_way::RowWay;
 use super::service::{self, Served};
 use super::threads::{LOOK_INTERVAL, Running};
@@ -132,7 +133,7 @@ type Work = Box<dyn FnOnce(&CancelToken) -> Done + Send>;
 impl Job {
     /// As work for a thread: settings are read here.
     fn work(self) -> Work {
-        let (threads, limit_kib) = (settings::threads(), settings::MEMORY_LIMIT_KIB.get());
+        let (threads, answer) = (settings::threads(), Gathered::new(answer::free_bytes()));
         let Self { program, values, children, table } = self;
         match table {
             Table::Service(ForService { heaps, fills_page_cache, rows, owner }) => {
@@ -145,45 +146,45 @@ impl Job {
                     fills_page_cache,
                     threads,
                 };
-                let (start, answer) = (service::start(), Gathered::new(limit_kib));
+                let start = service::start();
                 Box::new(move |token| {
                     service::run(&start, run, &children, &rows, &owner, token, answer)
                 })
             }
             Table::Own(table) => {
                 let (runner, table) = (runner(), Arc::new(table));
-                let threads = (threads, settings::thread_share());
+                let share = Some(settings::thread_share());
                 Box::new(move |token| {
-                    own_run(&runner, &program, &values, &children, table, threads, token)
+                    let settings = Settings {
+                        processor: Processor::Cpu,
+                        fallback: Fallback::Forbid,
+                        threads,
+                        share,
+                        ..Settings::default()
+                    };
+                    own_run(
+                        &runner,
+                        answer,
+                        &Request {
+                            program: &program,
+                            parameters: &values,
+                            tables: &[table],
+                            children: &children,
+                            settings: &settings,
+                            token,
+                        },
+                    )
                 })
             }
         }
     }
 }
 
-fn own_run(
-    runner: &Runner,
-    program: &Program,
-    parameters: &[Scalar],
-    children: &[Vec<RecordBatch>],
-    table: Arc<StreamTable>,
-    (threads, share): (usize, ThreadShare),
-    token: &CancelToken,
-) -> Done {
-    let settings = Settings {
-        processor: Processor::Cpu,
-        fallback: Fallback::Forbid,
-        threads,
-        share: Some(share),
-        ..Settings::default()
-    };
-    let tables = &[table][..];
-    let request = Request { program, parameters, tables, children, settings: &settings, token };
-    let limit_bytes = runner.memory().limit_bytes as usize;
-    let answer = Mutex::new(Gathered { limit_bytes, bytes: 0, batches: Vec::new() });
+fn own_run(runner: &Runner, answer: Gathered, request: &Request<'_>) -> Done {
+    let answer = Mutex::new(answer);
     let emit =
         |batch: RecordBatch| answer.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
-    let report = runner.run(&request, &emit).map_err(|error| WhyNot(error.to_string()))?;
+    let report = runner.run(request, &emit).map_err(|error| WhyNot(error.to_string()))?;
     let batches = answer.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?;
     Ok(Answered { report, batches, served: None })
 }
@@ -196,20 +197,22 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    fn new(limit_kib: i32) -> Self {
-        Self { limit_bytes: limit_kib as usize * 1024, bytes: 0, batches: Vec::new() }
+    fn new(limit_bytes: usize) -> Self {
+        Self { limit_bytes, bytes: 0, batches: Vec::new() }
     }
 
     /// Takes a batch; whether more are wanted.
     pub(super) fn push(&mut self, batch: RecordBatch) -> bool {
-        self.bytes += batch.get_array_memory_size();
+        self.bytes += answer::bytes_of(&batch);
         self.batches.push(batch);
         self.bytes <= self.limit_bytes
     }
 
     pub(super) fn finish(self) -> Result<Vec<RecordBatch>, WhyNot> {
         match self.bytes > self.limit_bytes {
-            true => why_not("the answer takes more than headrace.memory_limit"),
+            true => why_not(
+                "the answer takes more than headrace.memory_limit, or what others leave of it",
+            ),
             false => Ok(self.batches),
         }
     }

@@ -164,9 +164,19 @@ unsafe fn begun(node: *mut CustomScanState, own: &mut Own) -> Progress {
                     .report(pgrx::PgLogLevel::ERROR);
             }
             pgrx::debug1!("Headrace fell back: {reason}");
+            bound_own(node, own);
             own.why_not = Some(reason);
             Progress::Own
         }
+    }
+}
+
+/// Lets PostgreSQL's own plan know how many rows are wanted, as a LIMIT above a sort does.
+unsafe fn bound_own(node: *mut CustomScanState, own: &Own) {
+    let limit = run::limit((*node).ss.ps.ps_ExprContext, &own.plan, own.parameters);
+    let limit = limit.and_then(|rows| i64::try_from(rows).ok());
+    if let (Some(rows), Some(child)) = (limit, items((*node).custom_ps).next()) {
+        pg_sys::ExecSetTupleBound(rows, child);
     }
 }
 

@@ -52,6 +52,8 @@ pub enum Read {
 pub(super) struct Given {
     pub values: Vec<Scalar>,
     pub children: Vec<Vec<RecordBatch>>,
+    /// Rows that are wanted; `None`: all.
+    pub limit: Option<u64>,
 }
 
 type Outcome = Result<Answer, WhyNot>;
@@ -90,12 +92,31 @@ unsafe fn answer(
     for (child, state) in plan.children.iter().zip(states) {
         children.push(vec![rows_of(child, state)?]);
     }
-    let given = Given { values, children };
+    let limit = limit(context, plan, parameters);
+    let given = Given { values, children, limit };
     let batches = match plan.of_files {
         true => files::stream(node, plan, clauses, given, ran),
         false => heap::stream(node, plan, &given, ran),
     };
     Answer::new(batches?, &plan.outputs)
+}
+
+/// How many rows are wanted, by LIMIT and OFFSET behind the parameters; `None`: all.
+pub unsafe fn limit(
+    context: *mut pg_sys::ExprContext,
+    plan: &Plan,
+    parameters: *mut List,
+) -> Option<u64> {
+    let number = |bound: *mut pg_sys::ExprState| {
+        let mut is_null = false;
+        let datum = pg_sys::ExecEvalExprSwitchContext(bound, context, &mut is_null);
+        // Negative ones are errors of PostgreSQL's, which looks at them first.
+        (!is_null).then(|| u64::try_from(datum.value() as i64).unwrap_or(0))
+    };
+    let mut bounds = items::<pg_sys::ExprState>(parameters).skip(plan.parameters.len());
+    let count = number(bounds.next()?)?;
+    let offset = bounds.next().and_then(number).unwrap_or(0);
+    count.checked_add(offset)
 }
 
 /// The values of parameters: of expressions, of these types.

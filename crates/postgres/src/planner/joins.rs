@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use headrace_ir::{Expr, Field, ProbeKind};
 use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 
+use super::inner;
 use crate::nodes::{self, WhyNot, cast, items, numbers, why_not};
 use crate::plan::ChildColumn;
 use crate::settings;
@@ -86,7 +87,7 @@ pub unsafe fn joins(
         joined = both;
         done.extend(used);
         left.remove(place);
-        check_child(root, &join)?;
+        inner::check(root, &join)?;
         joins.push(join);
     }
     Ok(joins)
@@ -98,7 +99,7 @@ unsafe fn name(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> String {
     names.join(", ")
 }
 
-unsafe fn entry(root: *mut PlannerInfo, number: u32) -> *mut pg_sys::RangeTblEntry {
+pub unsafe fn entry(root: *mut PlannerInfo, number: u32) -> *mut pg_sys::RangeTblEntry {
     *(*root).simple_rte_array.add(number as usize)
 }
 
@@ -230,114 +231,6 @@ unsafe fn pair(
     };
     let inner = cast::<pg_sys::Var>(column, NodeTag::T_Var)?;
     Some(Pair { outer, inner })
-}
-
-/// Relations whose plans can be made twice, once for PostgreSQL's own plan and once for the build.
-unsafe fn check_child(root: *mut PlannerInfo, join: &Join) -> Result<(), WhyNot> {
-    for number in numbers((*join.inner).relids) {
-        check_entry(root, number)?;
-    }
-    // Its plan may run a second time, in PostgreSQL's own.
-    let is_join = pg_sys::bms_num_members((*join.inner).relids) > 1;
-    if is_join && pg_sys::contain_volatile_functions((*(*root).parse).jointree.cast()) {
-        return why_not(format!("{} is volatile", join.name));
-    }
-    let path = (*join.inner).cheapest_total_path;
-    if path.is_null() || !(*path).param_info.is_null() {
-        return why_not(format!("{} has no plan of its own", join.name));
-    }
-    let bytes = (*join.inner).rows * f64::from((*(*join.inner).reltarget).width + 16);
-    let limit = f64::from(settings::MEMORY_LIMIT_KIB.get()) * 1024.0 / 2.0;
-    match bytes > limit {
-        true => why_not(format!(
-            "{} would be a build of {:.0} MB, half of headrace.memory_limit is {:.0} MB",
-            join.name,
-            bytes / 1e6,
-            limit / 1e6
-        )),
-        false => Ok(()),
-    }
-}
-
-/// Functions of columns that PostgreSQL does not call leak-proof, and that have a value for every one.
-const TOTAL_FUNCTIONS: [u32; 28] = [
-    pg_sys::F_TEXTLIKE,
-    pg_sys::F_TEXTNLIKE,
-    pg_sys::F_BPCHARLIKE,
-    pg_sys::F_BPCHARNLIKE,
-    pg_sys::F_TEXTICLIKE,
-    pg_sys::F_TEXTICNLIKE,
-    pg_sys::F_TEXTREGEXEQ,
-    pg_sys::F_TEXTREGEXNE,
-    pg_sys::F_STARTS_WITH,
-    pg_sys::F_LENGTH_TEXT,
-    pg_sys::F_LOWER_TEXT,
-    pg_sys::F_UPPER_TEXT,
-    pg_sys::F_SUBSTRING_TEXT_INT4_INT4,
-    pg_sys::F_EXTRACT_TEXT_DATE,
-    pg_sys::F_NUMERIC_EQ,
-    pg_sys::F_NUMERIC_NE,
-    pg_sys::F_NUMERIC_LT,
-    pg_sys::F_NUMERIC_LE,
-    pg_sys::F_NUMERIC_GT,
-    pg_sys::F_NUMERIC_GE,
-    pg_sys::F_DATE_LT_TIMESTAMP,
-    pg_sys::F_DATE_LE_TIMESTAMP,
-    pg_sys::F_DATE_GT_TIMESTAMP,
-    pg_sys::F_DATE_GE_TIMESTAMP,
-    pg_sys::F_DATE_LT_TIMESTAMPTZ,
-    pg_sys::F_DATE_LE_TIMESTAMPTZ,
-    pg_sys::F_DATE_GT_TIMESTAMPTZ,
-    pg_sys::F_DATE_GE_TIMESTAMPTZ,
-];
-
-/// Whether an expression may be an error for a row.
-unsafe fn may_fail(expr: *mut Node) -> bool {
-    nodes::any(expr, &mut |node| {
-        let function = match (*node).type_ {
-            NodeTag::T_FuncExpr => (*node.cast::<pg_sys::FuncExpr>()).funcid,
-            NodeTag::T_OpExpr | NodeTag::T_DistinctExpr | NodeTag::T_NullIfExpr => {
-                (*node.cast::<pg_sys::OpExpr>()).opfuncid
-            }
-            NodeTag::T_ScalarArrayOpExpr => (*node.cast::<pg_sys::ScalarArrayOpExpr>()).opfuncid,
-            NodeTag::T_CoerceViaIO | NodeTag::T_ArrayCoerceExpr | NodeTag::T_CoerceToDomain => {
-                return true;
-            }
-            _ => return false,
-        };
-        // Without a column it is asked once, whatever the plan.
-        let is_total = function != pg_sys::InvalidOid && pg_sys::get_func_leakproof(function);
-        let is_known = TOTAL_FUNCTIONS.contains(&function.to_u32());
-        !is_total && !is_known && pg_sys::contain_var_clause(node)
-    })
-}
-
-/// A relation whose rows are the same, and can be read, at any time.
-unsafe fn check_entry(root: *mut PlannerInfo, number: u32) -> Result<(), WhyNot> {
-    let (entry, relation) = (&*entry(root, number), *(*root).simple_rel_array.add(number as usize));
-    let is_plain = matches!(
-        entry.rtekind,
-        pg_sys::RTEKind::RTE_RELATION | pg_sys::RTEKind::RTE_VALUES | pg_sys::RTEKind::RTE_FUNCTION
-    );
-    let name = nodes::owned((*entry.eref).aliasname);
-    if !is_plain {
-        return why_not(format!("{name} is a subquery"));
-    }
-    let clauses = items::<pg_sys::RestrictInfo>((*relation).baserestrictinfo);
-    let clauses = clauses.map(|clause| (*clause).clause.cast::<Node>());
-    let clauses: Vec<*mut Node> = clauses.collect();
-    // PostgreSQL may never look at these rows, if there are none to be joined with.
-    if clauses.iter().any(|clause| may_fail(*clause)) {
-        return why_not(format!(
-            "a condition on {name} that may fail would be asked of all its rows"
-        ));
-    }
-    let of_entry = [entry.functions.cast::<Node>(), entry.values_lists.cast()];
-    let mut all = clauses.into_iter().chain(of_entry);
-    match all.any(|expr| pg_sys::contain_volatile_functions(expr)) {
-        true => why_not(format!("{name} is volatile")),
-        false => Ok(()),
-    }
 }
 
 /// The columns that an expression reads, by relation, each once.

@@ -12,12 +12,15 @@
 //! child plans apply the clauses on their relation alone. What is itself a join on the inner side of one is
 //! PostgreSQL's to make: one child plan.
 
+mod alternative;
 mod cursor;
+mod inner;
 mod joins;
 mod path;
 mod scan;
 mod streamed;
 mod target;
+mod top;
 
 use std::collections::HashMap;
 
@@ -29,7 +32,7 @@ use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo};
 
 use crate::foreign;
 use crate::nodes::{self, WhyNot, numbers, why_not};
-use crate::plan::{Child, ChildColumn, Plan};
+use crate::plan::{Child, ChildColumn, Part, Plan};
 use crate::settings;
 use crate::translate::{Presences, Scope, Translator, column_type};
 use joins::Join;
@@ -103,8 +106,8 @@ unsafe fn propose(
     let joins = joins::joins(root, members, streamed.relation)?;
     let filters = streamed.filters()?;
     let layout = Layout::new(root, &streamed, &joins, &filters, target)?;
-    let made = layout.made(root, &joins, &filters, target)?;
-    let alternative = path::cheapest(output)?;
+    let made = layout.made(root, &streamed, &joins, &filters, target)?;
+    let alternative = alternative::of(root, output, target.top.as_ref())?;
     path::add(output, path::Offer { streamed, joins: &joins, target, made, alternative })
 }
 
@@ -122,8 +125,6 @@ unsafe fn check_query(root: *mut PlannerInfo) -> Result<(), WhyNot> {
 /// Where columns are: which the stream reads, which builds carry, and their registers.
 struct Layout {
     source: Source,
-    tables: Vec<u32>,
-    of_files: bool,
     attributes: Vec<i16>,
     /// For each join the columns that its build carries.
     payloads: Vec<Vec<Payload>>,
@@ -162,8 +163,6 @@ impl Layout {
         let mut columns = read.remove(&(*streamed.relation).relid).unwrap_or_default();
         columns.sort_by_key(|var| var.varattno);
         let mut layout = Self {
-            tables: streamed.tables.clone(),
-            of_files: streamed.files.is_some(),
             attributes: Vec::new(),
             source: Source {
                 kind: if streamed.files.is_some() {
@@ -206,10 +205,16 @@ impl Layout {
         files: Option<&foreign::Streamed>,
         var: &pg_sys::Var,
     ) -> Result<(), WhyNot> {
-        let name = nodes::owned(pg_sys::get_attname(entry.relid, var.varattno, true));
         if var.varattno <= 0 {
             return why_not("a system column or a whole row");
         }
+        let name = match entry.rtekind {
+            pg_sys::RTEKind::RTE_RELATION => {
+                nodes::owned(pg_sys::get_attname(entry.relid, var.varattno, true))
+            }
+            // Its members' columns have names of their own, and these may be several times the same.
+            _ => format!("{}.{}", nodes::owned((*entry.eref).aliasname), var.varattno),
+        };
         let known = column_type(var.vartype, var.vartypmod)
             .map_err(|WhyNot(reason)| format!("column {name}: {reason}"));
         let (stored, data_type) = match (known, files) {
@@ -271,6 +276,7 @@ impl Layout {
     unsafe fn made(
         self,
         root: *mut PlannerInfo,
+        streamed: &Streamed,
         joins: &[Join],
         filters: &[*mut Node],
         target: &Target,
@@ -306,9 +312,12 @@ impl Layout {
         let program = Program { parameters: fields, ..Program::new(builds, pipeline) };
         program.validate().map_err(|error| WhyNot(error.to_string()))?;
         let types = parameters.iter().map(|node| pg_sys::exprType(*node).to_u32()).collect();
-        let Self { tables, of_files, attributes, .. } = self;
-        let plan =
-            Plan { program, tables, of_files, attributes, children, outputs, parameters: types };
+        let of_files = streamed.files.is_some();
+        let parts = streamed.leaves.iter().map(|leaf| {
+            Ok(Part { table: leaf.table, attributes: leaf.attributes(&self.attributes)? })
+        });
+        let parts = parts.collect::<Result<_, _>>()?;
+        let plan = Plan { program, parts, of_files, children, outputs, parameters: types };
         Ok(Made { plan, parameters })
     }
 }

@@ -9,7 +9,7 @@ use super::Made;
 use super::joins::Join;
 use super::streamed::{Size, Streamed};
 use super::target::Target;
-use crate::nodes::{self, WhyNot, items, why_not};
+use crate::nodes::{self, WhyNot, items};
 use crate::{foreign, settings};
 
 /// As the server calls the node.
@@ -44,55 +44,15 @@ pub struct Offer<'a> {
     pub alternative: *mut Path,
 }
 
-/// PostgreSQL's cheapest path so far, kept from being freed when a cheaper one comes.
-pub unsafe fn cheapest(output: *mut RelOptInfo) -> Result<*mut Path, WhyNot> {
-    let paths = items::<Path>((*output).pathlist);
-    let own = paths.filter(|path| (**path).param_info.is_null() && as_ours(*path).is_none());
-    let cheapest = own.min_by(|a, b| (**a).total_cost.total_cmp(&(**b).total_cost));
-    let Some(cheapest) = cheapest else { return why_not("PostgreSQL has no plan for it") };
-    if (*cheapest).type_ == NodeTag::T_MinMaxAggPath {
-        return why_not("an index has the smallest and the largest value at its ends");
-    }
-    let bytes = match (*cheapest).type_ {
-        NodeTag::T_NestPath => size_of::<pg_sys::NestPath>(),
-        NodeTag::T_MergePath => size_of::<pg_sys::MergePath>(),
-        NodeTag::T_HashPath => size_of::<pg_sys::HashPath>(),
-        NodeTag::T_Path => size_of::<Path>(),
-        NodeTag::T_IndexPath => size_of::<pg_sys::IndexPath>(),
-        NodeTag::T_BitmapHeapPath => size_of::<pg_sys::BitmapHeapPath>(),
-        NodeTag::T_AppendPath => size_of::<pg_sys::AppendPath>(),
-        NodeTag::T_MergeAppendPath => size_of::<pg_sys::MergeAppendPath>(),
-        NodeTag::T_AggPath => size_of::<pg_sys::AggPath>(),
-        NodeTag::T_GroupPath => size_of::<pg_sys::GroupPath>(),
-        NodeTag::T_GroupResultPath => size_of::<pg_sys::GroupResultPath>(),
-        NodeTag::T_ProjectionPath => size_of::<pg_sys::ProjectionPath>(),
-        NodeTag::T_SortPath => size_of::<pg_sys::SortPath>(),
-        NodeTag::T_GatherPath => size_of::<pg_sys::GatherPath>(),
-        NodeTag::T_GatherMergePath => size_of::<pg_sys::GatherMergePath>(),
-        NodeTag::T_CustomPath => size_of::<pg_sys::CustomPath>(),
-        NodeTag::T_ForeignPath => size_of::<pg_sys::ForeignPath>(),
-        other => return why_not(format!("PostgreSQL's own plan is a {other:?}")),
-    };
-    let copy = pg_sys::palloc(bytes);
-    // `bytes` is the size of what the tag says that it is; `copy` has room for it.
-    std::ptr::copy_nonoverlapping(cheapest.cast::<u8>(), copy.cast(), bytes);
-    Ok(copy.cast())
-}
-
 /// The path that was added to a relation's, if it is still there.
 pub unsafe fn of_headrace(output: *mut RelOptInfo) -> Option<*mut pg_sys::CustomPath> {
-    items::<Path>((*output).pathlist).find_map(|path| as_ours(path))
+    items((*output).pathlist).find_map(|path| as_ours(path))
 }
 
-unsafe fn as_ours(path: *mut Path) -> Option<*mut pg_sys::CustomPath> {
+/// A path as one of these, if it is.
+pub unsafe fn as_ours(path: *mut Path) -> Option<*mut pg_sys::CustomPath> {
     let custom = nodes::cast::<pg_sys::CustomPath>(path.cast(), NodeTag::T_CustomPath)?;
     std::ptr::eq((*custom).methods, &raw const PATH_METHODS.0).then_some(custom)
-}
-
-/// Puts another path of PostgreSQL's own in place of the one for the same rows.
-pub unsafe fn replace_alternative(ours: *mut pg_sys::CustomPath, alternative: *mut Path) {
-    let children = items::<Path>((*ours).custom_paths).skip(1);
-    (*ours).custom_paths = nodes::list(std::iter::once(alternative).chain(children));
 }
 
 /// Adds the path to those of the grouping, the table or the join.
@@ -104,7 +64,9 @@ pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNo
     let cost = Cost::of(&offer, &children);
     let of_folders = offer.streamed.of_folders().iter().map(|clause| nodes::copy(*clause));
     let plan = offer.made.plan.to_list(nodes::list(of_folders.collect::<Vec<_>>()))?;
-    let parameters = nodes::list(offer.made.parameters.iter().copied());
+    let (top, mut parameters) = (offer.target.top.as_ref(), offer.made.parameters.clone());
+    parameters.extend(top.iter().flat_map(|top| &top.bounds));
+    let parameters = nodes::list(parameters);
     let private = [plan, offer.target.scan_list(), parameters, offer.target.having];
     let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
     *path = pg_sys::CustomPath {
@@ -117,10 +79,10 @@ pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNo
             parallel_aware: false,
             parallel_safe: false,
             parallel_workers: 0,
-            rows: (*offer.alternative).rows,
+            rows: top.map_or((*offer.alternative).rows, |top| top.rows),
             startup_cost: cost.startup,
             total_cost: cost.total,
-            pathkeys: null_mut(),
+            pathkeys: top.map_or(null_mut(), |top| top.pathkeys),
             ..Path::default()
         },
         flags: 0,
@@ -132,6 +94,9 @@ pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNo
     pg_sys::add_path(output, path.cast());
     Ok(())
 }
+
+/// What a row costs of what it costs PostgreSQL.
+const ROW_SHARE: f64 = 0.1;
 
 struct Cost {
     startup: f64,
@@ -145,10 +110,12 @@ impl Cost {
     /// several rows: where most rows are groups of their own, PostgreSQL is the faster one
     /// (`bench/postgres-costs`).
     unsafe fn of(offer: &Offer<'_>, children: &[*mut Path]) -> Self {
-        const ROW_SHARE: f64 = 0.1;
         const PROBE_SHARE: f64 = 0.3;
         const GROUP_ROWS: f64 = 4.0;
-        let give = (*offer.alternative).rows * pg_sys::cpu_tuple_cost;
+        let top = offer.target.top.as_ref();
+        let all_rows = (*offer.alternative).rows.max(1.0);
+        let given_rows = top.map_or(all_rows, |top| top.rows);
+        let give = given_rows * pg_sys::cpu_tuple_cost;
         if settings::FORCE.get() {
             // Giving the rows is never free: a nested loop must not ask for them again and again.
             return Self { startup: 0.0, total: give };
@@ -171,8 +138,27 @@ impl Cost {
         let steps = 1.0 + PROBE_SHARE * children.len() as f64;
         let run = rows * row * (visible * ROW_SHARE * steps + (1.0 - visible));
         let groups = groups(offer.alternative) * row * GROUP_ROWS;
-        let startup = settings::STARTUP_COST.get() + builds + read + run + groups;
+        // Any rows will do: the stream ends when there are enough.
+        let share = match top {
+            Some(top) if !top.is_sorted() => given_rows / all_rows,
+            _ => 1.0,
+        };
+        let sort = match top {
+            Some(top) if top.is_sorted() => Self::sort(all_rows, given_rows),
+            _ => 0.0,
+        };
+        let streamed = (read + run) * share.min(1.0) + sort;
+        let startup = settings::STARTUP_COST.get() + builds + streamed + groups;
         Self { startup, total: startup + give }
+    }
+}
+
+impl Cost {
+    /// Of all rows, which are compared with the last of those that are wanted, these are sorted; as PostgreSQL
+    /// sees comparisons.
+    unsafe fn sort(all_rows: f64, wanted_rows: f64) -> f64 {
+        let comparison = 2.0 * pg_sys::cpu_operator_cost;
+        comparison * (all_rows * ROW_SHARE + 2.0 * wanted_rows * (wanted_rows + 1.0).log2())
     }
 }
 

@@ -4,9 +4,10 @@
 use pgrx::pg_sys::{self, CmdType, NodeTag, PlannerInfo, RangeTblEntry, RelOptInfo};
 
 use super::target::Target;
-use super::{check_query, cursor, joins, path, propose};
+use super::top::Top;
+use super::{alternative, check_query, cursor, joins, path, propose, top};
 use crate::nodes::{self, WhyNot, cast, why_not};
-use crate::settings;
+use crate::{settings, version};
 
 static mut PREVIOUS: pg_sys::set_rel_pathlist_hook_type = None;
 static mut PREVIOUS_JOIN: pg_sys::set_join_pathlist_hook_type = None;
@@ -33,7 +34,8 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
         previous(root, relation, number, entry);
     }
     // Foreign tables have scans of their own.
-    let is_table = (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION
+    let is_union = (*entry).rtekind == pg_sys::RTEKind::RTE_SUBQUERY && (*entry).inh;
+    let is_table = (is_union || (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION)
         && (*entry).relkind as u8 != pg_sys::RELKIND_FOREIGN_TABLE
         && (*relation).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL;
     if !is_table || !settings::ENABLED.get() || !settings::ENABLE_SCAN.get() {
@@ -56,17 +58,13 @@ unsafe extern "C-unwind" fn set_join_pathlist(
         previous(root, joined, outer, inner, kind, extra);
     }
     let is_last = (*joined).reloptkind == pg_sys::RelOptKind::RELOPT_JOINREL
-        && pg_sys::bms_equal((*joined).relids, (*root).all_baserels);
+        && pg_sys::bms_equal((*joined).relids, version::all_relids(root));
     if !is_last || !settings::ENABLED.get() || !settings::ENABLE_SCAN.get() {
         return;
     }
     match path::of_headrace(joined) {
         // PostgreSQL may have found a better one of its own.
-        Some(ours) => {
-            if let Ok(cheapest) = path::cheapest(joined) {
-                path::replace_alternative(ours, cheapest);
-            }
-        }
+        Some(ours) => alternative::renew(root, ours),
         None => {
             let members = joins::members(root, joined);
             note(root, members.and_then(|members| propose_rows(root, joined, &members)));
@@ -104,17 +102,48 @@ unsafe fn propose_rows(
     if shows_storage(root) {
         return why_not("a function that shows how values are stored");
     }
-    // All rows of the answer are there before the first of them is given.
-    let bytes = (*relation).rows * f64::from((*(*relation).reltarget).width + 16);
+    let wanted = match top::of(root, relation) {
+        Ok(None) => return propose_all(root, relation, members),
+        Ok(Some(top)) => propose_top(root, relation, members, top),
+        Err(reason) => Err(reason),
+    };
+    // Sorted and counted by PostgreSQL, if they are few.
+    wanted.or_else(|reason| propose_all(root, relation, members).map_err(|_| reason))
+}
+
+unsafe fn propose_all(
+    root: *mut PlannerInfo,
+    relation: *mut RelOptInfo,
+    members: &[*mut RelOptInfo],
+) -> Result<(), WhyNot> {
+    check_memory(relation, (*relation).rows)?;
+    propose(root, members, relation, &Target::of_rows(relation, None))
+}
+
+unsafe fn propose_top(
+    root: *mut PlannerInfo,
+    relation: *mut RelOptInfo,
+    members: &[*mut RelOptInfo],
+    top: Top,
+) -> Result<(), WhyNot> {
+    // Each thread keeps the best that it has seen, as many again, and memory to sort them.
+    let kept = if top.is_sorted() { top.rows * 4.0 * settings::threads() as f64 } else { top.rows };
+    check_memory(relation, kept.min((*relation).rows).max(top.rows))?;
+    propose(root, members, relation, &Target::of_rows(relation, Some(top)))
+}
+
+/// All rows of the answer are there before the first of them is given.
+unsafe fn check_memory(relation: *mut RelOptInfo, rows: f64) -> Result<(), WhyNot> {
+    let bytes = rows * f64::from((*(*relation).reltarget).width + 16);
     let limit = f64::from(settings::MEMORY_LIMIT_KIB.get()) * 1024.0 / 4.0;
-    if bytes > limit {
-        return why_not(format!(
+    match bytes > limit {
+        true => why_not(format!(
             "{:.0} MB of rows, a quarter of headrace.memory_limit is {:.0} MB",
             bytes / 1e6,
             limit / 1e6
-        ));
+        )),
+        false => Ok(()),
     }
-    propose(root, members, relation, &Target::of_rows(relation))
 }
 
 /// Whether a query, or one that it is a part of, asks how values are stored: those of a pipeline are neither

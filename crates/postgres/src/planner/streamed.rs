@@ -1,9 +1,12 @@
 //! The table that is streamed.
 
-use pgrx::pg_sys::{self, Node, PlannerInfo, RangeTblEntry, RelOptInfo};
+use std::ptr::null_mut;
+
+use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RangeTblEntry, RelOptInfo};
 
 use super::joins;
 use crate::nodes::{self, WhyNot, items, why_not};
+use crate::translate::ir_type;
 use crate::{foreign, settings};
 
 /// A relation whose rows are streamed.
@@ -11,11 +14,20 @@ pub struct Streamed {
     /// The relation.
     pub relation: *mut RelOptInfo,
     /// Where its rows lie: itself, or all of its parts that PostgreSQL did not rule out.
-    pub tables: Vec<u32>,
+    pub leaves: Vec<Leaf>,
     /// What is known of its files, if it is a foreign table.
     pub files: Option<foreign::Streamed>,
     /// All of them.
     pub size: Size,
+}
+
+/// A table that rows of a relation lie in.
+pub struct Leaf {
+    relation: *mut RelOptInfo,
+    /// Which.
+    pub table: u32,
+    /// What each part on the way to it is of the one before it.
+    way: Vec<*mut pg_sys::AppendRelInfo>,
 }
 
 /// What the planner knows of tables' sizes.
@@ -41,14 +53,9 @@ pub unsafe fn choose(
     let entry = &*nodes::entry_of(root, relation);
     let name = nodes::owned((*entry.eref).aliasname);
     let refused = |reason: &str| why_not(format!("{name} {reason}"));
-    if entry.rtekind != pg_sys::RTEKind::RTE_RELATION {
-        return refused(if entry.inh { "is a UNION ALL" } else { "is no table" });
-    }
-    if !entry.tablesample.is_null() {
-        return refused("is sampled");
-    }
-    if !entry.securityQuals.is_null() {
-        return refused("has row security, or is behind a security barrier");
+    let is_union = entry.rtekind == pg_sys::RTEKind::RTE_SUBQUERY && entry.inh;
+    if let Err(WhyNot(reason)) = if is_union { Ok(()) } else { check_member(entry) } {
+        return refused(&reason);
     }
     if leaves.is_empty() {
         return refused("has no part that can have rows");
@@ -59,50 +66,108 @@ pub unsafe fn choose(
             "has {blocks} blocks, less than headrace.min_table_size ({min_blocks} blocks)"
         ));
     }
-    let mut tables = Vec::new();
-    for leaf in leaves {
-        let table = &*nodes::entry_of(root, leaf);
-        if leaf == relation && table.relkind as u8 == pg_sys::RELKIND_FOREIGN_TABLE {
+    for leaf in &leaves {
+        let table = &*nodes::entry_of(root, leaf.relation);
+        let is_whole = leaf.relation == relation;
+        if is_whole && table.relkind as u8 == pg_sys::RELKIND_FOREIGN_TABLE {
             if !foreign::is_ours(relation) {
                 return refused("is a foreign table of another wrapper");
             }
             let files = Some(foreign::Streamed::of(relation, table.relid)?);
-            return Ok(Streamed { relation, tables: vec![table.relid.to_u32()], files, size });
+            return Ok(Streamed { relation, leaves, files, size });
         }
-        if let Err(WhyNot(reason)) = check_storage(table) {
-            return match leaf == relation {
+        let checked = if is_union { check_member(table) } else { Ok(()) };
+        if let Err(WhyNot(reason)) = checked.and_then(|()| check_storage(table)) {
+            return match is_whole {
                 true => refused(&reason),
-                false => why_not(format!(
-                    "{name}: {} {reason}",
-                    nodes::owned(pg_sys::get_rel_name(table.relid))
-                )),
+                false => {
+                    why_not(format!("{name}: {} {reason}", nodes::owned((*table.eref).aliasname)))
+                }
             };
         }
-        tables.push(table.relid.to_u32());
     }
-    Ok(Streamed { relation, tables, files: None, size })
+    Ok(Streamed { relation, leaves, files: None, size })
 }
 
-/// The tables that a relation's rows lie in, of partitioned ones and of those with children the parts.
-unsafe fn leaves(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> Vec<*mut RelOptInfo> {
-    if !(*nodes::entry_of(root, relation)).inh {
-        return vec![relation];
+/// The tables that a relation's rows lie in: of partitioned ones and of those with children the parts, of a UNION
+/// ALL its members.
+unsafe fn leaves(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> Vec<Leaf> {
+    let entry = &*nodes::entry_of(root, relation);
+    if !entry.inh {
+        return vec![Leaf { relation, table: entry.relid.to_u32(), way: Vec::new() }];
     }
     let parts = items::<pg_sys::AppendRelInfo>((*root).append_rel_list)
         .filter(|part| (**part).parent_relid == (*relation).relid)
-        .map(|part| *(*root).simple_rel_array.add((*part).child_relid as usize));
-    let parts = parts.filter(|part| !part.is_null() && !pg_sys::is_dummy_rel(*part));
-    parts.flat_map(|part| leaves(root, part)).collect()
+        .map(|part| (part, *(*root).simple_rel_array.add((*part).child_relid as usize)));
+    let parts = parts.filter(|(_, part)| !part.is_null() && !pg_sys::is_dummy_rel(*part));
+    let leaves = parts.flat_map(|(info, part)| {
+        leaves(root, part).into_iter().map(move |mut leaf| {
+            leaf.way.insert(0, info);
+            leaf
+        })
+    });
+    leaves.collect()
+}
+
+impl Leaf {
+    /// Columns of the whole by their numbers here.
+    pub unsafe fn attributes(&self, of_whole: &[i16]) -> Result<Vec<i16>, WhyNot> {
+        let mut attributes: Vec<i16> = Vec::new();
+        for number in of_whole {
+            let mut number = *number;
+            for info in &self.way {
+                number = translated(info, number)?;
+            }
+            if attributes.contains(&number) {
+                return why_not("a UNION ALL with a member that gives a column twice");
+            }
+            attributes.push(number);
+        }
+        Ok(attributes)
+    }
+}
+
+/// What a part has where the whole has a column.
+unsafe fn translated(info: &*mut pg_sys::AppendRelInfo, number: i16) -> Result<i16, WhyNot> {
+    let place = usize::try_from(number - 1).unwrap_or(usize::MAX);
+    let mut given = items::<Node>((**info).translated_vars).nth(place).unwrap_or(null_mut());
+    // Types that are stored alike.
+    while let Some(relabel) = nodes::cast::<pg_sys::RelabelType>(given, NodeTag::T_RelabelType) {
+        let (from, to) = ((*relabel).arg.cast(), given);
+        let type_of = |node| ir_type(pg_sys::exprType(node), pg_sys::exprTypmod(node));
+        if type_of(from)? != type_of(to)? || pg_sys::exprType(from) == pg_sys::BPCHAROID {
+            break;
+        }
+        given = from;
+    }
+    match nodes::cast::<pg_sys::Var>(given, NodeTag::T_Var) {
+        Some(var) if (*var).varno as u32 == (**info).child_relid => Ok((*var).varattno),
+        _ => why_not("a UNION ALL of what is no column in one of its members"),
+    }
+}
+
+/// What is asked of the table that a query names, and of each that a UNION ALL does.
+unsafe fn check_member(entry: &RangeTblEntry) -> Result<(), WhyNot> {
+    if entry.rtekind != pg_sys::RTEKind::RTE_RELATION {
+        return why_not("is no table");
+    }
+    if !entry.tablesample.is_null() {
+        return why_not("is sampled");
+    }
+    match entry.securityQuals.is_null() {
+        true => Ok(()),
+        false => why_not("has row security, or is behind a security barrier"),
+    }
 }
 
 impl Size {
-    unsafe fn of(leaves: &[*mut RelOptInfo]) -> Self {
-        leaves.iter().fold(Self::default(), |sum, leaf| {
-            let blocks = f64::from((**leaf).pages);
+    unsafe fn of(leaves: &[Leaf]) -> Self {
+        leaves.iter().map(|leaf| leaf.relation).fold(Self::default(), |sum, leaf| {
+            let blocks = f64::from((*leaf).pages);
             Self {
                 blocks: sum.blocks + blocks,
-                visible_blocks: sum.visible_blocks + blocks * (**leaf).allvisfrac,
-                rows: sum.rows + (**leaf).tuples.max(0.0),
+                visible_blocks: sum.visible_blocks + blocks * (*leaf).allvisfrac,
+                rows: sum.rows + (*leaf).tuples.max(0.0),
             }
         })
     }

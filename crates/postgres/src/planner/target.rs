@@ -3,6 +3,7 @@
 use headrace_ir::{AggregateOutput, Expr, NamedExpr, Sink};
 use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 
+use super::top::{Top, at_least_one};
 use crate::nodes::{self, Walk, WhyNot, items, why_not};
 use crate::plan::Output;
 use crate::translate::{Aggregates, Translator, aggregate, check_equality};
@@ -16,15 +17,17 @@ pub struct Target {
     aggregates: Vec<*mut pg_sys::Aggref>,
     /// Conditions on groups.
     pub having: *mut pg_sys::List,
+    /// How many rows are wanted.
+    pub top: Option<Top>,
     is_grouped: bool,
 }
 
 impl Target {
     /// The columns of a relation's rows.
-    pub unsafe fn of_rows(relation: *mut RelOptInfo) -> Self {
+    pub unsafe fn of_rows(relation: *mut RelOptInfo, top: Option<Top>) -> Self {
         let keys = items::<Node>((*(*relation).reltarget).exprs).collect();
         let having = std::ptr::null_mut();
-        Self { keys, aggregates: Vec::new(), having, is_grouped: false }
+        Self { keys, aggregates: Vec::new(), having, top, is_grouped: false }
     }
 
     /// Those of a grouping.
@@ -42,7 +45,8 @@ impl Target {
             }
         }
         let having = extra.havingQual.cast::<pg_sys::List>();
-        let mut target = Self { keys, aggregates: Vec::new(), having, is_grouped: true };
+        let aggregates = Vec::new();
+        let mut target = Self { keys, aggregates, having, top: None, is_grouped: true };
         let exprs = (*(*output).reltarget).exprs;
         for expr in items::<Node>(exprs).chain(items(having)) {
             target.add(expr)?;
@@ -95,7 +99,11 @@ impl Target {
             outputs.push(Output::Value { column, type_oid });
         }
         if !self.is_grouped {
-            return Ok((Sink::Rows { columns: keys, limit: None }, outputs));
+            let sink = match &self.top {
+                Some(top) => top.sink(translator, &self.keys, keys)?,
+                None => Sink::Rows { columns: at_least_one(keys), limit: None },
+            };
+            return Ok((sink, outputs));
         }
         let mut aggregates = Aggregates { calls: Vec::new(), keys: keys.len() };
         for aggref in &self.aggregates {

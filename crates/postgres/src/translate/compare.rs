@@ -202,6 +202,15 @@ pub unsafe fn check_equality(node: *mut Node) -> Result<(), WhyNot> {
     Ok(())
 }
 
+/// Whether an operator puts values in the order that pipelines have, and turned around.
+pub unsafe fn descends(operator: Oid, collation: Oid) -> Result<bool, WhyNot> {
+    match Comparison::of(operator, collation)? {
+        Some(Comparison { op: CompareOp::Lt, .. }) => Ok(false),
+        Some(Comparison { op: CompareOp::Gt, .. }) => Ok(true),
+        _ => why_not(format!("an order by operator {}", operator_name(operator))),
+    }
+}
+
 /// Two operands as one type.
 fn unified(left: Expr, right: Expr) -> Result<(Expr, Expr), WhyNot> {
     let (l, r) = (left.data_type(), right.data_type());

@@ -18,6 +18,6 @@ mod zone;
 
 pub use aggregate::{Aggregates, aggregate};
 
-pub use compare::{check_equality, equality_key};
+pub use compare::{check_equality, descends, equality_key};
 pub use expr::{Presences, Scope, Translator};
-pub use types::{HeapColumn, column_type, ir_type, name_of, wider_integer};
+pub use types::{HeapColumn, column_type, ir_type, is_deterministic, name_of, wider_integer};

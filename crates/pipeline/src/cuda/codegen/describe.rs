@@ -68,6 +68,7 @@ pub(super) fn sink(bound: &Bound) -> String {
             let columns: Vec<String> = columns.iter().map(|(_, e)| text(bound, e)).collect();
             format!("rows {}", columns.join(", "))
         }
+        BoundSink::Sorted { .. } => "sorted rows".to_string(),
         BoundSink::Build { .. } => "build".to_string(),
     }
 }

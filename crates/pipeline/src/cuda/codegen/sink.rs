@@ -86,6 +86,7 @@ impl SinkPlan {
                     rows_counted: false,
                 })
             }
+            BoundSink::Sorted { .. } => refuse("rows are sorted on the CPU"),
             BoundSink::Build { .. } => refuse("builds are made on the CPU"),
         }
     }
@@ -243,6 +244,7 @@ impl Generator<'_> {
                 self.leave_if_dead();
                 self.write_rows(plan, columns)
             }
+            BoundSink::Sorted { .. } => refuse("rows are sorted on the CPU"),
             BoundSink::Build { .. } => refuse("builds are made on the CPU"),
         }
     }

@@ -1,0 +1,194 @@
+//! Rows that may be among the first of an order, as many as are wanted and as many again.
+//!
+//! A row that does not come before the last of those that are wanted is dropped before its other columns are
+//! read, so that soon most rows cost no more than their order's keys.
+
+use std::cmp::Ordering;
+
+use arrow_array::RecordBatch;
+use headrace_ir::{Field, OrderKey};
+
+use crate::ExecError;
+use crate::bound::BoundExpr;
+use crate::column::Column;
+use crate::cpu::context::Context;
+use crate::cpu::eval::eval;
+use crate::cpu::sink::{OUTPUT_ROWS, append, cut_batch};
+use crate::cpu::vector::{Data, Element, Vector};
+
+/// Rows that are gathered beyond those that are wanted, at least, before they are looked through.
+const SPARE_ROWS: usize = 4096;
+
+/// The rows of one worker.
+pub struct SortedRows {
+    columns: Vec<Column>,
+    /// The last of the rows that are wanted so far, its keys alone, once there are as many.
+    last: Option<Vec<Column>>,
+}
+
+impl SortedRows {
+    /// No rows, of these columns.
+    pub fn new(columns: Vec<Column>) -> Self {
+        Self { columns, last: None }
+    }
+
+    /// Host bytes, and those that sorting takes beside them.
+    pub fn bytes(&self) -> u64 {
+        2 * self.columns.iter().map(Column::bytes).sum::<u64>()
+    }
+
+    fn rows(&self) -> usize {
+        self.columns.first().map_or(0, Column::rows)
+    }
+
+    /// Takes in the current rows.
+    pub fn consume<'a>(
+        &mut self,
+        context: &mut Context<'a>,
+        columns: &'a [(Field, BoundExpr)],
+        order: &[OrderKey],
+        limit: Option<u64>,
+    ) -> Result<(), ExecError> {
+        if let Some(last) = &self.last {
+            drop_later(context, columns, order, last)?;
+        }
+        append(&mut self.columns, columns.iter(), context)?;
+        self.shrink(order, limit)
+    }
+
+    /// Takes in another worker's rows.
+    pub fn merge(
+        &mut self,
+        other: &Self,
+        order: &[OrderKey],
+        limit: Option<u64>,
+    ) -> Result<(), ExecError> {
+        let pairs = self.columns.iter_mut().zip(&other.columns);
+        pairs.into_iter().try_for_each(|(own, theirs)| own.append(theirs))?;
+        self.shrink(order, limit)
+    }
+
+    /// Drops what is not wanted, once it is as much as what is.
+    fn shrink(&mut self, order: &[OrderKey], limit: Option<u64>) -> Result<(), ExecError> {
+        let wanted = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        let rows = self.rows();
+        if rows < wanted.saturating_add(wanted.max(SPARE_ROWS)) {
+            return Ok(());
+        }
+        let mut numbers = numbers(rows)?;
+        if wanted > 0 {
+            let keys = self.keys(order);
+            numbers.select_nth_unstable_by(wanted - 1, |a, b| {
+                compare(order, (&keys, *a), (&keys, *b))
+            });
+        }
+        numbers.truncate(wanted);
+        self.columns = taken(&self.columns, &numbers)?;
+        if let Some(last) = rows_before(wanted) {
+            let keys: Vec<&Column> = order.iter().map(|key| &self.columns[key.column]).collect();
+            let last = keys.into_iter().map(|column| column.take(&[last]));
+            self.last = Some(last.collect::<Result<_, _>>()?);
+        }
+        Ok(())
+    }
+
+    /// The rows that are wanted, in their order.
+    pub fn finish(
+        self,
+        columns: &[(Field, BoundExpr)],
+        order: &[OrderKey],
+        limit: Option<u64>,
+    ) -> Result<Vec<RecordBatch>, ExecError> {
+        let mut numbers = numbers(self.rows())?;
+        let keys = self.keys(order);
+        numbers.sort_unstable_by(|a, b| compare(order, (&keys, *a), (&keys, *b)));
+        if let Some(wanted) = limit.and_then(|limit| usize::try_from(limit).ok()) {
+            numbers.truncate(wanted);
+        }
+        let portions = numbers.chunks(OUTPUT_ROWS);
+        portions.map(|rows| cut_batch(&mut taken(&self.columns, rows)?, columns)).collect()
+    }
+
+    fn keys(&self, order: &[OrderKey]) -> Vec<Vector<'_>> {
+        order.iter().map(|key| self.columns[key.column].vector()).collect()
+    }
+}
+
+/// The number of the last of some rows, if there is one.
+fn rows_before(rows: usize) -> Option<u32> {
+    rows.checked_sub(1).and_then(|last| u32::try_from(last).ok())
+}
+
+fn numbers(rows: usize) -> Result<Vec<u32>, ExecError> {
+    let rows = u32::try_from(rows);
+    let rows = rows.map_err(|_| ExecError::Internal("4 billion rows to be sorted".into()))?;
+    Ok((0..rows).collect())
+}
+
+fn taken(columns: &[Column], rows: &[u32]) -> Result<Vec<Column>, ExecError> {
+    columns.iter().map(|column| column.take(rows)).collect()
+}
+
+/// Goes on with the current rows that come before a row.
+fn drop_later<'a>(
+    context: &mut Context<'a>,
+    columns: &'a [(Field, BoundExpr)],
+    order: &[OrderKey],
+    last: &[Column],
+) -> Result<(), ExecError> {
+    let rows = context.rows();
+    let mut keys = Vec::new();
+    for key in order {
+        let vector = eval(context, &columns[key.column].1)?;
+        keys.push(vector.spelled(rows).into_owned());
+    }
+    let last: Vec<Vector<'_>> = last.iter().map(Column::vector).collect();
+    let mut kept: Vec<u32> = (0..rows as u32).collect();
+    kept.retain(|row| compare(order, (&keys, *row), (&last, 0)).is_lt());
+    if kept.len() < rows {
+        context.push(kept);
+    }
+    Ok(())
+}
+
+/// Which of two rows comes first, each given by its keys' columns and its number there.
+fn compare(
+    order: &[OrderKey],
+    (left, l): (&[Vector<'_>], u32),
+    (right, r): (&[Vector<'_>], u32),
+) -> Ordering {
+    let (l, r) = (l as usize, r as usize);
+    let mut found = order.iter().zip(left.iter().zip(right)).map(|(key, (left, right))| {
+        match (left.is_valid(l), right.is_valid(r)) {
+            (true, true) if key.descending => values(&right.data, r, &left.data, l),
+            (true, true) => values(&left.data, l, &right.data, r),
+            (false, false) => Ordering::Equal,
+            (left, _) if left == key.nulls_first => Ordering::Greater,
+            _ => Ordering::Less,
+        }
+    });
+    found.find(|ordering| ordering.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+macro_rules! ordered {
+    ($left:expr, $l:expr, $right:expr, $r:expr, $($variant:ident),*) => {
+        match ($left, $right) {
+            $((Data::$variant(left), Data::$variant(right)) => elements(left[$l], right[$r]),)*
+            (Data::Bool(left), Data::Bool(right)) => left[$l].cmp(&right[$r]),
+            (Data::Str(left), Data::Str(right)) => left[$l].cmp(right[$r]),
+            _ => unreachable!("a key's columns are of one expression"),
+        }
+    };
+}
+
+fn values(left: &Data<'_>, l: usize, right: &Data<'_>, r: usize) -> Ordering {
+    ordered!(left, l, right, r, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64, I128)
+}
+
+fn elements<T: Element>(left: T, right: T) -> Ordering {
+    match left {
+        _ if left.less(right) => Ordering::Less,
+        _ if left.equal(right) => Ordering::Equal,
+        _ => Ordering::Greater,
+    }
+}
