@@ -174,3 +174,8 @@ select sum(100 / (id - 3000)) filter (where id <> 3000) from facts;
 select sum(100 / (id - 3000)) from facts where id < 3000;
 select sum(case when id <> 3000 then 100 / (id - 3000) end) from facts;
 select avg(i8 * 10000000000) from facts;
+-- Groups by what reads no column, which is known when the query runs.
+select date_trunc('minute', timestamptz '2022-02-09 00:30:12+00') at time zone 'UTC' as at, count(*) from facts where id < 900 group by date_trunc('minute', timestamptz '2022-02-09 00:30:12+00');
+select date_trunc('minute', timestamptz '2022-02-09 00:30:12+00') at time zone 'UTC' as at, count(*) from empty group by date_trunc('minute', timestamptz '2022-02-09 00:30:12+00');
+select (select 3) as three, k, sum(id) from facts where k = (select 3) and id < 900 group by 1, 2;
+select null::int4 as nothing, current_date - current_date as zero, count(*) from facts where id < 900 group by 1, 2;

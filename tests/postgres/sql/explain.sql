@@ -95,6 +95,13 @@ set headrace.memory_limit = '64MB';
 explain (verbose, costs off) select id, word from sales order by id limit (random() * 9)::int4;
 reset headrace.memory_limit;
 explain (costs off) select s.id, h.name from sales s join shops h using (shop) where s.word = 'w1' and s.id < 50;
+drop table parts_3;
+explain (costs off) select id from parts where k = 3;
+explain (costs off) select id + 1 from parts where k = 3 order by 1;
+explain (costs off) select id + 1 from parts order by k desc, id limit 3;
+explain (costs off) select k from parts where id > 5 limit 3 offset 1;
+-- PostgreSQL's own plan is the best that it found, not the first.
+explain (costs off) select s.id, h.name from shops h join sales s using (shop) where s.word = 'w1';
 explain (costs off) select array_agg(distinct shop) from sales where id < 500;
 explain (costs off) update sales set shop = 1 where id < 0;
 explain (verbose, costs off) select id from sales where lower(word) = 'w';

@@ -171,7 +171,7 @@ select k, count(*), sum(amount), max(id), min(w collate "C") from
     (select id, k, amount, word as w from facts_2023 union all select number, part, amount, word from newer union all select id, k, amount, note from facts_2024) u group by k order by k;
 select count(*), sum(id) from (select id, k from facts union all select number, part from newer) u where k = 5 and id > 100;
 select count(*), sum(id), sum(twice) from (select id, id as twice from facts_2023 union all select number, part from newer) u;
-select count(*), sum(id), sum(twice) from (select id, id as twice from facts_2023 union all select number, id from newer, dims d where d.k = number) u (id, twice);
+select count(*), sum(one), sum(two) from (select id, k from facts_2023 union all select number, d.k from newer, dims d where d.k = number) u (one, two);
 select count(*), sum(a) from (select amount as a from facts_2023 union all select free from newer) u;
 select count(*), sum(a) from (select id as a from facts_2023 union all select number + 1 from newer) u;
 select count(*), sum(a) from (select id as a from facts_2023 union all select small from newer) u;

@@ -49,7 +49,7 @@ select count(*) from (select id from facts where small = 7 limit 13) s;
 select count(*), count(distinct id) from (select id from facts limit 7000 offset 15000) s;
 select count(*) from (select 1 from facts where small < 4 limit 750) s;
 select count(*) from (select f.id from facts f join dims d using (k) where d.k < 5 limit 99) s;
-select count(*) from (select id from facts order by 'one' limit 8) s;
+select count(*) from (select id from facts order by 'one'::text limit 8) s;
 -- As many as parameters say.
 prepare first_of (int8, int8) as select count(*), sum(id), max(f) from (select id, f from facts where flag order by f desc nulls last, id limit $1 offset $2) s;
 prepare any_of (int8) as select count(*) from (select id from facts where flag limit $1) s;

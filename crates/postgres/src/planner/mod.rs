@@ -16,6 +16,7 @@ mod alternative;
 mod cursor;
 mod inner;
 mod joins;
+mod parts;
 mod path;
 mod scan;
 mod streamed;
@@ -28,7 +29,7 @@ use headrace_ir::{
     BuildPlan, BuildSource, DataType, Expr, Field, Pipeline, Probe, ProbeKind, Program, Scalar,
     Source, SourceKind, Step,
 };
-use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo};
+use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo, UpperRelationKind};
 
 use crate::foreign;
 use crate::nodes::{self, WhyNot, numbers, why_not};
@@ -66,11 +67,38 @@ unsafe extern "C-unwind" fn create_upper_paths(
     if let Some(previous) = PREVIOUS {
         previous(root, stage, input, output, extra);
     }
-    if stage != pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG || !settings::ENABLED.get() {
+    if !settings::ENABLED.get() {
         return;
     }
-    if let Err(WhyNot(reason)) = propose_groups(root, input, output, &*extra.cast()) {
+    let proposed = match stage {
+        UpperRelationKind::UPPERREL_GROUP_AGG => {
+            propose_groups(root, input, output, &*extra.cast())
+        }
+        UpperRelationKind::UPPERREL_ORDERED | UpperRelationKind::UPPERREL_FINAL => {
+            parts::propose(root, stage, input, output, extra.cast())
+        }
+        _ => return,
+    };
+    if let Err(WhyNot(reason)) = proposed {
         crate::explain::note(reason);
+    }
+}
+
+/// Where a path is offered.
+#[derive(Clone, Copy)]
+struct Place {
+    /// What its rows are of.
+    output: *mut RelOptInfo,
+    /// What is computed of its columns.
+    pathtarget: *mut pg_sys::PathTarget,
+    /// Where PostgreSQL's own paths for the same rows are.
+    own: *mut RelOptInfo,
+}
+
+impl Place {
+    /// Among a relation's paths.
+    unsafe fn of(relation: *mut RelOptInfo) -> Self {
+        Self { output: relation, pathtarget: (*relation).reltarget, own: relation }
     }
 }
 
@@ -92,23 +120,25 @@ unsafe fn propose_groups(
     }
     check_query(root)?;
     let members = joins::members(root, input)?;
-    propose(root, &members, output, &Target::of_groups(root, output, extra)?)
+    let target = Target::of_groups(root, output, extra)?;
+    pg_sys::add_path(output, made(root, &members, Place::of(output), &target)?);
+    Ok(())
 }
 
-/// Offers a path for what is asked of a join, or of one relation.
-unsafe fn propose(
+/// A path for what is asked of a join, or of one relation.
+unsafe fn made(
     root: *mut PlannerInfo,
     members: &[*mut RelOptInfo],
-    output: *mut RelOptInfo,
+    place: Place,
     target: &Target,
-) -> Result<(), WhyNot> {
+) -> Result<*mut pg_sys::Path, WhyNot> {
     let streamed = streamed::choose(root, members)?;
     let joins = joins::joins(root, members, streamed.relation)?;
     let filters = streamed.filters()?;
     let layout = Layout::new(root, &streamed, &joins, &filters, target)?;
     let made = layout.made(root, &streamed, &joins, &filters, target)?;
-    let alternative = alternative::of(root, output, target.top.as_ref())?;
-    path::add(output, path::Offer { streamed, joins: &joins, target, made, alternative })
+    let alternative = alternative::of(root, place.own, target.top.as_ref())?;
+    path::of(path::Offer { place, streamed, joins: &joins, target, made, alternative })
 }
 
 /// What no pipeline does, whatever the tables.

@@ -5,10 +5,10 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, NodeTag, Path, PlannerInfo, RelOptInfo};
 
-use super::Made;
 use super::joins::Join;
 use super::streamed::{Size, Streamed};
 use super::target::Target;
+use super::{Made, Place};
 use crate::nodes::{self, WhyNot, items};
 use crate::{foreign, settings};
 
@@ -36,6 +36,7 @@ pub static SCAN_METHODS: Methods<pg_sys::CustomScanMethods> = Methods(pg_sys::Cu
 
 /// Everything that a path is made of.
 pub struct Offer<'a> {
+    pub place: Place,
     pub streamed: Streamed,
     pub joins: &'a [Join],
     pub target: &'a Target,
@@ -55,10 +56,10 @@ pub unsafe fn as_ours(path: *mut Path) -> Option<*mut pg_sys::CustomPath> {
     std::ptr::eq((*custom).methods, &raw const PATH_METHODS.0).then_some(custom)
 }
 
-/// Adds the path to those of the grouping, the table or the join.
+/// The path for a grouping, for rows of a table or a join.
 // Later versions of the server have more fields.
 #[allow(clippy::needless_update)]
-pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNot> {
+pub unsafe fn of(offer: Offer<'_>) -> Result<*mut Path, WhyNot> {
     let children = offer.joins.iter().map(|join| (*join.inner).cheapest_total_path);
     let children: Vec<*mut Path> = children.collect();
     let cost = Cost::of(&offer, &children);
@@ -73,8 +74,8 @@ pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNo
         path: Path {
             type_: NodeTag::T_CustomPath,
             pathtype: NodeTag::T_CustomScan,
-            parent: output,
-            pathtarget: (*output).reltarget,
+            parent: offer.place.output,
+            pathtarget: offer.place.pathtarget,
             param_info: null_mut(),
             parallel_aware: false,
             parallel_safe: false,
@@ -91,8 +92,7 @@ pub unsafe fn add(output: *mut RelOptInfo, offer: Offer<'_>) -> Result<(), WhyNo
         methods: &raw const PATH_METHODS.0,
         ..pg_sys::CustomPath::default()
     };
-    pg_sys::add_path(output, path.cast());
-    Ok(())
+    Ok(path.cast())
 }
 
 /// What a row costs of what it costs PostgreSQL.

@@ -1,11 +1,11 @@
 //! Offers a path for the rows of one table, or of all tables of a query joined, whatever is done with them
 //! above.
 
-use pgrx::pg_sys::{self, CmdType, NodeTag, PlannerInfo, RangeTblEntry, RelOptInfo};
+use pgrx::pg_sys::{self, CmdType, NodeTag, Path, PlannerInfo, RangeTblEntry, RelOptInfo};
 
 use super::target::Target;
 use super::top::Top;
-use super::{alternative, check_query, cursor, joins, path, propose, top};
+use super::{Place, alternative, check_query, cursor, joins, made, path, top};
 use crate::nodes::{self, WhyNot, cast, why_not};
 use crate::{settings, version};
 
@@ -41,7 +41,7 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
     if !is_table || !settings::ENABLED.get() || !settings::ENABLE_SCAN.get() {
         return;
     }
-    note(root, propose_rows(root, relation, &[relation]));
+    note(root, propose(root, relation, &[relation]));
 }
 
 /// Called for each pair of relations that a join may be made of.
@@ -67,7 +67,7 @@ unsafe extern "C-unwind" fn set_join_pathlist(
         Some(ours) => alternative::renew(root, ours),
         None => {
             let members = joins::members(root, joined);
-            note(root, members.and_then(|members| propose_rows(root, joined, &members)));
+            note(root, members.and_then(|members| propose(root, joined, &members)));
         }
     }
 }
@@ -83,11 +83,22 @@ unsafe fn note(root: *mut PlannerInfo, proposed: Result<(), WhyNot>) {
     }
 }
 
-unsafe fn propose_rows(
+unsafe fn propose(
     root: *mut PlannerInfo,
     relation: *mut RelOptInfo,
     members: &[*mut RelOptInfo],
 ) -> Result<(), WhyNot> {
+    pg_sys::add_path(relation, rows(root, relation, members, Place::of(relation))?);
+    Ok(())
+}
+
+/// A path for a relation's rows.
+pub unsafe fn rows(
+    root: *mut PlannerInfo,
+    relation: *mut RelOptInfo,
+    members: &[*mut RelOptInfo],
+    place: Place,
+) -> Result<*mut Path, WhyNot> {
     // Rows that are changed, and those beside them, are asked for once more when others change them.
     if !matches!((*(*root).parse).commandType, CmdType::CMD_SELECT | CmdType::CMD_INSERT) {
         return why_not("a statement that changes rows that it reads");
@@ -102,34 +113,27 @@ unsafe fn propose_rows(
     if shows_storage(root) {
         return why_not("a function that shows how values are stored");
     }
+    let all = || {
+        check_memory(relation, (*relation).rows)?;
+        made(root, members, place, &Target::of_rows(place.pathtarget, None))
+    };
     let wanted = match top::of(root, relation) {
-        Ok(None) => return propose_all(root, relation, members),
-        Ok(Some(top)) => propose_top(root, relation, members, top),
+        Ok(None) => return all(),
+        Ok(Some(top)) => check_memory(relation, kept_rows(&top, (*relation).rows)).and_then(|()| {
+            made(root, members, place, &Target::of_rows(place.pathtarget, Some(top)))
+        }),
         Err(reason) => Err(reason),
     };
     // Sorted and counted by PostgreSQL, if they are few.
-    wanted.or_else(|reason| propose_all(root, relation, members).map_err(|_| reason))
+    wanted.or_else(|reason| all().map_err(|_| reason))
 }
 
-unsafe fn propose_all(
-    root: *mut PlannerInfo,
-    relation: *mut RelOptInfo,
-    members: &[*mut RelOptInfo],
-) -> Result<(), WhyNot> {
-    check_memory(relation, (*relation).rows)?;
-    propose(root, members, relation, &Target::of_rows(relation, None))
-}
-
-unsafe fn propose_top(
-    root: *mut PlannerInfo,
-    relation: *mut RelOptInfo,
-    members: &[*mut RelOptInfo],
-    top: Top,
-) -> Result<(), WhyNot> {
-    // Each thread keeps the best that it has seen, as many again, and memory to sort them.
-    let kept = if top.is_sorted() { top.rows * 4.0 * settings::threads() as f64 } else { top.rows };
-    check_memory(relation, kept.min((*relation).rows).max(top.rows))?;
-    propose(root, members, relation, &Target::of_rows(relation, Some(top)))
+/// Each thread keeps the best that it has seen, as many again, and memory to sort them.
+fn kept_rows(top: &Top, all_rows: f64) -> f64 {
+    match top.is_sorted() {
+        true => (top.rows * 4.0 * settings::threads() as f64).min(all_rows).max(top.rows),
+        false => top.rows,
+    }
 }
 
 /// All rows of the answer are there before the first of them is given.

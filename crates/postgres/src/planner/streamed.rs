@@ -80,9 +80,10 @@ pub unsafe fn choose(
         if let Err(WhyNot(reason)) = checked.and_then(|()| check_storage(table)) {
             return match is_whole {
                 true => refused(&reason),
-                false => {
-                    why_not(format!("{name}: {} {reason}", nodes::owned((*table.eref).aliasname)))
-                }
+                false => why_not(format!(
+                    "{name}: {} {reason}",
+                    nodes::owned(pg_sys::get_rel_name(table.relid))
+                )),
             };
         }
     }

@@ -23,9 +23,14 @@ pub struct Target {
 }
 
 impl Target {
-    /// The columns of a relation's rows.
-    pub unsafe fn of_rows(relation: *mut RelOptInfo, top: Option<Top>) -> Self {
-        let keys = items::<Node>((*(*relation).reltarget).exprs).collect();
+    /// The columns that rows are of, of which something is computed.
+    pub unsafe fn of_rows(computed: *mut pg_sys::PathTarget, top: Option<Top>) -> Self {
+        let mut keys: Vec<*mut Node> = Vec::new();
+        for column in items::<Node>(pg_sys::pull_var_clause((*computed).exprs.cast(), 0)) {
+            if !keys.iter().any(|known| nodes::equal(*known, column)) {
+                keys.push(column);
+            }
+        }
         let having = std::ptr::null_mut();
         Self { keys, aggregates: Vec::new(), having, top, is_grouped: false }
     }
@@ -116,11 +121,26 @@ impl Target {
     /// The columns as a target list that PostgreSQL finds its expressions in.
     pub unsafe fn scan_list(&self) -> *mut pg_sys::List {
         let entries = self.read().zip(1..).map(|(expr, number)| {
-            let expr = nodes::copy(expr).cast();
-            pg_sys::makeTargetEntry(expr, number, std::ptr::null_mut(), false)
+            let expr = match nodes::tag(expr) {
+                NodeTag::T_Aggref => nodes::copy(expr),
+                _ if pg_sys::contain_var_clause(expr) => nodes::copy(expr),
+                _ => unlike_any(expr),
+            };
+            pg_sys::makeTargetEntry(expr.cast(), number, std::ptr::null_mut(), false)
         });
         nodes::list(entries.collect::<Vec<_>>())
     }
+}
+
+/// What stands for a key without columns: PostgreSQL would find a parameter of the program in it, which is
+/// evaluated before there is a row. It evaluates such a key itself.
+unsafe fn unlike_any(expr: *mut Node) -> *mut Node {
+    let (oid, typmod) = (pg_sys::exprType(expr), pg_sys::exprTypmod(expr));
+    let collation = pg_sys::exprCollation(expr);
+    let null = pg_sys::makeNullConst(oid, typmod, collation).cast();
+    // Nowhere in a plan: it is simplified to the constant.
+    let format = pg_sys::CoercionForm::COERCE_IMPLICIT_CAST;
+    pg_sys::makeRelabelType(null, oid, typmod, collation, format).cast()
 }
 
 /// Whether groups are the same as PostgreSQL's, and shown the same.
