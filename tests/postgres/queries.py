@@ -193,7 +193,7 @@ class Generator(Terms):
             kinds = [rng.choice(["int4", "int8", "numeric", "text", "date", "float8", "bool", "timestamp", "uuid", "bytea", "time", "float4"]) for _ in range(rng.randint(1, 5))]
             terms = [self.term(kind) for kind in kinds]
             if shape == "top":
-                terms = [t for t in terms if t.kind not in ("float4", "float8")]
+                terms = [t for t in terms if t.kind not in ("float4", "float8", "uuid", "bytea")]
             select.items = [Item(t) for t in terms if shape == "rows" or t.canonical] or [Item(self.column("int4"))]
             select.distinct = shape == "distinct"
         else:

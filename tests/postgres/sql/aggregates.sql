@@ -179,3 +179,14 @@ select date_trunc('minute', timestamptz '2022-02-09 00:30:12+00') at time zone '
 select date_trunc('minute', timestamptz '2022-02-09 00:30:12+00') at time zone 'UTC' as at, count(*) from empty group by date_trunc('minute', timestamptz '2022-02-09 00:30:12+00');
 select (select 3) as three, k, sum(id) from facts where k = (select 3) and id < 900 group by 1, 2;
 select null::int4 as nothing, current_date - current_date as zero, count(*) from facts where id < 900 group by 1, 2;
+-- Blanks at the end of bpchar do not count, however many there are.
+create table blanks (id int4, free bpchar, short char(3), long char(5));
+insert into blanks select i, 'w' || i % 3 || repeat(' ', i % 4), 'w' || i % 3, 'w' || i % 3 from generate_series(1, 60) i;
+vacuum analyze blanks;
+select free || '.' as free, count(*), sum(id) from blanks group by free order by 1;
+select w || '.' as w, count(*) from (select short as w from blanks union all select long from blanks) u group by w order by 1;
+select count(*), sum(a.id) from blanks a join blanks b on a.free = b.free;
+select count(*), sum(a.id) from blanks a join blanks b on a.short = b.long;
+select count(*) from blanks where free = 'w1 ';
+select count(*) from blanks where free in ('w1  ', 'w2');
+select short || '.' as short, count(*) from blanks group by short order by 1;

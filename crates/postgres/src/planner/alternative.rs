@@ -1,6 +1,8 @@
 //! PostgreSQL's own path for the same rows, which answers where a pipeline cannot. No node of Headrace is in it:
 //! what keeps one from finishing may keep all of them, each after a pass of its own over a table.
 
+use std::ptr::null_mut;
+
 use pgrx::pg_sys::{self, List, NodeTag, Path, PlannerInfo, RelOptInfo};
 
 use super::path::as_ours;
@@ -13,16 +15,30 @@ pub unsafe fn of(
     output: *mut RelOptInfo,
     top: Option<&Top>,
 ) -> Result<*mut Path, WhyNot> {
-    let pathkeys = top.map_or(std::ptr::null_mut(), |top| top.pathkeys);
+    let pathkeys = top.map_or(null_mut(), |top| top.pathkeys);
     sorted(root, output, pathkeys, top.map_or(-1.0, |top| top.rows))
 }
 
-/// Puts a better one, if PostgreSQL has found one since, in place of the one that a path has.
-pub unsafe fn renew(root: *mut PlannerInfo, ours: *mut pg_sys::CustomPath) {
+/// Puts a better one in place of the one that a path for a join has, if PostgreSQL finds it for one more pair of
+/// relations, of which `add_paths` adds its paths to a join. It is another than the path's: there what costs more
+/// than Headrace is dropped, however much better than the rest.
+pub unsafe fn renew(
+    root: *mut PlannerInfo,
+    ours: *mut pg_sys::CustomPath,
+    add_paths: impl FnOnce(*mut RelOptInfo),
+) {
     let path = &(*ours).path;
-    if let Ok(alternative) = sorted(root, path.parent, path.pathkeys, path.rows) {
-        let children = items::<Path>((*ours).custom_paths).skip(1);
-        (*ours).custom_paths = nodes::list(std::iter::once(alternative).chain(children));
+    // Paths keep the address of what they are of.
+    let apart = pg_sys::palloc(size_of::<RelOptInfo>()).cast::<RelOptInfo>();
+    *apart = RelOptInfo { pathlist: null_mut(), partial_pathlist: null_mut(), ..*path.parent };
+    add_paths(apart);
+    let mut paths = items::<Path>((*ours).custom_paths);
+    let (Some(before), Ok(found)) = (paths.next(), sorted(root, apart, path.pathkeys, path.rows))
+    else {
+        return;
+    };
+    if (*found).total_cost < (*before).total_cost {
+        (*ours).custom_paths = nodes::list(std::iter::once(found).chain(paths));
     }
 }
 

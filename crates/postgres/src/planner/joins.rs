@@ -9,7 +9,9 @@ use super::inner;
 use crate::nodes::{self, WhyNot, cast, items, numbers, why_not};
 use crate::plan::ChildColumn;
 use crate::settings;
-use crate::translate::{Translator, column_type, equality_key, wider_integer};
+use crate::translate::{
+    Translator, column_type, equality_key, is_of_one_length, wider_integer,
+};
 use crate::version;
 
 /// A relation that the stream looks rows up in: one, or the join that is the inner side of an outer, semi or
@@ -290,8 +292,9 @@ impl Join {
             let own = column_type(column.vartype, column.vartypmod)?;
             let key = translator.expr(pair.outer)?;
             let given = key.data_type();
-            if column.vartype == pg_sys::BPCHAROID
-                && pg_sys::exprTypmod(pair.outer) != column.vartypmod
+            if !is_of_one_length(column.vartype, column.vartypmod)
+                || (column.vartype == pg_sys::BPCHAROID
+                    && pg_sys::exprTypmod(pair.outer) != column.vartypmod)
             {
                 return why_not("a join of texts of type bpchar of different lengths");
             }

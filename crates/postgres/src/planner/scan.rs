@@ -1,6 +1,8 @@
 //! Offers a path for the rows of one table, or of all tables of a query joined, whatever is done with them
 //! above.
 
+use std::cell::Cell;
+
 use pgrx::pg_sys::{self, CmdType, NodeTag, Path, PlannerInfo, RangeTblEntry, RelOptInfo};
 
 use super::target::Target;
@@ -44,6 +46,27 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
     note(root, propose(root, relation, &[relation]));
 }
 
+thread_local! {
+    /// Whether the paths that PostgreSQL adds are for nobody but the node's own plan.
+    static IS_APART: Cell<bool> = const { Cell::new(false) };
+}
+
+/// For as long as it lives; an error of the server unwinds.
+struct Apart;
+
+impl Apart {
+    fn begin() -> Self {
+        IS_APART.set(true);
+        Self
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        IS_APART.set(false);
+    }
+}
+
 /// Called for each pair of relations that a join may be made of.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn set_join_pathlist(
@@ -54,6 +77,9 @@ unsafe extern "C-unwind" fn set_join_pathlist(
     kind: pg_sys::JoinType::Type,
     extra: *mut pg_sys::JoinPathExtraData,
 ) {
+    if IS_APART.get() {
+        return;
+    }
     if let Some(previous) = PREVIOUS_JOIN {
         previous(root, joined, outer, inner, kind, extra);
     }
@@ -64,7 +90,11 @@ unsafe extern "C-unwind" fn set_join_pathlist(
     }
     match path::of_headrace(joined) {
         // PostgreSQL may have found a better one of its own.
-        Some(ours) => alternative::renew(root, ours),
+        Some(ours) => alternative::renew(root, ours, |apart| {
+            let (special, clauses) = ((*extra).sjinfo, (*extra).restrictlist);
+            let _apart = Apart::begin();
+            pg_sys::add_paths_to_joinrel(root, apart, outer, inner, kind, special, clauses);
+        }),
         None => {
             let members = joins::members(root, joined);
             note(root, members.and_then(|members| propose(root, joined, &members)));

@@ -57,8 +57,18 @@ unsafe fn counts(root: *mut PlannerInfo, query: &pg_sys::Query) -> bool {
         || !query.setOperations.is_null()
         || lists.iter().any(|list| !list.is_null());
     !query.limitCount.is_null()
+        && !is_extreme(root)
         && query.limitOption == LimitOption::LIMIT_OPTION_COUNT
         && !is_made_of_rows
+}
+
+/// Whether PostgreSQL asks for a smallest or largest value, as the first of an order in an index: the grouping that it
+/// is of finds it, and others, in one pass.
+unsafe fn is_extreme(root: *mut PlannerInfo) -> bool {
+    let mut entries = items::<pg_sys::TargetEntry>((*(*root).parse).targetList);
+    // So the server calls it.
+    let name = entries.next().map(|entry| nodes::owned((*entry).resname));
+    !(*root).parent_root.is_null() && name.as_deref() == Some("agg_target")
 }
 
 /// Whether PostgreSQL, which counts rows itself, and the node find the same value.

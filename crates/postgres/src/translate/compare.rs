@@ -196,8 +196,8 @@ pub unsafe fn check_equality(node: *mut Node) -> Result<(), WhyNot> {
     if !is_deterministic(pg_sys::exprCollation(node)) {
         return why_not("groups by texts under a collation that is not deterministic");
     }
-    if pg_sys::exprType(node) == pg_sys::BPCHAROID && pg_sys::exprTypmod(node) < VARHDRSZ {
-        return why_not("groups by texts of type bpchar with blanks at their ends");
+    if !is_of_one_length(pg_sys::exprType(node), pg_sys::exprTypmod(node)) {
+        return why_not("groups by texts of type bpchar of different lengths");
     }
     Ok(())
 }

@@ -107,6 +107,12 @@ pub unsafe fn is_deterministic(collation: Oid) -> bool {
     collation == Oid::INVALID || pg_sys::get_collation_isdeterministic(collation)
 }
 
+/// Whether equal values of a type are equal bytes, as far as blanks at the ends of `bpchar` matter: they are padded
+/// to the declared length, if there is one.
+pub fn is_of_one_length(oid: Oid, typmod: i32) -> bool {
+    oid != pg_sys::BPCHAROID || typmod >= VARHDRSZ
+}
+
 /// A column of a stored tuple, as its table's descriptor has it.
 pub struct HeapColumn {
     /// How its values are read; of those that cannot be, whether they are there.
