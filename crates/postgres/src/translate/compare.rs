@@ -5,7 +5,7 @@ use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 
 use super::constant::value;
 use super::expr::{Translated, Translator, is_null, not, operands, operator_name, widened};
-use super::types::{VARHDRSZ, ir_type, is_deterministic, wider_integer};
+use super::types::{VARHDRSZ, ir_type, is_deterministic, is_of_one_length, wider_integer};
 use crate::nodes::{WhyNot, cast, why_not};
 use crate::version;
 
