@@ -1,12 +1,14 @@
 //! One connection, used by one thread.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, Statement};
 
 use crate::dsn;
 use crate::error::{PgError, Result};
@@ -22,6 +24,7 @@ pub(crate) struct Session {
     runtime: Runtime,
     client: Client,
     place: String,
+    notices: Arc<Mutex<Vec<String>>>,
 }
 
 impl Session {
@@ -32,10 +35,19 @@ impl Session {
             .enable_all()
             .build()
             .map_err(|error| PgError::new(format!("cannot start a connection: {error}")))?;
+        let notices = Arc::<Mutex<Vec<String>>>::default();
+        let noted = Arc::clone(&notices);
         let connecting = async {
-            let (client, connection) = config.connect(NoTls).await?;
-            // Its errors come to the client's own calls.
-            tokio::spawn(async move { drop(connection.await) });
+            let (client, mut connection) = config.connect(NoTls).await?;
+            tokio::spawn(async move {
+                // Its errors come to the client's own calls.
+                while let Some(Ok(said)) = poll_fn(|context| connection.poll_message(context)).await
+                {
+                    if let AsyncMessage::Notice(notice) = said {
+                        noted.lock().push(notice.message().to_string());
+                    }
+                }
+            });
             Ok(client)
         };
         let client = runtime.block_on(until(cancel, connecting));
@@ -48,7 +60,7 @@ impl Session {
                 false => failed,
             }
         })?;
-        let session = Session { runtime, client, place };
+        let session = Session { runtime, client, place, notices };
         session.execute(
             cancel,
             "set statement_timeout = 0; set lock_timeout = 0; set idle_in_transaction_session_timeout = 0; \
@@ -61,6 +73,11 @@ impl Session {
     /// The server and the database, for messages.
     pub fn place(&self) -> &str {
         &self.place
+    }
+
+    /// What the server has said beside its answers since this was last asked.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.notices.lock())
     }
 
     /// Statements without parameters and answers.

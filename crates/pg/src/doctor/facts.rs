@@ -28,8 +28,8 @@ pub struct Facts {
     pub extension_settings: BTreeMap<String, SettingFact>,
     /// Some of the server's own.
     pub settings: BTreeMap<String, SettingFact>,
-    /// What `headrace.devices` says, one JSON object a row; absent without that view.
-    pub devices: Option<Known<Vec<String>>>,
+    /// What `headrace.devices` says; absent where new sessions do not load the extension's library.
+    pub devices: Option<Known<Devices>>,
     /// Transactions that have been open for long and hold vacuum back, in words.
     pub long_transactions: Vec<String>,
     /// Bytes from which on a table is looked at.
@@ -62,41 +62,61 @@ impl SettingFact {
     }
 }
 
-/// A table with rows of its own.
+/// The GPUs of the server's machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Devices {
+    /// Each.
+    pub devices: Vec<DeviceFact>,
+    /// What was said beside them: why there are none.
+    pub notices: Vec<String>,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeviceFact {
+    /// Its name.
+    pub name: String,
+    /// Its memory.
+    pub memory_bytes: i64,
+    /// What of it is taken now, by whomever.
+    pub memory_used_bytes: Option<i64>,
+}
+
+/// A table with all of its partitions or children.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct TableFacts {
     /// As a query names it.
     pub name: String,
-    /// Bytes of its heap.
+    /// Tables that its rows lie in: 1, or its partitions or children.
+    pub parts: i64,
+    /// Bytes of their heaps.
     pub heap_bytes: u64,
-    /// Bytes of values that lie outside of it.
+    /// Bytes of values that lie outside of them.
     pub toast_bytes: u64,
-    /// Blocks of its heap.
+    /// Blocks of the heaps.
     pub blocks: u64,
     /// Blocks that are visible to everybody, by the visibility map, or as the last vacuum left it.
     pub visible_blocks: u64,
     /// Whether the map itself was read (pg_visibility).
     pub visibility_is_current: bool,
-    /// Access method.
+    /// Access method; of parts one that is not heap, if there is one.
     pub access_method: String,
     /// Tablespace other than the database's; empty for that.
     pub tablespace: String,
-    /// Whether it survives a crash.
+    /// Whether it, or a part, does not survive a crash.
     pub is_unlogged: bool,
-    /// Whether it is a partition, or a child of another table.
-    pub is_child: bool,
-    /// Whether other tables are its children.
-    pub has_children: bool,
     /// Whether policies hold for this user.
     pub has_row_security: bool,
-    /// Whether vacuum has to be run by hand.
+    /// Whether vacuum has to be run by hand, of a part at least.
     pub autovacuum_is_off: bool,
-    /// When it was last vacuumed; absent if never.
+    /// When it, and each part of it, was last vacuumed; absent if one never was.
     pub vacuumed: Option<String>,
+    /// What VACUUM must be told to have all parts.
+    pub names_to_vacuum: String,
     /// Rows that vacuum would remove, estimated.
     pub dead_rows: i64,
-    /// Columns that pipelines do not take.
-    pub columns_not_taken: Vec<ColumnFact>,
+    /// What the extension says; absent where new sessions do not load its library.
+    pub planned: Option<Known<Planned>>,
     /// Columns whose values may lie outside of the heap.
     pub toastable_columns: Vec<String>,
 }
@@ -108,11 +128,24 @@ impl TableFacts {
     }
 }
 
-/// A column and its type.
+/// What EXPLAIN shows of a query that reads all of a table's rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Planned {
+    /// Why no pipeline streams it, whatever its size and cost, in the extension's words.
+    pub obstacles: Vec<String>,
+    /// Columns of which it says why no pipeline takes them.
+    pub columns_not_taken: Vec<ColumnFact>,
+    /// Whether the planner takes a pipeline with the settings as they are.
+    pub is_taken: bool,
+    /// What PostgreSQL's own plan costs, in the planner's units.
+    pub own_cost: f64,
+}
+
+/// A column that pipelines do not take.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ColumnFact {
     /// Its name.
     pub name: String,
-    /// Its type.
-    pub data_type: String,
+    /// Why not.
+    pub why_not: String,
 }

@@ -1,0 +1,30 @@
+//! What the facts mean: a function of them alone.
+
+mod extension;
+mod server;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use headrace_bench::doctor::Finding;
+
+use super::facts::Facts;
+use super::gb;
+
+const OWN_PLAN: &str = "its queries run with PostgreSQL's own plan";
+const THROUGH_SERVER: &str =
+    "every block goes through shared buffers, instead of files read by threads";
+
+/// All findings, in the order of the question: is it there, is it on, can it read, table by table.
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut findings = extension::judge(facts);
+    findings.extend(server::judge(facts));
+    findings.extend(facts.tables.iter().flat_map(|table| table::judge(facts, table)));
+    if facts.small_tables > 0 {
+        let smaller = format!("{} smaller than {}", facts.small_tables, gb(facts.threshold_bytes));
+        let found =
+            format!("{smaller}: PostgreSQL's own (headrace.min_table_size; --all looks at them)");
+        findings.push(Finding::ok("tables", found));
+    }
+    findings
+}
