@@ -15,7 +15,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("ceilings", &["ir", "io", "flow"]),
     ("bench", &["ir", "io", "gpu", "flow", "ceilings"]),
     ("ssb", &["ir", "io", "format"]),
-    ("pg", &["format", "bench"]),
+    ("pg", &["format", "ceilings", "bench"]),
     ("runner", &["ir", "io", "gpu", "format", "flow", "ceilings", "pipeline"]),
     ("engine", &["ir", "io", "gpu", "format", "flow", "ceilings", "pipeline", "runner"]),
     (

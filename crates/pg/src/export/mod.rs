@@ -1,27 +1,31 @@
-//! A table or the rows of a query, as one Arrow file that Headrace streams.
+//! A table or the rows of a query, as Arrow files that Headrace streams.
 //!
 //! ```text
 //! leader: transaction, snapshot, locks, parts ──────────────────────────────┐
-//! readers, one connection each: claim a part, COPY it, decode ──► Order ────┴─► ArrowWriter ─► file
+//! readers, one connection each: claim a part, COPY it, decode ──► Order ────┴─► Output ─► file or folder
 //! ```
 //!
 //! All connections see one snapshot: the file is the table at one moment, whatever is written
 //! meanwhile. Rows come in the order of the table's blocks, so the file is the same for any number of
-//! connections. A file appears under its name when all of it is on disk, or not at all.
+//! connections. What is written appears under its name when all of it is on disk, or not at all.
 
 mod columns;
 mod decode;
+mod numeric;
 mod order;
+mod output;
+mod relation;
 mod source;
 mod values;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use futures::TryStreamExt;
-use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary};
+use headrace_ceilings::model::parse_bytes;
+use headrace_format::arrow::WriterSummary;
 use tokio_postgres::Config;
 
 pub use columns::NumericAs;
@@ -32,6 +36,7 @@ use crate::session::Session;
 use columns::Column;
 use decode::Decoder;
 use order::{Order, Taken};
+use output::{Output, Target};
 use source::Source;
 
 /// A reader hands over so much at once.
@@ -41,12 +46,11 @@ const PIECE_ROWS: usize = 1 << 18;
 /// What waits for its turn to be written, per reader.
 const WAITING_BYTES: usize = 64 << 20;
 
-/// A record batch is ended when it has so much, whatever its rows: memory follows from it, and
-/// offsets of texts stay within 32 bits.
-const BATCH_BYTES_MAX: usize = 256 << 20;
-
 /// Connections unless another number is asked for.
 const JOBS_MAX: usize = 16;
+
+/// Files may not be smaller.
+const FILE_BYTES_MIN: u64 = 1_000_000;
 
 /// `pg export`.
 #[derive(Debug, Clone, Args)]
@@ -54,6 +58,7 @@ const JOBS_MAX: usize = 16;
 Examples:
   headrace pg export --table sales -o tables/
   headrace pg export --dsn postgresql://ann@db/shop --table shop.sales -o sales.arrow --dictionary shop,state
+  headrace pg export --table shop.sales -o tables/ --file-size 1GB   # tables/sales/part-00000.arrow, …
   headrace pg export --dsn 'host=/tmp dbname=shop' --query 'select day, amount from sales' -o part.arrow
 
 What the DSN leaves open comes from PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE and ~/.pgpass.")]
@@ -72,9 +77,12 @@ pub struct ExportArgs {
     /// Rows of a query, read by one connection.
     #[arg(long, value_name = "SQL")]
     pub query: Option<String>,
-    /// Arrow file to write, or a folder to write TABLE.arrow to.
+    /// Arrow file to write, or a folder that is there to write TABLE.arrow to.
     #[arg(short, long, value_name = "FILE|FOLDER")]
     pub out: PathBuf,
+    /// Write a folder of files of about this size, such as 1GB, in place of one file.
+    #[arg(long, value_name = "SIZE", value_parser = file_size)]
+    pub file_size: Option<u64>,
     /// Connections that read at once (default: the machine's cores, at most 16).
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub jobs: Option<u32>,
@@ -84,7 +92,7 @@ pub struct ExportArgs {
     /// numeric without declared digits: measured (by a query of its own), digits such as 18,4, text, float8.
     #[arg(long, value_name = "HOW", default_value = "measured")]
     pub numeric: NumericAs,
-    /// Replace an existing output file.
+    /// Replace an existing file, or a folder of Arrow files.
     #[arg(long)]
     pub force: bool,
     /// No progress, no summary.
@@ -108,9 +116,11 @@ pub struct Progress {
 /// What was done.
 #[derive(Debug, Clone)]
 pub struct Summary {
-    /// The file.
-    pub file: PathBuf,
-    /// Its rows, record batches and bytes.
+    /// The file, or the folder of files.
+    pub path: PathBuf,
+    /// How many files.
+    pub files: u64,
+    /// Their rows, record batches and bytes.
     pub written: WriterSummary,
     /// From the first connection to the file's name.
     pub elapsed: Duration,
@@ -126,9 +136,10 @@ impl Summary {
         let seconds = self.elapsed.as_secs_f64();
         let gb = self.written.bytes as f64 / 1e9;
         let (rows, batches) = (self.written.rows, self.written.batches);
+        let files = if self.files > 1 { format!("{} files, ", self.files) } else { String::new() };
         let mut text = format!(
-            "{}: {rows} rows, {batches} record batches, {gb:.3} GB in {seconds:.2} s, {:.3} GB/s, {} jobs",
-            self.file.display(),
+            "{}: {files}{rows} rows, {batches} record batches, {gb:.3} GB in {seconds:.2} s, {:.3} GB/s, {} jobs",
+            self.path.display(),
             gb / seconds.max(1e-9),
             self.jobs
         );
@@ -159,17 +170,13 @@ pub fn run(args: &ExportArgs, cancel: &AtomicBool, progress: &dyn Fn(Progress)) 
     };
     source.check_names()?;
     source.make_dictionaries(&args.dictionary)?;
-    let file = target(&args.out, &source.own_name)?;
-    if file.exists() && !args.force {
-        return Err(PgError::new(format!("{} exists", file.display()))
-            .remedy("name another file, or add --force to replace it"));
-    }
+    let target = Target::new(&args.out, &source.own_name, args.file_size, args.force)?;
     // Before anything is measured: a folder that cannot be written is told at once.
-    drop(create(&file, &source)?);
+    drop(target.begin(columns::schema(&source.columns))?);
     let measuring = Instant::now();
     let measured = source.measure_numerics(&leader, cancel)?;
     let notes = notes(&source, &measured, measuring.elapsed());
-    let writer = create(&file, &source)?;
+    let output = target.begin(columns::schema(&source.columns))?;
     let jobs = jobs(args).min(source.parts.len()).max(1);
     let export = Export {
         config: &config,
@@ -177,8 +184,9 @@ pub fn run(args: &ExportArgs, cancel: &AtomicBool, progress: &dyn Fn(Progress)) 
         source: &source,
         order: Order::new(source.parts.len(), jobs * WAITING_BYTES, cancel),
     };
-    let written = export.run(jobs, writer, progress)?;
-    Ok(Summary { file, written, elapsed: start.elapsed(), jobs, notes })
+    let (written, files) = export.run(jobs, output, progress)?;
+    let (path, elapsed) = (target.path, start.elapsed());
+    Ok(Summary { path, files, written, elapsed, jobs, notes })
 }
 
 struct Export<'a> {
@@ -192,9 +200,9 @@ impl Export<'_> {
     fn run(
         &self,
         jobs: usize,
-        writer: ArrowWriter,
+        output: Output<'_>,
         progress: &dyn Fn(Progress),
-    ) -> Result<WriterSummary> {
+    ) -> Result<(WriterSummary, u64)> {
         let written = std::thread::scope(|scope| {
             for _ in 0..jobs {
                 scope.spawn(|| {
@@ -203,7 +211,7 @@ impl Export<'_> {
                     }
                 });
             }
-            let written = self.write(writer, progress);
+            let written = self.write(output, progress);
             if let Err(error) = &written {
                 self.order.fail(error.clone());
             }
@@ -263,22 +271,16 @@ impl Export<'_> {
     }
 
     /// The writer: what readers bring, in order.
-    fn write(&self, mut writer: ArrowWriter, progress: &dyn Fn(Progress)) -> Result<WriterSummary> {
+    fn write(
+        &self,
+        mut output: Output<'_>,
+        progress: &dyn Fn(Progress),
+    ) -> Result<(WriterSummary, u64)> {
         let server_bytes_total = self.source.bytes();
-        let (mut server_bytes, mut part, mut batch_bytes) = (0, 0, 0);
+        let (mut server_bytes, mut part) = (0, 0);
         while let Some(taken) = self.order.take() {
             match taken {
-                Taken::Batch(batch) => {
-                    let rows = writer.pending_rows() + batch.num_rows();
-                    writer.write(&batch).map_err(PgError::new)?;
-                    // Fewer rows than there were: it has ended a batch by itself.
-                    batch_bytes = if writer.pending_rows() < rows { 0 } else { batch_bytes };
-                    batch_bytes += batch.get_array_memory_size();
-                    if batch_bytes >= BATCH_BYTES_MAX {
-                        writer.end_batch().map_err(PgError::new)?;
-                        batch_bytes = 0;
-                    }
-                }
+                Taken::Batch(batch) => output.write(&batch)?,
                 Taken::PartEnded => {
                     server_bytes += self.source.parts[part].bytes;
                     part += 1;
@@ -287,49 +289,28 @@ impl Export<'_> {
             progress(Progress {
                 server_bytes,
                 server_bytes_total,
-                rows: writer.rows(),
-                file_bytes: writer.bytes(),
+                rows: output.rows(),
+                file_bytes: output.bytes(),
             });
         }
         match self.order.failure() {
             Some(failure) => Err(failure),
-            None => writer.finish().map_err(PgError::new),
+            None => output.finish(),
         }
     }
 }
 
-fn create(file: &Path, source: &Source) -> Result<ArrowWriter> {
-    let schema = columns::schema(&source.columns);
-    ArrowWriter::create(file, &schema, WriterOptions::default()).map_err(PgError::new)
+fn file_size(text: &str) -> std::result::Result<u64, String> {
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    match bytes >= FILE_BYTES_MIN {
+        true => Ok(bytes),
+        false => Err(format!("files of {bytes} bytes would be too many; at least 1MB")),
+    }
 }
 
 fn jobs(args: &ExportArgs) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from).min(JOBS_MAX);
     args.jobs.map_or_else(cores, |jobs| jobs as usize)
-}
-
-/// The file; in a folder that of the table's name.
-fn target(out: &Path, table: &str) -> Result<PathBuf> {
-    let is_folder = out.is_dir() || out.as_os_str().as_encoded_bytes().ends_with(b"/");
-    if !is_folder {
-        return Ok(out.to_path_buf());
-    }
-    if !out.is_dir() {
-        return Err(PgError::new(format!("{}: there is no such folder", out.display()))
-            .remedy(format!("mkdir -p {}", out.display())));
-    }
-    if table.is_empty() {
-        return Err(PgError::usage(format!(
-            "{} is a folder, and a query has no name",
-            out.display()
-        ))
-        .remedy(format!("-o {}", out.join("NAME.arrow").display())));
-    }
-    if table.contains('/') {
-        return Err(PgError::new(format!("table {table} has a name that no file has"))
-            .remedy(format!("-o {}", out.join("NAME.arrow").display())));
-    }
-    Ok(out.join(format!("{table}.arrow")))
 }
 
 fn notes(source: &Source, measured: &[String], took: Duration) -> Vec<String> {
