@@ -172,6 +172,41 @@ def shapes(suite: Suite) -> None:
     suite.check("of several parts", int(parts) >= 2, parts)
 
 
+def folders(suite: Suite, has_extension: bool) -> None:
+    """Files of a bounded size in a folder: one table for whoever reads it, whatever the connections."""
+    tables = suite.work / "folders"
+    tables.mkdir()
+    sums = set()
+    for jobs in "1", "4":
+        done = suite.run("pg", "export", "--table", "facts", "--dictionary", "kind", "-o", f"{tables}/", "--file-size", "5MB",
+                         "--jobs", jobs, "--force")
+        suite.check("a folder is written", done.returncode == 0 and os.listdir(tables) == ["facts"], done)
+        files = sorted((tables / "facts").iterdir())
+        sums.add(tuple(hashlib.sha256(file.read_bytes()).hexdigest() for file in files))
+    suite.check("the same files from any number of connections", len(sums) == 1, sums)
+    sizes = [file.stat().st_size for file in files]
+    suite.check("their sizes are bounded", len(files) > 3 and max(sizes) <= 5_000_000 and f"{len(files)} files" in done.stderr,
+                (sizes, done.stderr))
+    parts = [pyarrow.ipc.open_file(pyarrow.memory_map(str(file))).read_all() for file in files]
+    suite.compare("a folder's rows", pyarrow.concat_tables(parts).unify_dictionaries(), "facts", "order by ctid")
+    done = suite.run("pg", "export", "--table", "facts", "-o", f"{tables}/", "--file-size", "5MB")
+    suite.check("a folder is not replaced unasked", done.returncode == 1 and "--force" in done.stderr, done)
+    (tables / "facts" / "mine.txt").touch()
+    done = suite.run("pg", "export", "--table", "facts", "-o", f"{tables}/", "--file-size", "5MB", "--force")
+    suite.check("nor is one with other files", done.returncode == 1 and "other things" in done.stderr
+                and sorted(os.listdir(tables / "facts")) == sorted(["mine.txt", *(f.name for f in files)]), done)
+    (tables / "facts" / "mine.txt").unlink()
+    if has_extension:
+        sql = "select kind, count(*), sum(id), sum(amount) from {} group by kind order by kind"
+        for place in suite.work, tables, tables / "facts":
+            place.chmod(0o755)
+        suite.server.query("create extension headrace; create schema files;"
+                           f" import foreign schema \"{tables}\" from server headrace_files into files")
+        found = suite.server.rows(sql.format("files.facts"))
+        suite.check("IMPORT FOREIGN SCHEMA has it", found == suite.server.rows(sql.format("facts")), found)
+        suite.server.query("drop schema files cascade; drop extension headrace")
+
+
 def queries(suite: Suite) -> None:
     """The file as Headrace itself reads it, where the program is all of Headrace."""
     folder = pathlib.Path(tempfile.mkdtemp(dir=suite.work))
@@ -193,13 +228,16 @@ def refusals(suite: Suite) -> None:
     fails("too many digits", 1, ["40 digits before", "--numeric text"], "--query", "select 1e39::numeric as n")
     fails("no such table", 1, ["no table nowhere", "\\d"], "--table", "nowhere")
     fails("no such function", 1, ["nothing_such", "42883"], "--query", "select nothing_such()")
+    fails("a failure after some files", 1, ["division by zero"], "--file-size", "1MB",
+          "--query", "select i, md5(i::text) as t, 1 / (900000 - i) as n from generate_series(1, 1000000) i")
+    fails("files that are too small", 2, ["1MB"], "--table", "facts", "--file-size", "10kB")
     fails("parameters", 2, ["parameters"], "--query", "select $1::int4")
     fails("names twice", 2, ["two columns are named a"], "--query", "select 1 as a, 2 as a")
     fails("writes", 1, ["read-only", "25006"], "--query", "select nextval('counter') as n")
     fails("a division on the way", 1, ["division by zero"], "--query", "select 1 / (5000 - i) as n from generate_series(1, 9000) i")
     fails("no such column", 2, ["--dictionary id", "columns of texts: kind"], "--table", "facts", "--dictionary", "id")
     fails("no server", 1, ["nowhere", "PGHOST"], "--dsn", "host=/nowhere", "--table", "facts")
-    fails("TLS", 2, ["TLS", "tunnel"], "--dsn", "sslmode=require", "--table", "facts")
+    fails("nobody to vouch for a server", 2, ["root.crt"], "--dsn", "sslmode=verify-ca", "--table", "facts")
     fails("no rights", 1, ["42501", "SELECT"], "--dsn", "user=nobody", "--table", "facts")
     fails("table and query", 2, ["cannot be used"], "--table", "a", "--query", "select 1")
     secret = suite.export("--dsn", "user=nobody", "--table", "secured")
@@ -254,9 +292,69 @@ def writers(suite: Suite, seconds: float) -> None:
     suite.check("exports beside writers", exports > 1 and not wrong and not trouble, (exports, wrong[:3], trouble[:1]))
 
 
+def tls(suite: Suite, port: int, folder: pathlib.Path) -> None:
+    """TLS as libpq has it; the server says of each session whether it is encrypted."""
+    asked = "select ssl::text, coalesce(client_dn, '') as dn from pg_stat_ssl where pid = pg_backend_pid()"
+    encrypted, plain = {"ssl": ["true"], "dn": [""]}, {"ssl": ["false"], "dn": [""]}
+
+    def server_of(dsn: str) -> str:
+        return f"{dsn} port={port}" if "host=" in dsn else f"host=localhost port={port} {dsn}"
+
+    def is_now(name: str, wanted, dsn: str) -> None:
+        try:
+            found = suite.export("--query", asked, "--dsn", server_of(dsn)).to_pydict()
+        except RuntimeError as error:
+            found = str(error)
+        suite.check(f"TLS: {name}", found == wanted, found)
+
+    def refused(name: str, words: list, dsn: str) -> None:
+        suite.fails(f"TLS: {name}", 1, words, "--query", asked, "--dsn", server_of(dsn))
+
+    root, alone = f"sslrootcert={folder}/root.crt", f"sslrootcert={folder}/alone.crt"
+    for dsn, wanted in [("", encrypted), ("sslmode=prefer", encrypted), ("sslmode=disable", plain), ("sslmode=allow", plain),
+                        ("sslmode=require", encrypted), (f"sslmode=verify-ca {root}", encrypted),
+                        (f"sslmode=verify-full {root}", encrypted), (f"host=127.0.0.1 sslmode=verify-ca {root}", encrypted)]:
+        is_now(dsn, wanted, dsn)
+    # The user's own authority is heeded in every mode.
+    home = suite.work / "home"
+    (home / ".postgresql").mkdir(parents=True)
+    suite.environment["HOME"] = str(home)
+    (home / ".postgresql" / "root.crt").write_bytes((folder / "alone.crt").read_bytes())
+    refused("another authority", ["invalid peer certificate", "sslrootcert=FILE"], "sslmode=require")
+    is_now("prefer goes on without what it cannot trust", plain, "sslmode=prefer")
+    (home / ".postgresql" / "root.crt").write_bytes((folder / "root.crt").read_bytes())
+    is_now("the user's authority", encrypted, "sslmode=verify-full")
+    refused("another name", ["not valid for name", "must have the name"], "host=127.0.0.1 sslmode=verify-full")
+    refused("the system's authorities", ["invalid peer certificate"], "sslrootcert=system")
+    key = suite.work / "postgres.key"
+    key.write_bytes((folder / "postgres.key").read_bytes())
+    client = f"sslcert={folder}/postgres.crt sslkey={key}"
+    key.chmod(0o644)
+    refused("a key that others may read", ["chmod 600"], f"sslmode=require {client}")
+    key.chmod(0o600)
+    is_now("a client's certificate", {"ssl": ["true"], "dn": ["/CN=postgres"]}, f"sslmode=require {client}")
+    large = suite.export("--table", "facts", "--jobs", "3", "--dsn", f"host=localhost port={port} sslmode=verify-full")
+    suite.compare("a table through TLS", large, "facts", "order by ctid")
+
+    def reload(*settings: str) -> None:
+        for setting in settings:
+            suite.server.query(f"alter system set {setting}")
+        suite.server.query("select pg_reload_conf()")
+        time.sleep(0.3)
+
+    reload(f"ssl_cert_file = '{folder}/alone.crt'", f"ssl_key_file = '{folder}/alone.key'")
+    is_now("a server that vouches for itself", encrypted, f"sslmode=verify-full {alone}")
+    refused("and is not known", ["invalid peer certificate"], f"sslmode=verify-ca {root}")
+    reload("ssl = off")
+    is_now("a server without TLS", plain, "")
+    refused("which must have it", ["ssl = off"], "sslmode=require")
+    del suite.environment["HOME"]
+
+
 def interruptions(suite: Suite) -> None:
     for delay, words in [(0.3, ["--query", "select pg_sleep(20)::text as s"]),
                          (0.6, ["--query", "select i, md5(i::text) as t from generate_series(1, 100000000) i"]),
+                         (0.6, ["--query", "select i, md5(i::text) as t from generate_series(1, 100000000) i", "--file-size", "1MB"]),
                          (0.5, ["--table", "slow", "--jobs", "2"])]:
         with tempfile.TemporaryDirectory() as folder:
             running = subprocess.Popen(suite.command("pg", "export", "-o", f"{folder}/new.arrow", *words),
@@ -269,7 +367,7 @@ def interruptions(suite: Suite) -> None:
                 running.kill()
                 said = "did not end"
             left = os.listdir(folder)
-        suite.check(f"Ctrl-C: {words[1]}", running.returncode == 130 and not left, (running.returncode, left, said))
+        suite.check(f"Ctrl-C: {words[1:]}", running.returncode == 130 and not left, (running.returncode, left, said))
     time.sleep(0.5)
     busy = suite.server.value("select count(*) from pg_stat_activity where application_name = 'headrace'")
     suite.check("sessions end with Ctrl-C", busy == "0", busy)
@@ -366,17 +464,21 @@ def main() -> int:
     parser.add_argument("headrace")
     parser.add_argument("--socket", type=pathlib.Path, required=True)
     parser.add_argument("--without-extension", action="store_true")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--tls", type=pathlib.Path, required=True)
     parser.add_argument("--seconds", type=float, default=5)
     arguments = parser.parse_args()
     suite = Suite(arguments.socket, str(pathlib.Path(arguments.headrace).resolve()))
     types(suite)
     shapes(suite)
+    folders(suite, not arguments.without_extension)
     if pathlib.Path(arguments.headrace).name == "headrace":
         queries(suite)
     refusals(suite)
     doctor(suite, not arguments.without_extension)
     writers(suite, arguments.seconds)
     interruptions(suite)
+    tls(suite, arguments.port, arguments.tls)
     print(f"clients: {suite.passed} passed, {len(suite.failed)} failed")
     return 1 if suite.failed else 0
 

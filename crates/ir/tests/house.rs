@@ -34,6 +34,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("datafusion", &["engine", "cli"]),
     ("tokio", &["engine", "pg", "cli"]),
     ("tokio-postgres", &["pg"]),
+    ("rustls", &["pg"]),
     ("cudarc", &["gpu"]),
     ("io-uring", &["io"]),
     ("arrow-ipc", &["format", "service", "cli"]),

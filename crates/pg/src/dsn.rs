@@ -12,45 +12,62 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
 use crate::error::{PgError, Result};
+use crate::tls::{Tls, Wishes};
+use crate::words;
 
 /// Folders in which servers put their sockets.
 const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
-const NO_TLS: &str = "this client speaks no TLS: use the server's UNIX socket or a tunnel (ssh -L), and \
-                      sslmode=disable";
+/// What of a DSN is about TLS, and the variables in its place.
+const TLS_WORDS: [(&str, &str); 4] = [
+    ("sslmode", "PGSSLMODE"),
+    ("sslrootcert", "PGSSLROOTCERT"),
+    ("sslcert", "PGSSLCERT"),
+    ("sslkey", "PGSSLKEY"),
+];
 
 /// The environment, or a test's.
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// A server and how to talk to it.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub config: Config,
+    pub tls: Tls,
+}
+
 /// How to connect; an empty DSN asks the environment alone.
-pub(crate) fn resolve(dsn: &str, variable: Variables<'_>) -> Result<Config> {
+pub(crate) fn resolve(dsn: &str, variable: Variables<'_>) -> Result<Server> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let (dsn, words) = words::take(dsn, &TLS_WORDS.map(|(word, _)| word));
+    let config = config(&dsn, &set)?;
+    let [mode, root_file, certificate_file, key_file] =
+        TLS_WORDS.map(|(word, name)| words.get(word).cloned().or_else(|| set(name)));
+    let user_folder = set("HOME").map(|home| Path::new(&home).join(".postgresql"));
+    let mut tls = Tls::new(&Wishes { mode, root_file, certificate_file, key_file, user_folder })?;
+    if config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_))) {
+        tls.attempts = vec![SslMode::Disable];
+    }
+    Ok(Server { config, tls })
+}
+
+fn config(dsn: &str, set: Variables<'_>) -> Result<Config> {
     let unreadable = |error: tokio_postgres::Error| {
         // The DSN itself may hold a password: it is not repeated.
         let source =
             std::error::Error::source(&error).map_or_else(|| error.to_string(), |s| s.to_string());
-        let remedy = match source.contains("sslmode") {
-            true => NO_TLS,
-            false => {
-                "postgresql://user@host:port/database, or \"host=... port=... dbname=... user=...\""
-            }
-        };
-        PgError::usage(format!("DSN: {source}")).remedy(remedy)
+        PgError::usage(format!("DSN: {source}")).remedy(
+            "postgresql://user@host:port/database, or \"host=... port=... dbname=... user=...\"",
+        )
     };
     let mut config: Config = dsn.parse().map_err(unreadable)?;
-    let mentions = |key: &str| dsn.contains(key);
-    if !mentions("sslmode")
-        && let Some(mode) = set("PGSSLMODE")
-    {
-        config.ssl_mode(match mode.as_str() {
-            "disable" | "allow" | "prefer" => SslMode::Disable,
-            _ => return Err(PgError::usage(format!("PGSSLMODE={mode}")).remedy(NO_TLS)),
-        });
+    // Addresses alone have no name to ask a certificate for.
+    if config.get_hosts().is_empty() {
+        for address in config.get_hostaddrs().to_vec() {
+            config.host(address.to_string());
+        }
     }
-    if config.get_ssl_mode() == SslMode::Require {
-        return Err(PgError::usage("DSN: sslmode=require").remedy(NO_TLS));
-    }
-    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+    if config.get_hosts().is_empty() {
         for host in set("PGHOST").unwrap_or_else(default_host).split(',') {
             config.host(host);
         }
@@ -81,7 +98,7 @@ pub(crate) fn resolve(dsn: &str, variable: Variables<'_>) -> Result<Config> {
     }
     config.application_name(set("PGAPPNAME").unwrap_or_else(|| "headrace".into()));
     if config.get_password().is_none()
-        && let Some(password) = set("PGPASSWORD").or_else(|| from_pgpass(&config, &set))
+        && let Some(password) = set("PGPASSWORD").or_else(|| from_pgpass(&config, set))
     {
         config.password(password);
     }
@@ -164,7 +181,7 @@ mod tests {
         let found = |name: &str| {
             variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string())
         };
-        resolve(dsn, &found)
+        resolve(dsn, &found).map(|server| server.config)
     }
 
     #[test]
@@ -187,15 +204,17 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_refused_with_the_remedy_and_passwords_are_not_repeated() {
-        for dsn in ["sslmode=require", "postgresql://a:secret@h/d?sslmode=verify-full"] {
-            let error = with(dsn, &[]).unwrap_err();
-            assert!(
-                error.remedy.contains("tunnel") && !error.to_string().contains("secret"),
-                "{error}"
-            );
-        }
-        assert!(with("", &[("PGSSLMODE", "verify-ca")]).is_err());
+    fn tls_is_what_the_dsn_says_and_passwords_are_not_repeated() {
+        let attempts = |dsn: &str, mode: &str| {
+            let found = |name: &str| (name == "PGSSLMODE").then(|| mode.to_string());
+            resolve(dsn, &found).map(|server| server.tls.attempts)
+        };
+        assert_eq!(attempts("host=h", "require").unwrap(), [SslMode::Require]);
+        assert_eq!(attempts("host=h sslmode=disable", "require").unwrap(), [SslMode::Disable]);
+        assert_eq!(attempts("hostaddr=10.0.0.1", "require").unwrap(), [SslMode::Require]);
+        assert_eq!(attempts("host=/tmp", "require").unwrap(), [SslMode::Disable]);
+        let error = attempts("postgresql://a:secret@h/d?sslmode=verify-full", "").unwrap_err();
+        assert!(error.remedy.contains("root.crt") && !error.to_string().contains("secret"));
         let error = with("host=h password=secret port=many", &[]).unwrap_err();
         assert!(error.cause.contains("port") && !error.to_string().contains("secret"), "{error}");
     }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use tokio_postgres::error::SqlState;
 
+use crate::tls;
+
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, PgError>;
 
@@ -63,7 +65,9 @@ impl PgError {
     /// What the server, or the way to it, said; `place` is what was being done.
     pub(crate) fn server(place: &str, error: &tokio_postgres::Error) -> PgError {
         let Some(said) = error.as_db_error() else {
-            return PgError::new(format!("{place}: {}", with_sources(error)));
+            let cause = format!("{place}: {}", with_sources(error));
+            let remedy = tls::remedy(&cause);
+            return PgError::new(cause).remedy(remedy);
         };
         let code = said.code().code();
         let mut cause = format!("{place}: {} (SQLSTATE {code})", said.message());
@@ -84,8 +88,7 @@ fn remedy_of(code: &SqlState) -> Option<String> {
             "the password comes from the DSN, PGPASSWORD or ~/.pgpass (which nobody else may read)"
         }
         SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
-            "see the server's pg_hba.conf; where it wants TLS, which this client does not speak, use the \
-             server's UNIX socket or a tunnel (ssh -L)"
+            "see the server's pg_hba.conf; where it wants TLS: sslmode=require"
         }
         SqlState::T_R_SERIALIZATION_FAILURE => {
             "on a standby: raise max_standby_streaming_delay, or export from the primary"

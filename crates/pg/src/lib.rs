@@ -26,5 +26,7 @@ pub mod export;
 mod dsn;
 mod error;
 mod session;
+mod tls;
+mod words;
 
 pub use error::{ErrorKind, PgError, Result};

@@ -7,11 +7,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::config::SslMode;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Row, Socket, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::dsn;
+use crate::dsn::{self, Server};
 use crate::error::{PgError, Result};
+use crate::tls;
 
 /// How soon a cancelled wait ends.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
@@ -25,12 +30,13 @@ pub(crate) struct Session {
     client: Client,
     place: String,
     notices: Arc<Mutex<Vec<String>>>,
+    tls: tls::Tls,
 }
 
 impl Session {
     /// Connects. A command line's session says nothing and has no time limits.
-    pub fn connect(config: &Config, cancel: &AtomicBool) -> Result<Session> {
-        let place = dsn::place(config);
+    pub fn connect(server: &Server, cancel: &AtomicBool) -> Result<Session> {
+        let place = dsn::place(&server.config);
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
@@ -38,7 +44,7 @@ impl Session {
         let notices = Arc::<Mutex<Vec<String>>>::default();
         let noted = Arc::clone(&notices);
         let connecting = async {
-            let (client, mut connection) = config.connect(NoTls).await?;
+            let (client, mut connection) = connect(server).await?;
             tokio::spawn(async move {
                 // Its errors come to the client's own calls.
                 while let Some(Ok(said)) = poll_fn(|context| connection.poll_message(context)).await
@@ -60,7 +66,8 @@ impl Session {
                 false => failed,
             }
         })?;
-        let session = Session { runtime, client, place, notices };
+        let tls = server.tls.clone();
+        let session = Session { runtime, client, place, notices, tls };
         session.execute(
             cancel,
             "set statement_timeout = 0; set lock_timeout = 0; set idle_in_transaction_session_timeout = 0; \
@@ -141,7 +148,11 @@ impl Session {
             }
             let request = self.client.cancel_token();
             // The server may be gone as well.
-            let _ = tokio::time::timeout(CANCEL_REQUEST, request.cancel_query(NoTls)).await;
+            let _ = tokio::time::timeout(
+                CANCEL_REQUEST,
+                request.cancel_query(self.tls.connector.clone()),
+            )
+            .await;
             Err(PgError::cancelled())
         })
     }
@@ -150,6 +161,32 @@ impl Session {
     pub fn client(&self) -> &Client {
         &self.client
     }
+}
+
+type Tried<S> =
+    std::result::Result<(Client, tokio_postgres::Connection<Socket, S>), tokio_postgres::Error>;
+
+/// The first way that works. The next one is tried where the server, or TLS, refused it; what the first one failed
+/// by is told.
+async fn connect(server: &Server) -> Tried<<MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream> {
+    let try_mode = |mode: SslMode| {
+        let mut config = server.config.clone();
+        config.ssl_mode(mode);
+        let connector = server.tls.connector.clone();
+        async move { config.connect(connector).await }
+    };
+    let (first, others) = server.tls.attempts.split_first().unwrap_or((&SslMode::Prefer, &[]));
+    let first = try_mode(*first).await;
+    let Err(failure) = &first else { return first };
+    if failure.code().is_none_or(|code| *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION) {
+        for mode in others {
+            let other = try_mode(*mode).await;
+            if other.is_ok() {
+                return other;
+            }
+        }
+    }
+    first
 }
 
 /// What the work comes to; `None` if somebody asked to stop first.

@@ -30,8 +30,8 @@ pub type Report = bench::Report<Facts>;
 /// # Errors
 /// The server cannot be reached, or refuses to tell of its catalogs.
 pub fn examine(dsn: &str, all: bool, cancel: &AtomicBool) -> Result<Report> {
-    let config = dsn::resolve(dsn, &|name| std::env::var(name).ok())?;
-    let session = Session::connect(&config, cancel)?;
+    let server = dsn::resolve(dsn, &|name| std::env::var(name).ok())?;
+    let session = Session::connect(&server, cancel)?;
     let facts = look::look(&session, all, cancel)?;
     let findings = judge::judge(&facts);
     Ok(Report::judged(facts, findings))

@@ -26,11 +26,10 @@ use clap::Args;
 use futures::TryStreamExt;
 use headrace_ceilings::model::parse_bytes;
 use headrace_format::arrow::WriterSummary;
-use tokio_postgres::Config;
 
 pub use columns::NumericAs;
 
-use crate::dsn;
+use crate::dsn::{self, Server};
 use crate::error::{PgError, Result};
 use crate::session::Session;
 use columns::Column;
@@ -156,8 +155,8 @@ impl Summary {
 /// What the server said, a value that has no place in Arrow, a file that cannot be written.
 pub fn run(args: &ExportArgs, cancel: &AtomicBool, progress: &dyn Fn(Progress)) -> Result<Summary> {
     let start = Instant::now();
-    let config = dsn::resolve(&args.dsn, &|name| std::env::var(name).ok())?;
-    let leader = Session::connect(&config, cancel)?;
+    let server = dsn::resolve(&args.dsn, &|name| std::env::var(name).ok())?;
+    let leader = Session::connect(&server, cancel)?;
     leader.execute(cancel, "begin isolation level repeatable read read only")?;
     let snapshot = leader.query(cancel, "select pg_catalog.pg_export_snapshot()", &[])?;
     let snapshot: String = snapshot.first().map(|row| row.get(0)).unwrap_or_default();
@@ -179,7 +178,7 @@ pub fn run(args: &ExportArgs, cancel: &AtomicBool, progress: &dyn Fn(Progress)) 
     let output = target.begin(columns::schema(&source.columns))?;
     let jobs = jobs(args).min(source.parts.len()).max(1);
     let export = Export {
-        config: &config,
+        server: &server,
         snapshot: &snapshot,
         source: &source,
         order: Order::new(source.parts.len(), jobs * WAITING_BYTES, cancel),
@@ -190,7 +189,7 @@ pub fn run(args: &ExportArgs, cancel: &AtomicBool, progress: &dyn Fn(Progress)) 
 }
 
 struct Export<'a> {
-    config: &'a Config,
+    server: &'a Server,
     snapshot: &'a str,
     source: &'a Source,
     order: Order<'a>,
@@ -224,7 +223,7 @@ impl Export<'_> {
     /// A reader: parts until none is left.
     fn read_parts(&self) -> Result<()> {
         let stop = self.order.stop_flag();
-        let session = Session::connect(self.config, stop)?;
+        let session = Session::connect(self.server, stop)?;
         session.execute(
             stop,
             &format!(

@@ -80,7 +80,7 @@ impl Source {
         if !has_children && version < NOT_NULL_MAY_BE_INVALID {
             declare_not_null(&mut columns, &one(NOT_NULL)?);
         }
-        let security = one("select pg_catalog.row_security_active($1)")?;
+        let security = one("select pg_catalog.row_security_active($1::oid)")?;
         let has_row_security = security.first().is_some_and(|row| row.get(0));
         let whole_because =
             relation::whole_because(version, has_row_security, is_partitioned, &leaves);
