@@ -443,11 +443,11 @@ def doctor(suite: Suite, has_extension: bool) -> None:
     suite.server.query("vacuum facts")
     said = findings("")
     suite.check("a vacuum helps", said["facts"].startswith("ok: ") and "100.0% all-visible" in said["facts"], said["facts"])
-    suite.server.query("update facts set amount = 0 where id % 5 = 0")
-    suite.server.query("create extension pg_visibility")
-    said = findings("")
-    suite.check("the map itself is asked", "slow: 0.0% of its blocks are all-visible, vac" in said["facts"], said["facts"])
-    suite.server.query("drop extension pg_visibility")
+    if suite.server.value("select count(*) from pg_available_extensions where name = 'pg_visibility'") == "1":
+        suite.server.query("update facts set amount = 0 where id % 5 = 0; create extension pg_visibility")
+        said = findings("")
+        suite.check("the map itself is asked", "slow: 0.0% of its blocks are all-visible, vac" in said["facts"], said["facts"])
+        suite.server.query("drop extension pg_visibility")
     said = findings("", "--all")
     suite.check("a partitioned table is one", "VACUUM parted; CHECKPOINT" in said["parted"] and "parted_2" not in said, said.keys())
     suite.check("TOAST", "TOAST table, of t, by" in said["texts"], said["texts"])
@@ -464,8 +464,8 @@ def main() -> int:
     parser.add_argument("headrace")
     parser.add_argument("--socket", type=pathlib.Path, required=True)
     parser.add_argument("--without-extension", action="store_true")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--tls", type=pathlib.Path, required=True)
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--tls", type=pathlib.Path)
     parser.add_argument("--seconds", type=float, default=5)
     arguments = parser.parse_args()
     suite = Suite(arguments.socket, str(pathlib.Path(arguments.headrace).resolve()))
@@ -478,8 +478,10 @@ def main() -> int:
     doctor(suite, not arguments.without_extension)
     writers(suite, arguments.seconds)
     interruptions(suite)
-    tls(suite, arguments.port, arguments.tls)
-    print(f"clients: {suite.passed} passed, {len(suite.failed)} failed")
+    if arguments.tls:
+        tls(suite, arguments.port, arguments.tls)
+    without = "" if arguments.tls else "; TLS not tested: the server has none"
+    print(f"clients: {suite.passed} passed, {len(suite.failed)} failed{without}")
     return 1 if suite.failed else 0
 
 
