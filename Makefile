@@ -26,7 +26,7 @@ release:
 	scripts/setup build
 	cargo build --locked --release --package headrace-cli
 
-# The extension's files, for the server whose pg_config is PG_CONFIG.
+# The extension's files and their archive, for the server whose pg_config is PG_CONFIG.
 postgres:
 	scripts/setup postgres
 	scripts/build-postgres release

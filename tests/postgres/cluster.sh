@@ -55,25 +55,33 @@ END
     chmod +x "$1"
 }
 
-# install BUILD: from now on clusters find the extension whose built files (headrace.so, headrace.control,
-# headrace--*.sql, and headrace-gpu-service where it is needed) lie in that folder. PostgreSQL looks for its folders relative to its own program, so a
-# copy of the three programs and links to everything else make an installation of our own: nothing is
+# installation: from now on clusters are of an installation of our own, without the extension. PostgreSQL looks for its
+# folders relative to its own program, so a copy of some programs and links to everything else are one: nothing is
 # written to the machine's, no rights on it are needed, and two tests may run with two builds.
+installation() {
+    local library share
+    bin=$(realpath "$bin")
+    library=$("$bin/pg_config" --pkglibdir)
+    share=$("$bin/pg_config" --sharedir)
+    mkdir -p "$work/installed$bin" "$work/installed$library" "$work/installed$share/extension"
+    cp "$bin/initdb" "$bin/pg_ctl" "$bin/postgres" "$bin/pg_config" "$work/installed$bin"
+    ln -s "$library"/* "$work/installed$library"
+    find "$share" -mindepth 1 -maxdepth 1 ! -name extension -exec ln -s -t "$work/installed$share" {} +
+    ln -s "$share/extension"/* "$work/installed$share/extension"
+    bin=$work/installed$bin
+}
+
+# install BUILD: from now on clusters find the extension whose built files (headrace.so, headrace.control,
+# headrace--*.sql, and headrace-gpu-service where it is needed) lie in that folder.
 install() {
     local build library share
     build=$(realpath -e "$1") || fail "no folder $1"
     [ -f "$build/headrace.so" ] || fail "no headrace.so in $build: build the extension"
     [ -f "$build/headrace.control" ] || fail "no headrace.control in $build"
-    bin=$(realpath "$bin")
+    installation
     library=$("$bin/pg_config" --pkglibdir)
     share=$("$bin/pg_config" --sharedir)
-    mkdir -p "$work/installed$bin" "$work/installed$library" "$work/installed$share/extension"
-    cp "$bin/initdb" "$bin/pg_ctl" "$bin/postgres" "$work/installed$bin"
-    ln -s "$library"/* "$work/installed$library"
-    find "$share" -mindepth 1 -maxdepth 1 ! -name extension -exec ln -s -t "$work/installed$share" {} +
-    ln -s "$share/extension"/* "$work/installed$share/extension"
-    cp --remove-destination "$build/headrace.so" "$work/installed$library"
-    [ ! -f "$build/headrace-gpu-service" ] || cp --remove-destination "$build/headrace-gpu-service" "$work/installed$library"
-    cp --remove-destination "$build/headrace.control" "$build"/headrace--*.sql "$work/installed$share/extension"
-    bin=$work/installed$bin
+    cp --remove-destination "$build/headrace.so" "$library"
+    [ ! -f "$build/headrace-gpu-service" ] || cp --remove-destination "$build/headrace-gpu-service" "$library"
+    cp --remove-destination "$build/headrace.control" "$build"/headrace--*.sql "$share/extension"
 }

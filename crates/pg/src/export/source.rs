@@ -9,14 +9,13 @@ use super::relation::{self, Relation};
 use crate::error::{PgError, Result};
 use crate::session::Session;
 
-/// The first version in which NOT NULL may be declared but not yet hold for rows of old.
-const NOT_NULL_MAY_BE_INVALID: i32 = 180_000;
-
 /// Fewer distinct values make a column one to keep as a dictionary.
 const DICTIONARY_VALUES_MAX: f32 = 10_000.0;
 
+/// From version 18 on rows of old may have NULLs where NOT NULL is declared and not yet checked.
 const NOT_NULL: &str = "select attname::text from pg_catalog.pg_attribute
-    where attrelid = $1 and attnotnull and attnum > 0";
+    where attrelid = $1 and attnotnull and attnum > 0 and not exists (select from pg_catalog.pg_constraint
+        where conrelid = $1 and contype = 'n' and not convalidated and attnum = any (conkey))";
 
 /// One statement's worth of rows.
 #[derive(Debug)]
@@ -77,7 +76,7 @@ impl Source {
         let is_partitioned = !leaves.iter().any(|leaf| leaf.is_root);
         let has_children = !is_partitioned && leaves.len() > 1;
         let version = session.version(cancel)?;
-        if !has_children && version < NOT_NULL_MAY_BE_INVALID {
+        if !has_children {
             declare_not_null(&mut columns, &one(NOT_NULL)?);
         }
         let security = one("select pg_catalog.row_security_active($1::oid)")?;
