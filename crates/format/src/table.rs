@@ -32,16 +32,22 @@ pub trait Table: fmt::Debug + Send + Sync {
     }
 
     /// Rows of all files; `None`: nobody knows.
-    fn rows(&self) -> Option<u64>;
+    fn rows(&self) -> Option<u64> {
+        None
+    }
 
     /// What is known of a column; of one that does not exist, nothing.
-    fn column_stats(&self, column: usize) -> ColumnStats;
+    fn column_stats(&self, _column: usize) -> ColumnStats {
+        ColumnStats::default()
+    }
 
     /// Whether pipelines can take a column's values where they lie; the reason if not.
     fn column_support(&self, column: usize) -> std::result::Result<(), String>;
 
     /// Distinct values of a dictionary-encoded text column, sorted by bytes, none NULL.
-    fn dictionary(&self, column: usize) -> Option<&Arc<StringArray>>;
+    fn dictionary(&self, _column: usize) -> Option<&Arc<StringArray>> {
+        None
+    }
 
     /// The byte ranges of columns (in register order; none to only count rows), without the parts
     /// in which no row can meet the conditions, chunk by chunk.
@@ -89,7 +95,9 @@ pub trait Table: fmt::Debug + Send + Sync {
 
     /// # Errors
     /// A file that is not what it was when the table was opened, if that is to be checked.
-    fn check_unchanged(&self) -> Result<()>;
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Table for ArrowTable {

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use arrow_array::StringArray;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_schema::{DataType as ArrowType, Field, Schema, SchemaRef};
@@ -78,10 +77,6 @@ impl Table for Repeated {
         Ok(())
     }
 
-    fn dictionary(&self, _column: usize) -> Option<&Arc<StringArray>> {
-        None
-    }
-
     fn feed(
         self: Arc<Self>,
         _columns: &[usize],
@@ -101,10 +96,6 @@ impl Table for Repeated {
 
     fn open_file(&self, _file: usize) -> Result<Arc<dyn ReadAt>> {
         Ok(Arc::clone(&self.file) as _)
-    }
-
-    fn check_unchanged(&self) -> Result<()> {
-        Ok(())
     }
 }
 

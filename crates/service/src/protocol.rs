@@ -1,8 +1,8 @@
 //! Frames and messages.
 //!
 //! A frame is the letters `HRSV`, the bytes of its head (u32) and of its body (u64), both little-endian,
-//! the head as JSON, the body as it is: record batches as Arrow IPC streams of one batch, lists of
-//! numbers as little-endian u32. A connection begins with a `Hello` of both sides, whose form
+//! the head as JSON, the body as it is: record batches as Arrow IPC streams of one batch, ranges
+//! as pairs of little-endian u32. A connection begins with a `Hello` of both sides, whose form
 //! never changes; everything else is of one [`VERSION`].
 
 use std::io::{self, Read, Write};
@@ -323,25 +323,10 @@ pub fn decode_batch(body: Vec<u8>) -> Result<RecordBatch, ProtocolError> {
     decoded.map_err(|error| ProtocolError::Body(error.to_string()))
 }
 
-/// Numbers as a body.
-pub fn encode_numbers(numbers: impl IntoIterator<Item = u32>) -> Vec<u8> {
-    numbers.into_iter().flat_map(u32::to_le_bytes).collect()
-}
-
-/// The numbers of a body.
-///
-/// # Errors
-/// Its length.
-pub fn decode_numbers(body: &[u8]) -> Result<Vec<u32>, ProtocolError> {
-    match body.as_chunks::<4>() {
-        (numbers, []) => Ok(numbers.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()),
-        _ => Err(ProtocolError::Body(format!("{} bytes are no numbers", body.len()))),
-    }
-}
-
-/// Ranges as a body.
+/// Ranges as a body: first and end of each.
 pub fn encode_ranges(ranges: &[Range<u32>]) -> Vec<u8> {
-    encode_numbers(ranges.iter().flat_map(|range| [range.start, range.end]))
+    let numbers = ranges.iter().flat_map(|range| [range.start, range.end]);
+    numbers.flat_map(u32::to_le_bytes).collect()
 }
 
 /// The ranges of a body.
@@ -349,11 +334,14 @@ pub fn encode_ranges(ranges: &[Range<u32>]) -> Vec<u8> {
 /// # Errors
 /// Its length.
 pub fn decode_ranges(body: &[u8]) -> Result<Vec<Range<u32>>, ProtocolError> {
-    let numbers = decode_numbers(body)?;
-    match numbers.as_chunks::<2>() {
-        (ranges, []) => Ok(ranges.iter().map(|[first, end]| *first..*end).collect()),
-        _ => Err(ProtocolError::Body(format!("{} numbers are no ranges", numbers.len()))),
-    }
+    let (ranges, []) = body.as_chunks::<8>() else {
+        return Err(ProtocolError::Body(format!("{} bytes are no ranges", body.len())));
+    };
+    let range = |bytes: &[u8; 8]| {
+        let both = u64::from_le_bytes(*bytes);
+        both as u32..(both >> 32) as u32
+    };
+    Ok(ranges.iter().map(range).collect())
 }
 
 #[cfg(test)]

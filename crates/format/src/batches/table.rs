@@ -11,7 +11,7 @@ use headrace_ir::SourceKind;
 use super::column::{Dictionary, table_type};
 use super::feed::BatchFeed;
 use super::stream::{BatchStream, ProducerError};
-use crate::arrow::{ChunkOptions, ColumnBound, ColumnStats, encoding, ir_type};
+use crate::arrow::{ChunkOptions, ColumnBound, encoding, ir_type};
 use crate::error::{FormatError, Result};
 use crate::{Feed, Table};
 
@@ -128,10 +128,6 @@ impl Table for BatchTable {
         self.rows_max
     }
 
-    fn column_stats(&self, _column: usize) -> ColumnStats {
-        ColumnStats::default()
-    }
-
     fn column_support(&self, column: usize) -> std::result::Result<(), String> {
         let Some(field) = self.schema.fields().get(column) else {
             return Err(format!("there is no column {column}"));
@@ -173,9 +169,5 @@ impl Table for BatchTable {
 
     fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>> {
         Err(FormatError::Argument(format!("file {file} of batches in memory")))
-    }
-
-    fn check_unchanged(&self) -> Result<()> {
-        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
-use arrow_array::{RecordBatch, StringArray};
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use headrace_io::{FileIdentity, InputPolicy, ReadAt, SourceFile};
 use headrace_ir::SourceKind;
@@ -21,7 +21,7 @@ use super::page_source::BlockSource;
 use super::parts::Parts;
 use super::relation::Relation;
 use super::server_pages::ServerPages;
-use crate::arrow::{ChunkOptions, ColumnBound, ColumnStats};
+use crate::arrow::{ChunkOptions, ColumnBound};
 use crate::batches::{BatchStream, ProducerError, Receiver};
 use crate::{Feed, FormatError, PageDecoder, PageSource, Result, Table};
 
@@ -270,20 +270,8 @@ impl Table for HeapTable {
         InputPolicy { check_identity, cached, copy_first, fills_page_cache: self.fills_page_cache }
     }
 
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
-    fn column_stats(&self, _column: usize) -> ColumnStats {
-        ColumnStats::default()
-    }
-
     fn column_support(&self, column: usize) -> std::result::Result<(), String> {
         self.parts.column_support(column)
-    }
-
-    fn dictionary(&self, _column: usize) -> Option<&Arc<StringArray>> {
-        None
     }
 
     /// Nothing is pulled from the stream before the first chunk is asked for; the feed that does that
@@ -327,9 +315,5 @@ impl Table for HeapTable {
 
     fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>> {
         Ok(SourceFile::known_as(self.path(file)?, self.identity(file)?, false))
-    }
-
-    fn check_unchanged(&self) -> Result<()> {
-        Ok(())
     }
 }

@@ -1,0 +1,131 @@
+//! The way to the service: the one that runs, or one that is started.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use headrace_flow::CancelToken;
+
+use super::start::{Start, start_service};
+use super::{Failure, Wanted, surprised};
+use crate::devices::Devices;
+use crate::protocol::{self, Ask, Frame, Hello, ProtocolError, Reply};
+use crate::{SOCKET_NAME, check_peer};
+
+/// How long the service may take to say who it is, as a rule: it has a thread for that alone.
+pub const HELLO_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a service that somebody else has started may take until it listens.
+const LISTEN_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often it is started: others may end it meanwhile.
+const STARTS_MAX: usize = 3;
+
+/// A connection on which nothing was asked yet.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) socket: UnixStream,
+    /// The service.
+    pub service: Hello,
+}
+
+/// Whether the service is there.
+enum Found {
+    There(Connection),
+    /// Nobody listens.
+    Nobody(String),
+}
+
+impl Connection {
+    /// Connects to the service of a data directory, which is the working directory as a rule: the
+    /// address has room for 108 bytes. `patience`: how long the service may take to say who it is.
+    ///
+    /// # Errors
+    /// It is not there, does not answer, or does not want this client.
+    pub fn open(data: &Path, patience: Duration, token: &CancelToken) -> Result<Self, Failure> {
+        match find(data, patience, token)? {
+            Found::There(connection) => Ok(connection),
+            Found::Nobody(why) => Err(Failure::lost(format!("the service does not run: {why}"))),
+        }
+    }
+
+    /// Connects to the service, and starts it if it does not run.
+    ///
+    /// # Errors
+    /// It cannot be started, or does not want this client.
+    pub fn open_or_start(data: &Path, start: &Start, token: &CancelToken) -> Result<Self, Failure> {
+        let mut failure = Failure::lost("it was not tried");
+        for _ in 0..STARTS_MAX {
+            if let Found::There(connection) = find(data, HELLO_PATIENCE, token)? {
+                return Ok(connection);
+            }
+            match start_service(data, start, token) {
+                Ok(()) => failure = Failure::lost("the service was started, and is gone"),
+                // Killed before it was ready, perhaps.
+                Err(cause) => {
+                    failure = cause;
+                    continue;
+                }
+            }
+            let started = Instant::now();
+            // Another session's may be on its way.
+            while started.elapsed() < LISTEN_PATIENCE && !token.is_cancelled() {
+                if let Found::There(connection) = find(data, HELLO_PATIENCE, token)? {
+                    return Ok(connection);
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        Err(failure)
+    }
+
+    /// What GPUs there are.
+    ///
+    /// # Errors
+    /// The service is gone.
+    pub fn devices(self, token: &CancelToken) -> Result<Devices, Failure> {
+        protocol::write(&mut &self.socket, &Ask::Devices, &[])?;
+        let until = Some(Instant::now() + HELLO_PATIENCE);
+        let mut reader = Wanted { socket: &self.socket, token, until };
+        match protocol::read(&mut reader)? {
+            Some(Frame { head: Reply::Devices(devices), .. }) => Ok(devices),
+            other => Err(surprised(other)),
+        }
+    }
+}
+
+fn find(data: &Path, patience: Duration, token: &CancelToken) -> Result<Found, Failure> {
+    let lost = |cause: io::Error| Failure::lost(format!("the service cannot be asked: {cause}"));
+    let socket = match UnixStream::connect(data.join(SOCKET_NAME)) {
+        Ok(socket) => socket,
+        Err(cause) => {
+            return match cause.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    Ok(Found::Nobody(cause.to_string()))
+                }
+                _ => Err(lost(cause)),
+            };
+        }
+    };
+    check_peer(&socket).map_err(lost)?;
+    let asked = protocol::write(&mut &socket, &Ask::Hello(Hello::own()), &[]);
+    let until = Some(Instant::now() + patience);
+    let mut reader = Wanted { socket: &socket, token, until };
+    let heard = asked.and_then(|()| protocol::read(&mut reader));
+    match heard {
+        Ok(Some(Frame { head: Reply::Hello(service), .. })) => {
+            service.check().map_err(Failure::lost)?;
+            Ok(Found::There(Connection { socket, service }))
+        }
+        // It ended while this one was in its queue.
+        Ok(None) => Ok(Found::Nobody("it just ended".into())),
+        Err(ProtocolError::Io(cause)) if is_gone(&cause) => Ok(Found::Nobody(cause.to_string())),
+        Err(error) => Err(error.into()),
+        Ok(other) => Err(surprised(other)),
+    }
+}
+
+fn is_gone(cause: &io::Error) -> bool {
+    matches!(cause.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,213 @@
+//! A run: what it is given, and what is said while it is under way.
+
+use std::io::{BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use headrace_flow::CancelToken;
+use headrace_format::heap::Block;
+
+use super::connection::Connection;
+use super::{Failure, Wanted, surprised};
+use crate::outbox::{Body, Outbox};
+use crate::protocol::{self, Ask, Finished, Frame, ProtocolError, Reply, Run, WINDOW_BATCHES};
+
+/// What is read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Rows of a message with a child's rows.
+const CHILD_ROWS: usize = 64 << 10;
+
+/// Blocks of one question: far more than a chunk has.
+const BLOCKS_ASKED_MAX: u32 = 1 << 24;
+
+/// Whoever owns the heaps' blocks. Each call is answered at once.
+pub trait Owner: Sync {
+    /// Which of so many consecutive blocks from `first` on are still what they were when they were listed.
+    fn hold(&self, first: Block, blocks: usize) -> Vec<bool>;
+
+    /// This block must be read by the owner.
+    fn reroute(&self, block: Block, why: String);
+
+    /// So many more of the listed blocks are done.
+    fn done(&self, blocks: u32);
+}
+
+/// The way of the owner's rows to the service. What is given before there is a connection waits.
+#[derive(Debug, Default)]
+pub struct RowSender {
+    outbox: Outbox<Ask>,
+    /// Batches that were given and not taken by the run.
+    waiting: Mutex<usize>,
+    taken: Condvar,
+}
+
+impl RowSender {
+    fn waiting(&self) -> MutexGuard<'_, usize> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands a batch over; gives it back if there is no room for it within so long. Where nobody
+    /// wants it any more it is dropped, since the run is over then, which is told elsewhere.
+    ///
+    /// # Errors
+    /// The batch.
+    pub fn offer(&self, batch: RecordBatch, wait: Duration) -> Result<(), RecordBatch> {
+        let is_full =
+            |waiting: &mut usize| *waiting >= WINDOW_BATCHES && !self.outbox.is_abandoned();
+        let waited = self.taken.wait_timeout_while(self.waiting(), wait, is_full);
+        let (mut waiting, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return Err(batch);
+        }
+        *waiting += 1;
+        drop(waiting);
+        self.outbox.push_bulk(Ask::Rows, Body::Rows(batch));
+        Ok(())
+    }
+
+    /// There are no more.
+    pub fn finish(&self) {
+        self.outbox.push_bulk(Ask::EndOfRows, Body::NONE);
+    }
+
+    fn was_taken(&self, batches: usize) {
+        let mut waiting = self.waiting();
+        *waiting = waiting.saturating_sub(batches);
+        drop(waiting);
+        self.taken.notify_all();
+    }
+
+    fn abandon(&self) {
+        self.outbox.abandon();
+        // Whoever looked before is waiting by now.
+        drop(self.waiting());
+        self.taken.notify_all();
+    }
+}
+
+/// Has a program run, on the calling thread and one that writes. Batches of the answer go to `emit`, which
+/// says whether more are wanted.
+///
+/// # Errors
+/// [`Failure`]: what was emitted is not the answer.
+pub fn run(
+    connection: Connection,
+    run: Run,
+    children: &[Vec<RecordBatch>],
+    rows: &RowSender,
+    owner: &dyn Owner,
+    token: &CancelToken,
+    emit: &mut dyn FnMut(RecordBatch) -> bool,
+) -> Result<Finished, Failure> {
+    let socket = &connection.socket;
+    std::thread::scope(|scope| {
+        let writer = std::thread::Builder::new().name("headrace-rows".into());
+        let written = writer.spawn_scoped(scope, || {
+            ask(socket, run, children)?;
+            rows.outbox.write_to(socket)
+        });
+        let written =
+            written.map_err(|cause| Failure::lost(format!("no thread can be started: {cause}")))?;
+        let talk = Talk { rows, owner, emit };
+        let reader = Wanted { socket, token, until: None };
+        let over = Over { rows, socket };
+        let heard = talk.read_all(&mut BufReader::with_capacity(READ_BYTES, reader));
+        drop(over);
+        match (heard, written.join()) {
+            // What could not be written is the cause of what was not heard.
+            (Err(failure), Ok(Err(cause))) if failure.class.is_none() => match cause {
+                ProtocolError::Io(_) => Err(failure),
+                cause => Err(cause.into()),
+            },
+            (heard, _) => heard,
+        }
+    })
+}
+
+/// Ends the writer when the reader ends, by a panic of the owner too: it may wait for messages, or for a
+/// service that does not read any more.
+struct Over<'a> {
+    rows: &'a RowSender,
+    socket: &'a UnixStream,
+}
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.rows.abandon();
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// What comes before rows.
+fn ask(
+    mut socket: &UnixStream,
+    mut run: Run,
+    children: &[Vec<RecordBatch>],
+) -> Result<(), ProtocolError> {
+    let parts: Vec<Vec<RecordBatch>> = children.iter().map(|child| parts(child)).collect();
+    run.children = parts.iter().map(Vec::len).collect();
+    run.ranges = run.heaps.iter().map(|heap| heap.direct.len()).collect();
+    let direct = run.heaps.iter_mut().flat_map(|heap| std::mem::take(&mut heap.direct));
+    let ranges = protocol::encode_ranges(&direct.collect::<Vec<_>>());
+    protocol::write(&mut socket, &Ask::Run(Box::new(run)), &ranges)?;
+    for (number, parts) in parts.iter().enumerate() {
+        for part in parts {
+            protocol::write(&mut socket, &Ask::Child(number), &protocol::encode_batch(part)?)?;
+        }
+    }
+    socket.flush()?;
+    Ok(())
+}
+
+/// A child's rows in pieces that a message may have.
+fn parts(batches: &[RecordBatch]) -> Vec<RecordBatch> {
+    let pieces = |batch: &RecordBatch| -> Vec<RecordBatch> {
+        let firsts = (0..batch.num_rows().max(1)).step_by(CHILD_ROWS);
+        let rows = batch.num_rows();
+        firsts.map(|first| batch.slice(first, CHILD_ROWS.min(rows - first))).collect()
+    };
+    batches.iter().flat_map(pieces).collect()
+}
+
+struct Talk<'a> {
+    rows: &'a RowSender,
+    owner: &'a dyn Owner,
+    emit: &'a mut dyn FnMut(RecordBatch) -> bool,
+}
+
+impl Talk<'_> {
+    fn read_all(self, reader: &mut impl Read) -> Result<Finished, Failure> {
+        loop {
+            let Some(Frame { head, body }) = protocol::read(reader)? else {
+                return Err(Failure::lost("the service ended"));
+            };
+            match head {
+                Reply::Holds { question, first, blocks } => {
+                    if blocks > BLOCKS_ASKED_MAX {
+                        return Err(Failure::lost(format!("a question about {blocks} blocks")));
+                    }
+                    let holds = self.owner.hold(first, blocks as usize);
+                    let body = Body::Bytes(holds.into_iter().map(u8::from).collect());
+                    self.rows.outbox.push(Ask::Held { question }, body);
+                }
+                Reply::Reroute { block, why } => self.owner.reroute(block, why),
+                Reply::Done(blocks) => self.owner.done(blocks),
+                Reply::Taken(batches) => self.rows.was_taken(batches),
+                Reply::Batch => {
+                    if !(self.emit)(protocol::decode_batch(body)?) {
+                        return Err(Failure::lost("nobody wants more of the answer"));
+                    }
+                }
+                Reply::Finished(finished) => return Ok(*finished),
+                Reply::Failed { class, message } => {
+                    return Err(Failure { class: Some(class), message });
+                }
+                other => return Err(surprised(Some(Frame { head: other, body: Vec::new() }))),
+            }
+        }
+    }
+}
