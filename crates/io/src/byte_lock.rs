@@ -46,7 +46,7 @@ impl ByteLock {
     /// # Errors
     /// Those of the kernel.
     pub fn others(&self) -> io::Result<Vec<Range<u64>>> {
-        let (mut others, mut gaps) = (Vec::new(), vec![0..END]);
+        let (mut others, mut gaps) = (Vec::new(), std::iter::once(0..END).collect::<Vec<_>>());
         while let Some(gap) = gaps.pop() {
             // Any of those in the gap, not the first of them.
             let found = lock(&self.file, libc::F_OFD_GETLK, &gap)?;
@@ -89,7 +89,7 @@ fn lock(file: &File, command: i32, range: &Range<u64>) -> io::Result<libc::flock
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
     use super::*;
 
     fn sorted(lock: &ByteLock) -> Vec<Range<u64>> {

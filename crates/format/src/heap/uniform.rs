@@ -46,14 +46,15 @@ impl Tuples {
         let mut words = gather(page, &self.starts, HEADER_AT)?.map(u64::from_le_bytes);
         let first = words.next()?;
         let differing = words.fold(0, |differing, word| differing | (word ^ first));
-        let (same, open): (u64, fn(&'a [u8], usize, usize, usize) -> _) = match is_vouched {
-            true => (VOUCHED_SAME, Tuple::open),
-            false => (HEADER_SAME, Tuple::all_visible),
-        };
+        let same = if is_vouched { VOUCHED_SAME } else { HEADER_SAME };
         if differing & same != 0 {
             return None;
         }
-        open(page, start, bytes, relation_attributes).ok()
+        let first = match is_vouched {
+            true => Tuple::open(page, start, bytes, relation_attributes),
+            false => Tuple::all_visible(page, start, bytes, relation_attributes),
+        };
+        first.ok()
     }
 }
 
