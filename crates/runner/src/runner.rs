@@ -119,6 +119,11 @@ impl Runner {
         if opened.is_err() && next != ordinal { self.cuda(devices) } else { opened }
     }
 
+    /// Bytes of columns that the GPUs opened so far may keep from run to run.
+    pub fn device_cache_bytes(&self) -> u64 {
+        self.gpus.all_open().iter().map(|device| device.resident().stats().budget_bytes).sum()
+    }
+
     pub(crate) fn gpus(&self) -> &Gpus {
         &self.gpus
     }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::devices::Devices;
 
 /// Changes with every message that is not what it was.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Batches of rows that a client may have sent and the run has not taken.
 pub const WINDOW_BATCHES: usize = 8;
@@ -164,6 +164,8 @@ pub struct Finished {
     pub device: Option<String>,
     /// How long it waited for its turn, in milliseconds.
     pub queued_ms: f64,
+    /// Bytes of tables that the GPUs may keep.
+    pub device_cache_bytes: u64,
 }
 
 /// What is wrong with what the other side said.

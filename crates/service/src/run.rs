@@ -68,7 +68,8 @@ pub fn answer(
     match run(heap, owner, rows, shared, token, outbox) {
         Ok(report) => {
             let device = (report.processor == "cuda").then(|| device_name(shared)).flatten();
-            Reply::Finished(Box::new(Finished { report, device, queued_ms }))
+            let device_cache_bytes = shared.runner.device_cache_bytes();
+            Reply::Finished(Box::new(Finished { report, device, queued_ms, device_cache_bytes }))
         }
         Err(error) if error.class() == ErrorClass::Cancelled => cancelled(shared, "on its way"),
         Err(error) => Reply::Failed { class: error.class(), message: error.to_string() },

@@ -10,7 +10,6 @@ use headrace_format::heap::{Block, HeapBlocks};
 use headrace_ir::{Program, Scalar};
 use headrace_runner::{
     Fallback, Processor, Request, RunReport, Runner, RunnerOptions, Settings, StreamTable,
-    ThreadShare,
 };
 use headrace_service::client::RowSender;
 use headrace_service::protocol;

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,8 +27,11 @@ const PROGRAM: &str = "headrace-gpu-service";
 const QUICK: Duration = Duration::from_millis(100);
 
 /// So many threads of the CPU decode blocks as fast as a GPU is fed with them: 35 GB/s beside 3.5 a thread
-/// (`bench/runs/2026-11-22-h200-postgres`).
+/// (`bench/runs/2026-11-22-h200-postgres`). What a GPU has kept it is fed with no more.
 const FAST_THREADS: usize = 10;
+
+/// What the service's GPUs keep of tables at most, as it said last; 0: it said nothing yet.
+static DEVICE_CACHE_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// A start that failed. A backend has one run at a time; it is the run's thread that starts.
 static FAILED: Mutex<Failed> = Mutex::new(Failed::NONE);
@@ -54,9 +58,12 @@ pub(super) unsafe fn why_not(relations: &[Relation]) -> Option<String> {
             if blocks < min_blocks {
                 return Some("the table is smaller than headrace.min_gpu_table_size".into());
             }
+            let kept_max = DEVICE_CACHE_BYTES.load(Ordering::Relaxed);
+            let is_kept = kept_max == 0 || blocks * u64::from(pg_sys::BLCKSZ) <= kept_max;
             let threads = settings::threads();
-            (threads >= FAST_THREADS)
-                .then(|| format!("{threads} threads of the CPU are faster (headrace.threads)"))
+            (threads >= FAST_THREADS && !is_kept).then(|| {
+                format!("the GPUs cannot keep the table, and {threads} threads of the CPU are faster")
+            })
         }),
     }
 }
@@ -140,6 +147,8 @@ pub(super) fn run(
     let finished = client::run(connection, run, children, rows, owner, token, &mut emit);
     // An answer that is too large was broken off.
     let batches = answer.finish()?;
-    let protocol::Finished { report, device, queued_ms } = finished.map_err(of_the_place)?;
+    let protocol::Finished { report, device, queued_ms, device_cache_bytes } =
+        finished.map_err(of_the_place)?;
+    DEVICE_CACHE_BYTES.store(device_cache_bytes, Ordering::Relaxed);
     Ok(Answered { report, batches, served: Some(Served { device, queued_ms }) })
 }

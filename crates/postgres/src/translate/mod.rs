@@ -21,5 +21,5 @@ pub use aggregate::{Aggregates, aggregate};
 pub use compare::{check_equality, descends, equality_key};
 pub use expr::{Presences, Scope, Translator};
 pub use types::{
-    HeapColumn, column_type, ir_type, is_deterministic, is_of_one_length, name_of, wider_integer,
+    HeapColumn, column_type, ir_type, is_of_one_length, name_of, wider_integer,
 };
