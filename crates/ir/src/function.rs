@@ -75,7 +75,8 @@ pub enum Function {
     Substring,
     /// `left`: so many characters; all but so many of the end, if the number is negative.
     Left,
-    /// `right`: so many characters of the end; all but so many of the beginning, if it is negative.
+    /// `right`: so many characters of the end; all but so many of the beginning, if it is negative. An
+    /// overflow for the smallest number.
     Right,
     /// `ltrim`, `rtrim`, `btrim`: without those characters at an end that occur in the second text.
     Trim(TrimSide),
@@ -231,7 +232,8 @@ impl Function {
             (Self::AddDays, [Date32, Int32]) => of(Date32, true),
             (Self::Substring, [Utf8, Int32]) => of(Utf8, false),
             (Self::Substring, [Utf8, Int32, Int32]) => of(Utf8, true),
-            (Self::Left | Self::Right, [Utf8, Int32])
+            (Self::Right, [Utf8, Int32]) => of(Utf8, true),
+            (Self::Left, [Utf8, Int32])
             | (Self::Trim(_), [Utf8, Utf8])
             | (Self::Replace, [Utf8, Utf8, Utf8]) => of(Utf8, false),
             (Self::Position, [Utf8, Utf8]) => of(Int32, false),

@@ -121,7 +121,7 @@ select substr(t, 3), substring(t, n), substring(t from 2 for 3), substr(p, n, 4)
 select substr(t, 2, n) from words;
 select count(*), min(substr(p, -2147483648, 2147483647)), max(substr(p, 2147483647)), max(substr(p, 2, 2147483647)) from words;
 select left(t, n), right(t, n), count(*) from words group by 1, 2 order by 1, 2 limit 12;
-select sum(length(left(p, -2))), sum(length(right(p, -2147483648))), sum(octet_length(left(p, -2147483648))) from words;
+select sum(length(left(p, -2))), sum(length(right(p, -2147483648))) between 0 and 10000, sum(octet_length(left(p, -2147483648))) from words;
 select btrim(t), ltrim(t), rtrim(t, '0123456'), btrim(p, 'Äße'), count(*) from words group by 1, 2, 3, 4 order by 1, 2, 3, 4 limit 12;
 select replace(t, 'a', 'AA'), replace(p, 'ß', 'ss'), replace(p, '', 'x'), count(*) from words group by 1, 2, 3 order by 1, 2, 3 limit 12;
 select strpos(t, 'rr'), position('ß' in p), position('' in t), starts_with(t, 'b'), t ^@ 'App', count(*) from words group by 1, 2, 3, 4, 5 order by 1, 2, 3, 4, 5;

@@ -101,7 +101,9 @@ fn values<'a>(function: Function, call: &Call<'_, 'a>) -> Option<Values<'a>> {
         }
         Function::Right => {
             let (texts, count) = (text(0)?, number(1)?);
-            call.views(|row| Some(last(texts.get(row), count.get(row))))
+            // The smallest number has no counterpart to leave out.
+            let count = |row| Some(count.get(row)).filter(|count| *count != i32::MIN);
+            call.views(|row| Some(last(texts.get(row), count(row)?)))
         }
         Function::Trim(side) => {
             let (texts, set) = (text(0)?, text(1)?);

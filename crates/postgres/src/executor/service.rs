@@ -62,7 +62,9 @@ pub(super) unsafe fn why_not(relations: &[Relation]) -> Option<String> {
             let is_kept = kept_max == 0 || blocks * u64::from(pg_sys::BLCKSZ) <= kept_max;
             let threads = settings::threads();
             (threads >= FAST_THREADS && !is_kept).then(|| {
-                format!("the GPUs cannot keep the table, and {threads} threads of the CPU are faster")
+                format!(
+                    "the GPUs cannot keep the table, and {threads} threads of the CPU are faster"
+                )
             })
         }),
     }

@@ -3,13 +3,13 @@
 
 use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RTEKind};
 
-use super::joins::{Join, entry};
-use crate::nodes::{self, WhyNot, items, numbers, why_not};
+use super::joins::{Join, entry, tables};
+use crate::nodes::{self, WhyNot, items, why_not};
 use crate::settings;
 
 /// Relations whose plans can be made twice, once for PostgreSQL's own plan and once for the build.
 pub unsafe fn check(root: *mut PlannerInfo, join: &Join) -> Result<(), WhyNot> {
-    for number in numbers((*join.inner).relids) {
+    for number in tables(root, join.inner) {
         check_entry(root, number)?;
     }
     // Its plan may run a second time, in PostgreSQL's own.

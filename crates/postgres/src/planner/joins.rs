@@ -9,9 +9,7 @@ use super::inner;
 use crate::nodes::{self, WhyNot, cast, items, numbers, why_not};
 use crate::plan::ChildColumn;
 use crate::settings;
-use crate::translate::{
-    Translator, column_type, equality_key, is_of_one_length, wider_integer,
-};
+use crate::translate::{Translator, column_type, equality_key, is_of_one_length, wider_integer};
 use crate::version;
 
 /// A relation that the stream looks rows up in: one, or the join that is the inner side of an outer, semi or
@@ -96,9 +94,19 @@ pub unsafe fn joins(
 }
 
 unsafe fn name(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> String {
-    let entries = numbers((*relation).relids).map(|number| entry(root, number));
+    let entries = tables(root, relation).map(|number| entry(root, number));
     let names: Vec<_> = entries.map(|entry| nodes::owned((*(*entry).eref).aliasname)).collect();
     names.join(", ")
+}
+
+/// What a relation is a join of. Since PostgreSQL 16 the outer joins among it have numbers, too, and no
+/// relation of their own.
+pub unsafe fn tables(
+    root: *mut PlannerInfo,
+    relation: *mut RelOptInfo,
+) -> impl Iterator<Item = u32> {
+    let is_join = move |number: u32| (*entry(root, number)).rtekind == pg_sys::RTEKind::RTE_JOIN;
+    numbers((*relation).relids).filter(move |number| !is_join(*number))
 }
 
 pub unsafe fn entry(root: *mut PlannerInfo, number: u32) -> *mut pg_sys::RangeTblEntry {
