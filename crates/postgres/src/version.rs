@@ -16,8 +16,8 @@ unsafe extern "C-unwind" {
     #[link_name = "pg_newlocale_from_collation"]
     fn server_locale_of(collation: Oid) -> *const LocaleStart;
     // storage/pg_shmem.h; written before there are sessions.
-    #[link_name = "UsedShmemSegID"]
-    static SHARED_MEMORY_NUMBER: std::ffi::c_ulong;
+    #[link_name = "UsedShmemSegAddr"]
+    static SHARED_MEMORY: *const SharedMemoryStart;
     #[link_name = "PredicateLockRelation"]
     fn server_predicate_lock_relation(relation: pg_sys::Relation, snapshot: pg_sys::Snapshot);
     // pgrx binds these, but takes note of where to return to at each call: too much for each row.
@@ -45,6 +45,16 @@ struct LocaleStart {
     deterministic: bool,
     collate_is_c: bool,
     ctype_is_c: bool,
+}
+
+/// How `struct PGShmemHeader` begins.
+#[repr(C)]
+struct SharedMemoryStart {
+    magic: i32,
+    creator: libc::pid_t,
+    total_bytes: usize,
+    free_offset: usize,
+    dynamic_control: u32,
 }
 
 /// Whether texts of a collation are ordered by their bytes.
@@ -296,9 +306,10 @@ pub unsafe fn path_of(relation: pg_sys::Relation) -> String {
     }
 }
 
-/// The number of the server's shared memory, which a restart after a crash makes anew.
-pub unsafe fn shared_memory() -> u64 {
-    SHARED_MEMORY_NUMBER
+/// A number that is drawn whenever the server makes its shared memory, after a crash too: that of the
+/// control segment of its dynamic shared memory. The key of the shared memory itself is always the same.
+pub unsafe fn shared_memory() -> Option<u32> {
+    SHARED_MEMORY.as_ref().map(|start| start.dynamic_control)
 }
 
 /// Whether snapshots may grow too old to be sure of what they see.
@@ -319,13 +330,17 @@ pub unsafe fn group_clause(root: *mut pg_sys::PlannerInfo) -> *mut pg_sys::List 
 pub unsafe fn is_logged(relation: pg_sys::Relation) -> bool {
     // In `wal_level = minimal` what this very transaction created or rewrote is not.
     let minimal = pg_sys::wal_level < pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32;
+    (*(*relation).rd_rel).relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT
+        && !(minimal && is_new(relation))
+}
+
+/// Whether this very transaction created or rewrote a table.
+pub unsafe fn is_new(relation: pg_sys::Relation) -> bool {
     #[cfg(feature = "pg15")]
     let rewritten = (*relation).rd_firstRelfilenodeSubid;
     #[cfg(not(feature = "pg15"))]
     let rewritten = (*relation).rd_firstRelfilelocatorSubid;
-    let new = (*relation).rd_createSubid != 0 || rewritten != 0;
-    (*(*relation).rd_rel).relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT
-        && !(minimal && new)
+    (*relation).rd_createSubid != 0 || rewritten != 0
 }
 
 /// What the server does to explain a query where no hook does: plans it, and shows the plan.

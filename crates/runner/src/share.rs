@@ -17,6 +17,9 @@ use parking_lot::Mutex;
 /// How long what was seen of the others counts: a chunk or two.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
+/// How many times as long as a look took the next one waits at least: of many locks, which many look at.
+const LOOK_PAUSE: u32 = 16;
+
 /// Bytes for the locks of one run, which are more than any machine has cores.
 const RUN_BYTES: u64 = 1 << 16;
 
@@ -38,8 +41,8 @@ pub struct SharingRun {
     lock: ByteLock,
     wanted: usize,
     all: usize,
-    /// What it may have, since when.
-    seen: Mutex<Instant>,
+    /// What it may have, until when.
+    next_look: Mutex<Instant>,
     threads: AtomicUsize,
 }
 
@@ -57,7 +60,8 @@ impl SharingRun {
         let ranges = ranges.map(|start| start..start + bytes);
         let lock = ByteLock::take(&share.file, ranges)?.ok_or(io::ErrorKind::WouldBlock)?;
         let (all, threads) = (share.threads, AtomicUsize::new(wanted));
-        let run = Self { lock, wanted, all, seen: Mutex::new(Instant::now()), threads };
+        let next_look = Mutex::new(Instant::now() + LOOK_INTERVAL);
+        let run = Self { lock, wanted, all, next_look, threads };
         run.look();
         Ok(run)
     }
@@ -74,11 +78,12 @@ impl SharingRun {
 impl ConsumerLimit for SharingRun {
     fn consumers(&self) -> usize {
         // Whoever comes meanwhile is content with what is known.
-        if let Some(mut seen) = self.seen.try_lock()
-            && seen.elapsed() >= LOOK_INTERVAL
+        let now = Instant::now();
+        if let Some(mut next_look) = self.next_look.try_lock()
+            && now >= *next_look
         {
             self.look();
-            *seen = Instant::now();
+            *next_look = Instant::now() + LOOK_INTERVAL.max(LOOK_PAUSE * now.elapsed());
         }
         self.threads.load(Ordering::Relaxed)
     }
@@ -132,10 +137,10 @@ mod tests {
         assert_eq!(first.consumers(), 8);
         let second = SharingRun::begin(&share, 8).unwrap();
         assert_eq!(second.consumers(), 4, "known from the beginning");
-        std::thread::sleep(2 * LOOK_INTERVAL);
+        std::thread::sleep(20 * LOOK_INTERVAL);
         assert_eq!(first.consumers(), 4);
         drop(first);
-        std::thread::sleep(2 * LOOK_INTERVAL);
+        std::thread::sleep(20 * LOOK_INTERVAL);
         assert_eq!(second.consumers(), 8);
     }
 

@@ -141,10 +141,14 @@ alter table facts_2023 enable row level security;
 set role regress_reader;
 select count(*), sum(amount) from facts;
 reset role;
+create table extra as select i as a from generate_series(1, 40000) i;
+grant select on extra to regress_reader;
 alter table facts enable row level security;
 set role regress_reader;
 select count(*), sum(amount) from facts;
+select count(*) from (select k as a from facts union all select a from extra) u;
 reset role;
+drop table extra;
 -- Parts that are no plain tables.
 create unlogged table facts_2032 partition of facts for values from ('2032-01-01') to ('2033-01-01');
 insert into facts values (5, 5, '2032-02-02', 5, 'five', 'n');

@@ -39,7 +39,7 @@ fn wanted(function: Function, texts: [&str; 3], numbers: [i64; 2], count: bool) 
         Function::Substring => between(numbers[0] - 1, numbers[0] - 1 + numbers[1]),
         Function::Left if numbers[0] < 0 => between(0, length + numbers[0]),
         Function::Left => between(0, numbers[0]),
-        Function::Right if numbers[0] == i32::MIN.into() => return None,
+        Function::Right if numbers[0] == i64::from(i32::MIN) => return None,
         Function::Right if numbers[0] < 0 => between(-numbers[0], length),
         Function::Right => between(length - numbers[0], length),
         Function::Trim(side) => {

@@ -236,7 +236,7 @@ impl Map {
     /// bit is set has not changed since any earlier moment at which that position was found, and its bit.
     pub unsafe fn stamps(&self) -> Vec<u64> {
         let stamp = |page: &Option<MapPage>| match page {
-            Some(page) if pg_sys::BufferGetLSNAtomic(page.buffer) == page.position => page.position,
+            Some(page) if settled_position(page.buffer) == page.position => page.position,
             _ => 0,
         };
         self.pages.iter().map(stamp).collect()
@@ -244,7 +244,7 @@ impl Map {
 
     /// Whether no bit was set since the pages were pinned.
     pub unsafe fn is_unchanged(&self) -> bool {
-        let unchanged = |page: &MapPage| pg_sys::BufferGetLSNAtomic(page.buffer) == page.position;
+        let unchanged = |page: &MapPage| settled_position(page.buffer) == page.position;
         self.pages.iter().flatten().all(unchanged)
     }
 
@@ -254,4 +254,13 @@ impl Map {
             pg_sys::ReleaseBuffer(page.buffer);
         }
     }
+}
+
+/// A page's position in the log, when nobody is about to move it: a bit is set before its record is
+/// written, and the position moved after that, all under the page's lock.
+unsafe fn settled_position(buffer: Buffer) -> u64 {
+    pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+    let position = pg_sys::BufferGetLSNAtomic(buffer);
+    pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_UNLOCK as i32);
+    position
 }

@@ -60,12 +60,12 @@ unsafe fn missing(
 
 /// What tells a table's blocks from what they were, for a process that keeps their rows as long as the
 /// server runs: after a crash the log may come to a position once more. `None`: setting bits of its map
-/// moves no position.
+/// moves no position, or this transaction may still COPY frozen rows into blocks whose bits are set.
 pub(super) unsafe fn stamps(relation: Relation, map: &Map) -> Option<Stamps> {
-    if !version::is_logged(relation) {
+    if !version::is_logged(relation) || version::is_new(relation) {
         return None;
     }
-    let (path, memory) = (version::path_of(relation), version::shared_memory());
+    let (path, memory) = (version::path_of(relation), version::shared_memory()?);
     let identity = format!("{path} in shared memory {memory}");
     Some(Stamps { identity, blocks: BLOCKS_PER_MAP_PAGE, stamps: map.stamps() })
 }

@@ -174,8 +174,9 @@ unsafe fn begun(node: *mut CustomScanState, own: &mut Own) -> Progress {
 /// Lets PostgreSQL's own plan know how many rows are wanted, as a LIMIT above a sort does.
 unsafe fn bound_own(node: *mut CustomScanState, own: &Own) {
     let limit = run::limit((*node).ss.ps.ps_ExprContext, &own.plan, own.parameters);
-    let limit = limit.and_then(|rows| i64::try_from(rows).ok());
-    if let (Some(rows), Some(child)) = (limit, items((*node).custom_ps).next()) {
+    // Negative: all of them; an earlier run may have wanted less.
+    let rows = limit.and_then(|rows| i64::try_from(rows).ok()).unwrap_or(-1);
+    if let Some(child) = items((*node).custom_ps).next() {
         pg_sys::ExecSetTupleBound(rows, child);
     }
 }

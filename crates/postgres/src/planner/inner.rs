@@ -17,6 +17,9 @@ pub unsafe fn check(root: *mut PlannerInfo, join: &Join) -> Result<(), WhyNot> {
     if is_join && pg_sys::contain_volatile_functions((*(*root).parse).jointree.cast()) {
         return why_not(format!("{} is volatile", join.name));
     }
+    if is_join && joins_may_fail(root, join.inner) {
+        return why_not(format!("what may fail would be asked of all rows of {}", join.name));
+    }
     let path = (*join.inner).cheapest_total_path;
     if path.is_null() || !(*path).param_info.is_null() {
         return why_not(format!("{} has no plan of its own", join.name));
@@ -32,6 +35,22 @@ pub unsafe fn check(root: *mut PlannerInfo, join: &Join) -> Result<(), WhyNot> {
         )),
         false => Ok(()),
     }
+}
+
+/// Whether what joins the tables of a join may be an error for a pair of their rows.
+unsafe fn joins_may_fail(root: *mut PlannerInfo, inner: *mut pg_sys::RelOptInfo) -> bool {
+    let within = |clause: &*mut pg_sys::RestrictInfo| {
+        pg_sys::bms_is_subset((**clause).clause_relids, (*inner).relids)
+    };
+    let fails = |clause: *mut pg_sys::RestrictInfo| may_fail((*clause).clause.cast());
+    let of_tables = tables(root, inner).any(|number| {
+        let relation = *(*root).simple_rel_array.add(number as usize);
+        items((*relation).joininfo).filter(within).any(fails)
+    });
+    // Equalities that hold by their classes stand with no relation.
+    of_tables
+        || items::<pg_sys::EquivalenceClass>((*root).eq_classes)
+            .any(|class| items((*class).ec_sources).filter(within).any(fails))
 }
 
 /// Functions of columns that PostgreSQL does not call leak-proof, and that have a value for every one.
@@ -75,9 +94,12 @@ unsafe fn may_fail(expr: *mut Node) -> bool {
                 (*node.cast::<pg_sys::OpExpr>()).opfuncid
             }
             NodeTag::T_ScalarArrayOpExpr => (*node.cast::<pg_sys::ScalarArrayOpExpr>()).opfuncid,
-            NodeTag::T_CoerceViaIO | NodeTag::T_ArrayCoerceExpr | NodeTag::T_CoerceToDomain => {
-                return true;
-            }
+            // What is in a subquery's plan is not seen from here.
+            NodeTag::T_SubPlan
+            | NodeTag::T_AlternativeSubPlan
+            | NodeTag::T_CoerceViaIO
+            | NodeTag::T_ArrayCoerceExpr
+            | NodeTag::T_CoerceToDomain => return true,
             _ => return false,
         };
         // Without a column it is asked once, whatever the plan.

@@ -4,7 +4,7 @@
 use pgrx::pg_sys::{self, CmdType, Path, PlannerInfo, RelOptInfo, UpperRelationKind};
 
 use super::{Place, joins, scan};
-use crate::nodes::WhyNot;
+use crate::nodes::{WhyNot, why_not};
 use crate::settings;
 
 /// Offers a path, if these are such rows. `extra` is the answer's.
@@ -26,7 +26,7 @@ pub unsafe fn propose(
     let place = Place { output, pathtarget, own };
     let mut path = scan::rows(root, input, &joins::members(root, input)?, place)?;
     if is_ordered {
-        path = sorted(root, output, path);
+        path = sorted(root, output, path)?;
     } else if (*extra).limit_needed {
         path = limited(root, output, path, &*extra);
     }
@@ -40,12 +40,20 @@ unsafe fn is_dropped(relation: *mut RelOptInfo) -> bool {
     is_of_tables && !(*relation).part_scheme.is_null() && (*relation).nparts > 0
 }
 
-unsafe fn sorted(root: *mut PlannerInfo, output: *mut RelOptInfo, path: *mut Path) -> *mut Path {
+unsafe fn sorted(
+    root: *mut PlannerInfo,
+    output: *mut RelOptInfo,
+    path: *mut Path,
+) -> Result<*mut Path, WhyNot> {
     let wanted = (*root).sort_pathkeys;
-    match pg_sys::pathkeys_contained_in(wanted, (*path).pathkeys) {
-        true => path,
-        false => pg_sys::create_sort_path(root, output, path, wanted, (*root).limit_tuples).cast(),
+    if pg_sys::pathkeys_contained_in(wanted, (*path).pathkeys) {
+        return Ok(path);
     }
+    // PostgreSQL computes it of sorted rows, and of no others.
+    if pg_sys::contain_volatile_functions((*(*path).pathtarget).exprs.cast()) {
+        return why_not("what is volatile is computed of rows after they are sorted");
+    }
+    Ok(pg_sys::create_sort_path(root, output, path, wanted, (*root).limit_tuples).cast())
 }
 
 unsafe fn limited(

@@ -76,7 +76,8 @@ pub unsafe fn choose(
             let files = Some(foreign::Streamed::of(relation, table.relid)?);
             return Ok(Streamed { relation, leaves, files, size });
         }
-        let checked = if is_union { check_member(table) } else { Ok(()) };
+        let checked = check_way(root, leaf);
+        let checked = checked.and_then(|()| if is_union { check_member(table) } else { Ok(()) });
         if let Err(WhyNot(reason)) = checked.and_then(|()| check_storage(table)) {
             return match is_whole {
                 true => refused(&reason),
@@ -108,6 +109,17 @@ unsafe fn leaves(root: *mut PlannerInfo, relation: *mut RelOptInfo) -> Vec<Leaf>
         })
     });
     leaves.collect()
+}
+
+/// Row security of a member of a UNION ALL stands at the member alone, not at the parts that it has.
+unsafe fn check_way(root: *mut PlannerInfo, leaf: &Leaf) -> Result<(), WhyNot> {
+    let is_secured = |info: &*mut pg_sys::AppendRelInfo| {
+        !(*joins::entry(root, (**info).child_relid)).securityQuals.is_null()
+    };
+    match leaf.way.iter().any(is_secured) {
+        true => why_not("has row security, or is behind a security barrier"),
+        false => Ok(()),
+    }
 }
 
 impl Leaf {

@@ -56,7 +56,10 @@ unsafe fn counts(root: *mut PlannerInfo, query: &pg_sys::Query) -> bool {
         || (*root).hasHavingQual
         || !query.setOperations.is_null()
         || lists.iter().any(|list| !list.is_null());
+    let is_of_all = nodes::cast::<pg_sys::Const>(query.limitCount, NodeTag::T_Const)
+        .is_some_and(|bound| (*bound).constisnull);
     !query.limitCount.is_null()
+        && !is_of_all
         && !is_extreme(root)
         && query.limitOption == LimitOption::LIMIT_OPTION_COUNT
         && !is_made_of_rows

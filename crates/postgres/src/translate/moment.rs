@@ -235,7 +235,7 @@ impl Translator {
 
     unsafe fn part(&self, part: *mut Node) -> Result<Part, WhyNot> {
         let name = match self.constant(part) {
-            Some(Ok(Scalar { value: Value::Utf8(name), .. })) => name.to_lowercase(),
+            Some(Ok(Scalar { value: Value::Utf8(name), .. })) => name.to_ascii_lowercase(),
             _ => return why_not("a part of a date that is not constant"),
         };
         Ok(match name.as_str() {
