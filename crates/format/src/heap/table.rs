@@ -193,7 +193,7 @@ impl HeapBlocks {
         let refuse = |cause: String| Err(FormatError::Argument(format!("heap blocks: {cause}")));
         self.relation.check(&[])?;
         if self.blocks_per_file == 0 || self.stamps.as_ref().is_some_and(|s| s.blocks == 0) {
-            return refuse("files, or stamps, of no blocks".to_string());
+            return refuse("files of no blocks, or stamps".to_string());
         }
         let blocks_max = self.files.len() as u64 * u64::from(self.blocks_per_file);
         let mut end = 0;
