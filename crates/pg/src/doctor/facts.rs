@@ -103,8 +103,6 @@ pub struct TableFacts {
     pub access_method: String,
     /// Tablespace other than the database's; empty for that.
     pub tablespace: String,
-    /// Whether it, or a part, does not survive a crash.
-    pub is_unlogged: bool,
     /// Whether policies hold for this user.
     pub has_row_security: bool,
     /// Whether vacuum has to be run by hand, of a part at least.

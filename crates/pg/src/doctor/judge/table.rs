@@ -73,11 +73,6 @@ fn way_around(table: &TableFacts) -> String {
         "a role with BYPASSRLS, where policies allow it".into()
     } else if table.access_method != "heap" {
         format!("a copy as heap: CREATE TABLE … USING heap AS TABLE {name}")
-    } else if table.is_unlogged {
-        match table.parts {
-            1 => format!("ALTER TABLE {name} SET LOGGED"),
-            _ => "ALTER TABLE … SET LOGGED, of that part".into(),
-        }
     } else {
         format!("headrace pg export --table {name}, and query the file")
     }

@@ -143,8 +143,7 @@ fn each_obstacle_of_a_table_is_named_with_its_remedy() {
     slow(|f| f.tables[0].toast_bytes = 1 << 30, "seldom read");
     // What the extension says decides; what is known of the table says what to do about it.
     for (change, remedy) in [
-        ((|t| t.is_unlogged = true) as fn(&mut TableFacts), "SET LOGGED"),
-        (|t| t.access_method = "columnar".into(), "USING heap"),
+        ((|t| t.access_method = "columnar".into()) as fn(&mut TableFacts), "USING heap"),
         (|t| t.has_row_security = true, "BYPASSRLS"),
         (|_| (), "headrace pg export --table t"),
     ] {

@@ -14,7 +14,7 @@ const TABLES: &str = "with recursive tree (root, oid) as (
             and not exists (select from pg_catalog.pg_inherits where inhrelid = c.oid)
         union select tree.root, inhrelid from tree join pg_catalog.pg_inherits on inhparent = tree.oid),
     part as (
-        select root, c.oid, reltoastrelid, c.relallvisible, c.relpersistence, c.reloptions, a.amname, t.spcname,
+        select root, c.oid, reltoastrelid, c.relallvisible, c.reloptions, a.amname, t.spcname,
             n_dead_tup, coalesce(pg_catalog.pg_relation_size(c.oid), 0) as bytes,
             greatest(last_vacuum, last_autovacuum) as vacuumed
         from tree join pg_catalog.pg_class c on c.oid = tree.oid left join pg_catalog.pg_am a on a.oid = c.relam
@@ -25,7 +25,7 @@ const TABLES: &str = "with recursive tree (root, oid) as (
         pg_catalog.sum(bytes / pg_catalog.current_setting('block_size')::int8)::int8,
         pg_catalog.sum(relallvisible)::int8,
         coalesce(pg_catalog.min(amname::text) filter (where amname <> 'heap'), 'heap'),
-        coalesce(pg_catalog.min(spcname::text), ''), pg_catalog.bool_or(relpersistence = 'u'),
+        coalesce(pg_catalog.min(spcname::text), ''),
         pg_catalog.row_security_active(root),
         pg_catalog.bool_or(coalesce(reloptions::text like '%autovacuum_enabled=%f%', false)),
         case when pg_catalog.bool_and(vacuumed is not null or bytes = 0)
@@ -54,7 +54,7 @@ impl Look<'_> {
         let mut tables = Vec::new();
         for row in rows.iter().filter(|row| amount(row, 2) >= min_bytes) {
             let mut table = table(row);
-            let (parts, root): (Vec<u32>, u32) = (row.get(14), row.get(15));
+            let (parts, root): (Vec<u32>, u32) = (row.get(13), row.get(14));
             table.toastable_columns =
                 self.ask(TOASTABLE, &[&root])?.iter().map(|row| row.get(0)).collect();
             // Without the right to call it, what vacuum left in the catalog has to do.
@@ -87,12 +87,11 @@ fn table(row: &Row) -> TableFacts {
         visible_blocks: amount(row, 5),
         access_method: row.get(6),
         tablespace: row.get(7),
-        is_unlogged: row.get(8),
-        has_row_security: row.get(9),
-        autovacuum_is_off: row.get(10),
-        vacuumed: row.get(11),
-        names_to_vacuum: row.get(12),
-        dead_rows: row.get(13),
+        has_row_security: row.get(8),
+        autovacuum_is_off: row.get(9),
+        vacuumed: row.get(10),
+        names_to_vacuum: row.get(11),
+        dead_rows: row.get(12),
         ..TableFacts::default()
     }
 }
