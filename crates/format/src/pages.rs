@@ -61,6 +61,6 @@ pub trait PageSource: Send + Sync {
     /// that somebody kept under both are its rows now. `None`: nobody may keep any.
     fn stamp(&self, file: u32, offset: u64) -> Option<(Arc<str>, u64)>;
 
-    /// So many pages of a file, the first at `offset`, are not looked at: their rows were kept.
-    fn kept(&self, file: u32, offset: u64, pages: usize);
+    /// So many pages are not looked at: their rows were kept.
+    fn kept(&self, pages: usize);
 }

@@ -133,7 +133,8 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let mut scope = Scope::of(&totals.lock());
     if let Some(pages) = pages {
         scope.rows += pages.rows();
-        race.bytes_by_path.resident_device += pages.kept_bytes();
+        // Kept pages are no reads of the race, and nothing else of such a table is kept.
+        race.bytes_by_path.resident_device += answer.stats.resident_bytes;
     }
     Answered { bound: &bound, answer, scope, race, bind_ms }.finish(output, &options)
 }

@@ -19,7 +19,6 @@ pub struct TablePages {
     source: Box<dyn PageSource>,
     plan: PagePlan,
     rows: AtomicU64,
-    kept_bytes: AtomicU64,
 }
 
 impl fmt::Debug for TablePages {
@@ -38,12 +37,7 @@ impl TablePages {
         let Some(source) = Arc::clone(table).page_source(ordinals)? else { return Ok(None) };
         let refused = |reason| WhyNot::new(format!("{}: {reason}", task.table.name()));
         let plan = source.plan().map_err(refused)?.clone();
-        Ok(Some(Arc::new(Self {
-            source,
-            plan,
-            rows: AtomicU64::new(0),
-            kept_bytes: AtomicU64::new(0),
-        })))
+        Ok(Some(Arc::new(Self { source, plan, rows: AtomicU64::new(0) })))
     }
 
     /// For a stream.
@@ -54,11 +48,6 @@ impl TablePages {
     /// Rows of the pages that were taken.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
-    }
-
-    /// Bytes of the pages whose rows the GPUs had kept.
-    pub fn kept_bytes(&self) -> u64 {
-        self.kept_bytes.load(Ordering::Relaxed)
     }
 
     /// What tells the file of a segment of pages from others, and the segment's stamp.
@@ -91,10 +80,8 @@ impl PageOwner for TablePages {
         self.source.settle(segment.file, offset(segment), verdicts);
     }
 
-    fn kept(&self, segment: &Segment, pages: usize, rows: u32) {
+    fn kept(&self, pages: usize, rows: u32) {
         self.rows.fetch_add(rows.into(), Ordering::Relaxed);
-        let bytes = segment.columns.first().map_or(0, |column| column.values.bytes);
-        self.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.source.kept(segment.file, offset(segment), pages);
+        self.source.kept(pages);
     }
 }

@@ -52,7 +52,7 @@ impl PageSource for BlockSource {
         Some((Arc::clone(identity), stamp))
     }
 
-    fn kept(&self, _file: u32, _offset: u64, pages: usize) {
+    fn kept(&self, pages: usize) {
         self.table.done(pages as u32);
     }
 }

@@ -67,8 +67,8 @@ struct PageSlot {
 }
 
 impl PageSlots {
-    /// For chunks of up to `slot_bytes` bytes and `segments_max` segments in `slots` slots. All memory is taken now: a race that
-    /// has begun to read rows which come once cannot be given to the CPU any more.
+    /// For chunks of up to `slot_bytes` bytes and `segments_max` segments in `slots` slots. All memory is
+    /// taken now: a race that has begun to read rows which come once cannot be given to the CPU any more.
     ///
     /// # Errors
     /// [`ExecError`] when pinned or device memory is lacking, or the kernel does not load.
@@ -315,7 +315,7 @@ impl PageSlots {
     /// Says that the rows of a segment's pages come from what the device kept.
     pub(super) fn kept(&self, segment: &Segment, rows: u32) {
         let bytes = segment.columns.first().map_or(0, |column| column.values.bytes);
-        self.owner.kept(segment, bytes as usize / self.decoding.block_bytes(), rows);
+        self.owner.kept(bytes as usize / self.decoding.block_bytes(), rows);
     }
 }
 

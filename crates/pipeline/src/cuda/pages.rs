@@ -65,8 +65,8 @@ pub trait PageOwner: Send + Sync + std::fmt::Debug {
     /// count.
     fn settle(&self, segment: &Segment, verdicts: &[PageVerdict]);
 
-    /// So many rows of all of a segment's pages, which a device has kept, count: nobody looks at these.
-    fn kept(&self, segment: &Segment, pages: usize, rows: u32);
+    /// So many rows of so many pages, which a device has kept, count: nobody looks at these pages.
+    fn kept(&self, pages: usize, rows: u32);
 }
 
 /// A column of the rows in pages.

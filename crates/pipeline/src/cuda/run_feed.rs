@@ -121,10 +121,11 @@ impl RunFeed {
                 Poll::Ready(None) => self.has_ended = true,
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
                 Poll::Ready(Some(Ok(segments))) => {
-                    for source in segments {
-                        let source = self.with_kept(source);
-                        let Some(rest) = &mut self.rest else { break };
-                        self.full.extend(rest.chunker.push(source));
+                    let sources: Vec<_> =
+                        segments.into_iter().map(|source| self.with_kept(source)).collect();
+                    if let Some(rest) = &mut self.rest {
+                        let full = sources.into_iter().filter_map(|s| rest.chunker.push(s));
+                        self.full.extend(full);
                     }
                 }
             }

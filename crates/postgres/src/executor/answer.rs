@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use pgrx::pg_sys::{self, Datum, Oid, TupleTableSlot};
 
@@ -92,15 +92,9 @@ fn check(batch: &RecordBatch, output: Output) -> Result<(), WhyNot> {
         Output::Value { column, .. } => return check_values(batch.column(column)),
         _ => return Ok(()),
     };
-    let sum = batch.column(sum);
     // Infinite sums of parts may have come to NaN.
-    let finite =
-        match (sum.as_primitive_opt::<Float64Type>(), sum.as_primitive_opt::<Float32Type>()) {
-            (Some(sums), _) => sums.iter().flatten().all(f64::is_finite),
-            (_, Some(sums)) => sums.iter().flatten().all(f32::is_finite),
-            _ => true,
-        };
-    match finite {
+    let sums = batch.column(sum).as_primitive_opt::<Float64Type>();
+    match sums.is_none_or(|sums| sums.iter().flatten().all(f64::is_finite)) {
         true => Ok(()),
         false => why_not("a sum of floats is not finite"),
     }
