@@ -13,7 +13,6 @@ mod description;
 mod files;
 mod heap;
 mod job;
-mod parameters;
 mod row_way;
 mod run;
 pub mod service;
@@ -120,7 +119,7 @@ unsafe extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EStat
     let own = Own {
         plan,
         clauses,
-        parameters: pg_sys::ExecInitExprList(parameters::planned(scan), &raw mut (*node).ss.ps),
+        parameters: pg_sys::ExecInitExprList((*scan).custom_exprs, &raw mut (*node).ss.ps),
         progress: Progress::NotBegun,
         slot: pg_sys::ExecInitExtraTupleSlot(estate, result, &raw const pg_sys::TTSOpsVirtual),
         ran: None,
