@@ -182,6 +182,7 @@ driver_functions! {
     cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
     cuMemFree_v2(address: CUdeviceptr);
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+    cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, host: *mut c_void, flags: c_uint);
     cuMemHostRegister_v2(host: *mut c_void, bytes: usize, flags: c_uint);
     cuMemHostUnregister(host: *mut c_void);
     cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);

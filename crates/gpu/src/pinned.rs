@@ -157,6 +157,7 @@ fn locked_memory_limit_bytes() -> io::Result<Option<u64>> {
 pub struct PinnedBuffer {
     // Fields drop in this order: unregister, then unmap.
     _registration: RegisteredHost,
+    device_address: u64,
     pages: HostPages,
 }
 
@@ -172,12 +173,23 @@ impl PinnedBuffer {
         let registration = unsafe {
             RegisteredHost::register(device, pages.ptr(), pages.bytes(), HostAccess::ReadWrite)
         }?;
-        Ok(Self { _registration: registration, pages })
+        let mut device_address = 0;
+        // SAFETY: the out-pointer is live; the pages were registered for the device just now.
+        let code = unsafe {
+            api::cuMemHostGetDevicePointer_v2(&mut device_address, pages.ptr().as_ptr().cast(), 0)
+        };
+        device.check("cuMemHostGetDevicePointer", code)?;
+        Ok(Self { _registration: registration, device_address, pages })
     }
 
     /// The first byte.
     pub fn ptr(&self) -> NonNull<u8> {
         self.pages.ptr()
+    }
+
+    /// Where kernels find the first byte, which they reach over the link.
+    pub fn device_address(&self) -> u64 {
+        self.device_address
     }
 
     /// Usable bytes: what was asked for, rounded up to whole pages.

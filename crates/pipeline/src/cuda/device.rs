@@ -15,6 +15,7 @@ use crate::cuda::kernels::{Kernel, Kernels};
 use crate::cuda::layout::SegmentLayout;
 use crate::cuda::narrow::{NARROW_KERNEL_NAME, narrow_source};
 use crate::cuda::pages::{PAGES_KERNEL_NAME, pages_source};
+use crate::cuda::upload::{UPLOAD_KERNEL_NAME, upload_source};
 use crate::cuda::program::{BuildPiece, Tuning};
 use crate::cuda::resident::ResidentColumns;
 use crate::cuda::tables::piece_bytes;
@@ -249,6 +250,11 @@ impl CudaDevice {
     /// The kernel of [`PageDecoding`](crate::cuda::PageDecoding).
     pub(super) fn pages_function(&self) -> Result<Function, GpuError> {
         self.function(&pages_source(), PAGES_KERNEL_NAME)
+    }
+
+    /// The kernel of [`queue_upload`](crate::cuda::upload::queue_upload).
+    pub(super) fn upload_function(&self) -> Result<Function, GpuError> {
+        self.function(&upload_source(), UPLOAD_KERNEL_NAME)
     }
 
     fn function(&self, source: &Source<'_>, name: &'static str) -> Result<Function, GpuError> {

@@ -218,6 +218,11 @@ impl PinnedLease {
         self.buffer.as_ref().map_or(&[], |buffer| buffer.value.as_slice())
     }
 
+    /// Where the device finds it.
+    pub(super) fn device_address(&self) -> u64 {
+        self.buffer.as_ref().map_or(0, |buffer| buffer.value.device_address())
+    }
+
     pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
         self.buffer.as_mut().map_or(&mut [], |buffer| buffer.value.as_mut_slice())
     }

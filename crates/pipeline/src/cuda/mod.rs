@@ -49,6 +49,7 @@ mod stream_chunks;
 mod stream_plan;
 mod stream_program;
 mod tables;
+mod upload;
 
 pub use decode::accumulator_state;
 pub use device::{CudaDevice, CudaOptions};

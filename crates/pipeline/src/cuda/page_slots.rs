@@ -55,9 +55,9 @@ pub(super) struct PageSlots {
 
 /// Of one slot.
 struct PageSlot {
-    /// The table of pages, then verdicts, on both sides.
+    /// The table of pages, which the kernel reads there, then verdicts that came back.
     control_host: PinnedLease,
-    control_device: DeviceBuffer,
+    verdicts: DeviceBuffer,
     /// Addresses of the columns, for the kernel.
     column_table: Arc<Kept<DeviceBuffer>>,
     columns: DeviceBuffer,
@@ -100,7 +100,8 @@ impl PageSlots {
     }
 
     fn slot(&self) -> Result<PageSlot, ExecError> {
-        let control_bytes = self.pages_max * (PAGE_ENTRY_BYTES + PAGE_VERDICT_BYTES);
+        let verdict_bytes = self.pages_max * PAGE_VERDICT_BYTES;
+        let control_bytes = self.pages_max * PAGE_ENTRY_BYTES + verdict_bytes;
         let columns = self.device.alloc(self.places.bytes as usize)?;
         let address = |at: u64| columns.ptr() + at;
         let table = self.places.columns.iter();
@@ -109,7 +110,7 @@ impl PageSlots {
             .collect();
         Ok(PageSlot {
             control_host: PinnedLease::take(&self.device, control_bytes)?,
-            control_device: self.device.alloc(control_bytes)?,
+            verdicts: self.device.alloc(verdict_bytes)?,
             column_table: self.device.upload(&word_bytes(&table))?,
             columns,
             runs: Vec::new(),
@@ -143,7 +144,7 @@ impl PageSlots {
         self.slots[slot].answers = runs.iter().map(ask).collect();
         self.slots[slot].runs = runs;
         self.fill_table(slot);
-        let verdicts = self.verdicts_at(slot);
+        let verdicts = self.slots[slot].verdicts.ptr();
         // SAFETY: the slot's control memory is its own and is touched again when this is done; the
         // bytes are the caller's promise.
         unsafe {
@@ -151,7 +152,7 @@ impl PageSlots {
             let at = self.pages_max * PAGE_ENTRY_BYTES;
             let slot = &mut self.slots[slot];
             let to = &mut slot.control_host.as_mut_slice()[at..at + pages * PAGE_VERDICT_BYTES];
-            stream.copy_d2h_async(&slot.control_device, at, to)?;
+            stream.copy_d2h_async(&slot.verdicts, 0, to)?;
         }
         Ok(())
     }
@@ -249,10 +250,6 @@ impl PageSlots {
         }
     }
 
-    fn verdicts_at(&self, slot: usize) -> u64 {
-        self.slots[slot].control_device.ptr() + (self.pages_max * PAGE_ENTRY_BYTES) as u64
-    }
-
     /// Queues the kernel over the pages in a slot's table.
     ///
     /// # Safety
@@ -267,11 +264,7 @@ impl PageSlots {
         if pages == 0 {
             return Ok(());
         }
-        let PageSlot { control_host, control_device, .. } = &self.slots[slot];
-        let table = &control_host.as_slice()[..pages * PAGE_ENTRY_BYTES];
-        // SAFETY: the pinned memory belongs to the slot and is written again when this is done.
-        unsafe { stream.copy_h2d_async(control_device, 0, table) }?;
-        let at = (control_device.ptr(), pages as u32);
+        let at = (self.slots[slot].control_host.device_address(), pages as u32);
         let mut args = LaunchArgs::new();
         args.push_bytes(&word_bytes(&self.decoding.params(at, self.steps.ptr(), pass)));
         let grid = Grid {
@@ -281,7 +274,8 @@ impl PageSlots {
         };
         // SAFETY: the struct is filled field by field as `pages.cu` declares it; steps, tables,
         // verdicts and columns are this value's and large enough for all pages of a slot, each with
-        // at most the rows that the kernel checks; the pages are the caller's promise.
+        // at most the rows that the kernel checks; the table is written again when this is done; the
+        // pages are the caller's promise.
         unsafe { launch(&self.function, grid, stream, &mut args) }?;
         Ok(())
     }

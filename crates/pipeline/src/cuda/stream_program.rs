@@ -38,6 +38,7 @@ use crate::cuda::run_feed::Book;
 use crate::cuda::stream_plan::{
     ColumnOrigin, PlannedChunk, PlannedPages, PlannedSegment, StreamPlan,
 };
+use crate::cuda::upload::queue_upload;
 use crate::error::ExecError;
 
 /// Alignment of the parts of a slot's control memory.
@@ -243,9 +244,11 @@ impl<'a> StreamProgram<'a> {
         for (to, word) in staging.chunks_exact_mut(8).zip(&words) {
             to.copy_from_slice(&word.to_le_bytes());
         }
-        // SAFETY: the staging memory is pinned, belongs to the slot and is written again only
-        // when the slot's execution is done.
-        unsafe { stream.copy_h2d_async(&slot.control_device, at, staging) }?;
+        let Slot { control_host, control_device, .. } = &*slot;
+        // SAFETY: both belong to the slot, and are written again only when its execution is done.
+        unsafe {
+            queue_upload(self.execution.device(), stream, control_host, control_device, at..at + bytes)
+        }?;
         // SAFETY: the descriptors are made for this layout; the slot's buffers and the resident
         // columns, which the plan holds, stay until the slot's execution is done.
         unsafe { self.launch_slot(stream, number, Again::First) }
