@@ -40,15 +40,16 @@ const SLOTS_MIN: u64 = 3;
 /// Segments are not cut by bytes: this only keeps one chunk from taking all memory.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// Pages are segments of whatever size: a slot takes so many of the largest, widened to blocks of the
-/// file, so that as many are read at a time.
-const PAGE_SEGMENTS: u64 = 3;
-const PAGES_BYTES_MAX: u64 =
-    CHUNK_LIMITS.slot_bytes / PAGE_SEGMENTS - 2 * EXTENT_ALIGN_BYTES as u64;
-
 /// A chunk of several segments: how many rows it may have bounds what a slot has for its output.
 const CHUNK_LIMITS: ChunkLimits =
     ChunkLimits { slot_bytes: 24 << 20, segments: 256, rows: 8 << 20 };
+
+/// A chunk of pages, which the host looks at between two kernels: slots that are many and small have
+/// others read and copied meanwhile.
+const PAGE_LIMITS: ChunkLimits = ChunkLimits { slot_bytes: 8 << 20, ..CHUNK_LIMITS };
+
+/// Pages are segments of whatever size: with this much they fill a slot, widened to blocks of the file.
+const PAGES_BYTES_MAX: u64 = PAGE_LIMITS.slot_bytes - 2 * EXTENT_ALIGN_BYTES as u64;
 
 /// Device memory of its own that a pipeline may keep for the next time.
 const PREPARED_BYTES_MAX: u64 = 16 << 20;
@@ -112,7 +113,8 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
             return Err(WhyNot::new(format!("column {column} is plain text")).into());
         }
     }
-    let Dealt { ordinals, devices, planned, notes } = deal(task, first, is_all)?;
+    let Dealt { ordinals, devices, planned, notes } =
+        deal(task, first, (is_all, chunk_limits(pages.is_some())))?;
     let rest = (!is_all).then(|| rest(segments, devices.len(), pages.as_ref()));
     let run = CudaRun::new(&devices, &bound, RunSource { layout, planned, rest })?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -144,12 +146,16 @@ fn rest(segments: Segments, devices: usize, pages: Option<&Arc<TablePages>>) -> 
     let bounds = segments.bounds();
     Rest {
         feed: Box::new(segments),
-        chunker: Chunker::new(devices, CHUNK_LIMITS),
+        chunker: Chunker::new(devices, chunk_limits(pages.is_some())),
         segment_slot_bytes: bounds.segment_bytes,
         bytes: bounds.bytes,
         chunks: bounds.chunks,
         pages: pages.map(TablePages::streamed),
     }
+}
+
+fn chunk_limits(has_pages: bool) -> ChunkLimits {
+    if has_pages { PAGE_LIMITS } else { CHUNK_LIMITS }
 }
 
 fn chunk_options(task: &Task<'_>, has_pages: bool) -> ChunkOptions {
@@ -179,12 +185,16 @@ struct Dealt {
 
 /// Deals the segments out to the GPUs. One that cannot be opened is left out, unless it was asked
 /// for.
-fn deal(task: &Task<'_>, segments: Vec<SegmentSource>, is_all: bool) -> Result<Dealt, WhyNot> {
+fn deal(
+    task: &Task<'_>,
+    segments: Vec<SegmentSource>,
+    (is_all, limits): (bool, ChunkLimits),
+) -> Result<Dealt, WhyNot> {
     let gpus = task.runner.gpus();
     loop {
         let (ordinals, notes) = gpus.ordinals(&task.settings.devices);
         let several = ordinals.len();
-        let mut planned = chunked(segments.iter().cloned(), several, CHUNK_LIMITS);
+        let mut planned = chunked(segments.iter().cloned(), several, limits);
         let used = match is_all {
             true => used_devices(&mut planned),
             false => (0..several).collect(),

@@ -15,10 +15,10 @@ use crate::cuda::kernels::{Kernel, Kernels};
 use crate::cuda::layout::SegmentLayout;
 use crate::cuda::narrow::{NARROW_KERNEL_NAME, narrow_source};
 use crate::cuda::pages::{PAGES_KERNEL_NAME, pages_source};
-use crate::cuda::upload::{UPLOAD_KERNEL_NAME, upload_source};
 use crate::cuda::program::{BuildPiece, Tuning};
 use crate::cuda::resident::ResidentColumns;
 use crate::cuda::tables::piece_bytes;
+use crate::cuda::upload::{UPLOAD_KERNEL_NAME, upload_source};
 use crate::error::ExecError;
 
 /// Share of the device memory that a table of hashed groups may take.

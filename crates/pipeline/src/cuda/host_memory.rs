@@ -18,7 +18,7 @@ use crate::error::ExecError;
 
 /// What a ring takes in host memory, and again on the device: while it stays in the processor's
 /// last-level cache, neither the readers nor the device wait for memory.
-const RING_BYTES: usize = 144 << 20;
+const RING_BYTES: usize = 72 << 20;
 
 /// One is read, one copied, one executed; more do not help.
 const SLOTS_MAX: usize = 8;
@@ -30,7 +30,7 @@ const SLOTS_MIN: usize = 2;
 const RINGS_KEPT: usize = 4;
 
 /// Slots are made in sizes of which there are few, so that they fit the next query as well.
-const SLOT_STEP_BYTES: usize = 4 << 20;
+const SLOT_STEP_BYTES: usize = 1 << 20;
 
 /// Who waits for a ring looks at least so often whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(20);
@@ -345,12 +345,12 @@ mod tests {
     #[test]
     fn rings_are_as_large_as_the_cache_or_the_budget_allows() {
         let mib = |mib: usize| mib << 20;
-        assert_eq!(ring_shape(mib(23), 1000, u64::MAX), (mib(24), 6));
-        assert_eq!(ring_shape(mib(24), 1000, u64::MAX), (mib(24), 6));
-        assert_eq!(ring_shape(1, 1000, u64::MAX), (mib(4), 8));
+        assert_eq!(ring_shape(mib(24) - 1, 1000, u64::MAX), (mib(24), 3));
+        assert_eq!(ring_shape(mib(9), 1000, u64::MAX), (mib(9), 8));
+        assert_eq!(ring_shape(1, 1000, u64::MAX), (mib(1), 8));
         assert_eq!(ring_shape(mib(100), 1000, u64::MAX), (mib(100), 3), "chunks that are large");
-        assert_eq!(ring_shape(mib(23), 1, u64::MAX), (mib(24), 2), "one chunk");
-        assert_eq!(ring_shape(mib(23), 1000, mib(100) as u64), (mib(24), 4));
-        assert_eq!(ring_shape(mib(23), 1000, 1), (mib(24), 2), "which the budget then refuses");
+        assert_eq!(ring_shape(mib(23), 1, u64::MAX), (mib(23), 2), "one chunk");
+        assert_eq!(ring_shape(mib(9), 1000, mib(40) as u64), (mib(9), 4));
+        assert_eq!(ring_shape(mib(23), 1000, 1), (mib(23), 2), "which the budget then refuses");
     }
 }

@@ -247,7 +247,13 @@ impl<'a> StreamProgram<'a> {
         let Slot { control_host, control_device, .. } = &*slot;
         // SAFETY: both belong to the slot, and are written again only when its execution is done.
         unsafe {
-            queue_upload(self.execution.device(), stream, control_host, control_device, at..at + bytes)
+            queue_upload(
+                self.execution.device(),
+                stream,
+                control_host,
+                control_device,
+                at..at + bytes,
+            )
         }?;
         // SAFETY: the descriptors are made for this layout; the slot's buffers and the resident
         // columns, which the plan holds, stay until the slot's execution is done.
