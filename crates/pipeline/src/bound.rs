@@ -49,7 +49,7 @@ pub enum Repr {
 /// One register.
 #[derive(Clone, Debug)]
 pub struct RegisterInfo {
-    /// Name for EXPLAIN and generated code.
+    /// Name for EXPLAIN and errors.
     pub name: String,
     /// SQL type.
     pub data_type: DataType,

@@ -1,5 +1,5 @@
-//! What the text of a kernel depends on: the shape of a pipeline, not its constants, dictionaries
-//! or the sizes of its builds; and one layout for all segments of a table.
+//! What the text of a kernel depends on: the shape of a pipeline, not its names, constants,
+//! dictionaries or the sizes of its builds; and one layout for all segments of a table.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use arrow_array::StringArray;
 use headrace_ir::{Expr, Scalar, Sink, Step, Value};
 use headrace_pipeline::Dictionary;
 use headrace_pipeline::bind::Lookups;
-use headrace_pipeline::bound::Bound;
+use headrace_pipeline::bound::{Bound, BoundSink};
 use headrace_pipeline::cuda::{
     ColumnForm, CudaDevice, CudaOptions, CudaProgram, SegmentLayout, Tuning,
 };
@@ -108,6 +108,47 @@ fn constants_are_not_part_of_the_text() {
     }
     assert!(changed >= 30, "only {changed} cases differ in their constants");
     assert!((1..=4).contains(&reclassed), "{reclassed} cases are of another class");
+}
+
+/// The same pipeline over a table whose columns have other names, as its results have.
+fn renamed(bound: &Bound) -> Bound {
+    let mut bound = bound.clone();
+    rename(&mut bound.table);
+    bound.registers.iter_mut().for_each(|register| rename(&mut register.name));
+    match &mut bound.sink {
+        BoundSink::Aggregate { keys, .. } => {
+            keys.iter_mut().for_each(|key| rename(&mut key.field.name));
+        }
+        BoundSink::Rows { columns, .. } => {
+            columns.iter_mut().for_each(|(field, _)| rename(&mut field.name));
+        }
+        BoundSink::Sorted { .. } | BoundSink::Build { .. } => {}
+    }
+    bound
+}
+
+fn rename(name: &mut String) {
+    *name = format!("other {name}");
+}
+
+#[test]
+fn names_are_not_part_of_the_text() {
+    let (builds, mut others) = (corpus::builds(), corpus::builds());
+    for build in others.iter_mut().map(|build| Arc::get_mut(build).unwrap()) {
+        rename(&mut build.name);
+        build.keys.iter_mut().for_each(|key| rename(&mut key.name));
+        build.payload.iter_mut().for_each(|column| rename(&mut column.field.name));
+    }
+    let table = Table::random(shapes()[2], &[100]);
+    for case in corpus::cases() {
+        let one = bound_of(&case, &table, &builds).unwrap();
+        let other = Arc::new(renamed(&bound_of(&case, &table, &others).unwrap()));
+        let text = |bound: Arc<Bound>| {
+            CudaProgram::compile(bound, &table.layout(), Tuning::FULL).unwrap().source
+        };
+        let (one, other) = (text(one), text(other));
+        assert!(one == other, "{}\n{one}\n{other}", case.name);
+    }
 }
 
 #[test]

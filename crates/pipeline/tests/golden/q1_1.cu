@@ -1,11 +1,10 @@
-// Pipeline over lineorder
-//
-//   probe date semi on lo_orderdate = d_datekey
-//   filter lo_discount >= ?
-//   filter lo_discount <= ?
-//   filter lo_quantity >= ?
-//   filter lo_quantity <= ?
-//   aggregate sum(lo_extendedprice * lo_discount)
+// The pipeline:
+//   probe semi on column0
+//   filter column1 >= ?
+//   filter column1 <= ?
+//   filter column2 >= ?
+//   filter column2 <= ?
+//   aggregate sum(column3 * column1)
 
 #ifndef BLOCK_THREADS
 #define BLOCK_THREADS 1024
@@ -19,10 +18,10 @@ struct Segment {
     u64 row_count;
     u64 first_tile;
     u64 end_tile;
-    const void* lo_orderdate;
-    const void* lo_discount;
-    const void* lo_quantity;
-    const void* lo_extendedprice;
+    const void* column0;
+    const void* column1;
+    const void* column2;
+    const void* column3;
 };
 
 struct Params {
@@ -31,9 +30,9 @@ struct Params {
     u32* error;
     alignas(8) u32 first_place;
     alignas(8) u32 run_tiles;
-    alignas(8) u32 date_base;
-    alignas(8) u32 date_domain;
-    const u32* date_present;
+    alignas(8) u32 build_base;
+    alignas(8) u32 build_domain;
+    const u32* present;
     alignas(8) i32 literal;
     alignas(8) i32 literal_1;
     alignas(8) i32 literal_2;
@@ -43,8 +42,8 @@ struct Params {
     alignas(8) u32 block_sum_1_at;
     alignas(8) u32 block_sum_1_words;
     alignas(8) u32 queue_at;
-    alignas(8) u32 shared_date_present_at;
-    alignas(8) u32 shared_date_present_bytes;
+    alignas(8) u32 shared_present_at;
+    alignas(8) u32 shared_present_bytes;
     u64* count_0;
     u64* sum_1;
 };
@@ -58,8 +57,8 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
     hr::fill_shared<u32>(block_sum_1, p.block_sum_1_words, 0u);
     u16* queue = reinterpret_cast<u16*>(shared_memory + p.queue_at) + threadIdx.x / HR_LANES * HR_QUEUE;
     u32 queued = 0;
-    u32* shared_date_present = reinterpret_cast<u32*>(shared_memory + p.shared_date_present_at);
-    hr::copy_to_shared(shared_date_present, p.date_present, p.shared_date_present_bytes);
+    u32* shared_present = reinterpret_cast<u32*>(shared_memory + p.shared_present_at);
+    hr::copy_to_shared(shared_present, p.present, p.shared_present_bytes);
     u32 my_count_0 = 0;
     i64 my_sum_1 = 0;
     __syncthreads();
@@ -78,22 +77,22 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
         do {
             if (alive == 0) continue;
 
-            // probe date semi on lo_orderdate = d_datekey
-            i32 lo_orderdate[ROWS];
-            hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
-            i32 lo_discount[ROWS];
-            hr::load_rows(lo_discount, segment.lo_discount, row, rows);
-            u32 date_hits = 0;
+            // probe semi on column0
+            i32 column0[ROWS];
+            hr::load_rows(column0, segment.column0, row, rows);
+            i32 column1[ROWS];
+            hr::load_rows(column1, segment.column1, row, rows);
+            u32 hits_0 = 0;
             EACH_ROW(r) {
-                const u32 slot = hr::least(u32(u32(i32(lo_orderdate[r])) - p.date_base), p.date_domain);
-                date_hits = hr::push_bit(date_hits, hr::bit_first(shared_date_present, slot));
+                const u32 slot = hr::least(u32(u32(i32(column0[r])) - p.build_base), p.build_domain);
+                hits_0 = hr::push_bit(hits_0, hr::bit_first(shared_present, slot));
             }
-            alive &= date_hits >> (32u - ROWS);
+            alive &= hits_0 >> (32u - ROWS);
 
-            // filter lo_discount >= ?
-            // filter lo_discount <= ?
+            // filter column1 >= ?
+            // filter column1 <= ?
             EACH_ROW(r) {
-                if (!(bool((lo_discount[r] >= p.literal)) & bool((lo_discount[r] <= p.literal_1)))) alive &= ~(1u << r);
+                if (!(bool((column1[r] >= p.literal)) & bool((column1[r] <= p.literal_1)))) alive &= ~(1u << r);
             }
         } while (false);
 
@@ -107,25 +106,25 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             u32 alive = hr::lane() < taken;
             __syncwarp();
             if (alive == 0) continue;
-            i32 lo_quantity[ROWS];
-            hr::load_rows(lo_quantity, segment.lo_quantity, row, rows);
+            i32 column2[ROWS];
+            hr::load_rows(column2, segment.column2, row, rows);
 
-            // filter lo_quantity >= ?
-            // filter lo_quantity <= ?
+            // filter column2 >= ?
+            // filter column2 <= ?
             EACH_ROW(r) {
-                if (!(bool((lo_quantity[r] >= p.literal_2)) & bool((lo_quantity[r] <= p.literal_3)))) alive &= ~(1u << r);
+                if (!(bool((column2[r] >= p.literal_2)) & bool((column2[r] <= p.literal_3)))) alive &= ~(1u << r);
             }
 
-            // aggregate sum(lo_extendedprice * lo_discount)
+            // aggregate sum(column3 * column1)
             if (alive == 0) continue;
-            i32 lo_extendedprice[ROWS];
-            hr::load_rows(lo_extendedprice, segment.lo_extendedprice, row, rows);
-            i32 lo_discount_1[ROWS];
-            hr::load_rows(lo_discount_1, segment.lo_discount, row, rows);
+            i32 column3[ROWS];
+            hr::load_rows(column3, segment.column3, row, rows);
+            i32 column1_1[ROWS];
+            hr::load_rows(column1_1, segment.column1, row, rows);
             my_count_0 += __popc(alive);
             EACH_ROW(r) {
                 if (alive >> r & 1u) {
-                    my_sum_1 += i64((lo_extendedprice[r] * lo_discount_1[r]));
+                    my_sum_1 += i64((column3[r] * column1_1[r]));
                 }
             }
         }

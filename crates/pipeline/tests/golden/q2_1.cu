@@ -1,9 +1,8 @@
-// Pipeline over lineorder
-//
-//   probe part inner on lo_partkey = p_key -> p_brand1
-//   probe supplier semi on lo_suppkey = s_key
-//   probe date inner on lo_orderdate = d_datekey -> d_year
-//   aggregate sum(lo_revenue) by d_year, p_brand1
+// The pipeline:
+//   probe inner on column1 -> computed4
+//   probe semi on column2
+//   probe inner on column0 -> computed5
+//   aggregate sum(column3) by computed5, computed4
 
 #ifndef BLOCK_THREADS
 #define BLOCK_THREADS 1024
@@ -17,10 +16,10 @@ struct Segment {
     u64 row_count;
     u64 first_tile;
     u64 end_tile;
-    const void* lo_partkey;
-    const void* lo_suppkey;
-    const void* lo_orderdate;
-    const void* lo_revenue;
+    const void* column1;
+    const void* column2;
+    const void* column0;
+    const void* column3;
 };
 
 struct Params {
@@ -29,27 +28,27 @@ struct Params {
     u32* error;
     alignas(8) u32 first_place;
     alignas(8) u32 run_tiles;
-    alignas(8) u32 part_base;
-    alignas(8) u32 part_domain;
-    const u32* part_present;
-    alignas(8) u32 supplier_base;
-    alignas(8) u32 supplier_domain;
-    const u32* supplier_present;
-    alignas(8) u32 date_base;
-    alignas(8) u32 date_domain;
-    const u8* date_d_year;
-    i64 d_year_base;
+    alignas(8) u32 build_base;
+    alignas(8) u32 build_domain;
+    const u32* present;
+    alignas(8) u32 build_base_1;
+    alignas(8) u32 build_domain_1;
+    const u32* present_1;
+    alignas(8) u32 build_base_2;
+    alignas(8) u32 build_domain_2;
+    const u8* payload;
+    i64 computed5_base;
     alignas(8) u32 group_stride;
-    alignas(8) u32 part_base_1;
-    const u8* part_p_brand1;
-    i64 p_brand1_base;
+    alignas(8) u32 build_base_3;
+    const u8* payload_1;
+    i64 computed4_base;
     alignas(8) u32 block_count_0_at;
     alignas(8) u32 block_count_0_words;
     alignas(8) u32 block_sum_1_at;
     alignas(8) u32 block_sum_1_words;
     alignas(8) u32 queue_at;
-    alignas(8) u32 shared_part_present_at;
-    alignas(8) u32 shared_part_present_bytes;
+    alignas(8) u32 shared_present_at;
+    alignas(8) u32 shared_present_bytes;
     alignas(8) u32 first_group_0;
     alignas(8) u32 replica_mask;
     alignas(8) u32 groups;
@@ -66,8 +65,8 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
     hr::fill_shared<u32>(block_sum_1, p.block_sum_1_words, 0u);
     u16* queue = reinterpret_cast<u16*>(shared_memory + p.queue_at) + threadIdx.x / HR_LANES * HR_QUEUE;
     u32 queued = 0;
-    u32* shared_part_present = reinterpret_cast<u32*>(shared_memory + p.shared_part_present_at);
-    hr::copy_to_shared(shared_part_present, p.part_present, p.shared_part_present_bytes);
+    u32* shared_present = reinterpret_cast<u32*>(shared_memory + p.shared_present_at);
+    hr::copy_to_shared(shared_present, p.present, p.shared_present_bytes);
     const u32 first_group = p.first_group_0 + (threadIdx.x / 32u & p.replica_mask) * p.groups;
     __syncthreads();
     u32 s = 0;
@@ -85,15 +84,15 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
         do {
             if (alive == 0) continue;
 
-            // probe part inner on lo_partkey = p_key -> p_brand1
-            i32 lo_partkey[ROWS];
-            hr::load_rows(lo_partkey, segment.lo_partkey, row, rows);
-            u32 part_hits = 0;
+            // probe inner on column1 -> computed4
+            i32 column1[ROWS];
+            hr::load_rows(column1, segment.column1, row, rows);
+            u32 hits_0 = 0;
             EACH_ROW(r) {
-                const u32 slot = hr::least(u32(u32(i32(lo_partkey[r])) - p.part_base), p.part_domain);
-                part_hits = hr::push_bit(part_hits, hr::bit_first(shared_part_present, slot));
+                const u32 slot = hr::least(u32(u32(i32(column1[r])) - p.build_base), p.build_domain);
+                hits_0 = hr::push_bit(hits_0, hr::bit_first(shared_present, slot));
             }
-            alive &= part_hits >> (32u - ROWS);
+            alive &= hits_0 >> (32u - ROWS);
         } while (false);
 
         // rows that are left, one by one
@@ -106,53 +105,53 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             u32 alive = hr::lane() < taken;
             __syncwarp();
             if (alive == 0) continue;
-            i32 lo_suppkey[ROWS];
-            hr::load_rows(lo_suppkey, segment.lo_suppkey, row, rows);
+            i32 column2[ROWS];
+            hr::load_rows(column2, segment.column2, row, rows);
 
-            // probe supplier semi on lo_suppkey = s_key
-            u32 supplier_hits = 0;
+            // probe semi on column2
+            u32 hits_1 = 0;
             EACH_ROW(r) {
-                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(lo_suppkey[r])) - p.supplier_base), p.supplier_domain) : p.supplier_domain;
-                supplier_hits = hr::push_bit(supplier_hits, hr::bit_first(p.supplier_present, slot));
+                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(column2[r])) - p.build_base_1), p.build_domain_1) : p.build_domain_1;
+                hits_1 = hr::push_bit(hits_1, hr::bit_first(p.present_1, slot));
             }
-            alive &= supplier_hits >> (32u - ROWS);
+            alive &= hits_1 >> (32u - ROWS);
 
-            // probe date inner on lo_orderdate = d_datekey -> d_year
+            // probe inner on column0 -> computed5
             if (alive == 0) continue;
-            i32 lo_orderdate[ROWS];
-            hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
-            i32 lo_partkey_1[ROWS];
-            hr::load_rows(lo_partkey_1, segment.lo_partkey, row, rows);
-            i32 lo_revenue[ROWS];
-            hr::load_rows(lo_revenue, segment.lo_revenue, row, rows);
-            u8 d_year[ROWS];
-            u32 date_hits = 0;
+            i32 column0[ROWS];
+            hr::load_rows(column0, segment.column0, row, rows);
+            i32 column1_1[ROWS];
+            hr::load_rows(column1_1, segment.column1, row, rows);
+            i32 column3[ROWS];
+            hr::load_rows(column3, segment.column3, row, rows);
+            u8 computed5[ROWS];
+            u32 hits_2 = 0;
             EACH_ROW(r) {
-                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(lo_orderdate[r])) - p.date_base), p.date_domain) : p.date_domain;
-                d_year[r] = hr::entry(p.date_d_year, slot);
-                date_hits = hr::push_bit(date_hits, u32(d_year[r] != 255u));
+                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(column0[r])) - p.build_base_2), p.build_domain_2) : p.build_domain_2;
+                computed5[r] = hr::entry(p.payload, slot);
+                hits_2 = hr::push_bit(hits_2, u32(computed5[r] != 255u));
             }
-            alive &= date_hits >> (32u - ROWS);
+            alive &= hits_2 >> (32u - ROWS);
             u32 group[ROWS];
             EACH_ROW(r) group[r] = first_group;
-            EACH_ROW(r) group[r] += u32(d_year[r]) * p.group_stride;
+            EACH_ROW(r) group[r] += u32(computed5[r]) * p.group_stride;
 
-            // aggregate sum(lo_revenue) by d_year, p_brand1
+            // aggregate sum(column3) by computed5, computed4
             if (alive == 0) continue;
-            u8 p_brand1[ROWS];
+            u8 computed4[ROWS];
             EACH_ROW(r) {
-                p_brand1[r] = 0;
+                computed4[r] = 0;
                 if (alive >> r & 1u) {
-                    const u32 slot = u32(i32(lo_partkey_1[r])) - p.part_base_1;
-                    p_brand1[r] = hr::entry(p.part_p_brand1, slot);
+                    const u32 slot = u32(i32(column1_1[r])) - p.build_base_3;
+                    computed4[r] = hr::entry(p.payload_1, slot);
                 }
             }
-            EACH_ROW(r) group[r] += u32(p_brand1[r]);
+            EACH_ROW(r) group[r] += u32(computed4[r]);
             EACH_ROW(r) {
                 if (alive >> r & 1u) {
                     const u32 at = group[r];
                     hr::mark(block_count_0 + at);
-                    hr::add_total<2>(block_sum_1 + 2 * at, i64(lo_revenue[r]));
+                    hr::add_total<2>(block_sum_1 + 2 * at, i64(column3[r]));
                 }
             }
         }

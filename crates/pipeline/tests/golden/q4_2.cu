@@ -1,10 +1,9 @@
-// Pipeline over lineorder
-//
-//   probe supplier inner on lo_suppkey = s_key -> s_nation
-//   probe date inner on lo_orderdate = d_datekey -> d_year
-//   probe customer semi on lo_custkey = c_key
-//   probe part inner on lo_partkey = p_key -> p_category
-//   aggregate sum(lo_revenue - lo_supplycost) by d_year, s_nation, p_category
+// The pipeline:
+//   probe inner on column2 -> computed6
+//   probe inner on column0 -> computed7
+//   probe semi on column1
+//   probe inner on column3 -> computed8
+//   aggregate sum(column4 - column5) by computed7, computed6, computed8
 
 #ifndef BLOCK_THREADS
 #define BLOCK_THREADS 1024
@@ -18,12 +17,12 @@ struct Segment {
     u64 row_count;
     u64 first_tile;
     u64 end_tile;
-    const void* lo_suppkey;
-    const void* lo_orderdate;
-    const void* lo_custkey;
-    const void* lo_partkey;
-    const void* lo_revenue;
-    const void* lo_supplycost;
+    const void* column2;
+    const void* column0;
+    const void* column1;
+    const void* column3;
+    const void* column4;
+    const void* column5;
 };
 
 struct Params {
@@ -32,36 +31,36 @@ struct Params {
     u32* error;
     alignas(8) u32 first_place;
     alignas(8) u32 run_tiles;
-    alignas(8) u32 supplier_base;
-    alignas(8) u32 supplier_domain;
-    const u32* supplier_present;
-    alignas(8) u32 date_base;
-    alignas(8) u32 date_domain;
-    const u32* date_present;
-    alignas(8) u32 customer_base;
-    alignas(8) u32 customer_domain;
-    const u32* customer_present;
-    alignas(8) u32 part_base;
-    alignas(8) u32 part_domain;
-    const u8* part_p_category;
-    i64 p_category_base;
-    alignas(8) u32 date_base_1;
-    const u8* date_d_year;
-    i64 d_year_base;
+    alignas(8) u32 build_base;
+    alignas(8) u32 build_domain;
+    const u32* present;
+    alignas(8) u32 build_base_1;
+    alignas(8) u32 build_domain_1;
+    const u32* present_1;
+    alignas(8) u32 build_base_2;
+    alignas(8) u32 build_domain_2;
+    const u32* present_2;
+    alignas(8) u32 build_base_3;
+    alignas(8) u32 build_domain_3;
+    const u8* payload;
+    i64 computed8_base;
+    alignas(8) u32 build_base_4;
+    const u8* payload_1;
+    i64 computed7_base;
     alignas(8) u32 group_stride;
-    alignas(8) u32 supplier_base_1;
-    const u8* supplier_s_nation;
-    i64 s_nation_base;
+    alignas(8) u32 build_base_5;
+    const u8* payload_2;
+    i64 computed6_base;
     alignas(8) u32 group_stride_1;
     alignas(8) u32 block_count_0_at;
     alignas(8) u32 block_count_0_words;
     alignas(8) u32 block_sum_1_at;
     alignas(8) u32 block_sum_1_words;
     alignas(8) u32 queue_at;
-    alignas(8) u32 shared_supplier_present_at;
-    alignas(8) u32 shared_supplier_present_bytes;
-    alignas(8) u32 shared_date_present_at;
-    alignas(8) u32 shared_date_present_bytes;
+    alignas(8) u32 shared_present_at;
+    alignas(8) u32 shared_present_bytes;
+    alignas(8) u32 shared_present_1_at;
+    alignas(8) u32 shared_present_1_bytes;
     alignas(8) u32 first_group_0;
     alignas(8) u32 replica_mask;
     alignas(8) u32 groups;
@@ -78,10 +77,10 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
     hr::fill_shared<u32>(block_sum_1, p.block_sum_1_words, 0u);
     u16* queue = reinterpret_cast<u16*>(shared_memory + p.queue_at) + threadIdx.x / HR_LANES * HR_QUEUE;
     u32 queued = 0;
-    u32* shared_supplier_present = reinterpret_cast<u32*>(shared_memory + p.shared_supplier_present_at);
-    hr::copy_to_shared(shared_supplier_present, p.supplier_present, p.shared_supplier_present_bytes);
-    u32* shared_date_present = reinterpret_cast<u32*>(shared_memory + p.shared_date_present_at);
-    hr::copy_to_shared(shared_date_present, p.date_present, p.shared_date_present_bytes);
+    u32* shared_present = reinterpret_cast<u32*>(shared_memory + p.shared_present_at);
+    hr::copy_to_shared(shared_present, p.present, p.shared_present_bytes);
+    u32* shared_present_1 = reinterpret_cast<u32*>(shared_memory + p.shared_present_1_at);
+    hr::copy_to_shared(shared_present_1, p.present_1, p.shared_present_1_bytes);
     const u32 first_group = p.first_group_0 + (threadIdx.x / 32u & p.replica_mask) * p.groups;
     __syncthreads();
     u32 s = 0;
@@ -99,37 +98,37 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
         do {
             if (alive == 0) continue;
 
-            // probe supplier inner on lo_suppkey = s_key -> s_nation
-            i32 lo_suppkey[ROWS];
-            hr::load_rows(lo_suppkey, segment.lo_suppkey, row, rows);
-            i32 lo_orderdate[ROWS];
-            hr::load_rows(lo_orderdate, segment.lo_orderdate, row, rows);
-            u32 supplier_hits = 0;
+            // probe inner on column2 -> computed6
+            i32 column2[ROWS];
+            hr::load_rows(column2, segment.column2, row, rows);
+            i32 column0[ROWS];
+            hr::load_rows(column0, segment.column0, row, rows);
+            u32 hits_0 = 0;
             EACH_ROW(r) {
-                const u32 slot = hr::least(u32(u32(i32(lo_suppkey[r])) - p.supplier_base), p.supplier_domain);
-                supplier_hits = hr::push_bit(supplier_hits, hr::bit_first(shared_supplier_present, slot));
+                const u32 slot = hr::least(u32(u32(i32(column2[r])) - p.build_base), p.build_domain);
+                hits_0 = hr::push_bit(hits_0, hr::bit_first(shared_present, slot));
             }
-            alive &= supplier_hits >> (32u - ROWS);
+            alive &= hits_0 >> (32u - ROWS);
 
-            // probe date inner on lo_orderdate = d_datekey -> d_year
+            // probe inner on column0 -> computed7
             if (alive == 0) continue;
-            u32 date_hits = 0;
+            u32 hits_1 = 0;
             EACH_ROW(r) {
-                const u32 slot = hr::least(u32(u32(i32(lo_orderdate[r])) - p.date_base), p.date_domain);
-                date_hits = hr::push_bit(date_hits, hr::bit_first(shared_date_present, slot));
+                const u32 slot = hr::least(u32(u32(i32(column0[r])) - p.build_base_1), p.build_domain_1);
+                hits_1 = hr::push_bit(hits_1, hr::bit_first(shared_present_1, slot));
             }
-            alive &= date_hits >> (32u - ROWS);
+            alive &= hits_1 >> (32u - ROWS);
 
-            // probe customer semi on lo_custkey = c_key
+            // probe semi on column1
             if (alive == 0) continue;
-            i32 lo_custkey[ROWS];
-            hr::load_rows(lo_custkey, segment.lo_custkey, row, rows);
-            u32 customer_hits = 0;
+            i32 column1[ROWS];
+            hr::load_rows(column1, segment.column1, row, rows);
+            u32 hits_2 = 0;
             EACH_ROW(r) {
-                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(lo_custkey[r])) - p.customer_base), p.customer_domain) : p.customer_domain;
-                customer_hits = hr::push_bit(customer_hits, hr::bit_first(p.customer_present, slot));
+                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(column1[r])) - p.build_base_2), p.build_domain_2) : p.build_domain_2;
+                hits_2 = hr::push_bit(hits_2, hr::bit_first(p.present_2, slot));
             }
-            alive &= customer_hits >> (32u - ROWS);
+            alive &= hits_2 >> (32u - ROWS);
         } while (false);
 
         // rows that are left, one by one
@@ -142,55 +141,55 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             u32 alive = hr::lane() < taken;
             __syncwarp();
             if (alive == 0) continue;
-            i32 lo_partkey[ROWS];
-            hr::load_rows(lo_partkey, segment.lo_partkey, row, rows);
+            i32 column3[ROWS];
+            hr::load_rows(column3, segment.column3, row, rows);
 
-            // probe part inner on lo_partkey = p_key -> p_category
-            u8 p_category[ROWS];
-            u32 part_hits = 0;
+            // probe inner on column3 -> computed8
+            u8 computed8[ROWS];
+            u32 hits_3 = 0;
             EACH_ROW(r) {
-                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(lo_partkey[r])) - p.part_base), p.part_domain) : p.part_domain;
-                p_category[r] = hr::entry(p.part_p_category, slot);
-                part_hits = hr::push_bit(part_hits, u32(p_category[r] != 255u));
+                const u32 slot = alive >> r & 1u ? hr::least(u32(u32(i32(column3[r])) - p.build_base_3), p.build_domain_3) : p.build_domain_3;
+                computed8[r] = hr::entry(p.payload, slot);
+                hits_3 = hr::push_bit(hits_3, u32(computed8[r] != 255u));
             }
-            alive &= part_hits >> (32u - ROWS);
+            alive &= hits_3 >> (32u - ROWS);
             u32 group[ROWS];
             EACH_ROW(r) group[r] = first_group;
-            EACH_ROW(r) group[r] += u32(p_category[r]);
+            EACH_ROW(r) group[r] += u32(computed8[r]);
 
-            // aggregate sum(lo_revenue - lo_supplycost) by d_year, s_nation, p_category
+            // aggregate sum(column4 - column5) by computed7, computed6, computed8
             if (alive == 0) continue;
-            i32 lo_revenue[ROWS];
-            hr::load_rows(lo_revenue, segment.lo_revenue, row, rows);
-            i32 lo_supplycost[ROWS];
-            hr::load_rows(lo_supplycost, segment.lo_supplycost, row, rows);
-            i32 lo_orderdate_1[ROWS];
-            hr::load_rows(lo_orderdate_1, segment.lo_orderdate, row, rows);
-            u8 d_year[ROWS];
+            i32 column4[ROWS];
+            hr::load_rows(column4, segment.column4, row, rows);
+            i32 column5[ROWS];
+            hr::load_rows(column5, segment.column5, row, rows);
+            i32 column0_1[ROWS];
+            hr::load_rows(column0_1, segment.column0, row, rows);
+            u8 computed7[ROWS];
             EACH_ROW(r) {
-                d_year[r] = 0;
+                computed7[r] = 0;
                 if (alive >> r & 1u) {
-                    const u32 slot = u32(i32(lo_orderdate_1[r])) - p.date_base_1;
-                    d_year[r] = hr::entry(p.date_d_year, slot);
+                    const u32 slot = u32(i32(column0_1[r])) - p.build_base_4;
+                    computed7[r] = hr::entry(p.payload_1, slot);
                 }
             }
-            EACH_ROW(r) group[r] += u32(d_year[r]) * p.group_stride;
-            i32 lo_suppkey_1[ROWS];
-            hr::load_rows(lo_suppkey_1, segment.lo_suppkey, row, rows);
-            u8 s_nation[ROWS];
+            EACH_ROW(r) group[r] += u32(computed7[r]) * p.group_stride;
+            i32 column2_1[ROWS];
+            hr::load_rows(column2_1, segment.column2, row, rows);
+            u8 computed6[ROWS];
             EACH_ROW(r) {
-                s_nation[r] = 0;
+                computed6[r] = 0;
                 if (alive >> r & 1u) {
-                    const u32 slot = u32(i32(lo_suppkey_1[r])) - p.supplier_base_1;
-                    s_nation[r] = hr::entry(p.supplier_s_nation, slot);
+                    const u32 slot = u32(i32(column2_1[r])) - p.build_base_5;
+                    computed6[r] = hr::entry(p.payload_2, slot);
                 }
             }
-            EACH_ROW(r) group[r] += u32(s_nation[r]) * p.group_stride_1;
+            EACH_ROW(r) group[r] += u32(computed6[r]) * p.group_stride_1;
             EACH_ROW(r) {
                 if (alive >> r & 1u) {
                     const u32 at = group[r];
                     hr::mark(block_count_0 + at);
-                    hr::add_total<2>(block_sum_1 + 2 * at, i64((lo_revenue[r] - lo_supplycost[r])));
+                    hr::add_total<2>(block_sum_1 + 2 * at, i64((column4[r] - column5[r])));
                 }
             }
         }

@@ -69,7 +69,7 @@ impl Generator<'_> {
             self.require_before(probe, residual)?;
         }
         self.leave_if_dead();
-        let chain = self.names.unique(&format!("{}_match", probe.build.name));
+        let chain = self.names.unique("match");
         self.body.line(format!("u32 {chain}[ROWS];"));
         self.body.open("EACH_ROW(r)");
         self.body.line(format!("{chain}[r] = hr::EMPTY;"));
@@ -108,7 +108,7 @@ impl Generator<'_> {
         self.body.line(format!("const u32 slot = {chain}[r];"));
         self.body.line("alive |= 1u << r;");
         self.read_payload(step, probe, &appended, None, "slot");
-        let next = self.piece(step, probe, BuildPiece::HashNext, "u32");
+        let next = self.piece(step, BuildPiece::HashNext, "u32");
         self.body.line(format!("{chain}[r] = hr::entry({next}, slot);"));
         self.body.close();
         self.body.close();
@@ -128,7 +128,7 @@ impl Generator<'_> {
 
     /// Rows without a match follow in a last pass, their payload NULL.
     fn walk_left(&mut self, step: usize, probe: &BoundProbe, chain: &str) -> Result<()> {
-        let lone = self.names.unique(&format!("{}_lone", probe.build.name));
+        let lone = self.names.unique("lone");
         self.body.line(format!("u32 {lone} = alive;"));
         self.next_matches(step, probe, chain)?;
         self.body.open("if (alive == 0)");
@@ -156,8 +156,8 @@ impl Generator<'_> {
         let Some(residual) = &probe.residual else {
             return refuse("a loop over matches that decides nothing");
         };
-        let asked = self.names.unique(&format!("{}_asked", probe.build.name));
-        let answered = self.names.unique(&format!("{}_answered", probe.build.name));
+        let asked = self.names.unique("asked");
+        let answered = self.names.unique("answered");
         self.body.line(format!("const u32 {asked} = alive;"));
         self.body.line(format!("u32 {answered} = 0;"));
         self.next_matches(step, probe, chain)?;

@@ -1,13 +1,13 @@
-//! Steps and sink as the comments of a kernel show them: the plan without its constants, on which
-//! the text must not depend.
+//! Steps and sink as the comments of a kernel show them: the plan without its constants and its names,
+//! on which the text must not depend.
 
 use crate::bound::{Bound, BoundExpr, BoundKind, BoundProbe, BoundSink, BoundStep};
 use headrace_ir::AggregateFunction;
 
-/// A name that is an identifier, or `otherwise`: names that a planner makes up hold constants.
-pub(super) fn plain_name<'a>(name: &'a str, otherwise: &'a str) -> &'a str {
-    let plain = |c: char| c == '_' || c.is_alphanumeric();
-    if name.chars().all(plain) { name } else { otherwise }
+/// What a register is called: by its number, so that the same query over other columns is the same text.
+pub(super) fn register_name(bound: &Bound, register: usize) -> String {
+    let is_column = register < bound.source_registers;
+    format!("{}{register}", if is_column { "column" } else { "computed" })
 }
 
 /// A step.
@@ -15,28 +15,22 @@ pub(super) fn step(bound: &Bound, step: &BoundStep) -> String {
     match step {
         BoundStep::Filter { expr, .. } => format!("filter {}", text(bound, expr)),
         BoundStep::Compute { register, expr } => {
-            let name = plain_name(&bound.registers[*register].name, "computed");
-            format!("compute {name} = {}", text(bound, expr))
+            format!("compute {} = {}", register_name(bound, *register), text(bound, expr))
         }
         BoundStep::Probe(probe) => self::probe(bound, probe),
     }
 }
 
 fn probe(bound: &Bound, probe: &BoundProbe) -> String {
-    let build = &probe.build;
     let keys: Vec<String> = probe.keys.iter().map(|key| text(bound, key)).collect();
-    let columns: Vec<&str> = build.keys.iter().map(|k| plain_name(&k.name, "key")).collect();
-    let (keys, columns) = (keys.join(", "), columns.join(", "));
+    let keys = keys.join(", ");
     let residual = probe.residual.as_ref().map(|e| format!(" and {}", text(bound, e)));
-    let payload: Vec<&str> = probe
-        .payload
-        .iter()
-        .map(|&c| plain_name(&build.payload[c].field.name, "payload"))
-        .collect();
+    let last = probe.first_register + probe.payload.len();
+    let payload: Vec<String> =
+        (probe.first_register..last).map(|register| register_name(bound, register)).collect();
     let arrow = if payload.is_empty() { "" } else { " -> " };
     format!(
-        "probe {} {} on {keys} = {columns}{}{arrow}{}",
-        plain_name(&build.name, "build"),
+        "probe {} on {keys}{}{arrow}{}",
         probe.kind,
         residual.unwrap_or_default(),
         payload.join(", ")
@@ -57,11 +51,10 @@ pub(super) fn sink(bound: &Bound) -> String {
                     call_text(bound, call.function, argument) + &filter.unwrap_or_default()
                 })
                 .collect();
-            let names: Vec<&str> =
-                keys.iter().map(|key| plain_name(&key.field.name, "key")).collect();
+            let keys: Vec<String> = keys.iter().map(|key| text(bound, &key.expr)).collect();
             match keys.is_empty() {
                 true => format!("aggregate {}", calls.join(", ")),
-                false => format!("aggregate {} by {}", calls.join(", "), names.join(", ")),
+                false => format!("aggregate {} by {}", calls.join(", "), keys.join(", ")),
             }
         }
         BoundSink::Rows { columns, .. } => {
@@ -80,13 +73,13 @@ fn call_text(bound: &Bound, function: AggregateFunction, of: Option<&BoundExpr>)
 
 /// An expression; `?` stands for a constant.
 fn text(bound: &Bound, expr: &BoundExpr) -> String {
-    let name = |register: usize| plain_name(&bound.registers[register].name, "computed");
+    let name = |register: usize| register_name(bound, register);
     let inner = |expr: &BoundExpr| operand(bound, expr);
     let joined =
         |operands: &[BoundExpr], by: &str| operands.iter().map(inner).collect::<Vec<_>>().join(by);
     let not = |negated: bool| if negated { "not " } else { "" };
     match &expr.kind {
-        BoundKind::Register(register) => name(*register).to_string(),
+        BoundKind::Register(register) => name(*register),
         BoundKind::Literal(scalar) if scalar.is_null() => "NULL".to_string(),
         BoundKind::Literal(_) => "?".to_string(),
         BoundKind::Numbers { register, .. } => format!("number of {}", name(*register)),

@@ -1,7 +1,7 @@
 //! Loading source columns when a step first needs them.
 
 use super::text::c_type;
-use super::{Generator, Held, Result, refuse};
+use super::{Generator, Held, Result, describe, refuse};
 use crate::bound::{BoundExpr, Repr};
 use crate::cuda::layout::ColumnForm;
 use crate::cuda::program::{Place, SegmentField};
@@ -32,7 +32,7 @@ impl Generator<'_> {
         }
         let form = self.layout.columns[register].form;
         let repr = info.repr.clone();
-        let name = self.names.unique(&info.name);
+        let name = self.names.unique(&describe::register_name(self.bound, register));
         if matches!(repr, Repr::Code(_)) {
             return self.load_codes(register, name, form);
         }

@@ -16,7 +16,8 @@
 //! evaluated row by row ([`expr`]); those that can fail are only evaluated for rows that are
 //! alive. A value is a C++ expression and, where it may be NULL, another one that tells.
 //!
-//! The text depends on the shape of the pipeline alone. Literals, bases, domains, strides, sizes,
+//! The text depends on the shape of the pipeline alone, so that a query like an earlier one finds
+//! its kernel compiled: columns go by their numbers. Literals, bases, domains, strides, sizes,
 //! predicates over dictionaries and IN lists are fields of the parameter struct, so that a
 //! constant never seen or a build that has grown finds its kernel compiled. What the text does
 //! depend on changes rarely: types, nullability and the forms of columns; the index, the
@@ -332,7 +333,7 @@ impl<'a> Generator<'a> {
         self.leave_if_dead();
         let info = &self.bound.registers[register];
         let kind = text::c_type(&info.repr)?;
-        let name = self.names.unique(describe::plain_name(&info.name, "computed"));
+        let name = self.names.unique(&describe::register_name(self.bound, register));
         let may_be_null = self.may_be_null(expr);
         self.body.line(format!("{kind} {name}[ROWS];"));
         let valid = may_be_null.then(|| self.names.unique(&format!("{name}_valid")));
@@ -458,8 +459,7 @@ impl<'a> Generator<'a> {
     }
 
     fn preamble(&self, text: &mut Writer) {
-        text.line(format!("// Pipeline over {}", comment_text(&self.bound.table)));
-        text.line("//");
+        text.line("// The pipeline:");
         for step in &self.bound.steps {
             text.line(format!("//   {}", comment_text(&describe::step(self.bound, step))));
         }

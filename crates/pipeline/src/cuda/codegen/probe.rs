@@ -4,7 +4,7 @@ use headrace_ir::ProbeKind;
 
 use super::shared::{SharedItem, marked_payload, payload_shape};
 use super::text::c_type;
-use super::{Generator, Held, Result, chain, queue, refuse};
+use super::{Generator, Held, Result, chain, describe, queue, refuse};
 use crate::bound::{BoundExpr, BoundProbe, BoundStep, Repr};
 use crate::build::{BuildIndex, BuildTable, PayloadData};
 use crate::cuda::program::{BuildPiece, Param};
@@ -121,16 +121,15 @@ impl Generator<'_> {
             return refuse("a look-up by hash without branches");
         };
         self.leave_if_dead();
-        let build = &probe.build.name;
         let payload = matches!(piece, BuildPiece::Payload(_));
         let appended = if payload { self.declare_payload(probe)? } else { Vec::new() };
-        let hits = self.names.unique(&format!("{build}_hits"));
+        let hits = self.names.unique("hits");
         self.body.line(format!("u32 {hits} = 0;"));
         self.body.open("EACH_ROW(r)");
         let value = self.value(key)?;
         let range = (*base, *domain);
-        let offset = self.offset_of(&value.code, &key.repr, range, &format!("{build}_base"))?;
-        let domain = self.constant(*domain, offset.c_type, &format!("{build}_domain"));
+        let offset = self.offset_of(&value.code, &key.repr, range, "build_base")?;
+        let domain = self.constant(*domain, offset.c_type, "build_domain");
         let mut slot = format!("hr::least({}({}), {domain})", offset.c_type, offset.code);
         if !self.shared.has(step, piece) {
             slot = format!("alive >> r & 1u ? {slot} : {domain}");
@@ -139,13 +138,13 @@ impl Generator<'_> {
         let word = match (piece, appended.first()) {
             (BuildPiece::Payload(column), Some(to)) => {
                 let shape = payload_shape(&probe.build.payload[column].data);
-                let table = self.piece(step, probe, piece, shape.c_type);
+                let table = self.piece(step, piece, shape.c_type);
                 let absent = shape.absent.unwrap_or(u32::MAX);
                 self.body.line(format!("{}[r] = hr::entry({table}, slot);", to.name));
                 format!("u32({}[r] != {absent}u)", to.name)
             }
             _ => {
-                let table = self.piece(step, probe, BuildPiece::Present, "u32");
+                let table = self.piece(step, BuildPiece::Present, "u32");
                 format!("hr::bit_first({table}, slot)")
             }
         };
@@ -184,8 +183,8 @@ impl Generator<'_> {
         }
         self.body.open("if (alive >> r & 1u)");
         let value = self.value(key)?;
-        let wish = format!("{}_base", probe.build.name);
-        let offset = self.offset_of(&value.code, &key.repr, (*base, *domain), &wish)?;
+        let range = (*base, *domain);
+        let offset = self.offset_of(&value.code, &key.repr, range, "build_base")?;
         self.body.line(format!("const {} slot = {};", offset.c_type, offset.code));
         self.read_payload(step, probe, &appended, None, "slot");
         self.body.close();
@@ -242,7 +241,7 @@ impl Generator<'_> {
             let register = probe.first_register + i;
             let payload = &probe.build.payload[column];
             let info = &self.bound.registers[register];
-            let name = self.names.unique(&info.name);
+            let name = self.names.unique(&describe::register_name(self.bound, register));
             let kind = match payload_shape(&payload.data) {
                 shape if shape.base.is_some() => shape.c_type,
                 _ => c_type(&info.repr)?,
@@ -270,12 +269,11 @@ impl Generator<'_> {
             return refuse(format!("build {} is direct over several keys", probe.build.name));
         };
         let value = self.value(key)?;
-        let build = &probe.build.name;
-        let wish = format!("{build}_base");
-        let offset = self.offset_of(&value.code, &key.repr, (base, domain), &wish)?;
+        let range = (base, domain);
+        let offset = self.offset_of(&value.code, &key.repr, range, "build_base")?;
         self.note_null_key(&value.null, null_key);
         self.body.line(format!("const {} slot = {};", offset.c_type, offset.code));
-        let domain = self.constant(domain, offset.c_type, &format!("{build}_domain"));
+        let domain = self.constant(domain, offset.c_type, "build_domain");
         let mut condition = format!("slot < {domain}");
         if let Some(null) = &value.null {
             condition = format!("{condition} && !({null})");
@@ -292,7 +290,7 @@ impl Generator<'_> {
                     .map(|(i, a)| (i, a.name.clone()))
                     .ok_or_else(|| super::WhyNot::new("a marked payload that is not read"))?;
                 let shape = payload_shape(&probe.build.payload[column].data);
-                let table = self.piece(step, probe, BuildPiece::Payload(column), shape.c_type);
+                let table = self.piece(step, BuildPiece::Payload(column), shape.c_type);
                 let absent = shape.absent.unwrap_or(u32::MAX);
                 self.body.line(format!("const u32 hit = hr::entry({table}, slot);"));
                 self.body.line(format!("found = hit != {absent}u;"));
@@ -303,7 +301,7 @@ impl Generator<'_> {
                 self.body.close();
             }
             None => {
-                let present = self.piece(step, probe, BuildPiece::Present, "u32");
+                let present = self.piece(step, BuildPiece::Present, "u32");
                 self.body.line(format!("found = {condition} && hr::bit({present}, slot);"));
                 if !appended.is_empty() {
                     self.body.open("if (found)");
@@ -342,10 +340,10 @@ impl Generator<'_> {
             };
         }
         self.note_null_key(&nulls, null_key);
-        let rows = self.piece(step, probe, BuildPiece::HashRows, "u32");
-        let keys = self.piece(step, probe, BuildPiece::HashKeys, "u64");
+        let rows = self.piece(step, BuildPiece::HashRows, "u32");
+        let keys = self.piece(step, BuildPiece::HashKeys, "u64");
         let mask = slots_of(probe.build.rows) - 1;
-        let mask = self.constant(mask, "u32", &format!("{}_slot_mask", probe.build.name));
+        let mask = self.constant(mask, "u32", "slot_mask");
         let joined = parts.join(" | ");
         let guard = nulls.map_or_else(|| "true".to_string(), |null| format!("!({null})"));
         self.body.open(format!("if ({guard})"));
@@ -395,7 +393,7 @@ impl Generator<'_> {
             let shape = payload_shape(&payload.data);
             if Some(i) != except {
                 let piece = BuildPiece::Payload(a.column);
-                let table = self.piece(step, probe, piece, shape.c_type);
+                let table = self.piece(step, piece, shape.c_type);
                 let entry = format!("hr::entry({table}, {at})");
                 let entry = match (&payload.data, shape.base) {
                     (PayloadData::Bool(_), _) => format!("{entry} != 0"),
@@ -410,7 +408,7 @@ impl Generator<'_> {
             if let Some(valid) = &a.valid {
                 if payload.validity.is_some() {
                     let piece = BuildPiece::Validity(a.column);
-                    let table = self.piece(step, probe, piece, "u32");
+                    let table = self.piece(step, piece, "u32");
                     self.body.line(format!("if (hr::bit({table}, {at})) {valid} |= 1u << r;"));
                 } else {
                     self.body.line(format!("{valid} |= 1u << r;"));
@@ -426,11 +424,9 @@ impl Generator<'_> {
             ProbeKind::Inner | ProbeKind::Semi => "!found".to_string(),
             ProbeKind::Anti => "found".to_string(),
             ProbeKind::NullAwareAnti => {
-                let name = &build.name;
-                let wish = format!("{name}_has_null_key");
-                let none = self.constant(u64::from(build.has_null_key), "u32", &wish);
-                let any =
-                    self.constant(u64::from(build.rows > 0), "u32", &format!("{name}_has_rows"));
+                let has_null_key = u64::from(build.has_null_key);
+                let none = self.constant(has_null_key, "u32", "has_null_key");
+                let any = self.constant(u64::from(build.rows > 0), "u32", "has_rows");
                 let null_key =
                     if null_key { format!(" || (null_key && {any})") } else { String::new() };
                 format!("found || {none}{null_key}")
@@ -443,27 +439,18 @@ impl Generator<'_> {
     }
 
     /// The expression of a part of a build: a shared copy if there is one, else the parameter.
-    pub(super) fn piece(
-        &mut self,
-        step: usize,
-        probe: &BoundProbe,
-        piece: BuildPiece,
-        c_type: &str,
-    ) -> String {
-        let build = &probe.build.name;
+    pub(super) fn piece(&mut self, step: usize, piece: BuildPiece, c_type: &str) -> String {
         let wish = match piece {
-            BuildPiece::Present => format!("{build}_present"),
-            BuildPiece::Payload(c) => format!("{build}_{}", probe.build.payload[c].field.name),
-            BuildPiece::Validity(c) => {
-                format!("{build}_{}_valid", probe.build.payload[c].field.name)
-            }
-            BuildPiece::HashRows => format!("{build}_rows"),
-            BuildPiece::HashKeys => format!("{build}_keys"),
-            BuildPiece::HashNext => format!("{build}_next"),
+            BuildPiece::Present => "present",
+            BuildPiece::Payload(_) => "payload",
+            BuildPiece::Validity(_) => "payload_valid",
+            BuildPiece::HashRows => "hash_rows",
+            BuildPiece::HashKeys => "hash_keys",
+            BuildPiece::HashNext => "hash_next",
         };
         let item = SharedItem::Build { step, piece };
         let at = self.shared.entries.iter().position(|e| e.item == item);
-        let param = self.param(Param::Build { step, piece }, &format!("const {c_type}*"), &wish);
+        let param = self.param(Param::Build { step, piece }, &format!("const {c_type}*"), wish);
         match at {
             None => param,
             Some(at) => {

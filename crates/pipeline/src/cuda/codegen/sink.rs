@@ -288,12 +288,10 @@ impl Generator<'_> {
         self.body.open("EACH_ROW(r)");
         self.body.open("if (alive >> r & 1u)");
         let value = self.value(&key.expr)?;
-        let name = &key.field.name;
         let range = (dense.min, values);
-        let wish = super::describe::plain_name(name, "key");
-        let offset = self.offset_of(&value.code, &key.expr.repr, range, &format!("{wish}_min"))?;
+        let offset = self.offset_of(&value.code, &key.expr.repr, range, "key_min")?;
         self.body.line(format!("{} digit = {};", offset.c_type, offset.code));
-        let values = self.constant(values, offset.c_type, &format!("{wish}_values"));
+        let values = self.constant(values, offset.c_type, "key_values");
         let outside = self.place(Place::Corrupt {
             column: key.field.name.clone(),
             cause: "a value outside the bounds that are recorded for it".into(),
@@ -729,13 +727,11 @@ impl Generator<'_> {
                 "bool" => "u8",
                 kind => kind,
             };
-            let wish = format!("out_{}", super::describe::plain_name(&field.name, "column"));
-            let to = self.param(Param::RowsValues(index), &format!("{kind}*"), &wish);
+            let to = self.param(Param::RowsValues(index), &format!("{kind}*"), "output");
             let value = self.value(expr)?;
             self.body.line(format!("{to}[output] = {kind}({});", value.code));
             if plan.outputs[index].nullable {
-                let wish = format!("{wish}_valid");
-                let valid = self.param(Param::RowsValidity(index), "u8*", &wish);
+                let valid = self.param(Param::RowsValidity(index), "u8*", "output_valid");
                 let null = value.null.unwrap_or_else(|| "false".into());
                 self.body.line(format!("{valid}[output] = !({null});"));
             } else if let Some(null) = value.null {
