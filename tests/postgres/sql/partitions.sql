@@ -40,6 +40,9 @@ select k, count(*) from facts where day > '2023-01-01' and day < '2022-01-01' gr
 -- A part, and a partitioned part, alone.
 select count(*), sum(amount) from facts_2023;
 select k, count(*) from facts_2024_high group by k order by k;
+-- What is volatile is computed of rows in their order.
+create sequence turns;
+select turn, id from (select id, day, nextval('turns') as turn from facts where k = 5 order by id desc, day) s limit 3;
 -- Parts that are ruled out only when parameters are known, and plans that are used again.
 prepare by_day (date, int4) as select count(*), sum(amount), max(word collate "C") from facts where day >= $1 and day < $1 + $2;
 execute by_day ('2022-06-01', 90);

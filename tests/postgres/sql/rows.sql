@@ -44,6 +44,11 @@ select count(*) from (select id from facts order by id limit (random() * 0)::int
 select id from facts order by id limit (select 2 + count(*) from dims where k = 3);
 select d.k, (select f.id from facts f where f.small = 5 order by f.id desc limit 1 offset d.k) from dims d where d.k < 3 order by 1;
 select d.k, s.n from dims d, lateral (select count(*) as n from (select id from facts order by id limit d.k) t) s where d.k < 3 order by 1;
+-- A bound of an earlier run does not outlive it.
+select d.k, s.n from dims d, lateral (select count(*) as n from (select id from facts order by id desc limit case d.k when 1 then 4 when 3 then 2 end) t) s
+    where d.k < 4 order by 1;
+select id from facts where id > 19990 order by id limit all offset 7;
+select id from facts where id > 19990 order by id limit null;
 -- Any rows will do.
 select count(*) from (select id from facts where small = 7 limit 13) s;
 select count(*), count(distinct id) from (select id from facts limit 7000 offset 15000) s;
