@@ -14,6 +14,16 @@ pub enum AggregateFunction {
     Sum,
     /// Mean of non-NULL values; NULL for none.
     Avg,
+    /// Sum of the squared differences of non-NULL floats from their mean, of which variances and deviations
+    /// are made; NULL for none. Of one value it is 0; with a NaN or an infinity among the values it is NaN;
+    /// it is infinite where finite values, or their squares, overflow; of both, either.
+    ///
+    /// It is computed within the digits of its input, not as a difference of sums: parts of the rows, each
+    /// with its number, sum and squared deviations, are put together by the formula of Chan, Golub and LeVeque
+    /// ("Updating formulae and a pairwise algorithm for computing sample variances", 1979), which for a part of
+    /// one row is the recurrence of Youngs and Cramer ("Some results relevant to choice of sum and
+    /// sum-of-product algorithms", 1971).
+    SquaredDeviations,
     /// Smallest; NULL for none.
     Min,
     /// Largest; NULL for none.
@@ -34,8 +44,8 @@ pub enum AggregateOutput {
 ///
 /// Partial states, which any number of workers may produce and merge in any order:
 /// `Count`: one `u64`. `Sum` of integers and decimals: an exact total of 192 bits and how many
-/// values were seen; of floats: an `f64` total and how many. `Avg`: the state of `Sum`. `Min`,
-/// `Max`: the value and how many were seen.
+/// values were seen; of floats: an `f64` total and how many. `Avg`: the state of `Sum`.
+/// `SquaredDeviations`: how many, their sum and the result so far. `Min`, `Max`: the value and how many were seen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AggregateCall {
     /// Name of the result column.
@@ -52,7 +62,7 @@ pub struct AggregateCall {
     pub distinct: bool,
     /// Result type. Sums of integers, and of decimals with no digits behind the point, are Int64,
     /// UInt64 or a decimal without such digits; sums of other decimals one of their scale; `Avg`
-    /// is Float64, or a decimal whose scale may be larger than the argument's.
+    /// is Float64, or a decimal whose scale may be larger than the argument's; `SquaredDeviations` is Float64.
     pub result: DataType,
     /// What happens if the exact result does not fit `result`.
     pub on_overflow: OnOverflow,
@@ -72,12 +82,13 @@ impl AggregateCall {
 }
 
 impl AggregateFunction {
-    /// The SQL name.
+    /// The SQL name, where SQL has one.
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
             Self::Sum => "sum",
             Self::Avg => "avg",
+            Self::SquaredDeviations => "squared_deviations",
             Self::Min => "min",
             Self::Max => "max",
         }

@@ -47,8 +47,8 @@ impl Program {
     /// grouping set, and other calls are of the first set.
     ///
     /// # Errors
-    /// The program is not valid, or has a mean beside its distinct calls, which cannot be put
-    /// together of means.
+    /// The program is not valid, or has means or squared deviations beside its distinct calls, which
+    /// cannot be put together of those of parts.
     pub fn without_distinct(&self) -> Result<Option<Distinct>, IrError> {
         let Sink::Aggregate { keys, calls, .. } = &self.pipeline.sink else { return Ok(None) };
         let mut arguments: Vec<Expr> = Vec::new();
@@ -148,8 +148,8 @@ impl<'a> Lowering<'a> {
     fn part(&mut self, call: &AggregateCall) -> Result<(usize, AggregateFunction), IrError> {
         let of = call.argument.as_ref().map(Expr::data_type);
         let (result, function) = match (call.function, of) {
-            (AggregateFunction::Avg, _) => {
-                return fail(&call.name, "a mean beside distinct calls");
+            (AggregateFunction::Avg | AggregateFunction::SquaredDeviations, _) => {
+                return fail(&call.name, format!("{call} beside distinct calls"));
             }
             (AggregateFunction::Count, _) => (call.result.clone(), AggregateFunction::Sum),
             // Totals of parts may be what the whole one is not: too large for its type.
@@ -248,6 +248,18 @@ mod tests {
                  sum(part 0) {first} by a"
             )
         );
+    }
+
+    #[test]
+    fn what_is_not_made_of_parts_is_not_beside_distinct_calls() {
+        use AggregateFunction::{Avg, Count, SquaredDeviations};
+        for function in [Avg, SquaredDeviations] {
+            let calls = vec![call(Count, Some(1), true), call(function, Some(2), false)];
+            let sink = Sink::aggregate(vec![], calls);
+            let program = Program::new(vec![], Pipeline { source: source(), steps: vec![], sink });
+            let cause = program.without_distinct().unwrap_err().cause;
+            assert_eq!(cause, format!("{}(c) beside distinct calls", function.name()));
+        }
     }
 
     #[test]

@@ -211,9 +211,17 @@ impl Scope<'_> {
             (None, _) => return fail(self.place, format!("{} without argument", call.name)),
             (Some(argument), function) => {
                 self.check(argument)?;
-                let numeric = argument.data_type().is_numeric();
-                if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg) && !numeric {
-                    return fail(self.place, format!("{call} of {}", argument.data_type()));
+                let data_type = argument.data_type();
+                let fits = match function {
+                    AggregateFunction::Sum | AggregateFunction::Avg => data_type.is_numeric(),
+                    AggregateFunction::SquaredDeviations => {
+                        data_type.is_float() && call.result == DataType::Float64
+                    }
+                    _ => true,
+                };
+                if !fits {
+                    let cause = format!("{call} of {data_type} as {}", call.result);
+                    return fail(self.place, cause);
                 }
             }
         }
@@ -522,6 +530,26 @@ mod tests {
             program.pipeline.sink = Sink::aggregate(vec![], vec![]);
             let found = program.validate().err().map(|error| error.cause);
             assert_eq!(found.as_deref(), cause);
+        }
+    }
+
+    #[test]
+    fn squared_deviations_are_of_floats() {
+        let float = reg(0, DataType::Int32).cast(DataType::Float64);
+        for (argument, result, cause) in [
+            (float.clone(), DataType::Float64, None),
+            (float, DataType::Int64, Some("of float64 as int64")),
+            (reg(0, DataType::Int32), DataType::Float64, Some("of int32 as float64")),
+        ] {
+            let mut program = program();
+            let function = AggregateFunction::SquaredDeviations;
+            let call = AggregateCall::new("s", function, Some(argument), result);
+            program.pipeline.sink = Sink::aggregate(vec![], vec![call]);
+            let found = program.validate().err().map(|error| error.cause);
+            assert_eq!(found.is_none(), cause.is_none());
+            assert!(found.is_none_or(|found| found.ends_with(cause.unwrap())));
+            let text = serde_json::to_string(&program).unwrap();
+            assert_eq!(serde_json::from_str::<Program>(&text).unwrap(), program);
         }
     }
 

@@ -310,6 +310,8 @@ pub enum AccumulatorKind {
     SumWide,
     /// Sum in binary64.
     SumF64,
+    /// Squared deviations of floats, with the number and sum that merging them takes.
+    SquaredDeviations,
     /// Smallest.
     Min,
     /// Largest.
@@ -334,7 +336,7 @@ pub struct BoundCall {
     pub field: Field,
     /// Function.
     pub function: AggregateFunction,
-    /// Accumulator that holds the count, total, minimum or maximum.
+    /// Accumulator that holds the count, total, squared deviations, minimum or maximum.
     pub value: usize,
     /// Accumulator that counts the values that went into it: 0 means NULL. Accumulator 0
     /// where no argument is nullable and there is no filter.

@@ -3,6 +3,7 @@
 mod finish;
 pub mod mean;
 pub(crate) mod merge;
+mod spread;
 mod texts;
 
 use arrow_array::RecordBatch;
@@ -12,6 +13,7 @@ use crate::build::BuildTable;
 
 pub use finish::finish_dense;
 pub(crate) use finish::{finish_groups, output_batch};
+pub use spread::Spread;
 pub use texts::Texts;
 
 /// One accumulator over all possible groups.
@@ -32,6 +34,8 @@ pub enum AccumulatorState {
     },
     /// Float totals.
     SumF64(Vec<f64>),
+    /// Squared deviations of floats.
+    SquaredDeviations(Vec<Spread>),
     /// Smallest or largest of integer-like values of at most 64 bits signed, and codes.
     ExtremeI64(Vec<i64>),
     /// Of unsigned 64-bit values.
@@ -73,6 +77,7 @@ impl AccumulatorState {
             (AccumulatorKind::SumI128, _) => Self::SumI128(Vec::new()),
             (AccumulatorKind::SumWide, _) => Self::SumWide { low: Vec::new(), carry: Vec::new() },
             (AccumulatorKind::SumF64, _) => Self::SumF64(Vec::new()),
+            (AccumulatorKind::SquaredDeviations, _) => Self::SquaredDeviations(Vec::new()),
             (_, Some(Repr::U64)) => Self::ExtremeU64(Vec::new()),
             (_, Some(Repr::F32 | Repr::F64)) => Self::ExtremeF64(Vec::new()),
             (_, Some(Repr::I128)) => Self::ExtremeI128(Vec::new()),
@@ -100,6 +105,7 @@ impl AccumulatorState {
                 carry.resize(groups, 0);
             }
             Self::SumF64(values) => values.resize(groups, 0.0),
+            Self::SquaredDeviations(spreads) => spreads.resize(groups, Spread::default()),
             Self::ExtremeI64(values) => resize!(values, i64::MAX, i64::MIN),
             Self::ExtremeU64(values) => resize!(values, u64::MAX, u64::MIN),
             // NaN is the largest float.
@@ -117,6 +123,7 @@ impl AccumulatorState {
             Self::SumI128(v) | Self::ExtremeI128(v) => v.len(),
             Self::SumWide { low, .. } => low.len(),
             Self::SumF64(v) | Self::ExtremeF64(v) => v.len(),
+            Self::SquaredDeviations(spreads) => spreads.len(),
             Self::ExtremeU64(v) => v.len(),
             Self::ExtremeText(texts) => texts.len(),
         }
@@ -129,7 +136,7 @@ impl AccumulatorState {
             Self::Count(_) | Self::SumI64(_) | Self::ExtremeI64(_) => groups * 8,
             Self::SumF64(_) | Self::ExtremeF64(_) | Self::ExtremeU64(_) => groups * 8,
             Self::SumI128(_) | Self::ExtremeI128(_) => groups * 16,
-            Self::SumWide { .. } => groups * 24,
+            Self::SumWide { .. } | Self::SquaredDeviations(_) => groups * 24,
             Self::ExtremeText(texts) => texts.bytes(),
         }
     }

@@ -163,6 +163,7 @@ impl<'b> Lowering<'b> {
             (AggregateFunction::Min, _) => Ok(AccumulatorKind::Min),
             (AggregateFunction::Max, _) => Ok(AccumulatorKind::Max),
             (AggregateFunction::Count, _) => Ok(AccumulatorKind::Count),
+            (AggregateFunction::SquaredDeviations, _) => Ok(AccumulatorKind::SquaredDeviations),
             (_, data_type) if data_type.is_float() => Ok(AccumulatorKind::SumF64),
             (_, DataType::Decimal128 { precision, .. }) => {
                 let largest = 10f64.powi(i32::from(*precision)) * self.binder.rows_max as f64;

@@ -8,7 +8,7 @@ use crate::cpu::eval::{Shared, eval};
 use crate::cpu::select::{positions, truth_bytes};
 use crate::cpu::vector::{Data, Element, Vector, take_values};
 use crate::state::merge::{add_wide, extreme};
-use crate::state::{AccumulatorState, Texts};
+use crate::state::{AccumulatorState, Spread, Texts};
 
 /// The group of each row.
 #[derive(Clone, Debug)]
@@ -142,6 +142,9 @@ fn fold<'a>(
             AccumulatorState::SumI128(totals) => sum_i128(totals, &vector.data, groups, valid),
             AccumulatorState::SumWide { low, carry } => sum_wide(low, carry, &vector, groups),
             AccumulatorState::SumF64(totals) => sum_f64(totals, &vector.data, groups, valid),
+            AccumulatorState::SquaredDeviations(spreads) => {
+                floats(&vector.data).map(|values| deviations(spreads, &values, groups, valid))
+            }
             AccumulatorState::ExtremeI64(kept) => {
                 integers(&vector.data).map(|values| extremes(kept, &values, groups, valid, smaller))
             }
@@ -283,6 +286,18 @@ fn sum_f64(
         _ => return None,
     }
     Some(())
+}
+
+fn deviations(spreads: &mut [Spread], values: &[f64], groups: &Groups, valid: Option<&[u8]>) {
+    match (groups, valid) {
+        (Groups::One, None) => spreads[0].merge(&Spread::of(values)),
+        (Groups::One, Some(_)) => {
+            let mut present = Vec::with_capacity(values.len());
+            each(values, groups, valid, |_, v| present.push(v));
+            spreads[0].merge(&Spread::of(&present));
+        }
+        _ => each(values, groups, valid, |group, v| spreads[group].merge(&Spread::one(v))),
+    }
 }
 
 fn floats<'v>(data: &'v Data<'_>) -> Option<std::borrow::Cow<'v, [f64]>> {

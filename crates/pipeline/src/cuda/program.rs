@@ -262,6 +262,9 @@ impl DeviceAccumulator {
             AccumulatorKind::SumI128 => Ok(Self::Limbs(4)),
             AccumulatorKind::SumWide => Ok(Self::Limbs(6)),
             AccumulatorKind::SumF64 => Ok(Self::Float),
+            AccumulatorKind::SquaredDeviations => {
+                Err(WhyNot::new("variances and deviations of floats are not on the CUDA processor"))
+            }
             AccumulatorKind::Min => {
                 extreme(Self::MinSigned, Self::MinUnsigned, Self::MinFloat, Self::MinWide)
             }

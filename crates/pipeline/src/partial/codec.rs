@@ -21,7 +21,7 @@ use crate::column::vector_array;
 use crate::cpu::vector::{Data, Vector};
 use crate::partial::schema::{PartialKey, PartialSchema};
 use crate::state::merge::{wide_bytes, wide_total};
-use crate::state::{AccumulatorState, Texts};
+use crate::state::{AccumulatorState, Spread, Texts};
 
 /// Running values on their way into a batch.
 pub(crate) struct Held<'s> {
@@ -121,6 +121,9 @@ fn state_array(
         }
         AccumulatorState::SumWide { low, carry } => {
             fixed(numbers.map(|g| wide_bytes(low[g], carry[g])))
+        }
+        AccumulatorState::SquaredDeviations(spreads) => {
+            fixed(numbers.map(|g| spreads[g].to_bytes()))
         }
         AccumulatorState::ExtremeText(texts) => text_array(numbers.map(|g| texts.get(g)))?,
     })
@@ -224,6 +227,10 @@ fn state_of(empty: &AccumulatorState, array: &ArrayRef) -> Result<AccumulatorSta
             AccumulatorState::SumWide { low, carry }
         }
         AccumulatorState::SumF64(_) => AccumulatorState::SumF64(floats()),
+        AccumulatorState::SquaredDeviations(_) => {
+            let spreads = chunks::<24>(array).iter().map(Spread::of_bytes);
+            AccumulatorState::SquaredDeviations(spreads.collect())
+        }
         AccumulatorState::ExtremeI64(_) => AccumulatorState::ExtremeI64(signed()),
         AccumulatorState::ExtremeU64(_) => AccumulatorState::ExtremeU64(unsigned()),
         AccumulatorState::ExtremeF64(_) => AccumulatorState::ExtremeF64(floats()),

@@ -33,6 +33,7 @@ const OF_KEY: &str = "headrace.partial.of";
 /// | count | `UInt64` |
 /// | total of integers or decimals | `FixedSizeBinary(24)`: 192 bits, little-endian, two's complement |
 /// | total of floats | `Float64` |
+/// | squared deviations | `FixedSizeBinary(24)`: how many values (64 bits), their sum and squared deviations (binary64), little-endian |
 /// | extreme of integers, dates, times, truth values | `Int64`, of unsigned 64 bits `UInt64` |
 /// | extreme of floats | `Float64` |
 /// | extreme of decimals | `FixedSizeBinary(16)`, little-endian, two's complement |
@@ -237,7 +238,9 @@ fn value_type(state: &AccumulatorState) -> ArrowType {
         AccumulatorState::SumI128(_) | AccumulatorState::ExtremeI128(_) => {
             ArrowType::FixedSizeBinary(16)
         }
-        AccumulatorState::SumWide { .. } => ArrowType::FixedSizeBinary(24),
+        AccumulatorState::SumWide { .. } | AccumulatorState::SquaredDeviations(_) => {
+            ArrowType::FixedSizeBinary(24)
+        }
         AccumulatorState::ExtremeText(_) => ArrowType::Utf8,
     }
 }

@@ -134,6 +134,7 @@ impl CallFinish<'_> {
             AggregateFunction::Count => self.count(state),
             AggregateFunction::Sum => self.sum(state),
             AggregateFunction::Avg => self.mean(state),
+            AggregateFunction::SquaredDeviations => self.squared_deviations(state),
             AggregateFunction::Min | AggregateFunction::Max => self.extreme(state),
         }
     }
@@ -283,6 +284,13 @@ impl CallFinish<'_> {
             }
             _ => Err(self.mismatch()),
         }
+    }
+
+    fn squared_deviations(&self, state: &AccumulatorState) -> Result<ArrayRef, ExecError> {
+        let AccumulatorState::SquaredDeviations(spreads) = state else {
+            return Err(self.mismatch());
+        };
+        self.floats(self.groups.iter().map(|&g| spreads[g].squared_deviations()))
     }
 
     fn extreme(&self, state: &AccumulatorState) -> Result<ArrayRef, ExecError> {

@@ -51,6 +51,9 @@ impl AccumulatorState {
                 });
             }
             (Self::SumF64(a), Self::SumF64(b)) => pairs.for_each(|(i, j)| a[i] += b[j]),
+            (Self::SquaredDeviations(a), Self::SquaredDeviations(b)) => {
+                pairs.for_each(|(i, j)| a[i].merge(&b[j]));
+            }
             (Self::ExtremeI64(a), Self::ExtremeI64(b)) => {
                 pairs.for_each(|(i, j)| a[i] = extreme(a[i], b[j], smaller));
             }

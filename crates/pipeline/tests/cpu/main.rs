@@ -15,6 +15,7 @@ mod reference;
 mod scan;
 mod sorted;
 mod spilling;
+mod spread;
 mod star;
 mod support;
 mod texts;

@@ -19,6 +19,7 @@ use proptest::prelude::*;
 
 use crate::grouping::{FUNCTIONS, result_type};
 use crate::random::{self, Random};
+use crate::spread::{floats, squared_deviations};
 use crate::support::*;
 
 /// To bytes and back.
@@ -293,5 +294,47 @@ fn totals_of_192_bits_travel() {
         assert_eq!(rows(&merged(&bound, &batches, &options).unwrap()), ["8"]);
         let error = merged(&bound, &batches[..1], &options);
         assert_eq!(error.is_err(), order[0] != 2);
+    }
+}
+
+#[test]
+fn squared_deviations_of_parts_travel_and_meet_in_any_order() {
+    let values: Vec<_> = (0..64).map(|i| (i % 5 > 0).then_some(1e3 + f64::from(i * i))).collect();
+    let keys: Vec<i32> = (0..64).map(|i| i % 3).collect();
+    let table = Table::new("t", 64).int32("k", &keys);
+    let table = floats(table, "f", DataType::Float64, &values);
+    let deviations = squared_deviations(table.col("f"));
+    for keyed in [true, false] {
+        let by = if keyed { vec![named("k", table.col("k"))] } else { vec![] };
+        let sink = Sink::aggregate(by, vec![deviations.clone()]);
+        let bounds = [0, 65_536].map(|dense| bound_as(&table, &sink, dense));
+        // The values are integers, and so is what comes of each group's count and sums, but for its division.
+        let expected: Vec<String> = (0..if keyed { 3 } else { 1 })
+            .map(|group| {
+                let of_group = |row: &i128| !keyed || row % 3 == group;
+                let values = (0..64i128).filter(|i| i % 5 > 0).filter(of_group).map(|i| i * i);
+                let (count, sum) = (values.clone().count() as i128, values.clone().sum::<i128>());
+                let squares: i128 = values.map(|value| value * value).sum();
+                let exact = (squares * count - sum * sum) as f64 / count as f64;
+                if keyed { format!("{group}|{exact:.3}") } else { format!("{exact:.3}") }
+            })
+            .collect();
+        for seed in 0..20 {
+            let mut random = Random(seed);
+            let mut batches: Vec<RecordBatch> = (0..64)
+                .step_by(8)
+                .flat_map(|row| partials(random.pick(&bounds), &table, row, row + 8))
+                .map(|batch| travelled(&batch))
+                .collect();
+            for i in (1..batches.len()).rev() {
+                batches.swap(i, random.below(i + 1));
+            }
+            let found = merged(&bounds[0], &batches, &WorkerOptions::new(u64::MAX)).unwrap();
+            let rounded = rows(&found).into_iter().map(|line| {
+                let (key, value) = line.split_at(line.find('|').map_or(0, |at| at + 1));
+                format!("{key}{:.3}", value.parse::<f64>().unwrap())
+            });
+            assert_eq!(rounded.collect::<Vec<_>>(), expected);
+        }
     }
 }

@@ -436,8 +436,8 @@ fn host_shim_plain_texts_answer_as_the_cpu_processor_does() {
 }
 
 #[test]
-fn plain_texts_are_refused_where_they_are_not_taken() {
-    for (case, reason) in corpus::refused_texts() {
+fn what_is_not_taken_is_refused() {
+    for (case, reason) in corpus::refused() {
         let refused = compare_texts(&case, text_shapes()[0]).unwrap_or_default();
         assert!(refused.contains(reason), "{}: {refused}", case.name);
     }

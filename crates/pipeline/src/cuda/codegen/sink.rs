@@ -197,6 +197,7 @@ fn accumulator_wish(index: usize, kind: AccumulatorKind) -> String {
         | AccumulatorKind::SumI128
         | AccumulatorKind::SumWide
         | AccumulatorKind::SumF64 => "sum",
+        AccumulatorKind::SquaredDeviations => "squared_deviations",
         AccumulatorKind::Min => "min",
         AccumulatorKind::Max => "max",
     };

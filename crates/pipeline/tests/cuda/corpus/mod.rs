@@ -23,7 +23,7 @@ mod texts;
 pub use aggregates::hashed_groups;
 pub use builds::builds;
 pub use failures::{by_text, corrupt_tables};
-pub use texts::{corrupt_texts, plain_texts, refused_texts};
+pub use texts::{corrupt_texts, plain_texts, refused};
 
 #[derive(Clone)]
 pub struct Case {

@@ -95,8 +95,8 @@ pub fn plain_texts() -> Vec<Case> {
 }
 
 /// What is not taken, with a part of the reason.
-pub fn refused_texts() -> Vec<(Case, &'static str)> {
-    use AggregateFunction::Min;
+pub fn refused() -> Vec<(Case, &'static str)> {
+    use AggregateFunction::{Min, SquaredDeviations};
     let of = |sink| Case { name: "refused", steps: vec![], sink };
     let ilike = Expr::Like {
         value: Box::new(reg("f")),
@@ -109,6 +109,10 @@ pub fn refused_texts() -> Vec<(Case, &'static str)> {
     vec![
         (of(aggregate(vec![], vec![call(Min, Some(reg("f")))])), "min and max of plain text"),
         (of(rows(vec![("f", reg("f"))])), "rows with plain text"),
+        (
+            of(aggregate(vec![], vec![call(SquaredDeviations, Some(reg("e")))])),
+            "deviations of floats",
+        ),
         (counted("refused", ilike), "not on the CUDA processor"),
         (of(aggregate(keys, vec![count()])), "take 160 bytes, the CUDA processor has 128"),
     ]
