@@ -156,6 +156,8 @@ class Generator(Terms):
             return Term(f"count(*){tail}", "int8", top=10**9)
         kind = rng.choice([*NUMBERS, "int4", "numeric"]) if shape < 0.65 else rng.choice([*NUMBERS, *TIMES, "time", "text", "bool", "uuid", "bytea"])
         term = self.term(kind)
+        if shape < 0.65 and kind.startswith("float") and rng.random() < 0.5:
+            return self.float_deviation(term, tail)
         if shape < 0.65 and term.summable:
             name = rng.choices(["sum", "avg", "sum(distinct", "avg(distinct", rng.choice(DEVIATIONS)], [10, 5, 2, 1, 3])[0]
             if "(" in name and kind not in INTEGERS and (kind != "numeric" or not term.canonical):
@@ -168,9 +170,21 @@ class Generator(Terms):
         if kind == "bool":
             return Term(f"{rng.choice(['bool_and', 'bool_or', 'every'])}({term.sql}){tail}", kind)
         if kind in ("uuid", "bytea") or shape > 0.9 or not term.canonical:
-            distinct = "distinct " if rng.random() < 0.4 else ""
+            known = term.canonical or not term.kind.startswith("float")
+            distinct = "distinct " if known and rng.random() < 0.4 else ""
             return Term(f"count({distinct}{term.sql}){tail}", "int8", top=10**9)
         return Term(f"{rng.choice(['min', 'max'])}({term.sql}){tail}", kind, term.canonical, False, scale=term.scale)
+
+    def float_deviation(self, term: Term, tail: str) -> Term:
+        """A variance or deviation of whatever floats: of equal ones it is 0, or what their rounding leaves."""
+        distinct, of = "distinct " if self.rng.random() < 0.15 else "", term.sql
+        if not term.summable and term.kind == "float8":
+            # Whether finite values overflow before another is NaN is a matter of their order.
+            of = f"case when abs({of}) < 1e100 or abs({of}) >= 'infinity' then {of} end"
+        text = f"{self.rng.choice(DEVIATIONS)}({distinct}{of}){tail}"
+        if not term.summable:
+            text = f"(case when {text} > 1e-9 then {text} end)"
+        return Term(text, "float8", False, False)
 
     def over_aggregate(self) -> Term:
         """An expression over aggregates, or one alone."""

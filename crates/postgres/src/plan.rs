@@ -98,6 +98,17 @@ pub enum Output {
         /// Whether its root is wanted.
         is_root: bool,
     },
+    /// A variance of floats, or its root, as PostgreSQL computes it of these.
+    FloatDeviation {
+        /// Their number.
+        count: usize,
+        /// Their squared deviations.
+        squares: usize,
+        /// Whether of a sample, or of all.
+        is_sample: bool,
+        /// Whether its root is wanted.
+        is_root: bool,
+    },
     /// A truth value from a number: whether it is not 0.
     IsNotZero {
         /// Which.

@@ -135,6 +135,20 @@ select count(*), md5(string_agg(concat_ws(' ', x, y, z, v, w), ',' order by g)) 
     var_pop(a) as v, variance(b) as w from spread group by g) s;
 select stddev(i8 * 4000000000), var_pop(9000000000000000000 + 0 * id) from facts;
 select stddev(9e17::numeric(38, 15) + n), variance(n / 3), round(stddev(f8)::numeric, 4), round(var_pop(f4)::numeric, 4), stddev(free) is null from facts;
+-- Variances and deviations of floats: PostgreSQL's, but for the last digits.
+select round(variance(f8)::numeric, 8), round(var_samp(f4)::numeric, 8), round(var_pop(f8)::numeric, 8), round(stddev(f4)::numeric, 8), round(stddev_samp(f8)::numeric, 8),
+    round(stddev_pop(f4)::numeric, 8), round(var_pop(f8 * 2 - i2)::numeric, 6), round(stddev(f8) filter (where b)::numeric, 8), round(variance(i4::float8)::numeric, 3), count(*) from facts;
+select k, round(variance(f8)::numeric, 8), round(stddev_pop(f4)::numeric, 8), round(var_pop(f8 / 3)::numeric, 8), round(stddev(f8) filter (where i4 > 0)::numeric, 8) from facts group by k order by k;
+select count(*), md5(string_agg(concat_ws(' ', a, b, c, d), ',' order by g)) from (select id % 1999 as g, round(stddev(f8)::numeric, 6) as a, round(var_pop(f4)::numeric, 6) as b,
+    round(variance(f8 + f4)::numeric, 6) as c, round(stddev_pop(1e9 + f8)::numeric, 2) as d from facts group by g) s;
+-- Small differences of large values, of which sums of squares know nothing.
+select round(stddev(1e9::float8 + id % 7 / 4.0)::numeric, 6), round(var_pop(-3e12::float8 + id % 5)::numeric, 6), round(var_pop(16777216::float4 + f4)::numeric, 6) from facts;
+select k % 4 as r, round(variance(distinct f8)::numeric, 6), round(stddev_pop(distinct f4)::numeric, 6), count(distinct f4), count(*), sum(f8) from facts group by r order by r;
+select round(variance(distinct f4)::numeric, 6), round(variance(f4)::numeric, 6), round(var_pop(distinct f8) filter (where b)::numeric, 6) from facts;
+select variance(f8), var_pop(f4), stddev(f8), stddev_pop(f4), var_pop(distinct f8) from empty;
+select variance(f8), var_pop(f8), stddev(f4), stddev_pop(f4), variance(nothing::float8), var_pop(nothing::float4) from facts where id = 7;
+select k from facts group by k having stddev(f8) > 108.37 and variance(f4) < 52.3 order by k;
+select var_pop(f8 - f8), stddev(0 * f4), variance(0.1::float8 + 0 * id) < 1e-20 from facts;
 -- Arithmetic of floats.
 select sum(f8 * 2 + 1), sum(f4 - f8), sum(-f8), sum(abs(f4)), sum(f8 / 4), max(f8 / 3), min(f4 * f4), sum(f4 + f4), sum(f8 - f4), count(*) filter (where f8 * 1.5 > 100),
     sum(i4::float8), sum(i8::float8 / 16), max(n::float8), sum(k::float4), max(i8::float4), avg(f4 * 2), sum(f4 / 2), max(f4 / 3) from facts;
@@ -164,6 +178,17 @@ select sum(x), avg(x), sum(y), avg(y) from floats where id in (1, 5);
 select sum(x) from (select x from floats where id = 1 union all select x from floats where id = 1) s;
 select max(x), min(x), max(y), min(y) from floats where id in (1, 5, 7);
 select max(x), min(y) from floats;
+select id % 2 as r, variance(x), var_pop(y), stddev(y), stddev_pop(x), count(x) from floats where id > 2 group by r order by r;
+select id, variance(x), var_pop(x), stddev(y), stddev_pop(y) from floats group by id order by id;
+select variance(x) from floats where id in (5, 6, 7);
+select var_pop(y), round(stddev(y / 1e38::float4)::numeric, 6) from floats where id in (1, 3);
+select variance(x) from floats where id in (1, 3);
+select stddev_pop(x) from floats where id in (1, 3, 5);
+-- PostgreSQL's squares are of differences times the number of values.
+create table wide as select (id % 2 * 2 - 1) * 3e150::float8 as x, (id % 2 * 2 - 1) * 1e145::float8 as y from facts;
+vacuum analyze wide;
+select var_pop(x) from wide;
+select round(var_pop(y / 1e145)::numeric, 6), var_pop(y) between 0.999e290 and 1.001e290 from wide;
 -- Windows over aggregates.
 select k, sum(i4), rank() over (order by sum(i4) desc), sum(sum(i4)) over (order by k) from facts group by k order by k;
 -- Errors are errors, whoever meets them.

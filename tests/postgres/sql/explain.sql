@@ -18,6 +18,7 @@ explain (costs off) select count(*) from sales s where exists (select from shops
 explain (costs off) select name, count(*) from sales s left join shops using (shop) group by name;
 explain (costs off) select shop, count(distinct word), sum(distinct id), count(*), stddev(amount) from sales group by shop;
 explain (costs off) select count(free), sum(shop::float8 / 3) from sales;
+explain (costs off) select shop, variance(id::float8), stddev_pop(id::float8), var_samp(id::float8 / 3) filter (where id > 7) from sales group by shop;
 -- What can be told of a run without its times.
 explain (analyze, costs off, timing off, summary off, buffers off) select shop, count(*) from sales where id > 5000 group by shop;
 explain (analyze, costs off, timing off, summary off, buffers off, format json) select count(*) from sales;
@@ -59,7 +60,9 @@ explain (verbose, costs off) select count(*) from (select id from sales union al
 -- Why not.
 explain (verbose, costs off) select sum(free) from sales;
 explain (verbose, costs off) select string_agg(distinct word, ',') from sales;
-explain (verbose, costs off) select variance(shop::float8), shop from sales group by shop;
+explain (verbose, costs off) select corr(shop::float8, id::float8), shop from sales group by shop;
+explain (verbose, costs off) select variance(shop::float8), count(distinct id) from sales;
+explain (verbose, costs off) select variance(distinct shop) from sales;
 explain (verbose, costs off) select date_trunc('hour', timestamptz '2024-01-01'), count(*) from sales group by 1;
 explain (verbose, costs off) select initcap(word), count(*) from sales group by 1;
 explain (verbose, costs off) select count(*) from sales where random() < 0.5;

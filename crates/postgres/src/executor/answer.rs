@@ -41,7 +41,7 @@ impl Answer {
     /// Those of a run.
     ///
     /// # Errors
-    /// A float is infinite, which may be an overflow that PostgreSQL would report; a value of a file is
+    /// Floats may have overflowed where PostgreSQL would report it; a value of a file is
     /// none that PostgreSQL has.
     pub fn new(batches: Vec<RecordBatch>, outputs: &[Output]) -> Result<Self, WhyNot> {
         for batch in &batches {
@@ -90,6 +90,9 @@ fn check(batch: &RecordBatch, output: Output) -> Result<(), WhyNot> {
         Output::FloatMean { sum, .. } => sum,
         Output::Aggregate { column, .. } => column,
         Output::Value { column, .. } => return check_values(batch.column(column)),
+        Output::FloatDeviation { count, squares, .. } => {
+            return check_squares(batch.column(count), batch.column(squares));
+        }
         _ => return Ok(()),
     };
     // Infinite sums of parts may have come to NaN.
@@ -98,6 +101,18 @@ fn check(batch: &RecordBatch, output: Output) -> Result<(), WhyNot> {
         true => Ok(()),
         false => why_not("a sum of floats is not finite"),
     }
+}
+
+/// PostgreSQL squares differences that are multiplied by the number of values so far, and reports
+/// an overflow of that.
+fn check_squares(counts: &ArrayRef, squares: &ArrayRef) -> Result<(), WhyNot> {
+    for (row, squares) in squares.as_primitive::<Float64Type>().iter().enumerate() {
+        let count = number(counts, row)? as f64;
+        if squares.is_some_and(|squares| (squares * count * count).is_infinite()) {
+            return why_not("squares of floats overflow");
+        }
+    }
+    Ok(())
 }
 
 unsafe fn value(batch: &RecordBatch, row: usize, output: Output) -> Result<Option<Datum>, WhyNot> {
@@ -118,13 +133,23 @@ unsafe fn value(batch: &RecordBatch, row: usize, output: Output) -> Result<Optio
         Output::FloatMean { sum, count } => {
             let count = number(batch.column(count), row)?;
             let sum = batch.column(sum).as_primitive::<Float64Type>().value(row);
-            Ok((count > 0).then(|| Datum::from((sum / count as f64).to_bits())))
+            Ok((count > 0).then(|| float(sum / count as f64)))
+        }
+        Output::FloatDeviation { count, squares, is_sample, is_root } => {
+            let divisor = number(batch.column(count), row)? - i64::from(is_sample);
+            let squares = batch.column(squares).as_primitive::<Float64Type>().value(row);
+            let variance = squares / divisor as f64;
+            Ok((divisor > 0).then(|| float(if is_root { variance.sqrt() } else { variance })))
         }
         Output::IsNotZero { column } => {
             let column = batch.column(column).as_primitive::<Int32Type>();
             Ok(column.is_valid(row).then(|| Datum::from(column.value(row) != 0)))
         }
     }
+}
+
+fn float(value: f64) -> Datum {
+    Datum::from(value.to_bits())
 }
 
 fn number(column: &ArrayRef, row: usize) -> Result<i64, WhyNot> {

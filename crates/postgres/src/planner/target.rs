@@ -114,6 +114,7 @@ impl Target {
         for aggref in &self.aggregates {
             outputs.push(aggregate(translator, &mut aggregates, &**aggref)?);
         }
+        aggregates.check()?;
         let (sets, output) = (Vec::new(), AggregateOutput::Final);
         Ok((Sink::Aggregate { keys, sets, calls: aggregates.calls, output }, outputs))
     }

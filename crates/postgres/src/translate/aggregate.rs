@@ -41,6 +41,18 @@ impl Aggregates {
         });
         self.keys + index
     }
+
+    /// Whether they go together.
+    pub fn check(&self) -> Result<(), WhyNot> {
+        let is_of_all = |call: &AggregateCall| {
+            call.function == AggregateFunction::SquaredDeviations && !call.distinct
+        };
+        match self.calls.iter().any(is_of_all) && self.calls.iter().any(AggregateCall::is_distinct)
+        {
+            true => why_not("a variance or deviation of floats beside distinct values"),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Which rows of a group an aggregate is of.
@@ -203,12 +215,17 @@ impl Asked<'_> {
         Output::IsNotZero { column: self.call(function, DataType::Int32) }
     }
 
-    /// The sums that PostgreSQL keeps of exact numbers, too: what it makes of them is its own.
+    /// What PostgreSQL keeps, too: what it makes of exact sums is its own.
     fn deviation(&mut self, (is_sample, is_root): (bool, bool)) -> Result<Output, WhyNot> {
-        if self.rows.distinct {
-            return why_not("a variance or deviation of distinct values");
-        }
         let Some(value) = self.argument.clone() else { return why_not("a variance of nothing") };
+        if value.data_type().is_float() {
+            let count = self.call(AggregateFunction::Count, DataType::Int64);
+            let squares = self.call(AggregateFunction::SquaredDeviations, DataType::Float64);
+            return Ok(Output::FloatDeviation { count, squares, is_sample, is_root });
+        }
+        if self.rows.distinct {
+            return why_not("a variance or deviation of distinct exact numbers");
+        }
         let result = match value.data_type() {
             DataType::Int16 | DataType::Int32 => DataType::Int64,
             _ => self.sum_type()?,
@@ -246,26 +263,31 @@ fn squared(value: Expr) -> Result<Expr, WhyNot> {
     }
 }
 
-/// Whether a variance of exact numbers, or the deviation that is its root, is of a sample, and whether
-/// it is the root.
+/// Whether a variance, or the deviation that is its root, is of a sample, and whether it is the root.
 fn deviation(function: u32) -> Option<(bool, bool)> {
     use pg_sys::{
-        F_STDDEV_INT2, F_STDDEV_INT4, F_STDDEV_INT8, F_STDDEV_NUMERIC, F_STDDEV_POP_INT2,
-        F_STDDEV_POP_INT4, F_STDDEV_POP_INT8, F_STDDEV_POP_NUMERIC, F_STDDEV_SAMP_INT2,
-        F_STDDEV_SAMP_INT4, F_STDDEV_SAMP_INT8, F_STDDEV_SAMP_NUMERIC, F_VAR_POP_INT2,
-        F_VAR_POP_INT4, F_VAR_POP_INT8, F_VAR_POP_NUMERIC, F_VAR_SAMP_INT2, F_VAR_SAMP_INT4,
-        F_VAR_SAMP_INT8, F_VAR_SAMP_NUMERIC, F_VARIANCE_INT2, F_VARIANCE_INT4, F_VARIANCE_INT8,
-        F_VARIANCE_NUMERIC,
+        F_STDDEV_FLOAT4, F_STDDEV_FLOAT8, F_STDDEV_INT2, F_STDDEV_INT4, F_STDDEV_INT8,
+        F_STDDEV_NUMERIC, F_STDDEV_POP_FLOAT4, F_STDDEV_POP_FLOAT8, F_STDDEV_POP_INT2,
+        F_STDDEV_POP_INT4, F_STDDEV_POP_INT8, F_STDDEV_POP_NUMERIC, F_STDDEV_SAMP_FLOAT4,
+        F_STDDEV_SAMP_FLOAT8, F_STDDEV_SAMP_INT2, F_STDDEV_SAMP_INT4, F_STDDEV_SAMP_INT8,
+        F_STDDEV_SAMP_NUMERIC, F_VAR_POP_FLOAT4, F_VAR_POP_FLOAT8, F_VAR_POP_INT2, F_VAR_POP_INT4,
+        F_VAR_POP_INT8, F_VAR_POP_NUMERIC, F_VAR_SAMP_FLOAT4, F_VAR_SAMP_FLOAT8, F_VAR_SAMP_INT2,
+        F_VAR_SAMP_INT4, F_VAR_SAMP_INT8, F_VAR_SAMP_NUMERIC, F_VARIANCE_FLOAT4, F_VARIANCE_FLOAT8,
+        F_VARIANCE_INT2, F_VARIANCE_INT4, F_VARIANCE_INT8, F_VARIANCE_NUMERIC,
     };
     Some(match function {
         F_STDDEV_INT2 | F_STDDEV_INT4 | F_STDDEV_INT8 | F_STDDEV_NUMERIC => (true, true),
         F_STDDEV_SAMP_INT2 | F_STDDEV_SAMP_INT4 | F_STDDEV_SAMP_INT8 => (true, true),
-        F_STDDEV_SAMP_NUMERIC => (true, true),
+        F_STDDEV_SAMP_NUMERIC | F_STDDEV_SAMP_FLOAT4 | F_STDDEV_SAMP_FLOAT8 => (true, true),
+        F_STDDEV_FLOAT4 | F_STDDEV_FLOAT8 => (true, true),
         F_STDDEV_POP_INT2 | F_STDDEV_POP_INT4 | F_STDDEV_POP_INT8 => (false, true),
-        F_STDDEV_POP_NUMERIC => (false, true),
+        F_STDDEV_POP_NUMERIC | F_STDDEV_POP_FLOAT4 | F_STDDEV_POP_FLOAT8 => (false, true),
         F_VARIANCE_INT2 | F_VARIANCE_INT4 | F_VARIANCE_INT8 | F_VARIANCE_NUMERIC => (true, false),
         F_VAR_SAMP_INT2 | F_VAR_SAMP_INT4 | F_VAR_SAMP_INT8 | F_VAR_SAMP_NUMERIC => (true, false),
+        F_VARIANCE_FLOAT4 | F_VARIANCE_FLOAT8 => (true, false),
+        F_VAR_SAMP_FLOAT4 | F_VAR_SAMP_FLOAT8 => (true, false),
         F_VAR_POP_INT2 | F_VAR_POP_INT4 | F_VAR_POP_INT8 | F_VAR_POP_NUMERIC => (false, false),
+        F_VAR_POP_FLOAT4 | F_VAR_POP_FLOAT8 => (false, false),
         _ => return None,
     })
 }
