@@ -232,7 +232,6 @@ fn push_value(line: &mut String, column: &dyn Array, row: usize) -> Outcome<()> 
         }
         DataType::Utf8 => push_hex(line, column.as_string::<i32>().value(row).as_bytes())?,
         DataType::Binary => push_hex(line, column.as_binary::<i32>().value(row))?,
-        DataType::FixedSizeBinary(_) => push_hex(line, column.as_fixed_size_binary().value(row))?,
         other => return Err(format!("no way to print {other}").into()),
     }
     Ok(())

@@ -16,6 +16,13 @@ pub struct PagePlan {
     pub steps: Vec<PageStep>,
 }
 
+impl PagePlan {
+    /// Whether a column's values are decoded: those of bytes and of uuids are not, nor whether values are there.
+    pub fn decodes(&self, column: usize) -> bool {
+        self.steps.iter().any(|step| step.wanted.is_some_and(|(of, _)| of == column))
+    }
+}
+
 /// One attribute of the walk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageStep {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use headrace_format::PageSource;
 use headrace_ir::Segment;
 use headrace_ir::pages::{HoldAnswer, PagePlan, PageVerdict};
-use headrace_pipeline::WhyNot;
 use headrace_pipeline::cuda::{PageOwner, StreamPages};
+use headrace_pipeline::{Bound, WhyNot};
 
 use crate::error::RunError;
 use crate::task::Task;
@@ -38,6 +38,20 @@ impl TablePages {
         let refused = |reason| WhyNot::new(format!("{}: {reason}", task.table.name()));
         let plan = source.plan().map_err(refused)?.clone();
         Ok(Some(Arc::new(Self { source, plan, rows: AtomicU64::new(0) })))
+    }
+
+    /// Whether a device decodes columns, which are registers of a program.
+    ///
+    /// # Errors
+    /// The first that it does not.
+    pub fn check(&self, bound: &Bound, columns: &[usize]) -> Result<(), WhyNot> {
+        match columns.iter().find(|column| !self.plan.decodes(**column)) {
+            None => Ok(()),
+            Some(&column) => {
+                let name = &bound.registers[column].name;
+                Err(WhyNot::new(format!("column {name} is not decoded on a GPU")))
+            }
+        }
     }
 
     /// For a stream.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray,
-    Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, StringArray,
-    Time64MicrosecondArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array,
+    Int16Array, Int32Array, Int64Array, StringArray, Time64MicrosecondArray,
+    TimestampMicrosecondArray,
 };
 use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder};
 use arrow_schema::ArrowError;
@@ -16,6 +16,7 @@ use super::memory::{give, reuse};
 use super::numeric;
 use super::pieces::Pieces;
 use super::relation::{HeapType, Length};
+use super::uuid;
 use super::varlena::{Content, content};
 use super::walk::{MISSING, NULL};
 
@@ -48,13 +49,18 @@ enum Values {
     Int8(Vec<i64>),
     Float4(Vec<f32>),
     Float8(Vec<f64>),
-    Numeric { values: Vec<i128>, precision: u8, scale: i8 },
+    Numeric {
+        values: Vec<i128>,
+        precision: u8,
+        scale: i8,
+    },
     Date(Vec<i32>),
     Time(Vec<i64>),
     Timestamp(Vec<i64>),
     TimestampTz(Vec<i64>),
-    Uuid(Vec<[u8; 16]>),
     Text(Pieces),
+    /// Their texts.
+    Uuid(Pieces),
     Bytea(Pieces),
 }
 
@@ -102,7 +108,7 @@ impl Column {
     /// Bytes that the values of its `rows` take here.
     pub(super) fn values_bytes(&self, rows: usize) -> usize {
         match (&self.values, self.values.kind().stored().0) {
-            (Values::Text(pieces) | Values::Bytea(pieces), _) => {
+            (Values::Text(pieces) | Values::Uuid(pieces) | Values::Bytea(pieces), _) => {
                 rows * size_of::<i32>() + pieces.bytes_len()
             }
             (_, Length::Fixed(bytes)) => rows * usize::from(bytes),
@@ -141,8 +147,8 @@ impl Values {
             HeapType::Time => Self::Time(Vec::new()),
             HeapType::Timestamp => Self::Timestamp(Vec::new()),
             HeapType::TimestampTz => Self::TimestampTz(Vec::new()),
-            HeapType::Uuid => Self::Uuid(Vec::new()),
             HeapType::Text => Self::Text(Pieces::new()),
+            HeapType::Uuid => Self::Uuid(Pieces::new()),
             HeapType::Bytea => Self::Bytea(Pieces::new()),
         }
     }
@@ -163,8 +169,8 @@ impl Values {
             Self::Time(_) => HeapType::Time,
             Self::Timestamp(_) => HeapType::Timestamp,
             Self::TimestampTz(_) => HeapType::TimestampTz,
-            Self::Uuid(_) => HeapType::Uuid,
             Self::Text(_) => HeapType::Text,
+            Self::Uuid(_) => HeapType::Uuid,
             Self::Bytea(_) => HeapType::Bytea,
         }
     }
@@ -202,7 +208,6 @@ impl Values {
             Self::Timestamp(values) | Self::TimestampTz(values) => {
                 rows.fixed(values, timestamp).map_err(value)
             }
-            Self::Uuid(values) => rows.fixed(values, Ok).map_err(value),
             Self::Numeric { values, precision, scale } => {
                 rows.variable(expanded, attribute, |content| {
                     let content = content.map(|content| {
@@ -215,6 +220,11 @@ impl Values {
             Self::Text(pieces) => rows.variable(expanded, attribute, |content| {
                 let content = content.unwrap_or_default();
                 std::str::from_utf8(content).map_err(|_| value("a text is not UTF-8"))?;
+                pieces.push(content).ok_or(Reroute::BatchFull { attribute })
+            }),
+            Self::Uuid(pieces) => rows.places.iter().try_for_each(|place| {
+                let text = rows.stored(*place).map_err(value)?.map(uuid::text);
+                let content = text.as_ref().map_or(&[][..], |text| text);
                 pieces.push(content).ok_or(Reroute::BatchFull { attribute })
             }),
             Self::Bytea(pieces) => rows.variable(expanded, attribute, |content| {
@@ -236,8 +246,7 @@ impl Values {
             Self::Float4(values) => values.truncate(rows),
             Self::Float8(values) => values.truncate(rows),
             Self::Numeric { values, .. } => values.truncate(rows),
-            Self::Uuid(values) => values.truncate(rows),
-            Self::Text(pieces) | Self::Bytea(pieces) => pieces.truncate(rows),
+            Self::Text(pieces) | Self::Uuid(pieces) | Self::Bytea(pieces) => pieces.truncate(rows),
         }
     }
 
@@ -245,8 +254,8 @@ impl Values {
     fn grow_into(&mut self, given: Vec<Buffer>) {
         let mut given = given.into_iter();
         match self {
-            // Become bits, and bytes.
-            Self::Bool(_) | Self::Presence(_) | Self::Uuid(_) => {}
+            // Become bits.
+            Self::Bool(_) | Self::Presence(_) => {}
             Self::Int2(values) => reuse(values, given.next()),
             Self::Int4(values) | Self::Date(values) => reuse(values, given.next()),
             Self::Int8(values)
@@ -256,7 +265,7 @@ impl Values {
             Self::Float4(values) => reuse(values, given.next()),
             Self::Float8(values) => reuse(values, given.next()),
             Self::Numeric { values, .. } => reuse(values, given.next()),
-            Self::Text(pieces) | Self::Bytea(pieces) => {
+            Self::Text(pieces) | Self::Uuid(pieces) | Self::Bytea(pieces) => {
                 pieces.grow_into(given.next(), given.next());
             }
         }
@@ -292,11 +301,7 @@ impl Values {
                 TimestampMicrosecondArray::try_new(give(values, given), valid)?
                     .with_timezone("UTC"),
             ),
-            Self::Uuid(values) => {
-                let values = Buffer::from_vec(values.into_flattened());
-                Arc::new(FixedSizeBinaryArray::try_new(16, values, valid)?)
-            }
-            Self::Text(pieces) => {
+            Self::Text(pieces) | Self::Uuid(pieces) => {
                 let (offsets, bytes) = pieces.into_buffers(given);
                 Arc::new(StringArray::try_new(offsets, bytes, valid)?)
             }
@@ -309,6 +314,8 @@ impl Values {
 }
 
 impl Rows<'_> {
+    const CUT: Flaw = "a value is longer than its page";
+
     /// Appends values of `N` bytes; a default where a value is NULL.
     #[inline]
     fn fixed<const N: usize, T: Copy + Default>(
@@ -316,10 +323,9 @@ impl Rows<'_> {
         values: &mut Vec<T>,
         convert: impl Fn([u8; N]) -> Result<T, Flaw>,
     ) -> Result<(), Flaw> {
-        const CUT: Flaw = "a value is longer than its page";
         if !self.gaps {
             let mut outcome = Ok(());
-            let stored = gather(self.page, self.places, 0).ok_or(CUT)?;
+            let stored = gather(self.page, self.places, 0).ok_or(Self::CUT)?;
             values.extend(stored.map(|bytes| {
                 convert(bytes).unwrap_or_else(|flaw| {
                     outcome = Err(flaw);
@@ -329,13 +335,23 @@ impl Rows<'_> {
             return outcome;
         }
         for place in self.places {
-            values.push(match *place {
-                NULL => T::default(),
-                MISSING => convert(array(self.missing, 0).ok_or(CUT)?)?,
-                place => convert(array(self.page, usize::from(place)).ok_or(CUT)?)?,
+            values.push(match self.stored(*place)? {
+                None => T::default(),
+                Some(bytes) => convert(bytes)?,
             });
         }
         Ok(())
+    }
+
+    /// The value of `N` bytes at a place; None where it is NULL.
+    #[inline]
+    fn stored<const N: usize>(self, place: u16) -> Result<Option<[u8; N]>, Flaw> {
+        let bytes = match place {
+            NULL => return Ok(None),
+            MISSING => array(self.missing, 0),
+            place => array(self.page, usize::from(place)),
+        };
+        bytes.map(Some).ok_or(Self::CUT)
     }
 
     /// Gives each value's content, None where it is NULL.

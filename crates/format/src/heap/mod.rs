@@ -87,6 +87,7 @@ mod server_pages;
 mod table;
 mod tuple;
 mod uniform;
+pub mod uuid;
 mod varlena;
 mod walk;
 

@@ -76,7 +76,7 @@ pub enum HeapType {
     /// `text`, `varchar`, `bpchar` (with its blanks) → Utf8. The database's encoding must be UTF8;
     /// bytes that are not UTF-8 are rerouted.
     Text,
-    /// `uuid` → FixedSizeBinary(16).
+    /// `uuid` → Utf8: its text ([`uuid`](super::uuid)), whose order is the same.
     Uuid,
     /// `bytea` → Binary.
     Bytea,
@@ -99,8 +99,7 @@ impl HeapType {
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
             Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-            Self::Text => DataType::Utf8,
-            Self::Uuid => DataType::FixedSizeBinary(16),
+            Self::Text | Self::Uuid => DataType::Utf8,
             Self::Bytea => DataType::Binary,
         }
     }

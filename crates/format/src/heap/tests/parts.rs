@@ -10,7 +10,7 @@ use arrow_array::types::Int32Type;
 use super::build::*;
 use crate::arrow::ChunkOptions;
 use crate::batches::{BatchSender, batch_channel};
-use crate::heap::{Attribute, Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Reroute};
+use crate::heap::{Attribute, Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Length, Reroute};
 use crate::{Pages, Table};
 
 /// Does not believe one block, and remembers what it is told.
@@ -145,6 +145,20 @@ fn a_column_may_be_null_if_it_may_in_any_part() {
     let table = table(heaps, Block { part: 0, number: 9 }).0;
     let fields = table.schema().fields().iter().map(|field| field.is_nullable());
     assert_eq!(fields.collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn a_plan_knows_what_no_device_decodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut heap = heaps(folder.path()).swap_remove(0);
+    let attributes = &mut heap.relation.attributes;
+    attributes.extend([attribute("u", HeapType::Uuid), attribute("b", HeapType::Int4)]);
+    let table = table(vec![heap], Block { part: 0, number: 9 }).0;
+    let source = table.page_source(&[0, 3, 2]).unwrap().unwrap();
+    let plan = source.plan().unwrap();
+    assert_eq!([0, 1, 2, 3].map(|column| plan.decodes(column)), [true, true, false, false]);
+    // Its values are walked past.
+    assert_eq!(plan.steps[2].length, Length::Fixed(16));
 }
 
 /// A device has one plan for all blocks, and is told their numbers in their own part.

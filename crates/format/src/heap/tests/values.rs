@@ -68,6 +68,34 @@ fn texts_are_utf8_and_bytes_are_anything() {
     assert_eq!(one(HeapType::Text, text("")).unwrap().as_string::<i32>().value(0), "");
 }
 
+#[test]
+fn uuids_are_their_texts() {
+    let mut attributes = vec![attribute("a", HeapType::Int4), attribute("u", HeapType::Uuid)];
+    attributes[1].missing = Some(vec![0xC0; 16]);
+    let rows = [
+        vec![int4(1), Datum::Fixed((0..16).collect())],
+        vec![int4(2), Datum::Null],
+        vec![int4(3)],
+        vec![int4(4), Datum::Fixed(vec![0xFF; 16])],
+    ];
+    let uuids = |relation: &crate::heap::Relation, rows: &[Vec<Datum>]| {
+        let rows: Vec<_> = rows.iter().map(|row| tuple(&relation.attributes, row)).collect();
+        let batch = decode(relation, &[1], &Page::of(&rows).bytes)?;
+        let texts = batch.column(0).as_string::<i32>().iter();
+        Ok::<_, Reroute>(texts.map(|text| text.map(str::to_string)).collect::<Vec<_>>())
+    };
+    let mut relation = relation(attributes);
+    let first = || Some("00010203-0405-0607-0809-0a0b0c0d0e0f".to_string());
+    let last = || Some("ffffffff-ffff-ffff-ffff-ffffffffffff".to_string());
+    let older = || Some("c0c0c0c0-c0c0-c0c0-c0c0-c0c0c0c0c0c0".to_string());
+    assert_eq!(uuids(&relation, &rows).unwrap(), [first(), None, older(), last()]);
+    let full = [rows[0].clone(), rows[3].clone()];
+    assert_eq!(uuids(&relation, &full).unwrap(), [first(), last()]);
+    relation.attributes[1].missing = Some(vec![0xC0; 15]);
+    let flaw = "a value is longer than its page";
+    assert_eq!(uuids(&relation, &rows).unwrap_err(), Reroute::Value { attribute: 1, flaw });
+}
+
 /// A numeric in the long form.
 fn numeric(sign: u16, weight: i16, digits: &[u16]) -> Datum {
     let words = [sign, weight as u16].into_iter().chain(digits.iter().copied());
