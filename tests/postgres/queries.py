@@ -95,9 +95,9 @@ class Generator(Terms):
     def join(self, select: Select, first: str, earlier: list) -> None:
         """One more table."""
         rng, alias = self.rng, self.alias()
-        key = rng.choices(["k", "k2", "kt", "id", "mixed", "two"], [6, 1 if len(earlier) < 2 else 0, 4, 2, 1, 0.5])[0]
+        key = rng.choices(["k", "k2", "kt", "id", "mixed", "two", "u", "uk"], [6, 1 if len(earlier) < 2 else 0, 4, 2, 1, 0.5, 1 if len(earlier) < 2 else 0, 2])[0]
         small = rng.choices(["empty", "one", "tiny", "small"], [1, 1, 3, 12])
-        name = rng.choice(list(tables.SIZES)[2:] if key == "id" else small if first == "big" or len(earlier) > 1 else [*small, "never", "mid", "altered", "parts"])
+        name = rng.choice(list(tables.SIZES)[2:] if key in ("id", "uk") else small if first == "big" or len(earlier) > 1 else [*small, "never", "mid", "altered", "parts"])
         other = rng.choice(earlier)
         on = {"mixed": f"{other}.id = {alias}.k", "two": f"{other}.k = {alias}.k and {other}.kt = {alias}.kt"}.get(key, f"{other}.{key} = {alias}.{key}")
         if key != "two" and rng.random() < 0.2:
@@ -118,7 +118,7 @@ class Generator(Terms):
             select.where.append(f"{'not ' if sort == 'anti' else ''}exists (select from {source} where {on})")
             return
         if sort == "in":
-            column = "id" if key == "id" else "k"
+            column = key if key in ("id", "u", "uk") else "k"
             select.where.append(f"{other}.{column} {rng.choice(['', 'not '])}in (select {alias}.{column} from {name} {alias} where {alias}.i2 > {rng.randint(-100, 90)})")
             return
         if sort == "comma" and not any(" left " in s or " full " in s for s in select.sources):
@@ -207,7 +207,7 @@ class Generator(Terms):
             kinds = [rng.choice(["int4", "int8", "numeric", "text", "date", "float8", "bool", "timestamp", "uuid", "bytea", "time", "float4"]) for _ in range(rng.randint(1, 5))]
             terms = [self.term(kind) for kind in kinds]
             if shape == "top":
-                terms = [t for t in terms if t.kind not in ("float4", "float8", "uuid", "bytea")]
+                terms = [t for t in terms if t.kind not in ("float4", "float8", "bytea")]
             select.items = [Item(t) for t in terms if shape == "rows" or t.canonical] or [Item(self.column("int4"))]
             select.distinct = shape == "distinct"
         else:
@@ -273,7 +273,7 @@ class Generator(Terms):
             select.limit = []
             return select
         if shape == "window":
-            key = self.column(rng.choice(["int4", "text", "date"]), 0)
+            key = self.column(rng.choice(["int4", "text", "date", "uuid"]), 0)
             number = self.column(rng.choice(["int4", "int8"]), 0)
             select.grouped = True
             select.items = [Item(key, True)] + [Item(Term(t, "numeric", False)) for t in rng.sample([

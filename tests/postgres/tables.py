@@ -64,6 +64,8 @@ COLUMNS = (
     Column("c", "char(7)", "text", "'c' || floor(random() * 60)"),
     Column("long", "text", "text", "case when random() < 0.02 then repeat(md5((i % 20)::text), 100) when random() < 0.1 then repeat('l' || i % 9, 900) else 'l' || i % 9 end"),
     Column("u", "uuid", "uuid", "md5((i % 50)::text)::uuid"),
+    Column("ux", "uuid", "uuid", _one_of("repeat('0', 32)", "repeat('f', 32)", "repeat('0', 31) || '1'", "'7' || repeat('f', 31)", "'8' || repeat('0', 31)", "md5(i::text)") + "::uuid", wild=True),
+    Column("uk", "uuid", "uuid", "md5((i * 7)::text)::uuid", nulls=0.02),
     Column("y", "bytea", "bytea", _one_of("''", r"'\x00'", r"'\xff'", r"'\x00ff'") + "::bytea"),
 )
 BY_NAME = {column.name: column for column in COLUMNS}

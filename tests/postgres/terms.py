@@ -73,7 +73,7 @@ class Terms:
             case "time":
                 return f"'{rng.randint(0, 23):02}:{rng.randint(0, 59):02}'"
             case "uuid":
-                return f"md5('{rng.randint(0, 60)}')::uuid"
+                return rng.choice([f"md5('{rng.randint(0, 60)}')::uuid", f"md5('{7 * rng.randint(0, 3000)}')::uuid", f"'{rng.choice('07f') * 32}'", f"'{rng.randint(0, 255):02x}{'0' * 30}'"])
             case "bytea":
                 return rng.choice([r"'\x00'", r"'\xff'", "''"])
         return "'" + rng.choice(["", "ab1", f"v{rng.randint(0, 300)}", f"c{rng.randint(0, 60)}", f"key {rng.randint(0, 150)}", "l3", " ", "%"]) + "'"
@@ -209,6 +209,9 @@ class Terms:
         """Functions of texts."""
         rng, one = self.rng, self.term("text", depth - 1).sql
         two = self.term("text", 0).sql
+        if rng.random() < 0.15:
+            shown = self.term("uuid", depth - 1).sql + rng.choice(["::text", "::varchar"])
+            return Term(rng.choice([shown, f"left({shown}, 2)", f"upper({shown})", f"({two} || {shown})"]), "text")
         return Term(rng.choice([
             f"upper({one})", f"lower({one})", f"substr({one}, {rng.randint(0, 4)}, {rng.randint(0, 5)})", f"({one} || {two})",
             f"left({one}, {rng.randint(-2, 6)})", f"right({one}, {rng.randint(-2, 6)})", f"trim({one})", f"replace({one}, 'b', 'B')",
@@ -234,6 +237,8 @@ class Terms:
             return f"({one.sql} is {rng.choice(['', 'not ', 'not '])}distinct from {self.term(kind, 0).sql})"
         if shape < 0.24:
             values = ", ".join(self.constant(kind, one).sql for _ in range(rng.randint(1, 6)))
+            if rng.random() < 0.2:
+                return f"({one.sql} = any (array[{values}]))"
             return f"({one.sql} {rng.choice(['', 'not '])}in ({values}))"
         if shape < 0.36:
             return f"({one.sql} {rng.choice(['', 'not '])}between {self.constant(kind, one).sql} and {rng.choice((self.term, self.constant))(kind).sql})"

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    ArrayBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, FixedSizeBinaryBuilder,
-    Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder,
-    Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
+    ArrayBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder,
+    Int16Builder, Int32Builder, Int64Builder, StringBuilder, Time64MicrosecondBuilder,
+    TimestampMicrosecondBuilder,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -14,6 +14,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema, SchemaRef, TimeUnit};
+use headrace_format::heap;
 use pgrx::pg_sys::{self, Datum, Oid};
 
 use crate::nodes::{WhyNot, why_not};
@@ -38,8 +39,8 @@ enum Column {
     Date(Date32Builder),
     Time(Time64MicrosecondBuilder),
     Timestamp(TimestampMicrosecondBuilder),
+    /// Of uuids, too.
     Text(StringBuilder),
-    Uuid(FixedSizeBinaryBuilder),
     Decimal(Decimal128Builder, u8, i8),
 }
 
@@ -115,7 +116,6 @@ impl Column {
                 Self::Timestamp(TimestampMicrosecondBuilder::new())
             }
             DataType::Utf8 => Self::Text(StringBuilder::new()),
-            DataType::FixedSizeBinary(16) => Self::Uuid(FixedSizeBinaryBuilder::new(16)),
             DataType::Decimal128(precision, scale) => {
                 let builder = Decimal128Builder::new().with_data_type(data_type.clone());
                 Self::Decimal(builder, *precision, *scale)
@@ -155,16 +155,14 @@ impl Column {
                 builder.append_option(value.map(|datum| moment::microseconds(datum)).transpose()?);
             }
             Self::Text(builder) => {
-                let text = value.map(|datum| moment::text(datum)).transpose()?;
+                let text = value.map(|datum| match of {
+                    pg_sys::UUIDOID => Ok(moment::uuid(datum)),
+                    _ => moment::text(datum),
+                });
+                let text = text.transpose()?;
                 builder.append_option(text.as_deref());
                 return Ok(text.map_or(0, |text| text.len()));
             }
-            Self::Uuid(builder) => match value {
-                None => builder.append_null(),
-                Some(datum) => builder
-                    .append_value(moment::uuid(datum))
-                    .map_err(|error| WhyNot(error.to_string()))?,
-            },
             Self::Decimal(builder, precision, scale) => {
                 let unscaled = value.map(|datum| moment::decimal(datum, *scale)).transpose()?;
                 let limit = 10_i128.pow((*precision).into());
@@ -189,7 +187,6 @@ impl Column {
             Self::Time(builder) => ArrayBuilder::finish(builder),
             Self::Timestamp(builder) => ArrayBuilder::finish(builder),
             Self::Text(builder) => ArrayBuilder::finish(builder),
-            Self::Uuid(builder) => ArrayBuilder::finish(builder),
             Self::Decimal(builder, _, _) => ArrayBuilder::finish(builder),
         }
     }
@@ -298,17 +295,21 @@ pub unsafe fn datum(array: &ArrayRef, row: usize, of: Oid) -> Result<Option<Datu
             }
             Datum::from(pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32))
         }
+        (DataType::Utf8, pg_sys::UUIDOID) => {
+            let text = array.as_string::<i32>().value(row);
+            match heap::uuid::stored(text) {
+                Some(bytes) => uuid(bytes),
+                None => return why_not(format!("{text}, which is no uuid")),
+            }
+        }
         (DataType::Binary, pg_sys::BYTEAOID) => {
             let bytes = array.as_binary::<i32>().value(row);
             // A text's layout, without a text's rules.
             Datum::from(pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32))
         }
         (DataType::FixedSizeBinary(16), pg_sys::UUIDOID) => {
-            let copy = pg_sys::palloc(16);
             let bytes = array.as_fixed_size_binary().value(row);
-            // Both have 16 bytes.
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy.cast(), 16);
-            Datum::from(copy)
+            uuid(bytes.try_into().map_err(|_| WhyNot("a uuid of another length".into()))?)
         }
         (DataType::Decimal128(_, scale), pg_sys::NUMERICOID) => {
             let unscaled = array.as_primitive::<Decimal128Type>().value(row);
@@ -317,4 +318,11 @@ pub unsafe fn datum(array: &ArrayRef, row: usize, of: Oid) -> Result<Option<Datu
         (other, _) => return why_not(format!("a column of {other} for type {of:?}")),
     };
     Ok(Some(datum))
+}
+
+/// A uuid of the server.
+unsafe fn uuid(bytes: [u8; 16]) -> Datum {
+    let copy = pg_sys::palloc(bytes.len()).cast::<[u8; 16]>();
+    copy.write(bytes);
+    Datum::from(copy)
 }

@@ -128,3 +128,10 @@ explain (verbose, costs off) select pg_column_size(word) from sales where id = 5
 explain (costs off) select s.id, h.name from sales s join shops h using (shop) where s.id < 50 and h.name > 'shop 3' order by s.id;
 explain (costs off) select array_agg(distinct h.name) from sales s left join shops h using (shop) where s.id < 50;
 explain (verbose, costs off) select s.id from sales s full join shops h using (shop) where s.id < 50 or h.shop = 3;
+-- uuids are shown as their texts.
+create table tokens (u uuid, n int4);
+insert into tokens select md5(i::text)::uuid, i from generate_series(1, 3000) i;
+vacuum analyze tokens;
+explain (costs off) select left(u::text, 1), count(distinct u) from tokens where u > 'c0000000-0000-0000-0000-000000000000' and u not in ('c4ca4238-a0b9-2382-0dcc-509a6f75849b', 'ffffffff-ffff-ffff-ffff-ffffffffffff') group by 1;
+explain (costs off) select u from tokens order by u desc nulls last limit 3;
+explain (verbose, costs off) select count(*) from tokens where lpad(n::text, 32, '0')::uuid = u;

@@ -30,6 +30,8 @@ select * from differs('select t, count(i2), sum(n), avg(n), avg(i8) from @ where
 select * from differs('select code, d, count(*), sum(f8), max(tz), min(u::text) from @ group by code, d');
 select * from differs('select code, count(*), sum(i8) from @ where code like ''text 1%'' group by code');
 select * from differs('select u, min(ti), max(ti), min(d), max(f4) from @ group by u');
+select * from differs('select id, u from @ where u between ''00000000-0000-0064-0000-000000000000'' and ''00000000-0000-0200-0000-000000000000''');
+select * from differs('select f.id, h.id from facts f join @ h using (u) where f.id % 50 = 0 and u > ''00000000-0000-0300-0000-000000000000''');
 select * from differs('select count(*) from @ where id between 2500 and 2600');
 select * from differs('select k.b, count(*), sum(f.n) from @ f join (values (1, true), (2, false), (3, null)) k(i, b) on f.i2 = k.i group by k.b');
 select * from differs('select f.b, count(*), sum(h.i4) from @ f join facts h on f.id = h.i2 group by f.b');
@@ -95,6 +97,7 @@ select count(*), sum(amount) from files.sales where year = 1999;
 explain (costs off, verbose) select year, count(*) from files.sales group by year;
 explain (costs off, verbose) select max(ts_ns), count(*) from files.odd;
 explain (costs off, verbose) select count(id) from files.packed;
+explain (costs off, verbose) select count(*) from files.facts where u > '00000000-0000-0300-0000-000000000000';
 explain (costs off) select i1, sum(u4) from files.odd where u1 > 0 group by i1;
 select queries, fallbacks from headrace.stat \gset before_
 execute of_year(2021);
@@ -144,9 +147,10 @@ create foreign table twice (id int4) server headrace_files options (path 'tables
 select count(*), count(distinct id) from two;
 select count(*), count(distinct id) from twice;
 -- What is declared and is not so.
-create foreign table mistaken (id int8, i4 int2, n numeric(12, 3), t varchar(5), d timestamp, missing int4) server headrace_files options (path 'tables/facts.arrow');
+create foreign table mistaken (id int8, i4 int2, n numeric(12, 3), t varchar(5), code uuid, d timestamp, missing int4) server headrace_files options (path 'tables/facts.arrow');
 select sum(id) from mistaken;
 select i4 from mistaken;
+select code from mistaken;
 select n from mistaken;
 select t from mistaken;
 select d from mistaken;

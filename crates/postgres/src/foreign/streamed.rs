@@ -74,6 +74,9 @@ impl Streamed {
             Some(of_file) if of_file == declared || !of_file.cast_can_fail(&declared) => {
                 Ok(of_file)
             }
+            Some(DataType::FixedBinary(_)) => {
+                refused("pipelines read uuids of heaps, not of files")
+            }
             _ => refused("its values are of another unit or width in the files"),
         }
     }

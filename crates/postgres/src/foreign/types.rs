@@ -71,6 +71,7 @@ pub unsafe fn read_as(oid: Oid, typmod: i32) -> Result<DataType, WhyNot> {
     }
     match oid {
         pg_sys::BYTEAOID => Ok(DataType::Binary),
+        pg_sys::UUIDOID => Ok(DataType::FixedSizeBinary(16)),
         _ => ir_type(oid, typmod).map(|data_type| arrow_type(&data_type)),
     }
 }

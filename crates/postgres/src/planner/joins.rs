@@ -9,7 +9,7 @@ use super::inner;
 use crate::nodes::{self, WhyNot, cast, items, numbers, why_not};
 use crate::plan::ChildColumn;
 use crate::settings;
-use crate::translate::{Translator, column_type, equality_key, is_of_one_length, wider_integer};
+use crate::translate::{Translator, equality_key, ir_type, is_of_one_length, wider_integer};
 use crate::version;
 
 /// A relation that the stream looks rows up in: one, or the join that is the inner side of an outer, semi or
@@ -297,7 +297,7 @@ impl Join {
         let (mut keys, mut columns) = (Vec::new(), Vec::new());
         for pair in &self.pairs {
             let column = &*pair.inner;
-            let own = column_type(column.vartype, column.vartypmod)?;
+            let own = ir_type(column.vartype, column.vartypmod)?;
             let key = translator.expr(pair.outer)?;
             let given = key.data_type();
             if !is_of_one_length(column.vartype, column.vartypmod)

@@ -35,7 +35,7 @@ use crate::foreign;
 use crate::nodes::{self, WhyNot, numbers, why_not};
 use crate::plan::{Child, ChildColumn, Part, Plan};
 use crate::settings;
-use crate::translate::{Presences, Scope, Translator, column_type};
+use crate::translate::{Presences, Scope, Translator, ir_type};
 use joins::Join;
 use streamed::Streamed;
 use target::Target;
@@ -245,7 +245,7 @@ impl Layout {
             // Its members' columns have names of their own, and these may be several times the same.
             _ => format!("{}.{}", nodes::owned((*entry.eref).aliasname), var.varattno),
         };
-        let known = column_type(var.vartype, var.vartypmod)
+        let known = ir_type(var.vartype, var.vartypmod)
             .map_err(|WhyNot(reason)| format!("column {name}: {reason}"));
         let (stored, data_type) = match (known, files) {
             (Ok(data_type), Some(files)) => (files.column(var.varattno)?, Ok(data_type)),
@@ -274,7 +274,7 @@ impl Layout {
         let mut payloads = Vec::new();
         for var in vars {
             let (position, type_oid) = (join.position_of(var)?, var.vartype.to_u32());
-            let data_type = column_type(var.vartype, var.vartypmod)?;
+            let data_type = ir_type(var.vartype, var.vartypmod)?;
             let name = format!("{}.{}", join.name, var.varattno);
             let field = Field::new(name, data_type, true);
             self.append(var, &field);
@@ -287,7 +287,7 @@ impl Layout {
     /// Columns that nobody but `NULL` stands for.
     unsafe fn hide(&mut self, vars: &[&pg_sys::Var]) -> Result<(), WhyNot> {
         for var in vars {
-            let null = Expr::Literal(Scalar::null(column_type(var.vartype, var.vartypmod)?));
+            let null = Expr::Literal(Scalar::null(ir_type(var.vartype, var.vartypmod)?));
             self.scope.entry((var.varno as u32, var.varattno)).or_insert(null);
         }
         Ok(())

@@ -66,7 +66,8 @@ impl Translator {
         }
         let values = items(expr.args).map(|arg| self.expr(arg)).collect::<Result<Vec<_>, _>>()?;
         let data_type = common_type(&values.iter().collect::<Vec<_>>())?;
-        if data_type == DataType::Utf8 && !version::is_c_collation(expr.inputcollid) {
+        let has_collation = data_type == DataType::Utf8 && expr.minmaxtype != pg_sys::UUIDOID;
+        if has_collation && !version::is_c_collation(expr.inputcollid) {
             return why_not("an order of texts under a collation other than C");
         }
         if values.len() > VALUES_MAX {

@@ -2,6 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
+use headrace_format::heap;
 use headrace_ir::{DataType, Interval, Scalar, Value};
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::{FromDatum, IntoDatum};
@@ -43,7 +44,7 @@ pub unsafe fn value(datum: Datum, oid: Oid, of: &DataType) -> Result<Scalar, Why
         pg_sys::TIMEOID => Value::Int(time(datum)?.into()),
         pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => Value::Int(microseconds(datum)?.into()),
         pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID => Value::Utf8(text(datum)?),
-        pg_sys::UUIDOID => Value::Binary(uuid(datum).to_vec()),
+        pg_sys::UUIDOID => Value::Utf8(uuid(datum)),
         pg_sys::NUMERICOID => {
             let DataType::Decimal128 { scale, .. } = of else { return why_not("numeric") };
             Value::Int(decimal(datum, *scale)?)
@@ -113,9 +114,9 @@ pub unsafe fn text(datum: Datum) -> Result<String, WhyNot> {
     owned.map_err(|_| WhyNot("a text that is not UTF-8".into()))
 }
 
-/// The bytes of a UUID.
-pub unsafe fn uuid(datum: Datum) -> [u8; 16] {
-    *datum.cast_mut_ptr::<[u8; 16]>()
+/// The text of a uuid.
+pub unsafe fn uuid(datum: Datum) -> String {
+    heap::uuid::text(*datum.cast_mut_ptr()).map(char::from).iter().collect()
 }
 
 /// The unscaled value of a decimal with so many digits behind the point: exactly.

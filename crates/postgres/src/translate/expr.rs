@@ -54,6 +54,7 @@ impl Translator {
             NodeTag::T_Var => self.var(&*node.cast()),
             NodeTag::T_Const => constant(&*node.cast()),
             NodeTag::T_RelabelType => self.relabelled(&*node.cast()),
+            NodeTag::T_CoerceViaIO => self.via_text(node),
             NodeTag::T_BoolExpr => self.logic(&*node.cast()),
             NodeTag::T_NullTest => self.null_test(&*node.cast()),
             NodeTag::T_BooleanTest => self.boolean_test(&*node.cast()),
@@ -103,6 +104,17 @@ impl Translator {
             // Trailing blanks mean something from here on, which they do not in `bpchar`.
             _ => why_not(format!("a relabelling as {}", type_name(relabel.resulttype))),
         }
+    }
+
+    /// The text of a value: that of a uuid is what pipelines have of it.
+    unsafe fn via_text(&mut self, node: *mut Node) -> Translated {
+        let pg_sys::CoerceViaIO { arg, resulttype, .. } = *node.cast();
+        let is_text = matches!(resulttype, pg_sys::TEXTOID | pg_sys::VARCHAROID);
+        if pg_sys::exprType(arg.cast()) != pg_sys::UUIDOID || !is_text {
+            return self.parameter(node);
+        }
+        ir_type(resulttype, -1)?;
+        self.expr(arg.cast())
     }
 
     unsafe fn logic(&mut self, expr: &pg_sys::BoolExpr) -> Translated {

@@ -20,4 +20,4 @@ pub use aggregate::{Aggregates, aggregate};
 
 pub use compare::{check_equality, descends, equality_key};
 pub use expr::{Presences, Scope, Translator};
-pub use types::{HeapColumn, column_type, ir_type, is_of_one_length, name_of, wider_integer};
+pub use types::{HeapColumn, ir_type, is_of_one_length, name_of, wider_integer};

@@ -75,7 +75,8 @@ pub unsafe fn ir_type(oid: Oid, typmod: i32) -> Result<DataType, WhyNot> {
         Some(HeapType::TimestampTz) => DataType::Timestamp { unit, timezone: Some("UTC".into()) },
         Some(HeapType::Text) if is_utf8() => DataType::Utf8,
         Some(HeapType::Text) => return why_not("text of a database whose encoding is not UTF8"),
-        Some(HeapType::Uuid) => DataType::FixedBinary(16),
+        // Its text, whose order is its own, of ASCII in whatever encoding.
+        Some(HeapType::Uuid) => DataType::Utf8,
         Some(HeapType::Bytea | HeapType::Presence) | None => {
             let without_scale = oid == pg_sys::NUMERICOID && typmod < 0;
             let name = name_of(oid, typmod);
@@ -85,17 +86,6 @@ pub unsafe fn ir_type(oid: Oid, typmod: i32) -> Result<DataType, WhyNot> {
             });
         }
     })
-}
-
-/// The type of a column that pipelines read, join and group by.
-///
-/// # Errors
-/// As [`ir_type`]; processors do not hold binary values.
-pub unsafe fn column_type(oid: Oid, typmod: i32) -> Result<DataType, WhyNot> {
-    match ir_type(oid, typmod)? {
-        DataType::FixedBinary(_) => why_not(format!("type {}", name_of(oid, typmod))),
-        data_type => Ok(data_type),
-    }
 }
 
 unsafe fn is_utf8() -> bool {
@@ -145,10 +135,7 @@ impl HeapColumn {
             true => None,
             false => {
                 let kind = heap_type(attribute.atttypid, attribute.atttypmod);
-                let kind = kind.filter(|kind| match kind {
-                    HeapType::Text => is_utf8(),
-                    kind => *kind != HeapType::Uuid,
-                });
+                let kind = kind.filter(|kind| *kind != HeapType::Text || is_utf8());
                 Some(kind.unwrap_or(HeapType::Presence))
             }
         };
