@@ -34,7 +34,7 @@ class Terms:
         self.rng = rng
         self.prepared = False
         self.parameters = []
-        self.may_fail = False
+        self.may_fail = self.fails = False
         self.scope = []
 
     def literal(self, value: str, kind: str, typed: bool = True) -> str:
@@ -136,7 +136,7 @@ class Terms:
     def failing(self) -> bool:
         """Whether an operator that may fail is made: once in a query at most."""
         if self.may_fail and self.rng.random() < 0.3:
-            self.may_fail = False
+            self.may_fail, self.fails = False, True
             return True
         return False
 
