@@ -40,6 +40,7 @@
 
 #![warn(missing_docs)]
 
+mod append;
 mod cache;
 mod cancel;
 mod choose;

@@ -4,12 +4,14 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::Sender;
 use headrace_io::write::WriteAt;
 use headrace_io::{Placement, Window};
+use parking_lot::{Condvar, Mutex};
 
+use crate::append::HEADROOM_BYTES;
 use crate::cancel::LOOK_INTERVAL;
-use crate::host::{Event, FilledWindow, Shared};
+use crate::host::{Event, FilledWindow, Shared, Target};
 use crate::slots::SlotRing;
 use crate::stop::Stop;
 use crate::{BoxError, OutputSpec, RaceError};
@@ -17,17 +19,27 @@ use crate::{BoxError, OutputSpec, RaceError};
 /// The windows for output: allocated once, which bounds what waits to be written.
 pub(crate) struct OutputRing {
     ring: SlotRing,
-    free: (Sender<usize>, Receiver<usize>),
+    free: Mutex<Free>,
+    changed: Condvar,
+}
+
+struct Free {
+    windows: Vec<usize>,
+    /// The chunk for which the last free window is kept, where chunks append: whatever the others hold waits
+    /// for it.
+    oldest: Option<usize>,
 }
 
 impl OutputRing {
-    pub fn allocate(windows: usize, window_bytes: usize) -> Result<OutputRing, RaceError> {
+    pub fn allocate(
+        windows: usize,
+        window_bytes: usize,
+        appends: bool,
+    ) -> Result<OutputRing, RaceError> {
         let windows = windows.max(1);
         let ring = SlotRing::allocate(windows, window_bytes.max(1), None)?;
-        let free = bounded(windows);
-        let output_ring = OutputRing { ring, free };
-        (0..windows).for_each(|window| output_ring.give_back(window));
-        Ok(output_ring)
+        let free = Free { windows: (0..windows).collect(), oldest: appends.then_some(0) };
+        Ok(OutputRing { ring, free: Mutex::new(free), changed: Condvar::new() })
     }
 
     pub fn windows(&self) -> usize {
@@ -40,8 +52,37 @@ impl OutputRing {
 
     /// The window is free again. Must be called once for each one that was taken.
     pub fn give_back(&self, window: usize) {
-        // There is room for all of them, and both ends live as long as the ring.
-        let _ = self.free.0.try_send(window);
+        self.free.lock().windows.push(window);
+        self.changed.notify_all();
+    }
+
+    /// Keeps the last window for this chunk from now on.
+    pub fn keep_for(&self, oldest: usize) {
+        let mut free = self.free.lock();
+        if free.oldest.is_some_and(|kept_for| kept_for != oldest) {
+            free.oldest = Some(oldest);
+            self.changed.notify_all();
+        }
+    }
+
+    /// A free window, without waiting for one; nobody else takes any now.
+    pub fn take_last(&self) -> Option<usize> {
+        self.free.lock().windows.pop()
+    }
+
+    /// A window for a chunk; waits until there is one, or `is_over`.
+    fn take(&self, chunk: usize, is_over: impl Fn() -> bool) -> Option<usize> {
+        let mut free = self.free.lock();
+        loop {
+            let kept = usize::from(free.oldest.is_some_and(|oldest| oldest != chunk));
+            if free.windows.len() > kept {
+                return free.windows.pop();
+            }
+            self.changed.wait_for(&mut free, LOOK_INTERVAL);
+            if is_over() {
+                return None;
+            }
+        }
     }
 }
 
@@ -52,6 +93,7 @@ pub struct Outbox<'a> {
     stop: &'a Stop,
     events: &'a Sender<Event>,
     chunk: usize,
+    appends: bool,
     waited_ns: u64,
 }
 
@@ -63,6 +105,7 @@ impl<'a> Outbox<'a> {
             stop: &shared.stop,
             events: &shared.events,
             chunk,
+            appends: shared.race.appends,
             waited_ns: 0,
         }
     }
@@ -79,65 +122,116 @@ impl<'a> Outbox<'a> {
     /// sure that there are more than all consumers hold.
     ///
     /// # Errors
-    /// [`RaceError::BadOutput`] if the race has no such sink, the output lies outside of it or is
-    /// larger than a window; an error if the race has failed meanwhile. Hand it on.
+    /// [`RaceError::BadOutput`] if the race has no such sink, its chunks append, the output lies outside of it
+    /// or is larger than a window; an error if the race has failed meanwhile. Hand it on.
     pub fn buffer(&mut self, output: OutputSpec) -> Result<OutputBuffer<'a>, BoxError> {
-        let window_bytes = self.ring.map_or(0, |ring| ring.window(0).bytes());
-        output.check(self.chunk, self.sinks, window_bytes)?;
+        if self.appends {
+            return Err(self.bad("the race's chunks append to its sinks").into());
+        }
+        output.check(self.chunk, self.sinks, self.window_bytes())?;
+        let head_bytes = Placement::of(output.offset, output.bytes).head_bytes;
+        self.take(Target::At(output), head_bytes, output.bytes as usize)
+    }
+
+    /// Memory for the next piece that this chunk appends to a sink, of up to `bytes` bytes (at most
+    /// [`append_bytes_max`](Outbox::append_bytes_max)); waits until there is some. As for
+    /// [`buffer`](Outbox::buffer), but for one at a time: what is [sent](OutputBuffer::send_first) stands in the
+    /// sink behind what earlier chunks and earlier pieces of this one appended.
+    ///
+    /// # Errors
+    /// [`RaceError::BadOutput`] if the race has no such sink, its chunks append nothing, or the piece is larger than
+    /// a window; an error if the race has failed meanwhile. Hand it on.
+    pub fn append(&mut self, sink: usize, bytes: usize) -> Result<OutputBuffer<'_>, BoxError> {
+        if !self.appends {
+            return Err(self.bad("the race's chunks say where their output goes").into());
+        }
+        if sink >= self.sinks.len() {
+            return Err(self.bad(&format!("sink {sink} of {}", self.sinks.len())).into());
+        }
+        let bytes_max = self.append_bytes_max();
+        if bytes > bytes_max {
+            let what = format!("a piece of {bytes} bytes where windows have room for {bytes_max}");
+            return Err(self.bad(&what).into());
+        }
+        self.take(Target::End { sink }, HEADROOM_BYTES, bytes)
+    }
+
+    /// Bytes of a piece at most.
+    pub fn append_bytes_max(&self) -> usize {
+        self.window_bytes().saturating_sub(HEADROOM_BYTES)
+    }
+
+    fn window_bytes(&self) -> usize {
+        self.ring.map_or(0, |ring| ring.window(0).bytes())
+    }
+
+    fn bad(&self, what: &str) -> RaceError {
+        RaceError::BadOutput { chunk: self.chunk, what: what.to_string() }
+    }
+
+    fn take(
+        &mut self,
+        target: Target,
+        at: usize,
+        bytes: usize,
+    ) -> Result<OutputBuffer<'a>, BoxError> {
         let Some(ring) = self.ring else {
             return Err("the race has no sinks".into());
         };
         let waiting = Instant::now();
-        let window = loop {
-            if let Ok(window) = ring.free.1.recv_timeout(LOOK_INTERVAL) {
-                break window;
-            }
-            // Cancellation counts as failure once somebody has looked at the token.
-            if self.stop.is_stopped() && self.stop.has_failed() {
-                return Err("the race has ended".into());
-            }
-        };
+        // Cancellation counts as failure once somebody has looked at the token.
+        let window = ring.take(self.chunk, || self.stop.is_stopped() && self.stop.has_failed());
+        let window = window.ok_or("the race has ended")?;
         self.waited_ns += waiting.elapsed().as_nanos() as u64;
-        Ok(OutputBuffer {
-            ring,
-            events: self.events,
-            chunk: self.chunk,
-            window: Some(window),
-            output,
-        })
+        let (events, chunk) = (self.events, self.chunk);
+        Ok(OutputBuffer { ring, events, chunk, window: Some(window), target, at, bytes })
     }
 }
 
-/// Memory that will be written; see [`Outbox::buffer`].
+/// Memory that will be written; see [`Outbox::buffer`] and [`Outbox::append`].
 pub struct OutputBuffer<'a> {
     ring: &'a OutputRing,
     events: &'a Sender<Event>,
     chunk: usize,
     /// `None` once it was handed over.
     window: Option<usize>,
-    output: OutputSpec,
+    target: Target,
+    /// Where in the window, inside of which the range was checked to lie.
+    at: usize,
+    bytes: usize,
 }
 
 impl OutputBuffer<'_> {
-    /// Hands the bytes over to be written; returns at once.
-    pub fn send(mut self) {
+    /// Hands all of the bytes over to be written; returns at once.
+    pub fn send(self) {
+        let bytes = self.bytes;
+        self.send_first(bytes);
+    }
+
+    /// Hands the first `bytes` bytes over to be written; returns at once.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn send_first(mut self, bytes: usize) {
+        assert!(bytes <= self.bytes, "{bytes} bytes of an output of {}", self.bytes);
         if let Some(window) = self.window.take() {
-            let filled = FilledWindow { chunk: self.chunk, window, output: self.output };
+            let (chunk, target) = (self.chunk, self.target);
             // The driver listens as long as it cares for output.
-            let _ = self.events.send(Event::Filled(filled));
+            let _ = self.events.send(Event::Filled(FilledWindow { chunk, window, target, bytes }));
         }
     }
 
     /// Address of the first byte.
     fn start(&self) -> *mut u8 {
-        let OutputSpec { offset, bytes, .. } = self.output;
-        let head_bytes = Placement::of(offset, bytes).head_bytes;
         let window = self.window.map(|window| self.ring.window(window));
-        // Inside the window, because the output was checked to fit. `None` is only seen by the
-        // drop.
+        // `None` is only seen by the drop.
         window.map_or(std::ptr::NonNull::dangling().as_ptr(), |window| {
-            window.as_ptr().wrapping_add(head_bytes)
+            window.as_ptr().wrapping_add(self.at)
         })
+    }
+
+    fn len(&self) -> usize {
+        if self.window.is_some() { self.bytes } else { 0 }
     }
 }
 
@@ -145,19 +239,17 @@ impl Deref for OutputBuffer<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let bytes = if self.window.is_some() { self.output.bytes as usize } else { 0 };
         // SAFETY: the range lies in a window of the ring, which outlives the buffer, is
         // initialised (anonymous memory) and belongs to this buffer alone until it is handed over
         // or given back.
-        unsafe { std::slice::from_raw_parts(self.start(), bytes) }
+        unsafe { std::slice::from_raw_parts(self.start(), self.len()) }
     }
 }
 
 impl DerefMut for OutputBuffer<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let bytes = if self.window.is_some() { self.output.bytes as usize } else { 0 };
         // SAFETY: as for `deref`, and `&mut self` makes it the only access.
-        unsafe { std::slice::from_raw_parts_mut(self.start(), bytes) }
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.len()) }
     }
 }
 

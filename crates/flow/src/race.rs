@@ -27,6 +27,8 @@ pub struct Race {
     pub(crate) options: RaceOptions,
     pub(crate) token: CancelToken,
     pub(crate) sinks: Vec<Arc<dyn WriteAt>>,
+    /// Whether chunks append to the sinks, in their order.
+    pub(crate) appends: bool,
 }
 
 impl Race {
@@ -89,6 +91,7 @@ impl Race {
             options: options.obeying_policy(),
             token,
             sinks: Vec::new(),
+            appends: false,
         }
     }
 
@@ -98,6 +101,15 @@ impl Race {
     pub fn with_outputs(mut self, sinks: Vec<Arc<dyn WriteAt>>) -> Race {
         self.sinks = sinks;
         self
+    }
+
+    /// Lets the chunks append to these sinks, how much each knows when it was worked on
+    /// ([`Outbox::append`](crate::Outbox::append)): a sink then has what the first chunk appended, then what the
+    /// second did, whoever was done first. Chunks are begun in their order. When a run has ended well, growing
+    /// sinks ([`SinkFile::growing`](headrace_io::write::SinkFile::growing)) know their size; of a run that ended
+    /// early they have what the chunks before its end appended.
+    pub fn with_appended(self, sinks: Vec<Arc<dyn WriteAt>>) -> Race {
+        Race { appends: true, ..self.with_outputs(sinks) }
     }
 
     /// The chunks, if they are listed.

@@ -25,10 +25,10 @@ pub(super) fn work<C: HostProducer>(shared: &Shared<'_>, number: usize, consumer
         if !shared.stop.is_stopped() {
             consume(shared, number, consumer, &ready);
         }
-        let slot = ready.slot;
+        let (chunk, slot) = (ready.chunk.number, ready.slot);
         drop(ready);
         // The driver listens as long as it cares for slots.
-        let _ = shared.events.send(Event::Consumed { slot });
+        let _ = shared.events.send(Event::Consumed { chunk, slot });
     }
 }
 

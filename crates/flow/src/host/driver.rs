@@ -1,13 +1,14 @@
 //! The driver: chooses ways, begins reads, hands chunks out, writes what consumers put out.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
-use headrace_io::{Completion, ReadRequest};
+use headrace_io::{Completion, ReadRequest, Window};
 
-use super::{Event, FilledWindow, Place, Ready, Shared, tag, untag};
+use super::{Event, FilledWindow, Place, Ready, Shared, Target, tag, untag};
+use crate::append::{Appender, Piece};
 use crate::cache::Reservation;
 use crate::cancel::LOOK_INTERVAL;
 use crate::choose::{Chooser, Destination, Way};
@@ -16,7 +17,7 @@ use crate::feed::{Chunk, Chunks};
 use crate::report::Tally;
 use crate::slots::{SlotLayout, SlotRing, check_fits};
 use crate::writers::Writers;
-use crate::{BytesByPath, RaceError, ReadSpec};
+use crate::{BytesByPath, OutputSpec, RaceError, ReadSpec};
 
 /// A chunk that is being read into a slot.
 struct Reading {
@@ -58,8 +59,27 @@ pub(super) struct Driver<'a> {
     patient: usize,
     /// Chunks that consumers have, or will have.
     handed_out: usize,
-    /// By window of the output ring, with the begin.
-    writing: Vec<Option<(FilledWindow, Instant)>>,
+    /// By window of the output ring.
+    writing: Vec<Option<Writing>>,
+    appending: Option<Appending>,
+}
+
+/// Output that is being written.
+struct Writing {
+    chunk: usize,
+    output: OutputSpec,
+    started: Instant,
+}
+
+/// What chunks append, and chunks that wait for their turn: where all are begun in their order, the one that
+/// the others' output waits for is never without a consumer.
+struct Appending {
+    appender: Appender,
+    waiting: BTreeMap<usize, Ready>,
+    /// The next chunk to be begun.
+    next: usize,
+    /// Sinks whose last block is on its way.
+    finished: usize,
 }
 
 impl<'a> Driver<'a> {
@@ -100,6 +120,12 @@ impl<'a> Driver<'a> {
             patient: 0,
             handed_out: 0,
             writing: (0..windows).map(|_| None).collect(),
+            appending: race.appends.then(|| Appending {
+                appender: Appender::new(&race.sinks),
+                waiting: BTreeMap::new(),
+                next: 0,
+                finished: 0,
+            }),
         }
     }
 
@@ -123,10 +149,13 @@ impl<'a> Driver<'a> {
             self.wait();
         }
         self.drain();
+        self.finish_appending();
         let mut tally = Tally::default();
         self.engines.fill_tally(&mut tally);
         self.writers.fill_tally(&mut tally, &mut self.chooser.reasons);
         tally.report.path_reasons = std::mem::take(&mut self.chooser.reasons).into_texts();
+        let ends = self.appending.as_ref().map(|appending| appending.appender.ends());
+        tally.report.appended_bytes = ends.unwrap_or_default();
         tally
     }
 
@@ -172,8 +201,25 @@ impl<'a> Driver<'a> {
             .map(|(way, read)| in_place(way, read, &mut bytes).unwrap_or(Place::Nothing))
             .collect();
         self.patient += 1;
-        self.handed_out += 1;
-        self.shared.queue.push_patient(Ready { chunk, slot: None, places, bytes });
+        self.hand_out(Ready { chunk, slot: None, places, bytes });
+    }
+
+    /// Gives a chunk to the consumers, or, where they take chunks in order, all whose turn it is now.
+    fn hand_out(&mut self, ready: Ready) {
+        let queue = &self.shared.queue;
+        let Some(Appending { waiting, next, .. }) = &mut self.appending else {
+            self.handed_out += 1;
+            return match ready.slot {
+                Some(_) => queue.push_urgent(ready),
+                None => queue.push_patient(ready),
+            };
+        };
+        waiting.insert(ready.chunk.number, ready);
+        while let Some(ready) = waiting.remove(next) {
+            *next += 1;
+            self.handed_out += 1;
+            queue.push_patient(ready);
+        }
     }
 
     fn begin_cold(&mut self) -> Result<(), RaceError> {
@@ -255,15 +301,19 @@ impl<'a> Driver<'a> {
         let mut event = self.inbox.recv_timeout(LOOK_INTERVAL).ok();
         while let Some(news) = event {
             match news {
-                Event::Consumed { slot } => {
+                Event::Consumed { chunk, slot } => {
                     self.handed_out -= 1;
+                    if let Some(Appending { appender, .. }) = &mut self.appending {
+                        appender.done(chunk);
+                        self.append();
+                    }
                     match slot {
                         Some(slot) => self.free.push(slot),
                         None => self.patient -= 1,
                     }
                 }
                 Event::Read(completion) => self.read_completed(completion),
-                Event::Filled(filled) => self.write(filled),
+                Event::Filled(filled) => self.filled(filled),
                 Event::Written(completion) => self.written(completion),
                 // The loop looks in any case.
                 Event::Fed => {}
@@ -321,17 +371,77 @@ impl<'a> Driver<'a> {
             let track = format!("read slot {slot}");
             trace.record(track, "read", started, chunk.number, Some(slot), bytes.total());
         }
-        self.handed_out += 1;
-        self.shared.queue.push_urgent(Ready { chunk, slot: Some(slot), places, bytes });
+        self.hand_out(Ready { chunk, slot: Some(slot), places, bytes });
     }
 
-    fn write(&mut self, filled: FilledWindow) {
+    /// A consumer has filled a window.
+    fn filled(&mut self, filled: FilledWindow) {
+        let FilledWindow { chunk, window, target, bytes } = filled;
+        match (target, &mut self.appending) {
+            (Target::At(output), _) => {
+                self.write(chunk, window, OutputSpec { bytes: bytes as u64, ..output });
+            }
+            (Target::End { sink }, Some(appending)) => {
+                appending.appender.add(Piece { chunk, window, sink, bytes });
+                self.append();
+            }
+            (Target::End { .. }, None) => unreachable!("no piece without a race that appends"),
+        }
+    }
+
+    /// Writes all pieces whose places are known.
+    fn append(&mut self) {
+        let (Some(ring), shared) = (&self.shared.outputs, self.shared) else { return };
+        while let Some(Appending { appender, .. }) = &mut self.appending
+            && let Some(piece) = appender.next()
+        {
+            // SAFETY: the window is initialised memory of the ring, which outlives the driver; its consumer
+            // handed it over, and nobody else has it until it is given back.
+            let bytes = unsafe { as_slice(ring.window(piece.window)) };
+            match appender.place(&piece, bytes) {
+                _ if shared.stop.has_failed() => ring.give_back(piece.window),
+                Ok(Some(output)) => self.write(piece.chunk, piece.window, output),
+                Ok(None) => ring.give_back(piece.window),
+                Err(error) => {
+                    ring.give_back(piece.window);
+                    shared.stop.fail(error);
+                }
+            }
+        }
+        if let Some(Appending { appender, .. }) = &self.appending {
+            ring.keep_for(appender.oldest());
+        }
+    }
+
+    /// All chunks are done: writes what was carried, and says where the sinks end.
+    fn finish_appending(&mut self) {
+        let (Some(ring), shared) = (&self.shared.outputs, self.shared) else { return };
+        while let Some(Appending { appender, finished, .. }) = &mut self.appending
+            && *finished < shared.race.sinks.len()
+            && !shared.stop.has_failed()
+        {
+            let Some(window) = ring.take_last() else {
+                self.wait();
+                continue;
+            };
+            let (sink, chunk) = (*finished, appender.oldest());
+            *finished += 1;
+            // SAFETY: as in `append`; the window was free.
+            let bytes = unsafe { as_slice(ring.window(window)) };
+            match appender.finish(sink, bytes) {
+                Some(output) => self.write(chunk, window, output),
+                None => ring.give_back(window),
+            }
+        }
+        self.drain();
+    }
+
+    fn write(&mut self, chunk: usize, window: usize, output: OutputSpec) {
         let Some(ring) = &self.shared.outputs else { return };
-        let FilledWindow { window, output, chunk } = filled;
         if self.shared.stop.has_failed() {
             return ring.give_back(window);
         }
-        self.writing[window] = Some((FilledWindow { window, output, chunk }, Instant::now()));
+        self.writing[window] = Some(Writing { chunk, output, started: Instant::now() });
         // SAFETY: the window is initialised memory of the ring, which outlives the driver; it was
         // handed over by its consumer, and is given back only when the completion was seen.
         let begun = unsafe {
@@ -351,8 +461,7 @@ impl<'a> Driver<'a> {
 
     fn written(&mut self, completion: Completion) {
         let window = completion.tag as usize;
-        let Some((FilledWindow { chunk, output, .. }, started)) = self.writing[window].take()
-        else {
+        let Some(Writing { chunk, output, started }) = self.writing[window].take() else {
             return self.writers.completed(&completion, 0);
         };
         self.writers.completed(&completion, output.bytes);
@@ -384,6 +493,15 @@ impl<'a> Driver<'a> {
             self.wait();
         }
     }
+}
+
+/// The bytes of a window.
+///
+/// # Safety
+/// They are initialised and live that long, and nobody else touches them.
+unsafe fn as_slice<'w>(window: Window) -> &'w mut [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(window.as_ptr(), window.bytes()) }
 }
 
 /// The place of a buffer that needs no reading; `None` if it does.

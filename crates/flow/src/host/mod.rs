@@ -31,8 +31,9 @@ const PATIENT_PER_CONSUMER: usize = 8;
 /// What wakes the driver.
 pub(crate) enum Event {
     Read(Completion),
-    /// A chunk was consumed or discarded; its slot, if it had one, is free.
+    /// A chunk was consumed or discarded, and puts nothing more out; its slot, if it had one, is free.
     Consumed {
+        chunk: usize,
         slot: Option<usize>,
     },
     /// A consumer has filled a window for output.
@@ -46,7 +47,18 @@ pub(crate) enum Event {
 pub(crate) struct FilledWindow {
     pub chunk: usize,
     pub window: usize,
-    pub output: OutputSpec,
+    pub target: Target,
+    pub bytes: usize,
+}
+
+/// Where output goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target {
+    At(OutputSpec),
+    /// Behind what the sink has by then.
+    End {
+        sink: usize,
+    },
 }
 
 /// Where a buffer of a chunk lies.
@@ -109,7 +121,8 @@ pub(crate) fn run<C: HostProducer>(
     let outputs = if race.sinks.is_empty() {
         None
     } else {
-        Some(OutputRing::allocate(race.options.output_slots, race.options.output_slot_bytes)?)
+        let (windows, window_bytes) = (race.options.output_slots, race.options.output_slot_bytes);
+        Some(OutputRing::allocate(windows, window_bytes, race.appends)?)
     };
     let (events, inbox) = unbounded();
     let bell = Bell::new(|| Event::Fed);

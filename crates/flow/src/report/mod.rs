@@ -132,6 +132,8 @@ pub struct RaceReport {
     pub written_direct_bytes: u64,
     /// Bytes that writes transferred through the page cache.
     pub written_buffered_bytes: u64,
+    /// Bytes of each sink that chunks appended to.
+    pub appended_bytes: Vec<u64>,
     /// Writes that outputs were cut into.
     pub write_requests: u64,
     /// Time with at least one write under way.

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod appended;
 mod cancel;
 mod device;
 mod devices;

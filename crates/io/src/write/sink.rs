@@ -18,6 +18,9 @@ use crate::{EXTENT_ALIGN_BYTES, FileIdentity, IoError, ReadMode, Result};
 /// How many names are tried for a temporary file: names of crashed processes may be in the way.
 const NAMES_MAX: usize = 1000;
 
+/// The size of a file whose size nobody knows yet: no write ends behind it.
+const GROWING: u64 = i64::MAX as u64 / EXTENT_ALIGN_BYTES as u64 * EXTENT_ALIGN_BYTES as u64;
+
 /// A file that can be written at any offset: the seam under which
 /// [`FaultySink`](super::FaultySink) takes the place of a [`SinkFile`].
 ///
@@ -77,7 +80,8 @@ pub trait WriteAt: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct SinkFile {
     path: PathBuf,
-    size_bytes: u64,
+    /// [`GROWING`] as long as nobody knows.
+    size_bytes: AtomicU64,
     buffered: File,
     direct: std::result::Result<(File, DirectIo), String>,
     place: Place,
@@ -110,8 +114,31 @@ impl SinkFile {
         size_limit::without_signal(|| Self::create_beside(path, size_bytes)).map(Arc::new)
     }
 
+    /// As [`create`](SinkFile::create), a file whose size is known when all of it was written: then
+    /// [`end_at`](SinkFile::end_at) says it, before the commit. No room is reserved: a full disk is an
+    /// error of the write that finds it full.
+    ///
+    /// # Errors
+    /// As [`create`](SinkFile::create).
+    pub fn growing(path: impl AsRef<Path>) -> Result<Arc<SinkFile>> {
+        let path = path.as_ref();
+        size_limit::without_signal(|| Self::create_growing(path)).map(Arc::new)
+    }
+
+    fn create_growing(path: &Path) -> Result<SinkFile> {
+        let (mut sink, permissions) = Self::temporary(path)?;
+        sink.size_bytes = GROWING.into();
+        sink.direct = match size_limit::check(GROWING) {
+            Ok(()) => sink.open_direct(),
+            Err(_) => {
+                Err("O_DIRECT writes whole blocks, and file sizes are limited (ulimit -f)".into())
+            }
+        };
+        sink.set_permissions(permissions)?;
+        Ok(sink)
+    }
+
     fn create_beside(path: &Path, size_bytes: u64) -> Result<SinkFile> {
-        let (target, permissions) = resolve(path)?;
         // Whole blocks: O_DIRECT writes the last one padded, and `commit` cuts it.
         let padded_bytes = size_bytes.checked_next_multiple_of(EXTENT_ALIGN_BYTES as u64);
         let padded_bytes =
@@ -123,19 +150,8 @@ impl SinkFile {
         let written_bytes = if may_pad { padded_bytes } else { size_bytes };
         let reserve = || format!("reserve {written_bytes} bytes");
         size_limit::check(written_bytes).map_err(|cause| IoError::sink(path, reserve(), cause))?;
-        // What will be replaced may be closed to others: then the file is so from the beginning.
-        let mode = if permissions.is_some() { 0o600 } else { 0o666 };
-        let (buffered, temporary) = temporary_beside(&target, mode)
-            .map_err(|cause| IoError::sink(path, "make a file in its folder", cause))?;
-        // From here on the value's drop removes the temporary file.
-        let mut sink = SinkFile {
-            path: path.to_path_buf(),
-            size_bytes,
-            buffered,
-            direct: Err("an empty file has nothing to write with O_DIRECT".to_string()),
-            place: Place::Temporary { path: temporary, target },
-            closed: AtomicBool::new(false),
-        };
+        let (mut sink, permissions) = Self::temporary(path)?;
+        sink.size_bytes = size_bytes.into();
         if size_bytes > 0 {
             reserve_room(&sink.buffered, written_bytes)
                 .map_err(|cause| IoError::sink(path, reserve(), cause))?;
@@ -148,12 +164,34 @@ impl SinkFile {
                 ))
             };
         }
-        // Last: they may forbid opening the file once more for O_DIRECT.
-        if let Some(permissions) = permissions {
-            let set = sink.buffered.set_permissions(permissions);
-            set.map_err(|cause| IoError::sink(path, "set its permissions", cause))?;
-        }
+        sink.set_permissions(permissions)?;
         Ok(sink)
+    }
+
+    /// An empty file beside the target, and the permissions that it is to have.
+    fn temporary(path: &Path) -> Result<(SinkFile, Option<Permissions>)> {
+        let (target, permissions) = resolve(path)?;
+        // What will be replaced may be closed to others: then the file is so from the beginning.
+        let mode = if permissions.is_some() { 0o600 } else { 0o666 };
+        let (buffered, temporary) = temporary_beside(&target, mode)
+            .map_err(|cause| IoError::sink(path, "make a file in its folder", cause))?;
+        // From here on the value's drop removes the temporary file.
+        let sink = SinkFile {
+            path: path.to_path_buf(),
+            size_bytes: 0.into(),
+            buffered,
+            direct: Err("an empty file has nothing to write with O_DIRECT".to_string()),
+            place: Place::Temporary { path: temporary, target },
+            closed: AtomicBool::new(false),
+        };
+        Ok((sink, permissions))
+    }
+
+    /// Comes last: permissions may forbid opening the file once more for O_DIRECT.
+    fn set_permissions(&self, permissions: Option<Permissions>) -> Result<()> {
+        let Some(permissions) = permissions else { return Ok(()) };
+        let set = self.buffered.set_permissions(permissions);
+        set.map_err(|cause| IoError::sink(&self.path, "set its permissions", cause))
     }
 
     /// Begins to overwrite the first `size_bytes` of a block device, **in place**: what lay there
@@ -200,7 +238,7 @@ impl SinkFile {
         }
         let mut sink = SinkFile {
             path: path.to_path_buf(),
-            size_bytes,
+            size_bytes: size_bytes.into(),
             buffered,
             direct: Err(String::new()),
             place: Place::Device,
@@ -220,9 +258,25 @@ impl SinkFile {
         &self.path
     }
 
-    /// Size that the file will have.
+    /// Size that the file will have; of a growing one whose end nobody knows yet, the most that it may
+    /// become.
     pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// Whether nobody has said yet how large it becomes.
+    pub fn is_growing(&self) -> bool {
+        self.size_bytes() == GROWING
+    }
+
+    /// Says how large a growing file becomes. Of other files it says nothing new.
+    pub fn end_at(&self, size_bytes: u64) {
+        let _ = self.size_bytes.compare_exchange(
+            GROWING,
+            size_bytes,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
     }
 
     /// Whether writes may go past the end, up to a whole block: `commit` cuts them.
@@ -261,8 +315,12 @@ impl SinkFile {
 
     fn put_in_place(&self, sync: bool) -> Result<()> {
         let fail = |action: &str, cause| IoError::sink(&self.path, action, cause);
+        if self.is_growing() {
+            let cause = io::Error::other("nobody has said where it ends");
+            return Err(fail("commit the file", cause));
+        }
         if self.is_cut_by_commit() {
-            let cut = self.buffered.set_len(self.size_bytes);
+            let cut = self.buffered.set_len(self.size_bytes());
             cut.map_err(|cause| fail("cut the file to its size", cause))?;
         }
         if sync {
