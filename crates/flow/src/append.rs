@@ -1,8 +1,8 @@
 //! What chunks append to sinks, in the order of the chunks.
 //!
 //! ```text
-//! pieces of chunks, as consumers fill them ──► waiting, by chunk ──► in order ──► whole blocks to write
-//!                                                                       └── the rest of a block is carried
+//! pieces of chunks, as they become known ──► InOrder ──► Ends: places ──► whole blocks to write
+//!                                                          └── the rest of a block is carried
 //! ```
 //!
 //! A piece's place follows from the sizes of all before it, so it waits until those are known: until the
@@ -18,70 +18,53 @@ use headrace_io::write::WriteAt;
 
 use crate::{OutputSpec, RaceError};
 
-/// Bytes before a piece in its window: what is carried is less than a block.
+/// Bytes before a piece in its window that are enough for what is carried.
 pub(crate) const HEADROOM_BYTES: usize = EXTENT_ALIGN_BYTES;
 
-/// A window of the output ring whose bytes from [`HEADROOM_BYTES`] on are to be appended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub chunk: usize,
-    pub window: usize,
-    pub sink: usize,
-    pub bytes: usize,
-}
-
-/// Puts pieces in order.
+/// What chunks have made, given out in the order of the chunks.
 #[derive(Debug)]
-pub(crate) struct Appender {
+pub(crate) struct InOrder<T> {
     /// The first chunk that is not done.
     oldest: usize,
     /// By chunk, from the oldest on.
-    chunks: BTreeMap<usize, Pieces>,
-    ends: Vec<End>,
+    chunks: BTreeMap<usize, Made<T>>,
 }
 
-#[derive(Debug, Default)]
-struct Pieces {
-    waiting: VecDeque<Piece>,
+#[derive(Debug)]
+struct Made<T> {
+    waiting: VecDeque<T>,
     is_done: bool,
 }
 
-/// Where a sink ends so far, and what of its last block is not written.
-#[derive(Debug)]
-struct End {
-    sink: Arc<dyn WriteAt>,
-    bytes: u64,
-    carried: Vec<u8>,
+impl<T> Default for Made<T> {
+    fn default() -> Self {
+        Made { waiting: VecDeque::new(), is_done: false }
+    }
 }
 
-impl Appender {
-    pub fn new(sinks: &[Arc<dyn WriteAt>]) -> Self {
-        let end = |sink: &Arc<dyn WriteAt>| End {
-            sink: Arc::clone(sink),
-            bytes: 0,
-            carried: Vec::with_capacity(EXTENT_ALIGN_BYTES),
-        };
-        Appender { oldest: 0, chunks: BTreeMap::new(), ends: sinks.iter().map(end).collect() }
+impl<T> InOrder<T> {
+    pub fn new() -> Self {
+        InOrder { oldest: 0, chunks: BTreeMap::new() }
     }
 
-    /// A chunk's next piece.
-    pub fn add(&mut self, piece: Piece) {
-        self.chunks.entry(piece.chunk).or_default().waiting.push_back(piece);
+    /// One thing more that a chunk has made.
+    pub fn add(&mut self, chunk: usize, made: T) {
+        self.chunks.entry(chunk).or_default().waiting.push_back(made);
     }
 
-    /// A chunk has no more pieces. Must be said once of each, also of one without any.
+    /// A chunk makes nothing more. Must be said once of each, also of one that made nothing.
     pub fn done(&mut self, chunk: usize) {
         self.chunks.entry(chunk).or_default().is_done = true;
     }
 
-    /// The next piece whose place is known; to be [placed](Appender::place) before the next is asked for.
-    pub fn next(&mut self) -> Option<Piece> {
+    /// The next thing of which is known what comes before it.
+    pub fn next(&mut self) -> Option<T> {
         loop {
-            let pieces = self.chunks.get_mut(&self.oldest)?;
-            if let Some(piece) = pieces.waiting.pop_front() {
-                return Some(piece);
+            let made = self.chunks.get_mut(&self.oldest)?;
+            if let Some(next) = made.waiting.pop_front() {
+                return Some(next);
             }
-            if !pieces.is_done {
+            if !made.is_done {
                 return None;
             }
             self.chunks.remove(&self.oldest);
@@ -89,56 +72,102 @@ impl Appender {
         }
     }
 
-    /// The first chunk that is not done: what it appends can be written at once.
+    /// The first chunk that is not done: what it makes is given out at once.
     pub fn oldest(&self) -> usize {
         self.oldest
     }
+}
 
-    /// Moves a piece to where the blocks of its sink begin in the window, behind what was carried, and
-    /// carries what does not fill a block. What is to be written from the window's start on; nothing if
-    /// all of it is carried.
+/// Where sinks end.
+#[derive(Debug)]
+pub(crate) struct Ends(Vec<End>);
+
+#[derive(Debug)]
+struct End {
+    sink: Arc<dyn WriteAt>,
+    bytes: u64,
+    /// What of the last block is not written, once it is known.
+    carried: Vec<u8>,
+}
+
+/// The place of a piece: from where its sink ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub sink: usize,
+    offset: u64,
+    pub bytes: usize,
+}
+
+impl Placed {
+    /// Bytes of the sink's block that come before it: where it lies in its window.
+    pub fn head_bytes(&self) -> usize {
+        (self.offset % EXTENT_ALIGN_BYTES as u64) as usize
+    }
+
+    /// Bytes of the window that it takes.
+    pub fn window_bytes(&self) -> usize {
+        (self.head_bytes() + self.bytes).next_multiple_of(EXTENT_ALIGN_BYTES)
+    }
+}
+
+impl Ends {
+    pub fn new(sinks: &[Arc<dyn WriteAt>]) -> Self {
+        let end = |sink: &Arc<dyn WriteAt>| End {
+            sink: Arc::clone(sink),
+            bytes: 0,
+            carried: Vec::with_capacity(EXTENT_ALIGN_BYTES),
+        };
+        Ends(sinks.iter().map(end).collect())
+    }
+
+    /// Lets a chunk's next piece begin where its sink ends.
     ///
     /// # Errors
-    /// [`RaceError::BadOutput`] for a piece that ends behind the end of a sink of a known size.
-    pub fn place(
-        &mut self,
-        piece: &Piece,
-        window: &mut [u8],
-    ) -> Result<Option<OutputSpec>, RaceError> {
-        let End { sink, bytes: end, carried } = &mut self.ends[piece.sink];
-        let all = carried.len() + piece.bytes;
-        let offset = *end - carried.len() as u64;
-        if offset + all as u64 > sink.size_bytes() {
-            let (path, size_bytes) = (sink.path().display(), sink.size_bytes());
-            let what = format!(
-                "{} bytes more than the {size_bytes} of {path}",
-                offset + all as u64 - size_bytes
-            );
-            return Err(RaceError::BadOutput { chunk: piece.chunk, what });
+    /// [`RaceError::BadOutput`] where there is no such sink, or it is of a known size and has no room for it.
+    pub fn extend(&mut self, chunk: usize, sink: usize, bytes: usize) -> Result<Placed, RaceError> {
+        let sinks = self.0.len();
+        let bad = |what| RaceError::BadOutput { chunk, what };
+        let end = self.0.get_mut(sink).ok_or_else(|| bad(format!("sink {sink} of {sinks}")))?;
+        let (offset, size_bytes) = (end.bytes, end.sink.size_bytes());
+        let over_bytes = (offset + bytes as u64).saturating_sub(size_bytes);
+        if over_bytes > 0 {
+            let path = end.sink.path().display();
+            return Err(bad(format!("{over_bytes} bytes more than the {size_bytes} of {path}")));
         }
-        window.copy_within(HEADROOM_BYTES..HEADROOM_BYTES + piece.bytes, carried.len());
-        window[..carried.len()].copy_from_slice(carried);
-        *end += piece.bytes as u64;
+        end.bytes += bytes as u64;
+        Ok(Placed { sink, offset, bytes })
+    }
+
+    /// Completes the block before a piece, which lies at its place in the window, with what is carried, and
+    /// carries what does not fill a block. Pieces must come in the order in which they were placed. What is to be
+    /// written, from the window's start on; nothing if all of it is carried.
+    pub fn complete(&mut self, piece: &Placed, window: &mut [u8]) -> Option<OutputSpec> {
+        let End { carried, .. } = &mut self.0[piece.sink];
+        let head = piece.head_bytes();
+        assert_eq!(head, carried.len(), "pieces come in the order of their places");
+        window[..head].copy_from_slice(carried);
+        let all = head + piece.bytes;
         let whole = all / EXTENT_ALIGN_BYTES * EXTENT_ALIGN_BYTES;
         carried.clear();
         carried.extend_from_slice(&window[whole..all]);
-        let to = OutputSpec { sink: piece.sink, offset, bytes: whole as u64 };
-        Ok((whole > 0).then_some(to))
+        let offset = piece.offset - head as u64;
+        (whole > 0).then_some(OutputSpec { sink: piece.sink, offset, bytes: whole as u64 })
     }
 
-    /// What is still carried for a sink, of which nothing more comes, is to be written from the window's
-    /// start on. Says where the sink ends.
+    /// Says that a sink ends where it ends now; what is still carried for it is to be written, from the window's
+    /// start on.
     pub fn finish(&mut self, sink: usize, window: &mut [u8]) -> Option<OutputSpec> {
-        let End { sink: to, bytes, carried } = &mut self.ends[sink];
-        to.sink().end_at(*bytes);
+        let End { sink: file, bytes, carried } = &mut self.0[sink];
+        file.sink().end_at(*bytes);
         let left = carried.len();
         window[..left].copy_from_slice(carried);
         carried.clear();
-        (left > 0).then(|| OutputSpec { sink, offset: *bytes - left as u64, bytes: left as u64 })
+        let offset = *bytes - left as u64;
+        (left > 0).then_some(OutputSpec { sink, offset, bytes: left as u64 })
     }
 
-    /// Where each sink ends.
-    pub fn ends(&self) -> Vec<u64> {
-        self.ends.iter().map(|end| end.bytes).collect()
+    /// Bytes of each sink.
+    pub fn bytes(&self) -> Vec<u64> {
+        self.0.iter().map(|end| end.bytes).collect()
     }
 }

@@ -100,6 +100,7 @@ pub trait DeviceReader: Send + Sync + fmt::Debug {
 /// `begin` → `is_resident` (once a buffer) → `copy_to_device` (once a buffer that is not, or a part
 /// of one, as soon as it is there) → `mark_copied` → `launch` → `output` → `mark_executed` →
 /// (`copy_to_host`, if there is an output) → `poll` or `wait` until all of it is done → `retire`;
+/// where chunks append, `appended` → `retire` → `copy_appended` → `poll` or `wait` until that is done;
 /// then the output is written from the slot's output window, and then the slot is free again. None
 /// but `wait` and `synchronize` may block on the device.
 ///
@@ -194,6 +195,22 @@ pub unsafe trait DeviceLane {
     /// they go. It must fit the slot's output window.
     fn output(&mut self, _slot: usize, _chunk: usize) -> Result<Option<OutputSpec>, BoxError> {
         Ok(None)
+    }
+
+    /// What the chunk, whose work is done, appends: of each piece the sink and the bytes. Asked for once, before
+    /// `retire`, where chunks append (`output` is then not). The pieces must fit the slot's output window
+    /// one behind the other, each in whole blocks of the sink.
+    fn appended(&mut self, _slot: usize, _chunk: usize) -> Result<Vec<(usize, usize)>, BoxError> {
+        Ok(Vec::new())
+    }
+
+    /// Enqueues the copies of what the chunk appends to the slot's output window: each piece that has bytes
+    /// to its place. From here on `poll` and `wait` speak of these.
+    ///
+    /// # Safety
+    /// As for [`copy_to_host`](DeviceLane::copy_to_host).
+    unsafe fn copy_appended(&mut self, slot: usize, _places: &[usize]) -> Result<(), BoxError> {
+        Err(format!("slot {slot}: this lane appends nothing").into())
     }
 
     /// All work on the slot's chunk is enqueued.

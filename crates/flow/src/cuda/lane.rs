@@ -190,6 +190,35 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
         Ok(())
     }
 
+    fn appended(&mut self, slot: usize, chunk: usize) -> Result<Vec<(usize, usize)>, BoxError> {
+        let pieces = self.program.appended(SlotChunk { slot, chunk })?;
+        let slot = &mut self.slots.slots[slot];
+        slot.appended.clear();
+        slot.appended.extend(pieces.iter().map(|(_, slice)| *slice));
+        Ok(pieces.into_iter().map(|(sink, slice)| (sink, slice.bytes)).collect())
+    }
+
+    unsafe fn copy_appended(&mut self, slot: usize, places: &[usize]) -> Result<(), BoxError> {
+        let window = self.host_window(slot);
+        let stream = &self.slots.idle.back;
+        let slot = &mut self.slots.slots[slot];
+        slot.return_begin.record(stream)?;
+        for (&DeviceSlice { address, bytes }, &place) in slot.appended.iter().zip(places) {
+            if place.checked_add(bytes).is_none_or(|end| end > window.bytes()) {
+                let window_bytes = window.bytes();
+                return Err(format!("{bytes} bytes at {place} of a slot of {window_bytes}").into());
+            }
+            if bytes > 0 {
+                let into = window.as_ptr().wrapping_add(place);
+                // SAFETY: as in `copy_to_host`.
+                unsafe { stream.copy_d2h_raw(into, address, bytes)? };
+            }
+        }
+        slot.returned.record(stream)?;
+        slot.returning = Returning::Output;
+        Ok(())
+    }
+
     fn poll(&mut self, slot: usize) -> Result<bool, BoxError> {
         while self.slots.slots[slot].last_event().is_complete()? {
             if !self.bring_back(slot)? {

@@ -59,8 +59,9 @@ pub enum More {
 /// What is done with a chunk in device memory.
 ///
 /// # Safety
-/// What [`output`](Self::output) names is copied: its bytes must lie in device memory that stays
-/// allocated until the chunk is retired or the lane was synchronised. What `launch` and
+/// What [`output`](Self::output) and [`appended`](Self::appended) name is copied: its bytes must lie in device
+/// memory that stays allocated, and what is appended unchanged, until the slot has another chunk or the lane was
+/// synchronised. What `launch` and
 /// `bring_back` enqueue may use memory of the program until then.
 pub unsafe trait DeviceProgram {
     /// A chunk was given a slot: what the program finds out before it is asked for it.
@@ -105,6 +106,13 @@ pub unsafe trait DeviceProgram {
     /// on what arrived and wait for whoever takes it: meanwhile nothing new is launched.
     fn bring_back(&mut self, _stream: &Stream, _at: SlotChunk) -> Result<Option<More>, BoxError> {
         Ok(None)
+    }
+
+    /// What the chunk, whose work and copies back are done, appends, where chunks do: of each piece the sink, and
+    /// where its bytes lie, as for `output`. How much it is may have been [brought
+    /// back](DeviceProgram::bring_back).
+    fn appended(&mut self, _at: SlotChunk) -> Result<Vec<(usize, DeviceSlice)>, BoxError> {
+        Ok(Vec::new())
     }
 
     /// The work on the chunk is done, and its output, if any, is back in host memory.

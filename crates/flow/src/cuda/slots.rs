@@ -45,6 +45,8 @@ pub(super) struct Slot {
     pub buffers: Vec<DeviceSlice>,
     /// Device address of the chunk's output.
     pub output_address: u64,
+    /// What the chunk appends.
+    pub appended: Vec<DeviceSlice>,
     /// The chunk that was launched.
     pub chunk: usize,
     /// What of the chunk goes back to the host.
@@ -85,6 +87,7 @@ impl Slot {
             memory: Arc::new(pool.alloc(slot_bytes)?),
             buffers: Vec::new(),
             output_address: 0,
+            appended: Vec::new(),
             chunk: 0,
             returning: Returning::Nothing,
             returned_ns: 0,

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use headrace_io::{Completion, Window};
 
 use super::fill::Reading;
-use super::finish::{Working, Writing};
+use super::finish::{Appending, Working, Writing};
 use super::{Pins, Shared, check_windows, device_error};
 use crate::cancel::LOOK_INTERVAL;
 use crate::choose::{Chooser, Destination, DeviceWays};
@@ -58,6 +58,7 @@ pub(super) struct Driver<'a, L: ?Sized> {
     pub working: VecDeque<Working>,
     /// By slot.
     pub writing: Vec<Option<Writing>>,
+    pub appending: Option<Appending>,
     pub free: Vec<usize>,
     /// Slots that are ready, counted from the first.
     pub usable: usize,
@@ -128,6 +129,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
             reading: (0..slots).map(|_| None).collect(),
             working: VecDeque::with_capacity(slots),
             writing: (0..slots).map(|_| None).collect(),
+            appending: race.appends.then(|| Appending::new(&race.sinks)),
             free: Vec::with_capacity(slots),
             usable: 0,
             in_use: 0,
@@ -151,6 +153,8 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         {
             tally.report.engines.push(reader.describe());
         }
+        let appended = self.appending.as_ref().map(Appending::bytes);
+        tally.report.appended_bytes = appended.unwrap_or_default();
         tally.report.execute_wait_ns = self.idle.total_ns();
         tally.report.path_reasons = std::mem::take(&mut self.chooser.reasons).into_texts();
         tally
@@ -161,13 +165,14 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
             self.begin_chunks()?;
             self.trace_counts();
             if self.in_use == 0 && self.shared.schedule.is_finished(self.number) {
-                return Ok(());
+                return self.finish_appending();
             }
             self.wait()?;
             self.retire_done()?;
         }
         if !self.shared.stop.has_failed() {
             self.finish_launched()?;
+            self.finish_appending()?;
         }
         Ok(())
     }
@@ -220,8 +225,9 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
                 .wait(oldest.slot)
                 .map_err(|source| device_error(Some(oldest.chunk), "execution", source));
         }
-        let patience =
-            if self.working.is_empty() && all_ready { LOOK_INTERVAL } else { POLL_INTERVAL };
+        let returns = self.appending.as_ref().is_some_and(|a| a.returning().is_some());
+        let is_polled = !self.working.is_empty() || returns || !all_ready;
+        let patience = if is_polled { POLL_INTERVAL } else { LOOK_INTERVAL };
         let mut event = self.inbox.recv_timeout(patience).ok();
         while let Some(news) = event {
             self.handle(news)?;
@@ -249,7 +255,11 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
                 self.lane
                     .wait(working.slot)
                     .map_err(|source| device_error(Some(working.chunk), "execution", source))?;
-                self.retire(working)?;
+                self.executed(working)?;
+            } else if let Some(slot) = self.appending.as_ref().and_then(Appending::returning) {
+                let failed = |source| device_error(None, "copy to the host", source);
+                self.lane.wait(slot).map_err(failed)?;
+                self.returned()?;
             } else if self.writers.in_flight() > 0 {
                 match self.inbox.recv() {
                     Ok(Event::Written(completion)) => self.written(completion)?,
@@ -284,7 +294,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
     }
 
     /// Takes note of an event whose bytes go nowhere any more.
-    fn discard(&mut self, event: &Event) {
+    pub fn discard(&mut self, event: &Event) {
         match event {
             Event::Read(completion) => self.read_discarded(completion),
             Event::DeviceRead(done) => self.device_read_discarded(done),

@@ -1,14 +1,18 @@
 //! A chunk from its launch on: execution, the copy of its output, the write.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use headrace_gpu::nvtx;
-use headrace_io::Completion;
-use headrace_io::Placement;
+use headrace_io::write::WriteAt;
+use headrace_io::{Completion, Placement, Window};
 
 use super::device_error;
-use super::driver::Driver;
+use super::driver::{Driver, Event};
 use super::fill::Filled;
+use crate::append::{Ends, InOrder, Placed};
+use crate::host::{tag, untag};
 use crate::lane::DeviceLane;
 use crate::{BytesByPath, OutputSpec, RaceError, Verdict};
 
@@ -19,6 +23,8 @@ pub(super) struct Working {
     launched: Instant,
     bytes: BytesByPath,
     output: Option<OutputSpec>,
+    /// What it appends, and where that lies in the slot's output window.
+    appended: Vec<(Placed, usize)>,
 }
 
 /// A chunk whose output is being written.
@@ -26,7 +32,35 @@ pub(super) struct Writing {
     chunk: usize,
     started: Instant,
     bytes: BytesByPath,
-    output: OutputSpec,
+    outputs: Vec<OutputSpec>,
+    /// Those that are under way.
+    left: usize,
+}
+
+/// What chunks append.
+pub(super) struct Appending {
+    /// Chunks whose work is done, with the sinks and bytes of their pieces.
+    chunks: InOrder<(Working, Vec<(usize, usize)>)>,
+    ends: Ends,
+    /// Chunks whose pieces are on their way to the host, in their order.
+    returning: VecDeque<Working>,
+}
+
+impl Appending {
+    pub fn new(sinks: &[Arc<dyn WriteAt>]) -> Self {
+        let (chunks, ends, returning) = (InOrder::new(), Ends::new(sinks), VecDeque::new());
+        Appending { chunks, ends, returning }
+    }
+
+    /// Bytes of each sink.
+    pub fn bytes(&self) -> Vec<u64> {
+        self.ends.bytes()
+    }
+
+    /// The slot whose pieces arrive next.
+    pub fn returning(&self) -> Option<usize> {
+        self.returning.front().map(|working| working.slot)
+    }
 }
 
 impl<L: DeviceLane + ?Sized> Driver<'_, L> {
@@ -52,7 +86,10 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         bytes: BytesByPath,
     ) -> Result<(), RaceError> {
         let failed = |stage| move |source| device_error(Some(chunk), stage, source);
-        let output = self.lane.output(slot, chunk).map_err(failed("launch"))?;
+        let output = match self.appending {
+            Some(_) => None,
+            None => self.lane.output(slot, chunk).map_err(failed("launch"))?,
+        };
         let output = output.filter(|output| output.bytes > 0);
         self.lane.mark_executed(slot).map_err(failed("launch"))?;
         if let Some(output) = &output {
@@ -67,7 +104,8 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
                 .map_err(failed("copy to the host"))?;
             self.tally.report.d2h_bytes += output.bytes;
         }
-        self.working.push_back(Working { slot, chunk, launched, bytes, output });
+        let appended = Vec::new();
+        self.working.push_back(Working { slot, chunk, launched, bytes, output, appended });
         self.idle.set(false);
         Ok(())
     }
@@ -83,20 +121,90 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
                 .poll(working.slot)
                 .map_err(|source| device_error(Some(working.chunk), "execution", source))?;
             if done {
-                self.retire(working)?;
+                self.executed(working)?;
             } else {
                 self.working.push_back(working);
             }
         }
+        while let Some(slot) = self.appending.as_ref().and_then(Appending::returning) {
+            let chunk = self.appending.as_ref().map(|appending| appending.returning[0].chunk);
+            let failed = |source| device_error(chunk, "copy to the host", source);
+            if !self.lane.poll(slot).map_err(failed)? {
+                break;
+            }
+            self.returned()?;
+        }
         Ok(())
+    }
+
+    /// The device has worked on a chunk.
+    pub(super) fn executed(&mut self, working: Working) -> Result<(), RaceError> {
+        self.idle.set(self.working.is_empty());
+        let Some(appending) = &mut self.appending else { return self.retire(working) };
+        let Working { slot, chunk, .. } = working;
+        let pieces = self.lane.appended(slot, chunk);
+        let pieces = pieces.map_err(|source| device_error(Some(chunk), "execution", source))?;
+        appending.chunks.add(chunk, (working, pieces));
+        appending.chunks.done(chunk);
+        while let Some(appending) = &mut self.appending
+            && let Some((working, pieces)) = appending.chunks.next()
+        {
+            self.bring_back(working, &pieces)?;
+        }
+        Ok(())
+    }
+
+    /// Begins to copy what a chunk appends to its slot's output window, each piece in blocks of its own.
+    fn bring_back(
+        &mut self,
+        mut working: Working,
+        pieces: &[(usize, usize)],
+    ) -> Result<(), RaceError> {
+        let Working { slot, chunk, .. } = working;
+        let Some(Appending { ends, returning, .. }) = &mut self.appending else { return Ok(()) };
+        let (mut at, window_bytes) = (0, self.lane.output_window(slot).bytes());
+        for &(sink, bytes) in pieces {
+            let place = ends.extend(chunk, sink, bytes)?;
+            working.appended.push((place, at));
+            at += place.window_bytes();
+        }
+        if at > window_bytes {
+            let what = format!(
+                "what it appends takes {at} bytes of an output window of {window_bytes}; choose \
+                 smaller chunks or larger slots"
+            );
+            return Err(RaceError::BadOutput { chunk, what });
+        }
+        let bytes: usize = pieces.iter().map(|(_, bytes)| bytes).sum();
+        if bytes == 0 {
+            return self.retire(working);
+        }
+        let place = |(place, at): &(Placed, usize)| at + place.head_bytes();
+        let places: Vec<usize> = working.appended.iter().map(place).collect();
+        let _range = nvtx::range("enqueue copy to host");
+        // SAFETY: as for `copy_to_host`.
+        unsafe { self.lane.copy_appended(slot, &places) }
+            .map_err(|source| device_error(Some(chunk), "copy to the host", source))?;
+        self.tally.report.d2h_bytes += bytes as u64;
+        returning.push_back(working);
+        Ok(())
+    }
+
+    /// What the first of the returning chunks appends has arrived.
+    pub(super) fn returned(&mut self) -> Result<(), RaceError> {
+        let returning = self.appending.as_mut().map(|appending| &mut appending.returning);
+        match returning.and_then(VecDeque::pop_front) {
+            Some(working) => self.retire(working),
+            None => Ok(()),
+        }
     }
 
     /// The device is done with a chunk: its output, if any, can be written.
     pub(super) fn retire(&mut self, working: Working) -> Result<(), RaceError> {
         let _range = nvtx::range("retire");
-        let Working { slot, chunk, bytes, output, .. } = working;
         self.trace_device(&working);
         self.idle.set(self.working.is_empty());
+        let Working { slot, chunk, bytes, output, appended, .. } = working;
         let verdict = self
             .lane
             .retire(slot, chunk)
@@ -106,43 +214,95 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
             self.tally.report.ended_early = true;
             self.shared.stop.enough();
         }
-        match output {
-            Some(output) => self.write(slot, chunk, output, bytes),
-            None => {
-                self.finished(slot, &bytes);
-                Ok(())
+        let mut outputs: Vec<(OutputSpec, usize)> =
+            output.map(|output| (output, 0)).into_iter().collect();
+        if let Some(Appending { ends, .. }) = &mut self.appending {
+            let window = self.lane.output_window(slot);
+            for (place, at) in appended.iter().filter(|(place, _)| place.bytes > 0) {
+                let (from, bytes) = (window.as_ptr().wrapping_add(*at), place.window_bytes());
+                // SAFETY: the window is valid and initialised as long as the lane, by its promise, and the range
+                // inside was checked; the copies into it are done, and nobody else touches it.
+                let memory = unsafe { std::slice::from_raw_parts_mut(from, bytes) };
+                outputs.extend(ends.complete(place, memory).map(|output| (output, *at)));
             }
         }
+        self.write(slot, chunk, &outputs, bytes)
     }
 
-    fn write(
+    /// Begins to write what lies at places in a slot's output window.
+    pub(super) fn write(
         &mut self,
         slot: usize,
         chunk: usize,
-        output: OutputSpec,
+        outputs: &[(OutputSpec, usize)],
         bytes: BytesByPath,
     ) -> Result<(), RaceError> {
-        self.writing[slot] = Some(Writing { chunk, started: Instant::now(), bytes, output });
+        if outputs.is_empty() {
+            self.finished(slot, &bytes);
+            return Ok(());
+        }
+        self.writing[slot] = Some(Writing {
+            chunk,
+            started: Instant::now(),
+            bytes,
+            outputs: outputs.iter().map(|(output, _)| *output).collect(),
+            left: outputs.len(),
+        });
         let window = self.lane.output_window(slot);
         let _range = nvtx::range("begin write");
-        // SAFETY: the window is valid and initialised as long as the lane, by its promise; the
-        // slot becomes free, and the window is used again, only when the completion was seen.
-        unsafe { self.writers.submit(&output, window, slot as u64, &mut self.chooser.reasons) }
+        outputs.iter().enumerate().try_for_each(|(number, (output, at))| {
+            let from = window.as_ptr().wrapping_add(*at);
+            let part = Window::new(from, window.bytes() - at);
+            // SAFETY: the window is valid and initialised as long as the lane, by its promise; the
+            // slot becomes free, and the window is used again, only when all completions were seen.
+            unsafe {
+                self.writers.submit(output, part, tag(slot, number), &mut self.chooser.reasons)
+            }
+        })
     }
 
     /// A write ended.
     pub(super) fn written(&mut self, completion: Completion) -> Result<(), RaceError> {
-        let slot = completion.tag as usize;
-        let Some(Writing { chunk, started, bytes, output }) = self.writing[slot].take() else {
+        let (slot, number) = untag(completion.tag);
+        let Some(Writing { chunk, started, outputs, left, .. }) = &mut self.writing[slot] else {
             self.writers.completed(&completion, 0);
             return Ok(());
         };
-        self.writers.completed(&completion, output.bytes);
+        let (chunk, started, bytes) = (*chunk, *started, outputs[number].bytes);
+        *left -= 1;
+        let is_last = *left == 0;
+        self.writers.completed(&completion, bytes);
         let done = completion.result.map_err(|source| RaceError::Write { chunk, source })?;
-        debug_assert!(done.direct_bytes + done.buffered_bytes >= output.bytes);
+        debug_assert!(done.direct_bytes + done.buffered_bytes >= bytes);
         let track = format!("write slot {slot}");
-        self.trace_span((&track, "write"), started, chunk, slot, output.bytes);
-        self.finished(slot, &bytes);
+        self.trace_span((&track, "write"), started, chunk, slot, bytes);
+        if is_last && let Some(Writing { bytes, .. }) = self.writing[slot].take() {
+            self.finished(slot, &bytes);
+        }
+        Ok(())
+    }
+
+    /// All chunks are done: writes what is carried, a block a sink, and says where the sinks end.
+    pub(super) fn finish_appending(&mut self) -> Result<(), RaceError> {
+        for sink in 0..self.shared.race.sinks.len() {
+            let Some(Appending { ends, chunks, .. }) = &mut self.appending else { return Ok(()) };
+            let window = self.lane.output_window(0);
+            // SAFETY: as in `retire`; no slot is in use.
+            let memory = unsafe { std::slice::from_raw_parts_mut(window.as_ptr(), window.bytes()) };
+            let (output, chunk) = (ends.finish(sink, memory), chunks.oldest());
+            let Some(output) = output else { continue };
+            // SAFETY: as in `write`; the loop below sees the completion.
+            unsafe { self.writers.submit(&output, window, 0, &mut self.chooser.reasons) }?;
+            while self.writers.in_flight() > 0 {
+                let Ok(event) = self.inbox.recv() else { return Ok(()) };
+                let Event::Written(completion) = event else {
+                    self.discard(&event);
+                    continue;
+                };
+                self.writers.completed(&completion, output.bytes);
+                completion.result.map_err(|source| RaceError::Write { chunk, source })?;
+            }
+        }
         Ok(())
     }
 
@@ -159,7 +319,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
     /// the slot's.
     fn trace_device(&mut self, working: &Working) {
         let Some(trace) = &self.shared.race.options.trace else { return };
-        let Working { slot, chunk, launched, bytes, output } = working;
+        let Working { slot, chunk, launched, bytes, output, appended } = working;
         let (slot, chunk) = (*slot, *chunk);
         let (spans, returned) = (self.lane.stage_spans(slot), self.lane.output_span(slot));
         let record = |track: &str, name, span, bytes| {
@@ -176,8 +336,10 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
                 record(&track, "copy and execute", (*launched, Instant::now()), bytes.total());
             }
         }
-        if let (Some(span), Some(output)) = (returned, output) {
-            record("D2H", "copy to host", span, output.bytes);
+        let appended = appended.iter().map(|(place, _)| place.bytes as u64).sum::<u64>();
+        let returned_bytes = output.map_or(appended, |output| output.bytes);
+        if let (Some(span), true) = (returned, returned_bytes > 0) {
+            record("D2H", "copy to host", span, returned_bytes);
         }
     }
 }

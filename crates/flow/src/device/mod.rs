@@ -64,6 +64,10 @@ impl<'a> Shared<'a> {
         }
         let options = &race.options;
         let lanes = lane_slots.len();
+        if race.appends && lanes > 1 {
+            let what = format!("chunks append to sinks on one device, not on {lanes}");
+            return Err(RaceError::BadOutput { chunk: 0, what });
+        }
         let own_mappings = || (lanes > 1).then(|| MappingPool::new(MAPPINGS_MAX));
         Ok(Shared {
             race,

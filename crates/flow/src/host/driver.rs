@@ -8,7 +8,7 @@ use crossbeam_channel::Receiver;
 use headrace_io::{Completion, ReadRequest, Window};
 
 use super::{Event, FilledWindow, Place, Ready, Shared, Target, tag, untag};
-use crate::append::{Appender, Piece};
+use crate::append::{Ends, HEADROOM_BYTES, InOrder};
 use crate::cache::Reservation;
 use crate::cancel::LOOK_INTERVAL;
 use crate::choose::{Chooser, Destination, Way};
@@ -71,10 +71,19 @@ struct Writing {
     started: Instant,
 }
 
+/// A window whose bytes behind the headroom are to be appended.
+struct Piece {
+    chunk: usize,
+    window: usize,
+    sink: usize,
+    bytes: usize,
+}
+
 /// What chunks append, and chunks that wait for their turn: where all are begun in their order, the one that
 /// the others' output waits for is never without a consumer.
 struct Appending {
-    appender: Appender,
+    pieces: InOrder<Piece>,
+    ends: Ends,
     waiting: BTreeMap<usize, Ready>,
     /// The next chunk to be begun.
     next: usize,
@@ -121,7 +130,8 @@ impl<'a> Driver<'a> {
             handed_out: 0,
             writing: (0..windows).map(|_| None).collect(),
             appending: race.appends.then(|| Appending {
-                appender: Appender::new(&race.sinks),
+                pieces: InOrder::new(),
+                ends: Ends::new(&race.sinks),
                 waiting: BTreeMap::new(),
                 next: 0,
                 finished: 0,
@@ -154,8 +164,8 @@ impl<'a> Driver<'a> {
         self.engines.fill_tally(&mut tally);
         self.writers.fill_tally(&mut tally, &mut self.chooser.reasons);
         tally.report.path_reasons = std::mem::take(&mut self.chooser.reasons).into_texts();
-        let ends = self.appending.as_ref().map(|appending| appending.appender.ends());
-        tally.report.appended_bytes = ends.unwrap_or_default();
+        let appended = self.appending.as_ref().map(|appending| appending.ends.bytes());
+        tally.report.appended_bytes = appended.unwrap_or_default();
         tally
     }
 
@@ -303,8 +313,8 @@ impl<'a> Driver<'a> {
             match news {
                 Event::Consumed { chunk, slot } => {
                     self.handed_out -= 1;
-                    if let Some(Appending { appender, .. }) = &mut self.appending {
-                        appender.done(chunk);
+                    if let Some(Appending { pieces, .. }) = &mut self.appending {
+                        pieces.done(chunk);
                         self.append();
                     }
                     match slot {
@@ -382,7 +392,7 @@ impl<'a> Driver<'a> {
                 self.write(chunk, window, OutputSpec { bytes: bytes as u64, ..output });
             }
             (Target::End { sink }, Some(appending)) => {
-                appending.appender.add(Piece { chunk, window, sink, bytes });
+                appending.pieces.add(chunk, Piece { chunk, window, sink, bytes });
                 self.append();
             }
             (Target::End { .. }, None) => unreachable!("no piece without a race that appends"),
@@ -392,31 +402,34 @@ impl<'a> Driver<'a> {
     /// Writes all pieces whose places are known.
     fn append(&mut self) {
         let (Some(ring), shared) = (&self.shared.outputs, self.shared) else { return };
-        while let Some(Appending { appender, .. }) = &mut self.appending
-            && let Some(piece) = appender.next()
+        while let Some(Appending { pieces, ends, .. }) = &mut self.appending
+            && let Some(Piece { chunk, window, sink, bytes }) = pieces.next()
         {
-            // SAFETY: the window is initialised memory of the ring, which outlives the driver; its consumer
-            // handed it over, and nobody else has it until it is given back.
-            let bytes = unsafe { as_slice(ring.window(piece.window)) };
-            match appender.place(&piece, bytes) {
-                _ if shared.stop.has_failed() => ring.give_back(piece.window),
-                Ok(Some(output)) => self.write(piece.chunk, piece.window, output),
-                Ok(None) => ring.give_back(piece.window),
+            let placed = ends.extend(chunk, sink, bytes).map(|place| {
+                // SAFETY: the window is initialised memory of the ring, which outlives the driver; its consumer
+                // handed it over, and nobody else has it until it is given back.
+                let memory = unsafe { as_slice(ring.window(window)) };
+                memory.copy_within(HEADROOM_BYTES..HEADROOM_BYTES + bytes, place.head_bytes());
+                ends.complete(&place, memory)
+            });
+            match placed {
+                Ok(Some(output)) => self.write(chunk, window, output),
+                Ok(None) => ring.give_back(window),
                 Err(error) => {
-                    ring.give_back(piece.window);
+                    ring.give_back(window);
                     shared.stop.fail(error);
                 }
             }
         }
-        if let Some(Appending { appender, .. }) = &self.appending {
-            ring.keep_for(appender.oldest());
+        if let Some(Appending { pieces, .. }) = &self.appending {
+            ring.keep_for(pieces.oldest());
         }
     }
 
     /// All chunks are done: writes what was carried, and says where the sinks end.
     fn finish_appending(&mut self) {
         let (Some(ring), shared) = (&self.shared.outputs, self.shared) else { return };
-        while let Some(Appending { appender, finished, .. }) = &mut self.appending
+        while let Some(Appending { pieces, ends, finished, .. }) = &mut self.appending
             && *finished < shared.race.sinks.len()
             && !shared.stop.has_failed()
         {
@@ -424,11 +437,11 @@ impl<'a> Driver<'a> {
                 self.wait();
                 continue;
             };
-            let (sink, chunk) = (*finished, appender.oldest());
+            let (sink, chunk) = (*finished, pieces.oldest());
             *finished += 1;
             // SAFETY: as in `append`; the window was free.
             let bytes = unsafe { as_slice(ring.window(window)) };
-            match appender.finish(sink, bytes) {
+            match ends.finish(sink, bytes) {
                 Some(output) => self.write(chunk, window, output),
                 None => ring.give_back(window),
             }

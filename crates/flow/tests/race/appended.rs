@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_flow::{
-    BoxError, CancelToken, DirectEngine, HostProducer, Outbox, OutputSpec, Race, RaceError,
-    RaceOptions, RaceReport, Verdict, WriteAccess,
+    Affinity, BoxError, CancelToken, DeviceLane, DirectEngine, HostProducer, Outbox, OutputSpec,
+    Race, RaceError, RaceOptions, RaceReport, Verdict, WriteAccess,
 };
 use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
 use headrace_io::{FaultPlan, ReadAt};
 use proptest::prelude::*;
 
+use crate::lane::{At, Plan, SimulatedLane, What};
 use crate::support::{TestFile, read};
 
 /// Files that grow, in a folder of their own.
@@ -201,6 +202,107 @@ fn a_first_chunk_that_is_late_finds_memory_for_its_output() {
         assert_eq!(report.appended_bytes, [100_000]);
         assert!(targets.committed() == [file.content.clone()]);
     }
+}
+
+/// A device that deals out what a chunk has, a piece a sink and buffer.
+fn lane_of(deal: Deal, slots: usize, slot_bytes: usize) -> SimulatedLane {
+    let of_sink = move |sink: usize, buffers: &[Vec<u8>]| -> Vec<(usize, Vec<u8>)> {
+        buffers.iter().map(|buffer| (sink, deal.of(sink, buffer))).collect()
+    };
+    let appends =
+        move |buffers: &[Vec<u8>]| (0..deal.sinks).flat_map(|s| of_sink(s, buffers)).collect();
+    let return_latency = Duration::from_micros(200);
+    let plan = Plan { appends: Some(Arc::new(appends)), return_latency, ..Plan::default() };
+    SimulatedLane::new(slots, slot_bytes, plan)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_device_appends_as_the_host_does(
+        bytes in 0..200_000_usize,
+        chunk_bytes in 3000..60_000_usize,
+        (sinks, kept, slots) in (1..4_usize, any::<u8>(), 1..5_usize),
+        (way, is_cold) in (0..3_usize, any::<bool>()),
+    ) {
+        let deal = Deal { sinks, kept, piece_bytes: 1, late: 1 };
+        let (file, targets) = (TestFile::new(bytes), Targets::new(sinks));
+        if is_cold && bytes > 0 {
+            file.make_cold();
+        }
+        let given = options(1, 1, way);
+        let race = Race::new(file.files(), file.chunks(chunk_bytes), given, CancelToken::new()).unwrap();
+        let race = race.with_appended(targets.sinks());
+        let mut lane = lane_of(deal, slots, 128 << 10);
+        let report = race.run_device(&mut lane).unwrap();
+        let wanted = wanted(&file, chunk_bytes, &deal);
+        let ends: Vec<u64> = wanted.iter().map(|bytes| bytes.len() as u64).collect();
+        let total = ends.iter().sum::<u64>();
+        prop_assert_eq!(&report.appended_bytes, &ends);
+        prop_assert_eq!((report.written_bytes, report.d2h_bytes), (total, total));
+        prop_assert_eq!(lane.retired.len(), race.chunks().len());
+        prop_assert!(targets.committed() == wanted);
+        prop_assert!(way == 0 || report.written_buffered_bytes == 0, "{report:?}");
+    }
+}
+
+#[test]
+fn an_error_at_any_stage_of_a_device_that_appends_ends_the_race() {
+    let file = TestFile::new(150_000);
+    let deal = Deal { sinks: 2, kept: 200, piece_bytes: 1, late: 1 };
+    for at in [At::Launch, At::Output, At::Execute, At::Return, At::Retire] {
+        for what in [What::Fail, What::Panic, What::Enough] {
+            let targets = Targets::new(2);
+            let given = options(1, 1, 1);
+            let race =
+                Race::new(file.files(), file.chunks(10_000), given, CancelToken::new()).unwrap();
+            let race = race.with_appended(targets.sinks());
+            let mut lane = lane_of(deal, 3, 64 << 10);
+            lane.plan.happen = Some((at, 4, what));
+            match (race.run_device(&mut lane), what) {
+                (Err(error), What::Fail) => {
+                    assert!(matches!(error, RaceError::Device { .. }), "{error}")
+                }
+                (Err(error), What::Panic) => {
+                    assert!(matches!(error, RaceError::Panic { .. }), "{error}")
+                }
+                // Said at another stage than the last it means nothing.
+                (Ok(report), What::Enough) => {
+                    let wanted = wanted(&file, 10_000, &deal);
+                    let found = targets.committed();
+                    let ends: Vec<u64> = found.iter().map(|bytes| bytes.len() as u64).collect();
+                    assert_eq!(report.appended_bytes, ends, "{at:?}");
+                    assert!(wanted.iter().zip(&found).all(|(w, f)| w.starts_with(f)), "{at:?}");
+                    assert_eq!(found == wanted, at != At::Retire, "{at:?}");
+                    continue;
+                }
+                (outcome, _) => panic!("{at:?}, {what:?}: {:?}", outcome.map(drop)),
+            }
+            assert!(lane.is_idle() && lane.synchronized == 1, "{at:?}, {what:?}");
+            drop(race);
+            assert_eq!(targets.left(), 0, "{at:?}, {what:?}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_an_output_window_or_comes_from_two_devices_is_refused() {
+    let file = TestFile::new(60_000);
+    let deal = Deal { sinks: 3, kept: 255, piece_bytes: 1, late: 1 };
+    let race = |targets: &Targets| {
+        let chunks = file.chunks(30_000);
+        Race::new(file.files(), chunks, RaceOptions::default(), CancelToken::new())
+            .unwrap()
+            .with_appended(targets.sinks())
+    };
+    let targets = Targets::new(3);
+    let error = race(&targets).run_device(&mut lane_of(deal, 2, 44 << 10)).unwrap_err().to_string();
+    assert!(error.contains("of an output window of 45056"), "{error}");
+    let (mut one, mut other) = (lane_of(deal, 2, 64 << 10), lane_of(deal, 2, 64 << 10));
+    let lanes: Vec<&mut (dyn DeviceLane + Send)> = vec![&mut one, &mut other];
+    let error = race(&targets).run_devices(lanes, &Affinity::none()).unwrap_err().to_string();
+    assert!(error.contains("on one device, not on 2"), "{error}");
 }
 
 #[test]

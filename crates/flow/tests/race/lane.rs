@@ -35,6 +35,8 @@ pub enum What {
     Enough,
 }
 
+pub type Appends = Arc<dyn Fn(&[Vec<u8>]) -> Vec<(usize, Vec<u8>)> + Send + Sync>;
+
 #[derive(Clone, Default)]
 pub struct Plan {
     pub copy_latency: Duration,
@@ -47,6 +49,8 @@ pub struct Plan {
     pub resident: Vec<(usize, usize)>,
     /// Where the output of each chunk goes: every byte of its buffers, plus one.
     pub outputs: Vec<OutputSpec>,
+    /// What a chunk of these buffers appends: sinks and bytes.
+    pub appends: Option<Appends>,
     pub return_latency: Duration,
     /// Slots that are ready at first; one more at each question.
     pub ready_at_first: Option<usize>,
@@ -83,6 +87,7 @@ enum Job {
     Kernel { slot: usize, chunk: usize, buffers: Vec<DeviceRange>, latency: Duration },
     Executed { slot: usize },
     Return { slot: usize, buffers: Vec<DeviceRange>, into: Window, latency: Duration },
+    Append { slot: usize, pieces: Vec<(Vec<u8>, Window)>, latency: Duration },
 }
 
 pub struct SimulatedLane {
@@ -94,6 +99,8 @@ pub struct SimulatedLane {
     chunk_of: Vec<usize>,
     ranges: Vec<Vec<DeviceRange>>,
     returning: Vec<bool>,
+    /// What the slot's chunk appends.
+    pieces: Vec<Vec<Vec<u8>>>,
     ready: usize,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
@@ -139,6 +146,7 @@ impl SimulatedLane {
             host,
             ranges: vec![Vec::new(); slots],
             returning: vec![false; slots],
+            pieces: vec![Vec::new(); slots],
             device_slot_bytes: slot_bytes,
             device,
             slots: vec![Slot::Filling; slots],
@@ -216,6 +224,7 @@ impl Device {
                 self.results.lock().push((chunk, copies));
                 self.kernel_ns.fetch_add(latency.as_nanos() as usize + 1, Ordering::SeqCst);
             }
+            Job::Append { slot, pieces, latency } => self.append(slot, &pieces, latency),
             Job::Executed { slot } => self.done[slot].store(true, Ordering::SeqCst),
             Job::Return { slot, buffers, into, latency } => {
                 std::thread::sleep(latency);
@@ -234,6 +243,17 @@ impl Device {
                 self.returned[slot].store(true, Ordering::SeqCst);
             }
         }
+    }
+
+    /// As a copy to the host.
+    fn append(&self, slot: usize, pieces: &[(Vec<u8>, Window)], latency: Duration) {
+        std::thread::sleep(latency);
+        for (bytes, into) in pieces {
+            // SAFETY: the race leaves the slot's output window alone until the copy is done.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.as_ptr(), bytes.len()) };
+        }
+        self.return_ns.fetch_add(latency.as_nanos() as usize + 1, Ordering::SeqCst);
+        self.returned[slot].store(true, Ordering::SeqCst);
     }
 
     /// A copy may come from a slot's host memory, or from memory that is registered: whether it
@@ -368,6 +388,36 @@ unsafe impl DeviceLane for SimulatedLane {
             into: Window::new(window.as_ptr().wrapping_add(window_offset), bytes),
             latency: self.plan.return_latency,
         });
+        Ok(())
+    }
+
+    fn appended(&mut self, slot: usize, chunk: usize) -> Result<Vec<(usize, usize)>, BoxError> {
+        assert_eq!((self.slots[slot], self.chunk_of[slot]), (Slot::Executing, chunk));
+        assert!(self.device.done[slot].load(Ordering::SeqCst), "asked before it was done");
+        self.event(At::Output, chunk)?;
+        let Some(appends) = &self.plan.appends else { return Ok(Vec::new()) };
+        let memory = self.device.memory[slot].lock();
+        let buffers =
+            self.ranges[slot].iter().map(|b| memory[b.offset..b.offset + b.bytes].to_vec());
+        let pieces = appends(&buffers.collect::<Vec<_>>());
+        self.pieces[slot] = pieces.iter().map(|(_, bytes)| bytes.clone()).collect();
+        Ok(pieces.into_iter().map(|(sink, bytes)| (sink, bytes.len())).collect())
+    }
+
+    unsafe fn copy_appended(&mut self, slot: usize, places: &[usize]) -> Result<(), BoxError> {
+        assert_eq!((self.slots[slot], self.returning[slot]), (Slot::Executing, false));
+        self.event(At::Return, self.chunk_of[slot])?;
+        let (window, pieces) = (self.output_window(slot), std::mem::take(&mut self.pieces[slot]));
+        assert_eq!(pieces.len(), places.len());
+        let placed = pieces.into_iter().zip(places).map(|(bytes, &place)| {
+            assert!(place + bytes.len() <= window.bytes());
+            let into = Window::new(window.as_ptr().wrapping_add(place), bytes.len());
+            (bytes, into)
+        });
+        let (pieces, latency) = (placed.collect(), self.plan.return_latency);
+        self.returning[slot] = true;
+        self.device.returned[slot].store(false, Ordering::SeqCst);
+        self.enqueue(Job::Append { slot, pieces, latency });
         Ok(())
     }
 
