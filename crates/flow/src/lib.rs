@@ -24,6 +24,8 @@
 //!   out.
 //! * [`Race::with_outputs`] adds sinks: a [`DeviceProgram`] says what a chunk puts out, a
 //!   [`HostProducer`] puts it into its [`Outbox`]; it is written while other chunks are read.
+//!   [`Race::with_appended`]: how much is known only when a chunk was worked on, and what chunks put out is
+//!   appended in their order.
 //! * All buffer memory is allocated before the first read (a device's pinned slots may become
 //!   ready while the first are in use); the number of slots is the back-pressure. A chunk that
 //!   lies in memory already (page cache, [`HostCache`]) is consumed where it lies and needs no
