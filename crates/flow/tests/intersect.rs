@@ -29,7 +29,7 @@ fn write(path: &Path, keys: &[i64]) -> Arc<dyn ReadAt> {
 
 /// What the operator puts out for these lists, in chunks of so many bytes a list.
 fn intersected(lists: [&[i64]; 2], chunk_bytes: usize, gpu: Option<&Arc<DevicePool>>) -> Vec<i64> {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let path = |name| folder.path().join(name);
     let files = vec![write(&path("a"), lists[0]), write(&path("b"), lists[1])];
     let chunks = schedule::chunks(&files, chunk_bytes as u64).unwrap();
