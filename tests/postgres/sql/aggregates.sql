@@ -142,7 +142,7 @@ select k, round(variance(f8)::numeric, 8), round(stddev_pop(f4)::numeric, 8), ro
 select count(*), md5(string_agg(concat_ws(' ', a, b, c, d), ',' order by g)) from (select id % 1999 as g, round(stddev(f8)::numeric, 6) as a, round(var_pop(f4)::numeric, 6) as b,
     round(variance(f8 + f4)::numeric, 6) as c, round(stddev_pop(1e9 + f8)::numeric, 2) as d from facts group by g) s;
 -- Small differences of large values, of which sums of squares know nothing.
-select round(stddev(1e9::float8 + id % 7 / 4.0)::numeric, 6), round(var_pop(-3e12::float8 + id % 5)::numeric, 6), round(var_pop(16777216::float4 + f4)::numeric, 6) from facts;
+select round(stddev(1e9::float8 + id % 7 / 4.0)::numeric, 6), round(var_pop(-3e9::float8 + id % 5)::numeric, 6), round(var_pop(16777216::float4 + f4)::numeric, 6) from facts;
 select k % 4 as r, round(variance(distinct f8)::numeric, 6), round(stddev_pop(distinct f4)::numeric, 6), count(distinct f4), count(*), sum(f8) from facts group by r order by r;
 select round(variance(distinct f4)::numeric, 6), round(variance(f4)::numeric, 6), round(var_pop(distinct f8) filter (where b)::numeric, 6) from facts;
 select variance(f8), var_pop(f4), stddev(f8), stddev_pop(f4), var_pop(distinct f8) from empty;
