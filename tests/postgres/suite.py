@@ -2,7 +2,7 @@
 
     suite.py OFF ON
 
-Left out: plans, what tells of them, and the order of rows that no query asked for. Exit 1 if anything else differs, or if no plan has the node.
+Left out: plans, what tells of them, and the order of groups that no query asked for. Exit 1 if anything else differs, or if no plan has the node.
 """
 
 import difflib
@@ -20,24 +20,30 @@ OF_PLANS = {
 }
 # float min and max: which of 0 and -0 comes out depends on the order of rows.
 ZEROS = re.compile(r"-0(?![\d.])")
+UNORDERED = re.compile(r"\bgroup\s+by\b", re.IGNORECASE)
+ORDERED = re.compile(r"\b(order\s+by|fetch|move|execute)\b", re.IGNORECASE)
 
 
 def answers(path: pathlib.Path) -> list:
-    """The lines of an output without plans; rows that a query asks for in no order are sorted."""
-    kept, in_plan, is_ordered, rows = [], False, False, None
+    """The lines of an output without plans; groups that come in no order that the query names are sorted."""
+    kept, echo, rows, in_plan, before = [], "", None, False, ""
     for line in path.read_text(errors="replace").split("\n"):
+        end = re.fullmatch(r"\(\d+ rows?\)", line)
         if re.fullmatch(r" *QUERY PLAN *", line):
             in_plan = True
         elif in_plan:
-            in_plan = not re.fullmatch(r"\(\d+ rows?\)", line)
-        elif rows is not None and re.fullmatch(r"\(\d+ rows?\)", line):
-            kept += (rows if is_ordered else sorted(rows)) + [line]
-            rows, is_ordered = None, False
+            in_plan = not end
+        elif rows is not None and end:
+            kept += (sorted(rows) if UNORDERED.search(echo) and not ORDERED.search(echo) else rows) + [line]
+            rows, echo = None, ""
         else:
-            is_ordered |= rows is None and "order by" in line.lower()
             (kept if rows is None else rows).append(" ".join(ZEROS.sub("0", line).split()))
-            if rows is None and re.fullmatch(r"-+(\+-+)*", line):
-                rows = []
+            if rows is None:
+                echo += line + " "
+                # Below the names of columns, which begin with a blank; others are comments.
+                if re.fullmatch(r"-+(\+-+)*", line) and before.startswith(" "):
+                    rows = []
+        before = line
     return kept + (rows or [])
 
 

@@ -28,6 +28,8 @@ pub(crate) struct InOrder<T> {
     oldest: usize,
     /// By chunk, from the oldest on.
     chunks: BTreeMap<usize, Made<T>>,
+    /// What this chunk and later ones make counts for nothing.
+    end: usize,
 }
 
 #[derive(Debug)]
@@ -44,7 +46,7 @@ impl<T> Default for Made<T> {
 
 impl<T> InOrder<T> {
     pub fn new() -> Self {
-        InOrder { oldest: 0, chunks: BTreeMap::new() }
+        InOrder { oldest: 0, chunks: BTreeMap::new(), end: usize::MAX }
     }
 
     /// One thing more that a chunk has made.
@@ -57,9 +59,25 @@ impl<T> InOrder<T> {
         self.chunks.entry(chunk).or_default().is_done = true;
     }
 
+    /// A chunk was not worked on: nothing that it and later ones have made, or will make, is given out.
+    pub fn end_before(&mut self, chunk: usize) {
+        self.end = self.end.min(chunk);
+    }
+
+    /// Whether there is such an end.
+    pub fn has_end(&self) -> bool {
+        self.end != usize::MAX
+    }
+
+    /// What counts for nothing.
+    pub fn take_rest(&mut self) -> Vec<T> {
+        let rest = self.chunks.range_mut(self.end..);
+        rest.flat_map(|(_, made)| made.waiting.drain(..)).collect()
+    }
+
     /// The next thing of which is known what comes before it.
     pub fn next(&mut self) -> Option<T> {
-        loop {
+        while self.oldest < self.end {
             let made = self.chunks.get_mut(&self.oldest)?;
             if let Some(next) = made.waiting.pop_front() {
                 return Some(next);
@@ -70,6 +88,7 @@ impl<T> InOrder<T> {
             self.chunks.remove(&self.oldest);
             self.oldest += 1;
         }
+        None
     }
 
     /// The first chunk that is not done: what it makes is given out at once.
@@ -104,18 +123,21 @@ impl Placed {
         (self.offset % EXTENT_ALIGN_BYTES as u64) as usize
     }
 
-    /// Bytes of the window that it takes.
+    /// Bytes of the window that it takes, in whole blocks of the sink.
     pub fn window_bytes(&self) -> usize {
-        (self.head_bytes() + self.bytes).next_multiple_of(EXTENT_ALIGN_BYTES)
+        match self.bytes {
+            0 => 0,
+            bytes => (self.head_bytes() + bytes).next_multiple_of(EXTENT_ALIGN_BYTES),
+        }
     }
 }
 
 impl Ends {
     pub fn new(sinks: &[Arc<dyn WriteAt>]) -> Self {
-        let end = |sink: &Arc<dyn WriteAt>| End {
-            sink: Arc::clone(sink),
-            bytes: 0,
-            carried: Vec::with_capacity(EXTENT_ALIGN_BYTES),
+        let end = |sink: &Arc<dyn WriteAt>| {
+            sink.sink().grow();
+            let carried = Vec::with_capacity(EXTENT_ALIGN_BYTES);
+            End { sink: Arc::clone(sink), bytes: 0, carried }
         };
         Ends(sinks.iter().map(end).collect())
     }
@@ -169,5 +191,28 @@ impl Ends {
     /// Bytes of each sink.
     pub fn bytes(&self) -> Vec<u64> {
         self.0.iter().map(|end| end.bytes).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_come_in_the_order_of_their_chunks_up_to_the_first_that_was_not_worked_on() {
+        let mut order = InOrder::new();
+        order.add(1, "1a");
+        order.done(1);
+        assert_eq!((order.next(), order.oldest()), (None, 0));
+        order.add(0, "0a");
+        assert_eq!((order.next(), order.next()), (Some("0a"), None));
+        order.done(0);
+        order.add(3, "3a");
+        order.done(3);
+        assert_eq!((order.next(), order.next(), order.oldest()), (Some("1a"), None, 2));
+        order.end_before(2);
+        order.add(2, "2a");
+        assert!(order.has_end() && order.next().is_none());
+        assert_eq!(order.take_rest(), ["2a", "3a"]);
     }
 }

@@ -109,7 +109,8 @@ pub trait DeviceReader: Send + Sync + fmt::Debug {
 /// of [`output_window`](DeviceLane::output_window), from other threads: each window must be valid
 /// for reads and writes and initialised, start on a multiple of
 /// [`headrace_io::EXTENT_ALIGN_BYTES`], overlap none of another slot, be used by nobody else
-/// during a race (but for the copy that `copy_to_host` enqueues), and live as long as the lane.
+/// during a race (but for the copies that `copy_to_host` and
+/// `copy_appended` enqueue), and live as long as the lane.
 pub unsafe trait DeviceLane {
     /// Number of slots (at least 1).
     fn slots(&self) -> usize;
@@ -199,7 +200,7 @@ pub unsafe trait DeviceLane {
 
     /// What the chunk, whose work is done, appends: of each piece the sink and the bytes. Asked for once, before
     /// `retire`, where chunks append (`output` is then not). The pieces must fit the slot's output window
-    /// one behind the other, each in whole blocks of the sink.
+    /// one behind the other, each in whole blocks of the sink, of which it may take one more than it fills.
     fn appended(&mut self, _slot: usize, _chunk: usize) -> Result<Vec<(usize, usize)>, BoxError> {
         Ok(Vec::new())
     }

@@ -56,11 +56,11 @@ impl OutputRing {
         self.changed.notify_all();
     }
 
-    /// Keeps the last window for this chunk from now on.
-    pub fn keep_for(&self, oldest: usize) {
+    /// Keeps the last window for this chunk from now on, or for none.
+    pub fn keep_for(&self, oldest: Option<usize>) {
         let mut free = self.free.lock();
-        if free.oldest.is_some_and(|kept_for| kept_for != oldest) {
-            free.oldest = Some(oldest);
+        if free.oldest != oldest {
+            free.oldest = oldest;
             self.changed.notify_all();
         }
     }

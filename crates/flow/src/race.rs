@@ -99,7 +99,7 @@ impl Race {
     /// by their index. When a run has ended well, all output is written; to commit the sinks is
     /// the caller's business. After an error they hold anything.
     pub fn with_outputs(mut self, sinks: Vec<Arc<dyn WriteAt>>) -> Race {
-        self.sinks = sinks;
+        (self.sinks, self.appends) = (sinks, false);
         self
     }
 
@@ -109,7 +109,7 @@ impl Race {
     /// sinks ([`SinkFile::growing`](headrace_io::write::SinkFile::growing)) know their size; of a run that ended
     /// early they have what the chunks before its end appended.
     pub fn with_appended(self, sinks: Vec<Arc<dyn WriteAt>>) -> Race {
-        Race { appends: true, ..self.with_outputs(sinks) }
+        Race { sinks, appends: true, ..self }
     }
 
     /// The chunks, if they are listed.

@@ -129,7 +129,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
             reading: (0..slots).map(|_| None).collect(),
             working: VecDeque::with_capacity(slots),
             writing: (0..slots).map(|_| None).collect(),
-            appending: race.appends.then(|| Appending::new(&race.sinks)),
+            appending: race.appends.then(|| Appending::new(&race.sinks)).transpose()?,
             free: Vec::with_capacity(slots),
             usable: 0,
             in_use: 0,
@@ -215,7 +215,9 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
     /// Waits for whatever comes first, from the host or the device.
     fn wait(&mut self) -> Result<(), RaceError> {
         let all_ready = self.usable == self.lane.slots();
+        let returns = self.appending.as_ref().is_some_and(|a| a.returning().is_some());
         if all_ready
+            && !returns
             && !self.awaits_events()
             && let Some(oldest) = self.working.front()
         {
@@ -225,7 +227,6 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
                 .wait(oldest.slot)
                 .map_err(|source| device_error(Some(oldest.chunk), "execution", source));
         }
-        let returns = self.appending.as_ref().is_some_and(|a| a.returning().is_some());
         let is_polled = !self.working.is_empty() || returns || !all_ready;
         let patience = if is_polled { POLL_INTERVAL } else { LOOK_INTERVAL };
         let mut event = self.inbox.recv_timeout(patience).ok();
@@ -267,7 +268,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
                     Err(_) => return Ok(()),
                 }
             } else {
-                return Ok(());
+                return self.drop_appended();
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use headrace_gpu::nvtx;
 use headrace_io::write::WriteAt;
-use headrace_io::{Completion, Placement, Window};
+use headrace_io::{AlignedBuffer, Completion, EXTENT_ALIGN_BYTES, Placement, Window};
 
 use super::device_error;
 use super::driver::{Driver, Event};
@@ -44,12 +44,15 @@ pub(super) struct Appending {
     ends: Ends,
     /// Chunks whose pieces are on their way to the host, in their order.
     returning: VecDeque<Working>,
+    /// For the last block of a sink.
+    tail: AlignedBuffer,
 }
 
 impl Appending {
-    pub fn new(sinks: &[Arc<dyn WriteAt>]) -> Self {
+    pub fn new(sinks: &[Arc<dyn WriteAt>]) -> Result<Self, RaceError> {
+        let tail = AlignedBuffer::allocate(EXTENT_ALIGN_BYTES).map_err(RaceError::StartUp)?;
         let (chunks, ends, returning) = (InOrder::new(), Ends::new(sinks), VecDeque::new());
-        Appending { chunks, ends, returning }
+        Ok(Appending { chunks, ends, returning, tail })
     }
 
     /// Bytes of each sink.
@@ -282,16 +285,25 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         Ok(())
     }
 
+    /// The race has ended early, and nothing is under way any more: what chunks append behind one that was not
+    /// worked on counts for nothing.
+    pub(super) fn drop_appended(&mut self) -> Result<(), RaceError> {
+        let Some(Appending { chunks, .. }) = &mut self.appending else { return Ok(()) };
+        chunks.end_before(chunks.oldest());
+        chunks.take_rest().into_iter().try_for_each(|(working, _)| self.retire(working))
+    }
+
     /// All chunks are done: writes what is carried, a block a sink, and says where the sinks end.
     pub(super) fn finish_appending(&mut self) -> Result<(), RaceError> {
         for sink in 0..self.shared.race.sinks.len() {
-            let Some(Appending { ends, chunks, .. }) = &mut self.appending else { return Ok(()) };
-            let window = self.lane.output_window(0);
-            // SAFETY: as in `retire`; no slot is in use.
-            let memory = unsafe { std::slice::from_raw_parts_mut(window.as_ptr(), window.bytes()) };
-            let (output, chunk) = (ends.finish(sink, memory), chunks.oldest());
+            let Some(Appending { ends, chunks, tail, .. }) = &mut self.appending else {
+                return Ok(());
+            };
+            let (output, chunk) = (ends.finish(sink, tail.as_mut_slice()), chunks.oldest());
+            let window = Window::new(tail.as_ptr(), tail.len());
             let Some(output) = output else { continue };
-            // SAFETY: as in `write`; the loop below sees the completion.
+            // SAFETY: the block is initialised, nobody touches it before the loop below has seen the completion, and
+            // the writers are dropped, which waits for them, before it is.
             unsafe { self.writers.submit(&output, window, 0, &mut self.chooser.reasons) }?;
             while self.writers.in_flight() > 0 {
                 let Ok(event) = self.inbox.recv() else { return Ok(()) };

@@ -22,13 +22,14 @@ pub(super) fn work<C: HostProducer>(shared: &Shared<'_>, number: usize, consumer
             return;
         };
         shared.meter.wait_ns.fetch_add(waiting.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        if !shared.stop.is_stopped() {
+        let is_done = !shared.stop.is_stopped();
+        if is_done {
             consume(shared, number, consumer, &ready);
         }
         let (chunk, slot) = (ready.chunk.number, ready.slot);
         drop(ready);
         // The driver listens as long as it cares for slots.
-        let _ = shared.events.send(Event::Consumed { chunk, slot });
+        let _ = shared.events.send(Event::Consumed { chunk, slot, is_done });
     }
 }
 

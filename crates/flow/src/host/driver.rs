@@ -311,10 +311,13 @@ impl<'a> Driver<'a> {
         let mut event = self.inbox.recv_timeout(LOOK_INTERVAL).ok();
         while let Some(news) = event {
             match news {
-                Event::Consumed { chunk, slot } => {
+                Event::Consumed { chunk, slot, is_done } => {
                     self.handed_out -= 1;
                     if let Some(Appending { pieces, .. }) = &mut self.appending {
-                        pieces.done(chunk);
+                        match is_done {
+                            true => pieces.done(chunk),
+                            false => pieces.end_before(chunk),
+                        }
                         self.append();
                     }
                     match slot {
@@ -421,8 +424,12 @@ impl<'a> Driver<'a> {
                 }
             }
         }
-        if let Some(Appending { pieces, .. }) = &self.appending {
-            ring.keep_for(pieces.oldest());
+        if let Some(Appending { pieces, .. }) = &mut self.appending {
+            if pieces.has_end() {
+                pieces.take_rest().iter().for_each(|piece| ring.give_back(piece.window));
+            }
+            // Behind the end nobody waits for a place.
+            ring.keep_for(Some(pieces.oldest()).filter(|_| !pieces.has_end()));
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) enum Event {
     Consumed {
         chunk: usize,
         slot: Option<usize>,
+        /// Whether anybody worked on it.
+        is_done: bool,
     },
     /// A consumer has filled a window for output.
     Filled(FilledWindow),

@@ -405,6 +405,19 @@ fn a_race_that_ends_early_has_appended_what_came_before_its_end() {
     assert!(firsts.starts_with(&found));
 }
 
+#[test]
+fn a_race_that_runs_again_says_anew_where_its_sinks_end() {
+    let (file, targets) = (TestFile::new(20_000), Targets::new(1));
+    let given = options(2, 5000, 0);
+    let race = Race::new(file.files(), file.chunks(5000), given, CancelToken::new()).unwrap();
+    let race = race.with_appended(targets.sinks());
+    let deal = |kept| Deal { sinks: 1, kept, piece_bytes: 5000, late: 100 };
+    for kept in [100, 200, 50] {
+        race.run_host_writing(vec![deal(kept)]).unwrap();
+    }
+    assert!(targets.committed() == wanted(&file, 5000, &deal(50)));
+}
+
 /// Asks for one output.
 #[derive(Clone, Copy)]
 enum Asks {

@@ -82,6 +82,8 @@ pub struct SinkFile {
     path: PathBuf,
     /// [`GROWING`] as long as nobody knows.
     size_bytes: AtomicU64,
+    /// Whether its size is said at the end.
+    grows: bool,
     buffered: File,
     direct: std::result::Result<(File, DirectIo), String>,
     place: Place,
@@ -127,7 +129,7 @@ impl SinkFile {
 
     fn create_growing(path: &Path) -> Result<SinkFile> {
         let (mut sink, permissions) = Self::temporary(path)?;
-        sink.size_bytes = GROWING.into();
+        (sink.size_bytes, sink.grows) = (GROWING.into(), true);
         sink.direct = match size_limit::check(GROWING) {
             Ok(()) => sink.open_direct(),
             Err(_) => {
@@ -179,6 +181,7 @@ impl SinkFile {
         let sink = SinkFile {
             path: path.to_path_buf(),
             size_bytes: 0.into(),
+            grows: false,
             buffered,
             direct: Err("an empty file has nothing to write with O_DIRECT".to_string()),
             place: Place::Temporary { path: temporary, target },
@@ -239,6 +242,7 @@ impl SinkFile {
         let mut sink = SinkFile {
             path: path.to_path_buf(),
             size_bytes: size_bytes.into(),
+            grows: false,
             buffered,
             direct: Err(String::new()),
             place: Place::Device,
@@ -264,19 +268,16 @@ impl SinkFile {
         self.size_bytes.load(Ordering::Acquire)
     }
 
-    /// Whether nobody has said yet how large it becomes.
-    pub fn is_growing(&self) -> bool {
-        self.size_bytes() == GROWING
+    /// Says how large a [growing](SinkFile::growing) file becomes. To other files it says nothing.
+    pub fn end_at(&self, size_bytes: u64) {
+        if self.grows {
+            self.size_bytes.store(size_bytes, Ordering::Release);
+        }
     }
 
-    /// Says how large a growing file becomes. Of other files it says nothing new.
-    pub fn end_at(&self, size_bytes: u64) {
-        let _ = self.size_bytes.compare_exchange(
-            GROWING,
-            size_bytes,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
+    /// Lets a growing file be written from its beginning, as if nobody had said where it ends.
+    pub fn grow(&self) {
+        self.end_at(GROWING);
     }
 
     /// Whether writes may go past the end, up to a whole block: `commit` cuts them.
@@ -315,7 +316,7 @@ impl SinkFile {
 
     fn put_in_place(&self, sync: bool) -> Result<()> {
         let fail = |action: &str, cause| IoError::sink(&self.path, action, cause);
-        if self.is_growing() {
+        if self.grows && self.size_bytes() == GROWING {
             let cause = io::Error::other("nobody has said where it ends");
             return Err(fail("commit the file", cause));
         }

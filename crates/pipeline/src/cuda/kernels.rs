@@ -3,7 +3,7 @@
 //! The text of a kernel does not depend on constants, but on how many rows the steps are expected to
 //! keep: that orders them, and says what is loaded ahead and what waits in a queue. So a constant
 //! may ask for a text that nobody compiled. Its pipeline then borrows: it takes the kernel of a
-//! relative, one that differs in constants alone, by expecting what that one expected. Answers never
+//! relative, one that differs in constants and names alone, by expecting what that one expected. Answers never
 //! depend on it. A text that is asked for again and again is compiled.
 
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ struct State {
     families: HashMap<String, Family>,
 }
 
-/// Pipelines that differ in constants alone.
+/// Pipelines that differ in constants, and in what columns and tables are called.
 #[derive(Default)]
 struct Family {
     /// What the one expected that was compiled last.

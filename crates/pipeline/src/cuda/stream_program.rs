@@ -24,7 +24,7 @@ mod pages;
 use std::sync::Arc;
 
 use headrace_flow::{BoxError, DeviceProgram, DeviceSlice, More, SlotChunk, Verdict};
-use headrace_gpu::{DeviceBuffer, Event, Stream};
+use headrace_gpu::{DeviceBuffer, Event, Function, Stream};
 
 use crate::cuda::execution::{Again, CudaExecution, Progress, STATUS_BYTES};
 use crate::cuda::host_memory::PinnedLease;
@@ -100,6 +100,7 @@ pub struct StreamProgram<'a> {
     /// What the pages of chunks need; `None`: there are none.
     pages: Option<PageSlots>,
     output: &'a RowOutput<'a>,
+    upload: Function,
     /// All chunks so far are launched.
     launched: Event,
     /// What was launched again is done.
@@ -122,6 +123,7 @@ impl<'a> StreamProgram<'a> {
     ) -> Result<Self, ExecError> {
         let gpu = execution.device().device();
         let (launched, resumed) = (gpu.event()?, gpu.event()?);
+        let upload = execution.device().upload_function()?;
         let mut program = Self {
             execution,
             plan,
@@ -130,6 +132,7 @@ impl<'a> StreamProgram<'a> {
             slots: Vec::with_capacity(slots),
             pages: None,
             output,
+            upload,
             launched,
             resumed,
             has_resumed: false,
@@ -247,13 +250,7 @@ impl<'a> StreamProgram<'a> {
         let Slot { control_host, control_device, .. } = &*slot;
         // SAFETY: both belong to the slot, and are written again only when its execution is done.
         unsafe {
-            queue_upload(
-                self.execution.device(),
-                stream,
-                control_host,
-                control_device,
-                at..at + bytes,
-            )
+            queue_upload(&self.upload, stream, control_host, control_device, at..at + bytes)
         }?;
         // SAFETY: the descriptors are made for this layout; the slot's buffers and the resident
         // columns, which the plan holds, stay until the slot's execution is done.

@@ -5,9 +5,8 @@
 
 use std::ops::Range;
 
-use headrace_gpu::{DeviceBuffer, Grid, LaunchArgs, Source, Stream, launch};
+use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Source, Stream, launch};
 
-use crate::cuda::device::CudaDevice;
 use crate::cuda::host_memory::PinnedLease;
 use crate::cuda::program::HEADERS;
 use crate::error::ExecError;
@@ -26,7 +25,7 @@ pub(super) fn upload_source() -> Source<'static> {
     Source { name: "upload.cu", text: include_str!("../../kernels/upload.cu"), headers: &HEADERS }
 }
 
-/// Queues a copy of a range of bytes of `from` to the same place of `to`: whole words of 8 bytes.
+/// Queues a copy, by the kernel that is given, of a range of bytes of `from` to the same place of `to`: whole words of 8 bytes.
 ///
 /// # Errors
 /// [`ExecError::Internal`] for parts of words or a range outside of either, [`ExecError::Gpu`].
@@ -34,7 +33,7 @@ pub(super) fn upload_source() -> Source<'static> {
 /// # Safety
 /// Nobody may touch the bytes, here or there, until the stream has done it.
 pub(super) unsafe fn queue_upload(
-    device: &CudaDevice,
+    upload: &Function,
     stream: &Stream,
     from: &PinnedLease,
     to: &DeviceBuffer,
@@ -59,6 +58,6 @@ pub(super) unsafe fn queue_upload(
     };
     // SAFETY: the struct is filled field by field as `upload.cu` declares it; both ranges are inside
     // their memory, and nobody else's until then by the caller's promise.
-    unsafe { launch(&device.upload_function()?, grid, stream, &mut args) }?;
+    unsafe { launch(upload, grid, stream, &mut args) }?;
     Ok(())
 }
