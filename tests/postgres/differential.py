@@ -65,9 +65,9 @@ class Sides:
         try:
             answered = [r for r in self.connection.query(statement) if r.names]
         except ServerError as error:
-            self.connection.query("rollback to side; release side")
+            self.connection.insist("rollback to side; release side")
             return error.state
-        self.connection.query("rollback to side; release side")
+        self.connection.insist("rollback to side; release side")
         last = answered[-1] if answered else Result()
         if statement.startswith("declare"):
             last.rows = [row for r in answered for row in r.rows]

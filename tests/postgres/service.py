@@ -100,7 +100,7 @@ class Test(Shared):
             took = time.monotonic() - began
             if took > 10:
                 raise Wrong(f"a statement of {took:.1f} s, whose timeout was at most 60 ms") from error
-        connection.query("set statement_timeout = '60s'")
+        connection.insist("set statement_timeout = '60s'")
 
     def writer(self, connection: Connection, rng: random.Random) -> None:
         low = rng.randint(1, ROWS)

@@ -67,6 +67,17 @@ class Connection:
             raise ConnectionLost(str(error)) from error
         return self._results()
 
+    def insist(self, text: str) -> None:
+        """Runs statements that end a statement_timeout, which may break them off as well: they are repeated."""
+        for _ in range(100):
+            try:
+                self.query(text)
+                return
+            except ServerError as error:
+                if error.state != "57014":
+                    raise
+        raise ServerStuck(f"{text}: broken off again and again")
+
     def rows(self, text: str) -> list:
         """The rows of the last statement, values as str."""
         last = self.query(text)[-1]
