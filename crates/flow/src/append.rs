@@ -64,9 +64,9 @@ impl<T> InOrder<T> {
         self.end = self.end.min(chunk);
     }
 
-    /// Whether there is such an end.
-    pub fn has_end(&self) -> bool {
-        self.end != usize::MAX
+    /// Whether all chunks before such an end are done: of no chunk anything is waited for any more.
+    pub fn is_over(&self) -> bool {
+        self.oldest >= self.end
     }
 
     /// What counts for nothing.
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!((order.next(), order.next(), order.oldest()), (Some("1a"), None, 2));
         order.end_before(2);
         order.add(2, "2a");
-        assert!(order.has_end() && order.next().is_none());
+        assert!(order.is_over() && order.next().is_none());
         assert_eq!(order.take_rest(), ["2a", "3a"]);
     }
 }

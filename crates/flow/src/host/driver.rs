@@ -425,11 +425,9 @@ impl<'a> Driver<'a> {
             }
         }
         if let Some(Appending { pieces, .. }) = &mut self.appending {
-            if pieces.has_end() {
-                pieces.take_rest().iter().for_each(|piece| ring.give_back(piece.window));
-            }
-            // Behind the end nobody waits for a place.
-            ring.keep_for(Some(pieces.oldest()).filter(|_| !pieces.has_end()));
+            pieces.take_rest().iter().for_each(|piece| ring.give_back(piece.window));
+            // Chunks before the end still wait for the oldest of them.
+            ring.keep_for(Some(pieces.oldest()).filter(|_| !pieces.is_over()));
         }
     }
 
