@@ -1,6 +1,6 @@
 //! The driver: chooses ways, begins reads, hands chunks out, writes what consumers put out.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
@@ -84,11 +84,7 @@ struct Piece {
 struct Appending {
     pieces: InOrder<Piece>,
     ends: Ends,
-    waiting: BTreeMap<usize, Ready>,
-    /// The next chunk to be begun.
-    next: usize,
-    /// Sinks whose last block is on its way.
-    finished: usize,
+    turns: InOrder<Ready>,
 }
 
 impl<'a> Driver<'a> {
@@ -132,9 +128,7 @@ impl<'a> Driver<'a> {
             appending: race.appends.then(|| Appending {
                 pieces: InOrder::new(),
                 ends: Ends::new(&race.sinks),
-                waiting: BTreeMap::new(),
-                next: 0,
-                finished: 0,
+                turns: InOrder::new(),
             }),
         }
     }
@@ -217,16 +211,17 @@ impl<'a> Driver<'a> {
     /// Gives a chunk to the consumers, or, where they take chunks in order, all whose turn it is now.
     fn hand_out(&mut self, ready: Ready) {
         let queue = &self.shared.queue;
-        let Some(Appending { waiting, next, .. }) = &mut self.appending else {
+        let Some(Appending { turns, .. }) = &mut self.appending else {
             self.handed_out += 1;
             return match ready.slot {
                 Some(_) => queue.push_urgent(ready),
                 None => queue.push_patient(ready),
             };
         };
-        waiting.insert(ready.chunk.number, ready);
-        while let Some(ready) = waiting.remove(next) {
-            *next += 1;
+        let chunk = ready.chunk.number;
+        turns.add(chunk, ready);
+        turns.done(chunk);
+        while let Some(ready) = turns.next() {
             self.handed_out += 1;
             queue.push_patient(ready);
         }
@@ -434,18 +429,23 @@ impl<'a> Driver<'a> {
     /// All chunks are done: writes what was carried, and says where the sinks end.
     fn finish_appending(&mut self) {
         let (Some(ring), shared) = (&self.shared.outputs, self.shared) else { return };
-        while let Some(Appending { pieces, ends, finished, .. }) = &mut self.appending
-            && *finished < shared.race.sinks.len()
-            && !shared.stop.has_failed()
-        {
-            let Some(window) = ring.take_last() else {
-                self.wait();
-                continue;
+        if self.appending.is_none() {
+            return;
+        }
+        for sink in 0..shared.race.sinks.len() {
+            let window = loop {
+                if shared.stop.has_failed() {
+                    return self.drain();
+                }
+                match ring.take_last() {
+                    Some(window) => break window,
+                    None => self.wait(),
+                }
             };
-            let (sink, chunk) = (*finished, pieces.oldest());
-            *finished += 1;
+            let Some(Appending { pieces, ends, .. }) = &mut self.appending else { return };
             // SAFETY: as in `append`; the window was free.
             let bytes = unsafe { as_slice(ring.window(window)) };
+            let chunk = pieces.oldest();
             match ends.finish(sink, bytes) {
                 Some(output) => self.write(chunk, window, output),
                 None => ring.give_back(window),
