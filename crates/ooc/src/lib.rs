@@ -1,0 +1,36 @@
+//! Out-of-core operators on the race: what SQL is not needed for.
+//!
+//! ```text
+//!  files ──► a plan (which bytes are a chunk; made before the race) ──► flow::Race ──► sinks, a number, a vector
+//!                                                                      │
+//!                                        host kernel (a HostProducer) ─┴─ device kernel (a DeviceProgram)
+//! ```
+//!
+//! Each operator is a folder: a plan that knows the data, and one kernel for each processor, of which the
+//! host's is the oracle of the device's. What they share is here:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`number`](Number) | the types of numbers, and their order |
+//! | [`Files`] | where files come from and go to: the seam for injected faults |
+//! | [`Options`] | where to run, with how much memory, how to read and write |
+//! | [`Room`] | what the options come to on this machine: the processor, the memory budget |
+//! | [`Report`] | what ran where, why not elsewhere, bytes, times, peaks of memory |
+//!
+//! This crate must never know: SQL, queries, tables. Rates are GB/s with GB = 10^9 bytes, times nanoseconds.
+
+#![warn(missing_docs)]
+
+mod error;
+mod files;
+mod number;
+mod options;
+mod report;
+mod room;
+
+pub use error::{OocError, Result};
+pub use files::{Files, PlainFiles};
+pub use number::{Number, NumberType};
+pub use options::{Options, Processor};
+pub use report::{Pass, Report};
+pub use room::{DeviceRoom, Room};

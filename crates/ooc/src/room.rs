@@ -1,0 +1,115 @@
+//! What the options come to on this machine.
+
+use std::sync::Arc;
+
+use headrace_flow::RaceReport;
+use headrace_gpu::{Compiler, Device, DevicePool, Module, Source};
+use headrace_io::MemoryBudget;
+use headrace_io::system::{SysRoot, available_memory_bytes};
+
+use crate::{OocError, Options, Pass, Processor, Report, Result};
+
+/// Host memory where nobody knows how much is free.
+const UNKNOWN_MEMORY_BYTES: u64 = 4 << 30;
+
+/// A GPU and what of its memory may be used.
+#[derive(Debug, Clone)]
+pub struct DeviceRoom {
+    /// Where all device memory comes from.
+    pub pool: Arc<DevicePool>,
+    compiler: Arc<Compiler>,
+}
+
+impl DeviceRoom {
+    fn open(options: &Options) -> std::result::Result<DeviceRoom, headrace_gpu::GpuError> {
+        let device = Device::open(options.device)?;
+        let compiler = Arc::new(Compiler::load(None)?);
+        let (free_bytes, _) = device.free_and_total_memory()?;
+        let limit_bytes = options.device_limit_bytes.unwrap_or(free_bytes / 10 * 9);
+        Ok(DeviceRoom { pool: DevicePool::new(&device, limit_bytes), compiler })
+    }
+
+    /// The kernels of a source, compiled for the device.
+    ///
+    /// # Errors
+    /// Those of the compiler and the driver.
+    pub fn module(&self, source: &Source<'_>) -> Result<Arc<Module>> {
+        let device = self.pool.device();
+        let cubin = self.compiler.compile(source, &device.info().arch(), &[])?;
+        Ok(Module::load(device, &cubin)?)
+    }
+
+    /// Bytes that may still be taken.
+    pub fn free_bytes(&self) -> u64 {
+        let stats = self.pool.stats();
+        stats.budget_bytes.saturating_sub(stats.in_use_bytes)
+    }
+}
+
+/// The processor and the memory of one call of an operator.
+#[derive(Debug, Clone)]
+pub struct Room {
+    /// Host memory, all of it.
+    pub memory: Arc<MemoryBudget>,
+    /// The GPU, if the work is done there.
+    pub device: Option<DeviceRoom>,
+    /// Why there is none.
+    pub why_not_cuda: Option<String>,
+    /// Threads that work on chunks.
+    pub threads: usize,
+}
+
+impl Room {
+    /// What the options come to. `cpu_is_faster` is why an operator does its work on the cores unless it is
+    /// told otherwise.
+    ///
+    /// # Errors
+    /// [`OocError::Device`] where a GPU was asked for and there is none.
+    pub fn new(options: &Options, cpu_is_faster: Option<&str>) -> Result<Room> {
+        let available = || available_memory_bytes(&SysRoot::host()).map(|bytes| bytes / 2);
+        let limit_bytes = options.memory_limit_bytes.or_else(available);
+        let memory = MemoryBudget::new(limit_bytes.unwrap_or(UNKNOWN_MEMORY_BYTES));
+        let (device, why_not_cuda) = match (options.processor, cpu_is_faster) {
+            (Processor::Cpu, _) => (None, Some("the cores were asked for".to_string())),
+            (Processor::Auto, Some(why)) => (None, Some(why.to_string())),
+            (Processor::Auto, None) => match DeviceRoom::open(options) {
+                Ok(device) => (Some(device), None),
+                Err(error) => (None, Some(first_line(&error))),
+            },
+            (Processor::Cuda, _) => match DeviceRoom::open(options) {
+                Ok(device) => (Some(device), None),
+                Err(error) => {
+                    let what = format!("the GPU was asked for: {}", first_line(&error));
+                    let remedy = "headrace doctor says what is missing; --processor cpu runs on \
+                                  the cores";
+                    return Err(OocError::Device { what, remedy: remedy.to_string() });
+                }
+            },
+        };
+        Ok(Room { memory, device, why_not_cuda, threads: options.threads() })
+    }
+
+    /// What ran where; the operator adds what it knows.
+    pub fn report(&self, passes: Vec<(&'static str, RaceReport)>) -> Report {
+        let stats = self.device.as_ref().map(|device| device.pool.stats()).unwrap_or_default();
+        Report {
+            ran_on: match &self.device {
+                Some(device) => device.pool.device().info().name.clone(),
+                None if self.threads == 1 => "1 thread".to_string(),
+                None => format!("{} threads", self.threads),
+            },
+            why_not_cuda: self.why_not_cuda.clone(),
+            input_bytes: 0,
+            passes: passes.into_iter().map(|(name, race)| Pass { name, race }).collect(),
+            host_limit_bytes: self.memory.limit_bytes(),
+            host_peak_bytes: self.memory.peak_bytes(),
+            device_limit_bytes: stats.budget_bytes,
+            device_peak_bytes: stats.peak_in_use_bytes,
+            ..Report::default()
+        }
+    }
+}
+
+fn first_line(error: &headrace_gpu::GpuError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_string()
+}
