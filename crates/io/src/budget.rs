@@ -30,11 +30,19 @@ pub enum MemoryUse {
     Slots,
     /// The planner's own operators.
     Planner,
+    /// Whatever else an out-of-core operator holds.
+    Operators,
 }
 
 impl MemoryUse {
-    const ALL: [Self; 5] =
-        [Self::HostCache, Self::Builds, Self::Pipelines, Self::Slots, Self::Planner];
+    const ALL: [Self; 6] = [
+        Self::HostCache,
+        Self::Builds,
+        Self::Pipelines,
+        Self::Slots,
+        Self::Planner,
+        Self::Operators,
+    ];
 }
 
 impl fmt::Display for MemoryUse {
@@ -45,6 +53,7 @@ impl fmt::Display for MemoryUse {
             Self::Pipelines => "pipelines",
             Self::Slots => "slots",
             Self::Planner => "planner",
+            Self::Operators => "operators",
         })
     }
 }

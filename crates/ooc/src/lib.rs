@@ -9,6 +9,8 @@
 //! Each operator is a folder: a plan that knows the data, and one kernel for each processor, of which the
 //! host's is the oracle of the device's. What they share is here:
 //!
+//! [`sets`]: intersection, union and differences of sorted keys.
+//!
 //! | module | what it is |
 //! |---|---|
 //! | [`number`](Number) | the types of numbers, and their order |
@@ -23,10 +25,12 @@
 
 mod error;
 mod files;
+pub mod generate;
 mod number;
 mod options;
 mod report;
 mod room;
+pub mod sets;
 
 pub use error::{OocError, Result};
 pub use files::{Files, PlainFiles};

@@ -1,0 +1,17 @@
+//! Inputs for the operators, made as fast as storage takes them: a race whose chunks read nothing.
+//!
+//! What lies at a place follows from the seed and the place alone, so any number of threads makes the same
+//! file, and a longer one begins as a shorter one does where nothing else is said.
+
+mod fill;
+mod keys;
+
+pub use keys::{KeyOrder, KeysJob, keys};
+
+/// A well-mixed function of a seed and a place (splitmix64: Steele, Lea, Flood 2014).
+pub(crate) fn mixed(seed: u64, place: u64) -> u64 {
+    let mut z = seed.wrapping_add(place.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,111 @@
+//! The kernel on the cores.
+
+use headrace_flow::{BoxError, HostProducer, Outbox, Verdict};
+
+use super::cut::at_diagonal;
+use super::merge::{Merge, merge_of};
+use super::plan::Pair;
+use super::unsorted::first_out_of_order;
+use super::{Found, SetOperation};
+use crate::Number;
+
+/// Keys of both lists that are checked and merged at a time: they and what they put out stay in a core's cache.
+const TILE_KEYS: usize = 16 << 10;
+
+/// What a thread works with.
+pub(super) struct OnHost<'a, K> {
+    operation: SetOperation,
+    merge: Merge<K>,
+    found: &'a Found,
+    chunks: &'a [Vec<Pair>],
+    /// What is counted and not put out.
+    scratch: Vec<K>,
+}
+
+impl<'a, K: Number> OnHost<'a, K> {
+    pub fn new(operation: SetOperation, found: &'a Found, chunks: &'a [Vec<Pair>]) -> Self {
+        let scratch = vec![K::zeroed(); TILE_KEYS + 1];
+        OnHost { operation, merge: merge_of(operation, found.repeats), found, chunks, scratch }
+    }
+
+    /// Works on a pair; the keys that it puts out, to the start of `out` if that is given.
+    fn pair(
+        &mut self,
+        pair: &Pair,
+        [a, b]: [&[K]; 2],
+        mut out: Option<&mut [K]>,
+    ) -> Result<usize, BoxError> {
+        let (mut keys, mut from) = (0, (0, 0));
+        let all = a.len() + b.len();
+        while from.0 + from.1 < all {
+            let to = at_diagonal(a, b, (from.0 + from.1 + TILE_KEYS).min(all));
+            if to.0 < from.0 || to.1 < from.1 {
+                return Err(self.found.unsorted(pair));
+            }
+            for (list, from, to) in [(a, from.0, to.0), (b, from.1, to.1)] {
+                if first_out_of_order(&list[from.saturating_sub(1)..to], self.found.repeats)
+                    .is_some()
+                {
+                    return Err(self.found.unsorted(pair));
+                }
+            }
+            let into = match &mut out {
+                Some(out) => &mut out[keys..],
+                None => &mut self.scratch[..],
+            };
+            keys += (self.merge)(&a[from.0..to.0], &b[from.1..to.1], into);
+            from = to;
+        }
+        Ok(keys)
+    }
+
+    fn chunk(
+        &mut self,
+        pairs: &[Pair],
+        lists: &[&[u8]],
+        mut out: Option<&mut [K]>,
+    ) -> Result<usize, BoxError> {
+        let mut keys = 0;
+        for (pair, lists) in pairs.iter().zip(lists.as_chunks::<2>().0) {
+            let mut aligned = [Vec::new(), Vec::new()];
+            for (list, aligned) in lists.iter().zip(&mut aligned) {
+                if bytemuck::try_cast_slice::<u8, K>(list).is_err() {
+                    *aligned = bytemuck::pod_collect_to_vec(list);
+                }
+            }
+            let keys_of = |list: usize| match bytemuck::try_cast_slice(lists[list]) {
+                Ok(keys) => keys,
+                Err(_) => &aligned[list][..],
+            };
+            let out = out.as_deref_mut().map(|out| &mut out[keys..]);
+            keys += self.pair(pair, [keys_of(0), keys_of(1)], out)?;
+        }
+        Ok(keys)
+    }
+}
+
+impl<K: Number> HostProducer for OnHost<'_, K> {
+    fn produce(
+        &mut self,
+        chunk: usize,
+        lists: &[&[u8]],
+        outbox: &mut Outbox<'_>,
+    ) -> Result<Verdict, BoxError> {
+        let pairs = &self.chunks[chunk];
+        let keys = if self.found.is_counted_only {
+            self.chunk(pairs, lists, None)?
+        } else {
+            let keys_max = |lists: &[&[u8]; 2]| {
+                let [a, b] = lists.map(|list| list.len() / size_of::<K>());
+                self.operation.keys_max(a, b)
+            };
+            let keys_max: usize = lists.as_chunks::<2>().0.iter().map(keys_max).sum();
+            let mut window = outbox.append(0, keys_max * size_of::<K>())?;
+            let keys = self.chunk(pairs, lists, Some(bytemuck::cast_slice_mut(&mut window)))?;
+            window.send_first(keys * size_of::<K>());
+            keys
+        };
+        self.found.add(keys as u64);
+        Ok(Verdict::Continue)
+    }
+}

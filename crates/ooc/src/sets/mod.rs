@@ -1,0 +1,84 @@
+//! Set operations on two sorted lists of keys that are larger than memory.
+//!
+//! ```text
+//! A, B ──fences──► plan: chunks of pairs (a stretch of A and the stretch of B that it may meet)
+//!                    │                          stretches without a counterpart are never read
+//!                    ▼
+//!              flow::Race ──► merge on the cores, or on a GPU ──► what is put out, in order ──► OUT
+//! ```
+//!
+//! A list is sorted in ascending order (see [`Number`](crate::Number)); with [`Repeats::Refused`] no key may be
+//! there twice. That is checked of all that is read: a key that is out of order is an error which names its
+//! position, and no output is left. What the operation does not depend on is not read, and not checked.
+
+mod cut;
+mod fences;
+mod host;
+mod list;
+mod merge;
+mod operation;
+mod parallel;
+mod plan;
+mod run;
+mod unsorted;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use headrace_flow::BoxError;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+pub use list::KeyList;
+pub use operation::{KEY_TYPES, Repeats, SetOperation};
+pub use run::{SetJob, run};
+
+use crate::Report;
+use plan::Pair;
+
+/// What came of a set operation.
+#[derive(Debug, Clone, Serialize)]
+pub struct SetReport {
+    /// Keys of the result.
+    pub keys: u64,
+    /// Keys of the lists.
+    pub list_keys: [u64; 2],
+    /// Keys of both lists that had no counterpart, by the fences, and were not read.
+    pub dropped_keys: u64,
+    /// Where and how.
+    pub report: Report,
+}
+
+/// What chunks find, put together.
+struct Found {
+    repeats: Repeats,
+    is_counted_only: bool,
+    keys: AtomicU64,
+    /// The first pair that was seen to be out of order.
+    unsorted: Mutex<Option<Pair>>,
+}
+
+impl Found {
+    fn new(repeats: Repeats, is_counted_only: bool) -> Self {
+        Found { repeats, is_counted_only, keys: AtomicU64::new(0), unsorted: Mutex::new(None) }
+    }
+
+    fn add(&self, keys: u64) {
+        self.keys.fetch_add(keys, Ordering::Relaxed);
+    }
+
+    fn keys(&self) -> u64 {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// A pair is out of order: where, is found out when the race has ended.
+    fn unsorted(&self, pair: &Pair) -> BoxError {
+        let mut first = self.unsorted.lock();
+        if first
+            .as_ref()
+            .is_none_or(|first| (pair.a.start, pair.b.start) < (first.a.start, first.b.start))
+        {
+            *first = Some(pair.clone());
+        }
+        "a list is out of order".into()
+    }
+}

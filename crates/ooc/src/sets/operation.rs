@@ -1,0 +1,84 @@
+//! What is asked of two lists.
+
+use std::fmt;
+
+use crate::NumberType;
+
+/// A set operation. Of lists with repeated keys, where a key is `m` times in the first and `n` times in the
+/// second, the result has it as often as said here, as the algorithms of the C++ standard library have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetOperation {
+    /// `min(m, n)` times; the keys are the first list's.
+    Intersection,
+    /// `max(m, n)` times.
+    Union,
+    /// `max(m - n, 0)` times.
+    Difference,
+    /// `|m - n|` times.
+    SymmetricDifference,
+}
+
+impl SetOperation {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::Intersection, Self::Union, Self::Difference, Self::SymmetricDifference];
+
+    /// Whether a key is put out that is in the first list alone, in the second alone, and in both.
+    pub(super) fn puts_out(self) -> (bool, bool, bool) {
+        match self {
+            Self::Intersection => (false, false, true),
+            Self::Union => (true, true, true),
+            Self::Difference => (true, false, false),
+            Self::SymmetricDifference => (true, true, false),
+        }
+    }
+
+    /// Keys of the result at most.
+    pub(super) fn keys_max(self, a: usize, b: usize) -> usize {
+        match self {
+            Self::Intersection => a.min(b),
+            Self::Difference => a,
+            Self::Union | Self::SymmetricDifference => a + b,
+        }
+    }
+
+    /// Whether a stretch of the lists with so many keys puts nothing out, whatever they are.
+    pub(super) fn is_void(self, a: u64, b: u64) -> bool {
+        match self {
+            Self::Intersection => a == 0 || b == 0,
+            Self::Difference => a == 0,
+            Self::Union | Self::SymmetricDifference => a + b == 0,
+        }
+    }
+}
+
+impl fmt::Display for SetOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Intersection => "intersection",
+            Self::Union => "union",
+            Self::Difference => "difference",
+            Self::SymmetricDifference => "symmetric difference",
+        })
+    }
+}
+
+/// Whether a list may have a key more than once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Repeats {
+    /// It may: lists are multisets.
+    #[default]
+    Allowed,
+    /// It may not: a repeated key is an error that names its position.
+    Refused,
+}
+
+/// Types that keys may have.
+pub const KEY_TYPES: [NumberType; 6] = [
+    NumberType::I32,
+    NumberType::U32,
+    NumberType::I64,
+    NumberType::U64,
+    NumberType::F32,
+    NumberType::F64,
+];

@@ -1,0 +1,265 @@
+//! Which bytes are a chunk.
+//!
+//! ```text
+//! A  ──┬────────┬──────┬───────  fences: the last key of each block
+//! B  ─────┬───────┬───────────
+//!      └─ cut ─┴─ cut ─┘         at a fence of either list, and beside it in the other (`cut`)
+//!      pair     pair             a stretch of A and the stretch of B that its keys may meet
+//!      └─────chunk─────┘         pairs, up to what a slot holds
+//! ```
+//!
+//! Pairs that put nothing out are dropped: the race never reads them. Where one list is much denser than the
+//! other, its pairs are cut at each of its fences, so that blocks without a counterpart drop out too.
+
+use std::ops::Range;
+
+use headrace_flow::{ChunkSpec, ReadSpec};
+
+use super::fences::Fenced;
+use super::list::KeyList;
+use super::parallel::try_map;
+use super::unsorted::{check_pair, unsorted_within};
+use super::{Repeats, SetOperation};
+use crate::{Number, Result};
+
+/// Pairs of a chunk at most: each is a launch of its own on a device.
+const CHUNK_PAIRS_MAX: usize = 32;
+
+/// A pair is cut at each fence of its longer list from this ratio on: the shorter then has less than a key for
+/// some kilobytes of the longer.
+const SKEW: u64 = 64;
+
+/// How a plan is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// Keys of a chunk at most, of both lists.
+    pub chunk_keys: u64,
+    /// Keys of a block, of which the last is its fence.
+    pub block_keys: u64,
+    /// Reads at a time.
+    pub readers: usize,
+}
+
+impl Shape {
+    /// For chunks of so many bytes.
+    pub fn of(chunk_bytes: u64, fence_bytes: u64, key_bytes: u64, readers: usize) -> Shape {
+        let chunk_keys = (chunk_bytes / key_bytes).max(16);
+        // A chunk may be a block longer than it was meant to be.
+        let block_keys = (fence_bytes / key_bytes).clamp(1, chunk_keys / 8);
+        Shape { chunk_keys, block_keys, readers }
+    }
+}
+
+/// A stretch of each list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub a: Range<u64>,
+    pub b: Range<u64>,
+}
+
+impl Pair {
+    pub fn keys(&self) -> u64 {
+        (self.a.end - self.a.start) + (self.b.end - self.b.start)
+    }
+
+    fn is_skewed(&self) -> bool {
+        let [a, b] = [&self.a, &self.b].map(|keys| keys.end - keys.start);
+        a.min(b) * SKEW < a.max(b)
+    }
+}
+
+/// The chunks of a race.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub chunks: Vec<Vec<Pair>>,
+    /// Keys that no chunk has.
+    pub dropped_keys: u64,
+}
+
+impl Plan {
+    /// Plans an operation.
+    ///
+    /// # Errors
+    /// Those of reading; a list that is out of order where it was looked at.
+    pub fn new<K: Number>(
+        lists: [&KeyList; 2],
+        operation: SetOperation,
+        repeats: Repeats,
+        shape: Shape,
+    ) -> Result<Plan> {
+        let fenced = |number: usize| {
+            Fenced::<K>::read(lists[number], shape.block_keys, repeats, shape.readers)
+        };
+        let planner = Planner { lists: [fenced(0)?, fenced(1)?], operation, repeats, shape };
+        let pairs = planner.pairs()?;
+        let all_keys = lists[0].keys() + lists[1].keys();
+        let kept_keys: u64 = pairs.iter().map(Pair::keys).sum();
+        Ok(Plan { chunks: grouped(pairs, shape.chunk_keys), dropped_keys: all_keys - kept_keys })
+    }
+
+    /// What the race reads: of each pair the stretch of the first list, then that of the second.
+    pub fn specs(&self, lists: [&KeyList; 2]) -> Vec<ChunkSpec> {
+        let files_of_a = lists[0].files().len();
+        let reads = |pair: &Pair| -> [ReadSpec; 2] {
+            let b = lists[1].read(&pair.b, files_of_a);
+            // An empty range of an empty list is in none of its files.
+            let b = if pair.b.is_empty() { ReadSpec { file: 0, offset: 0, bytes: 0 } } else { b };
+            let a = lists[0].read(&pair.a, 0);
+            let a =
+                if pair.a.is_empty() { ReadSpec { file: b.file, offset: 0, bytes: 0 } } else { a };
+            [a, b]
+        };
+        let spec = |pairs: &Vec<Pair>| ChunkSpec { reads: pairs.iter().flat_map(reads).collect() };
+        self.chunks.iter().map(spec).collect()
+    }
+}
+
+struct Planner<'a, K: Number> {
+    lists: [Fenced<'a, K>; 2],
+    operation: SetOperation,
+    repeats: Repeats,
+    shape: Shape,
+}
+
+/// A place where both lists are cut.
+type Cut = [u64; 2];
+
+impl<K: Number> Planner<'_, K> {
+    /// The pairs that may put something out, in their order.
+    fn pairs(&self) -> Result<Vec<Pair>> {
+        let ends = [0, 1].map(|list: usize| self.lists[list].list.keys());
+        let mut cuts = self.beside(&self.chosen())?;
+        cuts.extend([[0, 0], ends]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let mut pairs = Vec::with_capacity(cuts.len());
+        for pair in cuts.windows(2) {
+            self.add(self.between(pair[0], pair[1])?, &mut pairs)?;
+        }
+        Ok(pairs)
+    }
+
+    /// Fences to cut at, of either list: so many that what lies between two is a chunk at most, as far as
+    /// fences tell, and every end of a segment.
+    fn chosen(&self) -> Vec<(usize, u64)> {
+        let [a, b] = [&self.lists[0].fences, &self.lists[1].fences];
+        let mut segment_ends =
+            [0, 1].map(|list: usize| self.lists[list].list.segment_ends().peekable());
+        let (mut next, mut at, mut cut_at) = ([0, 0], [0u64, 0], 0);
+        let mut chosen: Vec<(usize, u64)> = Vec::new();
+        // What a pair may have beyond what its fences tell: a block of the list that is cut beside one.
+        let keys_max = self.shape.chunk_keys.saturating_sub(2 * self.shape.block_keys).max(1);
+        let mut last: Option<(usize, u64)> = None;
+        while next[0] < a.len() || next[1] < b.len() {
+            let list = match (a.get(next[0]), b.get(next[1])) {
+                (Some(x), Some(y)) => usize::from(y.last < x.last),
+                (Some(_), None) => 0,
+                _ => 1,
+            };
+            let fence = self.lists[list].fences[next[list]];
+            next[list] += 1;
+            let keys = fence.end - at[list];
+            at[list] = fence.end;
+            let total = at[0] + at[1];
+            if total - cut_at > keys_max
+                && let Some(before) = last
+            {
+                chosen.push(before);
+                cut_at = total - keys;
+            }
+            last = Some((list, fence.end));
+            // Where a list ends there is nothing to cut.
+            let is_segment_end = segment_ends[list].next_if_eq(&fence.end).is_some();
+            if is_segment_end && fence.end < self.lists[list].list.keys() {
+                chosen.push((list, fence.end));
+                (cut_at, last) = (total, None);
+            }
+        }
+        chosen
+    }
+
+    /// The cuts at these positions of either list. Both lists are in order at each.
+    fn beside(&self, chosen: &[(usize, u64)]) -> Result<Vec<Cut>> {
+        try_map(self.shape.readers, chosen.len(), |index| {
+            let (list, position) = chosen[index];
+            let other = 1 - list;
+            let beside = self.lists[other].beside(&self.lists[list], position)?;
+            let mut cut = [position; 2];
+            cut[other] = beside;
+            for (number, fenced) in self.lists.iter().enumerate() {
+                if (1..fenced.list.keys()).contains(&cut[number]) {
+                    check_pair::<K>(fenced.list, cut[number], self.repeats)?;
+                }
+            }
+            Ok(cut)
+        })
+    }
+
+    /// # Errors
+    /// Cuts that contradict each other: a list is out of order.
+    fn between(&self, from: Cut, to: Cut) -> Result<Pair> {
+        if from[0] <= to[0] && from[1] <= to[1] {
+            return Ok(Pair { a: from[0]..to[0], b: from[1]..to[1] });
+        }
+        let all = |number: usize| (self.lists[number].list, 0..self.lists[number].list.keys());
+        Err(unsorted_within::<K>([all(0), all(1)], self.repeats))
+    }
+
+    /// Adds a pair, or the parts of it that are not void, none of them larger than a chunk.
+    fn add(&self, pair: Pair, pairs: &mut Vec<Pair>) -> Result<()> {
+        let count = |keys: &Range<u64>| keys.end - keys.start;
+        if self.operation.is_void(count(&pair.a), count(&pair.b)) {
+            return Ok(());
+        }
+        let longer = usize::from(count(&pair.b) > count(&pair.a));
+        let positions = [&pair.a, &pair.b][longer].clone();
+        let drops = match self.operation {
+            SetOperation::Intersection => true,
+            SetOperation::Difference => longer == 1,
+            _ => false,
+        };
+        let fences = self.lists[longer].within(&positions);
+        let is_large = pair.keys() > self.shape.chunk_keys;
+        let inner: Vec<(usize, u64)> = if is_large {
+            // Fences told less than there is, or runs of equal keys are longer than blocks.
+            vec![(longer, positions.start + count(&positions) / 2)]
+        } else if drops && pair.is_skewed() && !fences.is_empty() {
+            fences.iter().map(|fence| (longer, fence.end)).collect()
+        } else {
+            pairs.push(pair);
+            return Ok(());
+        };
+        let mut cuts = vec![[pair.a.start, pair.b.start]];
+        cuts.extend(self.beside(&inner)?);
+        cuts.push([pair.a.end, pair.b.end]);
+        for part in cuts.windows(2) {
+            let part = self.between(part[0], part[1])?;
+            match is_large {
+                true => self.add(part, pairs)?,
+                false if self.operation.is_void(count(&part.a), count(&part.b)) => {}
+                false => pairs.push(part),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Pairs, one behind the other, as chunks that a slot holds.
+fn grouped(pairs: Vec<Pair>, chunk_keys: u64) -> Vec<Vec<Pair>> {
+    let mut chunks: Vec<Vec<Pair>> = Vec::new();
+    let mut keys = 0;
+    for pair in pairs {
+        let joins = keys + pair.keys() <= chunk_keys;
+        match chunks.last_mut().filter(|chunk| joins && chunk.len() < CHUNK_PAIRS_MAX) {
+            Some(chunk) => {
+                keys += pair.keys();
+                chunk.push(pair);
+            }
+            None => {
+                keys = pair.keys();
+                chunks.push(vec![pair]);
+            }
+        }
+    }
+    chunks
+}
