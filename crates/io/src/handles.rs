@@ -14,7 +14,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 /// Files that the pool keeps open at least, whatever the limit.
 const FILES_MIN: usize = 8;
@@ -28,7 +28,7 @@ const LIMIT_MAX: u64 = 1 << 20;
 /// A file's place in the pool: it is open, or not at the moment.
 #[derive(Debug, Default)]
 pub(crate) struct Handle {
-    file: Mutex<Option<Arc<File>>>,
+    file: RwLock<Option<Arc<File>>>,
     /// Since the pool last looked for a file to close.
     used: AtomicBool,
 }
@@ -39,8 +39,14 @@ static OPEN: Mutex<VecDeque<Weak<Handle>>> = Mutex::new(VecDeque::new());
 impl Handle {
     /// The file, opened by `open` if it is not open.
     pub fn get(self: &Arc<Self>, open: impl FnMut() -> io::Result<File>) -> io::Result<Arc<File>> {
-        let mut place = self.file.lock();
-        self.used.store(true, Ordering::Relaxed);
+        // Many threads at once ask for one file: the flag is a line that they share, so it is written once.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        if let Some(file) = &*self.file.read() {
+            return Ok(file.clone());
+        }
+        let mut place = self.file.write();
         if let Some(file) = &*place {
             return Ok(file.clone());
         }
@@ -62,7 +68,7 @@ impl Handle {
     /// Closes the file unless somebody is about to use it; whether it did.
     fn close(&self) -> bool {
         // Not waited for: its holder may wait for the pool.
-        self.file.try_lock().is_some_and(|mut place| place.take().is_some())
+        self.file.try_write().is_some_and(|mut place| place.take().is_some())
     }
 }
 

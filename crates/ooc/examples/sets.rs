@@ -1,12 +1,33 @@
 //! Set operations from the command line, for measuring without the planner's crates.
 //!
-//!     cargo run --release -p headrace-ooc --example sets -- OPERATION A B [OUT] [cpu|cuda]
+//!     cargo run --release -p headrace-ooc --example sets -- generate A B MILLION_KEYS
+//!     cargo run --release -p headrace-ooc --example sets -- OPERATION A B [OUT|-] [cpu|cuda]
 
+use headrace_ooc::generate::{self, KeyOrder, KeysJob};
 use headrace_ooc::sets::{KeyList, Repeats, SetJob, SetOperation, run};
 use headrace_ooc::{NumberType, Options, PlainFiles};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [command, a, b, millions] = &arguments[..]
+        && command == "generate"
+    {
+        let keys = millions.parse::<u64>()? * 1_000_000;
+        let job = KeysJob {
+            outputs: vec![(a.into(), keys), (b.into(), keys)],
+            number: NumberType::I64,
+            order: KeyOrder::Sorted,
+            selectivity: 0.5,
+            skew: 0.0,
+            repeats: 1,
+            seed: 42,
+        };
+        generate::keys(&job, &Options::default())?
+            .lines()
+            .iter()
+            .for_each(|line| println!("{line}"));
+        return Ok(());
+    }
     let operation = SetOperation::ALL
         .into_iter()
         .find(|operation| Some(&operation.to_string()) == arguments.first())

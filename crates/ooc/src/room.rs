@@ -21,7 +21,11 @@ pub struct DeviceRoom {
 }
 
 impl DeviceRoom {
-    fn open(options: &Options) -> std::result::Result<DeviceRoom, headrace_gpu::GpuError> {
+    /// The GPU that the options name.
+    ///
+    /// # Errors
+    /// There is none, or its driver or compiler cannot be used.
+    pub fn open(options: &Options) -> std::result::Result<DeviceRoom, headrace_gpu::GpuError> {
         let device = Device::open(options.device)?;
         let compiler = Arc::new(Compiler::load(None)?);
         let (free_bytes, _) = device.free_and_total_memory()?;

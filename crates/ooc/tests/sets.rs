@@ -326,3 +326,100 @@ fn a_cancelled_operation_leaves_nothing() {
     assert!(matches!(sets::run(&job, &options), Err(OocError::Cancelled)));
     assert_eq!(folder.names(), ["a", "b"]);
 }
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn nvrtc_compiles_every_operation_on_every_type() {
+    let compiler = headrace_gpu::Compiler::load(None).unwrap();
+    for number in sets::KEY_TYPES {
+        for operation in SetOperation::ALL {
+            for repeats in [Repeats::Allowed, Repeats::Refused] {
+                for counts_only in [false, true] {
+                    let text = sets::device_source(number, operation, repeats, counts_only);
+                    let source =
+                        headrace_gpu::Source { name: "sets.cu", text: &text, headers: &[] };
+                    compiler.compile(&source, "sm_90", &[]).unwrap();
+                }
+            }
+        }
+    }
+}
+
+fn on_gpu(chunk_bytes: usize) -> Options {
+    Options { processor: Processor::Cuda, chunk_bytes: Some(chunk_bytes), ..Options::default() }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_results_are_what_counts_say() {
+    for chunk_keys in [500, 5000, 40_000] {
+        for (seed, (a, b)) in
+            [(0, 0), (1, 0), (0, 5), (4095, 1), (4096, 4096), (30_000, 50_000), (100_000, 77)]
+                .into_iter()
+                .enumerate()
+        {
+            for repeat in [1, 3, 3000] {
+                let seed = seed as u64;
+                let (a, b) = (keys(seed, a, -500, 3, repeat), keys(seed + 9, b, -700, 4, repeat));
+                let repeats = if repeat == 1 { Repeats::Refused } else { Repeats::Allowed };
+                check(
+                    [&a[..], &b[..]],
+                    repeats,
+                    &on_gpu(8 * chunk_keys),
+                    Some(8 * chunk_keys as u64 / 9),
+                );
+            }
+        }
+    }
+    let all_equal = vec![7i64; 60_000];
+    let more = keys(3, 50_000, -100, 3, 1);
+    for lists in [[&all_equal, &all_equal], [&all_equal, &more], [&more, &all_equal]] {
+        check(lists.map(|list| &list[..]), Repeats::Allowed, &on_gpu(100_000), None);
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_takes_every_type_with_its_extremes() {
+    let options = on_gpu(64 << 10);
+    let floats = |more: f64| {
+        let mut floats =
+            vec![f64::NEG_INFINITY, -1e300, -0.0, 0.0, more, f64::INFINITY, f64::NAN, -f64::NAN];
+        floats.sort_by_key(|float| float.ordered());
+        floats
+    };
+    check([&floats(3.0)[..], &floats(4.0)], Repeats::Allowed, &options, None);
+    let singles =
+        |more: f32| vec![f32::NEG_INFINITY, -2.0, 0.0, more, f32::MAX, f32::NAN, -f32::NAN];
+    check([&singles(3.0)[..], &singles(4.0)], Repeats::Allowed, &options, None);
+    check(
+        [&[i64::MIN, -1, 0, i64::MAX][..], &[i64::MIN, 0, 5, i64::MAX]],
+        Repeats::Refused,
+        &options,
+        None,
+    );
+    check(
+        [&[i32::MIN, -1, 0, i32::MAX][..], &[i32::MIN, 0, 5, i32::MAX]],
+        Repeats::Refused,
+        &options,
+        None,
+    );
+    check([&[0, 1, u32::MAX][..], &[0, u32::MAX - 1, u32::MAX]], Repeats::Refused, &options, None);
+    check([&[0, 1, u64::MAX][..], &[0, u64::MAX - 1, u64::MAX]], Repeats::Refused, &options, None);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_finds_keys_out_of_order() {
+    let sorted = keys(1, 60_000, 0, 3, 1);
+    for position in [1, 63, 4095, 4096, 4097, 20_000, 59_999] {
+        let mut unsorted = sorted.clone();
+        unsorted[position] = unsorted[position - 1] - 1;
+        let folder = Folder::new();
+        folder.write([&sorted[..], &unsorted]);
+        let job = folder.job::<i64>(SetOperation::Union, Repeats::Allowed, &PlainFiles);
+        let told = sets::run(&job, &on_gpu(128 << 10)).unwrap_err().to_string();
+        assert!(told.contains(&format!("at position {position} ")), "{position}: {told}");
+        assert_eq!(folder.names(), ["a", "b"]);
+    }
+}

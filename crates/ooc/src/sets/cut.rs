@@ -7,25 +7,8 @@
 //! Birk 2012; the ranks make it the balanced path of Baxter's moderngpu.)
 
 use std::cmp::Ordering;
-use std::ops::Range;
 
 use crate::Number;
-
-/// The first position of the range from which on `is_behind` holds, which must not hold before it.
-pub(super) fn first_where<E>(
-    range: Range<u64>,
-    mut is_behind: impl FnMut(u64) -> Result<bool, E>,
-) -> Result<u64, E> {
-    let Range { start: mut low, end: mut high } = range;
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match is_behind(middle)? {
-            true => high = middle,
-            false => low = middle + 1,
-        }
-    }
-    Ok(low)
-}
 
 /// Where two lists are cut such that the pieces before the cut have `diagonal` keys together, or one more.
 pub(super) fn at_diagonal<K: Number>(a: &[K], b: &[K], diagonal: usize) -> (usize, usize) {

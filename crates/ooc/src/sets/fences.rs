@@ -3,11 +3,13 @@
 use std::ops::Range;
 
 use super::Repeats;
-use super::cut::first_where;
 use super::list::KeyList;
 use super::parallel::try_map;
 use super::unsorted::{check_pair, unsorted_within};
 use crate::{Number, Result};
+
+/// Keys that are read at once where a search has come so far: a page, mostly.
+const SEARCH_KEYS: u64 = 256;
 
 /// A list and its fences.
 pub(super) struct Fenced<'a, K: Number> {
@@ -64,10 +66,6 @@ impl<'a, K: Number> Fenced<'a, K> {
         &self.fences[from..to.max(from)]
     }
 
-    fn key(&self, position: u64) -> Result<K::Ordered> {
-        Ok(self.list.keys_at::<K>(position..position + 1)?[0].ordered())
-    }
-
     /// The first position whose key is not below `key`, or above it.
     fn bound(&self, key: K::Ordered, is_upper: bool) -> Result<u64> {
         let is_behind = |other: K::Ordered| if is_upper { other > key } else { other >= key };
@@ -75,7 +73,16 @@ impl<'a, K: Number> Fenced<'a, K> {
         let Some(fence) = self.fences.get(block) else { return Ok(self.list.keys()) };
         let start = if block == 0 { 0 } else { self.fences[block - 1].end };
         // The fence's own key is behind: only those before it are asked for.
-        first_where(start..fence.end - 1, |position| Ok(is_behind(self.key(position)?)))
+        let Range { start: mut low, end: mut high } = start..fence.end - 1;
+        while high - low > SEARCH_KEYS {
+            let middle = low + (high - low) / 2;
+            match is_behind(self.list.keys_at::<K>(middle..middle + 1)?[0].ordered()) {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        let rest = self.list.keys_at::<K>(low..high)?;
+        Ok(low + rest.partition_point(|other| !is_behind(other.ordered())) as u64)
     }
 
     /// Where this list is cut if `other` is cut at `position`.
@@ -83,12 +90,13 @@ impl<'a, K: Number> Fenced<'a, K> {
         if position >= other.list.keys() {
             return Ok(self.list.keys());
         }
-        let key = other.key(position)?;
-        let rank = position - other.bound(key, false)?.min(position);
+        let around = other.list.keys_at::<K>(position.saturating_sub(1)..position + 1)?;
+        let (before, key) = (around[0].ordered(), around[around.len() - 1].ordered());
         let first = self.bound(key, false)?;
-        if rank == 0 {
+        if position == 0 || before < key {
             return Ok(first);
         }
+        let rank = position - other.bound(key, false)?.min(position);
         Ok((first + rank).min(self.bound(key, true)?))
     }
 }

@@ -14,7 +14,6 @@ const TILE_KEYS: usize = 16 << 10;
 
 /// What a thread works with.
 pub(super) struct OnHost<'a, K> {
-    operation: SetOperation,
     merge: Merge<K>,
     found: &'a Found,
     chunks: &'a [Vec<Pair>],
@@ -25,7 +24,7 @@ pub(super) struct OnHost<'a, K> {
 impl<'a, K: Number> OnHost<'a, K> {
     pub fn new(operation: SetOperation, found: &'a Found, chunks: &'a [Vec<Pair>]) -> Self {
         let scratch = vec![K::zeroed(); TILE_KEYS + 1];
-        OnHost { operation, merge: merge_of(operation, found.repeats), found, chunks, scratch }
+        OnHost { merge: merge_of(operation), found, chunks, scratch }
     }
 
     /// Works on a pair; the keys that it puts out, to the start of `out` if that is given.
@@ -95,12 +94,8 @@ impl<K: Number> HostProducer for OnHost<'_, K> {
         let keys = if self.found.is_counted_only {
             self.chunk(pairs, lists, None)?
         } else {
-            let keys_max = |lists: &[&[u8]; 2]| {
-                let [a, b] = lists.map(|list| list.len() / size_of::<K>());
-                self.operation.keys_max(a, b)
-            };
-            let keys_max: usize = lists.as_chunks::<2>().0.iter().map(keys_max).sum();
-            let mut window = outbox.append(0, keys_max * size_of::<K>())?;
+            let bytes_max = lists.iter().map(|list| list.len()).sum();
+            let mut window = outbox.append(0, bytes_max)?;
             let keys = self.chunk(pairs, lists, Some(bytemuck::cast_slice_mut(&mut window)))?;
             window.send_first(keys * size_of::<K>());
             keys

@@ -1,45 +1,123 @@
 //! Sorted keys in memory, merged.
+//!
+//! A merge waits for itself: which keys are compared next follows from the last comparison. So a stretch is
+//! cut into lanes, which are merged side by side, and what they put out is closed up.
 
-use super::{Repeats, SetOperation};
+use super::SetOperation;
+use super::cut::at_diagonal;
 use crate::Number;
 
 /// Merges two sorted lists; the number of keys that it has written to the start of the third, which must have
-/// room for [`SetOperation::keys_max`] keys.
+/// room for all keys of both.
 pub(super) type Merge<K> = fn(&[K], &[K], &mut [K]) -> usize;
 
+/// Lanes that are merged side by side: their state fits the registers.
+const LANES: usize = 4;
+
+/// Keys below which lanes do not pay.
+const LANES_KEYS_MIN: usize = 256;
+
 /// The fastest merge of this machine for an operation.
-pub(super) fn merge_of<K: Number>(operation: SetOperation, _repeats: Repeats) -> Merge<K> {
+pub(super) fn merge_of<K: Number>(operation: SetOperation) -> Merge<K> {
     match operation {
-        SetOperation::Intersection => merge::<K, false, false, true>,
-        SetOperation::Union => merge::<K, true, true, true>,
-        SetOperation::Difference => merge::<K, true, false, false>,
-        SetOperation::SymmetricDifference => merge::<K, true, true, false>,
+        SetOperation::Intersection => in_lanes::<K, false, false, true>,
+        SetOperation::Union => in_lanes::<K, true, true, true>,
+        SetOperation::Difference => in_lanes::<K, true, false, false>,
+        SetOperation::SymmetricDifference => in_lanes::<K, true, true, false>,
     }
 }
 
-/// Puts out keys of the first list alone, of the second alone, of both: as the constants say.
-fn merge<K: Number, const A: bool, const B: bool, const BOTH: bool>(
+/// A stretch of both lists, and where what it puts out is written.
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    a: usize,
+    b: usize,
+    out: usize,
+    a_end: usize,
+    b_end: usize,
+}
+
+impl Lane {
+    /// Steps that reach the end of neither list, whatever they find.
+    fn safe_steps(&self) -> usize {
+        (self.a_end - self.a).min(self.b_end - self.b)
+    }
+
+    /// Compares the next two keys, writes one of them, and goes on in the list, or lists, that it is of. The
+    /// constants say whether a key of the first list alone, of the second alone, of both is put out.
+    ///
+    /// # Safety
+    /// There is a next key in both lists, and one to write to in `out`.
+    #[inline(always)]
+    unsafe fn step<K: Number, const A: bool, const B: bool, const BOTH: bool>(
+        &mut self,
+        a: &[K],
+        b: &[K],
+        out: &mut [K],
+    ) {
+        // SAFETY: as the caller says.
+        let (of_a, of_b) = unsafe { (*a.get_unchecked(self.a), *b.get_unchecked(self.b)) };
+        let (x, y) = (of_a.ordered(), of_b.ordered());
+        let (takes_a, takes_b) = (x <= y, y <= x);
+        // SAFETY: as the caller says.
+        unsafe { *out.get_unchecked_mut(self.out) = if takes_a { of_a } else { of_b } };
+        let puts_out =
+            (A & takes_a & !takes_b) | (B & takes_b & !takes_a) | (BOTH & takes_a & takes_b);
+        // None ends behind a list's end; a check of each would be a third of the work.
+        self.out = self.out.wrapping_add(usize::from(puts_out));
+        self.a = self.a.wrapping_add(usize::from(takes_a));
+        self.b = self.b.wrapping_add(usize::from(takes_b));
+    }
+}
+
+/// Merges lanes side by side.
+fn in_lanes<K: Number, const A: bool, const B: bool, const BOTH: bool>(
     a: &[K],
     b: &[K],
     out: &mut [K],
 ) -> usize {
-    let (mut i, mut j, mut keys) = (0, 0, 0);
-    while i < a.len() && j < b.len() {
-        let (x, y) = (a[i].ordered(), b[j].ordered());
-        let (takes_a, takes_b) = (x <= y, y <= x);
-        out[keys] = if takes_a { a[i] } else { b[j] };
-        keys += usize::from(match (takes_a, takes_b) {
-            (true, true) => BOTH,
-            (true, false) => A,
-            _ => B,
-        });
-        i += usize::from(takes_a);
-        j += usize::from(takes_b);
+    let all = a.len() + b.len();
+    assert!(out.len() >= all, "room for {} of {all} keys", out.len());
+    let count = if all < LANES_KEYS_MIN { 1 } else { LANES };
+    let mut lanes = [Lane::default(); LANES];
+    for (number, lane) in lanes[..count].iter_mut().enumerate() {
+        let (start, end) = (all * number / count, all * (number + 1) / count);
+        (lane.a, lane.b) = at_diagonal(a, b, start);
+        (lane.a_end, lane.b_end) = at_diagonal(a, b, end);
+        lane.out = lane.a + lane.b;
     }
-    let rest = [if A { &a[i..] } else { &[] }, if B { &b[j..] } else { &[] }];
-    for rest in rest {
-        out[keys..keys + rest.len()].copy_from_slice(rest);
-        keys += rest.len();
+    let starts = lanes.map(|lane| lane.out);
+    if count == LANES {
+        loop {
+            let steps = lanes.iter().map(Lane::safe_steps).min().unwrap_or(0);
+            if steps == 0 {
+                break;
+            }
+            for _ in 0..steps {
+                for lane in &mut lanes {
+                    // SAFETY: no list of a lane ends within so many steps; a lane has written no more
+                    // keys than it has taken, and begins to write where as many lie before it.
+                    unsafe { lane.step::<K, A, B, BOTH>(a, b, out) };
+                }
+            }
+        }
+    }
+    let mut keys = 0;
+    for (lane, start) in lanes[..count].iter_mut().zip(starts) {
+        while lane.safe_steps() > 0 {
+            for _ in 0..lane.safe_steps() {
+                // SAFETY: as above.
+                unsafe { lane.step::<K, A, B, BOTH>(a, b, out) };
+            }
+        }
+        let rest_a = if A { &a[lane.a..lane.a_end] } else { &[] };
+        let rest_b = if B { &b[lane.b..lane.b_end] } else { &[] };
+        for rest in [rest_a, rest_b] {
+            out[lane.out..lane.out + rest.len()].copy_from_slice(rest);
+            lane.out += rest.len();
+        }
+        out.copy_within(start..lane.out, keys);
+        keys += lane.out - start;
     }
     keys
 }

@@ -12,6 +12,7 @@
 //! position, and no output is left. What the operation does not depend on is not read, and not checked.
 
 mod cut;
+mod device;
 mod fences;
 mod host;
 mod list;
@@ -28,6 +29,7 @@ use headrace_flow::BoxError;
 use parking_lot::Mutex;
 use serde::Serialize;
 
+pub use device::{InDeviceMemory, in_device_memory, source as device_source};
 pub use list::KeyList;
 pub use operation::{KEY_TYPES, Repeats, SetOperation};
 pub use run::{SetJob, run};

@@ -33,15 +33,6 @@ impl SetOperation {
         }
     }
 
-    /// Keys of the result at most.
-    pub(super) fn keys_max(self, a: usize, b: usize) -> usize {
-        match self {
-            Self::Intersection => a.min(b),
-            Self::Difference => a,
-            Self::Union | Self::SymmetricDifference => a + b,
-        }
-    }
-
     /// Whether a stretch of the lists with so many keys puts nothing out, whatever they are.
     pub(super) fn is_void(self, a: u64, b: u64) -> bool {
         match self {

@@ -23,7 +23,7 @@ use super::{Repeats, SetOperation};
 use crate::{Number, Result};
 
 /// Pairs of a chunk at most: each is a launch of its own on a device.
-const CHUNK_PAIRS_MAX: usize = 32;
+pub(super) const CHUNK_PAIRS_MAX: usize = 32;
 
 /// A pair is cut at each fence of its longer list from this ratio on: the shorter then has less than a key for
 /// some kilobytes of the longer.

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_flow::{Race, RaceError, RaceOptions, RaceReport};
+use headrace_flow::{ChunkSpec, CudaSlots, Race, RaceError, RaceOptions, RaceReport};
 use headrace_io::write::WriteAt;
-use headrace_io::{MemoryUse, Reservation, binary_bytes};
+use headrace_io::{EXTENT_ALIGN_BYTES, MemoryUse, binary_bytes};
 
+use super::device::OnDevice;
 use super::host::OnHost;
 use super::list::KeyList;
-use super::plan::{Plan, Shape};
+use super::plan::{CHUNK_PAIRS_MAX, Plan, Shape};
 use super::unsorted::unsorted_within;
 use super::{Found, KEY_TYPES, Repeats, SetOperation, SetReport};
 use crate::{Number, NumberType, OocError, Options, Result, Room};
@@ -27,8 +28,18 @@ const FENCE_BYTES: u64 = 1 << 20;
 /// Small reads under way while a plan is made: enough to hide the latency of a drive.
 const PLAN_READERS: usize = 32;
 
-/// Room in an output window beside a chunk's keys: what the race puts before and behind them.
-const WINDOW_EXTRA_BYTES: usize = 64 << 10;
+/// Input of a chunk on a device: with so many slots a ring that stays in the last-level cache.
+const DEVICE_CHUNK_BYTES: usize = 12 << 20;
+
+/// Chunks under way on a device.
+const DEVICE_SLOTS: usize = 6;
+
+/// Room in a slot or window beside a chunk's keys: extents are widened to whole blocks, and so is what is put
+/// out.
+const SLOT_EXTRA_BYTES: usize = CHUNK_PAIRS_MAX * 4 * EXTENT_ALIGN_BYTES + OUTPUT_EXTRA_BYTES;
+
+/// Of this, what output takes.
+const OUTPUT_EXTRA_BYTES: usize = 4 * EXTENT_ALIGN_BYTES;
 
 /// A set operation.
 #[derive(Debug, Clone)]
@@ -97,38 +108,48 @@ fn run_of<K: Number>(job: &SetJob, options: &Options) -> Result<SetReport> {
     Ok(SetReport { keys, list_keys, dropped_keys: plan.dropped_keys, report })
 }
 
-/// How host memory is divided.
+/// How memory is divided.
 struct Layout {
     chunk_bytes: usize,
     slots: usize,
+    /// Windows for output; a device's slots are their own.
     windows: usize,
 }
 
 impl Layout {
     fn of(options: &Options, room: &Room) -> Result<Layout> {
-        let slots = options.slots.unwrap_or(2 * room.threads + 2);
-        let windows = room.threads + 2;
-        let limit_bytes = room.memory.limit_bytes();
-        let share = |parts: usize| (limit_bytes / parts as u64) as usize;
-        // A slot may be wider than its chunk, by a block at either end of each extent.
-        let fits = share(slots + windows + 2).saturating_sub(2 * WINDOW_EXTRA_BYTES);
-        let chunk_bytes = options.chunk_bytes.unwrap_or(HOST_CHUNK_BYTES.min(fits));
-        let chunk = options.chunk_bytes.unwrap_or(chunk_bytes.max(CHUNK_BYTES_MIN));
-        if chunk > fits {
-            let parts = slots + windows + 2;
+        let (slots, windows, wanted_bytes) = match &room.device {
+            Some(_) => (DEVICE_SLOTS, 0, DEVICE_CHUNK_BYTES),
+            None => (2 * room.threads + 2, room.threads + 2, HOST_CHUNK_BYTES),
+        };
+        let slots = options.slots.unwrap_or(slots).max(1);
+        // Two more for the plan and whatever else there is.
+        let parts = slots + windows + 2;
+        let mut limits = vec![("host memory", room.memory.limit_bytes(), parts)];
+        // In device memory a slot is its input, its output, and what the kernels note.
+        limits.extend(room.device.iter().map(|d| ("device memory", d.free_bytes(), 3 * slots)));
+        let fits = |(_, bytes, parts): &(&str, u64, usize)| {
+            (*bytes / *parts as u64).saturating_sub(SLOT_EXTRA_BYTES as u64) as usize
+        };
+        let (memory, limit_bytes, parts) =
+            *limits.iter().min_by_key(|limit| fits(limit)).unwrap_or(&limits[0]);
+        let fits = fits(&(memory, limit_bytes, parts));
+        let chunk_bytes =
+            options.chunk_bytes.unwrap_or(wanted_bytes.min(fits).max(CHUNK_BYTES_MIN));
+        if chunk_bytes > fits {
             return Err(OocError::Memory {
-                what: format!("{parts} chunks of {}", binary_bytes(chunk as u64)),
-                memory: "host memory",
-                wanted_bytes: ((chunk + 2 * WINDOW_EXTRA_BYTES) * parts) as u64,
+                what: format!("{parts} chunks of {}", binary_bytes(chunk_bytes as u64)),
+                memory,
+                wanted_bytes: ((chunk_bytes + SLOT_EXTRA_BYTES) * parts) as u64,
                 limit_bytes,
-                remedy: "raise the memory limit, or take fewer threads or smaller chunks".into(),
+                remedy: "raise the limit, or take fewer threads or smaller chunks".into(),
             });
         }
         Ok(Layout { chunk_bytes, slots, windows })
     }
 
     fn window_bytes(&self) -> usize {
-        self.chunk_bytes + WINDOW_EXTRA_BYTES
+        self.chunk_bytes + SLOT_EXTRA_BYTES
     }
 }
 
@@ -149,6 +170,9 @@ fn race<K: Number>(
 ) -> Result<RaceReport> {
     let lists = [&job.lists[0], &job.lists[1]];
     let files = lists.iter().flat_map(|list| list.files().iter().cloned()).collect();
+    let specs = plan.specs(lists);
+    let slot_bytes =
+        specs.iter().map(ChunkSpec::slot_bytes).max().unwrap_or(0) + OUTPUT_EXTRA_BYTES;
     let race_options = RaceOptions {
         slots: layout.slots,
         memory: Some(room.memory.clone()),
@@ -156,20 +180,24 @@ fn race<K: Number>(
         output_slot_bytes: layout.window_bytes(),
         ..options.race()
     };
-    let race = Race::new(files, plan.specs(lists), race_options, options.token.clone())?;
+    let race = Race::new(files, specs, race_options, options.token.clone())?;
     let race = match sink {
         Some(sink) => race.with_appended(vec![sink.clone()]),
         None => race,
     };
-    let _windows: Option<Reservation> = match sink {
-        Some(_) => {
-            let bytes = (layout.windows * layout.window_bytes()) as u64;
-            Some(room.memory.reserve(MemoryUse::Slots, bytes)?)
-        }
-        None => None,
+    let reserve =
+        |parts: usize, bytes: usize| room.memory.reserve(MemoryUse::Slots, (parts * bytes) as u64);
+    let Some(device) = &room.device else {
+        let windows = if sink.is_some() { layout.windows } else { 0 };
+        let _windows = reserve(windows, layout.window_bytes())?;
+        let thread = |_| OnHost::<K>::new(job.operation, found, &plan.chunks);
+        return Ok(race.run_host_writing((0..room.threads).map(thread).collect())?.1);
     };
-    let threads = (0..room.threads).map(|_| OnHost::<K>::new(job.operation, found, &plan.chunks));
-    Ok(race.run_host_writing(threads.collect())?.1)
+    let _pinned = reserve(layout.slots, slot_bytes)?;
+    let mut slots = CudaSlots::new(&device.pool, layout.slots, slot_bytes)?;
+    let shape = (layout.slots, slots.slot_bytes());
+    let program = OnDevice::new(device, (K::TYPE, job.operation), shape, found, &plan.chunks)?;
+    Ok(race.run_device(&mut slots.lane(program))?)
 }
 
 /// What a race that failed failed of: where a list is out of order, if one was seen to be.
