@@ -8,6 +8,7 @@ use crate::bench::args::BenchCommand;
 use crate::doctor::DoctorArgs;
 use crate::gpu::GpuArgs;
 use crate::model::ModelArgs;
+use crate::ooc::{GenerateCommand, SetArgs};
 use crate::pg::PgCommand;
 use crate::sizes::{parse_bytes, parse_bytes_or_zero};
 
@@ -25,6 +26,7 @@ Examples:
   headrace ssb generate --scale 10 --out ./ssb10 && headrace ssb run --data ./ssb10
   headrace doctor ./tables && headrace bench io ./tables --cold
   headrace pg export --table sales -o ./tables/
+  headrace intersect a.keys b.keys -o both.keys
 
 Exit codes: 0 done, 1 the query or a file failed, 2 the command line is wrong, 130 interrupted
 (doctor: 0 all well, 1 something could be faster, 2 something is broken).")]
@@ -136,6 +138,17 @@ pub enum Command {
     /// Tables of a PostgreSQL server.
     #[command(subcommand)]
     Pg(PgCommand),
+    /// Keys that two sorted lists have in common.
+    Intersect(Box<SetArgs>),
+    /// Keys that either of two sorted lists has.
+    Union(Box<SetArgs>),
+    /// Keys of the first of two sorted lists that the second does not have.
+    Difference(Box<SetArgs>),
+    /// Keys that one of two sorted lists has and the other does not.
+    SymmetricDifference(Box<SetArgs>),
+    /// Write files for the out-of-core operators to work on.
+    #[command(subcommand)]
+    Generate(GenerateCommand),
     /// Measure how fast storage feeds the GPU or the host.
     #[command(subcommand)]
     Bench(BenchCommand),

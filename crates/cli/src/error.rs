@@ -23,10 +23,29 @@ impl CliError {
         Self { usage: true, ..Self::new(cause) }
     }
 
+    /// The error of a lower crate, which carries its remedy behind the cause.
+    pub fn carrying_hint(error: impl fmt::Display) -> Self {
+        let text = error.to_string();
+        match text.split_once("\nhint: ") {
+            Some((cause, hint)) => Self::new(cause.trim_end()).hint(hint),
+            None => Self::new(text),
+        }
+    }
+
+    /// The same, of a wrong command line.
+    pub fn as_usage(self) -> Self {
+        Self { usage: true, ..self }
+    }
+
     /// Adds the remedy.
     pub fn hint(mut self, hint: impl fmt::Display) -> Self {
         self.hint = Some(hint.to_string());
         self
+    }
+
+    /// Whether it says what helps.
+    pub fn has_hint(&self) -> bool {
+        self.hint.is_some()
     }
 
     /// 1, or 2 for a wrong command line.

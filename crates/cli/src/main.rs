@@ -16,6 +16,7 @@ mod gpu;
 mod machine;
 mod memory;
 mod model;
+mod ooc;
 mod output;
 mod pg;
 mod query;
@@ -34,6 +35,8 @@ use clap::{CommandFactory, Parser};
 use args::{Cli, Command, SsbCommand};
 use bench::args::BenchCommand;
 use error::{CliError, Context, Result};
+use headrace_ooc::sets::SetOperation;
+use ooc::SetArgs;
 
 const INTERRUPTED: i32 = 130;
 
@@ -71,9 +74,20 @@ fn start(cli: Cli) -> Result<i32> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().at("start")?;
     let cancel = Arc::new(AtomicBool::new(false));
-    // An export takes what it has written away again.
-    let tells_how_far =
-        matches!(cli.command, Some(Command::Doctor(_) | Command::Bench(_) | Command::Pg(_)));
+    // An export and an operator take what they have written away again.
+    let tells_how_far = matches!(
+        cli.command,
+        Some(
+            Command::Doctor(_)
+                | Command::Bench(_)
+                | Command::Pg(_)
+                | Command::Intersect(_)
+                | Command::Union(_)
+                | Command::Difference(_)
+                | Command::SymmetricDifference(_)
+                | Command::Generate(_)
+        )
+    );
     let code = runtime.block_on(async {
         let mut work = std::pin::pin!(dispatch(cli, cancel.clone()));
         tokio::select! {
@@ -123,6 +137,13 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         Some(Command::Bench(BenchCommand::Io(args))) => {
             blocking(move || bench::io(&args, cancel)).await
         }
+        Some(Command::Intersect(args)) => set(args, SetOperation::Intersection, cancel).await,
+        Some(Command::Union(args)) => set(args, SetOperation::Union, cancel).await,
+        Some(Command::Difference(args)) => set(args, SetOperation::Difference, cancel).await,
+        Some(Command::SymmetricDifference(args)) => {
+            set(args, SetOperation::SymmetricDifference, cancel).await
+        }
+        Some(Command::Generate(args)) => blocking(move || ooc::generate(&args, cancel)).await,
         Some(Command::Convert(args)) => convert::run(&args).await,
         Some(Command::Pg(args)) => blocking(move || pg::run(&args, &cancel)).await,
         Some(Command::GpuService(_)) => {
@@ -133,6 +154,10 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         Some(Command::Trace(args)) => trace::merge(&args),
     };
     done.map(|()| 0)
+}
+
+async fn set(args: Box<SetArgs>, operation: SetOperation, cancel: Arc<AtomicBool>) -> Result<()> {
+    blocking(move || ooc::set(&args, operation, cancel)).await
 }
 
 /// Work that blocks, off the async threads, so that Ctrl-C is heard.

@@ -14,6 +14,13 @@ pub struct CancelToken {
     cancelled: Arc<AtomicBool>,
 }
 
+/// The flag of somebody who knows nothing of races.
+impl From<Arc<AtomicBool>> for CancelToken {
+    fn from(cancelled: Arc<AtomicBool>) -> Self {
+        CancelToken { cancelled }
+    }
+}
+
 impl CancelToken {
     /// A token that is not cancelled.
     pub fn new() -> Self {

@@ -45,16 +45,20 @@ pub struct Report {
 }
 
 impl Report {
-    /// Bytes of input a nanosecond, which is GB/s, of the whole call.
+    /// Bytes of input, or of output where there is none, a nanosecond: GB/s of the whole call.
     pub fn gb_per_s(&self) -> f64 {
-        self.input_bytes as f64 / self.wall_ns.max(1) as f64
+        self.moved_bytes() as f64 / self.wall_ns.max(1) as f64
+    }
+
+    fn moved_bytes(&self) -> u64 {
+        if self.input_bytes > 0 { self.input_bytes } else { self.output_bytes }
     }
 
     /// What a person reads after the answer, line by line.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!(
             "{} in {:.3} s, {:.2} GB/s, on {}",
-            decimal_bytes(self.input_bytes),
+            decimal_bytes(self.moved_bytes()),
             self.wall_ns as f64 / 1e9,
             self.gb_per_s(),
             self.ran_on,
@@ -62,7 +66,7 @@ impl Report {
         lines.extend(self.why_not_cuda.iter().map(|why| format!("not on a GPU: {why}")));
         for Pass { name, race } in &self.passes {
             let limit = race.bottleneck().map(|limit| format!(", {limit}")).unwrap_or_default();
-            lines.push(format!("{name}: {:.2} GB/s{limit}", race.gb_per_s()));
+            lines.push(format!("{name}: {:.3} s{limit}", race.wall_ns as f64 / 1e9));
         }
         lines.push(self.memory_line());
         lines.extend(self.notes.iter().cloned());

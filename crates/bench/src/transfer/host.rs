@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_flow::{
-    AccessPath, CancelToken, ChunkSpec, DirectEngine, Race, RaceError, RaceOptions, RaceReport,
-};
+use headrace_flow::{CancelToken, ChunkSpec, Race, RaceError, RaceOptions, RaceReport};
 use headrace_io::ReadAt;
 
 use super::consumer::{Reader, Shared};
@@ -38,15 +36,7 @@ pub(crate) struct Outcome {
 
 /// The race's options for a plan.
 pub(crate) fn race_options(plan: &BenchPlan) -> RaceOptions {
-    let (access, direct_engine) = match plan.path {
-        PathChoice::Auto => (AccessPath::Auto, DirectEngine::Auto),
-        PathChoice::Uring => (AccessPath::Direct, DirectEngine::Uring),
-        PathChoice::Direct => (AccessPath::Direct, DirectEngine::Threads),
-        PathChoice::Pread => (AccessPath::Buffered, DirectEngine::Auto),
-        PathChoice::Mmap => (AccessPath::Mapped, DirectEngine::Auto),
-        PathChoice::Registered => (AccessPath::Registered, DirectEngine::Auto),
-        PathChoice::Cufile => (AccessPath::CuFile, DirectEngine::Auto),
-    };
+    let (access, direct_engine) = plan.path.access();
     RaceOptions {
         access,
         direct_engine,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use headrace_flow::Trace;
+use headrace_flow::{AccessPath, DirectEngine, Trace};
 use headrace_io::write::{SinkFile, WriteAt};
 use headrace_io::{ReadAt, SetupFault, SourceFile};
 use serde::Serialize;
@@ -102,6 +102,19 @@ impl PathChoice {
             PathChoice::Mmap => "mmap",
             PathChoice::Registered => "registered",
             PathChoice::Cufile => "cufile",
+        }
+    }
+
+    /// As a race knows it.
+    pub fn access(self) -> (AccessPath, DirectEngine) {
+        match self {
+            PathChoice::Auto => (AccessPath::Auto, DirectEngine::Auto),
+            PathChoice::Uring => (AccessPath::Direct, DirectEngine::Uring),
+            PathChoice::Direct => (AccessPath::Direct, DirectEngine::Threads),
+            PathChoice::Pread => (AccessPath::Buffered, DirectEngine::Auto),
+            PathChoice::Mmap => (AccessPath::Mapped, DirectEngine::Auto),
+            PathChoice::Registered => (AccessPath::Registered, DirectEngine::Auto),
+            PathChoice::Cufile => (AccessPath::CuFile, DirectEngine::Auto),
         }
     }
 }

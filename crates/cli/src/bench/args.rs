@@ -153,7 +153,7 @@ fn parse_target(text: &str) -> Result<TargetArg, String> {
     Ok(TargetArg::Gpus(gpus))
 }
 
-fn parse_way(text: &str) -> Result<PathChoice, String> {
+pub fn parse_way(text: &str) -> Result<PathChoice, String> {
     PathChoice::ALL.into_iter().find(|way| way.name() == text).ok_or_else(|| {
         let names: Vec<&str> = PathChoice::ALL.iter().map(|way| way.name()).collect();
         format!("{text:?} is no way; choose one of {}", names.join(", "))

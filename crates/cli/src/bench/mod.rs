@@ -102,16 +102,11 @@ fn mismatches(runs: &[BenchRun]) -> Result<()> {
 }
 
 fn failure(error: BenchError) -> CliError {
-    let remedy = error.remedy();
-    let text = error.to_string();
-    // Errors of the lower crates carry their remedy behind the cause.
-    let (cause, carried) = match text.split_once("\nhint: ") {
-        Some((cause, hint)) => (cause.trim_end().to_string(), Some(hint.to_string())),
-        None => (text, None),
-    };
-    let failure = if error.is_usage() { CliError::usage(cause) } else { CliError::new(cause) };
-    match carried.or(remedy) {
-        Some(hint) => failure.hint(hint),
-        None => failure,
+    let (remedy, is_usage) = (error.remedy(), error.is_usage());
+    let failure = CliError::carrying_hint(error);
+    let failure = if is_usage { failure.as_usage() } else { failure };
+    match remedy {
+        Some(hint) if !failure.has_hint() => failure.hint(hint),
+        _ => failure,
     }
 }

@@ -1,0 +1,82 @@
+//! `headrace generate`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::{Args, Subcommand};
+use headrace_ooc::NumberType;
+use headrace_ooc::generate::{self as make, KeyOrder, KeysJob};
+
+use super::run::{RunArgs, failure};
+use crate::args::DEFAULT_SEED;
+use crate::error::Result;
+
+/// What can be generated.
+#[derive(Debug, Subcommand)]
+pub enum GenerateCommand {
+    /// One file of keys, or two that have some of them in common.
+    Keys(Box<KeysArgs>),
+}
+
+/// `generate keys`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  headrace generate keys a.i64 b.i64 --keys 100000000 --selectivity 0.3
+  headrace generate keys big.i64 small.i64 --keys 100000000,1000000 --skew 0.5
+  headrace generate keys in.u32 --type u32 --keys 500000000 --order random")]
+pub struct KeysArgs {
+    /// Files to write.
+    #[arg(required = true, num_args = 1..=2, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Keys of each file, or of both.
+    #[arg(long, value_name = "N", value_delimiter = ',', required = true, num_args = 1..=2)]
+    pub keys: Vec<u64>,
+    /// Type of the keys: i32, u32, i64, u64, f32, f64.
+    #[arg(long = "type", value_name = "TYPE", default_value = "i64")]
+    pub number: NumberType,
+    /// Their order: sorted, reversed, random, zipf.
+    #[arg(long, value_name = "ORDER", default_value = "sorted")]
+    pub order: KeyOrder,
+    /// Share of the smaller file's keys that the other has, too, of sorted files.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
+    pub selectivity: f64,
+    /// How unevenly the smaller file's keys lie among the larger one's: 0 evenly, below 1.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub skew: f64,
+    /// How often each key comes, of sorted and reversed files.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub repeats: u64,
+    /// Another seed gives other keys of the same shape.
+    #[arg(long, default_value_t = DEFAULT_SEED)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Writes what was asked for.
+pub fn generate(command: &GenerateCommand, cancel: Arc<AtomicBool>) -> Result<()> {
+    match command {
+        GenerateCommand::Keys(args) => keys(args, cancel),
+    }
+}
+
+fn keys(args: &KeysArgs, cancel: Arc<AtomicBool>) -> Result<()> {
+    let count = |file: usize| args.keys[file.min(args.keys.len() - 1)];
+    let outputs: Vec<(PathBuf, u64)> =
+        args.files.iter().enumerate().map(|(file, path)| (path.clone(), count(file))).collect();
+    let written: u64 = outputs.iter().map(|(_, keys)| keys).sum();
+    let job = KeysJob {
+        outputs,
+        number: args.number,
+        order: args.order,
+        selectivity: args.selectivity,
+        skew: args.skew,
+        repeats: args.repeats,
+        seed: args.seed,
+    };
+    let options = args.run.options(cancel);
+    let report = make::keys(&job, &options).map_err(failure)?;
+    args.run.tell(&options, &format!("{written} keys written"), &report, &report)
+}

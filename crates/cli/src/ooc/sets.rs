@@ -1,0 +1,93 @@
+//! `headrace intersect`, `union`, `difference`, `symmetric-difference`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use headrace_ooc::sets::{self, KeyList, Repeats, SetJob, SetOperation};
+use headrace_ooc::{NumberType, PlainFiles};
+
+use super::run::{RunArgs, failure};
+use crate::error::{CliError, Result};
+use crate::output::print;
+use crate::sizes::parse_bytes;
+
+/// A set operation on two lists.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  headrace generate keys a.i64 b.i64 --keys 100000000 --selectivity 0.3
+  headrace intersect a.i64 b.i64 -o both.i64
+  headrace difference a.i64 b.i64 --count
+  headrace union orders/ old.arrow --column id --unique -o ids.i64
+
+A list is a file of keys and nothing else, or a column of Arrow files, in ascending order (NaN last).
+Keys that are not in order are an error that names their position; stretches of a list that cannot meet
+the other are not read, and not checked. Without --unique a key that is m times in A and n times in B is
+min(m, n), max(m, n), max(m - n, 0) or |m - n| times in the result.")]
+pub struct SetArgs {
+    /// The first list.
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// The second list.
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// File to write the result to, as keys and nothing else.
+    #[arg(short, long, value_name = "OUT", required_unless_present = "count")]
+    pub out: Option<PathBuf>,
+    /// Print how many keys the result has instead.
+    #[arg(long, conflicts_with = "out")]
+    pub count: bool,
+    /// Type of the keys of files that do not say it: i32, u32, i64, u64, f32, f64 (default: i64).
+    #[arg(long = "type", value_name = "TYPE")]
+    pub number: Option<NumberType>,
+    /// Column of Arrow files that has the keys.
+    #[arg(long, value_name = "NAME")]
+    pub column: Option<String>,
+    /// A key that is repeated in a list is an error.
+    #[arg(long)]
+    pub unique: bool,
+    /// Of each block of so many bytes the last key is read beforehand (default: 1MiB). Smaller blocks let
+    /// more of a list drop out where the other has few keys.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub fence: Option<u64>,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Does it, and says what came of it.
+pub fn set(args: &SetArgs, operation: SetOperation, cancel: Arc<AtomicBool>) -> Result<()> {
+    let list = |path: &PathBuf| {
+        // What is said of keys is said of files that do not say it themselves.
+        let is_table = path.is_dir() || headrace_format::arrow::is_table_file(path);
+        let number = if is_table { None } else { args.number };
+        let column = if is_table { args.column.as_deref() } else { None };
+        KeyList::open(path, number, column, &PlainFiles).map_err(failure)
+    };
+    if let Some(out) = &args.out
+        && (out == &args.a || out == &args.b)
+    {
+        return Err(CliError::usage(format!("{} is a list and the result", out.display()))
+            .hint("write the result to another file, then rename it"));
+    }
+    let job = SetJob {
+        lists: [list(&args.a)?, list(&args.b)?],
+        operation,
+        repeats: if args.unique { Repeats::Refused } else { Repeats::Allowed },
+        output: args.out.clone(),
+        fence_bytes: args.fence,
+    };
+    let options = args.run.options(cancel);
+    let told = sets::run(&job, &options).map_err(failure)?;
+    if args.count {
+        print(&format!("{}\n", told.keys))?;
+    }
+    let [a, b] = told.list_keys;
+    let dropped = match told.dropped_keys {
+        0 => String::new(),
+        keys => format!(", of which {keys} had no counterpart and were not read"),
+    };
+    let summary = format!("{operation}: {} keys, of {a} and {b}{dropped}", told.keys);
+    args.run.tell(&options, &summary, &told.report, &told)
+}
