@@ -77,7 +77,7 @@ pub trait Number: Pod + Send + Sync + fmt::Debug + fmt::Display {
     /// Its type.
     const TYPE: NumberType;
     /// What is compared instead of it: unsigned, so that its bits have the same order.
-    type Ordered: Pod + Ord + Send + Sync + fmt::Debug;
+    type Ordered: Pod + Ord + Into<u64> + Send + Sync + fmt::Debug;
 
     /// Numbers are sorted as these are: integers by value; floats by value with -0 equal to 0, and every
     /// NaN equal to every other and above all else.

@@ -8,8 +8,8 @@ use super::parallel::try_map;
 use super::unsorted::{check_pair, unsorted_within};
 use crate::{Number, Result};
 
-/// Keys that are read at once where a search has come so far: a page, mostly.
-const SEARCH_KEYS: u64 = 256;
+/// Keys that a search reads at once: where keys are spread evenly, the first look finds what it looks for.
+const WINDOW_KEYS: u64 = 2048;
 
 /// A list and its fences.
 pub(super) struct Fenced<'a, K: Number> {
@@ -73,16 +73,22 @@ impl<'a, K: Number> Fenced<'a, K> {
         let Some(fence) = self.fences.get(block) else { return Ok(self.list.keys()) };
         let start = if block == 0 { 0 } else { self.fences[block - 1].end };
         // The fence's own key is behind: only those before it are asked for.
-        let Range { start: mut low, end: mut high } = start..fence.end - 1;
-        while high - low > SEARCH_KEYS {
-            let middle = low + (high - low) / 2;
-            match is_behind(self.list.keys_at::<K>(middle..middle + 1)?[0].ordered()) {
-                true => high = middle,
-                false => low = middle + 1,
+        let mut within = start..fence.end - 1;
+        let before = if block == 0 { None } else { Some(self.fences[block - 1].last) };
+        let mut middle = guessed(&within, before.map(Into::into), key.into(), fence.last.into());
+        loop {
+            let window = around(middle, &within);
+            let keys = self.list.keys_at::<K>(window.clone())?;
+            let found = keys.partition_point(|other| !is_behind(other.ordered())) as u64;
+            // What is found at an edge may go on behind it.
+            let goes_on = [found == 0, found == keys.len() as u64];
+            match goes_on {
+                [true, _] if window.start > within.start => within.end = window.start,
+                [_, true] if window.end < within.end => within.start = window.end,
+                _ => return Ok(window.start + found),
             }
+            middle = within.start + (within.end - within.start) / 2;
         }
-        let rest = self.list.keys_at::<K>(low..high)?;
-        Ok(low + rest.partition_point(|other| !is_behind(other.ordered())) as u64)
     }
 
     /// Where this list is cut if `other` is cut at `position`.
@@ -99,4 +105,20 @@ impl<'a, K: Number> Fenced<'a, K> {
         let rank = position - other.bound(key, false)?.min(position);
         Ok((first + rank).min(self.bound(key, true)?))
     }
+}
+
+/// Where in a range a key is, if keys grow evenly from `before` to `last`.
+fn guessed(positions: &Range<u64>, before: Option<u64>, key: u64, last: u64) -> u64 {
+    let count = positions.end - positions.start;
+    let share = match before {
+        Some(before) if before < last => key.saturating_sub(before) as f64 / (last - before) as f64,
+        _ => 0.5,
+    };
+    positions.start + ((count as f64 * share) as u64).min(count)
+}
+
+/// Positions around one, inside of a range.
+fn around(middle: u64, positions: &Range<u64>) -> Range<u64> {
+    let start = middle.saturating_sub(WINDOW_KEYS / 2).max(positions.start);
+    start..(start + WINDOW_KEYS).min(positions.end)
 }

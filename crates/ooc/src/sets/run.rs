@@ -22,8 +22,8 @@ const HOST_CHUNK_BYTES: usize = 8 << 20;
 /// Input of a chunk at least: below it the work on chunks is more than that on keys.
 const CHUNK_BYTES_MIN: usize = 64 << 10;
 
-/// Blocks whose last keys are the fences: a read of a page for a megabyte.
-const FENCE_BYTES: u64 = 1 << 20;
+/// Blocks whose last keys are the fences: a read of a page for two megabytes.
+const FENCE_BYTES: u64 = 2 << 20;
 
 /// Small reads under way while a plan is made: enough to hide the latency of a drive.
 const PLAN_READERS: usize = 32;
@@ -33,6 +33,12 @@ const DEVICE_CHUNK_BYTES: usize = 12 << 20;
 
 /// Chunks under way on a device.
 const DEVICE_SLOTS: usize = 6;
+
+/// Seconds until a GPU takes its first chunk.
+const GPU_START_S: f64 = 0.6;
+
+/// What a thread merges, about.
+const HOST_GB_PER_S_A_THREAD: f64 = 1.5;
 
 /// Room in a slot or window beside a chunk's keys: extents are widened to whole blocks, and so is what is put
 /// out.
@@ -82,8 +88,12 @@ pub fn run(job: &SetJob, options: &Options) -> Result<SetReport> {
 
 fn run_of<K: Number>(job: &SetJob, options: &Options) -> Result<SetReport> {
     let start = Instant::now();
-    let room = Room::new(options, None)?;
     let lists = [&job.lists[0], &job.lists[1]];
+    let bytes = lists[0].bytes() + lists[1].bytes();
+    let start_s = GPU_START_S * HOST_GB_PER_S_A_THREAD * options.threads() as f64;
+    let is_small = (bytes as f64 / 1e9) < start_s;
+    let why = "the cores merge so little before a GPU has started";
+    let room = Room::new(options, is_small.then_some(why))?;
     // Before anything is read: a path that cannot be written to is known at once.
     let sink = job.output.as_ref().map(|path| options.files.growing(path)).transpose()?;
     let layout = Layout::of(options, &room)?;
@@ -101,7 +111,7 @@ fn run_of<K: Number>(job: &SetJob, options: &Options) -> Result<SetReport> {
     }
     let keys = found.keys();
     let mut report = room.report(vec![("merge", race)]);
-    report.input_bytes = lists[0].bytes() + lists[1].bytes();
+    report.input_bytes = bytes;
     report.output_bytes = if sink.is_some() { keys * size_of::<K>() as u64 } else { 0 };
     (report.plan_ns, report.wall_ns) = (plan_ns, start.elapsed().as_nanos() as u64);
     let list_keys = lists.map(KeyList::keys);
