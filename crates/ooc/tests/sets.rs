@@ -167,6 +167,29 @@ fn lists_of_every_shape_at_every_boundary() {
 }
 
 #[test]
+fn lists_that_grow_unevenly() {
+    let options = options(512 << 10);
+    let power = |exponent: u32, count: i64| (1..count).map(move |key| key.pow(exponent));
+    let square: Vec<i64> = power(2, 200_000).collect();
+    let fourth: Vec<i64> = power(4, 50_000).collect();
+    // Most of it far from where an even list would have it, on either side.
+    let negative: Vec<i64> =
+        fourth.iter().rev().map(|key| -key).chain(square.iter().copied()).collect();
+    // Steps within each block: what a list should have in the middle of it is at its beginning, or at its end.
+    let steps = |before: i64| -> Vec<i64> {
+        let step = |key: i64| if key % 8192 < before { 0 } else { 900_000_000 };
+        (0..200_000).map(|key| key / 8192 * 1_000_000_000 + step(key) + key % 8192).collect()
+    };
+    let even: Vec<i64> = (0..150_001).map(|key| key * 163_841).collect();
+    for lists in [[&steps(7000), &even], [&even, &steps(1000)], [&steps(7000), &steps(1000)]] {
+        check(lists.map(|list| &list[..]), Repeats::Refused, &options, Some(1 << 20));
+    }
+    for lists in [[&square, &fourth], [&fourth, &negative], [&negative, &square]] {
+        check(lists.map(|list| &list[..]), Repeats::Refused, &options, Some(1 << 20));
+    }
+}
+
+#[test]
 fn every_type_with_its_extremes() {
     let options = options(256);
     let floats = |more: f64| {
@@ -280,6 +303,30 @@ fn a_key_out_of_order_is_found_wherever_it_is() {
         keys[position] = keys[position - 1];
         let told = failure([&keys[..], &sorted], Repeats::Refused);
         assert!(told.contains(&format!("repeated at position {position} ")), "{position}: {told}");
+    }
+    // Wherever chunks are cut, and tiles of chunks.
+    let long = keys(1, 40_000, 0, 3, 1);
+    for (list, positions, chunk_bytes) in [(&sorted, 1..300, 512), (&long, 8150..8230, 1 << 20)] {
+        for position in positions {
+            let mut keys = list.clone();
+            keys[position] = keys[position - 1] - 1;
+            let folder = Folder::new();
+            folder.write([&list[..], &keys]);
+            let job = folder.job::<i64>(SetOperation::Union, Repeats::Allowed, &PlainFiles);
+            let told = sets::run(&job, &options(chunk_bytes)).unwrap_err().to_string();
+            assert!(told.contains(&format!("at position {position} ")), "{position}: {told}");
+        }
+    }
+    // Among copies, too, which are paired off where chunks are cut.
+    let copies = vec![7i64; 400];
+    for position in 1..400 {
+        let mut keys = copies.clone();
+        keys[position] = 6;
+        let before = [&[1, 2, 3][..], &copies].concat();
+        for lists in [[&keys, &copies], [&copies, &keys], [&before, &keys], [&keys, &before]] {
+            let told = failure(lists.map(|list| &list[..]), Repeats::Allowed);
+            assert!(told.contains(&format!("at position {position} ")), "{position}: {told}");
+        }
     }
     let reversed: Vec<i64> = sorted.iter().rev().copied().collect();
     assert!(failure([&reversed[..], &sorted], Repeats::Allowed).contains("follows"));

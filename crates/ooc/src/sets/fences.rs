@@ -16,6 +16,7 @@ pub(super) struct Fenced<'a, K: Number> {
     pub list: &'a KeyList,
     /// In the order of their positions; the last stands at the list's end.
     pub fences: Vec<Fence<K::Ordered>>,
+    repeats: Repeats,
 }
 
 /// Where a block ends.
@@ -56,7 +57,7 @@ impl<'a, K: Number> Fenced<'a, K> {
             let between = || (list, pair[0].end..pair[1].end);
             return Err(unsorted_within::<K>([between(), between()], repeats));
         }
-        Ok(Fenced { list, fences })
+        Ok(Fenced { list, fences, repeats })
     }
 
     /// The blocks that begin or end within a range of positions, as fences.
@@ -91,19 +92,26 @@ impl<'a, K: Number> Fenced<'a, K> {
         }
     }
 
-    /// Where this list is cut if `other` is cut at `position`.
+    /// Where this list is cut if `other` is cut at `position`. Both are in order there: each key that a cut
+    /// lies between was looked at.
+    ///
+    /// # Errors
+    /// Those of reading; a list that is not.
     pub fn beside(&self, other: &Fenced<'_, K>, position: u64) -> Result<u64> {
         if position >= other.list.keys() {
             return Ok(self.list.keys());
         }
-        let around = other.list.keys_at::<K>(position.saturating_sub(1)..position + 1)?;
-        let (before, key) = (around[0].ordered(), around[around.len() - 1].ordered());
+        let key = other.list.keys_at::<K>(position..position + 1)?[0].ordered();
         let first = self.bound(key, false)?;
-        if position == 0 || before < key {
+        if position == 0 || check_pair::<K>(other.list, position, self.repeats)? < key {
             return Ok(first);
         }
         let rank = position - other.bound(key, false)?.min(position);
-        Ok((first + rank).min(self.bound(key, true)?))
+        let cut = (first + rank).min(self.bound(key, true)?);
+        if (1..self.list.keys()).contains(&cut) {
+            check_pair::<K>(self.list, cut, self.repeats)?;
+        }
+        Ok(cut)
     }
 }
 
