@@ -236,6 +236,37 @@ fn what_cannot_meet_is_not_read() {
     assert_eq!(read(&run(SetOperation::Difference)), 100_003);
 }
 
+#[test]
+fn fences_are_kept_beside_a_list_as_long_as_it_is_the_same() {
+    let folder = Folder::new();
+    let (dense, sparse) = (keys(1, 200_000, 0, 1, 1), [5000i64, 5001, 150_000]);
+    folder.write([&dense[..], &sparse[..]]);
+    let job = || folder.job::<i64>(SetOperation::Intersection, Repeats::Refused, &PlainFiles);
+    let run = || sets::run(&job(), &options(1 << 20)).unwrap();
+    let read = |told: &SetReport| told.report.passes[0].race.bytes_by_path.total() / 8;
+    let without = run();
+    assert!(read(&without) > 10_000 && without.report.notes.is_empty());
+    let kept = sets::keep_fences(&job().lists[0], 1024, &options(1 << 20)).unwrap();
+    assert_eq!((kept.blocks, kept.block_keys), (1563, 128));
+    let with = run();
+    assert_eq!((with.keys, folder.result::<i64>()), (3, sparse.to_vec()));
+    assert!(read(&with) < 1000 && with.report.notes.is_empty(), "{} keys were read", read(&with));
+    // Whatever is wrong with them, they are left aside, and that is told.
+    let path = sets::fences_path(&folder.0.path().join("a"));
+    let whole = std::fs::read(&path).unwrap();
+    let mut flipped = whole.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    for damaged in [&whole[..whole.len() - 8], &whole[..whole.len() - 3], b"", b"{}\n", &flipped] {
+        std::fs::write(&path, damaged).unwrap();
+        let told = run();
+        assert_eq!((told.keys, read(&told)), (3, read(&without)));
+        assert!(told.report.notes[0].contains("damaged"), "{:?}", told.report.notes);
+    }
+    std::fs::write(&path, &whole).unwrap();
+    folder.write([&keys(7, 200_000, 3, 1, 1)[..], &sparse[..]]);
+    assert!(run().report.notes[0].contains("older version"));
+}
+
 fn failure<K: Number>(lists: [&[K]; 2], repeats: Repeats) -> String {
     let folder = Folder::new();
     folder.write(lists);

@@ -1,22 +1,32 @@
 //! The last key of each block of a list, read before anything else: an index of a few bytes a megabyte.
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 
 use super::Repeats;
 use super::list::KeyList;
 use super::parallel::try_map;
+use super::sidecar::kept;
 use super::unsorted::{check_pair, unsorted_within};
 use crate::{Number, Result};
 
 /// Keys that a search reads at once: where keys are spread evenly, the first look finds what it looks for.
 const WINDOW_KEYS: u64 = 2048;
 
+/// Memory for a fence, and for what is planned at it.
+const FENCE_MEMORY_BYTES: u64 = 128;
+
 /// A list and its fences.
 pub(super) struct Fenced<'a, K: Number> {
     pub list: &'a KeyList,
     /// In the order of their positions; the last stands at the list's end.
     pub fences: Vec<Fence<K::Ordered>>,
+    /// Why fences that are kept beside the list were left aside.
+    pub note: Option<String>,
     repeats: Repeats,
+    _memory: Reservation,
 }
 
 /// Where a block ends.
@@ -29,18 +39,41 @@ pub(super) struct Fence<O> {
 }
 
 impl<'a, K: Number> Fenced<'a, K> {
+    /// The fences that are kept beside the list, or else those of blocks of up to so many keys, read with so many
+    /// reads at a time.
+    ///
+    /// # Errors
+    /// Those of [`read`](Fenced::read).
+    pub fn of(
+        list: &'a KeyList,
+        block_keys: u64,
+        repeats: Repeats,
+        (readers, memory): (usize, &Arc<MemoryBudget>),
+    ) -> Result<Self> {
+        match kept::<K>(list, block_keys, memory) {
+            Ok((fences, reserved)) => {
+                let fenced = Fenced { list, fences, note: None, repeats, _memory: reserved };
+                fenced.in_order()
+            }
+            Err(note) => {
+                Ok(Fenced { note, ..Self::read(list, block_keys, repeats, (readers, memory))? })
+            }
+        }
+    }
+
     /// Reads the fences of blocks of up to so many keys, which end where segments do.
     ///
     /// # Errors
-    /// Those of reading; a list that the fences show to be unsorted.
+    /// Those of reading; a list that the fences show to be unsorted; no memory for them.
     pub fn read(
         list: &'a KeyList,
         block_keys: u64,
         repeats: Repeats,
-        readers: usize,
+        (readers, memory): (usize, &Arc<MemoryBudget>),
     ) -> Result<Self> {
-        let mut ends = Vec::new();
-        let mut start = 0;
+        let (mut ends, mut start) = (Vec::new(), 0);
+        let count = list.keys() / block_keys + list.segment_ends().count() as u64;
+        let _memory = memory.reserve(MemoryUse::Operators, count * FENCE_MEMORY_BYTES)?;
         for segment_end in list.segment_ends() {
             let blocks = (segment_end - start).div_ceil(block_keys);
             ends.extend((1..=blocks).map(|block| (start + block * block_keys).min(segment_end)));
@@ -52,12 +85,16 @@ impl<'a, K: Number> Fenced<'a, K> {
             Ok(Fence { end, last })
         };
         let fences: Vec<Fence<K::Ordered>> = try_map(readers, ends.len(), fence)?;
-        // Between two fences everything may be in order, and the second still be below the first.
-        if let Some(pair) = fences.windows(2).find(|pair| pair[1].last < pair[0].last) {
-            let between = || (list, pair[0].end..pair[1].end);
-            return Err(unsorted_within::<K>([between(), between()], repeats));
-        }
-        Ok(Fenced { list, fences, repeats })
+        Fenced { list, fences, note: None, repeats, _memory }.in_order()
+    }
+
+    /// Between two fences everything may be in order, and the second still be below the first.
+    fn in_order(self) -> Result<Self> {
+        let Some(pair) = self.fences.windows(2).find(|pair| pair[1].last < pair[0].last) else {
+            return Ok(self);
+        };
+        let between = || (self.list, pair[0].end..pair[1].end);
+        Err(unsorted_within::<K>([between(), between()], self.repeats))
     }
 
     /// The blocks that begin or end within a range of positions, as fences.

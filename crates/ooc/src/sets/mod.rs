@@ -21,6 +21,7 @@ mod operation;
 mod parallel;
 mod plan;
 mod run;
+mod sidecar;
 mod unsorted;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +34,7 @@ pub use device::{InDeviceMemory, in_device_memory, source as device_source};
 pub use list::KeyList;
 pub use operation::{KEY_TYPES, Repeats, SetOperation};
 pub use run::{SetJob, run};
+pub use sidecar::{FencesReport, fences_path, keep_fences};
 
 use crate::Report;
 use plan::Pair;

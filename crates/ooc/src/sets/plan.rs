@@ -12,8 +12,10 @@
 //! other, its pairs are cut at each of its fences, so that blocks without a counterpart drop out too.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use headrace_flow::{ChunkSpec, ReadSpec};
+use headrace_io::MemoryBudget;
 
 use super::fences::Fenced;
 use super::list::KeyList;
@@ -74,6 +76,8 @@ pub(super) struct Plan {
     pub chunks: Vec<Vec<Pair>>,
     /// Keys that no chunk has.
     pub dropped_keys: u64,
+    /// What a user should know of it.
+    pub notes: Vec<String>,
 }
 
 impl Plan {
@@ -86,15 +90,18 @@ impl Plan {
         operation: SetOperation,
         repeats: Repeats,
         shape: Shape,
+        memory: &Arc<MemoryBudget>,
     ) -> Result<Plan> {
         let fenced = |number: usize| {
-            Fenced::<K>::read(lists[number], shape.block_keys, repeats, shape.readers)
+            Fenced::<K>::of(lists[number], shape.block_keys, repeats, (shape.readers, memory))
         };
-        let planner = Planner { lists: [fenced(0)?, fenced(1)?], operation, repeats, shape };
+        let mut planner = Planner { lists: [fenced(0)?, fenced(1)?], operation, repeats, shape };
         let pairs = planner.pairs()?;
         let all_keys = lists[0].keys() + lists[1].keys();
         let kept_keys: u64 = pairs.iter().map(Pair::keys).sum();
-        Ok(Plan { chunks: grouped(pairs, shape.chunk_keys), dropped_keys: all_keys - kept_keys })
+        let notes = planner.lists.iter_mut().filter_map(|list| list.note.take()).collect();
+        let chunks = grouped(pairs, shape.chunk_keys);
+        Ok(Plan { chunks, dropped_keys: all_keys - kept_keys, notes })
     }
 
     /// What the race reads: of each pair the stretch of the first list, then that of the second.

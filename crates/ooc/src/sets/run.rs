@@ -26,7 +26,7 @@ const CHUNK_BYTES_MIN: usize = 64 << 10;
 const FENCE_BYTES: u64 = 2 << 20;
 
 /// Small reads under way while a plan is made: enough to hide the latency of a drive.
-const PLAN_READERS: usize = 32;
+pub(super) const PLAN_READERS: usize = 32;
 
 /// Input of a chunk on a device: with so many slots a ring that stays in the last-level cache.
 const DEVICE_CHUNK_BYTES: usize = 12 << 20;
@@ -100,8 +100,7 @@ fn run_of<K: Number>(job: &SetJob, options: &Options) -> Result<SetReport> {
     let fence_bytes = job.fence_bytes.unwrap_or(FENCE_BYTES);
     let shape =
         Shape::of(layout.chunk_bytes as u64, fence_bytes, size_of::<K>() as u64, PLAN_READERS);
-    let _fences = room.memory.reserve(MemoryUse::Operators, plan_bytes(lists, shape))?;
-    let plan = Plan::new::<K>(lists, job.operation, job.repeats, shape)?;
+    let plan = Plan::new::<K>(lists, job.operation, job.repeats, shape, &room.memory)?;
     let plan_ns = start.elapsed().as_nanos() as u64;
     let found = Found::new(job.repeats, sink.is_none());
     let raced = race::<K>(job, options, &room, (&layout, &plan, &found), sink.as_ref());
@@ -114,6 +113,7 @@ fn run_of<K: Number>(job: &SetJob, options: &Options) -> Result<SetReport> {
     report.input_bytes = bytes;
     report.output_bytes = if sink.is_some() { keys * size_of::<K>() as u64 } else { 0 };
     (report.plan_ns, report.wall_ns) = (plan_ns, start.elapsed().as_nanos() as u64);
+    report.notes = plan.notes;
     let list_keys = lists.map(KeyList::keys);
     Ok(SetReport { keys, list_keys, dropped_keys: plan.dropped_keys, report })
 }
@@ -161,14 +161,6 @@ impl Layout {
     fn window_bytes(&self) -> usize {
         self.chunk_bytes + SLOT_EXTRA_BYTES
     }
-}
-
-/// Memory for fences, cuts and chunks, at most a few of each a block.
-fn plan_bytes(lists: [&KeyList; 2], shape: Shape) -> u64 {
-    const BYTES_A_BLOCK: u64 = 128;
-    let blocks =
-        |list: &KeyList| list.keys() / shape.block_keys + list.segment_ends().count() as u64 + 1;
-    lists.map(blocks).iter().sum::<u64>() * BYTES_A_BLOCK
 }
 
 fn race<K: Number>(

@@ -1,0 +1,181 @@
+//! Fences kept beside a list, finer than what is worth reading each time.
+//!
+//! A line of JSON that says whose they are, then the last key of each block, one behind the other. They count
+//! as long as the list is the file that they were read from: device, inode, size and times.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use headrace_io::{FileIdentity, MemoryBudget, MemoryUse, ReadMode, Reservation};
+use serde::{Deserialize, Serialize};
+
+use super::Repeats;
+use super::fences::{Fence, Fenced};
+use super::list::KeyList;
+use super::run::PLAN_READERS;
+use crate::generate::mixed;
+use crate::{Number, NumberType, OocError, Options, Processor, Result, Room};
+
+/// Of what the fences are.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Head {
+    version: u32,
+    number: NumberType,
+    keys: u64,
+    block_keys: u64,
+    device: u64,
+    inode: u64,
+    size_bytes: u64,
+    mtime_ns: i64,
+    ctime_ns: i64,
+    checksum: u64,
+}
+
+const VERSION: u32 = 1;
+
+impl Head {
+    fn of(list: &KeyList, block_keys: u64, checksum: u64) -> Option<Head> {
+        let [file] = list.files() else { return None };
+        let FileIdentity { device, inode, size_bytes, mtime_ns, ctime_ns } = file.identity();
+        let (version, number, keys) = (VERSION, list.number(), list.keys());
+        Some(Head {
+            version,
+            number,
+            keys,
+            block_keys,
+            device,
+            inode,
+            size_bytes,
+            mtime_ns,
+            ctime_ns,
+            checksum,
+        })
+    }
+}
+
+/// Where a list's fences are kept: beside it, `.fences` behind its name.
+pub fn fences_path(list: &Path) -> PathBuf {
+    let mut name: OsString = list.as_os_str().to_owned();
+    name.push(".fences");
+    name.into()
+}
+
+/// What was written.
+#[derive(Debug, Clone, Serialize)]
+pub struct FencesReport {
+    /// The file.
+    pub path: PathBuf,
+    /// Blocks of the list.
+    pub blocks: u64,
+    /// Keys of a block.
+    pub block_keys: u64,
+    /// From the call to the return.
+    pub wall_ns: u64,
+}
+
+/// Reads the last key of each block of a list, and keeps them beside it.
+///
+/// # Errors
+/// A list that is no single file, or out of order where it was looked at; those of reading and writing.
+pub fn keep_fences(list: &KeyList, block_bytes: u64, options: &Options) -> Result<FencesReport> {
+    match list.number() {
+        NumberType::I32 => keep::<i32>(list, block_bytes, options),
+        NumberType::U32 => keep::<u32>(list, block_bytes, options),
+        NumberType::I64 => keep::<i64>(list, block_bytes, options),
+        NumberType::U64 => keep::<u64>(list, block_bytes, options),
+        NumberType::F32 => keep::<f32>(list, block_bytes, options),
+        NumberType::F64 => keep::<f64>(list, block_bytes, options),
+        NumberType::Bf16 => Err(OocError::usage("bf16 is no type of keys", "name another type")),
+    }
+}
+
+fn keep<K: Number>(list: &KeyList, block_bytes: u64, options: &Options) -> Result<FencesReport> {
+    let start = Instant::now();
+    let block_keys = (block_bytes / size_of::<K>() as u64).max(1);
+    let room = Room::new(&Options { processor: Processor::Cpu, ..options.clone() }, None)?;
+    let fenced =
+        Fenced::<K>::read(list, block_keys, Repeats::Allowed, (PLAN_READERS, &room.memory))?;
+    let last: Vec<K::Ordered> = fenced.fences.iter().map(|fence| fence.last).collect();
+    let head = Head::of(list, block_keys, checksum::<K>(&last)).ok_or_else(|| {
+        let what = format!("{} is no single file", list.path().display());
+        OocError::usage(what, "fences are kept of files of keys, not of tables")
+    })?;
+    let path = fences_path(list.path());
+    let mut bytes = serde_json::to_vec(&head).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes.extend_from_slice(bytemuck::cast_slice(&last));
+    write_whole(&path, &bytes, options)?;
+    list.files()[0].check_unchanged()?;
+    let wall_ns = start.elapsed().as_nanos() as u64;
+    Ok(FencesReport { path, blocks: last.len() as u64, block_keys, wall_ns })
+}
+
+fn write_whole(path: &Path, bytes: &[u8], options: &Options) -> Result<()> {
+    let sink = options.files.create(path, bytes.len() as u64)?;
+    let mut written = 0;
+    while written < bytes.len() {
+        match sink.write_at(ReadMode::Buffered, written as u64, &bytes[written..]) {
+            Ok(count) if count > 0 => written += count,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            refused => {
+                let what = match refused {
+                    Ok(_) => "the file system takes no more bytes".to_string(),
+                    Err(cause) => format!("cannot be written: {cause}"),
+                };
+                return Err(OocError::input(path, what, "make room in its folder"));
+            }
+        }
+    }
+    Ok(sink.commit(options.sync)?)
+}
+
+fn checksum<K: Number>(last: &[K::Ordered]) -> u64 {
+    let mix = |sum: u64, (at, key): (usize, &K::Ordered)| {
+        sum.wrapping_add(mixed((*key).into(), at as u64))
+    };
+    last.iter().enumerate().fold(0, mix)
+}
+
+/// Fences that are kept beside a list, if they are of this list and are finer than blocks of so many keys; why
+/// not, if there are others.
+pub(super) fn kept<K: Number>(
+    list: &KeyList,
+    block_keys: u64,
+    memory: &Arc<MemoryBudget>,
+) -> std::result::Result<(Vec<Fence<K::Ordered>>, Reservation), Option<String>> {
+    /// Bytes of a fence in memory for one in the file, and the file itself.
+    const GROWTH: u64 = 6;
+    let path = fences_path(list.path());
+    let not = |why: &str| Some(format!("{} was left aside: {why}", path.display()));
+    let Ok(metadata) = std::fs::metadata(&path) else { return Err(None) };
+    let reserved = memory
+        .reserve(MemoryUse::Operators, metadata.len() * GROWTH)
+        .map_err(|error| not(&error.to_string()))?;
+    let bytes = std::fs::read(&path).map_err(|error| not(&error.to_string()))?;
+    let line = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(|| not("it is damaged"))?;
+    let head: Head = serde_json::from_slice(&bytes[..line])
+        .map_err(|error| not(&format!("its first line is damaged: {error}")))?;
+    let stored = &bytes[line + 1..];
+    if !stored.len().is_multiple_of(size_of::<K::Ordered>()) {
+        return Err(not("it is damaged: it ends within a key"));
+    }
+    let last: Vec<K::Ordered> = bytemuck::pod_collect_to_vec(stored);
+    let wanted = Head::of(list, head.block_keys, head.checksum);
+    if wanted.as_ref() != Some(&head) {
+        return Err(not("it is of another file, or of an older version of this one"));
+    }
+    if head.block_keys > block_keys {
+        return Err(not("its blocks are larger than what is asked for"));
+    }
+    let blocks = head.keys.div_ceil(head.block_keys.max(1));
+    if last.len() as u64 != blocks || checksum::<K>(&last) != head.checksum {
+        return Err(not("it is damaged: its checksum is wrong"));
+    }
+    let end = |block: usize| ((block as u64 + 1) * head.block_keys).min(head.keys);
+    let fences = last.iter().enumerate();
+    let fences = fences.map(|(block, last)| Fence { end: end(block), last: *last }).collect();
+    Ok((fences, reserved))
+}
