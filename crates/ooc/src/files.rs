@@ -34,6 +34,22 @@ pub trait Files: Debug + Send + Sync {
     fn growing(&self, path: &Path) -> Result<Arc<dyn WriteAt>> {
         Ok(SinkFile::growing(path)?)
     }
+
+    /// A file of a known size without a name, in a folder.
+    ///
+    /// # Errors
+    /// [`SinkFile::unnamed`]'s.
+    fn unnamed(&self, folder: &Path, size_bytes: u64) -> Result<Arc<dyn WriteAt>> {
+        Ok(SinkFile::unnamed(folder, size_bytes)?)
+    }
+
+    /// What was written to an unnamed file, to be read as long as that lives.
+    ///
+    /// # Errors
+    /// [`SinkFile::read_back`]'s.
+    fn read_back(&self, unnamed: &SinkFile) -> Result<Arc<dyn ReadAt>> {
+        Ok(unnamed.read_back()?)
+    }
 }
 
 /// Files as they are.

@@ -31,6 +31,7 @@ mod options;
 mod report;
 mod room;
 pub mod sets;
+pub mod sort;
 
 pub use error::{OocError, Result};
 pub use files::{Files, PlainFiles};

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::size_limit;
 use crate::file::DirectIo;
 use crate::identity::device_size_bytes;
-use crate::{EXTENT_ALIGN_BYTES, FileIdentity, IoError, ReadMode, Result};
+use crate::{EXTENT_ALIGN_BYTES, FileIdentity, IoError, ReadMode, Result, SourceFile};
 
 /// How many names are tried for a temporary file: names of crashed processes may be in the way.
 const NAMES_MAX: usize = 1000;
@@ -75,8 +75,8 @@ pub trait WriteAt: Send + Sync + Debug {
 /// (`.headrace-<process>-<number>.partial`); dropped without it, the temporary file is removed
 /// and the target is as it was. Only a process that is killed leaves one behind.
 ///
-/// A block device ([`block_device`](SinkFile::block_device)) is the exception: it is written in
-/// place.
+/// A block device ([`block_device`](SinkFile::block_device)) is an exception: it is written in
+/// place. So is an [unnamed](SinkFile::unnamed) file, which has no target.
 #[derive(Debug)]
 pub struct SinkFile {
     path: PathBuf,
@@ -95,6 +95,8 @@ enum Place {
     /// The temporary file that becomes the target, which may be another path than the one asked
     /// for: that one may be a symbolic link.
     Temporary { path: PathBuf, target: PathBuf },
+    /// A file without a name, which is gone when it is closed.
+    Unnamed,
     /// The device itself.
     Device,
 }
@@ -125,6 +127,31 @@ impl SinkFile {
     pub fn growing(path: impl AsRef<Path>) -> Result<Arc<SinkFile>> {
         let path = path.as_ref();
         size_limit::without_signal(|| Self::create_growing(path)).map(Arc::new)
+    }
+
+    /// As [`create`](SinkFile::create), a file in `folder` that never gets a name: nothing is left of it, however
+    /// the process ends. [`read_back`](SinkFile::read_back) reads what was written.
+    ///
+    /// # Errors
+    /// As [`create`](SinkFile::create), with a path inside of the folder.
+    pub fn unnamed(folder: impl AsRef<Path>, size_bytes: u64) -> Result<Arc<SinkFile>> {
+        let path = folder.as_ref().join(".headrace-temporary");
+        let mut sink = size_limit::without_signal(|| Self::create_beside(&path, size_bytes))?;
+        if let Place::Temporary { path: temporary, .. } = &sink.place {
+            std::fs::remove_file(temporary)
+                .map_err(|cause| IoError::sink(&path, "remove its name", cause))?;
+        }
+        sink.place = Place::Unnamed;
+        Ok(Arc::new(sink))
+    }
+
+    /// The [unnamed](SinkFile::unnamed) file, to be read as long as this value lives. All writes must have completed.
+    ///
+    /// # Errors
+    /// [`IoError::Open`], or [`IoError::NotAFile`] of a device.
+    pub fn read_back(&self) -> Result<Arc<SourceFile>> {
+        // The descriptor's name leads to the file whether or not that has another.
+        SourceFile::open(format!("/proc/self/fd/{}", self.buffered.as_raw_fd()))
     }
 
     fn create_growing(path: &Path) -> Result<SinkFile> {
@@ -282,7 +309,7 @@ impl SinkFile {
 
     /// Whether writes may go past the end, up to a whole block: `commit` cuts them.
     pub(super) fn is_cut_by_commit(&self) -> bool {
-        matches!(self.place, Place::Temporary { .. })
+        matches!(self.place, Place::Temporary { .. } | Place::Unnamed)
     }
 
     /// Cuts the file to its size and puts it in its place, in one step for all who look. With
@@ -376,7 +403,7 @@ impl SinkFile {
     fn open_direct(&self) -> std::result::Result<(File, DirectIo), String> {
         let path = match &self.place {
             Place::Temporary { path, .. } => path,
-            Place::Device => &self.path,
+            Place::Unnamed | Place::Device => &self.path,
         };
         let identity =
             FileIdentity::of_file(&self.buffered, path).map_err(|error| error.to_string())?;

@@ -1,0 +1,133 @@
+//! Records of a fixed width, sorted by a number in them: stable, in one pass where they fit the memory, in two where
+//! they do not.
+//!
+//! ```text
+//! input ─► sample ─► splitters
+//!   │                   │
+//!   └─► read, partition ┴─► in memory, or a temporary file ─► gather, sort, write ─► output
+//!       a chunk at a time,   chunk 0 │ b0 │ b1 │ b2 │         b0 of all chunks, in a
+//!       by any thread        chunk 1 │ b0 │ b1 │ b2 │         core's own cache; then b1
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `layout` | [`RecordLayout`], [`Order`] |
+//! | `records` | what is done with records of a width and a type of key: the kernels' door |
+//! | `radix` | records in the cache, sorted |
+//! | `splitters` | which bucket a key belongs to |
+//! | `sample` | where splitters come from: small reads all over the input |
+//! | `partition` | the race that reads: chunks, each in the order of buckets |
+//! | `merge` | the race that writes: buckets in order |
+//! | `sizes` | how memory is shared out |
+//!
+//! A bucket's records come together from all chunks in the order of the input, and are sorted by digits, so equal
+//! keys stay in the order of the input, whatever runs where. A key that is most of the input has a bucket
+//! of its own, which is copied; a bucket that is too large for memory is partitioned again.
+
+mod host;
+mod layout;
+mod merge;
+mod partition;
+mod radix;
+mod records;
+mod sample;
+mod sizes;
+mod splitters;
+mod work;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use headrace_flow::RaceError;
+use headrace_io::decimal_bytes;
+
+pub use layout::{Order, RECORD_BYTES_MAX, RecordLayout};
+
+use crate::{OocError, Options, Report, Result, Room};
+use work::Work;
+
+/// What is to be sorted.
+#[derive(Debug, Clone)]
+pub struct SortJob {
+    /// File of records, one after the other.
+    pub input: PathBuf,
+    /// File of the same records, sorted. It may be the input: that is replaced when all is done.
+    pub output: PathBuf,
+    /// How the records lie in both.
+    pub layout: RecordLayout,
+    /// Which key comes first. Equal ones are in the order of the input.
+    pub order: Order,
+    /// Where temporary files are made, if memory is too small; `None`: beside the output.
+    pub temporary_folder: Option<PathBuf>,
+    /// What they may take, in bytes; `None`: what there is.
+    pub temporary_limit_bytes: Option<u64>,
+}
+
+/// Sorts a file of records. Every byte of a record leaves as it came.
+///
+/// # Errors
+/// [`OocError::Usage`] of a layout that is none; [`OocError::Input`] of a file that is no whole number of records;
+/// [`OocError::Memory`] where a limit is too small; those of files and races. None leaves an output or a temporary file.
+pub fn sort(job: &SortJob, options: &Options) -> Result<Report> {
+    let started = Instant::now();
+    job.layout.check()?;
+    let input = options.files.open(&job.input)?;
+    let (bytes, record_bytes) = (input.size_bytes(), job.layout.record_bytes as u64);
+    if !bytes.is_multiple_of(record_bytes) {
+        let (whole, rest) = (bytes / record_bytes, bytes % record_bytes);
+        let what = format!(
+            "{bytes} bytes are {whole} records of {record_bytes} bytes and {rest} bytes more"
+        );
+        return Err(OocError::input(&job.input, what, "name the width that its records have"));
+    }
+    let room = Room::new(options, Some("sorting on a GPU is not built yet"))?;
+    let records = records::of_layout(&job.layout, job.order);
+    let output = options.files.create(&job.output, bytes)?;
+    let mut work = Work {
+        job,
+        options,
+        room: &room,
+        records: &*records,
+        input,
+        output,
+        started,
+        planned_ns: None,
+        passes: Vec::new(),
+        temporary_bytes: 0,
+        notes: Vec::new(),
+    };
+    work.check_cancelled()?;
+    if bytes > 0 {
+        host::sort(&mut work)?;
+    }
+    work.output.commit(options.sync)?;
+    Ok(work.report(bytes))
+}
+
+impl Work<'_> {
+    fn report(self, bytes: u64) -> Report {
+        let mut notes = self.notes.clone();
+        if self.temporary_bytes > 0 {
+            let folder = self.temporary_folder();
+            let of = decimal_bytes(self.temporary_bytes);
+            notes.push(format!("temporary files of {of} in {}", folder.display()));
+        }
+        Report {
+            input_bytes: bytes,
+            output_bytes: bytes,
+            wall_ns: self.started.elapsed().as_nanos() as u64,
+            plan_ns: self.planned_ns.unwrap_or(0),
+            temporary_bytes: self.temporary_bytes,
+            notes,
+            ..self.room.report(self.passes)
+        }
+    }
+}
+
+/// Why a race ended, as the operator says it.
+fn ended(error: RaceError) -> OocError {
+    match error {
+        RaceError::Cancelled => OocError::Cancelled,
+        error => error.into(),
+    }
+}

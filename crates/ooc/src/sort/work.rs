@@ -1,0 +1,90 @@
+//! What every part of a sort knows.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use headrace_flow::{Race, RaceOptions, RaceReport};
+use headrace_io::ReadAt;
+use headrace_io::write::WriteAt;
+
+use super::records::Records;
+use super::{SortJob, ended};
+use crate::{OocError, Options, Result, Room};
+
+/// One call, and what it has done so far.
+#[derive(Debug)]
+pub(super) struct Work<'a> {
+    pub job: &'a SortJob,
+    pub options: &'a Options,
+    pub room: &'a Room,
+    pub records: &'a dyn Records,
+    pub input: Arc<dyn ReadAt>,
+    pub output: Arc<dyn WriteAt>,
+    pub started: Instant,
+    pub planned_ns: Option<u64>,
+    pub passes: Vec<(&'static str, RaceReport)>,
+    pub temporary_bytes: u64,
+    pub notes: Vec<String>,
+}
+
+impl Work<'_> {
+    /// Options of a race whose slots come out of the budget.
+    pub fn race(&self) -> RaceOptions {
+        RaceOptions { memory: Some(self.room.memory.clone()), ..self.options.race() }
+    }
+
+    /// Takes note that the planning is over, if it was not before.
+    pub fn planned(&mut self) {
+        let ns = self.started.elapsed().as_nanos() as u64;
+        self.planned_ns.get_or_insert(ns);
+    }
+
+    /// Takes note of a race: a name that it shares with the one before is one pass.
+    pub fn note(&mut self, name: &'static str, report: RaceReport) {
+        self.passes.push((name, report));
+    }
+
+    /// Error if the sort was cancelled.
+    pub fn check_cancelled(&self) -> Result<()> {
+        if self.options.token.is_cancelled() { Err(OocError::Cancelled) } else { Ok(()) }
+    }
+
+    /// Where temporary files are made.
+    pub fn temporary_folder(&self) -> PathBuf {
+        let beside = || self.job.output.parent().map(PathBuf::from).unwrap_or_default();
+        let folder = self.job.temporary_folder.clone().unwrap_or_else(beside);
+        if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder }
+    }
+
+    /// A temporary file of so many bytes.
+    pub fn temporary(&mut self, bytes: u64) -> Result<Arc<dyn WriteAt>> {
+        let wanted_bytes = self.temporary_bytes + bytes;
+        let limit_bytes = self.job.temporary_limit_bytes.unwrap_or(u64::MAX);
+        if wanted_bytes > limit_bytes {
+            return Err(OocError::Memory {
+                what: format!("sorting {}", self.input.path().display()),
+                memory: "temporary files",
+                wanted_bytes,
+                limit_bytes,
+                remedy: "raise the limit of temporary files, or that of memory".to_string(),
+            });
+        }
+        let file = self.options.files.unnamed(&self.temporary_folder(), bytes)?;
+        self.temporary_bytes = wanted_bytes;
+        Ok(file)
+    }
+
+    /// Lets so many of a kind of producers carry out a race.
+    pub fn run<P: headrace_flow::HostProducer>(
+        &mut self,
+        name: &'static str,
+        race: &Race,
+        producers: Vec<P>,
+    ) -> Result<Vec<P>> {
+        let (producers, report) = race.run_host_writing(producers).map_err(ended)?;
+        self.note(name, report);
+        self.check_cancelled()?;
+        Ok(producers)
+    }
+}
