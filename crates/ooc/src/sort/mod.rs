@@ -38,7 +38,6 @@ mod work;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use headrace_flow::RaceError;
 use headrace_io::decimal_bytes;
 
 pub use layout::{Order, RECORD_BYTES_MAX, RecordLayout};
@@ -94,6 +93,7 @@ pub fn sort(job: &SortJob, options: &Options) -> Result<Report> {
         planned_ns: None,
         passes: Vec::new(),
         temporary_bytes: 0,
+        reads_temporary: false,
         notes: Vec::new(),
     };
     work.check_cancelled()?;
@@ -121,13 +121,5 @@ impl Work<'_> {
             notes,
             ..self.room.report(self.passes)
         }
-    }
-}
-
-/// Why a race ended, as the operator says it.
-fn ended(error: RaceError) -> OocError {
-    match error {
-        RaceError::Cancelled => OocError::Cancelled,
-        error => error.into(),
     }
 }

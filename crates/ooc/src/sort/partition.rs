@@ -81,6 +81,8 @@ impl Partitioned {
             Target::Memory(array, reserved) => Place::Memory(array, reserved),
             Target::File(written) => {
                 let file = work.options.files.read_back(written.sink())?;
+                // All that is read from now on.
+                work.reads_temporary = true;
                 Place::File { file, _written: written }
             }
         };

@@ -375,3 +375,83 @@ impl<'s> Classes<'s> {
         starts
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::print_stdout)]
+    use std::time::Instant;
+
+    use super::*;
+
+    /// `cargo test --release -p headrace-ooc --lib -- --ignored --nocapture speed_of_the_kernels`
+    #[test]
+    #[ignore = "measures"]
+    fn speed_of_the_kernels() {
+        let mut state = 0u64;
+        let mut random = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^ (mixed >> 31)
+        };
+        let input: Vec<u8> = (0..4 << 20).flat_map(|_| random().to_le_bytes()).collect();
+        for (record_bytes, key) in [
+            (4, NumberType::I32),
+            (8, NumberType::I64),
+            (8, NumberType::F64),
+            (12, NumberType::I64),
+            (16, NumberType::I64),
+            (32, NumberType::I64),
+        ] {
+            let layout = RecordLayout { record_bytes, key, key_offset: 0 };
+            let records = of_layout(&layout, Order::Ascending);
+            let input = &input[..input.len() / record_bytes * record_bytes];
+            let mut keys = Vec::new();
+            records.add_keys(&input[..1 << 20], &mut keys);
+            let splitters = Splitters::of_sample(&mut keys, 2000, records.key_max());
+            let chunk = (8 << 20) / record_bytes * record_bytes;
+            let mut ids = vec![0; chunk / record_bytes];
+            let mut into = vec![0; chunk];
+            let per_key = |took: std::time::Duration, bytes: usize| {
+                took.as_nanos() as f64 / (bytes / record_bytes) as f64
+            };
+            let best =
+                |run: &mut dyn FnMut() -> f64| (0..5).map(|_| run()).fold(f64::MAX, f64::min);
+            let partitioned = best(&mut || {
+                let started = Instant::now();
+                for piece in input.chunks_exact(chunk) {
+                    records.partition(&[piece], &splitters, &mut ids, &mut into);
+                }
+                per_key(started.elapsed(), input.len() / chunk * chunk)
+            });
+            print!("{record_bytes:2} bytes, {key}: partition {partitioned:.2} ns;");
+            for bucket in [64 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20] {
+                let bucket = bucket / record_bytes * record_bytes;
+                let mut bench = Bench::new(&*records, bucket);
+                let sorted = best(&mut || {
+                    let started = Instant::now();
+                    let buckets = input.chunks_exact(bucket).take(8);
+                    let bytes = buckets.len() * bucket;
+                    for piece in buckets {
+                        bench.records.copy_from_slice(piece);
+                        records.sort(&mut bench, bucket);
+                    }
+                    per_key(started.elapsed(), bytes)
+                });
+                print!(" {} KiB {sorted:.2} ns;", bucket >> 10);
+            }
+            let std = best(&mut || {
+                let mut words: Vec<u64> = input[..512 << 10]
+                    .as_chunks()
+                    .0
+                    .iter()
+                    .map(|w| u64::from_le_bytes(*w))
+                    .collect();
+                let started = Instant::now();
+                words.sort_unstable();
+                started.elapsed().as_nanos() as f64 / words.len() as f64
+            });
+            println!(" std of 512 KiB of u64 {std:.2} ns");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headrace_flow::{BoxError, ChunkSpec, HostConsumer, Race, ReadSpec, Verdict};
+use headrace_flow::{BoxError, ChunkSpec, HostConsumer, Race, RaceOptions, ReadSpec, Verdict};
 use headrace_io::ReadAt;
 
 use super::records::Records;
@@ -26,7 +26,7 @@ const SLOTS: usize = 4;
 
 /// Keys out of extents of files, of all parts alike.
 pub(super) fn sample(
-    work: &mut Work<'_>,
+    work: &Work<'_>,
     files: &[Arc<dyn ReadAt>],
     extents: &[ReadSpec],
 ) -> Result<Vec<u64>> {
@@ -35,14 +35,10 @@ pub(super) fn sample(
     let reads =
         places(extents, work.records.record_bytes() as u64, places_max.clamp(8, PLACES_MAX));
     let chunks = reads.chunks(CHUNK_PLACES).map(|reads| ChunkSpec { reads: reads.to_vec() });
-    let options = headrace_flow::RaceOptions {
-        slots: SLOTS,
-        memory: Some(work.room.memory.clone()),
-        ..work.options.race()
-    };
+    let options = RaceOptions { slots: SLOTS, ..work.race() };
     let race = Race::new(files.to_vec(), chunks.collect(), options, work.options.token.clone())?;
     let taker = Taker { records: work.records, of_place: Vec::new(), keys: Vec::new() };
-    let (takers, _) = race.run_host(vec![taker]).map_err(super::ended)?;
+    let takers = work.look(&race, vec![taker])?;
     Ok(takers.into_iter().flat_map(|taker| taker.keys).collect())
 }
 

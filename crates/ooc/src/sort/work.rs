@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_flow::{Race, RaceOptions, RaceReport};
+use headrace_flow::{HostConsumer, HostProducer, Race, RaceError, RaceOptions, RaceReport};
 use headrace_io::ReadAt;
 use headrace_io::write::WriteAt;
 
+use super::SortJob;
 use super::records::Records;
-use super::{SortJob, ended};
 use crate::{OocError, Options, Result, Room};
 
 /// One call, and what it has done so far.
@@ -25,6 +25,8 @@ pub(super) struct Work<'a> {
     pub planned_ns: Option<u64>,
     pub passes: Vec<(&'static str, RaceReport)>,
     pub temporary_bytes: u64,
+    /// Whether what is read is a temporary file.
+    pub reads_temporary: bool,
     pub notes: Vec<String>,
 }
 
@@ -75,14 +77,33 @@ impl Work<'_> {
         Ok(file)
     }
 
+    /// Why a race ended: a file without a name is known by its folder.
+    fn ended(&self, error: RaceError) -> OocError {
+        match error {
+            RaceError::Cancelled => OocError::Cancelled,
+            RaceError::Read { source, .. } | RaceError::Changed(source) if self.reads_temporary => {
+                let what = format!("a temporary file in this folder: {source}");
+                OocError::input(self.temporary_folder(), what, "name another folder for them")
+            }
+            error => error.into(),
+        }
+    }
+
+    /// Lets consumers carry out a race that is no pass of its own.
+    pub fn look<C: HostConsumer>(&self, race: &Race, consumers: Vec<C>) -> Result<Vec<C>> {
+        let outcome = race.run_host(consumers);
+        Ok(outcome.map_err(|error| self.ended(error))?.0)
+    }
+
     /// Lets so many of a kind of producers carry out a race.
-    pub fn run<P: headrace_flow::HostProducer>(
+    pub fn run<P: HostProducer>(
         &mut self,
         name: &'static str,
         race: &Race,
         producers: Vec<P>,
     ) -> Result<Vec<P>> {
-        let (producers, report) = race.run_host_writing(producers).map_err(ended)?;
+        let outcome = race.run_host_writing(producers);
+        let (producers, report) = outcome.map_err(|error| self.ended(error))?;
         self.note(name, report);
         self.check_cancelled()?;
         Ok(producers)

@@ -2,9 +2,12 @@
 
 use std::cmp::Ordering;
 use std::path::Path;
+use std::sync::Arc;
 
+use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
+use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile};
 use headrace_ooc::sort::{Order, RecordLayout, SortJob};
-use headrace_ooc::{NumberType, Options, Processor};
+use headrace_ooc::{Files, NumberType, Options, Processor, Result};
 
 /// Numbers that look like chance.
 pub struct Random(pub u64);
@@ -188,4 +191,31 @@ pub fn is_clean(folder: &Path, names: &[&str]) -> bool {
     entries
         .into_iter()
         .all(|entry| names.iter().any(|name| entry.as_ref().unwrap().file_name() == *name))
+}
+
+/// Files with faults, by what they are for.
+#[derive(Debug, Clone, Default)]
+pub struct FaultyFiles {
+    pub input: FaultPlan,
+    pub output: WriteFaultPlan,
+    pub unnamed: WriteFaultPlan,
+    pub read_back: FaultPlan,
+}
+
+impl Files for FaultyFiles {
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadAt>> {
+        Ok(FaultyFile::new(SourceFile::open(path)?, self.input.clone()))
+    }
+
+    fn create(&self, path: &Path, size_bytes: u64) -> Result<Arc<dyn WriteAt>> {
+        Ok(FaultySink::new(SinkFile::create(path, size_bytes)?, self.output.clone()))
+    }
+
+    fn unnamed(&self, folder: &Path, size_bytes: u64) -> Result<Arc<dyn WriteAt>> {
+        Ok(FaultySink::new(SinkFile::unnamed(folder, size_bytes)?, self.unnamed.clone()))
+    }
+
+    fn read_back(&self, unnamed: &SinkFile) -> Result<Arc<dyn ReadAt>> {
+        Ok(FaultyFile::new(unnamed.read_back()?, self.read_back.clone()))
+    }
 }
