@@ -99,8 +99,7 @@ impl Room {
         Report {
             ran_on: match &self.device {
                 Some(device) => device.pool.device().info().name.clone(),
-                None if self.threads == 1 => "1 thread".to_string(),
-                None => format!("{} threads", self.threads),
+                None => on_threads(self.threads),
             },
             why_not_cuda: self.why_not_cuda.clone(),
             input_bytes: 0,
@@ -112,6 +111,11 @@ impl Room {
             ..Report::default()
         }
     }
+}
+
+/// The cores that work, in words.
+pub(crate) fn on_threads(threads: usize) -> String {
+    if threads == 1 { "1 thread".to_string() } else { format!("{threads} threads") }
 }
 
 fn first_line(error: &headrace_gpu::GpuError) -> String {

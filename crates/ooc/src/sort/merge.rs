@@ -8,7 +8,7 @@ use headrace_flow::{
     BoxError, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, HostProducer, Outbox, Race, RaceOptions,
     ReadSpec, Verdict,
 };
-use headrace_io::MemoryUse;
+use headrace_io::{MemoryUse, ReadAt};
 
 use super::partition::{Partitioned, cut};
 use super::records::{Bench, Records};
@@ -87,7 +87,7 @@ impl Units {
 
     /// Partitions a bucket's records once more.
     fn divide(&mut self, work: &mut Work<'_>, extents: &[ReadSpec], sizes: &Sizes) -> Result<()> {
-        let files: Vec<_> = self.partitioned.iter().filter_map(|p| p.file().cloned()).collect();
+        let files = self.files();
         let bytes = extents.iter().map(|extent| extent.bytes).sum();
         let sizes_again = Sizes { buckets: sizes.buckets_of(bytes), ..*sizes };
         let again = Partitioned::of_extents(work, &files, extents, &sizes_again, false)?;
@@ -137,8 +137,18 @@ impl Units {
         }
     }
 
+    /// What is to be read for each unit, in their order.
+    pub fn specs(&self) -> impl Iterator<Item = ChunkSpec> {
+        self.units.iter().map(|unit| self.reads(unit))
+    }
+
+    /// The temporary files, by the numbers that reads have for them.
+    pub fn files(&self) -> Vec<Arc<dyn ReadAt>> {
+        self.partitioned.iter().filter_map(|partitioned| partitioned.file().cloned()).collect()
+    }
+
     fn bounds(&self) -> FeedBounds {
-        let specs = || self.units.iter().map(|unit| self.reads(unit));
+        let specs = || self.specs();
         FeedBounds {
             bytes: Some(specs().map(|spec| spec.bytes()).sum()),
             chunks: Some(self.units.len() as u64),
@@ -290,11 +300,12 @@ impl<'a> Sorted<'a> {
         let ((records, partitioned), bucket) =
             next.expect("a unit has as many bytes as its buckets");
         let width = records.record_bytes();
-        let part = |(starts, piece): (&Box<[u32]>, &&'a [u8])| -> &'a [u8] {
+        let part = |starts: &[u32], piece: &'a [u8]| -> &'a [u8] {
             let at = |bucket: usize| (starts[bucket] - starts[self.first]) as usize * width;
             &piece[at(bucket)..at(bucket + 1)]
         };
-        let parts = partitioned.starts.iter().zip(&self.pieces).map(part);
+        let pieces = partitioned.starts.iter().zip(&self.pieces);
+        let parts = pieces.map(|(starts, piece)| part(starts, piece));
         let parts = parts.filter(|part| !part.is_empty());
         if partitioned.splitters.is_single(bucket) {
             self.as_is = parts.collect();

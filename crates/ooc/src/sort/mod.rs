@@ -19,11 +19,13 @@
 //! | `partition` | the race that reads: chunks, each in the order of buckets |
 //! | `merge` | the race that writes: buckets in order |
 //! | `sizes` | how memory is shared out |
+//! | `device` | the same on a GPU: an array in its memory, a sweep for each digit |
 //!
 //! A bucket's records come together from all chunks in the order of the input, and are sorted by digits, so equal
 //! keys stay in the order of the input, whatever runs where. A key that is most of the input has a bucket
 //! of its own, which is copied; a bucket that is too large for memory is partitioned again.
 
+mod device;
 mod host;
 mod layout;
 mod merge;
@@ -42,7 +44,8 @@ use headrace_io::decimal_bytes;
 
 pub use layout::{Order, RECORD_BYTES_MAX, RecordLayout};
 
-use crate::{OocError, Options, Report, Result, Room};
+use crate::room::on_threads;
+use crate::{OocError, Options, Processor, Report, Result, Room};
 use work::Work;
 
 /// What is to be sorted.
@@ -79,7 +82,7 @@ pub fn sort(job: &SortJob, options: &Options) -> Result<Report> {
         );
         return Err(OocError::input(&job.input, what, "name the width that its records have"));
     }
-    let room = Room::new(options, Some("sorting on a GPU is not built yet"))?;
+    let room = Room::new(options, why_cores(bytes).as_deref())?;
     let records = records::of_layout(&job.layout, job.order);
     let output = options.files.create(&job.output, bytes)?;
     let mut work = Work {
@@ -97,14 +100,41 @@ pub fn sort(job: &SortJob, options: &Options) -> Result<Report> {
         notes: Vec::new(),
     };
     work.check_cancelled()?;
-    if bytes > 0 {
-        host::sort(&mut work)?;
-    }
+    let why_not_cuda = if bytes > 0 { work.sort()? } else { None };
     work.output.commit(options.sync)?;
-    Ok(work.report(bytes))
+    let mut report = work.report(bytes);
+    if why_not_cuda.is_some() {
+        (report.ran_on, report.why_not_cuda) = (on_threads(room.threads), why_not_cuda);
+    }
+    Ok(report)
+}
+
+/// Bytes below which the cores are done before a GPU has its kernels.
+const DEVICE_BYTES_MIN: u64 = 1 << 30;
+
+fn why_cores(bytes: u64) -> Option<String> {
+    let least = decimal_bytes(DEVICE_BYTES_MIN);
+    (bytes < DEVICE_BYTES_MIN).then(|| format!("less than {least} is sorted sooner on the cores"))
 }
 
 impl Work<'_> {
+    /// Sorts where it is done sooner; answers why not on the GPU that there is, if so.
+    fn sort(&mut self) -> Result<Option<String>> {
+        let Some(device) = &self.room.device else {
+            host::sort(self)?;
+            return Ok(None);
+        };
+        let device = device::OnDevice::new(self, device)?;
+        let (bytes, capacity_bytes) = (self.input.size_bytes(), device.capacity_bytes());
+        if self.options.processor == Processor::Auto && bytes > capacity_bytes {
+            host::sort(self)?;
+            let capacity = decimal_bytes(capacity_bytes);
+            return Ok(Some(format!("the GPU has room for {capacity} of records")));
+        }
+        device.sort(self)?;
+        Ok(None)
+    }
+
     fn report(self, bytes: u64) -> Report {
         let mut notes = self.notes.clone();
         if self.temporary_bytes > 0 {

@@ -42,9 +42,15 @@ impl Work<'_> {
         self.planned_ns.get_or_insert(ns);
     }
 
-    /// Takes note of a race: a name that it shares with the one before is one pass.
-    pub fn note(&mut self, name: &'static str, report: RaceReport) {
+    /// Takes note of a race that has ended.
+    pub fn ran(
+        &mut self,
+        name: &'static str,
+        outcome: std::result::Result<RaceReport, RaceError>,
+    ) -> Result<()> {
+        let report = outcome.map_err(|error| self.ended(error))?;
         self.passes.push((name, report));
+        self.check_cancelled()
     }
 
     /// Error if the sort was cancelled.
@@ -102,10 +108,9 @@ impl Work<'_> {
         race: &Race,
         producers: Vec<P>,
     ) -> Result<Vec<P>> {
-        let outcome = race.run_host_writing(producers);
-        let (producers, report) = outcome.map_err(|error| self.ended(error))?;
-        self.note(name, report);
-        self.check_cancelled()?;
-        Ok(producers)
+        match race.run_host_writing(producers) {
+            Ok((producers, report)) => self.ran(name, Ok(report)).map(|()| producers),
+            Err(error) => Err(self.ended(error)),
+        }
     }
 }
