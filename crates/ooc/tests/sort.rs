@@ -343,7 +343,7 @@ fn gpu_sorts_every_width_key_order_and_shape_as_std_does() {
 #[ignore = "needs a GPU"]
 fn gpu_sorts_numbers_of_records_around_every_tile_and_chunk() {
     let mut random = Random(22);
-    for (record_bytes, tile) in [(4, 8192), (8, 6144), (12, 4096), (16, 4096), (20, 4096)] {
+    for (record_bytes, tile) in [(4, 8192), (8, 5632), (12, 4096), (16, 3584), (20, 3584)] {
         let layout = layout(record_bytes, NumberType::I32, 0);
         let chunk = (1 << 20) / record_bytes;
         for count in [1, 31, 33, tile, 2 * tile, 3 * tile + 5, 257 * tile, chunk, 3 * chunk] {

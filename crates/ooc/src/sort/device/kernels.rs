@@ -54,9 +54,9 @@ impl Shape {
         self.key_bytes
     }
 
-    /// Records that a thread of `sweep` has in registers.
+    /// Records that a thread of `sweep` has in registers: so many that two blocks fit a multiprocessor.
     fn items(&self) -> usize {
-        [16, 12, 8, 8][self.words - 1]
+        [16, 11, 8, 7][self.words - 1]
     }
 
     /// Records that a block sorts at once.

@@ -132,7 +132,7 @@ __device__ __forceinline__ u64 look_back(const u64* told, u64 tile, u32 digit) {
     return sum;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) sweep(const Sweep p) {
+extern "C" __global__ void __launch_bounds__(THREADS, 2) sweep(const Sweep p) {
     extern __shared__ __align__(16) u8 memory[];
     Record* const sorted = (Record*)memory;
     __shared__ u32 ranks[WARPS][DIGITS];
