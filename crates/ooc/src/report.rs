@@ -66,7 +66,11 @@ impl Report {
         lines.extend(self.why_not_cuda.iter().map(|why| format!("not on a GPU: {why}")));
         for Pass { name, race } in &self.passes {
             let limit = race.bottleneck().map(|limit| format!(", {limit}")).unwrap_or_default();
-            lines.push(format!("{name}: {:.3} s{limit}", race.wall_ns as f64 / 1e9));
+            // What has no input has output.
+            let bytes = race.bytes_by_path.total().max(race.written_bytes);
+            let rate = bytes as f64 / race.wall_ns.max(1) as f64;
+            let seconds = race.wall_ns as f64 / 1e9;
+            lines.push(format!("{name}: {seconds:.3} s, {rate:.2} GB/s{limit}"));
         }
         lines.push(self.memory_line());
         lines.extend(self.notes.iter().cloned());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headrace_io::write::{SinkFile, WriteAt, WriteFaultPlan};
-use headrace_io::{IoError, ReadMode, SourceFile};
+use headrace_io::{IoError, ReadAt, ReadMode, SourceFile};
 
 use crate::child::{drop_capability, in_child};
 use crate::support::{Bench, Folder, KINDS, content, put};
@@ -242,4 +242,23 @@ fn a_small_file_system() {
         // SAFETY: a plain call with a terminated string.
         assert_eq!(unsafe { libc::umount2(place.as_ptr(), 0) }, 0);
     });
+}
+
+#[test]
+fn a_file_without_a_name_is_never_seen_and_can_be_read_back() {
+    let folder = Folder::new();
+    let sink = SinkFile::unnamed(folder.path.parent().unwrap(), 50_000).unwrap();
+    assert!(folder.names().is_empty(), "{:?}", folder.names());
+    put(&*sink, 0, &content(50_000));
+    let file = sink.read_back().unwrap();
+    let mut bytes = vec![0; 50_000];
+    file.read_exact_at(0, &mut bytes).unwrap();
+    assert!(bytes == content(50_000) && folder.names().is_empty());
+    file.check_unchanged().unwrap();
+    put(&*sink, 0, b"more");
+    assert!(file.check_unchanged().is_err(), "a write after it was opened");
+    drop(sink);
+    assert!(folder.names().is_empty());
+    let nowhere = SinkFile::unnamed("/nowhere/at all", 5000).unwrap_err().to_string();
+    assert!(nowhere.contains("/nowhere/at all"), "{nowhere}");
 }

@@ -44,7 +44,10 @@ pub(super) fn sort<T: Copy>(
         return insert(records, key);
     }
     let Some((min, bits)) = look(records, key) else { return };
-    let sorted_bits = bits.min(records.len().ilog2() + MORE_BITS).min(BITS_MAX);
+    let telling_bits = records.len().ilog2() + MORE_BITS;
+    // As many bits more as cost nothing.
+    let whole_digits = telling_bits.div_ceil(DIGIT_BITS_MAX) * DIGIT_BITS_MAX;
+    let sorted_bits = bits.min(whole_digits.min(telling_bits + MORE_BITS)).min(BITS_MAX);
     let rest_bits = bits - sorted_bits;
     by_digits(records, spare, |record| (key(record) - min) >> rest_bits, sorted_bits, digits);
     if rest_bits > 0 {

@@ -17,6 +17,9 @@ const BUCKET_BYTES: u64 = 512 << 10;
 /// The largest chunk where all records fit.
 const CHUNK_BYTES: u64 = 8 << 20;
 
+/// The smallest chunk of a file that is to be read again: of smaller ones there would be too many pieces.
+const CHUNK_BYTES_MIN: u64 = 64 << 10;
+
 /// The largest chunk that is written to a temporary file.
 const SPILLED_CHUNK_BYTES: u64 = 64 << 20;
 
@@ -120,7 +123,8 @@ impl Sizes {
         // Slots and windows for each thread and two more, and half a chunk of numbers.
         let shares = 2 * (threads + 2) + threads.div_ceil(2);
         let most = (limit_bytes / 4 * 3 / shares).saturating_sub(WIDENED_BYTES);
-        let most = most.min(SPILLED_CHUNK_BYTES).min(chunk_bytes.map_or(u64::MAX, |b| b as u64));
+        let asked_bytes = chunk_bytes.map_or(u64::MAX, |bytes| (bytes as u64).max(CHUNK_BYTES_MIN));
+        let most = most.min(SPILLED_CHUNK_BYTES).min(asked_bytes);
         let chunk_bytes = (most / record_bytes).max(1) * record_bytes;
         let chunks = input_bytes.div_ceil(chunk_bytes);
         let unit_bytes = limit_bytes / 2 / (threads + 1);
