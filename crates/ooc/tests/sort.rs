@@ -15,7 +15,7 @@ use headrace_io::write::WriteFaultPlan;
 use headrace_ooc::sort::{Order, RecordLayout, sort};
 use headrace_ooc::{NumberType, OocError, Options, Processor, Report};
 use proptest::prelude::*;
-use support::{FaultyFiles, Random, Shape, is_clean, job, on_cores, oracle, records};
+use support::{FaultyFiles, LyingFiles, Random, Shape, is_clean, job, on_cores, oracle, records};
 
 const KEYS: [NumberType; 6] = [
     NumberType::I32,
@@ -130,6 +130,23 @@ proptest! {
         let order = if descends { Order::Descending } else { Order::Ascending };
         let options = Options { chunk_bytes: chunk, access, ..on_cores(threads, memory) };
         check(layout, order, &input, &options);
+    }
+}
+
+#[test]
+fn a_sample_that_does_not_show_what_is_there_costs_time_and_not_the_answer() {
+    let keys = RecordLayout::keys(NumberType::U64);
+    let input = records(keys, Shape::Random, 4 << 17, &mut Random(10));
+    for (memory, is_enough) in [(64 << 20, true), (17 << 20, false), (2 << 20, false)] {
+        let options = Options {
+            files: Arc::new(LyingFiles),
+            access: AccessPath::Buffered,
+            ..on_cores(2, memory)
+        };
+        let report = check(keys, Order::Ascending, &input, &options);
+        assert_eq!(report.temporary_bytes == 0, is_enough, "{memory}: {:?}", report.notes);
+        let told = report.notes.iter().any(|note| note.contains("the sample did not show"));
+        assert_eq!(told, memory == 17 << 20, "{:?}", report.notes);
     }
 }
 

@@ -89,7 +89,9 @@ impl HostConsumer for Taker<'_> {
             self.of_place.clear();
             self.records.add_keys(place, &mut self.of_place);
             let step = self.of_place.len().div_ceil(PLACE_KEYS).max(1);
-            self.keys.extend(self.of_place.iter().step_by(step));
+            // Not always the same ones of keys that alternate.
+            let first = mixed(self.keys.len() as u64) as usize % step;
+            self.keys.extend(self.of_place.iter().skip(first).step_by(step));
         }
         Ok(Verdict::Continue)
     }

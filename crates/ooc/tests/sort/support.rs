@@ -1,11 +1,12 @@
 //! Records of many shapes, and what they are when they are sorted.
 
 use std::cmp::Ordering;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
-use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile};
+use headrace_io::{FaultPlan, FaultyFile, ReadAt, ReadMode, SourceFile};
 use headrace_ooc::sort::{Order, RecordLayout, SortJob};
 use headrace_ooc::{Files, NumberType, Options, Processor, Result};
 
@@ -217,5 +218,37 @@ impl Files for FaultyFiles {
 
     fn read_back(&self, unnamed: &SinkFile) -> Result<Arc<dyn ReadAt>> {
         Ok(FaultyFile::new(unnamed.read_back()?, self.read_back.clone()))
+    }
+}
+
+/// An input of which small reads bring zeros: what is sampled is not what is there.
+#[derive(Debug)]
+pub struct LyingFiles;
+
+#[derive(Debug)]
+struct Lying(Arc<SourceFile>);
+
+impl Files for LyingFiles {
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadAt>> {
+        Ok(Arc::new(Lying(SourceFile::open(path)?)))
+    }
+}
+
+impl ReadAt for Lying {
+    fn source(&self) -> &SourceFile {
+        &self.0
+    }
+
+    fn intercept(
+        &self,
+        _: ReadMode,
+        _: u64,
+        into: &mut [u8],
+        outcome: io::Result<usize>,
+    ) -> io::Result<usize> {
+        if into.len() <= 3 * 4096 {
+            into.fill(0);
+        }
+        outcome
     }
 }
