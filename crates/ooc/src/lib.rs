@@ -26,6 +26,8 @@
 mod error;
 mod files;
 pub mod generate;
+pub mod matvec;
+pub mod npy;
 mod number;
 mod options;
 mod report;

@@ -1,0 +1,136 @@
+//! The matrix as it lies in its file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headrace_io::ReadAt;
+
+use crate::npy::{self, Npy};
+use crate::{Files, NumberType, OocError, Result};
+
+/// A file that holds a matrix.
+#[derive(Debug, Clone)]
+pub struct MatrixFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What its bytes are, if it is nothing but values, row by row; `None`: a file that says so itself (`.npy`).
+    pub raw: Option<RawMatrix>,
+}
+
+/// What the bytes of a raw file are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawMatrix {
+    /// Rows.
+    pub rows: u64,
+    /// Columns; a row's values follow each other.
+    pub columns: u64,
+    /// Type of the values: `f32`, `f64` or `bf16`.
+    pub number: NumberType,
+}
+
+/// A matrix whose rows lie one after the other. If `is_transposed`, it is the transposed of the matrix that
+/// its user means: the bytes of an order by columns are those of the transposed matrix by rows.
+#[derive(Debug, Clone)]
+pub(crate) struct Matrix {
+    pub file: Arc<dyn ReadAt>,
+    /// Where the first row begins.
+    pub offset: u64,
+    pub rows: usize,
+    pub columns: usize,
+    pub number: NumberType,
+    pub is_transposed: bool,
+}
+
+impl Matrix {
+    /// Opens a matrix; reads no values.
+    ///
+    /// # Errors
+    /// [`OocError::Input`] for a file that is no matrix of floating-point numbers; those of the files.
+    pub fn open(files: &dyn Files, source: &MatrixFile) -> Result<Matrix> {
+        let file = files.open(&source.path)?;
+        let (raw, offset, is_transposed) = match source.raw {
+            Some(raw) => (check_raw(&*file, raw)?, 0, false),
+            None => of_npy(&*file)?,
+        };
+        let RawMatrix { rows, columns, number } = raw;
+        if !matches!(number, NumberType::F32 | NumberType::F64 | NumberType::Bf16) {
+            let remedy = "f32, f64 and, in a raw file, bf16 are multiplied (array.astype('<f8'))";
+            return Err(OocError::input(file.path(), format!("values of {number}"), remedy));
+        }
+        let (rows, columns) = (count(file.path(), rows)?, count(file.path(), columns)?);
+        Ok(Matrix { file, offset, rows, columns, number, is_transposed }.narrowed())
+    }
+
+    /// A single column is a single row of the transposed matrix, which has more to sum at a time.
+    fn narrowed(self) -> Matrix {
+        match self.columns {
+            1 if self.rows > 1 => {
+                let (rows, columns, is_transposed) = (1, self.rows, !self.is_transposed);
+                Matrix { rows, columns, is_transposed, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> usize {
+        self.columns * self.number.bytes()
+    }
+
+    /// Bytes of all rows; the file has as many.
+    pub fn bytes(&self) -> u64 {
+        self.rows as u64 * self.row_bytes() as u64
+    }
+
+    /// Rows and columns as the user means them.
+    pub fn shape(&self) -> (usize, usize) {
+        if self.is_transposed { (self.columns, self.rows) } else { (self.rows, self.columns) }
+    }
+}
+
+fn count(path: &Path, values: u64) -> Result<usize> {
+    let fits = usize::try_from(values).ok().filter(|values| isize::try_from(*values).is_ok());
+    fits.ok_or_else(|| OocError::input(path, format!("an axis of {values} values"), "cut it"))
+}
+
+fn of_npy(file: &dyn ReadAt) -> Result<(RawMatrix, u64, bool)> {
+    let mut magic = [0; npy::MAGIC.len()];
+    let is_npy = file.size_bytes() >= magic.len() as u64 && {
+        file.read_exact_at(0, &mut magic)?;
+        magic == npy::MAGIC
+    };
+    if !is_npy {
+        let remedy = "for a file of nothing but values give their rows, columns and type";
+        return Err(OocError::input(file.path(), "neither .npy nor told to be raw", remedy));
+    }
+    let Npy { number, is_fortran, shape, data_offset } = Npy::of(file)?;
+    let (rows, columns, is_fortran) = match shape[..] {
+        [columns] => (1, columns, false),
+        [rows, columns] => (rows, columns, is_fortran),
+        _ => {
+            let what = format!("an array of {} axes", shape.len());
+            return Err(OocError::input(file.path(), what, "array.reshape to rows and columns"));
+        }
+    };
+    let (rows, columns) = if is_fortran { (columns, rows) } else { (rows, columns) };
+    Ok((RawMatrix { rows, columns, number }, data_offset, is_fortran))
+}
+
+fn check_raw(file: &dyn ReadAt, raw: RawMatrix) -> Result<RawMatrix> {
+    let RawMatrix { rows, columns, number } = raw;
+    let row_bytes = columns.checked_mul(number.bytes() as u64);
+    let bytes = row_bytes.and_then(|row_bytes| row_bytes.checked_mul(rows));
+    if bytes == Some(file.size_bytes()) {
+        return Ok(raw);
+    }
+    let wanted = bytes.map_or("more than any file has".to_string(), |bytes| bytes.to_string());
+    let what = format!(
+        "{rows} rows of {columns} values of {number} are {wanted} bytes, the file has {}",
+        file.size_bytes()
+    );
+    Err(OocError::input(
+        file.path(),
+        what,
+        "give the rows, columns and type that it was written with",
+    ))
+}

@@ -1,0 +1,71 @@
+//! The product of a dense matrix in a file with vectors, and with its transposed, in one pass over the file.
+//!
+//! ```text
+//!  matrix file ─► Plan: chunks, bands, spans ─► Feed (in turn) ─► Race ─┬─ cores: Multiplier ─► sums ─► Gather ─┐
+//!  (.npy, raw)                                      ▲                   └─ GPU                                   │
+//!                                                   └─────────── Turns: sums are added in order ◄────────────────┤
+//!  x (.npy, raw) ─► Vectors in binary64 ───────────────────────────────► both                   y, whole or not ◄┘
+//! ```
+//!
+//! Everything is summed in binary64, whatever the matrix is stored as; the result is rounded once, to binary32 or
+//! not at all ([`MatvecJob::result`]). With `n` terms of a sum and `u = 2^-53`, a result differs from the exact
+//! one by no more than `n u / (1 - n u)` times the sum of the terms' magnitudes, before it is rounded; products
+//! of binary32 and bf16 values are exact, and lanes, spans and bands make the number of additions that a term
+//! passes through far smaller than `n`. Infinities and NaN propagate as in IEEE 754. The result has the same bits
+//! for any number of threads and any size of chunks ([how](plan)); cores and GPU differ within the bound.
+
+mod cores;
+mod matrix;
+mod multiply;
+mod plan;
+mod sums;
+mod turns;
+mod vectors;
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+pub use matrix::{MatrixFile, RawMatrix};
+pub use multiply::multiply;
+pub use vectors::{RawVectors, VectorFile};
+
+use crate::{NumberType, Report};
+
+/// What to multiply.
+#[derive(Debug, Clone)]
+pub struct MatvecJob {
+    /// The matrix `A`.
+    pub matrix: MatrixFile,
+    /// `y = A x`.
+    pub product: Option<Product>,
+    /// `y = Aᵀ x`, in the same pass.
+    pub transposed: Option<Product>,
+    /// Type of the results, `f32` or `f64`; `None`: `f64` if the matrix or the vector is of it, else `f32`.
+    pub result: Option<NumberType>,
+}
+
+/// A product: what the matrix is multiplied with, and where the result goes.
+#[derive(Debug, Clone)]
+pub struct Product {
+    /// One vector or several.
+    pub x: VectorFile,
+    /// The result, as many vectors: a `.npy` file by its name, else nothing but values. Replaced when all of it
+    /// is there.
+    pub y: PathBuf,
+}
+
+/// What a multiplication did.
+#[derive(Debug, Clone, Serialize)]
+pub struct MatvecReport {
+    /// Rows of the matrix.
+    pub rows: u64,
+    /// Its columns.
+    pub columns: u64,
+    /// Its type.
+    pub number: NumberType,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// What ran where.
+    pub report: Report,
+}

@@ -1,0 +1,142 @@
+//! One pass over a matrix.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use headrace_flow::{Race, RaceOptions, RaceReport};
+use headrace_io::write::WriteAt;
+
+use super::cores::{Multiplier, Operands};
+use super::matrix::Matrix;
+use super::plan::Plan;
+use super::sums::{Gather, Results};
+use super::turns::Feed;
+use super::vectors::{Vectors, Written};
+use super::{MatvecJob, MatvecReport, Product};
+use crate::{NumberType, OocError, Options, Result, Room};
+
+/// Why a product is computed on the cores if nobody says where.
+const CPU_IS_FASTER: &str = "each byte of the matrix is used once, and the cores read at the speed of memory, \
+                             which is above that of any link to a device";
+
+/// Bytes of a chunk: enough that its bookkeeping is nothing beside it, and that parts of long rows are long.
+const CHUNK_BYTES: usize = 16 << 20;
+
+/// Chunks of small matrices, for each thread.
+const CHUNKS_PER_THREAD: u64 = 8;
+
+/// Chunks that are being read, or were read and not multiplied yet.
+const SLOTS: usize = 8;
+
+/// Multiplies.
+///
+/// # Errors
+/// [`OocError::Usage`] if nothing is to be multiplied, [`OocError::Input`] for files that do not fit,
+/// [`OocError::Budget`] for too little memory; those of the race and of the files. No result is left of either.
+pub fn multiply(job: &MatvecJob, options: &Options) -> Result<MatvecReport> {
+    let start = Instant::now();
+    if job.product.is_none() && job.transposed.is_none() {
+        return Err(OocError::usage("there is nothing to multiply", "name a vector and a result"));
+    }
+    if matches!((&job.product, &job.transposed), (Some(a), Some(b)) if a.y == b.y) {
+        return Err(OocError::usage("both results go to one file", "name two"));
+    }
+    check_result(job.result)?;
+    let room = Room::new(options, Some(CPU_IS_FASTER))?;
+    let files = &*options.files;
+    let matrix = Matrix::open(files, &job.matrix)?;
+    let (rows, columns) = matrix.shape();
+    let read = |product: &Option<Product>, length: usize, name: &str| {
+        let read = |product: &Product| Vectors::read(files, &room.memory, &product.x, length, name);
+        product.as_ref().map(read).transpose()
+    };
+    let x = read(&job.product, columns, "x of A x")?;
+    let x_transposed = read(&job.transposed, rows, "x of the product with the transposed matrix")?;
+    let operands = match matrix.is_transposed {
+        false => Operands { forward: x.as_ref(), transposed: x_transposed.as_ref() },
+        true => Operands { forward: x_transposed.as_ref(), transposed: x.as_ref() },
+    };
+    let plan = Plan::new(&matrix, chunk_bytes(&matrix, options, &room));
+    let plan_ns = start.elapsed().as_nanos() as u64;
+    let race_options = RaceOptions {
+        slots: options.slots.unwrap_or(SLOTS).max(1),
+        memory: Some(room.memory.clone()),
+        ..options.race()
+    };
+    let (results, race) = pass(&matrix, &plan, operands, race_options, options, &room)?;
+    let (y, y_transposed) = match matrix.is_transposed {
+        false => (&results.forward, &results.transposed),
+        true => (&results.transposed, &results.forward),
+    };
+    let mut sinks = Vec::new();
+    for (product, x, y, length) in
+        [(&job.product, &x, y, rows), (&job.transposed, &x_transposed, y_transposed, columns)]
+    {
+        if let (Some(product), Some(x)) = (product, x) {
+            let number = job.result.unwrap_or(result_type(matrix.number, x.number));
+            let &Vectors { count, is_flat, .. } = x;
+            let written = Written { values: y, length, count, is_flat, number };
+            sinks.push(written.write(files, &product.y)?);
+        }
+    }
+    let output_bytes = commit(&sinks, options.sync)?;
+    let x_bytes = [&x, &x_transposed].map(|x| x.as_ref().map_or(0, |x| x.file_bytes));
+    let mut report = room.report(vec![("multiply", race)]);
+    report.input_bytes = matrix.bytes() + x_bytes.iter().sum::<u64>();
+    report.output_bytes = output_bytes;
+    report.plan_ns = plan_ns;
+    report.wall_ns = start.elapsed().as_nanos() as u64;
+    let chunk_bytes = plan.chunk_bytes() as u64;
+    let (rows, columns, number) = (rows as u64, columns as u64, matrix.number);
+    Ok(MatvecReport { rows, columns, number, chunk_bytes, report })
+}
+
+fn check_result(result: Option<NumberType>) -> Result<()> {
+    match result {
+        None | Some(NumberType::F32 | NumberType::F64) => Ok(()),
+        Some(other) => {
+            Err(OocError::usage(format!("a result of {other}"), "results are of f32 or f64"))
+        }
+    }
+}
+
+/// The wider one.
+fn result_type(matrix: NumberType, vector: NumberType) -> NumberType {
+    let wide = [matrix, vector].contains(&NumberType::F64);
+    if wide { NumberType::F64 } else { NumberType::F32 }
+}
+
+/// Puts all results in their places; their bytes.
+fn commit(sinks: &[Arc<dyn WriteAt>], sync: bool) -> Result<u64> {
+    sinks.iter().try_for_each(|sink| sink.commit(sync))?;
+    Ok(sinks.iter().map(|sink| sink.size_bytes()).sum())
+}
+
+fn chunk_bytes(matrix: &Matrix, options: &Options, room: &Room) -> usize {
+    options.chunk_bytes.unwrap_or_else(|| {
+        let of_thread = matrix.bytes() / (room.threads as u64 * CHUNKS_PER_THREAD);
+        let of_limit = room.memory.limit_bytes() / (4 * SLOTS as u64);
+        (CHUNK_BYTES as u64).min(of_thread).min(of_limit).max(1) as usize
+    })
+}
+
+/// Streams the matrix once.
+fn pass(
+    matrix: &Matrix,
+    plan: &Plan,
+    operands: Operands<'_>,
+    race_options: RaceOptions,
+    options: &Options,
+    room: &Room,
+) -> Result<(Results, RaceReport)> {
+    let shape = (matrix.rows, matrix.columns);
+    let results = Results::zero(&room.memory, shape, operands.counts())?;
+    let window = (race_options.slots + 2 * room.threads + 2).min(plan.chunks()).max(1);
+    let gather = Gather::new(&room.memory, plan, window, results)?;
+    let feed = Feed::new(plan.clone(), matrix.file.clone(), gather.turns().clone());
+    let bounds = feed.bounds(matrix.bytes());
+    let race = Race::fed(Box::new(feed), bounds, race_options, options.token.clone());
+    let multiplier = || Multiplier::new(plan, matrix.number, operands, &gather);
+    let (_, report) = race.run_host((0..room.threads).map(|_| multiplier()).collect())?;
+    Ok((gather.into_results(), report))
+}

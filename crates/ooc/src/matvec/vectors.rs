@@ -1,0 +1,226 @@
+//! The vectors that a matrix is multiplied with, and those that come of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headrace_io::write::WriteAt;
+use headrace_io::{MemoryBudget, MemoryUse, ReadAt, ReadMode, Reservation};
+
+use crate::npy::{self, Npy};
+use crate::{Files, NumberType, OocError, Result};
+
+/// Bytes that are read, or written, at once.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// More vectors at once are a product of matrices.
+const VECTORS_MAX: u64 = 1 << 12;
+
+/// A file that holds one vector, or several: `n x k` values, of which each column is a vector.
+#[derive(Debug, Clone)]
+pub struct VectorFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What its bytes are, if it is nothing but values; `None`: a `.npy` file, of one axis or two.
+    pub raw: Option<RawVectors>,
+}
+
+/// What the bytes of a raw file are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawVectors {
+    /// Type of the values.
+    pub number: NumberType,
+    /// Vectors, of which the first values lie side by side, then the second ones.
+    pub vectors: u64,
+}
+
+/// Vectors in memory, one after the other.
+#[derive(Debug)]
+pub(crate) struct Vectors {
+    pub values: Vec<f64>,
+    /// Values of each.
+    pub length: usize,
+    /// How many.
+    pub count: usize,
+    /// Whether their file has one axis.
+    pub is_flat: bool,
+    /// Type in the file.
+    pub number: NumberType,
+    /// Bytes of their file.
+    pub file_bytes: u64,
+    _memory: Reservation,
+}
+
+impl Vectors {
+    /// Reads vectors of `length` values, of which the name says what they are.
+    ///
+    /// # Errors
+    /// [`OocError::Input`] for a file that is something else, with both lengths if they differ;
+    /// [`OocError::Budget`] if they do not fit; those of the read.
+    pub fn read(
+        files: &dyn Files,
+        memory: &Arc<MemoryBudget>,
+        source: &VectorFile,
+        length: usize,
+        name: &str,
+    ) -> Result<Vectors> {
+        let file = files.open(&source.path)?;
+        let layout = Layout::of(&*file, source.raw)?;
+        if layout.length != length as u64 {
+            let what = format!("{name} has {} values, the matrix takes {length}", layout.length);
+            let remedy = "a product needs as many values as the matrix has columns, that with its \
+                          transposed as many as it has rows";
+            return Err(OocError::input(&source.path, what, remedy));
+        }
+        let is_float =
+            matches!(layout.number, NumberType::F32 | NumberType::F64 | NumberType::Bf16);
+        if !is_float {
+            let what = format!("{name} has values of {}", layout.number);
+            return Err(OocError::input(&source.path, what, "array.astype('<f8')"));
+        }
+        if layout.vectors > VECTORS_MAX {
+            let what = format!("{name} is {} vectors, {VECTORS_MAX} are the most", layout.vectors);
+            return Err(OocError::input(&source.path, what, "multiply some at a time"));
+        }
+        let count = layout.vectors as usize;
+        let memory = memory
+            .reserve(MemoryUse::Pipelines, (length * count) as u64 * 8 + BLOCK_BYTES as u64)?;
+        let values = layout.read(&*file, length, count)?;
+        file.check_unchanged()?;
+        let Layout { is_flat, number, .. } = layout;
+        let file_bytes = file.size_bytes();
+        Ok(Vectors { values, length, count, is_flat, number, file_bytes, _memory: memory })
+    }
+}
+
+/// How vectors lie in a file.
+struct Layout {
+    number: NumberType,
+    length: u64,
+    vectors: u64,
+    is_flat: bool,
+    /// Whether each vector's values follow each other.
+    by_vector: bool,
+    offset: u64,
+}
+
+impl Layout {
+    fn of(file: &dyn ReadAt, raw: Option<RawVectors>) -> Result<Layout> {
+        let Some(RawVectors { number, vectors }) = raw else {
+            let Npy { number, is_fortran, shape, data_offset: offset } = Npy::of(file)?;
+            let (length, vectors, is_flat) = match shape[..] {
+                [length] => (length, 1, true),
+                [length, vectors] if vectors > 0 => (length, vectors, false),
+                _ => {
+                    let what = format!("an array of shape {shape:?}");
+                    let remedy = "a vector has one axis, several have two: values, then vectors";
+                    return Err(OocError::input(file.path(), what, remedy));
+                }
+            };
+            return Ok(Layout { number, length, vectors, is_flat, by_vector: is_fortran, offset });
+        };
+        let row_bytes = vectors.checked_mul(number.bytes() as u64).filter(|bytes| *bytes > 0);
+        let fits = row_bytes.filter(|row_bytes| file.size_bytes().is_multiple_of(*row_bytes));
+        let Some(row_bytes) = fits else {
+            let bytes = file.size_bytes();
+            let what = format!("its {bytes} bytes are no values of {number} for {vectors} vectors");
+            let remedy = "give the type and the number of vectors that it was written with";
+            return Err(OocError::input(file.path(), what, remedy));
+        };
+        let length = file.size_bytes() / row_bytes;
+        let (is_flat, by_vector, offset) = (vectors == 1, false, 0);
+        Ok(Layout { number, length, vectors, is_flat, by_vector, offset })
+    }
+
+    /// The values, vector by vector.
+    fn read(&self, file: &dyn ReadAt, length: usize, count: usize) -> Result<Vec<f64>> {
+        let (width, values) = (self.number.bytes(), length * count);
+        let mut all = vec![0.0; values];
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut done = 0;
+        while done < values {
+            let here = (values - done).min(BLOCK_BYTES / width);
+            let bytes = &mut block[..here * width];
+            file.read_exact_at(self.offset + (done * width) as u64, bytes)?;
+            for (at, value) in (done..).zip(bytes.chunks_exact(width)) {
+                let at = if self.by_vector { at } else { at % count * length + at / count };
+                all[at] = widened(self.number, value);
+            }
+            done += here;
+        }
+        Ok(all)
+    }
+}
+
+fn widened(number: NumberType, bytes: &[u8]) -> f64 {
+    match (number, bytes) {
+        (NumberType::Bf16, &[a, b]) => f64::from(f32::from_le_bytes([0, 0, a, b])),
+        (NumberType::F32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
+        (NumberType::F64, &[a, b, c, d, e, f, g, h]) => {
+            f64::from_le_bytes([a, b, c, d, e, f, g, h])
+        }
+        _ => unreachable!("vectors are of floating-point numbers"),
+    }
+}
+
+/// Vectors to be written.
+#[derive(Debug)]
+pub(crate) struct Written<'a> {
+    /// One after the other.
+    pub values: &'a [f64],
+    /// Values of each.
+    pub length: usize,
+    pub count: usize,
+    /// Whether the file has one axis.
+    pub is_flat: bool,
+    /// Type in the file: f32 or f64.
+    pub number: NumberType,
+}
+
+impl Written<'_> {
+    /// Begins the file, whole or not at all: nothing is seen of it before its commit. A name that ends in
+    /// `.npy` gets that format, another nothing but values.
+    pub fn write(&self, files: &dyn Files, path: &Path) -> Result<Arc<dyn WriteAt>> {
+        let shape = [self.length as u64, self.count as u64];
+        let header = match path.extension().is_some_and(|extension| extension == "npy") {
+            true => npy::header(self.number, if self.is_flat { &shape[..1] } else { &shape }),
+            false => Vec::new(),
+        };
+        let values = self.length * self.count;
+        let size_bytes = header.len() as u64 + (values * self.number.bytes()) as u64;
+        let sink = files.create(path, size_bytes)?;
+        write_all(&*sink, 0, &header)?;
+        let (mut offset, mut block) = (header.len() as u64, Vec::with_capacity(BLOCK_BYTES));
+        for at in 0..values {
+            let value = self.values[at % self.count * self.length + at / self.count];
+            match self.number {
+                NumberType::F64 => block.extend(value.to_le_bytes()),
+                _ => block.extend((value as f32).to_le_bytes()),
+            }
+            if block.len() + 8 > BLOCK_BYTES || at + 1 == values {
+                write_all(&*sink, offset, &block)?;
+                offset += block.len() as u64;
+                block.clear();
+            }
+        }
+        Ok(sink)
+    }
+}
+
+/// Writes all of `bytes`; what was interrupted or short is resumed.
+fn write_all(sink: &dyn WriteAt, mut offset: u64, mut bytes: &[u8]) -> Result<()> {
+    while !bytes.is_empty() {
+        let written = match sink.write_at(ReadMode::Buffered, offset, bytes) {
+            Ok(0) => Err(std::io::ErrorKind::WriteZero.into()),
+            Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => continue,
+            written => written,
+        };
+        let written = written.map_err(|cause| headrace_io::IoError::Write {
+            path: sink.path().to_path_buf(),
+            offset,
+            bytes: bytes.len() as u64,
+            cause,
+        })?;
+        (offset, bytes) = (offset + written as u64, &bytes[written..]);
+    }
+    Ok(())
+}
