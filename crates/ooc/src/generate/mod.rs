@@ -5,8 +5,10 @@
 
 mod fill;
 mod keys;
+mod matrix;
 
 pub use keys::{KeyOrder, KeysJob, keys};
+pub use matrix::{MatrixContent, MatrixJob, MatrixKind, matrix};
 
 /// A well-mixed function of a seed and a place (splitmix64: Steele, Lea, Flood 2014).
 pub(crate) fn mixed(seed: u64, place: u64) -> u64 {

@@ -1,51 +1,21 @@
 //! The products of a tile on the cores.
 //!
-//! Values are widened to binary64 as they are loaded and multiplied and summed there. The same code is compiled
-//! for AVX-512, for AVX2 with FMA, and for whatever the build is for; which runs is chosen at run time. Where
-//! there is no FMA, products of binary64 are rounded before they are added; those of binary32 and bf16 with
-//! vectors of these are exact either way.
+//! Values are widened to binary64 as they are loaded, and multiplied and summed there. The same code is compiled
+//! for AVX-512, for AVX2 with FMA, and for whatever the build is for; which runs is chosen at run time, and all
+//! have the same lanes. Where there is no FMA, products of binary64 are rounded before they are added; those of
+//! binary32 and bf16 with vectors of these are exact either way.
+
+use std::ops::Range;
 
 use headrace_flow::{BoxError, HostConsumer, Verdict};
 
+#[cfg(target_arch = "x86_64")]
+use super::lanes::{Avx2, Avx512};
+use super::lanes::{LANES, Lanes, Plain, Value, padded};
 use super::plan::{Plan, Tile};
 use super::sums::{Counts, Gather};
 use super::vectors::Vectors;
 use crate::NumberType;
-
-/// Partial sums of a row and a span, added pairwise at its end.
-const LANES: usize = 16;
-
-/// Rows that are added to the sums of columns at a time.
-const ROWS: usize = 8;
-
-/// A value as its bytes lie in the file.
-trait Value: bytemuck::Pod {
-    fn widen(self) -> f64;
-}
-
-/// bf16.
-impl Value for [u8; 2] {
-    #[inline(always)]
-    fn widen(self) -> f64 {
-        f64::from(f32::from_bits(u32::from(u16::from_le_bytes(self)) << 16))
-    }
-}
-
-/// binary32.
-impl Value for [u8; 4] {
-    #[inline(always)]
-    fn widen(self) -> f64 {
-        f64::from(f32::from_le_bytes(self))
-    }
-}
-
-/// binary64.
-impl Value for [u8; 8] {
-    #[inline(always)]
-    fn widen(self) -> f64 {
-        f64::from_le_bytes(self)
-    }
-}
 
 /// The vectors of a pass: for the matrix as it lies, and for the transposed one.
 #[derive(Debug, Clone, Copy)]
@@ -102,216 +72,238 @@ impl HostConsumer for Multiplier<'_> {
 fn kernel<V: Value>() -> Kernel {
     #[cfg(target_arch = "x86_64")]
     {
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
+        if is_x86_feature_detected!("avx512f") {
             return avx512::<V>;
         }
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
             return avx2::<V>;
         }
     }
-    plain::<V>
+    multiply::<Plain, V>
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
+#[target_feature(enable = "avx512f,avx2,fma")]
 fn avx512<V: Value>(tile: &Tile, buffers: &[&[u8]], operands: &Operands<'_>, sums: &mut [f64]) {
-    multiply::<V, true>(tile, buffers, operands, sums);
+    multiply::<Avx512, V>(tile, buffers, operands, sums);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn avx2<V: Value>(tile: &Tile, buffers: &[&[u8]], operands: &Operands<'_>, sums: &mut [f64]) {
-    multiply::<V, true>(tile, buffers, operands, sums);
-}
-
-fn plain<V: Value>(tile: &Tile, buffers: &[&[u8]], operands: &Operands<'_>, sums: &mut [f64]) {
-    // Elsewhere than on x86-64 every processor has FMA.
-    multiply::<V, { !cfg!(target_arch = "x86_64") }>(tile, buffers, operands, sums);
-}
-
-/// The rows of a tile.
-struct Rows<'a, V> {
-    buffers: &'a [&'a [u8]],
-    columns: usize,
-    by_row: bool,
-    values: std::marker::PhantomData<V>,
-}
-
-impl<'a, V: Value> Rows<'a, V> {
-    /// Some columns of a row.
-    #[inline(always)]
-    fn part(&self, row: usize, first: usize, columns: usize) -> &'a [V] {
-        let (buffer, row) = if self.by_row { (row, 0) } else { (0, row) };
-        let values: &[V] = bytemuck::cast_slice(self.buffers[buffer]);
-        &values[row * self.columns + first..][..columns]
-    }
+    multiply::<Avx2, V>(tile, buffers, operands, sums);
 }
 
 /// Block by block, which both products find in cache.
 #[inline(always)]
-fn multiply<V: Value, const FUSED: bool>(
+fn multiply<L: Lanes, V: Value>(
     tile: &Tile,
     buffers: &[&[u8]],
     operands: &Operands<'_>,
     sums: &mut [f64],
 ) {
-    let Tile { columns, by_row, .. } = *tile;
-    let rows = Rows::<V> { buffers, columns, by_row, values: std::marker::PhantomData };
+    let columns = tile.columns;
     let Counts { forward, transposed } = operands.counts();
     let (of_rows, of_columns) = sums.split_at_mut(tile.forward_sums() * forward);
     of_columns[..tile.transposed_sums() * transposed].fill(0.0);
     for band in 0..tile.bands() {
         let first_row = band * tile.band_rows;
-        let band_rows = first_row..(first_row + tile.band_rows).min(tile.rows);
         for span in 0..tile.spans() {
             let first = span * tile.span_columns;
             let block = Block {
-                rows: band_rows.clone(),
+                tile,
+                buffers,
+                rows: first_row..(first_row + tile.band_rows).min(tile.rows),
                 first,
-                columns: tile.span_columns.min(tile.columns - first),
+                columns: tile.span_columns.min(columns - first),
             };
             if let Some(x) = operands.forward {
                 let sums = &mut of_rows[span * forward * tile.rows..][..forward * tile.rows];
-                block.forward::<V, FUSED>(&rows, tile, x, sums);
+                block.forward::<L, V>(x, sums);
             }
             if let Some(x) = operands.transposed {
                 let sums = &mut of_columns[band * transposed * columns..][..transposed * columns];
-                block.transposed::<V, FUSED>(&rows, tile, x, sums);
+                block.transposed::<L, V>(x, sums);
             }
         }
     }
 }
 
 /// Some rows of a tile, and some of their columns.
-struct Block {
-    rows: std::ops::Range<usize>,
+struct Block<'a> {
+    tile: &'a Tile,
+    buffers: &'a [&'a [u8]],
+    rows: Range<usize>,
     first: usize,
     columns: usize,
 }
 
-impl Block {
+impl Block<'_> {
+    /// The block's columns of some rows.
     #[inline(always)]
-    fn forward<V: Value, const FUSED: bool>(
+    fn rows<V: Value, const R: usize>(&self, row: usize) -> [&[V]; R] {
+        std::array::from_fn(|r| {
+            let (buffer, row) = if self.tile.by_row { (row + r, 0) } else { (0, row + r) };
+            let values: &[V] = bytemuck::cast_slice(self.buffers[buffer]);
+            &values[row * self.tile.columns + self.first..][..self.columns]
+        })
+    }
+
+    /// The sums of rows: vector after vector.
+    #[inline(always)]
+    fn forward<L: Lanes, V: Value>(&self, x: &Vectors, sums: &mut [f64]) {
+        let fours = x.count / 4;
+        for four in 0..fours {
+            self.forward_some::<L, V, 4, 4>(x, 4 * four, sums);
+        }
+        for vector in 4 * fours..x.count {
+            self.forward_some::<L, V, 8, 1>(x, vector, sums);
+        }
+    }
+
+    /// As `forward`, for some of the vectors, and some rows at a time.
+    #[inline(always)]
+    fn forward_some<L: Lanes, V: Value, const R: usize, const X: usize>(
         &self,
-        rows: &Rows<'_, V>,
-        tile: &Tile,
         x: &Vectors,
+        vector: usize,
         sums: &mut [f64],
     ) {
-        let part = |vector: usize| {
-            &x.values[vector * x.length + tile.first_column + self.first..][..self.columns]
+        let first = self.tile.first_column + self.first;
+        let x =
+            std::array::from_fn(|v| &x.values[(vector + v) * x.length + first..][..self.columns]);
+        let mut put = |row: usize, vectors: [f64; X]| {
+            for (v, sum) in vectors.into_iter().enumerate() {
+                sums[(vector + v) * self.tile.rows + row] = sum;
+            }
         };
-        for row in self.rows.clone() {
-            let values = rows.part(row, self.first, self.columns);
-            let mut vector = 0;
-            while vector + 4 <= x.count {
-                let parts = [part(vector), part(vector + 1), part(vector + 2), part(vector + 3)];
-                for (sum, at) in dot::<V, 4, FUSED>(values, parts).into_iter().zip(vector..) {
-                    sums[at * tile.rows + row] = sum;
-                }
-                vector += 4;
+        let mut row = self.rows.start;
+        while row + R <= self.rows.end {
+            for (r, vectors) in (row..).zip(dots::<L, V, R, X>(self.rows(row), x)) {
+                put(r, vectors);
             }
-            while vector < x.count {
-                let [sum] = dot::<V, 1, FUSED>(values, [part(vector)]);
-                sums[vector * tile.rows + row] = sum;
-                vector += 1;
-            }
+            row += R;
+        }
+        for row in row..self.rows.end {
+            let [vectors] = dots::<L, V, 1, X>(self.rows(row), x);
+            put(row, vectors);
         }
     }
 
+    /// Adds to the sums of columns: vector after vector.
     #[inline(always)]
-    fn transposed<V: Value, const FUSED: bool>(
+    fn transposed<L: Lanes, V: Value>(&self, x: &Vectors, sums: &mut [f64]) {
+        let fours = x.count / 4;
+        for four in 0..fours {
+            self.transposed_some::<L, V, 8, 4>(x, 4 * four, sums);
+        }
+        for vector in 4 * fours..x.count {
+            self.transposed_some::<L, V, 8, 1>(x, vector, sums);
+        }
+    }
+
+    /// As `transposed`, for some of the vectors, and some rows at a time.
+    #[inline(always)]
+    fn transposed_some<L: Lanes, V: Value, const R: usize, const X: usize>(
         &self,
-        rows: &Rows<'_, V>,
-        tile: &Tile,
         x: &Vectors,
+        vector: usize,
         sums: &mut [f64],
     ) {
-        let mut row = self.rows.start;
-        while row < self.rows.end {
-            let together = if row + ROWS <= self.rows.end { ROWS } else { 1 };
-            for vector in 0..x.count {
-                let sums = &mut sums[vector * tile.columns + self.first..][..self.columns];
-                let factors = &x.values[vector * x.length + tile.first_row + row..][..together];
-                if let Some(factors) = factors.as_array::<ROWS>() {
-                    let part = |r: usize| rows.part(row + r, self.first, self.columns);
-                    add_rows::<V, ROWS, FUSED>(std::array::from_fn(part), factors, sums);
-                } else {
-                    let part = rows.part(row, self.first, self.columns);
-                    add_rows::<V, 1, FUSED>([part], &[factors[0]], sums);
-                }
-            }
-            row += together;
-        }
-    }
-}
-
-/// `a * b + c`.
-#[inline(always)]
-fn multiply_add<const FUSED: bool>(a: f64, b: f64, c: f64) -> f64 {
-    if FUSED { a.mul_add(b, c) } else { a * b + c }
-}
-
-/// Products of a part of a row with parts of vectors: lane `i` sums the values `i`, `i + LANES`, and so on, and
-/// then lanes are added pairwise. Fewer values than lanes are summed one by one.
-#[inline(always)]
-fn dot<V: Value, const X: usize, const FUSED: bool>(values: &[V], x: [&[f64]; X]) -> [f64; X] {
-    if values.len() < LANES {
-        return x.map(|x| {
-            let products = values.iter().zip(x);
-            products.fold(0.0, |sum, (a, x)| multiply_add::<FUSED>(a.widen(), *x, sum))
+        let x =
+            |v: usize, row: usize| x.values[(vector + v) * x.length + self.tile.first_row + row];
+        let mut rest = &mut sums[vector * self.tile.columns..][..X * self.tile.columns];
+        let mut sums: [&mut [f64]; X] = std::array::from_fn(|_| {
+            let (sums, after) = std::mem::take(&mut rest).split_at_mut(self.tile.columns);
+            rest = after;
+            &mut sums[self.first..][..self.columns]
         });
-    }
-    let mut lanes = [[0.0; LANES]; X];
-    let (whole, rest) = values.as_chunks::<LANES>();
-    let x_whole = x.map(|x| &x.as_chunks::<LANES>().0[..whole.len()]);
-    for (i, values) in whole.iter().enumerate() {
-        for (lanes, x) in lanes.iter_mut().zip(&x_whole) {
-            for lane in 0..LANES {
-                lanes[lane] = multiply_add::<FUSED>(values[lane].widen(), x[i][lane], lanes[lane]);
-            }
+        let mut row = self.rows.start;
+        while row + R <= self.rows.end {
+            let factors = std::array::from_fn(|v| std::array::from_fn(|r| x(v, row + r)));
+            add_rows::<L, V, R, X>(self.rows(row), &factors, &mut sums);
+            row += R;
+        }
+        for row in row..self.rows.end {
+            let factors = std::array::from_fn(|v| [x(v, row)]);
+            add_rows::<L, V, 1, X>(self.rows(row), &factors, &mut sums);
         }
     }
-    for (lanes, x) in lanes.iter_mut().zip(&x) {
-        for ((lane, a), x) in lanes.iter_mut().zip(rest).zip(&x[whole.len() * LANES..]) {
-            *lane = multiply_add::<FUSED>(a.widen(), *x, *lane);
-        }
-    }
-    lanes.map(|mut lanes| {
-        let mut half = LANES / 2;
-        while half > 0 {
-            for lane in 0..half {
-                lanes[lane] += lanes[lane + half];
-            }
-            half /= 2;
-        }
-        lanes[0]
-    })
 }
 
-/// Adds rows, each multiplied by its factor, to the sums of columns, one after the other.
+/// Products of parts of rows with parts of vectors: lane `i` sums the values `i`, `i + LANES`, and so on, and then
+/// lanes are added pairwise.
 #[inline(always)]
-fn add_rows<V: Value, const R: usize, const FUSED: bool>(
+fn dots<L: Lanes, V: Value, const R: usize, const X: usize>(
     rows: [&[V]; R],
-    factors: &[f64; R],
-    sums: &mut [f64],
-) {
-    let columns = sums.len();
-    let (whole, rest) = sums.as_chunks_mut::<LANES>();
-    let rows_whole = rows.map(|row| &row.as_chunks::<LANES>().0[..whole.len()]);
-    for (i, sums) in whole.iter_mut().enumerate() {
-        let mut lanes = *sums;
-        for (row, factor) in rows_whole.iter().zip(factors) {
-            for lane in 0..LANES {
-                lanes[lane] = multiply_add::<FUSED>(row[i][lane].widen(), *factor, lanes[lane]);
+    x: [&[f64]; X],
+) -> [[f64; X]; R] {
+    let mut lanes = [[L::splat(0.0); X]; R];
+    let columns = rows[0].len();
+    let (whole, rest) = (columns / LANES, columns % LANES);
+    let chunks = rows.map(|row| &row.as_chunks::<LANES>().0[..whole]);
+    let x_chunks = x.map(|x| &x.as_chunks::<LANES>().0[..whole]);
+    for i in 0..whole {
+        for r in 0..R {
+            let a: L = V::widen(&chunks[r][i]);
+            for v in 0..X {
+                lanes[r][v] = a.multiply_add(L::load(&x_chunks[v][i]), lanes[r][v]);
             }
         }
-        *sums = lanes;
     }
-    let first = columns - rest.len();
-    for (row, factor) in rows.iter().zip(factors) {
-        for (sum, a) in rest.iter_mut().zip(&row[first..]) {
-            *sum = multiply_add::<FUSED>(a.widen(), *factor, *sum);
+    if rest > 0 {
+        for r in 0..R {
+            let a: L = V::widen_rest(&rows[r][columns - rest..]);
+            for v in 0..X {
+                let x = L::load(&padded(&x[v][columns - rest..]));
+                lanes[r][v] = a.multiply_add(x, lanes[r][v]);
+            }
+        }
+    }
+    let mut sums = [[0.0; X]; R];
+    for r in 0..R {
+        for v in 0..X {
+            sums[r][v] = lanes[r][v].sum();
+        }
+    }
+    sums
+}
+
+/// Adds rows, multiplied by their factors for each vector, to the sums of columns, one after the other.
+#[inline(always)]
+fn add_rows<L: Lanes, V: Value, const R: usize, const X: usize>(
+    rows: [&[V]; R],
+    factors: &[[f64; R]; X],
+    sums: &mut [&mut [f64]; X],
+) {
+    let columns = rows[0].len();
+    let (whole, rest) = (columns / LANES, columns % LANES);
+    let chunks = rows.map(|row| &row.as_chunks::<LANES>().0[..whole]);
+    for i in 0..whole {
+        let mut a = [L::splat(0.0); R];
+        for r in 0..R {
+            a[r] = V::widen(&chunks[r][i]);
+        }
+        for v in 0..X {
+            let sums = &mut sums[v].as_chunks_mut::<LANES>().0[i];
+            let mut lanes = L::load(sums);
+            for r in 0..R {
+                lanes = a[r].multiply_add(L::splat(factors[v][r]), lanes);
+            }
+            lanes.store(sums);
+        }
+    }
+    if rest > 0 {
+        for v in 0..X {
+            let sums = &mut sums[v][columns - rest..];
+            let mut lanes = L::load(&padded(sums));
+            for r in 0..R {
+                let a: L = V::widen_rest(&rows[r][columns - rest..]);
+                lanes = a.multiply_add(L::splat(factors[v][r]), lanes);
+            }
+            let mut stored = [0.0; LANES];
+            lanes.store(&mut stored);
+            sums.copy_from_slice(&stored[..rest]);
         }
     }
 }

@@ -15,6 +15,7 @@
 //! for any number of threads and any size of chunks ([how](plan)); cores and GPU differ within the bound.
 
 mod cores;
+mod lanes;
 mod matrix;
 mod multiply;
 mod plan;

@@ -1,0 +1,209 @@
+//! Matrices whose values, or whose largest eigenvalue, are known.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use headrace_flow::{
+    BoxError, ChunkSpec, HostProducer, Outbox, OutputSpec, Race, RaceOptions, Verdict,
+};
+use headrace_io::{MemoryBudget, MemoryUse, Reservation};
+
+use crate::{NumberType, OocError, Options, Report, Result, Room, npy};
+
+/// Bytes of the file that are made at once: whole blocks, and whole values.
+const WINDOW_BYTES: u64 = 4 << 20;
+
+/// Why it is done on the cores.
+const CPU_IS_FASTER: &str = "the storage is slower than the cores";
+
+/// A matrix to be made.
+#[derive(Debug, Clone)]
+pub struct MatrixJob {
+    /// Where it goes: a `.npy` file by its name, else nothing but values, row by row.
+    pub path: PathBuf,
+    /// Rows.
+    pub rows: u64,
+    /// Columns.
+    pub columns: u64,
+    /// Type of the values: `f32`, `f64` or, in a raw file, `bf16`.
+    pub number: NumberType,
+    /// The same seed gives the same values, whatever their type is, as far as it has them.
+    pub seed: u64,
+    /// What they are.
+    pub kind: MatrixKind,
+}
+
+/// What the values of a matrix are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MatrixKind {
+    /// Evenly distributed in `-1..1`.
+    Uniform,
+    /// `D C D⁻¹` of a circulant matrix `C` of positive values and a diagonal matrix `D` of powers of two: exact in
+    /// every type. Its largest eigenvalue is the sum of a row of `C`, its eigenvector the diagonal of `D`, and it
+    /// is far above the others. Rows and columns are as many.
+    Dominant,
+}
+
+/// The values of a matrix, without its file.
+#[derive(Debug)]
+pub struct MatrixContent {
+    seed: u64,
+    columns: u64,
+    number: NumberType,
+    /// The first row of `C`, and the diagonal of `D`; empty for [`MatrixKind::Uniform`].
+    circulant: Vec<f64>,
+    diagonal: Vec<f64>,
+    _memory: Reservation,
+}
+
+impl MatrixContent {
+    /// The content of a matrix, within a budget of memory.
+    ///
+    /// # Errors
+    /// [`OocError::Usage`] for a type or a shape that it cannot have; [`OocError::Budget`].
+    pub fn new(job: &MatrixJob, memory: &Arc<MemoryBudget>) -> Result<MatrixContent> {
+        let &MatrixJob { rows, columns, number, seed, kind, .. } = job;
+        let is_npy = is_npy(job);
+        if !matches!(number, NumberType::F32 | NumberType::F64 | NumberType::Bf16) {
+            return Err(OocError::usage(
+                format!("a matrix of {number}"),
+                "there are f32, f64, bf16",
+            ));
+        }
+        if is_npy && number == NumberType::Bf16 {
+            let remedy = "another name makes a raw file";
+            return Err(OocError::usage("a .npy file cannot have bf16", remedy));
+        }
+        if kind == MatrixKind::Dominant && rows != columns {
+            let what = format!("{rows} rows and {columns} columns have no eigenvalue");
+            return Err(OocError::usage(what, "as many rows as columns"));
+        }
+        let length = if kind == MatrixKind::Dominant { columns } else { 0 };
+        let memory = memory.reserve(MemoryUse::Pipelines, length.saturating_mul(16))?;
+        let hash = |k: u64| mixed(seed, k);
+        let circulant = (0..length).map(|k| (1 + hash(k) % 128) as f64 / 128.0).collect();
+        let diagonal = (0..length).map(|k| (1 << (hash(!k) % 3)) as f64).collect();
+        Ok(MatrixContent { seed, columns, number, circulant, diagonal, _memory: memory })
+    }
+
+    /// A value of the matrix.
+    pub fn value(&self, row: u64, column: u64) -> f64 {
+        if self.circulant.is_empty() {
+            let bits = mixed(self.seed, row.wrapping_mul(self.columns).wrapping_add(column));
+            // As many bits as the type has exactly.
+            let kept = match self.number {
+                NumberType::F64 => 53,
+                NumberType::F32 => 24,
+                _ => 8,
+            };
+            let half = (1u64 << (kept - 1)) as f64;
+            return (bits >> (64 - kept)) as f64 / half - 1.0;
+        }
+        let (i, j, n) = (row as usize, column as usize, self.circulant.len());
+        let k = if j >= i { j - i } else { j + n - i };
+        self.diagonal[i] * self.circulant[k] / self.diagonal[j]
+    }
+
+    /// The largest eigenvalue, and a vector of it, if they are known.
+    pub fn dominant(&self) -> Option<(f64, &[f64])> {
+        // Multiples of 1/128: the sum is exact up to rows of 2^46 values.
+        let is_known = !self.circulant.is_empty();
+        is_known.then(|| (self.circulant.iter().sum(), &self.diagonal[..]))
+    }
+
+    fn fill(&self, first: u64, bytes: &mut [u8]) {
+        let width = self.number.bytes();
+        let (mut row, mut column) = (first / self.columns, first % self.columns);
+        for bytes in bytes.chunks_exact_mut(width) {
+            let value = self.value(row, column);
+            match width {
+                8 => bytes.copy_from_slice(&value.to_le_bytes()),
+                4 => bytes.copy_from_slice(&(value as f32).to_le_bytes()),
+                _ => bytes.copy_from_slice(&(value as f32).to_le_bytes()[2..]),
+            }
+            column += 1;
+            if column == self.columns {
+                (row, column) = (row + 1, 0);
+            }
+        }
+    }
+}
+
+/// Bits without a pattern.
+fn mixed(seed: u64, index: u64) -> u64 {
+    let mut bits = seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+fn is_npy(job: &MatrixJob) -> bool {
+    job.path.extension().is_some_and(|extension| extension == "npy")
+}
+
+/// Makes a matrix, whole or not at all.
+///
+/// # Errors
+/// As [`MatrixContent::new`]; those of the file and of the race.
+pub fn matrix(job: &MatrixJob, options: &Options) -> Result<Report> {
+    let start = Instant::now();
+    let room = Room::new(options, Some(CPU_IS_FASTER))?;
+    let content = MatrixContent::new(job, &room.memory)?;
+    let header = match is_npy(job) {
+        true => npy::header(job.number, &[job.rows, job.columns]),
+        false => Vec::new(),
+    };
+    let values = job.rows.checked_mul(job.columns);
+    let bytes = values.and_then(|values| values.checked_mul(job.number.bytes() as u64));
+    let Some(size_bytes) = bytes.and_then(|bytes| bytes.checked_add(header.len() as u64)) else {
+        return Err(OocError::usage("a matrix larger than any file", "fewer rows or columns"));
+    };
+    let sink = options.files.create(&job.path, size_bytes)?;
+    let windows = size_bytes.div_ceil(WINDOW_BYTES);
+    let race_options = RaceOptions {
+        output_slots: 2 * room.threads + 2,
+        output_slot_bytes: WINDOW_BYTES as usize,
+        ..options.race()
+    };
+    let output_bytes = race_options.output_slots as u64 * WINDOW_BYTES;
+    let _windows = room.memory.reserve(MemoryUse::Slots, output_bytes)?;
+    let chunks = vec![ChunkSpec::default(); windows as usize];
+    let race = Race::new(Vec::new(), chunks, race_options, options.token.clone())?
+        .with_outputs(vec![sink.clone()]);
+    let maker = |_| Maker { content: &content, header: &header, size_bytes };
+    let (_, raced) = race.run_host_writing((0..room.threads).map(maker).collect())?;
+    sink.commit(options.sync)?;
+    let mut report = room.report(vec![("make", raced)]);
+    report.output_bytes = size_bytes;
+    report.wall_ns = start.elapsed().as_nanos() as u64;
+    Ok(report)
+}
+
+/// Makes the bytes of windows.
+struct Maker<'a> {
+    content: &'a MatrixContent,
+    header: &'a [u8],
+    size_bytes: u64,
+}
+
+impl HostProducer for Maker<'_> {
+    fn produce(
+        &mut self,
+        window: usize,
+        _buffers: &[&[u8]],
+        outbox: &mut Outbox<'_>,
+    ) -> std::result::Result<Verdict, BoxError> {
+        let offset = window as u64 * WINDOW_BYTES;
+        let bytes = WINDOW_BYTES.min(self.size_bytes - offset);
+        let mut buffer = outbox.buffer(OutputSpec { sink: 0, offset, bytes })?;
+        // It lies in the first window: a few hundred bytes.
+        let header_bytes = if window == 0 { self.header.len() } else { 0 };
+        let (header, values) = buffer.split_at_mut(header_bytes);
+        header.copy_from_slice(&self.header[..header_bytes]);
+        let skipped = offset.saturating_sub(self.header.len() as u64);
+        self.content.fill(skipped / self.content.number.bytes() as u64, values);
+        buffer.send();
+        Ok(Verdict::Continue)
+    }
+}

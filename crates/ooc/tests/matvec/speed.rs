@@ -1,0 +1,123 @@
+//! How fast products are, beside a plain sum of the same bytes.
+//!
+//!     HEADRACE_MATVEC_DIR=/folder cargo test -p headrace-ooc --test matvec -- --ignored --nocapture speed_
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use headrace_flow::{
+    BoxError, CancelToken, ChunkSpec, HostConsumer, Race, RaceOptions, ReadSpec, Verdict,
+};
+use headrace_io::{SourceFile, drop_cache};
+use headrace_ooc::generate::{self, MatrixJob, MatrixKind};
+use headrace_ooc::matvec::{MatrixFile, MatvecJob, Product, RawMatrix, multiply};
+use headrace_ooc::{NumberType, Options};
+
+use crate::support::*;
+
+/// Bytes of the matrix.
+const BYTES: u64 = 2 << 30;
+
+/// Adds up the bytes of chunks, as 64-bit words.
+struct Sum(u64);
+
+impl HostConsumer for Sum {
+    fn consume(&mut self, _chunk: usize, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
+        let words = buffers.iter().flat_map(|buffer| buffer.as_chunks().0);
+        self.0 = words.fold(self.0, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
+        Ok(Verdict::Continue)
+    }
+}
+
+/// GB/s of a plain sum through the race.
+fn sum_rate(path: &std::path::Path, threads: usize) -> f64 {
+    let chunk_bytes = 16 << 20;
+    let chunk = |chunk| ChunkSpec {
+        reads: vec![ReadSpec { file: 0, offset: chunk * chunk_bytes, bytes: chunk_bytes }],
+    };
+    let chunks = (0..BYTES / chunk_bytes).map(chunk).collect();
+    let file = SourceFile::open(path).unwrap();
+    let start = Instant::now();
+    let race = Race::new(vec![file], chunks, RaceOptions::default(), CancelToken::new()).unwrap();
+    let (sums, _) = race.run_host((0..threads).map(|_| Sum(0)).collect()).unwrap();
+    assert!(sums.iter().any(|sum| sum.0 != 0));
+    BYTES as f64 / start.elapsed().as_nanos() as f64
+}
+
+/// Reads all of a file through the page cache.
+fn fill_cache(path: &std::path::Path) {
+    std::io::copy(&mut std::fs::File::open(path).unwrap(), &mut std::io::sink()).unwrap();
+}
+
+fn folder() -> PathBuf {
+    std::env::var_os("HEADRACE_MATVEC_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
+}
+
+#[test]
+#[ignore = "measures: needs a quiet machine, 2 GB of storage and as much memory"]
+fn speed_of_cores() {
+    let (folder, threads) = (folder(), Options::default().threads());
+    let path = folder.join("headrace-matvec.raw");
+    for (number, columns) in [
+        (NumberType::F32, 1 << 15),
+        (NumberType::F64, 1 << 14),
+        (NumberType::Bf16, 1 << 15),
+        (NumberType::F32, 1 << 10),
+        (NumberType::F32, 16),
+        (NumberType::F32, 1 << 20),
+    ] {
+        let rows = BYTES / number.bytes() as u64 / columns;
+        let (seed, kind) = (1, MatrixKind::Uniform);
+        let made = MatrixJob { path: path.clone(), rows, columns, number, seed, kind };
+        let made = generate::matrix(&made, &cores(threads)).unwrap();
+        println!(
+            "{number} {rows} x {columns}: made at {:.2} GB/s",
+            BYTES as f64 / made.wall_ns as f64
+        );
+        let matrix =
+            MatrixFile { path: path.clone(), raw: Some(RawMatrix { rows, columns, number }) };
+        let vector = |length: u64, vectors: usize, name: &str| {
+            let x = X::random(1, length as usize, vectors, NumberType::F32, false);
+            let at = |end: &str| folder.join(format!("headrace-matvec-{name}-{vectors}.{end}.npy"));
+            Product { x: x.write(at("x")), y: at("y") }
+        };
+        let product = |vectors| Some(vector(columns, vectors, "product"));
+        let transposed = |vectors| Some(vector(rows, vectors, "transposed"));
+        let (matrix, result) = (|| matrix.clone(), None);
+        for (name, product, transposed) in [
+            ("A x", product(1), None),
+            ("Atx", None, transposed(1)),
+            ("both", product(1), transposed(1)),
+            ("A X of 4", product(4), None),
+            ("A X of 16", product(16), None),
+            ("AtX of 4", None, transposed(4)),
+            ("AtX of 16", None, transposed(16)),
+        ] {
+            let job = MatvecJob { matrix: matrix(), product, transposed, result };
+            let rate = || {
+                let report = multiply(&job, &cores(threads)).unwrap();
+                report.report.passes[0].race.gb_per_s()
+            };
+            fill_cache(&path);
+            let mut rates: Vec<(f64, f64)> =
+                (0..5).map(|_| (sum_rate(&path, threads), rate())).collect();
+            rates.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+            let (sum, hot) = rates[2];
+            println!(
+                "  {name}: hot {hot:.2} GB/s, a plain sum {sum:.2}, {:.0} %",
+                hot / sum * 100.0
+            );
+            if name == "A x" {
+                let file = SourceFile::open(&path).unwrap();
+                drop_cache(&*file).unwrap();
+                let cold = rate();
+                drop_cache(&*file).unwrap();
+                println!(
+                    "  {name}: cold {cold:.2} GB/s, a plain sum {:.2}",
+                    sum_rate(&path, threads)
+                );
+            }
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+}
