@@ -70,7 +70,10 @@ mod writers;
 
 pub use cache::{HostCache, HostCacheStats};
 pub use cancel::CancelToken;
-pub use cuda::{CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, More, SlotChunk};
+pub use cuda::{
+    CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, HostMemory, More, PageableLane,
+    SlotChunk, pageable_slots,
+};
 pub use error::{BoxError, RaceError};
 pub use feed::{ChunkFeed, FedChunk, FeedBounds};
 pub use headrace_io::{DirectEngine, InputPolicy, MappingPool};

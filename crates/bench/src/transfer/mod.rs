@@ -46,9 +46,9 @@ mod write;
 pub use checksum::Checksum;
 pub use error::BenchError;
 pub use gpu::KERNELS;
+pub use headrace_flow::HostMemory;
 pub use plan::{
-    BenchPlan, CacheState, FileWrap, Hooks, HostMemory, Operation, PathChoice, Pattern, SinkWrap,
-    Target,
+    BenchPlan, CacheState, FileWrap, Hooks, Operation, PathChoice, Pattern, SinkWrap, Target,
 };
 pub use progress::Progress;
 pub use record::{

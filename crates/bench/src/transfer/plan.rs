@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use headrace_flow::{AccessPath, DirectEngine, Trace};
+use headrace_flow::{AccessPath, DirectEngine, HostMemory, Trace};
 use headrace_io::write::{SinkFile, WriteAt};
 use headrace_io::{ReadAt, SetupFault, SourceFile};
 use serde::Serialize;
@@ -122,26 +122,6 @@ impl PathChoice {
 impl fmt::Display for PathChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-/// Host memory on the way to a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HostMemory {
-    /// Registered with the driver: copies run at the speed of the link, beside everything else.
-    Pinned,
-    /// Ordinary memory, which the driver copies through a buffer of its own.
-    Pageable,
-}
-
-impl HostMemory {
-    /// As it is written in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            HostMemory::Pinned => "pinned",
-            HostMemory::Pageable => "pageable",
-        }
     }
 }
 

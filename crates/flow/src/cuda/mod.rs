@@ -10,6 +10,7 @@
 //! reading it. [`CudaLane`] is slots and a [`DeviceProgram`] for the length of one race.
 
 mod lane;
+mod pageable;
 mod slots;
 mod ways;
 
@@ -18,6 +19,7 @@ use headrace_gpu::Stream;
 use crate::{BoxError, OutputSpec, Verdict};
 
 pub use lane::CudaLane;
+pub use pageable::{HostMemory, PageableLane, pageable_slots};
 pub use slots::CudaSlots;
 
 /// A buffer of a chunk in device memory.

@@ -4,7 +4,6 @@
 //! more than copying it once.
 
 mod kernels;
-mod pageable;
 mod program;
 mod source;
 
@@ -15,7 +14,8 @@ use std::time::Instant;
 
 use headrace_flow::{
     Affinity, BoxError, CancelToken, ChunkSpec, CudaSlots, DeviceLane, DeviceProgram, DeviceSlice,
-    MappingPool, Race, RaceError, RaceOptions, RaceReport, RegisteredPool, SlotChunk,
+    MappingPool, PageableLane, Race, RaceError, RaceOptions, RaceReport, RegisteredPool, SlotChunk,
+    pageable_slots,
 };
 use headrace_gpu::{Device, DeviceBuffer, DevicePool, GpuError, Stream};
 use headrace_io::system::{PciAddress, StorageHome, SysRoot, nearest_gpu};
@@ -31,7 +31,6 @@ use super::record::RingRecord;
 use super::stop::{StopSignal, watched};
 use super::{BenchError, BenchPlan, HostMemory, PathChoice, Progress, Target};
 use kernels::Kernels;
-use pageable::PageableLane;
 use program::{SUM_BYTES, Sums, Take};
 
 /// Share of the machine's memory that mappings may pin.
@@ -104,7 +103,7 @@ impl Gpus {
             .iter()
             .filter_map(|ordinal| self.open.remove(ordinal).map(|gpu| (*ordinal, gpu)))
             .collect();
-        let outcome = race(job, options, &mut gpus, slot_bytes);
+        let outcome = race(job, options, &mut gpus);
         self.open.extend(gpus);
         outcome.map(|outcome| Outcome { ring, ..outcome })
     }
@@ -177,7 +176,6 @@ fn race(
     job: &Job<'_>,
     options: RaceOptions,
     gpus: &mut [(usize, Gpu)],
-    slot_bytes: usize,
 ) -> Result<Outcome, BenchError> {
     let plan = job.plan;
     let (affinity, mut notes) = affinity(job, gpus);
@@ -187,7 +185,7 @@ fn race(
         .iter()
         .map(|(_, gpu)| zeroed_sums(gpu, plan.verify, job.chunks.len()))
         .collect::<Result<_, _>>()?;
-    let memory = pageable_memory(plan, gpus.len(), slot_bytes)?;
+    let memory = pageable_memory(plan, gpus)?;
     let mut programs = Vec::new();
     let mut rings = Vec::new();
     for ((_, gpu), sums) in gpus.iter_mut().zip(&sums) {
@@ -253,7 +251,7 @@ fn run_lanes(
     for (number, (ring, program)) in rings.iter_mut().zip(programs).enumerate() {
         let lane = ring.lane(program);
         lanes.push(match memory.get(number) {
-            Some(memory) => Box::new(PageableLane { inner: lane, memory }),
+            Some(memory) => Box::new(PageableLane::new(lane, memory)),
             None => Box::new(lane),
         });
     }
@@ -269,20 +267,13 @@ fn run_lanes(
 /// Slots of ordinary memory for each GPU; none if they are to be pinned.
 fn pageable_memory(
     plan: &BenchPlan,
-    gpus: usize,
-    slot_bytes: usize,
+    gpus: &[(usize, Gpu)],
 ) -> Result<Vec<Vec<AlignedBuffer>>, BenchError> {
     if plan.memory == HostMemory::Pinned {
         return Ok(Vec::new());
     }
-    let slot = || {
-        let mut slot = AlignedBuffer::allocate(slot_bytes)?;
-        // Its first use would be part of the measurement.
-        slot.touch(1);
-        Ok(slot)
-    };
-    let ring = || (0..plan.slot_count()).map(|_| slot()).collect::<Result<Vec<_>, BenchError>>();
-    (0..gpus).map(|_| ring()).collect()
+    let rings = gpus.iter().filter_map(|(_, gpu)| gpu.slots.as_ref());
+    rings.map(|ring| Ok(pageable_slots(ring)?)).collect()
 }
 
 fn zeroed_sums(gpu: &Gpu, verify: bool, chunks: usize) -> Result<Option<DeviceBuffer>, GpuError> {

@@ -2,25 +2,76 @@
 
 use std::time::Instant;
 
-use headrace_flow::{
-    BoxError, CudaLane, DeviceLane, DeviceProgram, DeviceRange, DeviceTimes, OutputSpec,
-    StageSpans, Verdict,
-};
-use headrace_io::{AlignedBuffer, Window};
+use headrace_io::{AlignedBuffer, IoError, Window};
+use serde::Serialize;
+
+use super::{CudaLane, CudaSlots, DeviceProgram};
+use crate::{BoxError, DeviceLane, DeviceRange, DeviceTimes, OutputSpec, StageSpans, Verdict};
+
+/// Host memory on the way to a GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostMemory {
+    /// Registered with the driver: copies run at the speed of the link, beside everything else.
+    #[default]
+    Pinned,
+    /// Ordinary memory, which the driver copies through a buffer of its own.
+    Pageable,
+}
+
+impl HostMemory {
+    /// As it is written in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            HostMemory::Pinned => "pinned",
+            HostMemory::Pageable => "pageable",
+        }
+    }
+}
 
 /// A CUDA lane with the host memory of its slots exchanged. The driver copies such memory through
 /// a buffer of its own and keeps the calling thread until it has read it.
-pub(super) struct PageableLane<'a, P> {
-    pub inner: CudaLane<'a, P>,
-    /// One a slot, each as large as a slot.
-    pub memory: &'a [AlignedBuffer],
+pub struct PageableLane<'a, P> {
+    inner: CudaLane<'a, P>,
+    memory: &'a [AlignedBuffer],
+}
+
+impl<'a, P> PageableLane<'a, P> {
+    /// The lane with other memory, as [`pageable_slots`] makes it for its slots.
+    ///
+    /// # Panics
+    /// If there is none for a slot, or one is smaller than it.
+    pub fn new(inner: CudaLane<'a, P>, memory: &'a [AlignedBuffer]) -> Self {
+        let slot_bytes = inner.slots.slot_bytes();
+        assert!(memory.len() >= inner.slots.slots(), "one for each slot");
+        assert!(memory.iter().all(|memory| memory.len() >= slot_bytes), "each as large as a slot");
+        PageableLane { inner, memory }
+    }
+
+    /// The program, with whatever it gathered.
+    pub fn into_program(self) -> P {
+        self.inner.into_program()
+    }
+}
+
+/// Ordinary memory for slots, touched so that its first use is no part of a measurement.
+///
+/// # Errors
+/// If there is not as much.
+pub fn pageable_slots(slots: &CudaSlots) -> Result<Vec<AlignedBuffer>, IoError> {
+    let slot = |_| {
+        let mut slot = AlignedBuffer::allocate(slots.slot_bytes())?;
+        slot.touch(1);
+        Ok(slot)
+    };
+    (0..slots.slots()).map(slot).collect()
 }
 
 // SAFETY: each window is the memory of one buffer: mapped in whole pages, zeroed by the system,
 // borrowed for as long as the lane lives, and handed to nobody else.
 unsafe impl<P: DeviceProgram> DeviceLane for PageableLane<'_, P> {
     fn slots(&self) -> usize {
-        self.inner.slots().min(self.memory.len())
+        self.inner.slots()
     }
 
     fn host_window(&self, slot: usize) -> Window {
@@ -29,6 +80,14 @@ unsafe impl<P: DeviceProgram> DeviceLane for PageableLane<'_, P> {
 
     fn device_slot_bytes(&self) -> usize {
         self.inner.device_slot_bytes()
+    }
+
+    fn begin(&mut self, chunk: usize) -> Result<(), BoxError> {
+        self.inner.begin(chunk)
+    }
+
+    fn is_resident(&mut self, chunk: usize, buffer: usize) -> bool {
+        self.inner.is_resident(chunk, buffer)
     }
 
     unsafe fn copy_to_device(
