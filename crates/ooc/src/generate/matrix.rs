@@ -9,6 +9,7 @@ use headrace_flow::{
 };
 use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 
+use super::mixed;
 use crate::{NumberType, OocError, Options, Report, Result, Room, npy};
 
 /// Bytes of the file that are made at once: whole blocks, and whole values.
@@ -128,14 +129,6 @@ impl MatrixContent {
             }
         }
     }
-}
-
-/// Bits without a pattern.
-fn mixed(seed: u64, index: u64) -> u64 {
-    let mut bits = seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 fn is_npy(job: &MatrixJob) -> bool {

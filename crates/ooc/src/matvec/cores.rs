@@ -234,6 +234,7 @@ impl Block<'_> {
 /// Products of parts of rows with parts of vectors: lane `i` sums the values `i`, `i + LANES`, and so on, and then
 /// lanes are added pairwise.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // Several arrays in step.
 fn dots<L: Lanes, V: Value, const R: usize, const X: usize>(
     rows: [&[V]; R],
     x: [&[f64]; X],
@@ -271,6 +272,7 @@ fn dots<L: Lanes, V: Value, const R: usize, const X: usize>(
 
 /// Adds rows, multiplied by their factors for each vector, to the sums of columns, one after the other.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // Several arrays in step.
 fn add_rows<L: Lanes, V: Value, const R: usize, const X: usize>(
     rows: [&[V]; R],
     factors: &[[f64; R]; X],

@@ -15,9 +15,12 @@
 //! for any number of threads and any size of chunks ([how](plan)); cores and GPU differ within the bound.
 
 mod cores;
+mod device;
+mod iterate;
 mod lanes;
 mod matrix;
 mod multiply;
+mod pass;
 mod plan;
 mod sums;
 mod turns;
@@ -25,13 +28,20 @@ mod vectors;
 
 use std::path::PathBuf;
 
+use headrace_flow::HostMemory;
 use serde::Serialize;
 
+pub use iterate::{IterateJob, IterateReport, Iteration, iterate};
 pub use matrix::{MatrixFile, RawMatrix};
 pub use multiply::multiply;
 pub use vectors::{RawVectors, VectorFile};
 
 use crate::{NumberType, Report};
+
+/// The source of the kernels for values of a type, for whoever compiles all kernels there are.
+pub fn kernels(number: NumberType) -> String {
+    device::source(number)
+}
 
 /// What to multiply.
 #[derive(Debug, Clone)]
@@ -44,6 +54,8 @@ pub struct MatvecJob {
     pub transposed: Option<Product>,
     /// Type of the results, `f32` or `f64`; `None`: `f64` if the matrix or the vector is of it, else `f32`.
     pub result: Option<NumberType>,
+    /// Host memory of a GPU's slots.
+    pub memory: HostMemory,
 }
 
 /// A product: what the matrix is multiplied with, and where the result goes.

@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_flow::{Race, RaceOptions, RaceReport};
 use headrace_io::write::WriteAt;
 
-use super::cores::{Multiplier, Operands};
+use super::cores::Operands;
 use super::matrix::Matrix;
-use super::plan::Plan;
-use super::sums::{Gather, Results};
-use super::turns::Feed;
+use super::pass::{Manner, Passes};
 use super::vectors::{Vectors, Written};
 use super::{MatvecJob, MatvecReport, Product};
 use crate::{NumberType, OocError, Options, Result, Room};
@@ -18,15 +15,6 @@ use crate::{NumberType, OocError, Options, Result, Room};
 /// Why a product is computed on the cores if nobody says where.
 const CPU_IS_FASTER: &str = "each byte of the matrix is used once, and the cores read at the speed of memory, \
                              which is above that of any link to a device";
-
-/// Bytes of a chunk: enough that its bookkeeping is nothing beside it, and that parts of long rows are long.
-const CHUNK_BYTES: usize = 16 << 20;
-
-/// Chunks of small matrices, for each thread.
-const CHUNKS_PER_THREAD: u64 = 8;
-
-/// Chunks that are being read, or were read and not multiplied yet.
-const SLOTS: usize = 8;
 
 /// Multiplies.
 ///
@@ -56,14 +44,10 @@ pub fn multiply(job: &MatvecJob, options: &Options) -> Result<MatvecReport> {
         false => Operands { forward: x.as_ref(), transposed: x_transposed.as_ref() },
         true => Operands { forward: x_transposed.as_ref(), transposed: x.as_ref() },
     };
-    let plan = Plan::new(&matrix, chunk_bytes(&matrix, options, &room));
+    let manner = Manner { memory: job.memory, repeats: false };
+    let mut passes = Passes::new(&matrix, &room, options, manner)?;
     let plan_ns = start.elapsed().as_nanos() as u64;
-    let race_options = RaceOptions {
-        slots: options.slots.unwrap_or(SLOTS).max(1),
-        memory: Some(room.memory.clone()),
-        ..options.race()
-    };
-    let (results, race) = pass(&matrix, &plan, operands, race_options, options, &room)?;
+    let (results, race) = passes.run(operands)?;
     let (y, y_transposed) = match matrix.is_transposed {
         false => (&results.forward, &results.transposed),
         true => (&results.transposed, &results.forward),
@@ -86,12 +70,12 @@ pub fn multiply(job: &MatvecJob, options: &Options) -> Result<MatvecReport> {
     report.output_bytes = output_bytes;
     report.plan_ns = plan_ns;
     report.wall_ns = start.elapsed().as_nanos() as u64;
-    let chunk_bytes = plan.chunk_bytes() as u64;
+    let chunk_bytes = passes.plan.chunk_bytes() as u64;
     let (rows, columns, number) = (rows as u64, columns as u64, matrix.number);
     Ok(MatvecReport { rows, columns, number, chunk_bytes, report })
 }
 
-fn check_result(result: Option<NumberType>) -> Result<()> {
+pub(super) fn check_result(result: Option<NumberType>) -> Result<()> {
     match result {
         None | Some(NumberType::F32 | NumberType::F64) => Ok(()),
         Some(other) => {
@@ -101,42 +85,13 @@ fn check_result(result: Option<NumberType>) -> Result<()> {
 }
 
 /// The wider one.
-fn result_type(matrix: NumberType, vector: NumberType) -> NumberType {
+pub(super) fn result_type(matrix: NumberType, vector: NumberType) -> NumberType {
     let wide = [matrix, vector].contains(&NumberType::F64);
     if wide { NumberType::F64 } else { NumberType::F32 }
 }
 
 /// Puts all results in their places; their bytes.
-fn commit(sinks: &[Arc<dyn WriteAt>], sync: bool) -> Result<u64> {
+pub(super) fn commit(sinks: &[Arc<dyn WriteAt>], sync: bool) -> Result<u64> {
     sinks.iter().try_for_each(|sink| sink.commit(sync))?;
     Ok(sinks.iter().map(|sink| sink.size_bytes()).sum())
-}
-
-fn chunk_bytes(matrix: &Matrix, options: &Options, room: &Room) -> usize {
-    options.chunk_bytes.unwrap_or_else(|| {
-        let of_thread = matrix.bytes() / (room.threads as u64 * CHUNKS_PER_THREAD);
-        let of_limit = room.memory.limit_bytes() / (4 * SLOTS as u64);
-        (CHUNK_BYTES as u64).min(of_thread).min(of_limit).max(1) as usize
-    })
-}
-
-/// Streams the matrix once.
-fn pass(
-    matrix: &Matrix,
-    plan: &Plan,
-    operands: Operands<'_>,
-    race_options: RaceOptions,
-    options: &Options,
-    room: &Room,
-) -> Result<(Results, RaceReport)> {
-    let shape = (matrix.rows, matrix.columns);
-    let results = Results::zero(&room.memory, shape, operands.counts())?;
-    let window = (race_options.slots + 2 * room.threads + 2).min(plan.chunks()).max(1);
-    let gather = Gather::new(&room.memory, plan, window, results)?;
-    let feed = Feed::new(plan.clone(), matrix.file.clone(), gather.turns().clone());
-    let bounds = feed.bounds(matrix.bytes());
-    let race = Race::fed(Box::new(feed), bounds, race_options, options.token.clone());
-    let multiplier = || Multiplier::new(plan, matrix.number, operands, &gather);
-    let (_, report) = race.run_host((0..room.threads).map(|_| multiplier()).collect())?;
-    Ok((gather.into_results(), report))
 }

@@ -102,6 +102,10 @@ impl Plan {
         Plan { offset, rows, columns, value_bytes, band_rows, span_columns, bands, spans }
     }
 
+    pub fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
     /// Chunks of each band.
     fn across(&self) -> usize {
         self.columns.div_ceil(self.spans * self.span_columns)

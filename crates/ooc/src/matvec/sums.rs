@@ -47,6 +47,11 @@ impl Results {
         Ok(Results { forward, transposed, rows, columns, counts, _memory: memory })
     }
 
+    /// Values of each result of either kind.
+    pub fn lengths(&self) -> [usize; 2] {
+        [self.rows, self.columns]
+    }
+
     /// Adds the sums of a tile: span by span, and band by band, vector after vector in each.
     fn add(&mut self, tile: &Tile, sums: &[f64]) {
         let Counts { forward, transposed } = self.counts;

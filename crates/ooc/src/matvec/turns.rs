@@ -30,6 +30,11 @@ impl Turns {
         Arc::new(Turns { window, state: Mutex::new(State { next: 0, waker: None }) })
     }
 
+    /// Chunks that may be begun and not summed.
+    pub fn window(&self) -> usize {
+        self.window
+    }
+
     /// All chunks before this one are summed.
     pub fn advance(&self, next: usize) {
         let waker = {

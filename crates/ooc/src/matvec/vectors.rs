@@ -90,6 +90,18 @@ impl Vectors {
         let file_bytes = file.size_bytes();
         Ok(Vectors { values, length, count, is_flat, number, file_bytes, _memory: memory })
     }
+
+    /// One vector of values that somebody makes.
+    pub fn one(
+        memory: &Arc<MemoryBudget>,
+        values: impl Iterator<Item = f64>,
+        length: usize,
+    ) -> Result<Vectors> {
+        let memory = memory.reserve(MemoryUse::Pipelines, length as u64 * 8)?;
+        let (values, count, is_flat) = (values.take(length).collect(), 1, true);
+        let (number, file_bytes) = (NumberType::F32, 0);
+        Ok(Vectors { values, length, count, is_flat, number, file_bytes, _memory: memory })
+    }
 }
 
 /// How vectors lie in a file.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use headrace_flow::AccessPath;
+use headrace_flow::{AccessPath, HostMemory};
 use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
 use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile};
 use headrace_ooc::matvec::{MatrixFile, MatvecJob, Product, RawMatrix, multiply};
@@ -183,7 +183,8 @@ fn memory_stays_within_its_limit() {
     let x = empty.write(case.folder.path().join("empty.x"));
     let product = Some(Product { x, y: case.folder.path().join("y") });
     let matrix = MatrixFile { path: case.job.matrix.path.clone(), raw: None };
-    let huge = MatvecJob { matrix, product, transposed: None, result: None };
+    let huge =
+        MatvecJob { matrix, product, transposed: None, result: None, memory: HostMemory::Pinned };
     let error = multiply(&huge, &limited(8 << 20)).unwrap_err();
     assert!(error.to_string().contains("out of host memory"), "{error}");
 }

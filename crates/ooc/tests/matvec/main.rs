@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod faults;
+mod gpu;
+mod iterate;
 mod products;
 mod speed;
 mod support;

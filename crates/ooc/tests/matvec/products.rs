@@ -1,6 +1,6 @@
 //! Products against plain loops.
 
-use headrace_flow::AccessPath;
+use headrace_flow::{AccessPath, HostMemory};
 use headrace_ooc::matvec::{MatvecJob, Product, multiply};
 use headrace_ooc::{NumberType, Options, npy};
 use proptest::prelude::*;
@@ -137,7 +137,13 @@ fn results_are_written_as_they_are_asked_for() {
         let (x_file, y) = (x.write(folder.path().join("x")), folder.path().join("y.npy"));
         let product = Some(Product { x: x_file, y: y.clone() });
         let matrix_file = matrix_file.clone();
-        let job = MatvecJob { matrix: matrix_file, product, transposed: None, result };
+        let job = MatvecJob {
+            matrix: matrix_file,
+            product,
+            transposed: None,
+            result,
+            memory: HostMemory::Pinned,
+        };
         multiply(&job, &cores(2)).unwrap();
         let wanted = matrix.product(&x.values, x.vectors, false).into_iter().map(|(sum, _)| sum);
         let bytes = std::fs::read(&y).unwrap();

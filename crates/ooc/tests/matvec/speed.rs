@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use headrace_flow::{
-    BoxError, CancelToken, ChunkSpec, HostConsumer, Race, RaceOptions, ReadSpec, Verdict,
+    BoxError, CancelToken, ChunkSpec, HostConsumer, HostMemory, Race, RaceOptions, ReadSpec,
+    Verdict,
 };
 use headrace_io::{SourceFile, drop_cache};
 use headrace_ooc::generate::{self, MatrixJob, MatrixKind};
@@ -49,7 +50,7 @@ fn fill_cache(path: &std::path::Path) {
     std::io::copy(&mut std::fs::File::open(path).unwrap(), &mut std::io::sink()).unwrap();
 }
 
-fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     std::env::var_os("HEADRACE_MATVEC_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
@@ -93,7 +94,13 @@ fn speed_of_cores() {
             ("AtX of 4", None, transposed(4)),
             ("AtX of 16", None, transposed(16)),
         ] {
-            let job = MatvecJob { matrix: matrix(), product, transposed, result };
+            let job = MatvecJob {
+                matrix: matrix(),
+                product,
+                transposed,
+                result,
+                memory: HostMemory::Pinned,
+            };
             let rate = || {
                 let report = multiply(&job, &cores(threads)).unwrap();
                 report.report.passes[0].race.gb_per_s()

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use headrace_flow::HostMemory;
 use headrace_ooc::matvec::{
     MatrixFile, MatvecJob, MatvecReport, Product, RawMatrix, RawVectors, VectorFile, multiply,
 };
@@ -157,6 +158,7 @@ impl Case {
             product: product(x, "product"),
             transposed: product(x_transposed, "transposed"),
             result: Some(NumberType::F64),
+            memory: HostMemory::Pinned,
         };
         Case { folder, job }
     }
