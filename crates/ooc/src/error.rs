@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use headrace_flow::RaceError;
+use headrace_format::FormatError;
 use headrace_gpu::GpuError;
 use headrace_io::{IoError, OutOfBudget};
 
@@ -60,6 +61,9 @@ pub enum OocError {
     /// A file, outside of a race.
     #[error(transparent)]
     Io(#[from] IoError),
+    /// A file's format.
+    #[error(transparent)]
+    Format(#[from] FormatError),
     /// The race.
     #[error(transparent)]
     Race(#[from] RaceError),

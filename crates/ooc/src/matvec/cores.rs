@@ -157,7 +157,7 @@ impl Block<'_> {
             self.forward_some::<L, V, 4, 4>(x, 4 * four, sums);
         }
         for vector in 4 * fours..x.count {
-            self.forward_some::<L, V, 8, 1>(x, vector, sums);
+            self.forward_some::<L, V, 4, 1>(x, vector, sums);
         }
     }
 

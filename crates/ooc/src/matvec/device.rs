@@ -30,9 +30,6 @@ const BLOCK: u32 = 256;
 /// Bytes that a thread loads at once.
 const LOAD_BYTES: usize = 16;
 
-/// Rows of a tile whose rows are pieces of their own.
-const ROWS_MAX: usize = 64;
-
 /// What is left of the device's memory for others when chunks stay there.
 const SPARE_BYTES: u64 = 64 << 20;
 
@@ -205,7 +202,6 @@ struct Params {
     tile: Tile,
     base: u64,
     row_bytes: u64,
-    row_at: [u64; ROWS_MAX],
     x: (u64, u64),
     vector: u64,
     vectors: u64,
@@ -216,7 +212,7 @@ struct Params {
 
 impl Params {
     fn args(&self) -> LaunchArgs {
-        let &Params { tile, base, row_bytes, row_at, x, vector, vectors, sums, y, group } = self;
+        let &Params { tile, base, row_bytes, x, vector, vectors, sums, y, group } = self;
         let of_tile = [
             tile.rows,
             tile.columns,
@@ -225,10 +221,9 @@ impl Params {
             tile.band_rows,
             tile.span_columns,
         ];
-        let mut words = vec![base, row_bytes, u64::from(tile.by_row)];
+        let mut words = vec![base, row_bytes];
         words.extend(of_tile.map(|value| value as u64));
         words.extend([x.0, x.1, vector, vectors, sums, y.0, y.1, group]);
-        words.extend(row_at);
         let mut args = LaunchArgs::new();
         args.push_bytes(bytemuck::cast_slice(&words));
         args
@@ -236,19 +231,21 @@ impl Params {
 }
 
 impl Program<'_> {
-    /// Where a chunk lies.
-    fn params(&self, chunk: usize, value_bytes: usize, addresses: &[u64]) -> Outcome<Params> {
+    /// Where a chunk lies: rows, or their pieces, are equally far from each other.
+    fn params(&self, chunk: usize, addresses: &[u64]) -> Outcome<Params> {
         let tile = self.plan.tile(chunk);
-        let mut row_at = [0; ROWS_MAX];
-        if tile.by_row {
-            let rows = row_at.get_mut(..addresses.len()).ok_or("more rows than pieces")?;
-            rows.copy_from_slice(addresses);
+        let row_bytes = match addresses {
+            [first, second, ..] => second.wrapping_sub(*first),
+            _ => (tile.columns * self.plan.value_bytes()) as u64,
+        };
+        let are_equal = |pair: &[u64]| pair[1].wrapping_sub(pair[0]) == row_bytes;
+        if !addresses.windows(2).all(are_equal) {
+            return Err("pieces of rows that do not lie equally far from each other".into());
         }
-        let row_bytes = (tile.columns * value_bytes) as u64;
         let base = addresses.first().copied().unwrap_or(0);
         let (x, y) = ((0, 0), (0, 0));
         let (sums, vector, vectors, group) = (0, 0, 0, 0);
-        Ok(Params { tile, base, row_bytes, row_at, x, vector, vectors, sums, y, group })
+        Ok(Params { tile, base, row_bytes, x, vector, vectors, sums, y, group })
     }
 
     /// Device addresses of a chunk's sums: of the product with the matrix, with the transposed one.
@@ -293,7 +290,7 @@ impl Program<'_> {
 
     /// Adds the sums of a chunk to the results.
     fn add(&self, stream: &Stream, chunk: usize) -> Outcome<()> {
-        let mut params = self.params(chunk, 0, &[])?;
+        let mut params = self.params(chunk, &[])?;
         let tile = params.tile;
         let sums = self.sums_at(chunk, &tile);
         let Counts { forward, transposed } = self.counts;
@@ -380,7 +377,7 @@ unsafe impl DeviceProgram for Program<'_> {
             self.keep(stream, chunk, buffers)?;
         }
         let addresses = self.addresses(chunk, buffers);
-        let params = self.params(chunk, self.plan.value_bytes(), &addresses)?;
+        let params = self.params(chunk, &addresses)?;
         self.multiply(stream, chunk, params)?;
         let window = self.enqueued.len();
         self.enqueued[chunk % window] = true;

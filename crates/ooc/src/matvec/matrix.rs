@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use headrace_format::arrow::ArrowTable;
 use headrace_io::ReadAt;
 
+use super::columns;
 use crate::npy::{self, Npy};
 use crate::{Files, NumberType, OocError, Result};
 
@@ -13,7 +15,8 @@ use crate::{Files, NumberType, OocError, Result};
 pub struct MatrixFile {
     /// Where it lies.
     pub path: PathBuf,
-    /// What its bytes are, if it is nothing but values, row by row; `None`: a file that says so itself (`.npy`).
+    /// What its bytes are, if it is nothing but values, row by row; `None`: a file that says so itself: `.npy`, of
+    /// one axis (a single row) or two, or an Arrow IPC file whose columns are those of the matrix.
     pub raw: Option<RawMatrix>,
 }
 
@@ -28,7 +31,7 @@ pub struct RawMatrix {
     pub number: NumberType,
 }
 
-/// A matrix whose rows lie one after the other. If `is_transposed`, it is the transposed of the matrix that
+/// A matrix whose rows lie one after the other, or in pieces. If `is_transposed`, it is the transposed of the matrix that
 /// its user means: the bytes of an order by columns are those of the transposed matrix by rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Matrix {
@@ -39,6 +42,8 @@ pub(crate) struct Matrix {
     pub columns: usize,
     pub number: NumberType,
     pub is_transposed: bool,
+    /// If the rows do not lie one after the other: the columns of this table are the rows.
+    pub table: Option<Arc<ArrowTable>>,
 }
 
 impl Matrix {
@@ -48,8 +53,14 @@ impl Matrix {
     /// [`OocError::Input`] for a file that is no matrix of floating-point numbers; those of the files.
     pub fn open(files: &dyn Files, source: &MatrixFile) -> Result<Matrix> {
         let file = files.open(&source.path)?;
+        let mut table = None;
         let (raw, offset, is_transposed) = match source.raw {
             Some(raw) => (check_raw(&*file, raw)?, 0, false),
+            None if begins(&*file, columns::MAGIC)? => {
+                let (opened, raw) = columns::open(&*file)?;
+                table = Some(opened);
+                (raw, 0, true)
+            }
             None => of_npy(&*file)?,
         };
         let RawMatrix { rows, columns, number } = raw;
@@ -58,13 +69,13 @@ impl Matrix {
             return Err(OocError::input(file.path(), format!("values of {number}"), remedy));
         }
         let (rows, columns) = (count(file.path(), rows)?, count(file.path(), columns)?);
-        Ok(Matrix { file, offset, rows, columns, number, is_transposed }.narrowed())
+        Ok(Matrix { file, offset, rows, columns, number, is_transposed, table }.narrowed())
     }
 
     /// A single column is a single row of the transposed matrix, which has more to sum at a time.
     fn narrowed(self) -> Matrix {
         match self.columns {
-            1 if self.rows > 1 => {
+            1 if self.rows > 1 && self.table.is_none() => {
                 let (rows, columns, is_transposed) = (1, self.rows, !self.is_transposed);
                 Matrix { rows, columns, is_transposed, ..self }
             }
@@ -93,15 +104,18 @@ fn count(path: &Path, values: u64) -> Result<usize> {
     fits.ok_or_else(|| OocError::input(path, format!("an axis of {values} values"), "cut it"))
 }
 
+/// Whether a file begins with these bytes.
+fn begins(file: &dyn ReadAt, magic: &[u8]) -> Result<bool> {
+    let mut start = vec![0; magic.len().min(file.size_bytes() as usize)];
+    file.read_exact_at(0, &mut start)?;
+    Ok(start == magic)
+}
+
 fn of_npy(file: &dyn ReadAt) -> Result<(RawMatrix, u64, bool)> {
-    let mut magic = [0; npy::MAGIC.len()];
-    let is_npy = file.size_bytes() >= magic.len() as u64 && {
-        file.read_exact_at(0, &mut magic)?;
-        magic == npy::MAGIC
-    };
-    if !is_npy {
+    if !begins(file, npy::MAGIC)? {
         let remedy = "for a file of nothing but values give their rows, columns and type";
-        return Err(OocError::input(file.path(), "neither .npy nor told to be raw", remedy));
+        let what = "neither .npy nor Arrow IPC, nor told to be raw";
+        return Err(OocError::input(file.path(), what, remedy));
     }
     let Npy { number, is_fortran, shape, data_offset } = Npy::of(file)?;
     let (rows, columns, is_fortran) = match shape[..] {

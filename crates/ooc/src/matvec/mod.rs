@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  matrix file ─► Plan: chunks, bands, spans ─► Feed (in turn) ─► Race ─┬─ cores: Multiplier ─► sums ─► Gather ─┐
-//!  (.npy, raw)                                      ▲                   └─ GPU                                   │
+//!  (.npy, raw, Arrow)                               ▲                   └─ GPU                                   │
 //!                                                   └─────────── Turns: sums are added in order ◄────────────────┤
 //!  x (.npy, raw) ─► Vectors in binary64 ───────────────────────────────► both                   y, whole or not ◄┘
 //! ```
@@ -12,8 +12,10 @@
 //! one by no more than `n u / (1 - n u)` times the sum of the terms' magnitudes, before it is rounded; products
 //! of binary32 and bf16 values are exact, and lanes, spans and bands make the number of additions that a term
 //! passes through far smaller than `n`. Infinities and NaN propagate as in IEEE 754. The result has the same bits
-//! for any number of threads and any size of chunks ([how](plan)); cores and GPU differ within the bound.
+//! for any number of threads and any size of chunks ([how](plan)); of an Arrow file, whose batches say where it can be
+//! cut, for the same size of chunks. Cores and GPU differ within the bound.
 
+mod columns;
 mod cores;
 mod device;
 mod iterate;

@@ -57,7 +57,8 @@ impl<'a> Passes<'a> {
         let keeps_on_device = manner.repeats && room.device.is_some();
         let slots = if keeps_on_device { KEEPING_SLOTS } else { SLOTS };
         let slots = options.slots.unwrap_or(slots).max(1);
-        let plan = Plan::new(matrix, chunk_bytes(matrix, options, room, keeps_on_device));
+        let chunk_bytes = chunk_bytes(matrix, options, room, keeps_on_device);
+        let plan = Plan::new(matrix, chunk_bytes, &room.memory)?;
         let mut race_options =
             RaceOptions { slots, memory: Some(room.memory.clone()), ..options.race() };
         if manner.repeats {
@@ -113,6 +114,10 @@ fn race(
 
 fn chunk_bytes(matrix: &Matrix, options: &Options, room: &Room, keeps_on_device: bool) -> usize {
     options.chunk_bytes.unwrap_or_else(|| {
+        if matrix.table.is_some() {
+            // The order of sums depends on it: nothing else may.
+            return CHUNK_BYTES as usize;
+        }
         let wanted = if keeps_on_device { KEPT_CHUNK_BYTES } else { CHUNK_BYTES };
         let of_thread = matrix.bytes() / (room.threads as u64 * CHUNKS_PER_THREAD);
         let of_limit = room.memory.limit_bytes() / (4 * SLOTS as u64);

@@ -13,10 +13,14 @@
 //! computed within one chunk; these are added in the order of spans, or of bands, whoever computed them. So the
 //! result has the same bits for any number of threads and any size of chunks.
 
-use headrace_flow::{ChunkSpec, ReadSpec};
-use headrace_io::EXTENT_ALIGN_BYTES;
+use std::sync::Arc;
 
+use headrace_flow::{ChunkSpec, ReadSpec};
+use headrace_io::{EXTENT_ALIGN_BYTES, MemoryBudget};
+
+use super::columns::Parts;
 use super::matrix::Matrix;
+use crate::Result;
 
 /// Rows of a band, at least, so that the sums of a band are few beside its values.
 const BAND_ROWS: usize = 64;
@@ -66,9 +70,11 @@ impl Tile {
     }
 }
 
-/// A matrix cut into chunks, one tile each: whole bands, or parts of one band where its rows are long.
+/// A matrix cut into chunks, one tile each: whole bands, or parts of one band where its rows are long. The chunks of a
+/// table are parts of its record batches, in which bands and spans are counted anew.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
+    parts: Option<Arc<Parts>>,
     offset: u64,
     rows: usize,
     columns: usize,
@@ -83,7 +89,20 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Chunks of about `chunk_bytes`, and no less than the part of a band in a span.
-    pub fn new(matrix: &Matrix, chunk_bytes: usize) -> Plan {
+    ///
+    /// # Errors
+    /// Those of a table.
+    pub fn new(matrix: &Matrix, chunk_bytes: usize, memory: &Arc<MemoryBudget>) -> Result<Plan> {
+        let path = matrix.file.path();
+        let parts = |table| Parts::of(table, path, chunk_bytes, memory);
+        let parts = matrix.table.as_ref().map(parts).transpose()?;
+        let plan = Plan::of_rows(matrix, chunk_bytes);
+        let band_rows =
+            if parts.is_some() { BAND_ROWS.min(plan.rows.max(1)) } else { plan.band_rows };
+        Ok(Plan { parts, band_rows, ..plan })
+    }
+
+    fn of_rows(matrix: &Matrix, chunk_bytes: usize) -> Plan {
         let Matrix { rows, columns, offset, .. } = *matrix;
         let value_bytes = matrix.number.bytes();
         let row_bytes = matrix.row_bytes().max(1);
@@ -99,7 +118,8 @@ impl Plan {
             // Of about equal size rather than full ones and a rest.
             (1, all_spans.div_ceil(all_spans.div_ceil(spans_max)))
         };
-        Plan { offset, rows, columns, value_bytes, band_rows, span_columns, bands, spans }
+        let parts = None;
+        Plan { parts, offset, rows, columns, value_bytes, band_rows, span_columns, bands, spans }
     }
 
     pub fn value_bytes(&self) -> usize {
@@ -112,17 +132,34 @@ impl Plan {
     }
 
     pub fn chunks(&self) -> usize {
+        if let Some(parts) = &self.parts {
+            return parts.parts.len();
+        }
         self.rows.div_ceil(self.bands * self.band_rows) * self.across()
     }
 
     pub fn tile(&self, chunk: usize) -> Tile {
+        let Plan { band_rows, span_columns, .. } = *self;
+        if let Some(parts) = &self.parts {
+            let part = &parts.parts[chunk];
+            let (first_row, rows, by_row) = (0, self.rows, true);
+            let (first_column, columns) = (part.first, part.rows);
+            return Tile {
+                first_row,
+                rows,
+                first_column,
+                columns,
+                by_row,
+                band_rows,
+                span_columns,
+            };
+        }
         let (rows, columns) = (self.bands * self.band_rows, self.spans * self.span_columns);
         let first_row = chunk / self.across() * rows;
         let first_column = chunk % self.across() * columns;
         let rows = rows.min(self.rows - first_row);
         let columns = columns.min(self.columns - first_column);
         let by_row = columns < self.columns && rows > 1;
-        let Plan { band_rows, span_columns, .. } = *self;
         Tile { first_row, rows, first_column, columns, by_row, band_rows, span_columns }
     }
 
@@ -132,38 +169,44 @@ impl Plan {
         let rows_a_buffer = tile.rows / tile.buffers();
         let bytes = (rows_a_buffer * tile.columns * self.value_bytes) as u64;
         let read = |buffer: usize| {
-            let value = (tile.first_row + buffer) * self.columns + tile.first_column;
-            ReadSpec { file: 0, offset: self.offset + (value * self.value_bytes) as u64, bytes }
+            let offset = match &self.parts {
+                Some(parts) => parts.parts[chunk].offsets[buffer],
+                None => {
+                    let value = (tile.first_row + buffer) * self.columns + tile.first_column;
+                    self.offset + (value * self.value_bytes) as u64
+                }
+            };
+            ReadSpec { file: 0, offset, bytes }
         };
         ChunkSpec { reads: (0..tile.buffers()).map(read).collect() }
     }
 
+    /// The largest, if there is any.
+    fn largest(&self) -> Option<Tile> {
+        let largest = match &self.parts {
+            Some(parts) => (0..parts.parts.len()).max_by_key(|part| parts.parts[*part].rows)?,
+            None => 0,
+        };
+        (self.chunks() > 0).then(|| self.tile(largest))
+    }
+
     /// Bytes of a slot that any chunk fits.
     pub fn slot_bytes(&self) -> usize {
-        if self.chunks() == 0 {
-            return 0;
-        }
-        let tile = self.tile(0);
-        let rows_a_buffer = tile.rows / tile.buffers();
-        let widened = rows_a_buffer * tile.columns * self.value_bytes + 2 * EXTENT_ALIGN_BYTES;
-        tile.buffers() * (widened / EXTENT_ALIGN_BYTES * EXTENT_ALIGN_BYTES)
+        self.largest().map_or(0, |tile| {
+            let rows_a_buffer = tile.rows / tile.buffers();
+            let widened = rows_a_buffer * tile.columns * self.value_bytes + 2 * EXTENT_ALIGN_BYTES;
+            tile.buffers() * (widened / EXTENT_ALIGN_BYTES * EXTENT_ALIGN_BYTES)
+        })
     }
 
     /// Bytes of the largest chunk.
     pub fn chunk_bytes(&self) -> usize {
-        if self.chunks() == 0 {
-            return 0;
-        }
-        let Tile { rows, columns, .. } = self.tile(0);
-        rows * columns * self.value_bytes
+        self.largest().map_or(0, |tile| tile.rows * tile.columns * self.value_bytes)
     }
 
     /// The largest chunk's sums for so many vectors of each product.
     pub fn sums(&self, forward: usize, transposed: usize) -> usize {
-        if self.chunks() == 0 {
-            return 0;
-        }
-        let tile = self.tile(0);
-        tile.forward_sums() * forward + tile.transposed_sums() * transposed
+        let sums = |tile: Tile| tile.forward_sums() * forward + tile.transposed_sums() * transposed;
+        self.largest().map_or(0, sums)
     }
 }

@@ -3,11 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow_array::{
+    Array, ArrayRef, Float32Array, Float64Array, Int32Array, RecordBatch, RecordBatchOptions,
+};
+use arrow_schema::{Field, Schema};
 use headrace_flow::{AccessPath, HostMemory};
+use headrace_format::arrow::{ArrowWriter, WriterOptions};
 use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
 use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile};
 use headrace_ooc::matvec::{MatrixFile, MatvecJob, Product, RawMatrix, multiply};
 use headrace_ooc::{Files, NumberType, Options, npy};
+
+use tempfile::TempDir;
 
 use crate::support::*;
 
@@ -156,6 +163,46 @@ fn inputs_that_do_not_fit_are_told() {
     assert!(fault(&case.job).contains("3 axes"));
     std::fs::write(&case.job.matrix.path, npy::header(NumberType::F32, &[1 << 63, 0])).unwrap();
     assert!(fault(&case.job).contains("an axis of"));
+}
+
+#[test]
+fn tables_that_are_no_matrices_are_told() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("a");
+    let float = |values: Vec<Option<f32>>| -> ArrayRef { Arc::new(Float32Array::from(values)) };
+    let wide: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0]));
+    let integers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+    let fault = |columns: Vec<ArrayRef>| {
+        let column = |(at, column): (usize, &ArrayRef)| {
+            Field::new(format!("c{at}"), column.data_type().clone(), true)
+        };
+        let schema = Schema::new(columns.iter().enumerate().map(column).collect::<Vec<_>>());
+        let mut writer = ArrowWriter::create(&path, &schema, WriterOptions::default()).unwrap();
+        let rows = RecordBatchOptions::new().with_row_count(Some(2));
+        let batch = RecordBatch::try_new_with_options(Arc::new(schema), columns, &rows).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        let x = X::random(1, 1, 1, NumberType::F32, false).write(folder.path().join("x"));
+        let product = Some(Product { x, y: folder.path().join("y") });
+        let matrix = MatrixFile { path: path.clone(), raw: None };
+        let memory = HostMemory::Pinned;
+        let job = MatvecJob { matrix, product, transposed: None, result: None, memory };
+        let outcome = multiply(&job, &cores(1));
+        outcome.map_err(|error| error.to_string())
+    };
+    assert!(fault(vec![float(vec![Some(1.0), Some(2.0)])]).is_ok());
+    let error = fault(vec![float(vec![Some(1.0), None])]).unwrap_err();
+    assert!(error.contains("column c0 has NULLs"), "{error}");
+    let error = fault(vec![float(vec![Some(1.0), Some(2.0)]), wide]).unwrap_err();
+    assert!(error.contains("column c1 is of f64"), "{error}");
+    let error = fault(vec![integers]).unwrap_err();
+    assert!(error.contains("is of Int32"), "{error}");
+    let error = fault(Vec::new()).unwrap_err();
+    assert!(error.contains("without columns"), "{error}");
+    let empty = Matrix { layout: Layout::Arrow(8), ..Matrix::random(1, (0, 3), NumberType::F32) };
+    let x = X::random(1, 3, 1, NumberType::F32, false);
+    let none = X::random(1, 0, 1, NumberType::F32, false);
+    check(&empty, Some(&x), Some(&none), &cores(2));
 }
 
 #[test]

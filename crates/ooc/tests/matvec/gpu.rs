@@ -77,6 +77,22 @@ fn gpu_products_are_those_of_a_plain_loop() {
 
 #[test]
 #[ignore = "needs a GPU"]
+fn gpu_tables_are_multiplied() {
+    for (shape, batch_rows) in [((120_000, 70), 50_000), ((3000, 3), 1000), ((500, 200), 333)] {
+        for number in [NumberType::F32, NumberType::F64] {
+            let layout = Layout::Arrow(batch_rows);
+            let matrix = Matrix { layout, ..Matrix::random(7, shape, number) };
+            let x = X::random(8, shape.1, 5, NumberType::F64, true);
+            let x_transposed = X::random(9, shape.0, 2, NumberType::F64, true);
+            for access in [AccessPath::Auto, AccessPath::Buffered] {
+                check(&matrix, Some(&x), Some(&x_transposed), &Options { access, ..gpu() });
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
 fn gpu_results_have_the_same_bits_for_any_chunks() {
     for (shape, number) in [
         ((1000, 700), NumberType::F32),

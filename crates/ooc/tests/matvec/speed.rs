@@ -1,6 +1,6 @@
 //! How fast products are, beside a plain sum of the same bytes.
 //!
-//!     HEADRACE_MATVEC_DIR=/folder cargo test -p headrace-ooc --test matvec -- --ignored --nocapture speed_
+//!     HEADRACE_MATVEC_DIR=/folder cargo test -p headrace-ooc --test matvec -- --ignored --nocapture speed::
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -58,6 +58,8 @@ pub fn folder() -> PathBuf {
 #[ignore = "measures: needs a quiet machine, 2 GB of storage and as much memory"]
 fn speed_of_cores() {
     let (folder, threads) = (folder(), Options::default().threads());
+    // Type, columns, product, as far as only some are wanted.
+    let only = std::env::var("HEADRACE_MATVEC_ONLY").ok();
     let path = folder.join("headrace-matvec.raw");
     for (number, columns) in [
         (NumberType::F32, 1 << 15),
@@ -69,6 +71,10 @@ fn speed_of_cores() {
     ] {
         let rows = BYTES / number.bytes() as u64 / columns;
         let (seed, kind) = (1, MatrixKind::Uniform);
+        let of_shape = format!("{number} {columns} ");
+        if only.as_ref().is_some_and(|only| !only.starts_with(&of_shape)) {
+            continue;
+        }
         let made = MatrixJob { path: path.clone(), rows, columns, number, seed, kind };
         let made = generate::matrix(&made, &cores(threads)).unwrap();
         println!(
@@ -94,6 +100,12 @@ fn speed_of_cores() {
             ("AtX of 4", None, transposed(4)),
             ("AtX of 16", None, transposed(16)),
         ] {
+            let is_wanted = only
+                .as_ref()
+                .is_none_or(|only| format!("{number} {columns} {name}").contains(only));
+            if !is_wanted {
+                continue;
+            }
             let job = MatvecJob {
                 matrix: matrix(),
                 product,
@@ -107,9 +119,9 @@ fn speed_of_cores() {
             };
             fill_cache(&path);
             let mut rates: Vec<(f64, f64)> =
-                (0..5).map(|_| (sum_rate(&path, threads), rate())).collect();
+                (0..15).map(|_| (sum_rate(&path, threads), rate())).collect();
             rates.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
-            let (sum, hot) = rates[2];
+            let (sum, hot) = rates[7];
             println!(
                 "  {name}: hot {hot:.2} GB/s, a plain sum {sum:.2}, {:.0} %",
                 hot / sum * 100.0

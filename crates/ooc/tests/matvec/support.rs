@@ -1,8 +1,12 @@
 //! Matrices in memory and in files, and plain loops over them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use arrow_array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use headrace_flow::HostMemory;
+use headrace_format::arrow::{ArrowWriter, WriterOptions};
 use headrace_ooc::matvec::{
     MatrixFile, MatvecJob, MatvecReport, Product, RawMatrix, RawVectors, VectorFile, multiply,
 };
@@ -24,6 +28,8 @@ pub enum Layout {
     Raw,
     Npy,
     NpyFortran,
+    /// With so many rows in a record batch.
+    Arrow(usize),
 }
 
 /// Numbers between -1 and 1, and the same for the same seed.
@@ -72,6 +78,10 @@ impl Matrix {
         let path = folder.join("a");
         let rows_first = || bytes_of(self.values.iter().copied(), self.number);
         let (bytes, raw) = match self.layout {
+            Layout::Arrow(batch_rows) => {
+                self.write_arrow(&path, batch_rows);
+                return MatrixFile { path, raw: None };
+            }
             Layout::Raw => (rows_first(), Some(RawMatrix { rows, columns, number: self.number })),
             Layout::Npy => {
                 ([npy::header(self.number, &[rows, columns]), rows_first()].concat(), None)
@@ -88,6 +98,30 @@ impl Matrix {
         };
         std::fs::write(&path, bytes).unwrap();
         MatrixFile { path, raw }
+    }
+
+    fn write_arrow(&self, path: &Path, rows_per_batch: usize) {
+        let float = match self.number {
+            NumberType::F32 => DataType::Float32,
+            _ => DataType::Float64,
+        };
+        let field = |column| Field::new(format!("c{column}"), float.clone(), false);
+        let schema = Schema::new((0..self.columns).map(field).collect::<Vec<_>>());
+        let options = WriterOptions { rows_per_batch, statistics: false };
+        let mut writer = ArrowWriter::create(path, &schema, options).unwrap();
+        let column = |column| -> ArrayRef {
+            let values = (0..self.rows).map(move |row| self.values[row * self.columns + column]);
+            match self.number {
+                NumberType::F32 => {
+                    Arc::new(Float32Array::from_iter_values(values.map(|value| value as f32)))
+                }
+                _ => Arc::new(Float64Array::from_iter_values(values)),
+            }
+        };
+        let columns = (0..self.columns).map(column).collect();
+        let batch = RecordBatch::try_new(Arc::new(schema), columns).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
     }
 
     /// For each row or, transposed, each column and each vector the product and the sum of its terms'

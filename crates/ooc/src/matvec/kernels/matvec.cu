@@ -12,8 +12,8 @@ constexpr u32 PER = 128 / VALUE_BITS;
 constexpr u32 BLOCK = 256;
 
 struct Params {
-    // Where the tile lies: one piece of whole rows, or a piece for each.
-    u64 base, row_bytes, by_row;
+    // Where the tile lies, and how far from each other its rows are.
+    u64 base, row_bytes;
     u64 rows, columns, first_row, first_column, band_rows, span_columns;
     // Vectors that the tile is multiplied with, one behind the other; from `vector` on, of `vectors`.
     const double* x;
@@ -24,11 +24,10 @@ struct Params {
     u64 y_length;
     // Lanes that share a row: BLOCK, or a power of two up to 32.
     u64 group;
-    u64 row_at[64];
 };
 
 __device__ const u8* row_of(const Params& p, u64 row) {
-    return (const u8*)(p.by_row ? p.row_at[row] : p.base + row * p.row_bytes);
+    return (const u8*)(p.base + row * p.row_bytes);
 }
 
 __device__ double widen(const u8* value) {
