@@ -8,7 +8,7 @@ use crate::bench::args::BenchCommand;
 use crate::doctor::DoctorArgs;
 use crate::gpu::GpuArgs;
 use crate::model::ModelArgs;
-use crate::ooc::{GenerateCommand, SetArgs};
+use crate::ooc::{FencesArgs, GenerateCommand, MatvecArgs, SetArgs, SortArgs};
 use crate::pg::PgCommand;
 use crate::sizes::{parse_bytes, parse_bytes_or_zero};
 
@@ -26,7 +26,7 @@ Examples:
   headrace ssb generate --scale 10 --out ./ssb10 && headrace ssb run --data ./ssb10
   headrace doctor ./tables && headrace bench io ./tables --cold
   headrace pg export --table sales -o ./tables/
-  headrace intersect a.keys b.keys -o both.keys
+  headrace intersect a.i64 b.i64 -o both.i64 && headrace sort in.f64 --type f64 -o out.f64
 
 Exit codes: 0 done, 1 the query or a file failed, 2 the command line is wrong, 130 interrupted
 (doctor: 0 all well, 1 something could be faster, 2 something is broken).")]
@@ -146,6 +146,12 @@ pub enum Command {
     Difference(Box<SetArgs>),
     /// Keys that one of two sorted lists has and the other does not.
     SymmetricDifference(Box<SetArgs>),
+    /// Keep an index of a few bytes a block beside a sorted list, so that more of it need not be read.
+    Fences(FencesArgs),
+    /// Sort a file of records of a fixed width.
+    Sort(Box<SortArgs>),
+    /// Multiply a dense matrix in a file with vectors.
+    Matvec(Box<MatvecArgs>),
     /// Write files for the out-of-core operators to work on.
     #[command(subcommand)]
     Generate(GenerateCommand),

@@ -85,6 +85,8 @@ fn start(cli: Cli) -> Result<i32> {
                 | Command::Union(_)
                 | Command::Difference(_)
                 | Command::SymmetricDifference(_)
+                | Command::Sort(_)
+                | Command::Matvec(_)
                 | Command::Generate(_)
         )
     );
@@ -143,6 +145,9 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         Some(Command::SymmetricDifference(args)) => {
             set(args, SetOperation::SymmetricDifference, cancel).await
         }
+        Some(Command::Fences(args)) => blocking(move || ooc::fences(&args, cancel)).await,
+        Some(Command::Sort(args)) => blocking(move || ooc::sort(&args, cancel)).await,
+        Some(Command::Matvec(args)) => blocking(move || ooc::matvec(&args, cancel)).await,
         Some(Command::Generate(args)) => blocking(move || ooc::generate(&args, cancel)).await,
         Some(Command::Convert(args)) => convert::run(&args).await,
         Some(Command::Pg(args)) => blocking(move || pg::run(&args, &cancel)).await,

@@ -5,18 +5,62 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Subcommand};
+use headrace_io::MemoryBudget;
 use headrace_ooc::NumberType;
-use headrace_ooc::generate::{self as make, KeyOrder, KeysJob};
+use headrace_ooc::generate::{
+    self as make, KeyOrder, KeysJob, MatrixContent, MatrixJob, MatrixKind,
+};
 
 use super::run::{RunArgs, failure};
 use crate::args::DEFAULT_SEED;
 use crate::error::Result;
+use crate::output::print;
 
 /// What can be generated.
 #[derive(Debug, Subcommand)]
 pub enum GenerateCommand {
     /// One file of keys, or two that have some of them in common.
     Keys(Box<KeysArgs>),
+    /// A dense matrix.
+    Matrix(Box<MatrixArgs>),
+}
+
+/// `generate matrix`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  headrace generate matrix a.npy --rows 100000 --columns 4096
+  headrace generate matrix a.bf16 --rows 100000 --columns 4096 --type bf16
+  headrace generate matrix square.npy --rows 8192 --columns 8192 --kind dominant")]
+pub struct MatrixArgs {
+    /// File to write: .npy by its name, else nothing but values, row by row.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Rows.
+    #[arg(long, value_name = "N")]
+    pub rows: u64,
+    /// Columns.
+    #[arg(long, value_name = "N")]
+    pub columns: u64,
+    /// Type of the values: f32, f64 or bf16.
+    #[arg(long = "type", value_name = "TYPE", default_value = "f32")]
+    pub number: NumberType,
+    /// What they are: uniform (evenly in -1..1), or dominant (a largest eigenvalue that is known, and printed).
+    #[arg(long, value_name = "KIND", default_value = "uniform", value_parser = parse_kind)]
+    pub kind: MatrixKind,
+    /// Another seed gives other values.
+    #[arg(long, default_value_t = DEFAULT_SEED)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+fn parse_kind(name: &str) -> std::result::Result<MatrixKind, String> {
+    match name {
+        "uniform" => Ok(MatrixKind::Uniform),
+        "dominant" => Ok(MatrixKind::Dominant),
+        _ => Err(format!("{name:?} is no kind of matrix; there are uniform, dominant")),
+    }
 }
 
 /// `generate keys`.
@@ -59,6 +103,7 @@ pub struct KeysArgs {
 pub fn generate(command: &GenerateCommand, cancel: Arc<AtomicBool>) -> Result<()> {
     match command {
         GenerateCommand::Keys(args) => keys(args, cancel),
+        GenerateCommand::Matrix(args) => matrix(args, cancel),
     }
 }
 
@@ -79,4 +124,29 @@ fn keys(args: &KeysArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     let options = args.run.options(cancel);
     let report = make::keys(&job, &options).map_err(failure)?;
     args.run.tell(&options, &format!("{written} keys written"), &report, &report)
+}
+
+fn matrix(args: &MatrixArgs, cancel: Arc<AtomicBool>) -> Result<()> {
+    let job = MatrixJob {
+        path: args.file.clone(),
+        rows: args.rows,
+        columns: args.columns,
+        number: args.number,
+        seed: args.seed,
+        kind: args.kind,
+    };
+    let options = args.run.options(cancel);
+    let report = make::matrix(&job, &options).map_err(failure)?;
+    if args.kind == MatrixKind::Dominant {
+        let content = MatrixContent::new(&job, &MemoryBudget::new(u64::MAX)).map_err(failure)?;
+        if let Some((eigenvalue, _)) = content.dominant() {
+            print(&format!("{eigenvalue}\n"))?;
+        }
+    }
+    args.run.tell(
+        &options,
+        &format!("{} x {} values written", args.rows, args.columns),
+        &report,
+        &report,
+    )
 }

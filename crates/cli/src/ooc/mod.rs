@@ -1,8 +1,12 @@
 //! The out-of-core operators: thin doors over `headrace_ooc`.
 
 mod generate;
+mod matvec;
 mod run;
 mod sets;
+mod sort;
 
 pub use generate::{GenerateCommand, generate};
-pub use sets::{SetArgs, set};
+pub use matvec::{MatvecArgs, matvec};
+pub use sets::{FencesArgs, SetArgs, fences, set};
+pub use sort::{SortArgs, sort};

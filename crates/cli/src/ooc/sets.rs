@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use headrace_ooc::sets::{self, KeyList, Repeats, SetJob, SetOperation};
-use headrace_ooc::{NumberType, PlainFiles};
+use headrace_ooc::{NumberType, Options, PlainFiles};
 
 use super::run::{RunArgs, failure};
 use crate::error::{CliError, Result};
@@ -90,4 +90,42 @@ pub fn set(args: &SetArgs, operation: SetOperation, cancel: Arc<AtomicBool>) -> 
     };
     let summary = format!("{operation}: {} keys, of {a} and {b}{dropped}", told.keys);
     args.run.tell(&options, &summary, &told.report, &told)
+}
+
+/// `fences`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Where one list has few keys, the blocks of the other that hold none of them are not read. Without fences of
+its own a list is looked at once for each 2 MiB; with them, blocks may be smaller. They lie in LIST.fences and
+count as long as LIST is the same file, unchanged.")]
+pub struct FencesArgs {
+    /// A list: a file of keys and nothing else, in ascending order.
+    #[arg(value_name = "LIST")]
+    pub list: PathBuf,
+    /// Type of its keys: i32, u32, i64, u64, f32, f64.
+    #[arg(long = "type", value_name = "TYPE", default_value = "i64")]
+    pub number: NumberType,
+    /// Bytes of a block.
+    #[arg(long, value_name = "BYTES", default_value = "64KiB", value_parser = parse_bytes)]
+    pub block: u64,
+    /// Only errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Keeps a list's fences beside it.
+pub fn fences(args: &FencesArgs, cancel: Arc<AtomicBool>) -> Result<()> {
+    let list = KeyList::raw(&args.list, args.number, &PlainFiles).map_err(failure)?;
+    let options = Options { token: cancel.into(), ..Options::default() };
+    let told = sets::keep_fences(&list, args.block, &options).map_err(failure)?;
+    if !args.quiet {
+        eprintln!(
+            "{}: the last keys of {} blocks of {} keys, {:.3} s",
+            told.path.display(),
+            told.blocks,
+            told.block_keys,
+            told.wall_ns as f64 / 1e9,
+        );
+    }
+    Ok(())
 }
