@@ -8,6 +8,9 @@
 //! A cell's first bucket is looked up in a table that stays in the first cache. Where keys spread so evenly that
 //! splitters may as well lie where cells begin, that is all.
 
+/// Keys whose buckets are looked for at once.
+pub(super) const AT_ONCE: usize = 8;
+
 /// Cells of a bucket, on average, as bits.
 const CELL_BITS: u32 = 3;
 
@@ -101,21 +104,29 @@ impl Splitters {
         self.steps == 0
     }
 
-    /// The bucket of a key. `SEARCHES` must be the opposite of [`is_table`](Self::is_table).
+    /// The buckets of keys. `SEARCHES` must be the opposite of [`is_table`](Self::is_table).
     #[inline(always)]
-    pub fn bucket<const SEARCHES: bool>(&self, key: u64) -> u16 {
-        let cell = (key.saturating_sub(self.min) >> self.shift) as usize;
-        let mut bucket = usize::from(self.cells[cell.min(self.cells.len() - 1)]);
+    pub fn buckets_of<const SEARCHES: bool>(&self, keys: &[u64; AT_ONCE]) -> [u16; AT_ONCE] {
+        let mut buckets = keys.map(|key| {
+            let cell = (key.saturating_sub(self.min) >> self.shift) as usize;
+            usize::from(self.cells[cell.min(self.cells.len() - 1)])
+        });
         if SEARCHES {
+            // Side by side, because each step waits for the one before; and without branches, of which half would
+            // be guessed wrong. The padding is as long as all steps together.
             for step in (0..self.steps).rev() {
-                let next = bucket + (1 << step);
-                // Where the padding ends, too, that is the last bucket.
-                let is_below = self.keys.get(next - 1).is_some_and(|first| *first <= key);
-                bucket = if is_below { next } else { bucket };
+                let more = 1 << step;
+                for (bucket, key) in buckets.iter_mut().zip(keys) {
+                    // SAFETY: all steps together are one less than the padding is long, and the first bucket of a cell
+                    // is no more than there are splitters before the padding.
+                    let first = unsafe { *self.keys.get_unchecked(*bucket + more - 1) };
+                    *bucket += more & usize::from(first <= *key).wrapping_neg();
+                }
             }
-            bucket = bucket.min(self.buckets - 1);
+            // Behind the last splitter only padding was passed.
+            buckets = buckets.map(|bucket| bucket.min(self.buckets - 1));
         }
-        bucket as u16
+        buckets.map(|bucket| bucket as u16)
     }
 }
 
@@ -142,10 +153,7 @@ mod tests {
 
     fn check(mut sample: Vec<u64>, buckets: usize, key_max: u64, probes: &[u64]) -> Splitters {
         let splitters = Splitters::of_sample(&mut sample, buckets, key_max);
-        let bucket = |key| match splitters.is_table() {
-            true => splitters.bucket::<false>(key),
-            false => splitters.bucket::<true>(key),
-        };
+        let bucket = |key| bucket(&splitters, key);
         let mut keys: Vec<u64> =
             sample.iter().flat_map(|key| [*key, key.saturating_sub(1)]).collect();
         keys.extend(sample.iter().map(|key| key.saturating_add(1).min(key_max)));
@@ -157,6 +165,14 @@ mod tests {
             assert_eq!(usize::from(bucket(key)), expected, "key {key}");
         }
         splitters
+    }
+
+    fn bucket(splitters: &Splitters, key: u64) -> u16 {
+        let keys = [0, key, 5, u64::MAX, 1 << 40, 0, 1, 2];
+        match splitters.is_table() {
+            true => splitters.buckets_of::<false>(&keys)[1],
+            false => splitters.buckets_of::<true>(&keys)[1],
+        }
     }
 
     fn random(seed: u64) -> impl Iterator<Item = u64> {
@@ -187,7 +203,7 @@ mod tests {
         for (key, key_max) in [(0, 99), (50, 99), (99, 99), (u64::MAX, u64::MAX)] {
             let sample = vec![key; 1000];
             let splitters = check(sample, 8, key_max, &[]);
-            let own = usize::from(splitters.bucket::<true>(key));
+            let own = usize::from(bucket(&splitters, key));
             assert!(splitters.is_single(own), "{key}");
             assert_eq!((0..splitters.buckets()).filter(|b| splitters.is_single(*b)).count(), 1);
         }
@@ -198,8 +214,8 @@ mod tests {
         for heavy in 0..=20 {
             let sample = (0..20).map(|i| if i < heavy { 3 } else { 4 + i }).collect();
             let splitters = check(sample, 4, u64::MAX, &[]);
-            let first = splitters.bucket::<true>(3);
-            assert!(heavy == 0 || heavy == 20 || first != splitters.bucket::<true>(23), "{heavy}");
+            let first = bucket(&splitters, 3);
+            assert!(heavy == 0 || heavy == 20 || first != bucket(&splitters, 23), "{heavy}");
         }
     }
 }
