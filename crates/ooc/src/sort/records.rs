@@ -422,10 +422,6 @@ mod tests {
             let mut keys = Vec::new();
             records.add_keys(&input[..1 << 20], &mut keys);
             let splitters = Splitters::of_sample(&mut keys, 2000, records.key_max());
-            // Three out of four keys lie close together: they must be searched for.
-            let crowd = |key: &mut u64| *key = if *key % 4 > 0 { *key >> 24 } else { *key };
-            keys.iter_mut().for_each(crowd);
-            let crowded = Splitters::of_sample(&mut keys, 2000, records.key_max());
             let chunk = (8 << 20) / record_bytes * record_bytes;
             let mut ids = vec![0; chunk / record_bytes];
             let mut into = vec![0; chunk];
@@ -441,9 +437,19 @@ mod tests {
                 }
                 per_key(started.elapsed(), input.len() / chunk * chunk)
             });
+            // Keys in eight crowds: they must be searched for.
+            let (mut crowds, end) = (input[..chunk].to_vec(), key.bytes());
+            for key in crowds.chunks_exact_mut(record_bytes) {
+                key[end - 1] &= 0xe0;
+                key[end - 2] = 0;
+            }
+            keys.clear();
+            records.add_keys(&crowds[..chunk / 16 / record_bytes * record_bytes], &mut keys);
+            let splitters = Splitters::of_sample(&mut keys, 2000, records.key_max());
+            assert!(!splitters.is_table());
             let searched = best(&mut || {
                 let started = Instant::now();
-                records.partition(&[&input[..chunk]], &crowded, &mut ids, &mut into);
+                records.partition(&[&crowds], &splitters, &mut ids, &mut into);
                 per_key(started.elapsed(), chunk)
             });
             print!(

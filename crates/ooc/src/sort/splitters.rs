@@ -120,7 +120,7 @@ impl Splitters {
                     // SAFETY: all steps together are one less than the padding is long, and the first bucket of a cell
                     // is no more than there are splitters before the padding.
                     let first = unsafe { *self.keys.get_unchecked(*bucket + more - 1) };
-                    *bucket += more & usize::from(first <= *key).wrapping_neg();
+                    *bucket += std::hint::select_unpredictable(first <= *key, more, 0);
                 }
             }
             // Behind the last splitter only padding was passed.
