@@ -2,10 +2,11 @@
 
 use headrace_flow::ReadSpec;
 
-use super::merge::Units;
+use super::gather::Units;
 use super::partition::Partitioned;
 use super::sizes::Sizes;
 use super::work::Work;
+use crate::room::on_threads;
 use crate::{OocError, Result};
 
 /// Sorts the input, which is not empty, into the output.
@@ -22,6 +23,10 @@ pub(super) fn sort(work: &mut Work<'_>) -> Result<()> {
             .push("the sample did not show a bucket that memory is too small for".to_string());
     }
     let sizes = Sizes::of_two_passes(work.records, bytes, limit_bytes, threads, chunk_bytes);
+    if sizes.threads < threads {
+        let threads = on_threads(sizes.threads);
+        work.notes.push(format!("on {threads}: memory is too small for more"));
+    }
     if sort_by(work, &sizes, false)? {
         return Ok(());
     }

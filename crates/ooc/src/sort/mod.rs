@@ -17,18 +17,22 @@
 //! | `splitters` | which bucket a key belongs to |
 //! | `sample` | where splitters come from: small reads all over the input |
 //! | `partition` | the race that reads: chunks, each in the order of buckets |
-//! | `merge` | the race that writes: buckets in order |
+//! | `gather` | the race that writes: the pieces of each bucket, sorted |
 //! | `sizes` | how memory is shared out |
 //! | `device` | the same on a GPU: an array in its memory, a sweep for each digit |
+//!
+//! Room for the output, and for as many bytes of temporary files where there are to be any, is reserved before the
+//! input is read: a full disk is an error at the beginning. Temporary files have no names, so nothing is left of
+//! them however the process ends.
 //!
 //! A bucket's records come together from all chunks in the order of the input, and are sorted by digits, so equal
 //! keys stay in the order of the input, whatever runs where. A key that is most of the input has a bucket
 //! of its own, which is copied; a bucket that is too large for memory is partitioned again.
 
 mod device;
+mod gather;
 mod host;
 mod layout;
-mod merge;
 mod partition;
 mod radix;
 mod records;
@@ -61,7 +65,8 @@ pub struct SortJob {
     pub order: Order,
     /// Where temporary files are made, if memory is too small; `None`: beside the output.
     pub temporary_folder: Option<PathBuf>,
-    /// What they may take, in bytes; `None`: what there is.
+    /// What they may take, in bytes; `None`: what there is. They take as much as the input, and more only where buckets
+    /// must be divided again: keys that the sample did not show, or memory of a few MB.
     pub temporary_limit_bytes: Option<u64>,
 }
 

@@ -19,7 +19,7 @@ use headrace_flow::{ChunkSpec, CudaSlots, OutputSpec, Race, ReadSpec};
 use headrace_gpu::Stream;
 use headrace_io::{EXTENT_ALIGN_BYTES, MemoryUse, ReadAt, Reservation};
 
-use super::merge::Units;
+use super::gather::Units;
 use super::partition::{Partitioned, cut};
 use super::sizes::Sizes;
 use super::work::Work;

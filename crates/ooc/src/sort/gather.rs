@@ -1,4 +1,4 @@
-//! The last race: buckets are sorted, and written one behind the other while others are sorted.
+//! The last race: the pieces of each bucket come together, are sorted, and are written while others are sorted.
 
 use std::ops::Range;
 use std::sync::Arc;
