@@ -117,13 +117,19 @@ fn multiply<L: Lanes, V: Value>(
                 first,
                 columns: tile.span_columns.min(columns - first),
             };
+            let of_rows = &mut of_rows[span * forward * tile.rows..][..forward * tile.rows];
+            let of_columns = &mut of_columns[band * transposed * columns..][..transposed * columns];
+            if let (Some(x), Some(x_transposed), (1, 1)) =
+                (operands.forward, operands.transposed, (forward, transposed))
+            {
+                block.both::<L, V>((x, of_rows), (x_transposed, of_columns));
+                continue;
+            }
             if let Some(x) = operands.forward {
-                let sums = &mut of_rows[span * forward * tile.rows..][..forward * tile.rows];
-                block.forward::<L, V>(x, sums);
+                block.forward::<L, V>(x, of_rows);
             }
             if let Some(x) = operands.transposed {
-                let sums = &mut of_columns[band * transposed * columns..][..transposed * columns];
-                block.transposed::<L, V>(x, sums);
+                block.transposed::<L, V>(x, of_columns);
             }
         }
     }
@@ -147,6 +153,29 @@ impl Block<'_> {
             let values: &[V] = bytemuck::cast_slice(self.buffers[buffer]);
             &values[row * self.tile.columns + self.first..][..self.columns]
         })
+    }
+
+    /// As `forward` and `transposed`, of one vector each: every value is loaded once.
+    #[inline(always)]
+    fn both<L: Lanes, V: Value>(
+        &self,
+        (x, of_rows): (&Vectors, &mut [f64]),
+        (x_transposed, of_columns): (&Vectors, &mut [f64]),
+    ) {
+        let x = &x.values[self.tile.first_column + self.first..][..self.columns];
+        let of_columns = &mut of_columns[self.first..][..self.columns];
+        let mut row = self.rows.start;
+        while row < self.rows.end {
+            let factors = &x_transposed.values[self.tile.first_row + row..];
+            if let (Some(factors), true) = (factors.first_chunk(), row + 8 <= self.rows.end) {
+                let sums = both::<L, V, 8>(self.rows(row), x, factors, of_columns);
+                of_rows[row..row + 8].copy_from_slice(&sums);
+                row += 8;
+            } else {
+                [of_rows[row]] = both::<L, V, 1>(self.rows(row), x, &[factors[0]], of_columns);
+                row += 1;
+            }
+        }
     }
 
     /// The sums of rows: vector after vector.
@@ -246,6 +275,7 @@ fn dots<L: Lanes, V: Value, const R: usize, const X: usize>(
     let x_chunks = x.map(|x| &x.as_chunks::<LANES>().0[..whole]);
     for i in 0..whole {
         for r in 0..R {
+            L::prefetch(&chunks[r][i]);
             let a: L = V::widen(&chunks[r][i]);
             for v in 0..X {
                 lanes[r][v] = a.multiply_add(L::load(&x_chunks[v][i]), lanes[r][v]);
@@ -284,6 +314,7 @@ fn add_rows<L: Lanes, V: Value, const R: usize, const X: usize>(
     for i in 0..whole {
         let mut a = [L::splat(0.0); R];
         for r in 0..R {
+            L::prefetch(&chunks[r][i]);
             a[r] = V::widen(&chunks[r][i]);
         }
         for v in 0..X {
@@ -308,4 +339,46 @@ fn add_rows<L: Lanes, V: Value, const R: usize, const X: usize>(
             sums.copy_from_slice(&stored[..rest]);
         }
     }
+}
+
+/// As `dots` and `add_rows`, of one vector each.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // Several arrays in step.
+fn both<L: Lanes, V: Value, const R: usize>(
+    rows: [&[V]; R],
+    x: &[f64],
+    factors: &[f64; R],
+    of_columns: &mut [f64],
+) -> [f64; R] {
+    let mut lanes = [L::splat(0.0); R];
+    let columns = rows[0].len();
+    let (whole, rest) = (columns / LANES, columns % LANES);
+    let chunks = rows.map(|row| &row.as_chunks::<LANES>().0[..whole]);
+    let x_chunks = &x.as_chunks::<LANES>().0[..whole];
+    let sums = &mut of_columns.as_chunks_mut::<LANES>().0[..whole];
+    for i in 0..whole {
+        let x = L::load(&x_chunks[i]);
+        let mut sum = L::load(&sums[i]);
+        for r in 0..R {
+            L::prefetch(&chunks[r][i]);
+            let a: L = V::widen(&chunks[r][i]);
+            lanes[r] = a.multiply_add(x, lanes[r]);
+            sum = a.multiply_add(L::splat(factors[r]), sum);
+        }
+        sum.store(&mut sums[i]);
+    }
+    if rest > 0 {
+        let x = L::load(&padded(&x[columns - rest..]));
+        let sums = &mut of_columns[columns - rest..];
+        let mut sum = L::load(&padded(sums));
+        for r in 0..R {
+            let a: L = V::widen_rest(&rows[r][columns - rest..]);
+            lanes[r] = a.multiply_add(x, lanes[r]);
+            sum = a.multiply_add(L::splat(factors[r]), sum);
+        }
+        let mut stored = [0.0; LANES];
+        sum.store(&mut stored);
+        sums.copy_from_slice(&stored[..rest]);
+    }
+    lanes.map(|lanes| lanes.sum())
 }

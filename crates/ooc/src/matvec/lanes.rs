@@ -20,6 +20,8 @@ pub(crate) trait Lanes: Copy {
     fn of_f64(from: &[[u8; 8]; LANES]) -> Self;
     /// `self * b + c`.
     fn multiply_add(self, b: Self, c: Self) -> Self;
+    /// Says that what lies some way behind these values will be read soon.
+    fn prefetch<T>(_from: &T) {}
     /// Pairwise: lanes that are 4 apart, then 2, then 1.
     fn sum(self) -> f64;
 }
@@ -124,6 +126,9 @@ mod x86 {
 
     use super::{LANES, Lanes};
 
+    /// Bytes that are prefetched ahead of their use.
+    const AHEAD: usize = 1024;
+
     /// One register of AVX-512.
     #[derive(Clone, Copy)]
     pub(crate) struct Avx512(__m512d);
@@ -168,6 +173,16 @@ mod x86 {
         #[inline(always)]
         fn multiply_add(self, b: Self, c: Self) -> Self {
             Avx512(unsafe { _mm512_fmadd_pd(self.0, b.0, c.0) })
+        }
+
+        #[inline(always)]
+        fn prefetch<T>(from: &T) {
+            // Never a fault, whatever lies there.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(
+                    std::ptr::from_ref(from).cast::<i8>().wrapping_add(AHEAD),
+                )
+            }
         }
 
         #[inline(always)]

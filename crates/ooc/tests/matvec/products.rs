@@ -67,11 +67,14 @@ proptest! {
 
 #[test]
 fn results_have_the_same_bits_for_any_threads_and_chunks() {
-    let shapes = [(1000, 700), (70, 40_000), (3, 100_000), (40_000, 3), (100_000, 1), (1, 100_000)];
-    for (shape, number) in shapes.into_iter().zip([NumberType::F32, NumberType::F64].repeat(3)) {
+    let shapes = [(1000, 700), (70, 40_000), (40_000, 3), (3, 100_001), (1, 100_000), (100_000, 1)];
+    let numbers = [NumberType::F32, NumberType::F32, NumberType::F64].repeat(2);
+    for ((shape, number), vectors) in
+        shapes.into_iter().zip(numbers).zip([(5, 2), (1, 1)].repeat(3))
+    {
         let matrix = Matrix::random(7, shape, number);
-        let x = X::random(8, shape.1, 5, NumberType::F64, true);
-        let x_transposed = X::random(9, shape.0, 2, NumberType::F64, true);
+        let x = X::random(8, shape.1, vectors.0, NumberType::F64, true);
+        let x_transposed = X::random(9, shape.0, vectors.1, NumberType::F64, true);
         let case = Case::new(&matrix, Some(&x), Some(&x_transposed));
         case.run(&cores(1));
         let wanted = case.results();
