@@ -25,15 +25,16 @@
 
 mod error;
 mod files;
-pub mod generate;
-pub mod matvec;
-pub mod npy;
 mod number;
 mod options;
 mod report;
 mod room;
 pub mod sets;
 pub mod sort;
+
+pub mod generate;
+pub mod matvec;
+pub mod npy;
 
 pub use error::{OocError, Result};
 pub use files::{Files, PlainFiles};

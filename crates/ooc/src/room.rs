@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headrace_flow::RaceReport;
-use headrace_gpu::{Compiler, Device, DevicePool, Module, Source};
+use headrace_gpu::{Compiler, CubinCache, Device, DevicePool, Module, Source};
 use headrace_io::MemoryBudget;
 use headrace_io::system::{SysRoot, available_memory_bytes};
 
@@ -39,7 +39,8 @@ impl DeviceRoom {
     /// Those of the compiler and the driver.
     pub fn module(&self, source: &Source<'_>) -> Result<Arc<Module>> {
         let device = self.pool.device();
-        let cubin = self.compiler.compile(source, &device.info().arch(), &[])?;
+        let arch = device.info().arch();
+        let (cubin, _) = CubinCache::open_default().compile(&self.compiler, source, &arch, &[])?;
         Ok(Module::load(device, &cubin)?)
     }
 

@@ -7,13 +7,21 @@
 //!  x (.npy, raw) ─► Vectors in binary64 ───────────────────────────────► both                   y, whole or not ◄┘
 //! ```
 //!
-//! Everything is summed in binary64, whatever the matrix is stored as; the result is rounded once, to binary32 or
-//! not at all ([`MatvecJob::result`]). With `n` terms of a sum and `u = 2^-53`, a result differs from the exact
-//! one by no more than `n u / (1 - n u)` times the sum of the terms' magnitudes, before it is rounded; products
-//! of binary32 and bf16 values are exact, and lanes, spans and bands make the number of additions that a term
-//! passes through far smaller than `n`. Infinities and NaN propagate as in IEEE 754. The result has the same bits
-//! for any number of threads and any size of chunks ([how](plan)); of an Arrow file, whose batches say where it can be
-//! cut, for the same size of chunks. Cores and GPU differ within the bound.
+//! * Everything is summed in binary64, on both processors, whatever the matrix is stored as; the result is rounded
+//!   once, to binary32, or not at all ([`MatvecJob::result`]). With `n` terms of a sum and `u = 2^-53`, a result
+//!   differs from the exact one by no more than `(n + 1) u / (1 - (n + 1) u)` times the sum of the terms' magnitudes,
+//!   before it is rounded. Products of binary32 and bf16 values with such vectors are exact, and lanes, spans and bands
+//!   make the number of additions that a term passes through far smaller than `n`. Infinities and NaN propagate as in
+//!   IEEE 754.
+//! * The result has the same bits for any number of threads, any order in which chunks arrive and any size of chunks
+//!   (`plan` draws how); of an Arrow file, whose record batches say where it can be cut, for the same size of chunks.
+//!   Nothing waits for its turn but the sums of a bounded number of chunks (`turns`). Cores and GPU differ within the
+//!   bound.
+//! * Bounded by the limit of host memory, all of it reserved before it is allocated: vectors and results in binary64,
+//!   the sums of chunks under way, slots. The largest single demand is a chunk's sums, 8 bytes for each row and
+//!   16 KiB of it, and for each column and 64 rows.
+//! * A matrix of one axis is a single row. A file in Fortran order, like a table's columns, is the transposed matrix
+//!   on the same bytes: the product asked for is the other one.
 
 mod columns;
 mod cores;
