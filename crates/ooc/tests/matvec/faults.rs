@@ -225,6 +225,13 @@ fn memory_stays_within_its_limit() {
     assert!(report.host_peak_bytes <= 8 << 20 && report.host_peak_bytes > 1 << 20, "{report:?}");
     let error = multiply(&case.job, &limited(1 << 20)).unwrap_err();
     assert!(error.to_string().contains("out of host memory"), "{error}");
+    // So many vectors that the sums of few chunks have room at a time.
+    let many = X::random(3, 2000, 64, NumberType::F32, true);
+    let wide = Case::new(&matrix, None, Some(&many));
+    wide.run(&cores(2));
+    let wanted = wide.results();
+    let report = wide.run(&limited(20 << 20)).report;
+    assert!(wide.results() == wanted && report.host_peak_bytes <= 20 << 20, "{report:?}");
     std::fs::write(&case.job.matrix.path, npy::header(NumberType::F32, &[1 << 60, 0])).unwrap();
     let empty = X { values: Vec::new(), vectors: 1, number: NumberType::F32, is_raw: true };
     let x = empty.write(case.folder.path().join("empty.x"));

@@ -140,3 +140,31 @@ fn speed_of_cores() {
     }
     std::fs::remove_file(&path).unwrap();
 }
+
+#[test]
+#[ignore = "measures: needs 2 GB of storage, and a process of its own"]
+fn speed_of_cores_in_little_memory() {
+    let (path, columns, number) =
+        (folder().join("headrace-matvec-cold.raw"), 1 << 15, NumberType::F32);
+    let rows = BYTES / number.bytes() as u64 / columns;
+    let (seed, kind) = (1, MatrixKind::Uniform);
+    let made = MatrixJob { path: path.clone(), rows, columns, number, seed, kind };
+    let limited = Options { memory_limit_bytes: Some(64 << 20), ..cores(2) };
+    generate::matrix(&made, &limited).unwrap();
+    drop_cache(&*SourceFile::open(&path).unwrap()).unwrap();
+    let x = X::random(1, columns as usize, 1, NumberType::F32, false);
+    let x = x.write(path.with_extension("x.npy"));
+    let job = MatvecJob {
+        matrix: MatrixFile { path: path.clone(), raw: Some(RawMatrix { rows, columns, number }) },
+        product: Some(Product { x, y: path.with_extension("y.npy") }),
+        transposed: None,
+        result: None,
+        memory: HostMemory::Pinned,
+    };
+    let report = multiply(&job, &limited).unwrap().report;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let high = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    let (gb_per_s, peak_bytes) = (report.gb_per_s(), report.host_peak_bytes);
+    println!("cold in 64 MiB: {gb_per_s:.2} GB/s, {peak_bytes} bytes reserved at most, {high}");
+    std::fs::remove_file(&path).unwrap();
+}
