@@ -8,7 +8,7 @@ use headrace_flow::{
 };
 use headrace_io::MemoryUse;
 
-use crate::{OocError, Options, Report, Result, Room};
+use crate::{OocError, Options, Processor, Report, Result, Room};
 
 /// What a thread writes at a time.
 const CHUNK_BYTES: u64 = 4 << 20;
@@ -19,15 +19,21 @@ pub(super) struct Filled {
     pub bytes: u64,
 }
 
+/// Memory and threads; there is nothing that a GPU could do.
+pub(super) fn on_cores(options: &Options) -> Result<Room> {
+    let cores = Options { processor: Processor::Cpu, ..options.clone() };
+    Ok(Room { why_not_cuda: None, ..Room::new(&cores, None)? })
+}
+
 /// Fills files: `fill` is given the file's number, an offset that is a multiple of [`CHUNK_BYTES`], and the
 /// bytes from there on.
 pub(super) fn fill(
     files: &[Filled],
     options: &Options,
+    room: &Room,
     fill: impl Fn(usize, u64, &mut [u8]) + Sync,
 ) -> Result<Report> {
     let start = Instant::now();
-    let room = Room::new(&Options { processor: crate::Processor::Cpu, ..options.clone() }, None)?;
     let sinks: Vec<_> = files
         .iter()
         .map(|file| options.files.create(&file.path, file.bytes))
@@ -64,7 +70,6 @@ pub(super) fn fill(
         sink.commit(options.sync)?;
     }
     let mut report = room.report(vec![("write", race)]);
-    report.why_not_cuda = None;
     report.output_bytes = files.iter().map(|file| file.bytes).sum();
     report.wall_ns = start.elapsed().as_nanos() as u64;
     Ok(report)

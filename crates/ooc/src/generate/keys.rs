@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::fill::{Filled, fill};
+use super::fill::{Filled, fill, on_cores};
 use super::mixed;
 use crate::{Number, NumberType, OocError, Options, Report, Result};
 
@@ -102,7 +102,7 @@ fn of_type<K: Number>(job: &KeysJob, options: &Options, key: fn(u64) -> K) -> Re
         bytes: keys * size_of::<K>() as u64,
     };
     let files: Vec<Filled> = job.outputs.iter().map(file).collect();
-    fill(&files, options, |file, offset, bytes| {
+    fill(&files, options, &on_cores(options)?, |file, offset, bytes| {
         let first = offset / size_of::<K>() as u64;
         // Windows begin with a page.
         let into: &mut [K] = bytemuck::cast_slice_mut(bytes);

@@ -2,21 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
-use headrace_flow::{
-    BoxError, ChunkSpec, HostProducer, Outbox, OutputSpec, Race, RaceOptions, Verdict,
-};
 use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 
+use super::fill::{Filled, fill, on_cores};
 use super::mixed;
-use crate::{NumberType, OocError, Options, Report, Result, Room, npy};
-
-/// Bytes of the file that are made at once: whole blocks, and whole values.
-const WINDOW_BYTES: u64 = 4 << 20;
-
-/// Why it is done on the cores.
-const CPU_IS_FASTER: &str = "the storage is slower than the cores";
+use crate::{NumberType, OocError, Options, Report, Result, npy};
 
 /// A matrix to be made.
 #[derive(Debug, Clone)]
@@ -140,8 +131,7 @@ fn is_npy(job: &MatrixJob) -> bool {
 /// # Errors
 /// As [`MatrixContent::new`]; those of the file and of the race.
 pub fn matrix(job: &MatrixJob, options: &Options) -> Result<Report> {
-    let start = Instant::now();
-    let room = Room::new(options, Some(CPU_IS_FASTER))?;
+    let room = on_cores(options)?;
     let content = MatrixContent::new(job, &room.memory)?;
     let header = match is_npy(job) {
         true => npy::header(job.number, &[job.rows, job.columns]),
@@ -152,51 +142,13 @@ pub fn matrix(job: &MatrixJob, options: &Options) -> Result<Report> {
     let Some(size_bytes) = bytes.and_then(|bytes| bytes.checked_add(header.len() as u64)) else {
         return Err(OocError::usage("a matrix larger than any file", "fewer rows or columns"));
     };
-    let sink = options.files.create(&job.path, size_bytes)?;
-    let windows = size_bytes.div_ceil(WINDOW_BYTES);
-    let race_options = RaceOptions {
-        output_slots: 2 * room.threads + 2,
-        output_slot_bytes: WINDOW_BYTES as usize,
-        ..options.race()
-    };
-    let output_bytes = race_options.output_slots as u64 * WINDOW_BYTES;
-    let _windows = room.memory.reserve(MemoryUse::Slots, output_bytes)?;
-    let chunks = vec![ChunkSpec::default(); windows as usize];
-    let race = Race::new(Vec::new(), chunks, race_options, options.token.clone())?
-        .with_outputs(vec![sink.clone()]);
-    let maker = |_| Maker { content: &content, header: &header, size_bytes };
-    let (_, raced) = race.run_host_writing((0..room.threads).map(maker).collect())?;
-    sink.commit(options.sync)?;
-    let mut report = room.report(vec![("make", raced)]);
-    report.output_bytes = size_bytes;
-    report.wall_ns = start.elapsed().as_nanos() as u64;
-    Ok(report)
-}
-
-/// Makes the bytes of windows.
-struct Maker<'a> {
-    content: &'a MatrixContent,
-    header: &'a [u8],
-    size_bytes: u64,
-}
-
-impl HostProducer for Maker<'_> {
-    fn produce(
-        &mut self,
-        window: usize,
-        _buffers: &[&[u8]],
-        outbox: &mut Outbox<'_>,
-    ) -> std::result::Result<Verdict, BoxError> {
-        let offset = window as u64 * WINDOW_BYTES;
-        let bytes = WINDOW_BYTES.min(self.size_bytes - offset);
-        let mut buffer = outbox.buffer(OutputSpec { sink: 0, offset, bytes })?;
-        // It lies in the first window: a few hundred bytes.
-        let header_bytes = if window == 0 { self.header.len() } else { 0 };
-        let (header, values) = buffer.split_at_mut(header_bytes);
-        header.copy_from_slice(&self.header[..header_bytes]);
-        let skipped = offset.saturating_sub(self.header.len() as u64);
-        self.content.fill(skipped / self.content.number.bytes() as u64, values);
-        buffer.send();
-        Ok(Verdict::Continue)
-    }
+    let files = [Filled { path: job.path.clone(), bytes: size_bytes }];
+    fill(&files, options, &room, |_, offset, bytes| {
+        // The header lies in the first window: a few hundred bytes.
+        let header_bytes = if offset == 0 { header.len() } else { 0 };
+        let (head, values) = bytes.split_at_mut(header_bytes);
+        head.copy_from_slice(&header[..header_bytes]);
+        let skipped = offset.saturating_sub(header.len() as u64);
+        content.fill(skipped / content.number.bytes() as u64, values);
+    })
 }

@@ -139,13 +139,16 @@ fn checksum<K: Number>(last: &[K::Ordered]) -> u64 {
     last.iter().enumerate().fold(0, mix)
 }
 
+/// Fences, and the memory that they take.
+type Kept<K> = (Vec<Fence<<K as Number>::Ordered>>, Reservation);
+
 /// Fences that are kept beside a list, if they are of this list and are finer than blocks of so many keys; why
 /// not, if there are others.
 pub(super) fn kept<K: Number>(
     list: &KeyList,
     block_keys: u64,
     memory: &Arc<MemoryBudget>,
-) -> std::result::Result<(Vec<Fence<K::Ordered>>, Reservation), Option<String>> {
+) -> std::result::Result<Kept<K>, Option<String>> {
     /// Bytes of a fence in memory for one in the file, and the file itself.
     const GROWTH: u64 = 6;
     let path = fences_path(list.path());
