@@ -2,7 +2,7 @@
 //!
 //!     cargo test -p headrace-ooc --test matvec -- --ignored nvrtc_      (HEADRACE_NVRTC names the library)
 //!     matvec --ignored gpu_                                             (on a machine with a GPU)
-//!     HEADRACE_MATVEC_DIR=/dev/shm matvec --ignored --nocapture gpu_speed_
+//!     HEADRACE_MATVEC_DIR=/dev/shm matvec --ignored --nocapture speed_of_products
 
 use headrace_flow::{AccessPath, HostMemory};
 use headrace_gpu::{Compiler, Source};
@@ -141,7 +141,7 @@ fn gpu_the_largest_eigenvalue_is_found_and_what_fits_stays() {
 
 #[test]
 #[ignore = "measures: needs a GPU, and 8 GB in HEADRACE_MATVEC_DIR, which had better be /dev/shm"]
-fn gpu_speed_of_products() {
+fn speed_of_products_on_a_gpu() {
     let folder = folder();
     for number in [NumberType::F32, NumberType::F64, NumberType::Bf16] {
         let columns = 1 << 15;
