@@ -1,8 +1,10 @@
-//! What the command line measures and shows: raw transfers, the doctor, devices, pictures.
+//! What the command line measures and shows: raw transfers, out-of-core operators, the doctor,
+//! devices, pictures.
 //!
 //! ```text
-//!  transfer (raw transfers through flow) ──┐
-//!  doctor (probes, one ceiling a stage) ───┴──► headrace_ceilings::Ceilings
+//!  transfer (raw transfers through flow) ──┐     ooc (operators, beside the plain reads of
+//!  doctor (probes, one ceiling a stage) ───┤          their files and the model)
+//!            │                             └──► headrace_ceilings::Ceilings
 //!            │
 //!            └──► findings, tables, JSON, plots, timelines
 //! ```
@@ -14,6 +16,7 @@
 
 pub mod doctor;
 pub mod gpus;
+pub mod ooc;
 pub mod plot;
 pub mod timeline;
 pub mod transfer;

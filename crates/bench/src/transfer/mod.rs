@@ -21,16 +21,16 @@
 //!
 //! This module must never know: SQL, tables, formats, terminals.
 
-mod cache_state;
+pub(crate) mod cache_state;
 mod checksum;
-mod chunks;
+pub(crate) mod chunks;
 mod consumer;
 mod counters;
 mod error;
 mod gpu;
 mod host;
-mod input;
-mod judged;
+pub(crate) mod input;
+pub(crate) mod judged;
 pub mod picture;
 mod plain;
 mod plan;

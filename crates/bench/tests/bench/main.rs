@@ -1,4 +1,5 @@
-//! The transfer benchmark to host memory: every path, every kind of file, every way to fail.
+//! The transfer benchmark to host memory: every path, every kind of file, every way to fail. And
+//! the benchmark of the out-of-core operators.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,6 +7,7 @@ mod faults;
 mod gpu;
 mod inputs;
 mod judged;
+mod ooc;
 mod paths;
 #[path = "../support/restricted.rs"]
 mod restricted;

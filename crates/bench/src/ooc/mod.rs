@@ -1,0 +1,48 @@
+//! The benchmark of the out-of-core operators: how fast they are beside plain reads of the same
+//! files, and what holds them up.
+//!
+//! ```text
+//!  OocPlan ──► a folder of its own, within the plan's space; removed at the end, whatever the end
+//!                │
+//!   operator ────┤ generates ──► plain reads, a plain write (roofline) ──► model
+//!   (one file    │                                                          │
+//!    each)       └─ a variant: cache emptied or filled, warm-up, n runs ────┴──► Point
+//!                       answers of all variants of an input agree, or it is an error
+//!                                                                            │
+//!                           OocRecord ──► tables (text, Markdown) | JSON | pictures
+//! ```
+//!
+//! * What cannot be measured here is in the record as [`Missing`], with the reason: there is no
+//!   empty place that says nothing.
+//! * Rates are those of the median run: bytes, or records, of the input in the time from the call
+//!   to the return; output that goes to storage is on stable storage by then. Stages are the race's
+//!   own account of when they were busy; they overlap, so their sum exceeds the time that passed.
+//!
+//! This module must never know: SQL, tables, formats, terminals.
+
+mod error;
+mod folder;
+mod intersect;
+mod measure;
+mod memory;
+mod operator;
+mod plan;
+mod record;
+pub mod render;
+mod roofline;
+mod run;
+mod stages;
+mod table;
+
+pub use error::OocBenchError;
+pub use operator::{Answer, Source, Variant};
+pub use plan::{Benchmark, OocPlan};
+pub use record::{
+    Figure, Limits, Missing, OocRecord, OperatorRecord, PlainRead, Point, Predicted, Roofline,
+    Versions,
+};
+pub use run::run;
+pub use stages::{ChunkTimes, StageTimes};
+
+#[cfg(test)]
+mod tests;

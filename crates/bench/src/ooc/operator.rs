@@ -1,0 +1,145 @@
+//! What an operator must offer to be measured, and the variants that all are measured in.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use headrace_ooc::{OocError, Options, Processor, Report};
+use serde::Serialize;
+
+use super::record::Limits;
+use crate::transfer::PathChoice;
+
+/// Files to work on.
+#[derive(Debug, Clone)]
+pub(super) struct Input {
+    /// What is read, in full.
+    pub paths: Vec<PathBuf>,
+    /// Where a result may go.
+    pub output: PathBuf,
+    /// Bytes of all of `paths`.
+    pub bytes: u64,
+    /// Keys, records or values in them.
+    pub records: u64,
+    /// Share of common keys, where there is such a thing.
+    pub selectivity: Option<f64>,
+}
+
+/// Where the input of a variant lies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// In files, read by the first of these ways that the folder offers; results go to a file.
+    Files(&'static [PathChoice]),
+    /// In host memory; results are counted and go nowhere.
+    HostMemory,
+    /// In device memory; what is timed is the kernels.
+    DeviceMemory,
+}
+
+/// A way to run an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variant {
+    /// What to call it.
+    pub name: String,
+    /// Where the work is done: [`Processor::Cpu`] or [`Processor::Cuda`].
+    pub processor: Processor,
+    /// Where the input lies.
+    pub source: Source,
+}
+
+/// O_DIRECT by threads; where a folder refuses it, the page cache.
+const PSYNC: &[PathChoice] = &[PathChoice::Direct, PathChoice::Pread];
+
+/// O_DIRECT by io_uring.
+const ASYNC: &[PathChoice] = &[PathChoice::Uring];
+
+/// The variants, as the figures of the papers have them.
+pub(super) fn variants(threads: usize) -> Vec<Variant> {
+    let of = |name: String, processor, source| Variant { name, processor, source };
+    let (cpu, gpu) = (format!("cpu({threads})"), "gpu");
+    vec![
+        of("in-core gpu".to_string(), Processor::Cuda, Source::DeviceMemory),
+        of(format!("in-core {cpu}"), Processor::Cpu, Source::HostMemory),
+        of("gpu without I/O".to_string(), Processor::Cuda, Source::HostMemory),
+        of(format!("{cpu} + psync"), Processor::Cpu, Source::Files(PSYNC)),
+        of(format!("{cpu} + async"), Processor::Cpu, Source::Files(ASYNC)),
+        of(format!("{gpu} + psync"), Processor::Cuda, Source::Files(PSYNC)),
+        of(format!("{gpu} + async"), Processor::Cuda, Source::Files(ASYNC)),
+    ]
+}
+
+/// What a run found, to be compared with what other variants found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// So many keys.
+    Keys(u64),
+}
+
+impl Answer {
+    /// Whether both may be right.
+    pub(super) fn agrees(&self, other: &Answer) -> bool {
+        self == other
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keys(keys) => write!(f, "{keys} keys"),
+        }
+    }
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub(super) struct Ran {
+    pub answer: Answer,
+    /// The operator's own account.
+    pub report: Report,
+}
+
+/// Runs once more what was made ready.
+pub(super) type Again<'a> = Box<dyn FnMut(&Options) -> Result<Ran, OocError> + 'a>;
+
+/// An operator, as this benchmark knows it.
+pub(super) trait Operator {
+    /// As it is written on the command line and in JSON.
+    fn name(&self) -> &'static str;
+
+    /// What its input consists of: "keys".
+    fn records_name(&self) -> &'static str;
+
+    /// The largest input with which inputs, outputs and temporary files fit this space.
+    fn input_bytes_max(&self, space_bytes: u64) -> u64;
+
+    /// Shares of common keys to compare; none where there is no such thing.
+    fn selectivities(&self, _is_quick: bool) -> &'static [f64] {
+        &[]
+    }
+
+    /// Makes an input.
+    ///
+    /// # Errors
+    /// Those of writing.
+    fn generate(
+        &self,
+        folder: &Path,
+        bytes: u64,
+        selectivity: Option<f64>,
+        options: &Options,
+    ) -> Result<Input, OocError>;
+
+    /// Brings the input to where the variant finds it.
+    ///
+    /// # Errors
+    /// [`OocError::Usage`] where the operator does not have the variant; [`OocError::Memory`]
+    /// where the input does not fit.
+    fn ready<'a>(
+        &'a self,
+        input: &'a Input,
+        source: &Source,
+        limits: &Limits,
+        options: &Options,
+    ) -> Result<Again<'a>, OocError>;
+}

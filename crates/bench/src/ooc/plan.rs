@@ -1,0 +1,190 @@
+//! What to measure, within how much space.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use headrace_ooc::Options;
+
+use super::OocBenchError;
+
+/// An operator that can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Benchmark {
+    /// The intersection of two sorted lists of unique int64.
+    Intersect,
+}
+
+impl Benchmark {
+    /// All of them.
+    pub const ALL: [Self; 1] = [Self::Intersect];
+
+    /// As it is written on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Intersect => "intersect",
+        }
+    }
+}
+
+impl fmt::Display for Benchmark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Benchmark {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|benchmark| benchmark.name() == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|benchmark| benchmark.name()).collect();
+            format!("{name:?} is no operator; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// Largest input on which ways of reading, chunk sizes and selectivities are compared: what they
+/// differ in does not change with more of it.
+const DETAIL_BYTES_MAX: u64 = 8 << 30;
+
+/// Smallest input of a curve: below it the work is over before all stages run.
+const INPUT_BYTES_MIN: u64 = 16 << 20;
+
+/// Sizes of a curve at most, each half of the next.
+const SIZES_MAX: usize = 8;
+
+/// The input of a quick run at most.
+const QUICK_BYTES_MAX: u64 = 64 << 20;
+
+/// Chunk sizes that are compared.
+const CHUNK_BYTES: [u64; 6] = [1 << 20, 4 << 20, 8 << 20, 16 << 20, 35 << 20, 70 << 20];
+
+/// Those of a quick run.
+const QUICK_CHUNK_BYTES: [u64; 2] = [1 << 20, 8 << 20];
+
+/// One benchmark.
+#[derive(Debug, Clone)]
+pub struct OocPlan {
+    /// What to measure.
+    pub benchmarks: Vec<Benchmark>,
+    /// Where files are made, and removed again.
+    pub folder: PathBuf,
+    /// Bytes that they take at most at a time: inputs, outputs and temporary files.
+    pub max_bytes: u64,
+    /// One small size and one run of each.
+    pub is_quick: bool,
+    /// The command that led to it, for the record.
+    pub command: String,
+    /// Once set, it ends soon, with what it has so far.
+    pub cancel: Arc<AtomicBool>,
+}
+
+impl OocPlan {
+    /// Runs of each point.
+    pub fn runs(&self) -> usize {
+        if self.is_quick { 1 } else { 3 }
+    }
+
+    /// # Errors
+    /// [`OocBenchError::Plan`] if there is nothing to do.
+    pub(super) fn check(&self) -> Result<(), OocBenchError> {
+        if self.benchmarks.is_empty() {
+            return Err(OocBenchError::plan("there is nothing to measure", "name an operator"));
+        }
+        if self.max_bytes < 1 << 20 {
+            let what = format!("{} bytes are no room for a measurement", self.max_bytes);
+            return Err(OocBenchError::plan(what, "raise --max: 10 GB show a curve"));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// [`OocBenchError::Interrupted`] once somebody asked for the end.
+    pub(super) fn check_cancelled(&self) -> Result<(), OocBenchError> {
+        match self.cancel.load(Ordering::Relaxed) {
+            true => Err(OocBenchError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    /// The options of an operator that are the same for all variants.
+    pub(super) fn options(&self) -> Options {
+        Options { token: self.cancel.clone().into(), ..Options::default() }
+    }
+
+    /// Sizes of inputs, ascending, of which the largest leaves the operator its room.
+    pub(super) fn sizes_bytes(&self, input_bytes_max: u64) -> Vec<u64> {
+        if self.is_quick {
+            return vec![input_bytes_max.min(QUICK_BYTES_MAX)];
+        }
+        let halves = (0..SIZES_MAX as u32).map(|power| input_bytes_max >> power);
+        let mut sizes: Vec<u64> = halves
+            .enumerate()
+            .filter(|(at, b)| *at == 0 || *b >= INPUT_BYTES_MIN)
+            .map(|(_, b)| b)
+            .collect();
+        sizes.reverse();
+        sizes
+    }
+
+    /// Of these sizes the one at which everything but the size is varied.
+    pub(super) fn detail_bytes(&self, sizes_bytes: &[u64]) -> u64 {
+        let fitting = sizes_bytes.iter().copied().filter(|bytes| *bytes <= DETAIL_BYTES_MAX).max();
+        fitting.unwrap_or(sizes_bytes[0])
+    }
+
+    /// Chunk sizes to compare on an input.
+    pub(super) fn chunks_bytes(&self, input_bytes: u64) -> Vec<u64> {
+        let all: &[u64] = if self.is_quick { &QUICK_CHUNK_BYTES } else { &CHUNK_BYTES };
+        let fits = |bytes: &u64| *bytes <= input_bytes.max(all[0]);
+        all.iter().copied().filter(fits).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(is_quick: bool) -> OocPlan {
+        OocPlan {
+            benchmarks: vec![Benchmark::Intersect],
+            folder: PathBuf::new(),
+            max_bytes: 1 << 30,
+            is_quick,
+            command: String::new(),
+            cancel: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn sizes_double_up_to_the_largest() {
+        let sizes = plan(false).sizes_bytes(100 << 30);
+        assert_eq!((sizes.len(), sizes[7]), (8, 100 << 30));
+        assert!(sizes.windows(2).all(|pair| pair[0] * 2 == pair[1]), "{sizes:?}");
+        assert_eq!(plan(false).detail_bytes(&sizes), sizes[3]);
+        assert_eq!(plan(false).sizes_bytes(64 << 20), [16 << 20, 32 << 20, 64 << 20]);
+        assert_eq!(plan(false).sizes_bytes(3 << 20), [3 << 20]);
+        assert_eq!(plan(true).sizes_bytes(100 << 30), [64 << 20]);
+        assert_eq!(plan(false).detail_bytes(&[20 << 30]), 20 << 30);
+    }
+
+    #[test]
+    fn chunks_are_no_larger_than_the_input() {
+        assert_eq!(plan(false).chunks_bytes(10 << 20), [1 << 20, 4 << 20, 8 << 20]);
+        assert_eq!(plan(false).chunks_bytes(1 << 30).len(), 6);
+        assert_eq!(plan(true).chunks_bytes(100), [1 << 20]);
+    }
+
+    #[test]
+    fn plans_without_room_or_work_are_refused() {
+        assert!(plan(false).check().is_ok());
+        assert!(OocPlan { max_bytes: 10, ..plan(true) }.check().is_err_and(|e| e.is_usage()));
+        assert!(OocPlan { benchmarks: Vec::new(), ..plan(true) }.check().is_err());
+        assert_eq!("intersect".parse(), Ok(Benchmark::Intersect));
+        assert!("join".parse::<Benchmark>().is_err_and(|told| told.contains("intersect")));
+    }
+}
