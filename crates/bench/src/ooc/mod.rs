@@ -26,6 +26,7 @@ mod intersect;
 mod measure;
 mod memory;
 mod operator;
+mod picture;
 mod plan;
 mod record;
 pub mod render;
@@ -36,6 +37,7 @@ mod table;
 
 pub use error::OocBenchError;
 pub use operator::{Answer, Source, Variant};
+pub use picture::pictures;
 pub use plan::{Benchmark, OocPlan};
 pub use record::{
     Figure, Limits, Missing, OocRecord, OperatorRecord, PlainRead, Point, Predicted, Roofline,

@@ -7,10 +7,10 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::{Axis, tick_text};
 use super::xml::printable;
-use super::{CeilingLine, PlotError, Series, SweepPlot};
+use super::{CeilingLine, MarkLine, PlotError, Series, SweepPlot};
 
 /// Okabe and Ito's colours, without the yellow that is pale on white.
-const COLOURS: [RGBColor; 7] = [
+pub(super) const COLOURS: [RGBColor; 7] = [
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xD5, 0x5E, 0x00),
     RGBColor(0x00, 0x9E, 0x73),
@@ -20,27 +20,29 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0x22, 0x22, 0x22),
 ];
 const CEILING_COLOUR: RGBColor = RGBColor(0x66, 0x66, 0x66);
-const MESH_COLOUR: RGBColor = RGBColor(0xE4, 0xE4, 0xE4);
+pub(super) const MESH_COLOUR: RGBColor = RGBColor(0xE4, 0xE4, 0xE4);
 
-const PLOT_WIDTH_PX: u32 = 860;
+pub(super) const PLOT_WIDTH_PX: u32 = 860;
 const HEIGHT_MIN_PX: u32 = 540;
 const TITLE_HEIGHT_PX: u32 = 44;
-const LEGEND_ROW_PX: i32 = 20;
-const LEGEND_SAMPLE_PX: i32 = 34;
+pub(super) const LEGEND_ROW_PX: i32 = 20;
+pub(super) const LEGEND_SAMPLE_PX: i32 = 34;
 /// About what a letter takes at the size of labels.
-const LETTER_PX: u32 = 7;
+pub(super) const LETTER_PX: u32 = 7;
 const LABEL_LETTERS_MAX: usize = 64;
 /// The library divides sizes by 1.24: this becomes 12.9 pixels.
-const LABEL_SIZE: i32 = 16;
+pub(super) const LABEL_SIZE: i32 = 16;
 const TITLE_SIZE: i32 = 22;
 const MARKER_PX: i32 = 4;
 const DASH_PX: i32 = 6;
+/// A limit this many times above or below all points is not in the picture.
+const MARK_DISTANCE_MAX: f64 = 4.0;
 /// Dashes and gaps of ceilings, which all have one colour.
 const CEILING_DASHES_PX: [(i32, i32); 4] = [(9, 5), (2, 4), (16, 6), (5, 9)];
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-fn failed(error: impl std::fmt::Display) -> PlotError {
+pub(super) fn failed(error: impl std::fmt::Display) -> PlotError {
     PlotError::Drawing(error.to_string())
 }
 
@@ -66,15 +68,30 @@ impl Look {
 
 pub(super) fn draw(plot: &SweepPlot, series: &[Series]) -> Result<String, PlotError> {
     let ceilings = sorted_ceilings(&plot.ceilings);
+    let marks = plot.marks.iter().map(|mark| mark_label(plot, mark));
     let labels: Vec<String> = series
         .iter()
         .map(|series| label(&series.name))
         .chain(ceilings.iter().map(|line| label(&format!("{}: {:.2}", line.name, line.y))))
+        .chain(marks)
         .collect();
+    picture(&plot.title, HEIGHT_MIN_PX, &labels, |left, right| {
+        draw_chart(left, plot, series, &ceilings)?;
+        draw_legend(right, series.len(), &labels)
+    })
+}
+
+/// A title, what `draw` draws below it on the left, and the legend of these labels on the right.
+pub(super) fn picture(
+    title: &str,
+    height_min: u32,
+    labels: &[String],
+    draw: impl FnOnce(&Area<'_>, &Area<'_>) -> Result<(), PlotError>,
+) -> Result<String, PlotError> {
     let letters = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0) as u32;
     let legend_width = letters * LETTER_PX + LEGEND_SAMPLE_PX as u32 + 30;
     let rows_height = labels.len() as u32 * LEGEND_ROW_PX as u32 + TITLE_HEIGHT_PX + 40;
-    let height = HEIGHT_MIN_PX.max(rows_height);
+    let height = height_min.max(rows_height);
 
     let mut svg = String::new();
     {
@@ -82,15 +99,26 @@ pub(super) fn draw(plot: &SweepPlot, series: &[Series]) -> Result<String, PlotEr
         let root = backend.into_drawing_area();
         root.fill(&WHITE).map_err(failed)?;
         let style = ("sans-serif", TITLE_SIZE).into_font().color(&BLACK);
-        let title = printable(&plot.title);
+        let title = printable(title);
         root.draw_text(&title, &style, (20, 12)).map_err(failed)?;
         let (_, below) = root.split_vertically(TITLE_HEIGHT_PX);
         let (left, right) = below.split_horizontally(PLOT_WIDTH_PX);
-        draw_chart(&left, plot, series, &ceilings)?;
-        draw_legend(&right, series.len(), &labels)?;
+        draw(&left, &right)?;
         root.present().map_err(failed)?;
     }
     Ok(svg)
+}
+
+/// A limit that is far from all points is named, but would press them into a corner.
+fn is_near(plot: &SweepPlot, mark: &MarkLine) -> bool {
+    let xs = || plot.points.iter().map(|point| point.x);
+    let (least, most) = (xs().fold(f64::INFINITY, f64::min), xs().fold(0.0, f64::max));
+    (least / MARK_DISTANCE_MAX..=most * MARK_DISTANCE_MAX).contains(&mark.x)
+}
+
+fn mark_label(plot: &SweepPlot, mark: &MarkLine) -> String {
+    let beyond = if is_near(plot, mark) { "" } else { ", not in the picture" };
+    label(&format!("{}: {}{beyond}", mark.name, tick_text(plot.x_axis, mark.x)))
 }
 
 fn sorted_ceilings(ceilings: &[CeilingLine]) -> Vec<CeilingLine> {
@@ -99,7 +127,7 @@ fn sorted_ceilings(ceilings: &[CeilingLine]) -> Vec<CeilingLine> {
     sorted
 }
 
-fn label(name: &str) -> String {
+pub(super) fn label(name: &str) -> String {
     let name = printable(name);
     if name.chars().count() <= LABEL_LETTERS_MAX {
         return name;
@@ -114,7 +142,9 @@ fn draw_chart(
     series: &[Series],
     ceilings: &[CeilingLine],
 ) -> Result<(), PlotError> {
-    let values: Vec<f64> = plot.points.iter().map(|point| point.x).collect();
+    let marks: Vec<&MarkLine> = plot.marks.iter().filter(|mark| is_near(plot, mark)).collect();
+    let xs = plot.points.iter().map(|point| point.x);
+    let values: Vec<f64> = xs.chain(marks.iter().map(|mark| mark.x)).collect();
     let points = plot.points.iter().map(|point| point.y);
     let most = points.chain(ceilings.iter().map(|line| line.y)).fold(0.0, f64::max);
     let y_end = if most > 0.0 { most * 1.06 } else { 1.0 };
@@ -124,13 +154,13 @@ fn draw_chart(
         .margin_right(20)
         .x_label_area_size(48)
         .y_label_area_size(70)
-        .build_cartesian_2d(Axis::new(&values), 0.0..y_end)
+        .build_cartesian_2d(Axis::new(plot.x_axis, &values), 0.0..y_end)
         .map_err(failed)?;
     chart
         .configure_mesh()
         .x_desc(printable(&plot.x_label))
         .y_desc(printable(&plot.y_label))
-        .x_label_formatter(&|x| tick_text(*x))
+        .x_label_formatter(&|x| tick_text(plot.x_axis, *x))
         .y_label_formatter(&|y| y_text(*y, y_end))
         .max_light_lines(0)
         .bold_line_style(MESH_COLOUR)
@@ -138,9 +168,18 @@ fn draw_chart(
         .axis_desc_style(("sans-serif", LABEL_SIZE))
         .draw()
         .map_err(failed)?;
-    for (line, (dash, gap)) in ceilings.iter().zip(CEILING_DASHES_PX.into_iter().cycle()) {
+    for (index, line) in ceilings.iter().enumerate() {
+        let (dash, gap) = ceiling_dash(index);
         let x_range = chart.x_range();
         let ends = [(x_range.start, line.y), (x_range.end, line.y)];
+        let style = CEILING_COLOUR.stroke_width(1);
+        chart.draw_series(DashedLineSeries::new(ends, dash, gap, style)).map_err(failed)?;
+    }
+    for mark in marks {
+        // Where its place in the legend has it: behind the ceilings.
+        let place = plot.marks.iter().position(|other| other == mark).unwrap_or(0);
+        let (dash, gap) = ceiling_dash(ceilings.len() + place);
+        let ends = [(mark.x, 0.0), (mark.x, y_end)];
         let style = CEILING_COLOUR.stroke_width(1);
         chart.draw_series(DashedLineSeries::new(ends, dash, gap, style)).map_err(failed)?;
     }
@@ -160,7 +199,11 @@ fn draw_chart(
     Ok(())
 }
 
-fn y_text(y: f64, end: f64) -> String {
+fn ceiling_dash(index: usize) -> (i32, i32) {
+    CEILING_DASHES_PX[index % CEILING_DASHES_PX.len()]
+}
+
+pub(super) fn y_text(y: f64, end: f64) -> String {
     match end {
         end if end < 1.0 => format!("{y:.2}"),
         end if end < 10.0 => format!("{y:.1}"),
@@ -178,7 +221,7 @@ fn marker<DB: DrawingBackend>(look: Look, at: (f64, f64)) -> DynElement<'static,
     }
 }
 
-/// Series first, ceilings after them.
+/// Series first, ceilings after them, limits last.
 fn draw_legend(area: &Area<'_>, series: usize, labels: &[String]) -> Result<(), PlotError> {
     let text = ("sans-serif", LABEL_SIZE)
         .into_font()
@@ -191,7 +234,7 @@ fn draw_legend(area: &Area<'_>, series: usize, labels: &[String]) -> Result<(), 
             draw_sample(area, Look::of(index), start, end)?;
         } else {
             let style = CEILING_COLOUR.stroke_width(1);
-            let (dash, gap) = CEILING_DASHES_PX[(index - series) % CEILING_DASHES_PX.len()];
+            let (dash, gap) = ceiling_dash(index - series);
             area.draw(&DashedPathElement::new([start, end], dash, gap, style)).map_err(failed)?;
         }
         area.draw_text(label, &text, (end.0 + 8, y)).map_err(failed)?;

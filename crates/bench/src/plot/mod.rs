@@ -1,8 +1,11 @@
-//! Curves of a sweep, as SVG: one line for each combination that was tried, ceilings dashed.
+//! Curves of a sweep, as SVG: one line for each combination that was tried, ceilings dashed; and
+//! bars that are stacked of parts.
 //!
 //! ```text
 //!  SweepPoint (series, x, y) ──► series in order of appearance ──► line + markers, colour and shape
 //!  CeilingLine (name, y)     ──► dashed lines across               legend: to the right, never above data
+//!  MarkLine (name, x)        ──► dashed lines from top to bottom
+//!  Bar (name, parts, mark)   ──► a row of rectangles, with a stroke at the mark
 //! ```
 //!
 //! White background in every viewer; colours that colour-blind readers tell apart (Okabe and Ito's
@@ -10,8 +13,11 @@
 //! colour alone. The same points give the same bytes.
 
 mod axis;
+mod bars;
 mod draw;
 pub(crate) mod xml;
+
+pub use bars::{Bar, BarPlot, bars_svg};
 
 use serde::Serialize;
 
@@ -23,7 +29,7 @@ pub const SERIES_MAX: usize = 56;
 pub struct SweepPoint {
     /// The line it belongs to, such as "uring, pinned, 4 threads".
     pub series: String,
-    /// Where, bytes.
+    /// Where, in the unit of the [`XAxis`].
     pub x: f64,
     /// How much.
     pub y: f64,
@@ -38,8 +44,28 @@ pub struct CeilingLine {
     pub y: f64,
 }
 
-/// What is to be drawn.
+/// A limit, drawn from top to bottom where it lies among the points, and named in any case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MarkLine {
+    /// Such as "device memory".
+    pub name: String,
+    /// Where, in the unit of the [`XAxis`].
+    pub x: f64,
+}
+
+/// What lies along x.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum XAxis {
+    /// Bytes, above 0; each power of two as far from the next.
+    #[default]
+    Bytes,
+    /// Percent, from 0.
+    Percent,
+}
+
+/// What is to be drawn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SweepPlot {
     /// Above the picture.
     pub title: String,
@@ -51,6 +77,10 @@ pub struct SweepPlot {
     pub points: Vec<SweepPoint>,
     /// The ceilings.
     pub ceilings: Vec<CeilingLine>,
+    /// What lies along x.
+    pub x_axis: XAxis,
+    /// The limits.
+    pub marks: Vec<MarkLine>,
 }
 
 /// Why there is no picture.
@@ -93,10 +123,15 @@ pub fn sweep_svg(plot: &SweepPlot) -> Result<String, PlotError> {
         return Err(PlotError::Empty);
     }
     let placed = |value: f64, least: f64| value.is_finite() && value >= least;
+    let x_least = match plot.x_axis {
+        XAxis::Bytes => f64::MIN_POSITIVE,
+        XAxis::Percent => 0.0,
+    };
     let ceilings = plot.ceilings.iter().map(|line| (&line.name, 1.0, line.y));
+    let marks = plot.marks.iter().map(|line| (&line.name, line.x, 0.0));
     let points = plot.points.iter().map(|point| (&point.series, point.x, point.y));
-    for (series, x, y) in points.chain(ceilings) {
-        if !(placed(x, f64::MIN_POSITIVE) && placed(y, 0.0)) {
+    for (series, x, y) in points.chain(ceilings).chain(marks) {
+        if !(placed(x, x_least) && placed(y, 0.0)) {
             return Err(PlotError::Point { series: series.clone(), x, y });
         }
     }

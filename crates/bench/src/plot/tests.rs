@@ -19,6 +19,7 @@ fn plot(series: usize) -> SweepPlot {
             CeilingLine { name: "H2D".to_string(), y: 55.5 },
             CeilingLine { name: "disk".to_string(), y: 2.48 },
         ],
+        ..SweepPlot::default()
     }
 }
 
@@ -92,4 +93,77 @@ fn one_point_and_zeros_are_drawn_too() {
     let ceilings = Vec::new();
     let plot = SweepPlot { points, ceilings, ..plot(1) };
     assert!(check::parse(&sweep_svg(&plot).unwrap()).unwrap().says("a"));
+}
+
+#[test]
+fn limits_are_lines_where_they_lie_among_the_points() {
+    let mark = |name: &str, x: f64| MarkLine { name: name.to_string(), x };
+    let mib = f64::from(1 << 20);
+    let marks = vec![mark("device memory", 64.0 * mib), mark("host memory", 4096.0 * mib)];
+    let without = check::parse(&sweep_svg(&plot(2)).unwrap()).unwrap();
+    let document = check::parse(&sweep_svg(&SweepPlot { marks, ..plot(2) }).unwrap()).unwrap();
+    assert!(document.says("device memory: 64 MiB"));
+    assert!(document.says("host memory: 4 GiB, not in the picture"));
+    // The axis grows for the one limit, not for the other.
+    assert!(document.says("64 MiB") && !without.says("64 MiB") && !document.says("128 MiB"));
+    assert!(document.count("polyline") > without.count("polyline") + 10, "dashes of the limit");
+    let none = SweepPlot { marks: vec![mark("none", f64::NAN)], ..plot(2) };
+    assert!(sweep_svg(&none).is_err());
+}
+
+#[test]
+fn percent_begin_at_zero_and_lie_evenly() {
+    let point = |x, y| SweepPoint { series: "a".to_string(), x, y };
+    let points = vec![point(0.0, 1.0), point(50.0, 1.0), point(100.0, 2.0)];
+    let plot = SweepPlot { points, x_axis: XAxis::Percent, ..SweepPlot::default() };
+    let svg = sweep_svg(&plot).unwrap();
+    assert!(check::parse(&svg).unwrap().says("100%"));
+    assert!(sweep_svg(&SweepPlot { x_axis: XAxis::Bytes, ..plot }).is_err());
+}
+
+fn bars() -> BarPlot {
+    let bar = |name: &str, values: &[f64], mark| Bar {
+        name: name.to_string(),
+        values: values.to_vec(),
+        mark,
+    };
+    BarPlot {
+        title: "stages".to_string(),
+        x_label: "seconds".to_string(),
+        mark_name: "wall time".to_string(),
+        parts: vec!["read".to_string(), "cpu & co".to_string(), "write".to_string()],
+        bars: vec![bar("psync", &[1.0, 2.0, 0.5], Some(2.5)), bar("async", &[0.5, 0.0, 1.0], None)],
+    }
+}
+
+#[test]
+fn bars_are_stacked_and_as_long_as_their_values() {
+    let svg = bars_svg(&bars()).unwrap();
+    let document = check::parse(&svg).unwrap();
+    for text in ["stages", "seconds", "psync", "async", "read", "cpu & co", "write", "wall time"] {
+        assert!(document.says(text), "{text} is missing");
+    }
+    let of_height = |height: f64| {
+        let rects = document.elements.iter().filter(|element| element.name == "rect");
+        rects.filter(|rect| rect.number("height") == height).collect::<Vec<_>>()
+    };
+    let rects = of_height(f64::from(bars::BAR_PX));
+    assert_eq!(rects.len(), 5, "a part of 0 is not drawn");
+    let (x, width) = (|i: usize| rects[i].number("x"), |i: usize| rects[i].number("width"));
+    assert!((x(0) + width(0) - x(1)).abs() <= 1.0 && (x(1) + width(1) - x(2)).abs() <= 1.0);
+    assert!((width(1) / width(0) - 2.0).abs() < 0.02, "{} and {}", width(1), width(0));
+    assert_eq!((x(3), rects[0].number("y") < rects[3].number("y")), (x(0), true));
+    assert_eq!(svg, bars_svg(&bars()).unwrap());
+}
+
+#[test]
+fn bars_that_cannot_be_drawn_are_an_error() {
+    assert_eq!(bars_svg(&BarPlot { bars: Vec::new(), ..bars() }), Err(PlotError::Empty));
+    for values in [vec![f64::NAN; 3], vec![-1.0; 3], vec![1.0; 2]] {
+        let bars = BarPlot { bars: vec![Bar { values, ..bars().bars.remove(0) }], ..bars() };
+        assert!(matches!(bars_svg(&bars), Err(PlotError::Point { .. })), "{bars:?}");
+    }
+    let many = vec!["part".to_string(); 8];
+    let bars = BarPlot { parts: many, bars: vec![], ..bars() };
+    assert_eq!(bars_svg(&bars), Err(PlotError::TooMany { series: 8 }));
 }

@@ -26,6 +26,7 @@ pub fn of_runs(runs: &[BenchRun]) -> SweepPlot {
         y_label: if random { "IOPS" } else { "GB/s (10^9 bytes)" }.to_string(),
         points,
         ceilings: if random { Vec::new() } else { ceilings(runs) },
+        ..SweepPlot::default()
     }
 }
 
