@@ -40,8 +40,9 @@ use ooc::SetArgs;
 
 const INTERRUPTED: i32 = 130;
 
-/// Time for what was measured before an interruption to be printed.
-const PARTIAL_RESULT_WAIT: Duration = Duration::from_secs(3);
+/// Time for what was measured before an interruption to be printed, and for files that were made for
+/// it to be removed.
+const PARTIAL_RESULT_WAIT: Duration = Duration::from_secs(10);
 
 fn main() {
     let cli = Cli::parse();
@@ -138,6 +139,9 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         Some(Command::Demo(args)) => ssb::demo::run(&args, cancel).await,
         Some(Command::Bench(BenchCommand::Io(args))) => {
             blocking(move || bench::io(&args, cancel)).await
+        }
+        Some(Command::Bench(BenchCommand::Ooc(args))) => {
+            blocking(move || bench::ooc::run(&args, cancel)).await
         }
         Some(Command::Intersect(args)) => set(args, SetOperation::Intersection, cancel).await,
         Some(Command::Union(args)) => set(args, SetOperation::Union, cancel).await,

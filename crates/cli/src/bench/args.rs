@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use headrace_bench::transfer::PathChoice;
 
+use super::ooc::OocArgs;
 use crate::sizes::parse_bytes;
 
 /// The benchmarks.
@@ -21,6 +22,16 @@ Examples:
 
 Sizes: MB = 10^6, MiB = 2^20. Speeds: GB/s with GB = 10^9 bytes.")]
     Io(Box<IoArgs>),
+    /// How fast out-of-core operators are, in core and out of core, on the cores and the GPU, beside
+    /// plain reads of the same files and the model.
+    #[command(after_help = "\
+Examples:
+  headrace bench ooc intersect --folder /data/tmp --max 100GB --plot figures --markdown figures.md
+  headrace bench ooc --folder . --max 200MB --quick --json record.json
+
+Inputs are generated in a folder of their own below DIR, which is removed at the end, also after
+Ctrl-C. Sizes: MB = 10^6, MiB = 2^20. Speeds: GB/s with GB = 10^9 bytes, of the input.")]
+    Ooc(Box<OocArgs>),
 }
 
 /// `bench io`.

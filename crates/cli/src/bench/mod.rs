@@ -1,6 +1,7 @@
-//! `headrace bench`: a thin door over `headrace_bench::transfer`.
+//! `headrace bench`: thin doors over `headrace_bench::transfer` and `headrace_bench::ooc`.
 
 pub mod args;
+pub mod ooc;
 mod output;
 mod plan;
 mod watch;
