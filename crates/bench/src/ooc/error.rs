@@ -98,6 +98,7 @@ impl From<OocError> for Unmeasured {
                 | RaceError::OutOfMemory(_),
             )
             | OocError::Memory { .. }
+            | OocError::Usage { .. }
             | OocError::Budget(_) => Self::Unavailable(first_line(&error)),
             error => Self::Failed(first_line(&error)),
         }

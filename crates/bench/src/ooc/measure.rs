@@ -58,6 +58,7 @@ pub(super) struct Subject<'a> {
 
 /// One timed run.
 struct Timed {
+    answer: Answer,
     report: Report,
     trace: Trace,
     resident_peak_bytes: Option<u64>,
@@ -128,9 +129,9 @@ impl<'a> Subject<'a> {
             // Whatever came of it: the next run writes it anew.
             let _ = std::fs::remove_file(&input.output);
             let Ran { answer, report } = ran?;
-            self.compare(&setup.variant.name, answer)?;
+            self.compare(&setup.variant.name, &answer)?;
             if run >= warm_ups {
-                runs.push(Timed { report, trace, resident_peak_bytes });
+                runs.push(Timed { answer, report, trace, resident_peak_bytes });
             }
         }
         Ok(self.point(setup, way, cache, runs))
@@ -154,10 +155,10 @@ impl<'a> Subject<'a> {
         setup.cache == CacheState::Hot || setup.variant.processor == Processor::Cuda
     }
 
-    fn compare(&mut self, variant: &str, answer: Answer) -> Result<(), OocBenchError> {
+    fn compare(&mut self, variant: &str, answer: &Answer) -> Result<(), OocBenchError> {
         match &self.answer {
-            None => self.answer = Some((variant.to_string(), answer)),
-            Some((first, known)) if !known.agrees(&answer) => {
+            None => self.answer = Some((variant.to_string(), answer.clone())),
+            Some((first, known)) if !known.agrees(answer) => {
                 return Err(OocBenchError::Answers {
                     operator: self.operator.name(),
                     input: headrace_io::decimal_bytes(self.input.bytes),
@@ -191,7 +192,6 @@ impl<'a> Subject<'a> {
             notes.push(format!("{} spans were not recorded", best.trace.dropped()));
         }
         notes.dedup();
-        let answer = self.answer.as_ref().map_or(Answer::Keys(0), |(_, answer)| answer.clone());
         let point = Point {
             figure: setup.figure,
             variant: setup.variant.name.clone(),
@@ -209,7 +209,7 @@ impl<'a> Subject<'a> {
             gb_per_s: input.bytes as f64 / median_ns as f64,
             records_per_s: input.records as f64 / median_ns as f64 * 1e9,
             runs_s,
-            answer,
+            answer: best.answer,
             output_bytes: report.output_bytes,
             temporary_bytes: report.temporary_bytes,
             stages: StageTimes::of(&report),

@@ -1,56 +1,103 @@
 //! Inputs in host memory, and how much memory this process has taken.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use headrace_io::system::{SysRoot, available_memory_bytes};
-use headrace_io::{HeldBytes, MemoryFile, ReadAt, SourceFile, decimal_bytes};
-use headrace_ooc::{OocError, Options};
+use headrace_io::{
+    AlignedBuffer, HeldBytes, MemoryFile, ReadAt, ReadMode, SourceFile, decimal_bytes,
+};
+use headrace_ooc::{Files, OocError, Options, PlainFiles};
 
 use super::record::Limits;
 
 /// Read at once into memory; between two of them an interruption is heeded.
 const PIECE_BYTES: usize = 64 << 20;
 
-/// Numbers of a file, in memory.
+/// A file of 8-byte numbers, or of as many bytes, in memory.
 #[derive(Debug, Clone)]
-pub(super) struct Loaded(Arc<Vec<i64>>);
+pub(super) struct Loaded {
+    buffer: Arc<AlignedBuffer>,
+    bytes: usize,
+    source: Arc<SourceFile>,
+}
 
 impl Loaded {
-    /// Reads a file of 8-byte numbers.
+    /// Reads a file.
     ///
     /// # Errors
     /// Those of reading; [`OocError::Cancelled`].
     pub fn read(path: &Path, options: &Options) -> Result<Loaded, OocError> {
         let file = SourceFile::open(path)?;
-        let mut numbers = vec![0i64; (file.size_bytes() / 8) as usize];
+        let bytes = file.size_bytes() as usize;
+        let mut buffer = AlignedBuffer::allocate(bytes.max(1))?;
         let mut offset = 0;
-        for piece in bytemuck::cast_slice_mut(&mut numbers).chunks_mut(PIECE_BYTES) {
+        for piece in buffer.as_mut_slice()[..bytes].chunks_mut(PIECE_BYTES) {
             if options.token.is_cancelled() {
                 return Err(OocError::Cancelled);
             }
             file.read_exact_at(offset, piece)?;
             offset += piece.len() as u64;
         }
-        Ok(Loaded(Arc::new(numbers)))
+        let source = SourceFile::known(path, file.identity());
+        Ok(Loaded { buffer: Arc::new(buffer), bytes, source })
     }
 
     /// The numbers.
     pub fn numbers(&self) -> &[i64] {
-        &self.0
+        bytemuck::cast_slice(self.as_ref())
     }
 
     /// As a file of which one extent can be read: the file, the offset and the number of numbers.
     pub fn extent(&self, name: &str) -> (Arc<dyn ReadAt>, u64, u64) {
+        let numbers = self.numbers();
+        let (address, count) = (numbers.as_ptr().addr() as u64, numbers.len() as u64);
         let held: HeldBytes = Box::new(self.clone());
-        let file = MemoryFile::new(&MemoryFile::named(name), vec![held]);
-        (file, self.0.as_ptr().addr() as u64, self.0.len() as u64)
+        (MemoryFile::new(&MemoryFile::named(name), vec![held]), address, count)
     }
 }
 
 impl AsRef<[u8]> for Loaded {
     fn as_ref(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.0)
+        &self.buffer.as_slice()[..self.bytes]
+    }
+}
+
+/// As the file that it was read from: its offsets begin with 0.
+impl ReadAt for Loaded {
+    fn source(&self) -> &SourceFile {
+        &self.source
+    }
+
+    fn is_in_memory(&self) -> bool {
+        true
+    }
+
+    fn bytes_in_memory(&self, offset: u64, bytes: u64) -> Option<&[u8]> {
+        let start = usize::try_from(offset).ok()?;
+        self.as_ref().get(start..start.checked_add(usize::try_from(bytes).ok()?)?)
+    }
+
+    fn read_at(&self, _mode: ReadMode, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.bytes_in_memory(offset, into.len() as u64);
+        let bytes = bytes.ok_or_else(|| io::Error::other("behind the end of what is in memory"))?;
+        into.copy_from_slice(bytes);
+        Ok(into.len())
+    }
+
+    fn check_unchanged(&self) -> headrace_io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Files, of which one is in memory.
+#[derive(Debug)]
+pub(super) struct WithLoaded(pub Loaded);
+
+impl Files for WithLoaded {
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadAt>, OocError> {
+        if path == self.0.path() { Ok(Arc::new(self.0.clone())) } else { PlainFiles.open(path) }
     }
 }
 
@@ -106,6 +153,13 @@ mod tests {
         let mut read = vec![0i64; count as usize];
         file.read_exact_at(offset, bytemuck::cast_slice_mut(&mut read)).unwrap();
         assert_eq!((read.as_slice(), loaded.numbers()), (&numbers[..], &numbers[..]));
+        let files = WithLoaded(loaded);
+        let (same, other) = (files.open(&path).unwrap(), files.open(&folder.path().join("b")));
+        assert!(same.is_in_memory() && same.size_bytes() == 8000 && other.is_err());
+        let mut one = [0i64];
+        same.read_exact_at(80, bytemuck::cast_slice_mut(&mut one)).unwrap();
+        assert_eq!((one[0], same.bytes_in_memory(7992, 8).map(<[u8]>::len)), (93, Some(8)));
+        assert!(same.bytes_in_memory(7992, 9).is_none());
         let cancelled = Options::default();
         cancelled.token.cancel();
         assert!(matches!(Loaded::read(&path, &cancelled), Err(OocError::Cancelled)));

@@ -23,6 +23,7 @@
 mod error;
 mod folder;
 mod intersect;
+mod matvec;
 mod measure;
 mod memory;
 mod operator;
@@ -32,6 +33,7 @@ mod record;
 pub mod render;
 mod roofline;
 mod run;
+mod sort;
 mod stages;
 mod table;
 

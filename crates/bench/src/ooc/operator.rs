@@ -69,17 +69,45 @@ pub(super) fn variants(threads: usize) -> Vec<Variant> {
 }
 
 /// What a run found, to be compared with what other variants found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// So many keys.
     Keys(u64),
+    /// Records in this order, by a digest of all of them.
+    Sorted {
+        /// How many.
+        records: u64,
+        /// Of their order and their values.
+        digest: u64,
+    },
+    /// A vector.
+    Vector {
+        /// Its Euclidean norm.
+        norm: f64,
+        /// Processors sum in different orders: as far as two of them may be from each other.
+        distance_max: f64,
+        /// Its values.
+        #[serde(skip)]
+        values: Vec<f64>,
+    },
 }
 
 impl Answer {
     /// Whether both may be right.
     pub(super) fn agrees(&self, other: &Answer) -> bool {
-        self == other
+        match (self, other) {
+            (
+                Self::Vector { values, distance_max, .. },
+                Self::Vector { values: others, distance_max: other_max, .. },
+            ) => {
+                let distance_max = distance_max.max(*other_max);
+                // Not a number is near to nothing.
+                let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= distance_max;
+                values.len() == others.len() && values.iter().zip(others).all(is_near)
+            }
+            _ => self == other,
+        }
     }
 }
 
@@ -87,6 +115,10 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Keys(keys) => write!(f, "{keys} keys"),
+            Self::Sorted { records, digest } => write!(f, "{records} records ({digest:016x})"),
+            Self::Vector { norm, values, .. } => {
+                write!(f, "a vector of {} values and norm {norm}", values.len())
+            }
         }
     }
 }
@@ -142,4 +174,24 @@ pub(super) trait Operator {
         limits: &Limits,
         options: &Options,
     ) -> Result<Again<'a>, OocError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector(values: &[f64]) -> Answer {
+        Answer::Vector { norm: 1.0, distance_max: 0.01, values: values.to_vec() }
+    }
+
+    #[test]
+    fn vectors_agree_as_far_as_sums_may_differ() {
+        assert!(vector(&[1.0, 2.0]).agrees(&vector(&[1.005, 2.0])));
+        assert!(!vector(&[1.0, 2.0]).agrees(&vector(&[1.02, 2.0])));
+        assert!(!vector(&[1.0, 2.0]).agrees(&vector(&[1.0])));
+        assert!(!vector(&[f64::NAN]).agrees(&vector(&[f64::NAN])));
+        assert!(
+            !vector(&[1.0]).agrees(&Answer::Keys(1)) && Answer::Keys(1).agrees(&Answer::Keys(1))
+        );
+    }
 }

@@ -15,16 +15,22 @@ use super::OocBenchError;
 pub enum Benchmark {
     /// The intersection of two sorted lists of unique int64.
     Intersect,
+    /// The sort of int64 in any order.
+    Sort,
+    /// The product of a dense binary32 matrix with a vector.
+    Matvec,
 }
 
 impl Benchmark {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::Intersect];
+    pub const ALL: [Self; 3] = [Self::Intersect, Self::Sort, Self::Matvec];
 
     /// As it is written on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Intersect => "intersect",
+            Self::Sort => "sort",
+            Self::Matvec => "matvec",
         }
     }
 }

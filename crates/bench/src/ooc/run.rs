@@ -7,10 +7,12 @@ use headrace_ooc::{DeviceRoom, Options, Processor};
 use super::error::{Unmeasured, first_line};
 use super::folder::OwnFolder;
 use super::intersect::Intersect;
+use super::matvec::Matvec;
 use super::measure::{Measured, Setup, Subject};
 use super::operator::{Input, Operator, variants};
 use super::record::{Figure, Limits, Missing, OocRecord, OperatorRecord, Point, Versions};
 use super::roofline::{self, Links};
+use super::sort::Sort;
 use super::{Benchmark, OocBenchError, OocPlan, Source, Variant};
 use crate::transfer::{Bench, CacheState, PathChoice};
 
@@ -59,6 +61,8 @@ pub fn run(plan: &OocPlan, tell: &dyn Fn(&str)) -> Result<OocRecord, OocBenchErr
 fn operator_of(benchmark: Benchmark) -> Box<dyn Operator> {
     match benchmark {
         Benchmark::Intersect => Box::new(Intersect),
+        Benchmark::Sort => Box::new(Sort),
+        Benchmark::Matvec => Box::new(Matvec),
     }
 }
 

@@ -83,7 +83,7 @@ fn operators_are_measured_on_the_cores_and_nothing_is_left() {
     if let Some(why) = &record.no_gpu {
         assert!(
             text.contains(&format!(
-                "not measured: in-core gpu; gpu without I/O; gpu + psync; gpu + async: {why}"
+                "gpu without I/O; gpu + psync; gpu + async: {why}"
             )),
             "{text}"
         );
