@@ -52,6 +52,8 @@ pub(super) struct Subject<'a> {
     /// Why nothing runs on a GPU, if so.
     pub no_gpu: Option<&'a str>,
     pub input: &'a Input,
+    /// Whether the kernels of what is measured next have run before.
+    pub is_warm: bool,
     /// What the first variant found, and which it was.
     answer: Option<(String, Answer)>,
 }
@@ -72,7 +74,7 @@ impl<'a> Subject<'a> {
         no_gpu: Option<&'a str>,
         input: &'a Input,
     ) -> Subject<'a> {
-        Subject { plan, operator, limits, no_gpu, input, answer: None }
+        Subject { plan, operator, limits, no_gpu, input, is_warm: false, answer: None }
     }
 
     /// Measures a point. Of several ways of reading the first that there is counts.
@@ -152,7 +154,8 @@ impl<'a> Subject<'a> {
 
     /// What is hot has run before; so have kernels, which are compiled when they run first.
     fn needs_warm_up(&self, setup: &Setup) -> bool {
-        setup.cache == CacheState::Hot || setup.variant.processor == Processor::Cuda
+        let is_gpu = setup.variant.processor == Processor::Cuda;
+        setup.cache == CacheState::Hot || is_gpu && !self.is_warm
     }
 
     fn compare(&mut self, variant: &str, answer: &Answer) -> Result<(), OocBenchError> {

@@ -172,7 +172,8 @@ impl Links {
 }
 
 /// Sets every point that read files beside the best plain read of them, and beside the model, whose
-/// rates are those of this very benchmark: plain reads and writes, links, and the work in memory.
+/// rates are those of this very benchmark: plain reads and writes, links, and the work in memory. The
+/// model has reads and writes side by side, as if each had a drive of its own.
 pub(super) fn judge(plain: &[PlainRead], links: &Links, measured: &mut [Measured]) {
     let in_core: Vec<(Processor, u64, f64)> = measured
         .iter()
@@ -224,20 +225,25 @@ fn machine(plain: &[PlainRead], links: &Links, point: &Point, work: Option<f64>)
     }
 }
 
-/// One race after the other.
+/// One race after the other; the work in memory is shared by those that read.
 fn predict(point: &Point, races: &[RaceReport], machine: &Machine) -> Result<Predicted, String> {
+    let reading = races.iter().filter(|race| race.bytes_by_path.total() > 0).count();
+    let machine = Machine {
+        cpu_gb_per_s: machine.cpu_gb_per_s.map(|gb_per_s| gb_per_s * reading as f64),
+        ..machine.clone()
+    };
     let mut seconds = 0.0;
     let mut longest = (0.0, String::new());
-    for race in races.iter().filter(|race| race.bytes_by_path.total() > 0) {
+    for race in races.iter().filter(|race| race.bytes_by_path.total() + race.written_bytes > 0) {
         let scan = scan_of(point, race);
-        let predicted = model::predict(&scan, machine).map_err(|error| first_line(&error))?;
+        let predicted = model::predict(&scan, &machine).map_err(|error| first_line(&error))?;
         seconds += predicted.total_s;
         if predicted.total_s > longest.0 {
             longest = (predicted.total_s, predicted.bottleneck.to_string());
         }
     }
     if seconds == 0.0 {
-        return Err("no race read anything".to_string());
+        return Err("no race read or wrote anything".to_string());
     }
     let gb_per_s = point.input_bytes as f64 / 1e9 / seconds;
     Ok(Predicted { seconds, gb_per_s, bottleneck: longest.1 })

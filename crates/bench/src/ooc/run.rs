@@ -1,7 +1,9 @@
 //! The benchmark: operator by operator, size by size.
 
+use std::mem::discriminant;
 use std::path::Path;
 
+use headrace_io::{binary_bytes, decimal_bytes};
 use headrace_ooc::{DeviceRoom, Options, Processor};
 
 use super::error::{Unmeasured, first_line};
@@ -11,6 +13,7 @@ use super::matvec::Matvec;
 use super::measure::{Measured, Setup, Subject};
 use super::operator::{Input, Operator, variants};
 use super::record::{Figure, Limits, Missing, OocRecord, OperatorRecord, Point, Versions};
+use super::render::cache_name;
 use super::roofline::{self, Links};
 use super::sort::Sort;
 use super::{Benchmark, OocBenchError, OocPlan, Source, Variant};
@@ -24,6 +27,7 @@ use crate::transfer::{Bench, CacheState, PathChoice};
 pub fn run(plan: &OocPlan, tell: &dyn Fn(&str)) -> Result<OocRecord, OocBenchError> {
     plan.check()?;
     let folder = OwnFolder::below(&plan.folder, plan.max_bytes)?;
+    // Open until the end: what it takes to begin with a device is no part of a run.
     let room = DeviceRoom::open(&Options::default());
     let device_bytes = room.as_ref().ok().map(|room| room.pool.stats().budget_bytes);
     let links = room.as_ref().map(|room| Links::of(room.pool.device())).unwrap_or_default();
@@ -34,7 +38,7 @@ pub fn run(plan: &OocPlan, tell: &dyn Fn(&str)) -> Result<OocRecord, OocBenchErr
         max_bytes: plan.max_bytes,
         runs: plan.runs(),
         limits: Limits::now(device_bytes),
-        no_gpu: room.err().map(|error| first_line(&error)),
+        no_gpu: room.as_ref().err().map(first_line),
         operators: Vec::new(),
         partial: None,
     };
@@ -95,6 +99,8 @@ struct Session<'a> {
     tell: &'a dyn Fn(&str),
     transfers: Bench,
     threads: usize,
+    /// Sources from which the operator has run on a GPU.
+    warm: Vec<Source>,
     measured: Vec<Measured>,
     record: OperatorRecord,
 }
@@ -114,6 +120,7 @@ impl<'a> Session<'a> {
             tell,
             transfers: Bench::new(),
             threads: plan.options().threads(),
+            warm: Vec::new(),
             measured: Vec::new(),
             record: OperatorRecord {
                 operator: operator.name(),
@@ -162,7 +169,7 @@ impl<'a> Session<'a> {
         selectivity: Option<f64>,
     ) -> Result<Input, OocBenchError> {
         self.plan.check_cancelled()?;
-        let bytes_text = headrace_io::decimal_bytes(bytes);
+        let bytes_text = decimal_bytes(bytes);
         (self.tell)(&format!("{}: generating {bytes_text}", self.operator.name()));
         // On stable storage: what is still to be written would be in the way of what is measured.
         let options = Options { sync: true, ..self.plan.options() };
@@ -223,8 +230,14 @@ impl<'a> Session<'a> {
         let what = (self.plan, self.operator);
         let mut subject = Subject::new(what, self.limits, no_gpu.as_deref(), input);
         for setup in setups {
+            let source = &setup.variant.source;
+            subject.is_warm =
+                self.warm.iter().any(|warm| discriminant(warm) == discriminant(source));
             let (reason, is_failure) = match subject.measure(setup) {
                 Ok(measured) => {
+                    if setup.variant.processor == Processor::Cuda && !subject.is_warm {
+                        self.warm.push(source.clone());
+                    }
                     (self.tell)(&line_of(self.operator.name(), &measured.point));
                     self.measured.push(measured);
                     continue;
@@ -273,6 +286,12 @@ const WAYS: [(Processor, PathChoice, &[PathChoice]); 10] = {
 };
 
 fn line_of(operator: &str, point: &Point) -> String {
-    let bytes = headrace_io::decimal_bytes(point.input_bytes);
-    format!("{operator}: {}, {bytes}: {:.2} GB/s", point.variant, point.gb_per_s)
+    let mut text = format!("{operator}: {}", point.variant);
+    if let Some(bytes) = point.chunk_bytes {
+        text.push_str(&format!(", chunks of {}", binary_bytes(bytes)));
+    }
+    let cache = point.cache.as_ref().map(|cache| cache_name(cache.asked));
+    let cache = cache.map(|name| format!(", {name}")).unwrap_or_default();
+    let bytes = decimal_bytes(point.input_bytes);
+    format!("{text}, {bytes}{cache}: {:.2} GB/s", point.gb_per_s)
 }

@@ -1,4 +1,4 @@
-//! Points of an operator that answers what it is told to.
+//! Points of an operator that answers what it is told to, and what records of such points say.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use headrace_flow::{AccessPath, RaceError};
+use headrace_flow::{AccessPath, BytesByPath, RaceError, RaceReport};
 use headrace_ooc::{OocError, Options, Processor, Report};
 
 use super::error::Unmeasured;
-use super::measure::{Setup, Subject};
+use super::measure::{Measured, Setup, Subject};
 use super::operator::{Again, Input, Operator, Ran};
 use super::record::{Figure, Limits};
+use super::roofline::{Links, judge};
 use super::*;
 use crate::transfer::{CacheState, PathChoice};
 
@@ -145,4 +146,118 @@ fn without_a_gpu_its_variants_have_the_reason() {
     let told = measured(&operator, true, |subject| subject.measure(&gpu)).unwrap_err();
     assert!(matches!(told, Unmeasured::Unavailable(why) if why == "there is none"));
     assert_eq!(operator.calls.load(Relaxed), 0);
+}
+
+/// A variant that reads 1 GB by io_uring, and what else a record has.
+fn measured_point(name: &str, cache: CacheState, races: usize) -> Measured {
+    let uring = setup(&[PathChoice::Uring], cache);
+    let setup = Setup { variant: Variant { name: name.to_string(), ..uring.variant }, ..uring };
+    let operator = Counting { is_constant: true, ..Counting::default() };
+    let direct = BytesByPath { direct: 1_000_000_000, ..BytesByPath::default() };
+    let race = RaceReport { bytes_by_path: direct, chunks: 100, ..RaceReport::default() };
+    let pread =
+        Setup { variant: Variant { source: Source::Files(&WAYS[1..]), ..setup.variant }, ..setup };
+    let mut found = measured(&operator, true, |subject| subject.measure(&pread)).unwrap();
+    (found.point.input_bytes, found.point.gb_per_s) = (1_000_000_000, 1.5);
+    found.races = vec![race; races];
+    found
+}
+
+fn plain(operation: &'static str, target: &str, cache: CacheState, gb_per_s: f64) -> PlainRead {
+    let (target, memory) = (target.to_string(), None);
+    let (way, input_bytes, notes) = ("uring", 1_000_000_000, Vec::new());
+    PlainRead { operation, input_bytes, target, memory, cache, way, gb_per_s, notes }
+}
+
+#[test]
+fn points_are_set_beside_plain_reads_of_the_same_kind_and_the_model() {
+    let reads = [
+        plain("read", "host", CacheState::Cold, 1.0),
+        plain("read", "host", CacheState::Cold, 2.0),
+        plain("read", "host", CacheState::Hot, 50.0),
+        plain("read", "gpu:0", CacheState::Cold, 7.0),
+        PlainRead { input_bytes: 5, ..plain("read", "host", CacheState::Cold, 9.0) },
+        plain("write", "host", CacheState::Cold, 8.0),
+    ];
+    let mut in_core = measured_point("in-core cpu", CacheState::Cold, 1);
+    (in_core.point.way, in_core.point.cache, in_core.point.gb_per_s) = (None, None, 0.8);
+    let mut all = [
+        in_core,
+        measured_point("one race", CacheState::Cold, 1),
+        measured_point("two races", CacheState::Cold, 2),
+        measured_point("hot", CacheState::Hot, 1),
+    ];
+    judge(&reads, &Links::default(), &mut all);
+    let [in_core, one, two, hot] = all.map(|one| one.point);
+    assert_eq!((in_core.roofline, in_core.predicted), (None, None));
+    let roof = one.roofline.unwrap();
+    assert_eq!((roof.gb_per_s, roof.share, roof.way), (2.0, 0.75, "uring"));
+    assert_eq!(hot.roofline.unwrap().share, 0.03);
+    // The work in memory is the limit; two races share it, and each then waits for storage.
+    let one = one.predicted.unwrap();
+    assert!((1.25..1.28).contains(&one.seconds) && one.bottleneck == "cpu", "{one:?}");
+    let two = two.predicted.unwrap();
+    assert!((1.25..1.30).contains(&two.seconds) && two.bottleneck == "cpu", "{two:?}");
+}
+
+fn record(points: Vec<Point>, missing: Vec<Missing>) -> OocRecord {
+    OocRecord {
+        command: "headrace bench ooc".to_string(),
+        versions: Versions { headrace: "1", driver: String::new(), nvrtc: String::new() },
+        folder: "/data".to_string(),
+        max_bytes: 1 << 30,
+        runs: 1,
+        limits: Limits { host_bytes: 1 << 30, device_bytes: Some(1 << 40) },
+        no_gpu: None,
+        operators: vec![OperatorRecord {
+            operator: "count",
+            records_name: "calls",
+            sizes_bytes: vec![1_000_000_000],
+            detail_bytes: 1_000_000_000,
+            has_selectivities: true,
+            plain: Vec::new(),
+            points,
+            missing,
+        }],
+        partial: None,
+    }
+}
+
+#[test]
+fn a_comparison_without_points_says_why() {
+    let empty = record(Vec::new(), Vec::new());
+    let text = render::text(&empty);
+    // Throughput, stages, chunks, plain, two of ways, selectivity.
+    assert_eq!(text.matches("not measured: it ended before").count(), 7, "{text}");
+    assert!(text.contains("has a plain read to compare with"), "{text}");
+    assert_eq!(pictures(&empty), Ok(Vec::new()));
+}
+
+#[test]
+fn what_is_missing_and_what_failed_are_told_apart() {
+    let missing = |figure, variant: &str, bytes, is_failure| Missing {
+        figure,
+        variant: variant.to_string(),
+        input_bytes: bytes,
+        reason: format!("reason {is_failure}"),
+        is_failure,
+    };
+    let all = vec![
+        missing(Figure::Throughput, "gpu", None, false),
+        missing(Figure::Throughput, "other gpu", None, false),
+        missing(Figure::Throughput, "broken", Some(2_000_000), true),
+        missing(Figure::Methods, "cufile", Some(1_000_000_000), false),
+    ];
+    let point = measured_point("cpu", CacheState::Cold, 1).point;
+    let record = record(vec![point], all);
+    assert_eq!(record.failures().map(|one| one.variant.as_str()).collect::<Vec<_>>(), ["broken"]);
+    let text = render::text(&record);
+    assert!(text.contains("not measured: gpu; other gpu: reason false"), "{text}");
+    assert!(text.contains("failed: broken of 2.0 MB: reason true"), "{text}");
+    assert!(text.contains("not measured: cufile of 1.000 GB: reason false"), "{text}");
+    let names: Vec<String> = pictures(&record).unwrap().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["count-throughput.svg", "count-records.svg", "count-stages.svg"]);
+    let (_, svg) = pictures(&record).unwrap().remove(0);
+    assert!(svg.contains("host memory limit: 1 GiB"), "{svg}");
+    assert!(svg.contains("device memory limit: 1024 GiB, not in the picture"), "{svg}");
 }

@@ -82,9 +82,7 @@ fn operators_are_measured_on_the_cores_and_nothing_is_left() {
     }
     if let Some(why) = &record.no_gpu {
         assert!(
-            text.contains(&format!(
-                "gpu without I/O; gpu + psync; gpu + async: {why}"
-            )),
+            text.contains(&format!("gpu without I/O; gpu + psync; gpu + async: {why}")),
             "{text}"
         );
     }
