@@ -33,7 +33,7 @@ impl CliError {
     }
 
     /// The same, of a wrong command line.
-    pub fn as_usage(self) -> Self {
+    pub fn into_usage(self) -> Self {
         Self { usage: true, ..self }
     }
 

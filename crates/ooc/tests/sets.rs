@@ -219,6 +219,25 @@ fn every_type_with_its_extremes() {
 }
 
 #[test]
+fn a_list_may_be_replaced_by_the_result_and_both_may_be_the_same() {
+    let folder = Folder::new();
+    let (a, b) = (keys(1, 30_000, 0, 3, 1), keys(2, 30_000, 0, 3, 1));
+    folder.write([&a[..], &b[..]]);
+    let path = folder.0.path().join("a");
+    let mut job = folder.job::<i64>(SetOperation::Union, Repeats::Refused, &PlainFiles);
+    job.output = Some(path.clone());
+    sets::run(&job, &options(8 << 10)).unwrap();
+    let read = || -> Vec<i64> { bytemuck::pod_collect_to_vec(&std::fs::read(&path).unwrap()) };
+    let union: Vec<u64> = read().iter().map(|key| key.ordered()).collect();
+    assert!(union == wanted([&a[..], &b], SetOperation::Union));
+    let list = || KeyList::raw(&path, i64::TYPE, &PlainFiles).unwrap();
+    let job = SetJob { lists: [list(), list()], operation: SetOperation::Intersection, ..job };
+    let before = read();
+    sets::run(&job, &options(8 << 10)).unwrap();
+    assert!(read() == before);
+}
+
+#[test]
 fn what_cannot_meet_is_not_read() {
     let folder = Folder::new();
     let (dense, sparse) = (keys(1, 100_000, 0, 1, 1), [5000i64, 5001, 90_000]);

@@ -105,7 +105,7 @@ fn mismatches(runs: &[BenchRun]) -> Result<()> {
 fn failure(error: BenchError) -> CliError {
     let (remedy, is_usage) = (error.remedy(), error.is_usage());
     let failure = CliError::carrying_hint(error);
-    let failure = if is_usage { failure.as_usage() } else { failure };
+    let failure = if is_usage { failure.into_usage() } else { failure };
     match remedy {
         Some(hint) if !failure.has_hint() => failure.hint(hint),
         _ => failure,

@@ -135,7 +135,7 @@ fn command() -> String {
 fn failure(error: OocBenchError) -> CliError {
     let is_usage = error.is_usage();
     let failure = CliError::carrying_hint(error);
-    if is_usage { failure.as_usage() } else { failure }
+    if is_usage { failure.into_usage() } else { failure }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `headrace matvec`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -91,9 +91,9 @@ impl MatvecArgs {
         MatrixFile { path: self.matrix.clone(), raw }
     }
 
-    fn vectors(&self, path: &PathBuf) -> VectorFile {
+    fn vectors(&self, path: &Path) -> VectorFile {
         let raw = self.x_type.map(|number| RawVectors { number, vectors: self.vectors });
-        VectorFile { path: path.clone(), raw }
+        VectorFile { path: path.to_path_buf(), raw }
     }
 
     fn memory(&self) -> HostMemory {

@@ -113,5 +113,5 @@ impl RunArgs {
 pub fn failure(error: OocError) -> CliError {
     let is_usage = matches!(error, OocError::Usage { .. });
     let failure = CliError::carrying_hint(error);
-    if is_usage { failure.as_usage() } else { failure }
+    if is_usage { failure.into_usage() } else { failure }
 }

@@ -9,7 +9,7 @@ use headrace_ooc::sets::{self, KeyList, Repeats, SetJob, SetOperation};
 use headrace_ooc::{NumberType, Options, PlainFiles};
 
 use super::run::{RunArgs, failure};
-use crate::error::{CliError, Result};
+use crate::error::Result;
 use crate::output::print;
 use crate::sizes::parse_bytes;
 
@@ -33,7 +33,8 @@ pub struct SetArgs {
     /// The second list.
     #[arg(value_name = "B")]
     pub b: PathBuf,
-    /// File to write the result to, as keys and nothing else.
+    /// File to write the result to, as keys and nothing else. It may be a list, which is then replaced when
+    /// all is done.
     #[arg(short, long, value_name = "OUT", required_unless_present = "count")]
     pub out: Option<PathBuf>,
     /// Print how many keys the result has instead.
@@ -65,12 +66,6 @@ pub fn set(args: &SetArgs, operation: SetOperation, cancel: Arc<AtomicBool>) -> 
         let column = if is_table { args.column.as_deref() } else { None };
         KeyList::open(path, number, column, &PlainFiles).map_err(failure)
     };
-    if let Some(out) = &args.out
-        && (out == &args.a || out == &args.b)
-    {
-        return Err(CliError::usage(format!("{} is a list and the result", out.display()))
-            .hint("write the result to another file, then rename it"));
-    }
     let job = SetJob {
         lists: [list(&args.a)?, list(&args.b)?],
         operation,

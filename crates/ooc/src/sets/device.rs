@@ -281,10 +281,14 @@ pub fn in_device_memory<K: Number>(
     operation: SetOperation,
     (repeats, counts_only, runs): (Repeats, bool, usize),
 ) -> Result<InDeviceMemory> {
+    let keys = lists[0].len() + lists[1].len();
+    if u32::try_from(keys + TILE_KEYS).is_err() {
+        let what = format!("{keys} keys are more than a kernel counts");
+        return Err(OocError::usage(what, "take lists of 2^31 keys at most"));
+    }
     let found = Found::new(repeats, counts_only);
     let kernels = Kernels::new(room, K::TYPE, operation, &found)?;
     let stream = room.pool.device().stream()?;
-    let keys = lists[0].len() + lists[1].len();
     let memory = lists.map(|list| -> Result<DeviceBuffer> {
         let memory = room.pool.alloc(size_of_val(list).max(1))?;
         stream.upload(&memory, 0, bytemuck::cast_slice(list))?;

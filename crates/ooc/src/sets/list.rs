@@ -1,5 +1,7 @@
 //! A sorted list of keys: where they lie in files.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,6 +70,7 @@ impl KeyList {
         let mut feed = Table::feed(table.clone(), &[index], &[], ChunkOptions::default())
             .map_err(wrong(path))?;
         let mut extents = Vec::new();
+        let mut opened: HashMap<u32, Arc<dyn ReadAt>> = HashMap::new();
         while let Poll::Ready(Some(fed)) = feed.poll_next(Waker::noop()) {
             for segment in fed.map_err(wrong(path))?.chunk.segments {
                 let stored = &segment.columns[0];
@@ -76,7 +79,13 @@ impl KeyList {
                     let remedy = "write the column without them: select ... where ... is not null";
                     return Err(OocError::input(path, what, remedy));
                 }
-                let file = table.open_file(segment.file as usize).map_err(wrong(path))?;
+                let file = match opened.entry(segment.file) {
+                    Entry::Occupied(file) => file.get().clone(),
+                    Entry::Vacant(place) => {
+                        let file = table.open_file(segment.file as usize).map_err(wrong(path))?;
+                        place.insert(file).clone()
+                    }
+                };
                 extents.push((file, stored.values.offset, u64::from(segment.rows)));
             }
         }
@@ -133,15 +142,12 @@ impl KeyList {
         list
     }
 
+    /// The number of a file of an extent, which is mostly that of the extent before.
     fn number_of_file(&mut self, file: Arc<dyn ReadAt>) -> usize {
-        let same = |known: &Arc<dyn ReadAt>| {
-            Arc::ptr_eq(known, &file)
-                || (known.path() == file.path() && !known.is_in_memory() && !file.is_in_memory())
-        };
-        self.files.iter().position(same).unwrap_or_else(|| {
+        if self.files.last().is_none_or(|last| !Arc::ptr_eq(last, &file)) {
             self.files.push(file);
-            self.files.len() - 1
-        })
+        }
+        self.files.len() - 1
     }
 
     /// What it is called.

@@ -45,7 +45,8 @@ pub(super) struct Shape {
 impl Shape {
     /// For chunks of so many bytes.
     pub fn of(chunk_bytes: u64, fence_bytes: u64, key_bytes: u64, readers: usize) -> Shape {
-        let chunk_keys = (chunk_bytes / key_bytes).max(16);
+        // A device counts keys of a chunk with 32 bits.
+        let chunk_keys = (chunk_bytes / key_bytes).clamp(16, 1 << 31);
         // A chunk may be a block longer than it was meant to be.
         let block_keys = (fence_bytes / key_bytes).clamp(1, chunk_keys / 8);
         Shape { chunk_keys, block_keys, readers }
