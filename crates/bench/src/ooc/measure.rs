@@ -118,7 +118,7 @@ impl<'a> Subject<'a> {
         let mut runs: Vec<Timed> = Vec::new();
         let mut cache = None;
         let warm_ups = usize::from(self.needs_warm_up(setup));
-        for run in 0..warm_ups + self.plan.runs() {
+        for run in 0..warm_ups + self.plan.runs {
             self.plan.check_cancelled()?;
             if way.is_some() {
                 cache = Some(establish(self.plan, input, setup.cache)?);

@@ -55,7 +55,7 @@ impl FromStr for Benchmark {
 
 /// Largest input on which ways of reading, chunk sizes and selectivities are compared: what they
 /// differ in does not change with more of it.
-const DETAIL_BYTES_MAX: u64 = 8 << 30;
+const DETAIL_BYTES_MAX: u64 = 2 << 30;
 
 /// Smallest input of a curve: below it the work is over before all stages run.
 const INPUT_BYTES_MIN: u64 = 16 << 20;
@@ -81,8 +81,10 @@ pub struct OocPlan {
     pub folder: PathBuf,
     /// Bytes that they take at most at a time: inputs, outputs and temporary files.
     pub max_bytes: u64,
-    /// One small size and one run of each.
+    /// One small size, and few chunk sizes and shares.
     pub is_quick: bool,
+    /// Runs of each point.
+    pub runs: usize,
     /// The command that led to it, for the record.
     pub command: String,
     /// Once set, it ends soon, with what it has so far.
@@ -90,9 +92,9 @@ pub struct OocPlan {
 }
 
 impl OocPlan {
-    /// Runs of each point.
-    pub fn runs(&self) -> usize {
-        if self.is_quick { 1 } else { 3 }
+    /// Runs of each point, if nobody says how many.
+    pub fn usual_runs(is_quick: bool) -> usize {
+        if is_quick { 1 } else { 3 }
     }
 
     /// # Errors
@@ -100,6 +102,9 @@ impl OocPlan {
     pub(super) fn check(&self) -> Result<(), OocBenchError> {
         if self.benchmarks.is_empty() {
             return Err(OocBenchError::plan("there is nothing to measure", "name an operator"));
+        }
+        if self.runs == 0 {
+            return Err(OocBenchError::plan("no run has no time", "raise --runs"));
         }
         if self.max_bytes < 1 << 20 {
             let what = format!("{} bytes are no room for a measurement", self.max_bytes);
@@ -161,6 +166,7 @@ mod tests {
             folder: PathBuf::new(),
             max_bytes: 1 << 30,
             is_quick,
+            runs: OocPlan::usual_runs(is_quick),
             command: String::new(),
             cancel: Arc::default(),
         }
@@ -171,7 +177,7 @@ mod tests {
         let sizes = plan(false).sizes_bytes(100 << 30);
         assert_eq!((sizes.len(), sizes[7]), (8, 100 << 30));
         assert!(sizes.windows(2).all(|pair| pair[0] * 2 == pair[1]), "{sizes:?}");
-        assert_eq!(plan(false).detail_bytes(&sizes), sizes[3]);
+        assert_eq!(plan(false).detail_bytes(&sizes), sizes[1]);
         assert_eq!(plan(false).sizes_bytes(64 << 20), [16 << 20, 32 << 20, 64 << 20]);
         assert_eq!(plan(false).sizes_bytes(3 << 20), [3 << 20]);
         assert_eq!(plan(true).sizes_bytes(100 << 30), [64 << 20]);
@@ -189,6 +195,7 @@ mod tests {
     fn plans_without_room_or_work_are_refused() {
         assert!(plan(false).check().is_ok());
         assert!(OocPlan { max_bytes: 10, ..plan(true) }.check().is_err_and(|e| e.is_usage()));
+        assert!(OocPlan { runs: 0, ..plan(true) }.check().is_err_and(|e| e.is_usage()));
         assert!(OocPlan { benchmarks: Vec::new(), ..plan(true) }.check().is_err());
         assert_eq!("intersect".parse(), Ok(Benchmark::Intersect));
         assert!("join".parse::<Benchmark>().is_err_and(|told| told.contains("intersect")));

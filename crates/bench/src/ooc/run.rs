@@ -36,7 +36,7 @@ pub fn run(plan: &OocPlan, tell: &dyn Fn(&str)) -> Result<OocRecord, OocBenchErr
         versions: versions(),
         folder: plan.folder.display().to_string(),
         max_bytes: plan.max_bytes,
-        runs: plan.runs(),
+        runs: plan.runs,
         limits: Limits::now(device_bytes),
         no_gpu: room.as_ref().err().map(first_line),
         operators: Vec::new(),

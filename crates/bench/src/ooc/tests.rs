@@ -90,6 +90,7 @@ fn measured<T>(operator: &Counting, is_quick: bool, look: impl FnOnce(&mut Subje
         folder: folder.path().to_path_buf(),
         max_bytes: 1 << 20,
         is_quick,
+        runs: OocPlan::usual_runs(is_quick),
         command: String::new(),
         cancel: Arc::default(),
     };

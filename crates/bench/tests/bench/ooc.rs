@@ -15,6 +15,7 @@ fn plan(folder: &Path) -> OocPlan {
         folder: folder.to_path_buf(),
         max_bytes: MAX_BYTES,
         is_quick: true,
+        runs: 1,
         command: "headrace bench ooc".to_string(),
         cancel: Default::default(),
     }

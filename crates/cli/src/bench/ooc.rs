@@ -24,9 +24,12 @@ pub struct OocArgs {
     /// Space that files may take at a time: inputs, results and temporary files.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub max: u64,
-    /// One small size and one run of each point.
+    /// One small size, few chunk sizes and shares, and one run of each point.
     #[arg(long)]
     pub quick: bool,
+    /// Runs of each point, of which the median counts (default: 3; with --quick 1).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: Option<u32>,
     /// Write the record as JSON ("-": to standard output, in place of the text).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -68,6 +71,7 @@ pub fn run(args: &OocArgs, cancel: Arc<AtomicBool>) -> Result<()> {
         folder: args.folder.clone(),
         max_bytes: args.max,
         is_quick: args.quick,
+        runs: args.runs.map_or(OocPlan::usual_runs(args.quick), |runs| runs as usize),
         command: command(),
         cancel,
     };
