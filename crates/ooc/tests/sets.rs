@@ -189,33 +189,38 @@ fn lists_that_grow_unevenly() {
     }
 }
 
-#[test]
-fn every_type_with_its_extremes() {
-    let options = options(256);
+/// The least and the greatest of every type, the zeros, what is no number.
+fn check_extremes(options: &Options) {
     let floats = |more: f64| {
-        let mut floats =
-            vec![f64::NEG_INFINITY, -1e300, -1.5, -0.0, 0.0, 1e-300, more, f64::INFINITY, f64::NAN];
+        let mut floats = vec![
+            f64::NEG_INFINITY,
+            -1e300,
+            -1.5,
+            -0.0,
+            0.0,
+            1e-300,
+            more,
+            f64::INFINITY,
+            f64::NAN,
+            -f64::NAN,
+        ];
         floats.sort_by_key(|float| float.ordered());
         floats
     };
-    check([&floats(3.0)[..], &floats(4.0)], Repeats::Allowed, &options, None);
+    check([&floats(3.0)[..], &floats(4.0)], Repeats::Allowed, options, None);
     let singles =
         |more: f32| vec![f32::NEG_INFINITY, -2.0, 0.0, more, f32::MAX, f32::NAN, -f32::NAN];
-    check([&singles(3.0)[..], &singles(4.0)], Repeats::Allowed, &options, None);
-    check(
-        [&[i64::MIN, -1, 0, i64::MAX][..], &[i64::MIN, 0, 5, i64::MAX]],
-        Repeats::Refused,
-        &options,
-        None,
-    );
-    check(
-        [&[i32::MIN, -1, 0, i32::MAX][..], &[i32::MIN, 0, 5, i32::MAX]],
-        Repeats::Refused,
-        &options,
-        None,
-    );
-    check([&[0, 1, u32::MAX][..], &[0, u32::MAX - 1, u32::MAX]], Repeats::Refused, &options, None);
-    check([&[0, 1, u64::MAX][..], &[0, u64::MAX - 1, u64::MAX]], Repeats::Refused, &options, None);
+    check([&singles(3.0)[..], &singles(4.0)], Repeats::Allowed, options, None);
+    let unique = Repeats::Refused;
+    check([&[i64::MIN, -1, 0, i64::MAX][..], &[i64::MIN, 0, 5, i64::MAX]], unique, options, None);
+    check([&[i32::MIN, -1, 0, i32::MAX][..], &[i32::MIN, 0, 5, i32::MAX]], unique, options, None);
+    check([&[0, 1, u32::MAX][..], &[0, u32::MAX - 1, u32::MAX]], unique, options, None);
+    check([&[0, 1, u64::MAX][..], &[0, u64::MAX - 1, u64::MAX]], unique, options, None);
+}
+
+#[test]
+fn every_type_with_its_extremes() {
+    check_extremes(&options(256));
 }
 
 #[test]
@@ -526,31 +531,7 @@ fn gpu_results_are_what_counts_say() {
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_takes_every_type_with_its_extremes() {
-    let options = on_gpu(64 << 10);
-    let floats = |more: f64| {
-        let mut floats =
-            vec![f64::NEG_INFINITY, -1e300, -0.0, 0.0, more, f64::INFINITY, f64::NAN, -f64::NAN];
-        floats.sort_by_key(|float| float.ordered());
-        floats
-    };
-    check([&floats(3.0)[..], &floats(4.0)], Repeats::Allowed, &options, None);
-    let singles =
-        |more: f32| vec![f32::NEG_INFINITY, -2.0, 0.0, more, f32::MAX, f32::NAN, -f32::NAN];
-    check([&singles(3.0)[..], &singles(4.0)], Repeats::Allowed, &options, None);
-    check(
-        [&[i64::MIN, -1, 0, i64::MAX][..], &[i64::MIN, 0, 5, i64::MAX]],
-        Repeats::Refused,
-        &options,
-        None,
-    );
-    check(
-        [&[i32::MIN, -1, 0, i32::MAX][..], &[i32::MIN, 0, 5, i32::MAX]],
-        Repeats::Refused,
-        &options,
-        None,
-    );
-    check([&[0, 1, u32::MAX][..], &[0, u32::MAX - 1, u32::MAX]], Repeats::Refused, &options, None);
-    check([&[0, 1, u64::MAX][..], &[0, u64::MAX - 1, u64::MAX]], Repeats::Refused, &options, None);
+    check_extremes(&on_gpu(64 << 10));
 }
 
 #[test]
