@@ -117,7 +117,11 @@ fn percent_begin_at_zero_and_lie_evenly() {
     let points = vec![point(0.0, 1.0), point(50.0, 1.0), point(100.0, 2.0)];
     let plot = SweepPlot { points, x_axis: XAxis::Percent, ..SweepPlot::default() };
     let svg = sweep_svg(&plot).unwrap();
-    assert!(check::parse(&svg).unwrap().says("100%"));
+    let document = check::parse(&svg).unwrap();
+    assert!(document.says("100%"));
+    let circles = document.elements.iter().filter(|element| element.name == "circle");
+    let xs: Vec<f64> = circles.map(|circle| circle.number("cx")).take(3).collect();
+    assert!(xs[0] < xs[1] && ((xs[1] - xs[0]) - (xs[2] - xs[1])).abs() <= 1.0, "{xs:?}");
     assert!(sweep_svg(&SweepPlot { x_axis: XAxis::Bytes, ..plot }).is_err());
 }
 
