@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
+use tokio::signal::unix::SignalKind;
 
 use args::{Cli, Command, SsbCommand};
 use bench::args::BenchCommand;
@@ -96,6 +97,8 @@ fn start(cli: Cli) -> Result<i32> {
         tokio::select! {
             result = &mut work => return result,
             _ = tokio::signal::ctrl_c() => {}
+            // What it has begun to write must go with it then, too.
+            _ = terminated() => {}
         }
         cancel.store(true, Ordering::Relaxed);
         eprintln!("interrupted");
@@ -116,6 +119,15 @@ fn start(cli: Cli) -> Result<i32> {
     // A cancelled race drains its reads in its own threads; give it a moment.
     runtime.shutdown_timeout(Duration::from_secs(2));
     code
+}
+
+/// Waits for somebody to ask the process to end, otherwise than by Ctrl-C.
+async fn terminated() {
+    match tokio::signal::unix::signal(SignalKind::terminate()) {
+        Ok(mut signal) => drop(signal.recv().await),
+        // The signal ends the process, as it does by itself.
+        Err(_) => std::future::pending().await,
+    }
 }
 
 /// Does what was asked for; the exit code.

@@ -66,7 +66,7 @@ pub enum OocError {
     Format(#[from] FormatError),
     /// The race.
     #[error(transparent)]
-    Race(#[from] RaceError),
+    Race(RaceError),
     /// A device, outside of a race.
     #[error(transparent)]
     Gpu(#[from] GpuError),
@@ -88,5 +88,15 @@ impl OocError {
     /// A contradiction in what was asked for.
     pub fn usage(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Usage { what: what.into(), remedy: remedy.into() }
+    }
+}
+
+impl From<RaceError> for OocError {
+    fn from(error: RaceError) -> Self {
+        match error {
+            RaceError::Cancelled => OocError::Cancelled,
+            RaceError::Changed(error) => OocError::Io(error),
+            error => OocError::Race(error),
+        }
     }
 }

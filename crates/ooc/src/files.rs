@@ -1,13 +1,13 @@
 //! Where files come from and go to.
 
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headrace_io::write::{SinkFile, WriteAt};
-use headrace_io::{ReadAt, SourceFile};
+use headrace_io::{ReadAt, ReadMode, SourceFile};
 
-use crate::Result;
+use crate::{OocError, Result};
 
 /// Opens and begins files: the seam under which faults are injected.
 pub trait Files: Debug + Send + Sync {
@@ -57,3 +57,51 @@ pub trait Files: Debug + Send + Sync {
 pub struct PlainFiles;
 
 impl Files for PlainFiles {}
+
+/// # Errors
+/// [`OocError::Usage`] where two outputs are one file, or one would replace an input.
+pub(crate) fn check_outputs(outputs: &[&Path], inputs: &[&Path]) -> Result<()> {
+    let same = |a: &Path, b: &Path| match (place_of(a), place_of(b)) {
+        (Some(a), Some(b)) => a == b,
+        // What lies in no folder that there is is refused when it is begun.
+        _ => a == b,
+    };
+    for (number, output) in outputs.iter().enumerate() {
+        let shown = output.display();
+        if outputs[..number].iter().any(|other| same(other, output)) {
+            return Err(OocError::usage(format!("two results go to {shown}"), "name two files"));
+        }
+        if inputs.iter().any(|input| same(input, output)) {
+            let what = format!("{shown} is an input, and the result would replace it");
+            return Err(OocError::usage(what, "name another file for the result"));
+        }
+    }
+    Ok(())
+}
+
+/// Where a path leads, whether or not there is a file.
+fn place_of(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
+    })
+}
+
+/// Writes all of `bytes`; what was interrupted or short is resumed.
+pub(crate) fn write_all(sink: &dyn WriteAt, mut offset: u64, mut bytes: &[u8]) -> Result<()> {
+    while !bytes.is_empty() {
+        let written = match sink.write_at(ReadMode::Buffered, offset, bytes) {
+            Ok(0) => Err(std::io::ErrorKind::WriteZero.into()),
+            Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => continue,
+            written => written,
+        };
+        let written = written.map_err(|cause| headrace_io::IoError::Write {
+            path: sink.path().to_path_buf(),
+            offset,
+            bytes: bytes.len() as u64,
+            cause,
+        })?;
+        (offset, bytes) = (offset + written as u64, &bytes[written..]);
+    }
+    Ok(())
+}

@@ -14,7 +14,7 @@ use std::time::Duration;
 use headrace_flow::{AccessPath, CancelToken};
 use headrace_io::FaultPlan;
 use headrace_io::write::WriteFaultPlan;
-use headrace_ooc::sort::{Order, RecordLayout, sort};
+use headrace_ooc::sort::{Order, RecordLayout, SortJob, sort};
 use headrace_ooc::{NumberType, OocError, Options, Report};
 use proptest::prelude::*;
 use support::{FaultyFiles, LyingFiles, Random, Shape, is_clean, job, on_cores, oracle, records};
@@ -94,7 +94,7 @@ fn a_sixteenth_of_the_memory_is_enough() {
         let input = records(layout, shape, (32 << 20) / record_bytes, &mut random);
         let report = check(layout, Order::Ascending, &input, &on_cores(2, 2 << 20));
         assert!(report.temporary_bytes >= 32 << 20, "{shape:?}: {}", report.temporary_bytes);
-        let told = report.notes.iter().any(|note| note.contains("temporary files of"));
+        let told = report.notes.iter().any(|note| note.contains("temporary files were in"));
         assert!(told, "{:?}", report.notes);
     }
 }
@@ -316,4 +316,28 @@ fn temporary_files_are_made_where_they_are_wanted() {
     let report = sort(&job, &on_cores(2, 2 << 20)).unwrap();
     let names = elsewhere.path().to_str().unwrap();
     assert!(report.notes.iter().any(|note| note.contains(names)), "{:?}", report.notes);
+}
+
+#[test]
+fn a_limit_that_has_no_room_for_a_window_is_refused_and_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    let keys: Vec<u8> =
+        (0..200_000u64).flat_map(|key| (key * 77_777 % 65_537).to_le_bytes()).collect();
+    std::fs::write(&input, &keys).unwrap();
+    for limit_bytes in [50_000, 100_000, 300_000, 327_000, 328_000, 400_000, 1_000_000] {
+        let job = SortJob {
+            input: input.clone(),
+            output: output.clone(),
+            layout: RecordLayout::keys(NumberType::U64),
+            order: Order::Ascending,
+            temporary_folder: None,
+            temporary_limit_bytes: None,
+        };
+        let options = Options { memory_limit_bytes: Some(limit_bytes), ..Options::default() };
+        match sort(&job, &options) {
+            Ok(report) => assert!(report.host_peak_bytes <= limit_bytes),
+            Err(error) => assert!(limit_bytes < 1_000_000, "{limit_bytes}: {error}"),
+        }
+    }
 }

@@ -30,7 +30,9 @@ fn runs_set_ceilings_and_are_compared_with_them() {
     bench.record_ceilings().unwrap();
     let known = Ceilings::load_from(&record).unwrap();
     let ceiling = known.get(&Measure::PageCacheRead { threads: 2 }).unwrap();
-    assert_eq!(ceiling.value, first.gb_per_s.max(second.gb_per_s));
+    // The text of a record may differ from the number in its last bit.
+    let faster = first.gb_per_s.max(second.gb_per_s);
+    assert!((ceiling.value / faster - 1.0).abs() < 1e-12, "{} and {faster}", ceiling.value);
 
     let mut bench = Bench::with_ceilings(known, true);
     let third = bench.run(&hot(&file)).unwrap();

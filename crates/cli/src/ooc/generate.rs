@@ -11,9 +11,9 @@ use headrace_ooc::generate::{
     self as make, KeyOrder, KeysJob, MatrixContent, MatrixJob, MatrixKind,
 };
 
-use super::run::{RunArgs, failure};
+use super::run::{AnyArgs, failure};
 use crate::args::DEFAULT_SEED;
-use crate::error::Result;
+use crate::error::{CliError, Result};
 use crate::output::print;
 
 /// What can be generated.
@@ -52,7 +52,7 @@ pub struct MatrixArgs {
     #[arg(long, default_value_t = DEFAULT_SEED)]
     pub seed: u64,
     #[command(flatten)]
-    pub run: RunArgs,
+    pub any: AnyArgs,
 }
 
 fn parse_kind(name: &str) -> std::result::Result<MatrixKind, String> {
@@ -96,7 +96,7 @@ pub struct KeysArgs {
     #[arg(long, default_value_t = DEFAULT_SEED)]
     pub seed: u64,
     #[command(flatten)]
-    pub run: RunArgs,
+    pub any: AnyArgs,
 }
 
 /// Writes what was asked for.
@@ -108,6 +108,10 @@ pub fn generate(command: &GenerateCommand, cancel: Arc<AtomicBool>) -> Result<()
 }
 
 fn keys(args: &KeysArgs, cancel: Arc<AtomicBool>) -> Result<()> {
+    if args.keys.len() > args.files.len() {
+        let what = format!("{} numbers of keys and {} files", args.keys.len(), args.files.len());
+        return Err(CliError::usage(what).hint("name a file for each"));
+    }
     let count = |file: usize| args.keys[file.min(args.keys.len() - 1)];
     let outputs: Vec<(PathBuf, u64)> =
         args.files.iter().enumerate().map(|(file, path)| (path.clone(), count(file))).collect();
@@ -121,9 +125,9 @@ fn keys(args: &KeysArgs, cancel: Arc<AtomicBool>) -> Result<()> {
         repeats: args.repeats,
         seed: args.seed,
     };
-    let options = args.run.options(cancel);
+    let options = args.any.options(cancel);
     let report = make::keys(&job, &options).map_err(failure)?;
-    args.run.tell(&options, &format!("{written} keys written"), &report, &report)
+    args.any.tell(&options, &format!("{written} keys written"), &report, &report)
 }
 
 fn matrix(args: &MatrixArgs, cancel: Arc<AtomicBool>) -> Result<()> {
@@ -135,7 +139,7 @@ fn matrix(args: &MatrixArgs, cancel: Arc<AtomicBool>) -> Result<()> {
         seed: args.seed,
         kind: args.kind,
     };
-    let options = args.run.options(cancel);
+    let options = args.any.options(cancel);
     let report = make::matrix(&job, &options).map_err(failure)?;
     if args.kind == MatrixKind::Dominant {
         let content = MatrixContent::new(&job, &MemoryBudget::new(u64::MAX)).map_err(failure)?;
@@ -143,7 +147,7 @@ fn matrix(args: &MatrixArgs, cancel: Arc<AtomicBool>) -> Result<()> {
             print(&format!("{eigenvalue}\n"))?;
         }
     }
-    args.run.tell(
+    args.any.tell(
         &options,
         &format!("{} x {} values written", args.rows, args.columns),
         &report,

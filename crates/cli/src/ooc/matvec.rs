@@ -120,7 +120,7 @@ fn product(args: &MatvecArgs, options: &Options) -> Result<()> {
     };
     let told = multiply(&job, options).map_err(failure)?;
     let summary = format!("{} x {} of {} multiplied", told.rows, told.columns, told.number);
-    args.run.tell(options, &summary, &told.report, &told)
+    args.run.any.tell(options, &summary, &told.report, &told)
 }
 
 fn power_iteration(args: &MatvecArgs, iterations: usize, options: &Options) -> Result<()> {
@@ -138,7 +138,7 @@ fn power_iteration(args: &MatvecArgs, iterations: usize, options: &Options) -> R
         return Err(CliError::new("nothing was multiplied"));
     };
     print(&format!("{}\n", last.eigenvalue))?;
-    if !args.run.quiet {
+    if !args.run.any.quiet {
         for (number, product) in told.iterations.iter().enumerate() {
             eprintln!(
                 "{:4}: eigenvalue {:.12e}, residual {:.3e}, {:.3} s, {:.1} MB streamed, {:.1} MB resident",
@@ -151,10 +151,13 @@ fn power_iteration(args: &MatvecArgs, iterations: usize, options: &Options) -> R
             );
         }
     }
-    let state = if told.has_converged { "converged" } else { "not converged yet" };
-    let summary =
-        format!("{state} after {} products, residual {:.3e}", told.iterations.len(), last.residual);
-    args.run.tell(options, &summary, &told.report, &told)
+    let state = if told.has_converged { "steady" } else { "not steady yet" };
+    let products = told.iterations.len();
+    let summary = format!(
+        "the eigenvalue is {state} after {products} products, residual {:.3e}",
+        last.residual
+    );
+    args.run.any.tell(options, &summary, &told.report, &told)
 }
 
 fn parse_shape(text: &str) -> std::result::Result<(u64, u64), String> {

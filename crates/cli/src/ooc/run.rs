@@ -26,25 +26,32 @@ pub struct RunArgs {
     /// Ordinal of the GPU.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub device: usize,
-    /// Worker threads (default: all cores).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub threads: Option<u32>,
-    /// Limit of host memory, such as 512MB or 4GiB (default: half of what is free).
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    pub memory_limit: Option<u64>,
     /// Limit of device memory (default: nine tenths of what is free).
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub device_limit: Option<u64>,
     /// Input that is worked on at once, such as 16MiB (default: what suits the operator).
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub chunk: Option<u64>,
-    /// Chunks under way; 1 overlaps nothing (default: what suits the operator).
+    /// Chunks under way; on a GPU, 1 overlaps nothing (default: what suits the operator).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub slots: Option<u32>,
     /// How the input is read: auto, uring (O_DIRECT, io_uring), direct (O_DIRECT, threads), pread (page
     /// cache, threads), mmap, and into a GPU registered and cufile.
     #[arg(long, value_name = "WAY", default_value = "auto", value_parser = parse_way)]
     pub path: PathChoice,
+    #[command(flatten)]
+    pub any: AnyArgs,
+}
+
+/// What is asked of whatever reads or writes large files.
+#[derive(Debug, Clone, Args)]
+pub struct AnyArgs {
+    /// Worker threads (default: all cores).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Limit of host memory, such as 512MB or 4GiB (default: half of what is free).
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory_limit: Option<u64>,
     /// Have the output on stable storage before the command ends.
     #[arg(long)]
     pub sync: bool,
@@ -66,13 +73,22 @@ impl RunArgs {
         Options {
             processor: self.processor,
             device: self.device,
-            threads: self.threads.map(|threads| threads as usize),
-            memory_limit_bytes: self.memory_limit,
             device_limit_bytes: self.device_limit,
             chunk_bytes: self.chunk.map(|bytes| bytes as usize),
             slots: self.slots.map(|slots| slots as usize),
             access,
             direct_engine,
+            ..self.any.options(cancel)
+        }
+    }
+}
+
+impl AnyArgs {
+    /// As the operators know it.
+    pub fn options(&self, cancel: Arc<AtomicBool>) -> Options {
+        Options {
+            threads: self.threads.map(|threads| threads as usize),
+            memory_limit_bytes: self.memory_limit,
             sync: self.sync,
             trace: self.trace.as_ref().map(|_| Trace::new("headrace", SPANS_MAX)),
             token: cancel.into(),

@@ -49,7 +49,7 @@ pub struct SetArgs {
     /// A key that is repeated in a list is an error.
     #[arg(long)]
     pub unique: bool,
-    /// Of each block of so many bytes the last key is read beforehand (default: 1MiB). Smaller blocks let
+    /// Of each block of so many bytes the last key is read beforehand (default: 2MiB). Smaller blocks let
     /// more of a list drop out where the other has few keys.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub fence: Option<u64>,
@@ -84,7 +84,7 @@ pub fn set(args: &SetArgs, operation: SetOperation, cancel: Arc<AtomicBool>) -> 
         keys => format!(", of which {keys} had no counterpart and were not read"),
     };
     let summary = format!("{operation}: {} keys, of {a} and {b}{dropped}", told.keys);
-    args.run.tell(&options, &summary, &told.report, &told)
+    args.run.any.tell(&options, &summary, &told.report, &told)
 }
 
 /// `fences`.

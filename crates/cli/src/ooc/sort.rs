@@ -68,5 +68,5 @@ pub fn sort(args: &SortArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     let records = report.input_bytes / record_bytes as u64;
     let rate = records as f64 * 1e3 / report.wall_ns.max(1) as f64;
     let summary = format!("{records} records sorted, {rate:.1} M records/s");
-    args.run.tell(&options, &summary, &report, &report)
+    args.run.any.tell(&options, &summary, &report, &report)
 }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use headrace_flow::{
-    BoxError, ChunkSpec, HostProducer, Outbox, OutputSpec, Race, RaceError, RaceOptions, Verdict,
+    BoxError, ChunkSpec, HostProducer, Outbox, OutputSpec, Race, RaceOptions, Verdict,
 };
 use headrace_io::MemoryUse;
 
-use crate::{OocError, Options, Processor, Report, Result, Room};
+use crate::{Options, Processor, Report, Result, Room};
 
 /// What a thread writes at a time.
 const CHUNK_BYTES: u64 = 4 << 20;
@@ -61,11 +61,7 @@ pub(super) fn fill(
         .with_outputs(sinks.clone());
     let (outputs, fill) = (&outputs, &fill);
     let thread = |_| Filler { outputs, fill };
-    let ran = race.run_host_writing((0..room.threads).map(thread).collect());
-    let (_, race) = ran.map_err(|error| match error {
-        RaceError::Cancelled => OocError::Cancelled,
-        error => error.into(),
-    })?;
+    let (_, race) = race.run_host_writing((0..room.threads).map(thread).collect())?;
     for sink in &sinks {
         sink.commit(options.sync)?;
     }

@@ -1,11 +1,12 @@
 //! Files of keys.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::fill::{Filled, fill, on_cores};
 use super::mixed;
+use crate::files::check_outputs;
 use crate::{Number, NumberType, OocError, Options, Report, Result};
 
 /// The order of a file's keys.
@@ -97,11 +98,15 @@ fn places(number: NumberType) -> u64 {
 
 fn of_type<K: Number>(job: &KeysJob, options: &Options, key: fn(u64) -> K) -> Result<Report> {
     let shape = Shape::of(job)?;
-    let file = |(path, keys): &(PathBuf, u64)| Filled {
-        path: path.clone(),
-        bytes: keys * size_of::<K>() as u64,
+    let file = |(path, keys): &(PathBuf, u64)| {
+        let bytes = keys.checked_mul(size_of::<K>() as u64).filter(|bytes| *bytes < 1 << 62);
+        let what = || format!("{keys} keys are more than a file can have");
+        let bytes = bytes.ok_or_else(|| OocError::usage(what(), "take fewer"))?;
+        Ok(Filled { path: path.clone(), bytes })
     };
-    let files: Vec<Filled> = job.outputs.iter().map(file).collect();
+    let files: Vec<Filled> = job.outputs.iter().map(file).collect::<Result<_>>()?;
+    let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
+    check_outputs(&paths, &[])?;
     fill(&files, options, &on_cores(options)?, |file, offset, bytes| {
         let first = offset / size_of::<K>() as u64;
         // Windows begin with a page.

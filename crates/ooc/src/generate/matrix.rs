@@ -105,6 +105,9 @@ impl MatrixContent {
     }
 
     fn fill(&self, first: u64, bytes: &mut [u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         let width = self.number.bytes();
         let (mut row, mut column) = (first / self.columns, first % self.columns);
         for bytes in bytes.chunks_exact_mut(width) {

@@ -1,6 +1,6 @@
 //! Power iteration: the largest eigenvalue of a square matrix by magnitude, and its vector.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use headrace_flow::{BytesByPath, HostMemory};
@@ -10,7 +10,8 @@ use super::cores::Operands;
 use super::matrix::{Matrix, MatrixFile};
 use super::multiply::{check_result, commit, result_type};
 use super::pass::{Manner, Passes};
-use super::vectors::{VectorFile, Vectors, Written};
+use super::vectors::{Shape, VectorFile, Vectors, Written};
+use crate::files::check_outputs;
 use crate::{NumberType, OocError, Options, Report, Result, Room, generate};
 
 /// Why it is done on the cores if the matrix is too large for the GPU.
@@ -76,6 +77,10 @@ pub struct IterateReport {
 pub fn iterate(job: &IterateJob, options: &Options) -> Result<IterateReport> {
     let start = Instant::now();
     check_result(job.result)?;
+    let outputs: Vec<&Path> = job.output.iter().map(PathBuf::as_path).collect();
+    let start_path = job.start.iter().map(|start| start.path.as_path());
+    let inputs: Vec<&Path> = start_path.chain([job.matrix.path.as_path()]).collect();
+    check_outputs(&outputs, &inputs)?;
     let files = &*options.files;
     let matrix = Matrix::open(files, &job.matrix)?;
     let room = room_for(&matrix, options)?;
@@ -96,6 +101,11 @@ pub fn iterate(job: &IterateJob, options: &Options) -> Result<IterateReport> {
     if !scale(&mut x.values) {
         return Err(fault("the start has no direction", "give one that is not 0, and finite"));
     }
+    // Before the products: that the result cannot be written is known at once.
+    let number = job.result.unwrap_or(result_type(matrix.number, x.number));
+    let shape = Shape { length: matrix.columns, count: 1, is_flat: true, number };
+    let begin = |path: &PathBuf| Written::begin(files, path, shape);
+    let sink = job.output.as_ref().map(begin).transpose()?;
     let manner = Manner { memory: job.memory, repeats: true };
     let mut passes = Passes::new(&matrix, &room, options, manner)?;
     let plan_ns = start.elapsed().as_nanos() as u64;
@@ -135,15 +145,8 @@ pub fn iterate(job: &IterateJob, options: &Options) -> Result<IterateReport> {
         races.truncate(1);
         races.push(race);
     }
-    let written = Written {
-        values: &x.values,
-        length: matrix.columns,
-        count: 1,
-        is_flat: true,
-        number: job.result.unwrap_or(result_type(matrix.number, x.number)),
-    };
-    let sink = job.output.as_ref().map(|path| written.write(files, path)).transpose()?;
-    let output_bytes = commit(sink.as_slice(), options.sync)?;
+    sink.as_ref().map_or(Ok(()), |sink| sink.write(&x.values))?;
+    let output_bytes = commit(sink.iter(), options.sync)?;
     let names = ["first product", "last product"];
     let mut report = room.report(names.into_iter().zip(races).collect());
     report.input_bytes = matrix.bytes() * iterations.len() as u64 + x.file_bytes;

@@ -69,6 +69,15 @@ impl Matrix {
             return Err(OocError::input(file.path(), format!("values of {number}"), remedy));
         }
         let (rows, columns) = (count(file.path(), rows)?, count(file.path(), columns)?);
+        let of_lines = |lines: usize| lines.checked_mul(number.bytes()).is_some();
+        if !(of_lines(rows) && of_lines(columns)) {
+            let what = format!("{rows} rows and {columns} columns are more than a memory has");
+            return Err(OocError::input(
+                file.path(),
+                what,
+                "give the shape that it was written with",
+            ));
+        }
         Ok(Matrix { file, offset, rows, columns, number, is_transposed, table }.narrowed())
     }
 

@@ -1,15 +1,15 @@
 //! One pass over a matrix.
 
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Instant;
-
-use headrace_io::write::WriteAt;
 
 use super::cores::Operands;
 use super::matrix::Matrix;
 use super::pass::{Manner, Passes};
-use super::vectors::{Vectors, Written};
+use super::sums::Results;
+use super::vectors::{Shape, Vectors, Written};
 use super::{MatvecJob, MatvecReport, Product};
+use crate::files::check_outputs;
 use crate::{NumberType, OocError, Options, Result, Room};
 
 /// Why a product is computed on the cores if nobody says where.
@@ -20,15 +20,19 @@ const CPU_IS_FASTER: &str = "each byte of the matrix is used once, and the cores
 ///
 /// # Errors
 /// [`OocError::Usage`] if nothing is to be multiplied, [`OocError::Input`] for files that do not fit,
-/// [`OocError::Budget`] for too little memory; those of the race and of the files. No result is left of either.
+/// [`OocError::Budget`] for too little memory; those of the race and of the files. No half of a result is left; of
+/// two, the first may be there if the second cannot be put in its place.
 pub fn multiply(job: &MatvecJob, options: &Options) -> Result<MatvecReport> {
     let start = Instant::now();
     if job.product.is_none() && job.transposed.is_none() {
         return Err(OocError::usage("there is nothing to multiply", "name a vector and a result"));
     }
-    if matches!((&job.product, &job.transposed), (Some(a), Some(b)) if a.y == b.y) {
-        return Err(OocError::usage("both results go to one file", "name two"));
-    }
+    let products = || job.product.iter().chain(&job.transposed);
+    let inputs: Vec<&Path> = products().map(|product| product.x.path.as_path()).collect();
+    check_outputs(
+        &products().map(|product| product.y.as_path()).collect::<Vec<_>>(),
+        &[&inputs[..], &[&job.matrix.path]].concat(),
+    )?;
     check_result(job.result)?;
     let room = Room::new(options, Some(CPU_IS_FASTER))?;
     let files = &*options.files;
@@ -44,6 +48,15 @@ pub fn multiply(job: &MatvecJob, options: &Options) -> Result<MatvecReport> {
         false => Operands { forward: x.as_ref(), transposed: x_transposed.as_ref() },
         true => Operands { forward: x_transposed.as_ref(), transposed: x.as_ref() },
     };
+    // Before the pass, so that what is refused is refused at once: memory for the results, then their files.
+    drop(Results::zero(&room.memory, (matrix.rows, matrix.columns), operands.counts())?);
+    let begin = |product: &Option<Product>, x: &Option<Vectors>, length: usize| {
+        let (Some(product), Some(x)) = (product, x) else { return Ok(None) };
+        let number = job.result.unwrap_or(result_type(matrix.number, x.number));
+        let &Vectors { count, is_flat, .. } = x;
+        Written::begin(files, &product.y, Shape { length, count, is_flat, number }).map(Some)
+    };
+    let sinks = [begin(&job.product, &x, rows)?, begin(&job.transposed, &x_transposed, columns)?];
     let manner = Manner { memory: job.memory, repeats: false };
     let mut passes = Passes::new(&matrix, &room, options, manner)?;
     let plan_ns = start.elapsed().as_nanos() as u64;
@@ -52,18 +65,10 @@ pub fn multiply(job: &MatvecJob, options: &Options) -> Result<MatvecReport> {
         false => (&results.forward, &results.transposed),
         true => (&results.transposed, &results.forward),
     };
-    let mut sinks = Vec::new();
-    for (product, x, y, length) in
-        [(&job.product, &x, y, rows), (&job.transposed, &x_transposed, y_transposed, columns)]
-    {
-        if let (Some(product), Some(x)) = (product, x) {
-            let number = job.result.unwrap_or(result_type(matrix.number, x.number));
-            let &Vectors { count, is_flat, .. } = x;
-            let written = Written { values: y, length, count, is_flat, number };
-            sinks.push(written.write(files, &product.y)?);
-        }
+    for (sink, y) in sinks.iter().zip([y, y_transposed]) {
+        sink.as_ref().map_or(Ok(()), |sink| sink.write(y))?;
     }
-    let output_bytes = commit(&sinks, options.sync)?;
+    let output_bytes = commit(sinks.iter().flatten(), options.sync)?;
     let x_bytes = [&x, &x_transposed].map(|x| x.as_ref().map_or(0, |x| x.file_bytes));
     let mut report = room.report(vec![("multiply", race)]);
     report.input_bytes = matrix.bytes() + x_bytes.iter().sum::<u64>();
@@ -91,7 +96,10 @@ pub(super) fn result_type(matrix: NumberType, vector: NumberType) -> NumberType 
 }
 
 /// Puts all results in their places; their bytes.
-pub(super) fn commit(sinks: &[Arc<dyn WriteAt>], sync: bool) -> Result<u64> {
-    sinks.iter().try_for_each(|sink| sink.commit(sync))?;
-    Ok(sinks.iter().map(|sink| sink.size_bytes()).sum())
+pub(super) fn commit<'a>(
+    results: impl Iterator<Item = &'a Written> + Clone,
+    sync: bool,
+) -> Result<u64> {
+    results.clone().try_for_each(|result| result.sink.commit(sync))?;
+    Ok(results.map(|result| result.sink.size_bytes()).sum())
 }

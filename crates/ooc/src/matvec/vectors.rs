@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headrace_io::write::WriteAt;
-use headrace_io::{MemoryBudget, MemoryUse, ReadAt, ReadMode, Reservation};
+use headrace_io::{MemoryBudget, MemoryUse, ReadAt, Reservation};
 
+use crate::files::write_all;
 use crate::npy::{self, Npy};
 use crate::{Files, NumberType, OocError, Result};
 
@@ -174,11 +175,9 @@ fn widened(number: NumberType, bytes: &[u8]) -> f64 {
     }
 }
 
-/// Vectors to be written.
-#[derive(Debug)]
-pub(crate) struct Written<'a> {
-    /// One after the other.
-    pub values: &'a [f64],
+/// What vectors in a file are like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
     /// Values of each.
     pub length: usize,
     pub count: usize,
@@ -188,51 +187,44 @@ pub(crate) struct Written<'a> {
     pub number: NumberType,
 }
 
-impl Written<'_> {
-    /// Begins the file, whole or not at all: nothing is seen of it before its commit. A name that ends in
-    /// `.npy` gets that format, another nothing but values.
-    pub fn write(&self, files: &dyn Files, path: &Path) -> Result<Arc<dyn WriteAt>> {
-        let shape = [self.length as u64, self.count as u64];
+/// A file for vectors, begun: nothing is seen of it before its commit.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub sink: Arc<dyn WriteAt>,
+    header: Vec<u8>,
+    shape: Shape,
+}
+
+impl Written {
+    /// A name that ends in `.npy` gets that format, another nothing but values.
+    pub fn begin(files: &dyn Files, path: &Path, shape: Shape) -> Result<Written> {
+        let lengths = [shape.length as u64, shape.count as u64];
         let header = match path.extension().is_some_and(|extension| extension == "npy") {
-            true => npy::header(self.number, if self.is_flat { &shape[..1] } else { &shape }),
+            true => npy::header(shape.number, if shape.is_flat { &lengths[..1] } else { &lengths }),
             false => Vec::new(),
         };
-        let values = self.length * self.count;
-        let size_bytes = header.len() as u64 + (values * self.number.bytes()) as u64;
-        let sink = files.create(path, size_bytes)?;
-        write_all(&*sink, 0, &header)?;
-        let (mut offset, mut block) = (header.len() as u64, Vec::with_capacity(BLOCK_BYTES));
-        for at in 0..values {
-            let value = self.values[at % self.count * self.length + at / self.count];
-            match self.number {
+        let value_bytes = (shape.length * shape.count * shape.number.bytes()) as u64;
+        let sink = files.create(path, header.len() as u64 + value_bytes)?;
+        Ok(Written { sink, header, shape })
+    }
+
+    /// Writes the vectors, which lie one after the other.
+    pub fn write(&self, vectors: &[f64]) -> Result<()> {
+        let Shape { length, count, number, .. } = self.shape;
+        write_all(&*self.sink, 0, &self.header)?;
+        let (mut offset, mut block) = (self.header.len() as u64, Vec::with_capacity(BLOCK_BYTES));
+        for at in 0..length * count {
+            let value = vectors[at % count * length + at / count];
+            match number {
                 NumberType::F64 => block.extend(value.to_le_bytes()),
                 _ => block.extend((value as f32).to_le_bytes()),
             }
-            if block.len() + 8 > BLOCK_BYTES || at + 1 == values {
-                write_all(&*sink, offset, &block)?;
+            if block.len() + 8 > BLOCK_BYTES || at + 1 == length * count {
+                write_all(&*self.sink, offset, &block)?;
                 offset += block.len() as u64;
                 block.clear();
             }
         }
-        Ok(sink)
+        Ok(())
     }
-}
-
-/// Writes all of `bytes`; what was interrupted or short is resumed.
-fn write_all(sink: &dyn WriteAt, mut offset: u64, mut bytes: &[u8]) -> Result<()> {
-    while !bytes.is_empty() {
-        let written = match sink.write_at(ReadMode::Buffered, offset, bytes) {
-            Ok(0) => Err(std::io::ErrorKind::WriteZero.into()),
-            Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => continue,
-            written => written,
-        };
-        let written = written.map_err(|cause| headrace_io::IoError::Write {
-            path: sink.path().to_path_buf(),
-            offset,
-            bytes: bytes.len() as u64,
-            cause,
-        })?;
-        (offset, bytes) = (offset + written as u64, &bytes[written..]);
-    }
-    Ok(())
 }

@@ -15,8 +15,8 @@ use crate::{Number, Result};
 /// Keys that a search reads at once: where keys are spread evenly, the first look finds what it looks for.
 const WINDOW_KEYS: u64 = 2048;
 
-/// Memory for a fence, and for what is planned at it.
-const FENCE_MEMORY_BYTES: u64 = 128;
+/// Memory for a fence, and for what is planned at it: segments of a list, pairs, extents of chunks.
+const FENCE_MEMORY_BYTES: u64 = 512;
 
 /// A list and its fences.
 pub(super) struct Fenced<'a, K: Number> {
@@ -26,7 +26,8 @@ pub(super) struct Fenced<'a, K: Number> {
     /// Why fences that are kept beside the list were left aside.
     pub note: Option<String>,
     repeats: Repeats,
-    _memory: Reservation,
+    /// For these, and for a plan that is made of them.
+    pub memory: Reservation,
 }
 
 /// Where a block ends.
@@ -52,7 +53,7 @@ impl<'a, K: Number> Fenced<'a, K> {
     ) -> Result<Self> {
         match kept::<K>(list, block_keys, memory) {
             Ok((fences, reserved)) => {
-                let fenced = Fenced { list, fences, note: None, repeats, _memory: reserved };
+                let fenced = Fenced { list, fences, note: None, repeats, memory: reserved };
                 fenced.in_order()
             }
             Err(note) => {
@@ -73,7 +74,7 @@ impl<'a, K: Number> Fenced<'a, K> {
     ) -> Result<Self> {
         let (mut ends, mut start) = (Vec::new(), 0);
         let count = list.keys() / block_keys + list.segment_ends().count() as u64;
-        let _memory = memory.reserve(MemoryUse::Operators, count * FENCE_MEMORY_BYTES)?;
+        let reserved = memory.reserve(MemoryUse::Operators, count * FENCE_MEMORY_BYTES)?;
         for segment_end in list.segment_ends() {
             let blocks = (segment_end - start).div_ceil(block_keys);
             ends.extend((1..=blocks).map(|block| (start + block * block_keys).min(segment_end)));
@@ -85,7 +86,7 @@ impl<'a, K: Number> Fenced<'a, K> {
             Ok(Fence { end, last })
         };
         let fences: Vec<Fence<K::Ordered>> = try_map(readers, ends.len(), fence)?;
-        Fenced { list, fences, note: None, repeats, _memory }.in_order()
+        Fenced { list, fences, note: None, repeats, memory: reserved }.in_order()
     }
 
     /// Between two fences everything may be in order, and the second still be below the first.

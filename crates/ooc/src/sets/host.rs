@@ -52,7 +52,8 @@ impl<'a, K: Number> OnHost<'a, K> {
                 Some(out) => &mut out[keys..],
                 None => &mut self.scratch[..],
             };
-            keys += (self.merge)(&a[from.0..to.0], &b[from.1..to.1], into);
+            let merged = (self.merge)(&a[from.0..to.0], &b[from.1..to.1], into);
+            keys += merged.ok_or_else(|| self.found.unsorted(pair))?;
             from = to;
         }
         Ok(keys)

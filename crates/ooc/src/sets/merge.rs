@@ -8,8 +8,9 @@ use super::cut::at_diagonal;
 use crate::Number;
 
 /// Merges two sorted lists; the number of keys that it has written to the start of the third, which must have
-/// room for all keys of both.
-pub(super) type Merge<K> = fn(&[K], &[K], &mut [K]) -> usize;
+/// room for all keys of both. `None`: the lists contradict themselves, though they were seen to be in order; they
+/// may be mapped, and written to by others.
+pub(super) type Merge<K> = fn(&[K], &[K], &mut [K]) -> Option<usize>;
 
 /// Lanes that are merged side by side: their state fits the registers.
 const LANES: usize = 4;
@@ -28,7 +29,7 @@ pub(super) fn merge_of<K: Number>(operation: SetOperation) -> Merge<K> {
 }
 
 /// A stretch of both lists, and where what it puts out is written.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Lane {
     a: usize,
     b: usize,
@@ -75,17 +76,22 @@ fn in_lanes<K: Number, const A: bool, const B: bool, const BOTH: bool>(
     a: &[K],
     b: &[K],
     out: &mut [K],
-) -> usize {
+) -> Option<usize> {
     let all = a.len() + b.len();
     assert!(out.len() >= all, "room for {} of {all} keys", out.len());
     let count = if all < LANES_KEYS_MIN { 1 } else { LANES };
-    let mut lanes = [Lane::default(); LANES];
-    for (number, lane) in lanes[..count].iter_mut().enumerate() {
-        let (start, end) = (all * number / count, all * (number + 1) / count);
-        (lane.a, lane.b) = at_diagonal(a, b, start);
-        (lane.a_end, lane.b_end) = at_diagonal(a, b, end);
-        lane.out = lane.a + lane.b;
+    // Each is looked for once: what lies between two of them stays so, whatever becomes of the keys.
+    let cuts: [(usize, usize); LANES + 1] =
+        std::array::from_fn(|number| at_diagonal(a, b, all * number.min(count) / count));
+    let is_path = |pair: &[(usize, usize)]| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1;
+    if !cuts.windows(2).all(is_path) {
+        return None;
     }
+    let lane = |number: usize| {
+        let ((a, b), (a_end, b_end)) = (cuts[number], cuts[number + 1]);
+        Lane { a, b, out: a + b, a_end, b_end }
+    };
+    let mut lanes: [Lane; LANES] = std::array::from_fn(lane);
     let starts = lanes.map(|lane| lane.out);
     if count == LANES {
         loop {
@@ -119,5 +125,5 @@ fn in_lanes<K: Number, const A: bool, const B: bool, const BOTH: bool>(
         out.copy_within(start..lane.out, keys);
         keys += lane.out - start;
     }
-    keys
+    Some(keys)
 }

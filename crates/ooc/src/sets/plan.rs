@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use headrace_flow::{ChunkSpec, ReadSpec};
-use headrace_io::MemoryBudget;
+use headrace_io::{MemoryBudget, Reservation};
 
 use super::fences::Fenced;
 use super::list::KeyList;
@@ -72,13 +72,14 @@ impl Pair {
 }
 
 /// The chunks of a race.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Plan {
     pub chunks: Vec<Vec<Pair>>,
     /// Keys that no chunk has.
     pub dropped_keys: u64,
     /// What a user should know of it.
     pub notes: Vec<String>,
+    _memory: [Reservation; 2],
 }
 
 impl Plan {
@@ -102,7 +103,8 @@ impl Plan {
         let kept_keys: u64 = pairs.iter().map(Pair::keys).sum();
         let notes = planner.lists.iter_mut().filter_map(|list| list.note.take()).collect();
         let chunks = grouped(pairs, shape.chunk_keys);
-        Ok(Plan { chunks, dropped_keys: all_keys - kept_keys, notes })
+        let _memory = planner.lists.map(|list| list.memory);
+        Ok(Plan { chunks, dropped_keys: all_keys - kept_keys, notes, _memory })
     }
 
     /// What the race reads: of each pair the stretch of the first list, then that of the second.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_flow::{ChunkSpec, CudaSlots, Race, RaceError, RaceOptions, RaceReport};
+use headrace_flow::{ChunkSpec, CudaSlots, Race, RaceOptions, RaceReport};
 use headrace_io::write::WriteAt;
 use headrace_io::{EXTENT_ALIGN_BYTES, MemoryUse, binary_bytes};
 
@@ -205,11 +205,9 @@ fn race<K: Number>(
 /// What a race that failed failed of: where a list is out of order, if one was seen to be.
 fn explained<K: Number>(error: OocError, lists: [&KeyList; 2], found: &Found) -> OocError {
     match (error, found.unsorted.lock().take()) {
-        (OocError::Race(RaceError::Cancelled), _) => OocError::Cancelled,
-        (OocError::Race(RaceError::Changed(error)), _) => OocError::Io(error),
-        (_, Some(pair)) => {
+        (OocError::Race(_), Some(pair)) => {
             unsorted_within::<K>([(lists[0], pair.a), (lists[1], pair.b)], found.repeats)
         }
-        (error, None) => error,
+        (error, _) => error,
     }
 }

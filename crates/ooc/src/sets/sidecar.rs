@@ -4,18 +4,18 @@
 //! as long as the list is the file that they were read from: device, inode, size and times.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_io::{FileIdentity, MemoryBudget, MemoryUse, ReadMode, Reservation};
+use headrace_io::{FileIdentity, MemoryBudget, MemoryUse, Reservation};
 use serde::{Deserialize, Serialize};
 
 use super::Repeats;
 use super::fences::{Fence, Fenced};
 use super::list::KeyList;
 use super::run::PLAN_READERS;
+use crate::files::write_all;
 use crate::generate::mixed;
 use crate::{Number, NumberType, OocError, Options, Processor, Result, Room};
 
@@ -34,11 +34,15 @@ struct Head {
     checksum: u64,
 }
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 impl Head {
+    /// Of a list that is one stretch of a file.
     fn of(list: &KeyList, block_keys: u64, checksum: u64) -> Option<Head> {
         let [file] = list.files() else { return None };
+        if list.segment_ends().count() != 1 || block_keys == 0 {
+            return None;
+        }
         let FileIdentity { device, inode, size_bytes, mtime_ns, ctime_ns } = file.identity();
         let (version, number, keys) = (VERSION, list.number(), list.keys());
         Some(Head {
@@ -95,48 +99,36 @@ pub fn keep_fences(list: &KeyList, block_bytes: u64, options: &Options) -> Resul
 fn keep<K: Number>(list: &KeyList, block_bytes: u64, options: &Options) -> Result<FencesReport> {
     let start = Instant::now();
     let block_keys = (block_bytes / size_of::<K>() as u64).max(1);
+    if list.keys() == 0 {
+        let what = format!("{} has no keys", list.path().display());
+        return Err(OocError::usage(what, "an empty list needs no fences"));
+    }
     let room = Room::new(&Options { processor: Processor::Cpu, ..options.clone() }, None)?;
     let fenced =
         Fenced::<K>::read(list, block_keys, Repeats::Allowed, (PLAN_READERS, &room.memory))?;
     let last: Vec<K::Ordered> = fenced.fences.iter().map(|fence| fence.last).collect();
-    let head = Head::of(list, block_keys, checksum::<K>(&last)).ok_or_else(|| {
-        let what = format!("{} is no single file", list.path().display());
+    let head = Head::of(list, block_keys, checksum::<K>(block_keys, &last)).ok_or_else(|| {
+        let what = format!("{} is not one stretch of a file", list.path().display());
         OocError::usage(what, "fences are kept of files of keys, not of tables")
     })?;
     let path = fences_path(list.path());
     let mut bytes = serde_json::to_vec(&head).unwrap_or_default();
     bytes.push(b'\n');
     bytes.extend_from_slice(bytemuck::cast_slice(&last));
-    write_whole(&path, &bytes, options)?;
+    let sink = options.files.create(&path, bytes.len() as u64)?;
+    write_all(&*sink, 0, &bytes)?;
+    sink.commit(options.sync)?;
     list.files()[0].check_unchanged()?;
     let wall_ns = start.elapsed().as_nanos() as u64;
     Ok(FencesReport { path, blocks: last.len() as u64, block_keys, wall_ns })
 }
 
-fn write_whole(path: &Path, bytes: &[u8], options: &Options) -> Result<()> {
-    let sink = options.files.create(path, bytes.len() as u64)?;
-    let mut written = 0;
-    while written < bytes.len() {
-        match sink.write_at(ReadMode::Buffered, written as u64, &bytes[written..]) {
-            Ok(count) if count > 0 => written += count,
-            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-            refused => {
-                let what = match refused {
-                    Ok(_) => "the file system takes no more bytes".to_string(),
-                    Err(cause) => format!("cannot be written: {cause}"),
-                };
-                return Err(OocError::input(path, what, "make room in its folder"));
-            }
-        }
-    }
-    Ok(sink.commit(options.sync)?)
-}
-
-fn checksum<K: Number>(last: &[K::Ordered]) -> u64 {
+/// Of what cannot be compared with the list itself: where blocks end, and with what.
+fn checksum<K: Number>(block_keys: u64, last: &[K::Ordered]) -> u64 {
     let mix = |sum: u64, (at, key): (usize, &K::Ordered)| {
         sum.wrapping_add(mixed((*key).into(), at as u64))
     };
-    last.iter().enumerate().fold(0, mix)
+    last.iter().enumerate().fold(mixed(block_keys, last.len() as u64), mix)
 }
 
 /// Fences, and the memory that they take.
@@ -149,11 +141,14 @@ pub(super) fn kept<K: Number>(
     block_keys: u64,
     memory: &Arc<MemoryBudget>,
 ) -> std::result::Result<Kept<K>, Option<String>> {
-    /// Bytes of a fence in memory for one in the file, and the file itself.
-    const GROWTH: u64 = 6;
+    /// Bytes of memory for one in the file: fences, and what is planned at some of them.
+    const GROWTH: u64 = 16;
     let path = fences_path(list.path());
     let not = |why: &str| Some(format!("{} was left aside: {why}", path.display()));
     let Ok(metadata) = std::fs::metadata(&path) else { return Err(None) };
+    if !metadata.is_file() {
+        return Err(not("it is no file"));
+    }
     let reserved = memory
         .reserve(MemoryUse::Operators, metadata.len() * GROWTH)
         .map_err(|error| not(&error.to_string()))?;
@@ -171,10 +166,10 @@ pub(super) fn kept<K: Number>(
         return Err(not("it is of another file, or of an older version of this one"));
     }
     if head.block_keys > block_keys {
-        return Err(not("its blocks are larger than what is asked for"));
+        return Err(not("its blocks are larger than an eighth of a chunk"));
     }
     let blocks = head.keys.div_ceil(head.block_keys.max(1));
-    if last.len() as u64 != blocks || checksum::<K>(&last) != head.checksum {
+    if last.len() as u64 != blocks || checksum::<K>(head.block_keys, &last) != head.checksum {
         return Err(not("it is damaged: its checksum is wrong"));
     }
     let end = |block: usize| ((block as u64 + 1) * head.block_keys).min(head.keys);

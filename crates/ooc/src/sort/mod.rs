@@ -144,8 +144,7 @@ impl Work<'_> {
         let mut notes = self.notes.clone();
         if self.temporary_bytes > 0 {
             let folder = self.temporary_folder();
-            let of = decimal_bytes(self.temporary_bytes);
-            notes.push(format!("temporary files of {of} in {}", folder.display()));
+            notes.push(format!("temporary files were in {}", folder.display()));
         }
         Report {
             input_bytes: bytes,

@@ -88,7 +88,8 @@ impl Sizes {
     ) -> Option<Sizes> {
         let record_bytes = records.record_bytes() as u64;
         let shared = (input_bytes / (4 * threads as u64)).max(64 << 10);
-        let most = chunk_bytes.map_or(CHUNK_BYTES, |bytes| bytes as u64).min(shared);
+        let asked = |bytes| (bytes as u64).max(CHUNK_BYTES_MIN);
+        let most = chunk_bytes.map_or(CHUNK_BYTES, asked).min(shared);
         let fits = |shift: u32| {
             let sizes = Sizes {
                 threads,
@@ -135,6 +136,9 @@ impl Sizes {
         let windows = 2 * threads + 2;
         let window_bytes = (limit_bytes / 10 / windows).min(WINDOW_BYTES);
         let window_bytes = window_bytes / EXTENT_ALIGN_BYTES as u64 * EXTENT_ALIGN_BYTES as u64;
+        // With less than a block beside what the race puts before it, nothing could be written: a limit that
+        // has no room for these is refused when they are reserved.
+        let window_bytes = window_bytes.max(2 * EXTENT_ALIGN_BYTES as u64);
         Sizes {
             threads: threads as usize,
             chunk_bytes,

@@ -86,7 +86,6 @@ impl Work<'_> {
     /// Why a race ended: a file without a name is known by its folder.
     fn ended(&self, error: RaceError) -> OocError {
         match error {
-            RaceError::Cancelled => OocError::Cancelled,
             RaceError::Read { source, .. } | RaceError::Changed(source) if self.reads_temporary => {
                 let what = format!("a temporary file in this folder: {source}");
                 OocError::input(self.temporary_folder(), what, "name another folder for them")

@@ -11,6 +11,7 @@ use headrace_flow::{AccessPath, HostMemory};
 use headrace_format::arrow::{ArrowWriter, WriterOptions};
 use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
 use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile};
+use headrace_ooc::generate::{self, MatrixJob, MatrixKind};
 use headrace_ooc::matvec::{MatrixFile, MatvecJob, Product, RawMatrix, multiply};
 use headrace_ooc::{Files, NumberType, Options, npy};
 
@@ -151,7 +152,7 @@ fn inputs_that_do_not_fit_are_told() {
         fault(&MatvecJob { result: Some(NumberType::Bf16), ..case.job.clone() }).contains("bf16")
     );
     let both = MatvecJob { transposed: case.job.product.clone(), ..case.job.clone() };
-    assert!(fault(&both).contains("one file"));
+    assert!(fault(&both).contains("two results"));
     let mut bytes = std::fs::read(&case.job.matrix.path).unwrap();
     bytes.pop();
     std::fs::write(&case.job.matrix.path, &bytes).unwrap();
@@ -241,4 +242,37 @@ fn memory_stays_within_its_limit() {
         MatvecJob { matrix, product, transposed: None, result: None, memory: HostMemory::Pinned };
     let error = multiply(&huge, &limited(8 << 20)).unwrap_err();
     assert!(error.to_string().contains("out of host memory"), "{error}");
+}
+
+#[test]
+fn results_that_would_replace_an_input_or_each_other_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let made = MatrixJob {
+        path: at("m.npy"),
+        rows: 4,
+        columns: 4,
+        number: NumberType::F64,
+        seed: 1,
+        kind: MatrixKind::Uniform,
+    };
+    generate::matrix(&made, &Options::default()).unwrap();
+    let x = X::random(1, 4, 1, NumberType::F64, false).write(at("x.npy"));
+    let before = std::fs::read(at("m.npy")).unwrap();
+    let run = |y: &str, w: Option<&str>| {
+        let product = |y: &str| Product { x: x.clone(), y: folder.path().join(".").join(y) };
+        let job = MatvecJob {
+            matrix: MatrixFile { path: at("m.npy"), raw: None },
+            product: Some(product(y)),
+            transposed: w.map(product),
+            result: None,
+            memory: HostMemory::Pinned,
+        };
+        multiply(&job, &Options::default()).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert!(run("m.npy", None).unwrap_err().contains("would replace it"));
+    assert!(run("x.npy", None).unwrap_err().contains("would replace it"));
+    assert!(run("y.npy", Some("./y.npy")).unwrap_err().contains("two results"));
+    assert_eq!(run("y.npy", Some("w.npy")), Ok(()));
+    assert!(std::fs::read(at("m.npy")).unwrap() == before);
 }
