@@ -381,6 +381,23 @@ impl ArrowFile {
         buffers.get(first..last).into_iter().flatten().map(|b| b.bytes).sum()
     }
 
+    /// Bytes of a batch's buffers when they are decoded, at most, and while they are.
+    pub(super) fn decoded_bytes_max(&self, batch: usize) -> Result<u64> {
+        let message = self.batches.message(batch);
+        let stored_bytes = message.buffers.iter().map(|buffer| buffer.bytes).sum();
+        if message.compression.is_none() {
+            return Ok(stored_bytes);
+        }
+        let source = self.source();
+        let claims = message.buffers.iter().filter(|buffer| buffer.bytes >= 8).map(|buffer| {
+            let mut claim = [0; 8];
+            source.read_exact_at(buffer.offset, &mut claim)?;
+            Ok(u64::try_from(i64::from_le_bytes(claim)).unwrap_or(0))
+        });
+        let claimed = claims.sum::<Result<u64>>()?;
+        Ok(claimed.saturating_add(stored_bytes))
+    }
+
     /// Byte ranges of rows of a field, whose values lie as pipelines can take them and whose
     /// batch is not compressed. Text bytes are those of the whole batch, because offsets count
     /// from there.

@@ -74,6 +74,31 @@ impl ArrowTable {
         })
     }
 
+    /// Bytes that [`read_batch`](Self::read_batch) of all columns takes at most. Of compressed buffers it is what
+    /// they claim to expand to, which is read from the file; they are refused if they expand to more.
+    ///
+    /// # Errors
+    /// [`FormatError::Argument`] for what does not exist, [`FormatError::Io`] if the file changed or cannot be read.
+    pub fn batch_bytes_max(&self, file: usize, batch: usize) -> Result<u64> {
+        let Some(source) = self.files().get(file).filter(|file| batch < file.batches()) else {
+            return Err(FormatError::Argument(format!("record batch {batch} of file {file}")));
+        };
+        // Codes of the table, where the file's are others: 8 bytes and a bit of validity.
+        let is_other = |column: &usize| {
+            let own = source.schema.fields[self.fields[file][*column]].dictionary_codes();
+            let remap = self.table_dictionary(*column).is_some_and(|d| d.remap(file).is_some());
+            let table = self.schema().field(*column).data_type();
+            let is_wider = own.is_some_and(|own| match table {
+                DataType::Dictionary(codes, _) => **codes != *own.data_type(),
+                _ => false,
+            });
+            remap || is_wider
+        };
+        let others = (0..self.schema().fields().len()).filter(is_other).count() as u64;
+        let codes_bytes = source.batch_rows(batch).saturating_mul(9 * others);
+        Ok(codes_bytes.saturating_add(source.decoded_bytes_max(batch)?))
+    }
+
     /// The table's columns in the order of a projection.
     ///
     /// # Errors

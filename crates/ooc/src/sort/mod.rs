@@ -20,6 +20,7 @@
 //! | `gather` | the race that writes: the pieces of each bucket, sorted |
 //! | `sizes` | how memory is shared out |
 //! | `device` | the same on a GPU: an array in its memory, a sweep for each digit |
+//! | [`table`] | tables of Arrow files, sorted by columns |
 //!
 //! Room for the output, and for as many bytes of temporary files where there are to be any, is reserved before the
 //! input is read: a full disk is an error at the beginning. Temporary files have no names, so nothing is left of
@@ -39,6 +40,7 @@ mod records;
 mod sample;
 mod sizes;
 mod splitters;
+pub mod table;
 mod work;
 
 use std::path::PathBuf;

@@ -1,0 +1,319 @@
+//! Tables of Arrow files, sorted by columns into one file: stable, in one pass where they fit the memory, in two
+//! where they do not.
+//!
+//! ```text
+//! batches ─► keys: bytes that compare as the rows do, their first eight as a number
+//!    │         └─► sample ─► splitters
+//!    │                          │
+//!    ├─ in memory ──────────────┴─► rows by bucket ──────────────────────► sort ─► gather ─► write
+//!    │   batch 0 │ b0 │ b1 │ b2 │    (numbers of rows: they stay)          b0 of all batches; then b1
+//!    │   batch 1 │ b0 │ b1 │ b2 │                                            ▲
+//!    └─ too large ──────────────┴─► blocks of rows ─► temporary file ─► read ┘  too large: divided again
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `columns` | codes in place of dictionaries, and back |
+//! | `keys` | what rows are ordered by |
+//! | `splitters` | which bucket a key belongs to |
+//! | `source` | batches or blocks, a unit at a time; the sample |
+//! | `one_pass`, `two_passes` | the two ways |
+//! | `leaf` | rows sorted, gathered and written |
+//! | `turns` | memory and output in the order of the rows, work on all cores |
+//! | `sizes` | how memory is shared out |
+//!
+//! # Order
+//!
+//! By the first column, then the next. Numbers, dates and timestamps by value; NaN above all other floats, -0 equal to
+//! 0; text and binary by bytes, whether they have a dictionary or not; `false` before `true`. NULLs come last in
+//! ascending and first in descending order, as in SQL and PostgreSQL, unless a [`SortKey`] says otherwise. Rows that
+//! are equal stay in the order of the input: files by path, batches and rows as they lie.
+//!
+//! # Memory and disk
+//!
+//! All that grows is reserved from the limit before it is held, mapped files included. A record batch of the input is
+//! read whole: the limit must have room for the largest, twice. Temporary files have no names, so nothing is left of
+//! them however the process ends; their bytes have checksums. [`plan_table_sort`] says beforehand what they take.
+
+mod columns;
+mod keys;
+mod leaf;
+mod one_pass;
+mod sizes;
+mod source;
+mod splitters;
+mod turns;
+mod two_passes;
+mod work;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use headrace_format::arrow::{ArrowTable, ArrowWriter, SpillFolder, WriterOptions};
+use headrace_io::{MemoryUse, decimal_bytes};
+use serde::Serialize;
+
+use super::Order;
+use crate::room::on_threads;
+use crate::{OocError, Options, Processor, Report, Result, Room};
+use columns::Columns;
+use keys::KeyMaker;
+use leaf::Output;
+use sizes::Sizes;
+use source::Unit;
+use turns::Turns;
+use work::Work;
+
+/// A column that rows are ordered by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SortKey {
+    /// Its name.
+    pub column: String,
+    /// Which value comes first.
+    pub order: Order,
+    /// Whether NULLs come first; `None`: as in SQL, last in ascending and first in descending order.
+    pub nulls_first: Option<bool>,
+}
+
+impl SortKey {
+    /// Ascending, NULLs last.
+    pub fn ascending(column: impl Into<String>) -> Self {
+        SortKey { column: column.into(), order: Order::Ascending, nulls_first: None }
+    }
+
+    /// Descending, NULLs first.
+    pub fn descending(column: impl Into<String>) -> Self {
+        SortKey { column: column.into(), order: Order::Descending, nulls_first: None }
+    }
+}
+
+/// `NAME`, and after it `:asc` or `:desc`, and `:nulls-first` or `:nulls-last`.
+impl FromStr for SortKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (mut rest, mut order, mut nulls_first) = (text, None, None);
+        while let Some((before, word)) = rest.rsplit_once(':') {
+            match word {
+                "asc" if order.is_none() => order = Some(Order::Ascending),
+                "desc" if order.is_none() => order = Some(Order::Descending),
+                "nulls-first" if order.is_none() && nulls_first.is_none() => {
+                    nulls_first = Some(true)
+                }
+                "nulls-last" if order.is_none() && nulls_first.is_none() => {
+                    nulls_first = Some(false)
+                }
+                // Names may have colons.
+                _ => break,
+            }
+            rest = before;
+        }
+        if rest.is_empty() {
+            return Err(format!("{text:?} names no column; NAME, NAME:desc, NAME:asc:nulls-first"));
+        }
+        Ok(SortKey { column: rest.to_string(), order: order.unwrap_or_default(), nulls_first })
+    }
+}
+
+/// What is to be sorted.
+#[derive(Debug, Clone)]
+pub struct TableSortJob {
+    /// An Arrow IPC file, or a folder of such files, which are one table.
+    pub input: PathBuf,
+    /// The file of its rows, sorted. It may be the input: that is replaced when all is done.
+    pub output: PathBuf,
+    /// The columns to sort by, the most significant first.
+    pub by: Vec<SortKey>,
+    /// Where temporary files are made, if memory is too small; `None`: beside the output.
+    pub temporary_folder: Option<PathBuf>,
+    /// What they may take, in bytes; `None`: what there is.
+    pub temporary_limit_bytes: Option<u64>,
+    /// Rows of a record batch of the output; `None`: 2^20. There are fewer where memory is small.
+    pub rows_per_batch: Option<usize>,
+}
+
+/// What a sort will take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TableSortPlan {
+    /// Rows of the table.
+    pub rows: u64,
+    /// Its bytes in memory, at most.
+    pub bytes: u64,
+    /// Host memory that may be used.
+    pub host_limit_bytes: u64,
+    /// 1: it fits the memory. 2: by way of temporary files.
+    pub passes: u32,
+    /// About what temporary files take at most: they are compressed, and take more than the table only where buckets
+    /// must be divided again (keys that a sample did not show, or very little memory).
+    pub temporary_bytes: u64,
+}
+
+/// A part of the work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Stage {
+    /// What it was for.
+    pub name: &'static str,
+    /// How long it took.
+    pub wall_ns: u64,
+}
+
+/// What a sort did.
+#[derive(Debug, Clone, Serialize)]
+pub struct TableSortReport {
+    /// What every operator reports; there are no races.
+    pub report: Report,
+    /// What it was to take.
+    pub plan: TableSortPlan,
+    /// Record batches that were written.
+    pub batches: u64,
+    /// The stages, in their order.
+    pub stages: Vec<Stage>,
+}
+
+impl TableSortReport {
+    /// What a person reads, line by line.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!("{} rows in {} record batches", self.plan.rows, self.batches)];
+        lines.extend(self.report.lines());
+        let seconds = |stage: &Stage| format!("{} {:.3} s", stage.name, stage.wall_ns as f64 / 1e9);
+        lines.push(self.stages.iter().map(seconds).collect::<Vec<_>>().join(", "));
+        lines
+    }
+}
+
+/// A table and how it will be sorted.
+struct Prepared {
+    room: Room,
+    table: ArrowTable,
+    columns: Columns,
+    maker: KeyMaker,
+    units: Vec<Unit>,
+    sizes: Sizes,
+    plan: TableSortPlan,
+}
+
+impl Prepared {
+    fn new(job: &TableSortJob, options: &Options) -> Result<Prepared> {
+        if options.processor == Processor::Cuda {
+            let remedy = "ask for the cores, or let the operator choose";
+            return Err(OocError::usage("tables are sorted on the cores only", remedy));
+        }
+        let room = Room::new(options, Some("tables are sorted on the cores"))?;
+        let table = ArrowTable::open(std::slice::from_ref(&job.input))?;
+        let columns = Columns::of(&table)?;
+        let maker = KeyMaker::new(&columns, &job.by)?;
+        let limit_bytes = room.memory.limit_bytes();
+        let sizes_of = |bytes: u64| {
+            let row_bytes = bytes.div_ceil(table.rows().max(1)).max(1);
+            let key_bytes = maker.fixed_row_bytes();
+            Sizes::new(limit_bytes, room.threads, job.rows_per_batch, row_bytes, key_bytes)
+        };
+        let units = source::units(&table, sizes_of(1).unit_bytes)?;
+        let bytes = units.iter().map(|unit| unit.bytes).sum();
+        let sizes = sizes_of(bytes);
+        // Keys of text are longer than it.
+        let texts =
+            maker.columns.iter().filter(|i| !columns.plain.field(**i).data_type().is_primitive());
+        let texts_bytes: u64 = texts.map(|i| 2 * table.column_stats(*i).bytes).sum();
+        let held_bytes = bytes + table.rows() * (maker.fixed_row_bytes() + 4) + texts_bytes;
+        let is_one_pass = sizes.one_pass_bytes(held_bytes) <= limit_bytes;
+        let plan = TableSortPlan {
+            rows: table.rows(),
+            bytes,
+            host_limit_bytes: limit_bytes,
+            passes: if is_one_pass { 1 } else { 2 },
+            temporary_bytes: if is_one_pass { 0 } else { bytes },
+        };
+        Ok(Prepared { room, table, columns, maker, units, sizes, plan })
+    }
+}
+
+/// Says what a sort will take, from the files' metadata.
+///
+/// # Errors
+/// As [`sort_table`]'s before it reads rows.
+pub fn plan_table_sort(job: &TableSortJob, options: &Options) -> Result<TableSortPlan> {
+    Ok(Prepared::new(job, options)?.plan)
+}
+
+/// Sorts a table into one file, by columns. Values of all columns leave as they came.
+///
+/// # Errors
+/// [`OocError::Usage`] of columns that are not there or have no order; [`OocError::Budget`] where the limit of memory
+/// is too small for the largest record batch; [`OocError::Format`] of files, and where temporary files would take more
+/// than they may. None leaves an output or a temporary file.
+pub fn sort_table(job: &TableSortJob, options: &Options) -> Result<TableSortReport> {
+    let started = Instant::now();
+    let prepared = Prepared::new(job, options)?;
+    let Prepared { room, table, columns, maker, units, sizes, plan } = &prepared;
+    let work = Work {
+        options,
+        table,
+        columns,
+        maker,
+        turns: Turns {
+            threads: room.threads,
+            memory: room.memory.clone(),
+            token: options.token.clone(),
+        },
+        sizes: *sizes,
+        stages: Default::default(),
+        temporary_bytes: Default::default(),
+    };
+    work.turns.check()?;
+    let plan_ns = started.elapsed().as_nanos() as u64;
+    let reserved = sizes.output_bytes() + (units.len() * size_of::<Unit>()) as u64;
+    let _reserved = room.memory.reserve(MemoryUse::Operators, reserved)?;
+    let begin = || -> Result<Output> {
+        let options =
+            WriterOptions { rows_per_batch: sizes.batch_rows, ..WriterOptions::default() };
+        let writer = ArrowWriter::create(&job.output, &columns.table, options)?;
+        Ok(Output::new(writer, sizes.batch_bytes))
+    };
+    let mut output = begin()?;
+    let mut notes = Vec::new();
+    let mut passes = if units.is_empty() { 0 } else { plan.passes };
+    if passes == 1 {
+        match one_pass::sort(&work, units, &mut output) {
+            Err(OocError::Budget(_)) => {
+                (passes, output) = (2, begin()?);
+                notes.push("in two passes: the keys did not fit the memory".to_string());
+            }
+            outcome => outcome?,
+        }
+    }
+    if passes == 2 {
+        let folder = temporary_folder(job);
+        let limit_bytes = job.temporary_limit_bytes.unwrap_or(u64::MAX);
+        let lever = "raise the limit of temporary files, or that of memory";
+        let spills = SpillFolder::new(&folder, limit_bytes, lever);
+        two_passes::sort(&work, units, &spills, &mut output)?;
+        let of = decimal_bytes(work.temporary_bytes.load(Ordering::Relaxed));
+        notes.push(format!("temporary files of {of} in {}", folder.display()));
+    }
+    let rows = output.writer.rows();
+    assert!(rows == plan.rows, "{rows} rows of {} were written", plan.rows);
+    table.check_unchanged()?;
+    work.turns.check()?;
+    let summary = work.staged("finish", || Ok(output.writer.finish()?))?;
+    let report = Report {
+        ran_on: on_threads(room.threads),
+        input_bytes: table.files().iter().map(|file| file.identity().size_bytes).sum(),
+        output_bytes: summary.bytes,
+        wall_ns: started.elapsed().as_nanos() as u64,
+        plan_ns,
+        temporary_bytes: work.temporary_bytes.into_inner(),
+        notes,
+        ..room.report(Vec::new())
+    };
+    let plan = plan.clone();
+    Ok(TableSortReport { report, plan, batches: summary.batches, stages: work.stages.into_inner() })
+}
+
+fn temporary_folder(job: &TableSortJob) -> PathBuf {
+    let beside = || job.output.parent().map(PathBuf::from).unwrap_or_default();
+    let folder = job.temporary_folder.clone().unwrap_or_else(beside);
+    if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder }
+}

@@ -1,0 +1,222 @@
+//! Rows in the order of the input, a unit at a time: batches of the table, or blocks that were spilled.
+
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take;
+use headrace_format::arrow::{ArrowTable, SpillFile};
+use headrace_io::MemoryUse;
+
+use super::columns::{codes, failed};
+use super::splitters::Sampled;
+use super::turns::SLACK_SHARE;
+use super::work::Work;
+use crate::Result;
+
+/// Units that a sample comes from, at most.
+const SAMPLED_UNITS: usize = 64;
+
+/// Batches of a table that follow each other and are read as one.
+#[derive(Debug, Default)]
+pub(super) struct Unit {
+    /// File and batch.
+    batches: Vec<(u32, u32)>,
+    /// Of all of them, at most.
+    pub bytes: u64,
+    pub rows: u64,
+}
+
+impl Unit {
+    /// Memory that reading takes: batches that become one are there twice.
+    pub fn needs_bytes(&self) -> u64 {
+        if self.batches.len() > 1 { 2 * self.bytes } else { self.bytes }
+    }
+}
+
+/// All batches of a table that have rows, in units of up to `unit_bytes` or of one batch.
+pub(super) fn units(table: &ArrowTable, unit_bytes: u64) -> Result<Vec<Unit>> {
+    let mut units: Vec<Unit> = Vec::new();
+    for (file, source) in table.files().iter().enumerate() {
+        for batch in (0..source.batches()).filter(|batch| source.batch_rows(*batch) > 0) {
+            let bytes = table.batch_bytes_max(file, batch)?;
+            if units.last().is_none_or(|last| last.bytes + bytes > unit_bytes) {
+                units.push(Unit::default());
+            }
+            if let Some(last) = units.last_mut() {
+                last.batches.push((file as u32, batch as u32));
+                last.bytes += bytes;
+                last.rows += source.batch_rows(batch);
+            }
+        }
+    }
+    Ok(units)
+}
+
+/// Rows that were spilled together.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block {
+    pub offset: u64,
+    /// In the file.
+    pub bytes: u64,
+    pub rows: u64,
+    /// In memory, without and with their keys.
+    pub memory_bytes: u64,
+    pub keys_bytes: u64,
+}
+
+impl Block {
+    /// Memory that a list of them takes.
+    pub fn notes_bytes(blocks: usize) -> u64 {
+        (blocks * size_of::<Block>()) as u64
+    }
+
+    /// Memory that reading takes.
+    pub fn needs_bytes(&self) -> u64 {
+        self.bytes + self.memory_bytes
+    }
+}
+
+/// Where units come from.
+#[derive(Debug)]
+pub(super) enum Source<'a> {
+    Table(&'a [Unit]),
+    Spill(&'a SpillFile, Vec<&'a [Block]>),
+}
+
+impl<'a> Source<'a> {
+    /// Blocks that follow each other, in units of up to `unit_bytes` or of one block.
+    pub fn spilled(file: &'a SpillFile, blocks: &'a [Block], unit_bytes: u64) -> Self {
+        let mut bytes = 0;
+        let fits = |_: &Block, next: &Block| {
+            bytes += next.needs_bytes();
+            let fits = bytes <= unit_bytes;
+            bytes = if fits { bytes } else { 0 };
+            fits
+        };
+        Source::Spill(file, blocks.chunk_by(fits).collect())
+    }
+
+    pub fn units(&self) -> usize {
+        match self {
+            Source::Table(units) => units.len(),
+            Source::Spill(_, units) => units.len(),
+        }
+    }
+
+    pub fn needs_bytes(&self, unit: usize) -> u64 {
+        match self {
+            Source::Table(units) => units[unit].needs_bytes(),
+            Source::Spill(_, units) => 2 * units[unit].iter().map(Block::needs_bytes).sum::<u64>(),
+        }
+    }
+
+    /// The rows of a unit, as they are sorted.
+    pub fn read(&self, work: &Work<'_>, unit: usize) -> Result<RecordBatch> {
+        let mut batches: Vec<RecordBatch> = match self {
+            Source::Table(units) => {
+                let read = |(file, batch): &(u32, u32)| {
+                    let batch = work.table.read_batch(*file as usize, *batch as usize, None)?;
+                    work.columns.plain(&batch)
+                };
+                units[unit].batches.iter().map(read).collect::<Result<_>>()?
+            }
+            Source::Spill(file, units) => {
+                let read = |block: &Block| Ok(file.read(block.offset, block.bytes)?);
+                units[unit].iter().map(read).collect::<Result<_>>()?
+            }
+        };
+        match batches.len() {
+            1 => Ok(batches.remove(0)),
+            _ => concat_batches(&work.columns.plain, &batches).map_err(failed("joining batches")),
+        }
+    }
+
+    /// Gives pages of the files that a unit was read from back.
+    pub fn release(&self, work: &Work<'_>, unit: usize) {
+        let Source::Table(units) = self else { return };
+        if work.options.memory_limit_bytes.is_some() {
+            let files = units[unit].batches.chunk_by(|a, b| a.0 == b.0);
+            files.for_each(|of_file| work.table.files()[of_file[0].0 as usize].release_mapped());
+        }
+    }
+
+    /// The key columns of a part of a unit.
+    fn read_keys(&self, work: &Work<'_>, unit: usize, number: u64) -> Result<Vec<ArrayRef>> {
+        let units = match self {
+            Source::Table(units) => units,
+            Source::Spill(..) => {
+                let batch = self.read(work, unit)?;
+                return Ok(work.maker.columns.iter().map(|i| batch.column(*i).clone()).collect());
+            }
+        };
+        let batches = &units[unit].batches;
+        let (file, batch) = batches[number as usize % batches.len()];
+        let columns = Some(&*work.maker.columns);
+        let batch = work.table.read_batch(file as usize, batch as usize, columns)?;
+        Ok(batch.columns().iter().map(codes).collect())
+    }
+
+    /// About `count` keys out of all units; fewer where they would take too much memory.
+    pub fn sample(&self, work: &Work<'_>, count: usize) -> Result<Vec<Sampled>> {
+        let units = self.units().min(SAMPLED_UNITS);
+        let chosen = |n: usize| {
+            let part = n * self.units() / units..(n + 1) * self.units() / units;
+            part.start + mixed(n as u64) as usize % part.len()
+        };
+        let of_unit = count.div_ceil(units.max(1));
+        let bytes_max = work.turns.memory.limit_bytes() / SLACK_SHARE / 2;
+        let mut held = work.turns.memory.reserve_nothing(MemoryUse::Operators);
+        let mut sample = Vec::new();
+        work.turns.run(
+            units,
+            |n| self.needs_bytes(chosen(n)) + work.sizes.granule_needs_bytes,
+            |n, _| {
+                let columns = self.read_keys(work, chosen(n), mixed(n as u64))?;
+                let rows = columns.first().map_or(0, |column| column.len());
+                let mut step = rows.div_ceil(of_unit).max(1);
+                let arrays = loop {
+                    let arrays = picked(work, &columns, rows, step)?;
+                    // Long texts: fewer of them.
+                    let needs_bytes = 2 * work.maker.bytes_max(&arrays);
+                    if step >= rows || needs_bytes <= work.sizes.granule_needs_bytes {
+                        break arrays;
+                    }
+                    step *= 2;
+                };
+                let keys = work.maker.keys(&arrays)?;
+                let keys =
+                    (0..keys.prefixes.len()).map(|row| (keys.prefixes[row], keys.row(row).into()));
+                Ok(keys.collect())
+            },
+            |keys: Vec<Sampled>, _| {
+                for key in keys {
+                    let bytes = held.bytes() + (size_of::<Sampled>() + key.1.len()) as u64;
+                    if sample.is_empty() || bytes <= bytes_max {
+                        held.resize(bytes)?;
+                        sample.push(key);
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        Ok(sample)
+    }
+}
+
+/// One row out of every `step`, at random: rows of a batch are often in some order. Of key columns, as they are ordered.
+fn picked(
+    work: &Work<'_>,
+    columns: &[ArrayRef],
+    rows: usize,
+    step: usize,
+) -> Result<Vec<ArrayRef>> {
+    let pick = |start: usize| start + mixed(start as u64) as usize % step.min(rows - start);
+    let picks = UInt32Array::from_iter_values((0..rows).step_by(step).map(|at| pick(at) as u32));
+    let take = |column| take(column, &picks, None).map_err(failed("sampling rows"));
+    work.maker.resolved(columns.iter().map(|c| take(&**c)).collect::<Result<_>>()?)
+}
+
+/// A number that looks like chance, always the same.
+pub(super) fn mixed(number: u64) -> u64 {
+    let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 16
+}

@@ -1,0 +1,240 @@
+//! A table larger than memory: its rows divided into temporary files, and each bucket sorted.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow_select::take::take;
+use headrace_format::arrow::{SpillFile, SpillFolder};
+use headrace_io::{MemoryUse, Reservation};
+
+use super::columns::{failed, with_columns};
+use super::keys::shown_bytes;
+use super::leaf::{Leaf, Output, compact};
+use super::source::{Block, Source, Unit};
+use super::splitters::Splitters;
+use super::work::Work;
+use crate::Result;
+
+/// Rows of one bucket, in a temporary file, in the order of the input.
+struct Bucket {
+    file: Arc<SpillFile>,
+    blocks: Vec<Block>,
+    /// Whether they all have one key.
+    is_single: bool,
+}
+
+impl Bucket {
+    /// Memory that sorting takes: the rows, their keys, and the rows in order.
+    fn needs_bytes(&self, work: &Work<'_>) -> u64 {
+        let read = self.blocks.iter().map(|block| block.bytes).max().unwrap_or(0);
+        let keys: u64 = self.blocks.iter().map(|block| block.keys_bytes).sum();
+        let rows = self.blocks.iter().map(|block| block.rows).sum();
+        2 * self.rows_bytes() + keys + read + Leaf::needs_bytes(work, rows)
+    }
+
+    /// Of its rows alone.
+    fn rows_bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| block.memory_bytes.max(block.bytes)).sum()
+    }
+}
+
+/// Sorts by way of temporary files.
+pub(super) fn sort(
+    work: &Work<'_>,
+    units: &[Unit],
+    folder: &Arc<SpillFolder>,
+    output: &mut Output,
+) -> Result<()> {
+    let mut held = work.turns.memory.reserve_nothing(MemoryUse::Operators);
+    let mut buckets = Vec::new();
+    let source = Source::Table(units);
+    work.staged("divide", || divide(work, &source, folder, &mut held, &mut buckets))?;
+    let memory = &work.turns.memory;
+    let has_room = |bucket: &Bucket| {
+        // Lists of blocks take some of what there was.
+        let left_bytes = (memory.limit_bytes() - memory.uses().total_bytes()) / 8 * 7;
+        bucket.needs_bytes(work) <= work.sizes.leaf_bytes_max.min(left_bytes)
+    };
+    let mut leaves = Vec::new();
+    // The next one is the last of the stack.
+    buckets.reverse();
+    while let Some(bucket) = buckets.pop() {
+        if bucket.is_single {
+            leaves.extend(cut(bucket, work.sizes.leaf_bytes_max / 4));
+        } else if has_room(&bucket) {
+            leaves.push(bucket);
+        } else {
+            let source = Source::spilled(&bucket.file, &bucket.blocks, work.sizes.unit_bytes);
+            let first = buckets.len();
+            work.staged("divide again", || divide(work, &source, folder, &mut held, &mut buckets))?;
+            buckets[first..].reverse();
+            held.resize(held.bytes() - Block::notes_bytes(bucket.blocks.len()))?;
+        }
+    }
+    work.staged("sort and write", || {
+        work.turns.run(
+            leaves.len(),
+            |leaf| leaves[leaf].needs_bytes(work),
+            |leaf, reserved| sorted(work, &leaves[leaf], reserved),
+            |batches, _| output.write(batches),
+        )
+    })
+}
+
+/// The rows of a bucket, in order.
+fn sorted(
+    work: &Work<'_>,
+    bucket: &Bucket,
+    reserved: &mut Reservation,
+) -> Result<Vec<RecordBatch>> {
+    let (mut batches, mut keys) = (Vec::new(), Vec::new());
+    for block in &bucket.blocks {
+        work.turns.check()?;
+        batches.push(bucket.file.read(block.offset, block.bytes)?);
+    }
+    if bucket.is_single {
+        return batches.iter().map(|batch| work.columns.whole(batch)).collect();
+    }
+    for batch in &batches {
+        keys.push(work.maker.keys(&work.maker.arrays(batch)?)?);
+    }
+    let mut leaf = Leaf::with_capacity(batches.iter().map(RecordBatch::num_rows).sum());
+    for (batch, keys) in batches.iter().zip(&keys) {
+        leaf.add(batch, keys, 0..batch.num_rows() as u32);
+    }
+    leaf.sort();
+    let held_bytes = bucket.needs_bytes(work) - bucket.rows_bytes();
+    leaf.gather(work, reserved, held_bytes)
+}
+
+/// A bucket of one key in parts, each of which is in order.
+fn cut(bucket: Bucket, part_bytes: u64) -> Vec<Bucket> {
+    let mut parts: Vec<(u64, Vec<Block>)> = Vec::new();
+    for block in bucket.blocks {
+        match parts.last_mut() {
+            Some((bytes, blocks)) if *bytes + block.memory_bytes <= part_bytes => {
+                *bytes += block.memory_bytes;
+                blocks.push(block);
+            }
+            _ => parts.push((block.memory_bytes, vec![block])),
+        }
+    }
+    let file = &bucket.file;
+    let part = |(_, blocks)| Bucket { file: file.clone(), blocks, is_single: true };
+    parts.into_iter().map(part).collect()
+}
+
+/// Divides rows into buckets, which come to the end of the list; where they lie is held.
+fn divide(
+    work: &Work<'_>,
+    source: &Source<'_>,
+    folder: &Arc<SpillFolder>,
+    held: &mut Reservation,
+    into: &mut Vec<Bucket>,
+) -> Result<()> {
+    let bytes = (0..source.units()).map(|unit| source.needs_bytes(unit)).sum();
+    let buckets = work.sizes.buckets(bytes);
+    let sample = source.sample(work, 64 * buckets)?;
+    let splitters = Splitters::of_sample(sample, buckets);
+    let file = Arc::new(folder.create(work.columns.plain.clone())?);
+    let bucket = |bucket| Bucket {
+        file: file.clone(),
+        blocks: Vec::new(),
+        is_single: splitters.is_single(bucket),
+    };
+    let mut buckets: Vec<Bucket> = (0..splitters.buckets()).map(bucket).collect();
+    work.turns.run(
+        source.units(),
+        |unit| source.needs_bytes(unit) + work.sizes.granule_needs_bytes,
+        |unit, reserved| {
+            let batch = source.read(work, unit)?;
+            let held_bytes = source.needs_bytes(unit);
+            let blocks = Divider { work, splitters: &splitters, file: &file }
+                .divide(&batch, reserved, held_bytes)?;
+            drop(batch);
+            source.release(work, unit);
+            Ok(blocks)
+        },
+        |blocks, _| {
+            let bytes = blocks.iter().map(|(_, block)| block.bytes).sum();
+            work.temporary_bytes.fetch_add(bytes, Ordering::Relaxed);
+            held.resize(held.bytes() + Block::notes_bytes(blocks.len()))?;
+            blocks.into_iter().for_each(|(bucket, block)| buckets[bucket].blocks.push(block));
+            Ok(())
+        },
+    )?;
+    into.extend(buckets.into_iter().filter(|bucket| !bucket.blocks.is_empty()));
+    Ok(())
+}
+
+/// Spills rows of a unit by bucket.
+struct Divider<'a> {
+    work: &'a Work<'a>,
+    splitters: &'a Splitters,
+    file: &'a SpillFile,
+}
+
+impl Divider<'_> {
+    /// The blocks of all rows, with the numbers of their buckets.
+    fn divide(
+        &self,
+        batch: &RecordBatch,
+        reserved: &mut Reservation,
+        held_bytes: u64,
+    ) -> Result<Vec<(usize, Block)>> {
+        let work = self.work;
+        let bytes: u64 = batch.columns().iter().map(shown_bytes).sum();
+        let row_bytes = bytes.div_ceil(batch.num_rows().max(1) as u64).max(1);
+        let granule_rows = (work.sizes.granule_bytes / row_bytes).max(1) as usize;
+        let mut blocks = Vec::new();
+        let mut start = 0;
+        while start < batch.num_rows() {
+            work.turns.check()?;
+            let mut rows = granule_rows.min(batch.num_rows() - start);
+            let (granule, arrays) = loop {
+                let granule = batch.slice(start, rows);
+                let arrays = work.maker.arrays(&granule)?;
+                // Long texts: fewer rows at a time.
+                if rows == 1 || work.maker.bytes_max(&arrays) <= work.sizes.granule_needs_bytes / 2
+                {
+                    break (granule, arrays);
+                }
+                rows /= 2;
+            };
+            let needs_bytes = held_bytes + work.maker.bytes_max(&arrays);
+            if needs_bytes > reserved.bytes() {
+                reserved.resize(needs_bytes)?;
+            }
+            let keys = work.maker.keys(&arrays)?;
+            drop(arrays);
+            let (order, starts) = self.splitters.divide(&keys);
+            let order = UInt32Array::from(order);
+            for bucket in 0..self.splitters.buckets() {
+                let mut range = starts[bucket] as usize..starts[bucket + 1] as usize;
+                while !range.is_empty() {
+                    let rows = range.len().min(granule_rows.div_ceil(4));
+                    let rows = order.slice(range.start, rows);
+                    range.start += rows.len();
+                    let keys_bytes = rows.values().iter().map(|row| keys.row_bytes(*row as usize));
+                    let keys_bytes = keys_bytes.sum();
+                    blocks.push((bucket, self.spill(&granule, &rows, keys_bytes)?));
+                }
+            }
+            start += rows;
+        }
+        Ok(blocks)
+    }
+
+    fn spill(&self, granule: &RecordBatch, rows: &UInt32Array, keys_bytes: u64) -> Result<Block> {
+        let gather = |column: &ArrayRef| {
+            let column = take(column, rows, None).map_err(failed("gathering rows"))?;
+            Ok(compact(&column))
+        };
+        let columns = granule.columns().iter().map(gather).collect::<Result<Vec<_>>>()?;
+        let block = with_columns(&self.work.columns.plain, columns, rows.len())?;
+        let (offset, bytes) = self.file.write(&block)?;
+        let memory_bytes = block.get_array_memory_size() as u64;
+        Ok(Block { offset, bytes, rows: rows.len() as u64, memory_bytes, keys_bytes })
+    }
+}

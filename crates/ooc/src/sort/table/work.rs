@@ -1,0 +1,42 @@
+//! What every part of a sort knows.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use headrace_format::arrow::ArrowTable;
+use parking_lot::Mutex;
+
+use super::Stage;
+use super::columns::Columns;
+use super::keys::KeyMaker;
+use super::sizes::Sizes;
+use super::turns::Turns;
+use crate::{Options, Result};
+
+/// One call, and what it has done so far.
+#[derive(Debug)]
+pub(super) struct Work<'a> {
+    pub options: &'a Options,
+    pub table: &'a ArrowTable,
+    pub columns: &'a Columns,
+    pub maker: &'a KeyMaker,
+    pub turns: Turns,
+    pub sizes: Sizes,
+    pub stages: Mutex<Vec<Stage>>,
+    pub temporary_bytes: AtomicU64,
+}
+
+impl Work<'_> {
+    /// Does a part of the work and takes note of how long it took.
+    pub fn staged<T>(&self, name: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        let started = Instant::now();
+        let done = run()?;
+        let wall_ns = started.elapsed().as_nanos() as u64;
+        let mut stages = self.stages.lock();
+        match stages.last_mut() {
+            Some(last) if last.name == name => last.wall_ns += wall_ns,
+            _ => stages.push(Stage { name, wall_ns }),
+        }
+        Ok(done)
+    }
+}
