@@ -148,7 +148,7 @@ pub enum Command {
     SymmetricDifference(Box<SetArgs>),
     /// Keep an index of a few bytes a block beside a sorted list, so that more of it need not be read.
     Fences(FencesArgs),
-    /// Sort a file of records of a fixed width.
+    /// Sort a file of records of a fixed width, or an Arrow table by columns.
     Sort(Box<SortArgs>),
     /// Multiply a dense matrix in a file with vectors.
     Matvec(Box<MatvecArgs>),

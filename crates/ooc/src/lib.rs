@@ -9,7 +9,8 @@
 //! Each operator is a folder: a plan that knows the data, and one kernel for each processor, of which the
 //! host's is the oracle of the device's. What they share is here:
 //!
-//! [`sets`]: intersection, union and differences of sorted keys.
+//! [`sets`]: intersection, union and differences of sorted keys; [`sort`]: records, and tables of Arrow files;
+//! [`matvec`]: products of a matrix with vectors; [`generate`]: inputs for them.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -19,7 +20,7 @@
 //! | [`Room`] | what the options come to on this machine: the processor, the memory budget |
 //! | [`Report`] | what ran where, why not elsewhere, bytes, times, peaks of memory |
 //!
-//! This crate must never know: SQL, queries, tables. Rates are GB/s with GB = 10^9 bytes, times nanoseconds.
+//! This crate must never know: SQL, queries, who asks. Rates are GB/s with GB = 10^9 bytes, times nanoseconds.
 
 #![warn(missing_docs)]
 
