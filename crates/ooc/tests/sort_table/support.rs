@@ -461,7 +461,8 @@ impl Home {
 
     pub fn largest_batch_bytes(&self) -> u64 {
         let table = ArrowTable::open(&self.files()).unwrap();
-        let batches = |file: usize| (0..table.files()[file].batches()).map(move |batch| (file, batch));
+        let batches =
+            |file: usize| (0..table.files()[file].batches()).map(move |batch| (file, batch));
         let bytes = (0..table.files().len()).flat_map(batches);
         bytes.map(|(file, batch)| table.batch_bytes_max(file, batch).unwrap()).max().unwrap_or(0)
     }
