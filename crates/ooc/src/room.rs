@@ -77,12 +77,9 @@ impl Room {
         let (device, why_not_cuda) = match (options.processor, cpu_is_faster) {
             (Processor::Cpu, _) => (None, Some("the cores were asked for".to_string())),
             (Processor::Auto, Some(why)) => (None, Some(why.to_string())),
-            (Processor::Auto, None) => match DeviceRoom::open(options) {
+            (processor, _) => match DeviceRoom::open(options) {
                 Ok(device) => (Some(device), None),
-                Err(error) => (None, Some(first_line(&error))),
-            },
-            (Processor::Cuda, _) => match DeviceRoom::open(options) {
-                Ok(device) => (Some(device), None),
+                Err(error) if processor == Processor::Auto => (None, Some(first_line(&error))),
                 Err(error) => {
                     let what = format!("the GPU was asked for: {}", first_line(&error));
                     let remedy = "headrace doctor says what is missing; --processor cpu runs on \

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
-use headrace_io::{FileIdentity, ReadAt, ReadMode, SourceFile};
+use headrace_io::{FileIdentity, ReadAt, ReadMode, SourceFile, try_map};
 use headrace_ir::{ColumnExtents, Encoding, Extent};
 
 use super::batches::Batches;
@@ -14,9 +14,9 @@ use super::decode::{DecodeError, Decoder};
 use super::fields::{FileField, Footprint};
 use super::mapping::Mapping;
 use super::message::{self, BatchMessage, Block, MAGIC, TRAILER_BYTES};
-use super::parallel::try_map;
 use super::schema::{Dictionaries, FileSchema, Lie, Shared};
 use super::statistics::{self, ColumnExtremes, MAX_VALUES_KEY, MIN_VALUES_KEY, Texts};
+use super::table::METADATA_THREADS_MAX;
 use super::types::{ir_type, is_text};
 use crate::error::{FormatError, Result};
 
@@ -96,7 +96,7 @@ impl ArrowFile {
     fn read_batches(&self, source: &dyn ReadAt, blocks: &[Block]) -> Result<Batches> {
         let total = self.schema.total;
         let runs = blocks.len().div_ceil(BATCHES_PER_RUN);
-        let parts = try_map(runs, RUNS_PER_THREAD_MIN, |run| {
+        let parts = try_map(runs, (RUNS_PER_THREAD_MIN, METADATA_THREADS_MAX), |run| {
             let mut batches = Batches::new(total);
             let first = run * BATCHES_PER_RUN;
             for (i, block) in blocks[first..].iter().take(BATCHES_PER_RUN).enumerate() {

@@ -21,7 +21,6 @@ mod file;
 mod growing;
 mod mapping;
 mod message;
-mod parallel;
 mod read;
 mod scan;
 mod schema;

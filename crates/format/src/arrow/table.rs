@@ -7,20 +7,23 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use headrace_io::{InputPolicy, MappingPool};
+use headrace_io::{InputPolicy, MappingPool, try_map};
 use headrace_ir::Encoding;
 
 use super::dictionary::{self, TableDictionary};
 use super::fields::FileField;
 use super::file::{ArrowFile, Bounds, Opened, encoding};
 use super::growing::code_capacity;
-use super::parallel::try_map;
 use super::schema::{FileSchema, Shared};
 use super::types::{ir_type, is_text};
 use crate::error::{FormatError, Result};
 
 /// File name extensions that a folder's files are recognised by.
 const EXTENSIONS: [&str; 3] = ["arrow", "feather", "ipc"];
+
+/// Threads at most that read metadata. Storage that answers eight reads in the time of one is common; more
+/// gain little for so few.
+pub(super) const METADATA_THREADS_MAX: usize = 8;
 
 /// Files that one thread opens, at least.
 const FILES_PER_THREAD_MIN: usize = 4;
@@ -98,7 +101,7 @@ impl ArrowTable {
         let listed = list(paths)?;
         let shared = Shared::default();
         let open = |i: usize| ArrowFile::open(&listed[i], &shared);
-        let opened = try_map(listed.len(), FILES_PER_THREAD_MIN, open)?;
+        let opened = try_map(listed.len(), (FILES_PER_THREAD_MIN, METADATA_THREADS_MAX), open)?;
         for (path, opened) in listed.into_iter().zip(opened) {
             match opened {
                 Opened::Skipped(reason) => skipped.push(SkippedFile { path, reason }),

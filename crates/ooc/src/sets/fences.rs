@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use headrace_io::{MemoryBudget, MemoryUse, Reservation};
+use headrace_io::{MemoryBudget, MemoryUse, Reservation, try_map};
 
 use super::Repeats;
 use super::list::KeyList;
-use super::parallel::try_map;
+use super::plan::READS_PER_THREAD_MIN;
 use super::sidecar::kept;
 use super::unsorted::{check_pair, unsorted_within};
 use crate::{Number, Result};
@@ -80,12 +80,12 @@ impl<'a, K: Number> Fenced<'a, K> {
             ends.extend((1..=blocks).map(|block| (start + block * block_keys).min(segment_end)));
             start = segment_end;
         }
-        let fence = |index: usize| {
+        let fence = |index: usize| -> Result<Fence<K::Ordered>> {
             let end: u64 = ends[index];
             let last = check_pair::<K>(list, end, repeats)?;
             Ok(Fence { end, last })
         };
-        let fences: Vec<Fence<K::Ordered>> = try_map(readers, ends.len(), fence)?;
+        let fences = try_map(ends.len(), (READS_PER_THREAD_MIN, readers), fence)?;
         Fenced { list, fences, note: None, repeats, memory: reserved }.in_order()
     }
 

@@ -18,7 +18,6 @@ mod host;
 mod list;
 mod merge;
 mod operation;
-mod parallel;
 mod plan;
 mod run;
 mod sidecar;

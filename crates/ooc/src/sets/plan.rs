@@ -15,17 +15,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use headrace_flow::{ChunkSpec, ReadSpec};
-use headrace_io::{MemoryBudget, Reservation};
+use headrace_io::{MemoryBudget, Reservation, try_map};
 
 use super::fences::Fenced;
 use super::list::KeyList;
-use super::parallel::try_map;
 use super::unsorted::unsorted_within;
 use super::{Repeats, SetOperation};
 use crate::{Number, Result};
 
 /// Pairs of a chunk at most: each is a launch of its own on a device.
 pub(super) const CHUNK_PAIRS_MAX: usize = 32;
+
+/// Small reads for which a thread is worth its start.
+pub(super) const READS_PER_THREAD_MIN: usize = 16;
 
 /// A pair is cut at each fence of its longer list from this ratio on: the shorter then has less than a key for
 /// some kilobytes of the longer.
@@ -190,7 +192,7 @@ impl<K: Number> Planner<'_, K> {
 
     /// The cuts at these positions of either list. Both lists are in order at each.
     fn beside(&self, chosen: &[(usize, u64)]) -> Result<Vec<Cut>> {
-        try_map(self.shape.readers, chosen.len(), |index| {
+        try_map(chosen.len(), (READS_PER_THREAD_MIN, self.shape.readers), |index| -> Result<Cut> {
             let (list, position) = chosen[index];
             let other = 1 - list;
             let mut cut = [position; 2];

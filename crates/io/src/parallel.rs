@@ -1,19 +1,18 @@
-//! Many small reads at once: metadata of cold files cost a latency each.
+//! Many small reads at once: each of a cold file costs a latency.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Threads at most. Storage that answers eight reads in the time of one is common; more gain
-/// little for metadata.
-const THREADS_MAX: usize = 8;
-
 /// Applies `f` to every index below `count`, in order of the results; the error of the lowest
-/// index that fails. Each thread has at least `items_per_thread_min` items to do.
-pub(crate) fn try_map<T: Send, E: Send>(
+/// index that fails. Each of up to `threads_max` threads has at least `items_per_thread_min` items to do.
+///
+/// # Errors
+/// Those of `f`.
+pub fn try_map<T: Send, E: Send>(
     count: usize,
-    items_per_thread_min: usize,
+    (items_per_thread_min, threads_max): (usize, usize),
     f: impl Fn(usize) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, E> {
-    let threads = (count / items_per_thread_min.max(1)).clamp(1, THREADS_MAX);
+    let threads = (count / items_per_thread_min.max(1)).clamp(1, threads_max.max(1));
     if threads == 1 {
         return (0..count).map(f).collect();
     }
@@ -54,7 +53,7 @@ mod tests {
     #[test]
     fn results_keep_their_order() {
         for count in [0, 1, 7, 1000] {
-            let squares = try_map(count, 4, |i| Ok::<_, ()>(i * i)).unwrap();
+            let squares = try_map(count, (4, 8), |i| Ok::<_, ()>(i * i)).unwrap();
             assert_eq!(squares, (0..count).map(|i| i * i).collect::<Vec<_>>());
         }
     }
@@ -62,7 +61,7 @@ mod tests {
     #[test]
     fn the_first_error_is_returned() {
         for _ in 0..50 {
-            let outcome = try_map(1000, 1, |i| if i % 300 == 299 { Err(i) } else { Ok(i) });
+            let outcome = try_map(1000, (1, 8), |i| if i % 300 == 299 { Err(i) } else { Ok(i) });
             assert_eq!(outcome, Err(299));
         }
     }
