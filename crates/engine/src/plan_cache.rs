@@ -26,7 +26,7 @@ use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 
 use crate::catalog::TableEntry;
-use crate::exec::PipelineExec;
+use crate::exec::{OrderExec, PipelineExec};
 
 /// Plans kept; when there are more, all are forgotten.
 const PLANS_MAX: usize = 256;
@@ -174,6 +174,7 @@ fn is_timeless(expr: &Expr) -> bool {
 /// reset.
 fn starts_afresh(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let known = plan.is::<PipelineExec>()
+        || plan.is::<OrderExec>()
         || plan.is::<ProjectionExec>()
         // With a limit it has a filter that it shares with nodes below.
         || plan.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_none())

@@ -119,6 +119,8 @@ struct State {
 pub struct MemoryBudget {
     limit_bytes: u64,
     state: Mutex<State>,
+    /// What this one has of another budget: all that is in use here.
+    of_other: Option<Mutex<Reservation>>,
     caches: Mutex<Vec<Weak<dyn Reclaim>>>,
 }
 
@@ -131,7 +133,17 @@ impl fmt::Debug for MemoryBudget {
 impl MemoryBudget {
     /// A budget of which nothing is in use.
     pub fn new(limit_bytes: u64) -> Arc<Self> {
-        Arc::new(Self { limit_bytes, state: Mutex::default(), caches: Mutex::default() })
+        Arc::new(Self::over(limit_bytes, None))
+    }
+
+    /// A budget whose reservations are another's, too, for `kind`: a share that one user may have.
+    pub fn within(other: &Arc<Self>, kind: MemoryUse, limit_bytes: u64) -> Arc<Self> {
+        let of_other = Mutex::new(other.reserve_nothing(kind));
+        Arc::new(Self::over(limit_bytes.min(other.limit_bytes), Some(of_other)))
+    }
+
+    fn over(limit_bytes: u64, of_other: Option<Mutex<Reservation>>) -> Self {
+        Self { limit_bytes, state: Mutex::default(), of_other, caches: Mutex::default() }
     }
 
     /// Bytes that all reservations together may have.
@@ -190,7 +202,7 @@ impl MemoryBudget {
     fn take(&self, kind: MemoryUse, bytes: u64) -> bool {
         let mut state = self.state.lock();
         let total = state.uses.total_bytes().saturating_add(bytes);
-        if total > self.limit_bytes {
+        if total > self.limit_bytes || !self.has_of_other(total) {
             return false;
         }
         state.uses.0[kind as usize] += bytes;
@@ -203,6 +215,14 @@ impl MemoryBudget {
         let used = &mut state.uses.0[kind as usize];
         assert!(*used >= bytes, "{bytes} bytes for {kind} given back of {used}");
         *used -= bytes;
+        let total = state.uses.total_bytes();
+        // To give back is never refused.
+        self.has_of_other(total);
+    }
+
+    /// Whether the other budget, if there is one, holds so many bytes for this one.
+    fn has_of_other(&self, bytes: u64) -> bool {
+        self.of_other.as_ref().is_none_or(|held| held.lock().resize(bytes).is_ok())
     }
 
     fn reclaim(&self, bytes: u64) -> bool {
@@ -211,6 +231,11 @@ impl MemoryBudget {
     }
 
     fn refusal(&self, kind: MemoryUse, wanted_bytes: u64) -> OutOfBudget {
+        let is_within = self.uses().total_bytes().saturating_add(wanted_bytes) <= self.limit_bytes;
+        if let (Some(held), true) = (&self.of_other, is_within) {
+            let held = held.lock();
+            return held.budget.refusal(held.kind, wanted_bytes);
+        }
         OutOfBudget { kind, wanted_bytes, limit_bytes: self.limit_bytes, uses: self.uses() }
     }
 }
@@ -295,6 +320,32 @@ mod tests {
         assert_eq!(kept.0.lock().len(), 2);
         assert!(budget.reserve(MemoryUse::Slots, 51).is_err(), "the query's own stays");
         drop(needed);
+    }
+
+    #[test]
+    fn a_share_is_bounded_by_itself_and_by_the_whole() {
+        let whole = MemoryBudget::new(100);
+        let share = MemoryBudget::within(&whole, MemoryUse::Operators, 60);
+        let mut held = share.reserve(MemoryUse::Operators, 50).unwrap();
+        assert_eq!(whole.uses().of(MemoryUse::Operators), 50);
+        assert!(share.reserve(MemoryUse::Operators, 11).is_err(), "more than the share");
+        let other = whole.reserve(MemoryUse::Pipelines, 45).unwrap();
+        let refused = share.reserve(MemoryUse::Operators, 6).unwrap_err();
+        assert_eq!((refused.limit_bytes, refused.uses.total_bytes()), (100, 95), "the whole's");
+        assert_eq!(share.uses().total_bytes(), 50, "a refusal changes nothing");
+        held.resize(20).unwrap();
+        assert_eq!(whole.uses().of(MemoryUse::Operators), 20);
+        drop((held, other));
+        assert_eq!(whole.uses().total_bytes(), 0);
+        drop(share);
+        // A cache of the whole gives way to a share.
+        let kept = Arc::new(Kept::default());
+        let weak: Weak<dyn Reclaim> = Arc::<Kept>::downgrade(&kept);
+        whole.add_cache(weak);
+        kept.0.lock().push(whole.reserve_free(MemoryUse::HostCache, 90).unwrap());
+        let share = MemoryBudget::within(&whole, MemoryUse::Operators, 60);
+        drop(share.reserve(MemoryUse::Operators, 60).unwrap());
+        assert!(kept.0.lock().is_empty());
     }
 
     #[test]

@@ -11,14 +11,14 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("gpu", &["ir"]),
     ("format", &["ir", "io"]),
     ("flow", &["ir", "io", "gpu"]),
-    ("ooc", &["io", "gpu", "flow", "format"]),
+    ("ooc", &["ir", "io", "gpu", "flow", "format"]),
     ("pipeline", &["ir", "io", "gpu", "flow"]),
     ("ceilings", &["ir", "io", "flow"]),
     ("bench", &["ir", "io", "gpu", "flow", "ceilings", "ooc"]),
     ("ssb", &["ir", "io", "format"]),
     ("pg", &["format", "ceilings", "bench"]),
     ("runner", &["ir", "io", "gpu", "format", "flow", "ceilings", "pipeline"]),
-    ("engine", &["ir", "io", "gpu", "format", "flow", "ceilings", "pipeline", "runner"]),
+    ("engine", &["ir", "io", "gpu", "format", "flow", "ooc", "ceilings", "pipeline", "runner"]),
     (
         "cli",
         &[

@@ -1,6 +1,8 @@
 //! Tables sorted beside a plain sort of their rows.
 #![allow(clippy::unwrap_used)]
 
+#[path = "sort_table/batches.rs"]
+mod batches;
 #[path = "sort_table/support.rs"]
 mod support;
 

@@ -13,7 +13,8 @@ use headrace_io::system::{SysRoot, available_memory_bytes};
 /// | 1/8 | slots of a race |
 /// | 1/8 | builds kept for later queries |
 /// | 1/4 | groups, rows and new builds of running pipelines |
-/// | 1/4 | the planner's own operators (sorts, joins) |
+/// | 1/4 | the planner's own operators (joins, windows) |
+/// | 1/2 | an out-of-core operator: a sort of rows |
 ///
 /// Pages of files in memory (tmpfs) that are pinned for GPUs to copy from are not memory of ours;
 /// they are pinned up to as many bytes as all of this, and not at all under a limit.
@@ -31,6 +32,8 @@ pub struct MemorySplit {
     pub builds_bytes: u64,
     /// State of running pipelines.
     pub groups_bytes: u64,
+    /// An out-of-core operator.
+    pub operator_bytes: u64,
     /// The planner's own operators; `None`: not limited.
     pub planner_bytes: Option<u64>,
     /// Whether mapped pages are given back after use, so that the process stays small.
@@ -51,6 +54,7 @@ impl MemorySplit {
             registered_bytes: limit_bytes.is_none().then_some(total),
             builds_bytes: total / 8,
             groups_bytes: total / 4,
+            operator_bytes: total / 2,
             planner_bytes: limit_bytes.map(|limit| limit / 4),
             release_mapped: limit_bytes.is_some(),
         }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use headrace_flow::{
     AccessPath, CancelToken, HostCache, MappingPool, RaceOptions, RegisteredPool, Trace,
 };
-use headrace_io::{InputPolicy, MemoryBudget};
+use headrace_format::arrow::SpillFolder;
+use headrace_io::{InputPolicy, MemoryBudget, MemoryUse};
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{CudaDevice, CudaOptions};
@@ -97,6 +98,16 @@ impl Runner {
     /// The host memory that everything shares.
     pub fn budget(&self) -> &Arc<MemoryBudget> {
         &self.budget
+    }
+
+    /// A share of the memory for an operator of its own.
+    pub fn operator_memory(&self) -> Arc<MemoryBudget> {
+        MemoryBudget::within(&self.budget, MemoryUse::Operators, self.memory.operator_bytes)
+    }
+
+    /// Where temporary files are made, and what they may take.
+    pub fn spill_folder(&self) -> &Arc<SpillFolder> {
+        self.spills.folder()
     }
 
     /// Records the races of all later queries.

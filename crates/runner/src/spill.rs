@@ -25,6 +25,11 @@ impl Spills {
         let lever = "raise the limit of temporary files or of memory";
         Self(SpillFolder::new(folder, limit_bytes, lever))
     }
+
+    /// The folder, and what files in it may take.
+    pub fn folder(&self) -> &Arc<SpillFolder> {
+        &self.0
+    }
 }
 
 fn spill_error(error: FormatError) -> SpillError {

@@ -177,10 +177,18 @@ mod tests {
 
     #[test]
     fn the_peak_is_that_of_what_was_touched_since() {
-        forget_peak();
-        let before = resident_peak_bytes().unwrap();
-        let touched = std::hint::black_box(vec![1u8; 64 << 20]);
-        assert!(resident_peak_bytes().unwrap() >= before + (32 << 20));
-        drop(touched);
+        let mut peaks = (0..50).map(|_| {
+            forget_peak();
+            let before = resident_peak_bytes().unwrap();
+            let touched = std::hint::black_box(vec![1u8; 64 << 20]);
+            let peak = resident_peak_bytes().unwrap();
+            drop(touched);
+            // Forgotten, it is what there is, not what there was.
+            forget_peak();
+            (before, peak, resident_peak_bytes().unwrap())
+        });
+        // Other tests of the process take and give back memory at the same time, but not always.
+        let is_seen = |(before, peak, after)| peak >= before + (32 << 20) && after < peak;
+        assert!(peaks.any(is_seen));
     }
 }

@@ -1,4 +1,4 @@
-//! Pipelines as nodes of a plan.
+//! Pipelines, and sorts of their rows, as nodes of a plan.
 //!
 //! ```text
 //! PipelineExec::execute ──► child plans' batches (async) ─┐
@@ -9,7 +9,9 @@
 //! ```
 
 mod fallback;
+mod order;
 mod plan;
 mod stream;
 
+pub use order::OrderExec;
 pub use plan::PipelineExec;

@@ -30,7 +30,7 @@ use crate::planner_memory::in_pieces;
 
 /// Batches in the channel at once: the reader is never far behind, and a reader that stops
 /// stops the race.
-const CHANNEL_BATCHES: usize = 4;
+pub(super) const CHANNEL_BATCHES: usize = 4;
 
 enum Message {
     Batch(RecordBatch),
@@ -47,7 +47,7 @@ pub fn stream(node: PipelineExec, context: Arc<TaskContext>) -> SendableRecordBa
     let guard = CancelOnDrop(token.clone());
     let started = futures::stream::once(start(node, context, token)).try_flatten();
     let stream = RecordBatchStreamAdapter::new(Arc::clone(&schema), started);
-    Box::pin(Guarded { schema, inner: Box::pin(stream), _guard: guard })
+    Box::pin(Guarded::new(schema, Box::pin(stream), guard))
 }
 
 async fn start(
@@ -254,7 +254,7 @@ fn by_planner(
 }
 
 /// Cancels a race when nobody wants its rows any more.
-struct CancelOnDrop(CancelToken);
+pub(super) struct CancelOnDrop(pub CancelToken);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
@@ -263,10 +263,16 @@ impl Drop for CancelOnDrop {
 }
 
 /// A stream that cancels when it is dropped.
-struct Guarded {
+pub(super) struct Guarded {
     schema: SchemaRef,
     inner: SendableRecordBatchStream,
     _guard: CancelOnDrop,
+}
+
+impl Guarded {
+    pub fn new(schema: SchemaRef, inner: SendableRecordBatchStream, guard: CancelOnDrop) -> Self {
+        Self { schema, inner, _guard: guard }
+    }
 }
 
 impl Stream for Guarded {

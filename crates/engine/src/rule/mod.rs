@@ -37,13 +37,14 @@ use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceC
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use headrace_ir::NamedExpr;
 use headrace_pipeline::WhyNot;
 use headrace_runner::{Fallback, Processor, Runner, Settings};
 
 use crate::config::settings_of;
 use crate::error::forbidden;
-use crate::exec::PipelineExec;
+use crate::exec::{OrderExec, PipelineExec};
 use crate::scan::HeadraceScanExec;
 use graph::Graph;
 use program::{SinkSpec, assemble};
@@ -128,7 +129,19 @@ impl Rewriter<'_> {
         let children = plan.children().into_iter().cloned();
         let children =
             children.map(|child| self.rewrite(child, &reasons)).collect::<Result<Vec<_>>>()?;
-        with_children(plan, children)
+        self.ordered(with_children(plan, children)?)
+    }
+
+    /// A sort of all rows as our own; where that cannot be, and of a few first ones, the planner's.
+    fn ordered(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(sort) = plan.downcast_ref::<SortExec>() else { return Ok(plan) };
+        let is_whole = sort.fetch().is_none() && !sort.preserve_partitioning();
+        if self.settings.processor == Processor::Off || !is_whole {
+            return Ok(plan);
+        }
+        let (input, runner) = (Arc::clone(sort.input()), Arc::clone(self.runner));
+        let node = OrderExec::in_place_of(sort, input, runner, self.settings.threads);
+        Ok(node.map_or_else(|_| Arc::clone(&plan), |node| Arc::new(node)))
     }
 
     /// A scan that stays the planner's.

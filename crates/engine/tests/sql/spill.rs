@@ -10,6 +10,7 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use futures::TryStreamExt;
+use headrace_engine::exec::OrderExec;
 use headrace_engine::{Fallback, Processor, RunnerOptions, Session, SessionOptions, Settings};
 
 use crate::tables;
@@ -87,7 +88,8 @@ fn unsorted() -> RecordBatch {
 
 /// Rows of an ordered answer, which are the numbers from 0 on.
 async fn sorted_rows(session: &Session, sql: &str) -> i64 {
-    let mut stream = session.sql(sql).await.unwrap().stream().unwrap();
+    let query = session.sql(sql).await.unwrap();
+    let mut stream = query.stream().unwrap();
     let mut next = 0;
     while let Some(batch) = stream.try_next().await.unwrap() {
         for &n in batch.column(0).as_primitive::<Int64Type>().values() {
@@ -95,7 +97,18 @@ async fn sorted_rows(session: &Session, sql: &str) -> i64 {
             next += 1;
         }
     }
+    let ours = ordered(query.plan());
+    let is_off = session.settings().processor == Processor::Off;
+    assert!(ours.is_none() == is_off && ours != Some(0), "{ours:?} bytes were spilled");
     next
+}
+
+/// Bytes that the plan's sort spilled, if it is ours.
+fn ordered(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+    match plan.is::<OrderExec>() {
+        true => plan.metrics().and_then(|metrics| metrics.spilled_bytes()),
+        false => plan.children().into_iter().find_map(ordered),
+    }
 }
 
 /// A sort of more than the limit takes no luck, with however many threads.

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fs::{self, File};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use arrow_ipc::reader::FileReader;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use headrace_format::arrow::ArrowTable;
+use headrace_ir::OrderKey;
 use headrace_ooc::sort::Order;
 use headrace_ooc::sort::table::{SortKey, TableSortJob};
 
@@ -373,13 +375,62 @@ impl Table {
         (0..count).map(&mut key).collect()
     }
 
-    fn schema(&self) -> SchemaRef {
+    pub fn schema(&self) -> SchemaRef {
         let field = |(i, (kind, may_be_null, _)): (usize, &(Kind, bool, Vec<Value>))| {
             Field::new(format!("c{i}"), kind.data_type(), *may_be_null)
         };
         let mut fields: Vec<Field> = self.columns.iter().enumerate().map(field).collect();
         fields.push(Field::new("row", DataType::Int64, false));
         Arc::new(Schema::new(fields))
+    }
+
+    /// All rows in batches of any size: parts of one, or each with dictionaries of its own.
+    pub fn batches(&self, random: &mut Random) -> Vec<RecordBatch> {
+        let rows_max = [1 + self.rows as u64 / 20, 64, 1000, 7][random.below(4) as usize];
+        let are_parts = random.below(3) == 0;
+        let all = self.batch(0..self.rows);
+        let (mut batches, mut start) = (Vec::new(), 0);
+        while start < self.rows {
+            let count = (random.below(rows_max + 1) as usize).min(self.rows - start);
+            batches.push(match are_parts {
+                true => all.slice(start, count),
+                false => self.batch(start..start + count),
+            });
+            start += count;
+        }
+        batches
+    }
+
+    fn batch(&self, rows: Range<usize>) -> RecordBatch {
+        let mut columns: Vec<ArrayRef> =
+            self.columns.iter().map(|(kind, _, of)| kind.array(&of[rows.clone()])).collect();
+        columns.push(Arc::new(Int64Array::from_iter_values(rows.map(|row| row as i64))));
+        RecordBatch::try_new(self.schema(), columns).unwrap()
+    }
+
+    /// Keys as places among the columns.
+    pub fn order(by: &[SortKey]) -> Vec<OrderKey> {
+        let key = |key: &SortKey| {
+            let descending = key.order == Order::Descending;
+            let nulls_first = key.nulls_first.unwrap_or(descending);
+            OrderKey { column: key.column[1..].parse().unwrap(), descending, nulls_first }
+        };
+        by.iter().map(key).collect()
+    }
+
+    /// Error if batches are not the rows in their order.
+    pub fn check(&self, batches: &[RecordBatch], by: &[SortKey], context: &str) {
+        let mut rows: Vec<Vec<Value>> = Vec::new();
+        for batch in batches {
+            let columns: Vec<_> = batch.columns().iter().map(values).collect();
+            let row = |row: usize| columns.iter().map(|c| c[row].clone()).collect();
+            rows.extend((0..batch.num_rows()).map(row));
+        }
+        let expected = self.sorted(by);
+        assert_eq!(rows.len(), expected.len(), "{context}");
+        for (number, (found, expected)) in rows.iter().zip(&expected).enumerate() {
+            assert_eq!(found, expected, "{context}, row {number}, by {by:?}");
+        }
     }
 
     fn row(&self, row: usize) -> Vec<Value> {
@@ -481,20 +532,10 @@ impl Home {
     /// Error if the output is not the table's rows in order, or anything else was left.
     pub fn check(&self, table: &Table, job: &TableSortJob, context: &str) {
         let reader = FileReader::try_new(File::open(&job.output).unwrap(), None).unwrap();
-        let mut rows: Vec<Vec<Value>> = Vec::new();
-        for batch in reader {
-            let batch = batch.unwrap();
-            assert!(batch.num_rows() <= job.rows_per_batch.unwrap_or(usize::MAX));
-            let columns: Vec<_> = batch.columns().iter().map(values).collect();
-            rows.extend(
-                (0..batch.num_rows()).map(|row| columns.iter().map(|c| c[row].clone()).collect()),
-            );
-        }
-        let expected = table.sorted(&job.by);
-        assert_eq!(rows.len(), expected.len(), "{context}");
-        for (number, (found, expected)) in rows.iter().zip(&expected).enumerate() {
-            assert_eq!(found, expected, "{context}, row {number}, by {:?}", job.by);
-        }
+        let batches: Vec<_> = reader.map(|batch| batch.unwrap()).collect();
+        let rows_max = job.rows_per_batch.unwrap_or(usize::MAX);
+        assert!(batches.iter().all(|batch| batch.num_rows() <= rows_max));
+        table.check(&batches, &job.by, context);
         assert_eq!(fs::read_dir(self.home.path().join("out")).unwrap().count(), 1);
     }
 
@@ -504,15 +545,12 @@ impl Home {
     }
 }
 
-fn write(table: &Table, rows: std::ops::Range<usize>, path: &Path, random: &mut Random) {
+fn write(table: &Table, rows: Range<usize>, path: &Path, random: &mut Random) {
     let compression = [None, None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)];
     let compression = compression[random.below(4) as usize];
     let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
     let schema = table.schema();
-    let mut columns: Vec<ArrayRef> =
-        table.columns.iter().map(|(kind, _, of)| kind.array(&of[rows.clone()])).collect();
-    columns.push(Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| row as i64))));
-    let all = RecordBatch::try_new(schema.clone(), columns).unwrap();
+    let all = table.batch(rows.clone());
     let file = File::create(path).unwrap();
     let mut writer = FileWriter::try_new_with_options(file, &schema, options).unwrap();
     // Some files have many small batches, some a few, and some batches are empty.

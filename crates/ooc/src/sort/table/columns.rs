@@ -1,17 +1,25 @@
 //! A table's columns as they are sorted: codes in place of dictionaries.
 //!
 //! All batches of a table have the same dictionary, so it stays out of what is moved and spilled, and comes back when
-//! rows are written.
+//! rows are written. Batches that come one by one may have others: those are made one, which only grows, so that codes
+//! stay what they are.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowDictionaryKeyType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchOptions, UInt64Array, new_empty_array,
+};
+use arrow_buffer::ArrowNativeType;
+use arrow_row::{RowConverter, SortField};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_select::concat::concat;
+use arrow_select::take::take;
 use headrace_format::FormatError;
 use headrace_format::arrow::ArrowTable;
 
@@ -26,6 +34,17 @@ pub(super) struct Columns {
     pub plain: SchemaRef,
     /// Of the columns that have one: its values.
     pub dictionaries: Vec<Option<ArrayRef>>,
+    /// Whether codes of text compare as the texts do.
+    pub is_sorted: bool,
+    /// Where values are in a dictionary that had to grow, by column.
+    places: Vec<Option<Places>>,
+}
+
+/// Where each value is in a dictionary, by its bytes.
+#[derive(Debug)]
+struct Places {
+    converter: RowConverter,
+    of_values: HashMap<Box<[u8]>, usize>,
 }
 
 impl Columns {
@@ -34,9 +53,23 @@ impl Columns {
     /// # Errors
     /// A column whose dictionaries cannot be made one, or whose type holds dictionaries or views inside.
     pub fn of(table: &ArrowTable) -> Result<Columns> {
-        let schema = table.schema().clone();
+        let mut columns = Columns::of_schema(table.schema())?;
+        for (i, field) in table.schema().fields().iter().enumerate() {
+            if let DataType::Dictionary(_, values) = field.data_type() {
+                columns.dictionaries[i] = Some(dictionary(table, i, values)?);
+            }
+        }
+        columns.is_sorted = true;
+        Ok(columns)
+    }
+
+    /// Those of batches that [`adopt`](Self::adopt) takes in.
+    ///
+    /// # Errors
+    /// A column whose type holds dictionaries or views inside.
+    pub fn of_schema(schema: &SchemaRef) -> Result<Columns> {
         let mut dictionaries = Vec::new();
-        for (i, field) in schema.fields().iter().enumerate() {
+        for field in schema.fields() {
             if field.data_type().is_nested() && holds_positions(field.data_type()) {
                 return Err(OocError::usage(
                     format!(
@@ -48,7 +81,7 @@ impl Columns {
                 ));
             }
             dictionaries.push(match field.data_type() {
-                DataType::Dictionary(_, values) => Some(dictionary(table, i, values)?),
+                DataType::Dictionary(_, values) => Some(new_empty_array(values)),
                 _ => None,
             });
         }
@@ -59,7 +92,51 @@ impl Columns {
             _ => field.clone(),
         });
         let plain = Arc::new(Schema::new(plain.collect::<Vec<_>>()));
-        Ok(Columns { table: schema, plain, dictionaries })
+        let (table, places) = (schema.clone(), schema.fields().iter().map(|_| None).collect());
+        Ok(Columns { table, plain, dictionaries, is_sorted: false, places })
+    }
+
+    /// A batch as it is sorted, whose dictionaries become part of the columns'.
+    ///
+    /// # Errors
+    /// More values than a dictionary's codes can tell apart.
+    pub fn adopt(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = batch.columns().iter().enumerate();
+        let columns = columns.map(|(i, column)| match column.as_any_dictionary_opt() {
+            Some(dictionary) => self.adopt_codes(i, &codes(column), dictionary.values()),
+            None => Ok(column.clone()),
+        });
+        let columns = columns.collect::<Result<_>>()?;
+        with_columns(&self.plain, columns, batch.num_rows())
+    }
+
+    fn adopt_codes(&mut self, i: usize, codes: &ArrayRef, values: &ArrayRef) -> Result<ArrayRef> {
+        let Some(known) = &mut self.dictionaries[i] else { return Ok(codes.clone()) };
+        let (one, other) = (known.to_data(), values.to_data());
+        if one.ptr_eq(&other) {
+            return Ok(codes.clone());
+        }
+        if known.is_empty() {
+            *known = values.clone();
+            return Ok(codes.clone());
+        }
+        let places = match &mut self.places[i] {
+            Some(places) => places,
+            none => none.insert(Places::of(known)?),
+        };
+        let before = known.len();
+        let (mapping, added) = places.add(values, before)?;
+        if !added.is_empty() {
+            let added = UInt64Array::from_iter_values(added.iter().map(|at| *at as u64));
+            let added = take(values, &added, None).map_err(failed("uniting dictionaries"))?;
+            *known = concat(&[&*known, &added]).map_err(failed("uniting dictionaries"))?;
+        }
+        recoded(codes, &mapping).ok_or_else(|| {
+            let name = self.plain.field(i).name();
+            let (values, kind) = (known.len(), codes.data_type());
+            let what = format!("column {name}: {values} values are more than {kind} can number");
+            OocError::usage(what, "cast the column to text")
+        })
     }
 
     /// A batch of the table as it is sorted.
@@ -76,6 +153,39 @@ impl Columns {
             None => Ok(column.clone()),
         });
         with_columns(&self.table, columns.collect::<Result<_>>()?, batch.num_rows())
+    }
+}
+
+impl Places {
+    fn of(values: &ArrayRef) -> Result<Places> {
+        let field = SortField::new(values.data_type().clone());
+        let converter = RowConverter::new(vec![field]).map_err(failed("uniting dictionaries"))?;
+        let rows = converter.convert_columns(std::slice::from_ref(values));
+        let rows = rows.map_err(failed("uniting dictionaries"))?;
+        let mut of_values = HashMap::new();
+        for (at, row) in rows.iter().enumerate() {
+            of_values.entry(row.data().into()).or_insert(at);
+        }
+        Ok(Places { converter, of_values })
+    }
+
+    /// Where each of these values is; and which of them are new: they come behind the first `known`.
+    fn add(&mut self, values: &ArrayRef, known: usize) -> Result<(Vec<usize>, Vec<usize>)> {
+        let rows = self.converter.convert_columns(std::slice::from_ref(values));
+        let rows = rows.map_err(failed("uniting dictionaries"))?;
+        let (mut mapping, mut added) = (Vec::with_capacity(values.len()), Vec::new());
+        for (at, row) in rows.iter().enumerate() {
+            mapping.push(match self.of_values.get(row.data()) {
+                Some(place) => *place,
+                None => {
+                    let place = known + added.len();
+                    self.of_values.insert(row.data().into(), place);
+                    added.push(at);
+                    place
+                }
+            });
+        }
+        Ok((mapping, added))
     }
 }
 
@@ -139,28 +249,40 @@ fn dictionary(table: &ArrowTable, column: usize, values: &DataType) -> Result<Ar
             _ => only = Some(values.clone()),
         }
     }
-    Ok(only.unwrap_or_else(|| arrow_array::new_empty_array(values)))
+    Ok(only.unwrap_or_else(|| new_empty_array(values)))
+}
+
+/// What is done with codes of the type at hand, which it calls `$Code`; `None` of others.
+macro_rules! with_codes {
+    ($data_type:expr, $Code:ident => $what:expr) => {
+        with_codes!($data_type, $Code => $what, Int8: Int8Type, Int16: Int16Type, Int32: Int32Type, Int64: Int64Type,
+            UInt8: UInt8Type, UInt16: UInt16Type, UInt32: UInt32Type, UInt64: UInt64Type)
+    };
+    ($data_type:expr, $Code:ident => $what:expr, $($variant:ident: $of:ty),*) => {
+        match $data_type {
+            $(DataType::$variant => { type $Code = $of; Some($what) })*
+            _ => None,
+        }
+    };
 }
 
 fn attach(codes: &ArrayRef, values: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
-    fn of<K: ArrowDictionaryKeyType>(
-        codes: &ArrayRef,
-        values: &ArrayRef,
-    ) -> std::result::Result<ArrayRef, ArrowError> {
-        let codes = codes.as_primitive::<K>().clone();
-        Ok(Arc::new(DictionaryArray::<K>::try_new(codes, values.clone())?))
-    }
-    match codes.data_type() {
-        DataType::Int8 => of::<Int8Type>(codes, values),
-        DataType::Int16 => of::<Int16Type>(codes, values),
-        DataType::Int32 => of::<Int32Type>(codes, values),
-        DataType::Int64 => of::<Int64Type>(codes, values),
-        DataType::UInt8 => of::<UInt8Type>(codes, values),
-        DataType::UInt16 => of::<UInt16Type>(codes, values),
-        DataType::UInt32 => of::<UInt32Type>(codes, values),
-        DataType::UInt64 => of::<UInt64Type>(codes, values),
-        other => Err(ArrowError::InvalidArgumentError(format!("codes of type {other}"))),
-    }
+    let attached = with_codes!(codes.data_type(), Code => {
+        let codes = codes.as_primitive::<Code>().clone();
+        DictionaryArray::<Code>::try_new(codes, values.clone()).map(|array| Arc::new(array) as ArrayRef)
+    });
+    let other = || ArrowError::InvalidArgumentError(format!("codes of type {}", codes.data_type()));
+    attached.unwrap_or_else(|| Err(other()))
+}
+
+/// Codes that stand for other places; `None`: a place has no code.
+fn recoded(codes: &ArrayRef, places: &[usize]) -> Option<ArrayRef> {
+    with_codes!(codes.data_type(), Code => {
+        let place = |code: <Code as ArrowPrimitiveType>::Native| places.get(code.as_usize()).copied();
+        let recode = |code| place(code).and_then(ArrowNativeType::from_usize).ok_or(());
+        let codes = codes.as_primitive::<Code>().try_unary::<_, Code, ()>(recode);
+        codes.ok().map(|codes| Arc::new(codes) as ArrayRef)
+    })?
 }
 
 /// An error of the Arrow library while something was done.

@@ -20,6 +20,7 @@ use arrow_schema::{DataType, SortOptions};
 use super::columns::{Columns, failed};
 use super::{Order, SortKey};
 use crate::{OocError, Result};
+use headrace_ir::OrderKey;
 
 /// Bytes of a number.
 const PREFIX_BYTES: usize = 8;
@@ -82,11 +83,11 @@ impl Keys {
 }
 
 impl KeyMaker {
-    /// Of rows with these columns.
+    /// Of rows with these columns; one that is named again decides nothing.
     ///
     /// # Errors
-    /// A column that is not there or has no order, none at all, one twice.
-    pub fn new(columns: &Columns, by: &[SortKey]) -> Result<KeyMaker> {
+    /// A column that has no order, none at all.
+    pub fn new(columns: &Columns, by: &[OrderKey]) -> Result<KeyMaker> {
         if by.is_empty() {
             return Err(OocError::usage("no column to sort by", "name one"));
         }
@@ -101,18 +102,14 @@ impl KeyMaker {
             is_whole: false,
         };
         let mut fields = Vec::new();
-        for key in by {
-            let i = find(columns, &key.column)?;
+        for &OrderKey { column: i, descending, nulls_first } in by {
             if maker.columns.contains(&i) {
-                let what = format!("column {} is named twice", key.column);
-                return Err(OocError::usage(what, "name each column once"));
+                continue;
             }
             let (data_type, values) = ordered(columns, i)?;
             // A dictionary's values may be NULL whatever the column says.
             let may_be_null = values.is_some() || columns.table.field(i).is_nullable();
             maker.add_width(&data_type, may_be_null);
-            let descending = key.order == Order::Descending;
-            let nulls_first = key.nulls_first.unwrap_or(descending);
             fields.push(SortField::new_with_options(
                 data_type,
                 SortOptions { descending, nulls_first },
@@ -124,6 +121,15 @@ impl KeyMaker {
         maker.is_whole = maker.is_fixed && prefix_bytes <= PREFIX_BYTES;
         maker.converter = RowConverter::new(fields).map_err(failed("making keys"))?;
         Ok(maker)
+    }
+
+    /// Looks codes up in the dictionaries that the columns have by now.
+    pub fn follow(&mut self, columns: &Columns) {
+        for (values, column) in self.values.iter_mut().zip(&self.columns) {
+            if values.is_some() {
+                values.clone_from(&columns.dictionaries[*column]);
+            }
+        }
     }
 
     /// Takes note of how a column's values lie in the bytes of a row: a byte for NULLs in front of each.
@@ -173,6 +179,23 @@ impl KeyMaker {
         rows as u64 * self.fixed_row_bytes() + texts
     }
 
+    /// About what texts add to the keys of a batch that has all columns.
+    pub fn texts_bytes(&self, batch: &RecordBatch) -> u64 {
+        let of_column = |(column, values): (&usize, &Option<ArrayRef>)| {
+            let array = batch.column(*column);
+            let bytes = match values {
+                Some(values) if fixed_bytes(values.data_type()).is_none() => {
+                    let of_value = text_bytes(values).div_ceil(values.len().max(1) as u64);
+                    of_value * array.len() as u64
+                }
+                None if fixed_bytes(array.data_type()).is_none() => text_bytes(array),
+                _ => 0,
+            };
+            2 * bytes
+        };
+        self.columns.iter().zip(&self.values).map(of_column).sum()
+    }
+
     /// The same of a row, its texts aside.
     pub fn fixed_row_bytes(&self) -> u64 {
         (self.row_bytes + size_of::<usize>() + PREFIX_BYTES) as u64
@@ -204,6 +227,25 @@ impl KeyMaker {
     }
 }
 
+/// Columns of a table by their names.
+///
+/// # Errors
+/// One that is not there, there several times, or named twice.
+pub(super) fn named(columns: &Columns, by: &[SortKey]) -> Result<Vec<OrderKey>> {
+    let mut keys: Vec<OrderKey> = Vec::new();
+    for key in by {
+        let column = find(columns, &key.column)?;
+        if keys.iter().any(|other| other.column == column) {
+            let what = format!("column {} is named twice", key.column);
+            return Err(OocError::usage(what, "name each column once"));
+        }
+        let descending = key.order == Order::Descending;
+        let nulls_first = key.nulls_first.unwrap_or(descending);
+        keys.push(OrderKey { column, descending, nulls_first });
+    }
+    Ok(keys)
+}
+
 fn find(columns: &Columns, name: &str) -> Result<usize> {
     let fields = columns.table.fields();
     let mut found = fields.iter().enumerate().filter(|(_, field)| field.name() == name);
@@ -225,8 +267,7 @@ fn find(columns: &Columns, name: &str) -> Result<usize> {
 fn ordered(columns: &Columns, column: usize) -> Result<(DataType, Option<ArrayRef>)> {
     let field = columns.table.field(column);
     let (data_type, values) = match (field.data_type(), &columns.dictionaries[column]) {
-        // The table's dictionary of text is sorted.
-        (DataType::Dictionary(codes, values), Some(_)) if is_text(values) => {
+        (DataType::Dictionary(codes, values), Some(_)) if columns.is_sorted && is_text(values) => {
             (codes.as_ref().clone(), None)
         }
         (DataType::Dictionary(_, data_type), values) => {

@@ -17,6 +17,7 @@
 //! | `keys` | what rows are ordered by |
 //! | `splitters` | which bucket a key belongs to |
 //! | `source` | batches or blocks, a unit at a time; the sample |
+//! | `batches` | batches of another producer, in and out as they come: the sort of queries |
 //! | `one_pass`, `two_passes` | the two ways |
 //! | `leaf` | rows sorted, gathered and written |
 //! | `turns` | memory and output in the order of the rows, work on all cores |
@@ -35,6 +36,7 @@
 //! read whole: the limit must have room for the largest, twice. Temporary files have no names, so nothing is left of
 //! them however the process ends; their bytes have checksums. [`plan_table_sort`] says beforehand what they take.
 
+mod batches;
 mod columns;
 mod keys;
 mod leaf;
@@ -58,12 +60,14 @@ use serde::Serialize;
 use super::Order;
 use crate::room::on_threads;
 use crate::{OocError, Options, Processor, Report, Result, Room};
+pub use batches::{BatchSort, BatchSortOptions, BatchSortReport};
 use columns::Columns;
 use keys::KeyMaker;
 use leaf::Output;
 use sizes::Sizes;
-use source::Unit;
+use source::{Source, Unit};
 use turns::Turns;
+use two_passes::Divided;
 use work::Work;
 
 /// A column that rows are ordered by.
@@ -203,7 +207,7 @@ impl Prepared {
         let room = Room::new(options, Some("tables are sorted on the cores"))?;
         let table = ArrowTable::open(std::slice::from_ref(&job.input))?;
         let columns = Columns::of(&table)?;
-        let maker = KeyMaker::new(&columns, &job.by)?;
+        let maker = KeyMaker::new(&columns, &keys::named(&columns, &job.by)?)?;
         let limit_bytes = room.memory.limit_bytes();
         let sizes_of = |bytes: u64| {
             let row_bytes = bytes.div_ceil(table.rows().max(1)).max(1);
@@ -249,8 +253,6 @@ pub fn sort_table(job: &TableSortJob, options: &Options) -> Result<TableSortRepo
     let prepared = Prepared::new(job, options)?;
     let Prepared { room, table, columns, maker, units, sizes, plan } = &prepared;
     let work = Work {
-        options,
-        table,
         columns,
         maker,
         turns: Turns {
@@ -259,6 +261,7 @@ pub fn sort_table(job: &TableSortJob, options: &Options) -> Result<TableSortRepo
             token: options.token.clone(),
         },
         sizes: *sizes,
+        releases_mapped: options.memory_limit_bytes.is_some(),
         stages: Default::default(),
         temporary_bytes: Default::default(),
     };
@@ -275,8 +278,9 @@ pub fn sort_table(job: &TableSortJob, options: &Options) -> Result<TableSortRepo
     let mut output = begin()?;
     let mut notes = Vec::new();
     let mut passes = if units.is_empty() { 0 } else { plan.passes };
+    let source = Source::Table(table, units);
     if passes == 1 {
-        match one_pass::sort(&work, units, &mut output) {
+        match one_pass::sort(&work, &source, |batches| output.write(batches)) {
             Err(OocError::Budget(_)) => {
                 (passes, output) = (2, begin()?);
                 notes.push("in two passes: the keys did not fit the memory".to_string());
@@ -289,7 +293,8 @@ pub fn sort_table(job: &TableSortJob, options: &Options) -> Result<TableSortRepo
         let limit_bytes = job.temporary_limit_bytes.unwrap_or(u64::MAX);
         let lever = "raise the limit of temporary files, or that of memory";
         let spills = SpillFolder::new(&folder, limit_bytes, lever);
-        two_passes::sort(&work, units, &spills, &mut output)?;
+        let divided = work.staged("divide", || Divided::all(&work, &source, &spills))?;
+        two_passes::sort(&work, divided, &spills, |batches| output.write(batches))?;
         let of = decimal_bytes(work.temporary_bytes.load(Ordering::Relaxed));
         notes.push(format!("temporary files of {of} in {}", folder.display()));
     }

@@ -1,4 +1,4 @@
-//! A table that fits the memory: read once, its rows divided and gathered from where they are.
+//! Rows that fit the memory: read once, divided, and gathered from where they are.
 
 use std::ops::Range;
 
@@ -6,8 +6,8 @@ use arrow_array::RecordBatch;
 use headrace_io::{MemoryUse, Reservation};
 
 use super::keys::Keys;
-use super::leaf::{Leaf, Output};
-use super::source::{Source, Unit, mixed};
+use super::leaf::Leaf;
+use super::source::{Source, mixed};
 use super::splitters::{Sampled, Splitters};
 use super::work::Work;
 use crate::Result;
@@ -34,10 +34,14 @@ struct Part {
 ///
 /// # Errors
 /// [`crate::OocError::Budget`] if it does not; nothing was written then.
-pub(super) fn sort(work: &Work<'_>, units: &[Unit], output: &mut Output) -> Result<()> {
-    let mut pieces = work.staged("read", || read(work, units))?;
-    let rows: u64 = units.iter().map(|unit| unit.rows).sum();
-    let bytes: u64 = units.iter().map(|unit| unit.bytes).sum();
+pub(super) fn sort(
+    work: &Work<'_>,
+    source: &Source<'_>,
+    mut write: impl FnMut(Vec<RecordBatch>) -> Result<()> + Send,
+) -> Result<()> {
+    let mut pieces = work.staged("read", || read(work, source))?;
+    let rows: u64 = (0..source.units()).map(|unit| source.rows(unit)).sum();
+    let bytes: u64 = (0..source.units()).map(|unit| source.bytes(unit)).sum();
     let leaf_rows = work.sizes.leaf_rows(bytes, rows);
     let parts = work.staged("divide", || {
         let buckets = rows.div_ceil(leaf_rows) as usize;
@@ -64,25 +68,25 @@ pub(super) fn sort(work: &Work<'_>, units: &[Unit], output: &mut Output) -> Resu
                 }
                 leaf.gather(work, reserved, leaf_bytes(part))
             },
-            |batches, _| output.write(batches),
+            |batches, _| write(batches),
         )
     })
 }
 
-fn read(work: &Work<'_>, units: &[Unit]) -> Result<Vec<Piece>> {
-    let source = Source::Table(units);
+fn read(work: &Work<'_>, source: &Source<'_>) -> Result<Vec<Piece>> {
     let mut pieces = Vec::new();
     work.turns.run(
-        units.len(),
-        |unit| units[unit].needs_bytes() + units[unit].rows * work.maker.fixed_row_bytes(),
+        source.units(),
+        |unit| source.needs_bytes(unit) + source.rows(unit) * work.maker.fixed_row_bytes(),
         |unit, reserved| {
             let batch = source.read(work, unit)?;
             let arrays = work.maker.arrays(&batch)?;
             let keys_bytes = work.maker.bytes_max(&arrays) + 4 * batch.num_rows() as u64;
-            reserved.resize(units[unit].needs_bytes() + keys_bytes)?;
+            reserved.resize(source.needs_bytes(unit) + keys_bytes)?;
             let keys = work.maker.keys(&arrays)?;
             // Now there is what was read once, and no more than the keys really take.
-            reserved.resize(units[unit].bytes + keys.bytes() + 4 * batch.num_rows() as u64)?;
+            let order_bytes = 4 * batch.num_rows() as u64;
+            reserved.resize(source.holds_bytes(unit) + keys.bytes() + order_bytes)?;
             Ok((batch, keys))
         },
         |(batch, keys), reserved| {

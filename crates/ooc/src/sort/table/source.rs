@@ -1,4 +1,4 @@
-//! Rows in the order of the input, a unit at a time: batches of the table, or blocks that were spilled.
+//! Rows in the order of the input, a unit at a time: batches of a table, or that are held, or blocks that were spilled.
 
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_select::concat::concat_batches;
@@ -7,6 +7,7 @@ use headrace_format::arrow::{ArrowTable, SpillFile};
 use headrace_io::MemoryUse;
 
 use super::columns::{codes, failed};
+use super::keys::shown_bytes;
 use super::splitters::Sampled;
 use super::turns::SLACK_SHARE;
 use super::work::Work;
@@ -78,7 +79,9 @@ impl Block {
 /// Where units come from.
 #[derive(Debug)]
 pub(super) enum Source<'a> {
-    Table(&'a [Unit]),
+    Table(&'a ArrowTable, &'a [Unit]),
+    /// Batches in memory that somebody has reserved, as they are sorted.
+    Held(&'a [RecordBatch]),
     Spill(&'a SpillFile, Vec<&'a [Block]>),
 }
 
@@ -97,28 +100,58 @@ impl<'a> Source<'a> {
 
     pub fn units(&self) -> usize {
         match self {
-            Source::Table(units) => units.len(),
+            Source::Table(_, units) => units.len(),
+            Source::Held(batches) => batches.len(),
             Source::Spill(_, units) => units.len(),
         }
     }
 
+    /// Memory that reading takes.
     pub fn needs_bytes(&self, unit: usize) -> u64 {
         match self {
-            Source::Table(units) => units[unit].needs_bytes(),
+            Source::Table(_, units) => units[unit].needs_bytes(),
+            Source::Held(_) => 0,
             Source::Spill(_, units) => 2 * units[unit].iter().map(Block::needs_bytes).sum::<u64>(),
+        }
+    }
+
+    /// What of it stays taken while the rows do.
+    pub fn holds_bytes(&self, unit: usize) -> u64 {
+        match self {
+            Source::Table(_, units) => units[unit].bytes,
+            _ => self.needs_bytes(unit),
+        }
+    }
+
+    /// Rows of a unit.
+    pub fn rows(&self, unit: usize) -> u64 {
+        match self {
+            Source::Table(_, units) => units[unit].rows,
+            Source::Held(batches) => batches[unit].num_rows() as u64,
+            Source::Spill(_, units) => units[unit].iter().map(|block| block.rows).sum(),
+        }
+    }
+
+    /// Bytes of a unit's rows.
+    pub fn bytes(&self, unit: usize) -> u64 {
+        match self {
+            Source::Table(_, units) => units[unit].bytes,
+            Source::Held(batches) => batch_bytes(&batches[unit]),
+            Source::Spill(_, units) => units[unit].iter().map(|block| block.memory_bytes).sum(),
         }
     }
 
     /// The rows of a unit, as they are sorted.
     pub fn read(&self, work: &Work<'_>, unit: usize) -> Result<RecordBatch> {
         let mut batches: Vec<RecordBatch> = match self {
-            Source::Table(units) => {
+            Source::Table(table, units) => {
                 let read = |(file, batch): &(u32, u32)| {
-                    let batch = work.table.read_batch(*file as usize, *batch as usize, None)?;
+                    let batch = table.read_batch(*file as usize, *batch as usize, None)?;
                     work.columns.plain(&batch)
                 };
                 units[unit].batches.iter().map(read).collect::<Result<_>>()?
             }
+            Source::Held(batches) => return Ok(batches[unit].clone()),
             Source::Spill(file, units) => {
                 let read = |block: &Block| Ok(file.read(block.offset, block.bytes)?);
                 units[unit].iter().map(read).collect::<Result<_>>()?
@@ -132,26 +165,23 @@ impl<'a> Source<'a> {
 
     /// Gives pages of the files that a unit was read from back.
     pub fn release(&self, work: &Work<'_>, unit: usize) {
-        let Source::Table(units) = self else { return };
-        if work.options.memory_limit_bytes.is_some() {
+        let Source::Table(table, units) = self else { return };
+        if work.releases_mapped {
             let files = units[unit].batches.chunk_by(|a, b| a.0 == b.0);
-            files.for_each(|of_file| work.table.files()[of_file[0].0 as usize].release_mapped());
+            files.for_each(|of_file| table.files()[of_file[0].0 as usize].release_mapped());
         }
     }
 
     /// The key columns of a part of a unit.
     fn read_keys(&self, work: &Work<'_>, unit: usize, number: u64) -> Result<Vec<ArrayRef>> {
-        let units = match self {
-            Source::Table(units) => units,
-            Source::Spill(..) => {
-                let batch = self.read(work, unit)?;
-                return Ok(work.maker.columns.iter().map(|i| batch.column(*i).clone()).collect());
-            }
+        let Source::Table(table, units) = self else {
+            let batch = self.read(work, unit)?;
+            return Ok(work.maker.columns.iter().map(|i| batch.column(*i).clone()).collect());
         };
         let batches = &units[unit].batches;
         let (file, batch) = batches[number as usize % batches.len()];
         let columns = Some(&*work.maker.columns);
-        let batch = work.table.read_batch(file as usize, batch as usize, columns)?;
+        let batch = table.read_batch(file as usize, batch as usize, columns)?;
         Ok(batch.columns().iter().map(codes).collect())
     }
 
@@ -200,6 +230,11 @@ impl<'a> Source<'a> {
         )?;
         Ok(sample)
     }
+}
+
+/// Bytes of a batch's values.
+pub(super) fn batch_bytes(batch: &RecordBatch) -> u64 {
+    batch.columns().iter().map(shown_bytes).sum()
 }
 
 /// One row out of every `step`, at random: rows of a batch are often in some order. Of key columns, as they are ordered.

@@ -1,4 +1,4 @@
-//! A table larger than memory: its rows divided into temporary files, and each bucket sorted.
+//! Rows larger than memory: divided into temporary files, and each bucket sorted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,14 +9,14 @@ use headrace_format::arrow::{SpillFile, SpillFolder};
 use headrace_io::{MemoryUse, Reservation};
 
 use super::columns::{failed, with_columns};
-use super::keys::shown_bytes;
-use super::leaf::{Leaf, Output, compact};
-use super::source::{Block, Source, Unit};
+use super::leaf::{Leaf, compact};
+use super::source::{Block, Source, batch_bytes};
 use super::splitters::Splitters;
 use super::work::Work;
 use crate::Result;
 
 /// Rows of one bucket, in a temporary file, in the order of the input.
+#[derive(Debug)]
 struct Bucket {
     file: Arc<SpillFile>,
     blocks: Vec<Block>,
@@ -39,17 +39,81 @@ impl Bucket {
     }
 }
 
-/// Sorts by way of temporary files.
+/// Rows in temporary files, by bucket.
+#[derive(Debug)]
+pub(super) struct Divided {
+    splitters: Splitters,
+    file: Arc<SpillFile>,
+    buckets: Vec<Bucket>,
+    /// Memory that says where they lie.
+    held: Reservation,
+}
+
+impl Divided {
+    /// Without rows yet: for about `bytes` bytes of rows like those of a source.
+    pub fn like(
+        work: &Work<'_>,
+        source: &Source<'_>,
+        bytes: u64,
+        folder: &Arc<SpillFolder>,
+    ) -> Result<Divided> {
+        let buckets = work.sizes.buckets(bytes);
+        let sample = source.sample(work, 64 * buckets)?;
+        let splitters = Splitters::of_sample(sample, buckets);
+        let file = Arc::new(folder.create(work.columns.plain.clone())?);
+        let bucket = |bucket| Bucket {
+            file: file.clone(),
+            blocks: Vec::new(),
+            is_single: splitters.is_single(bucket),
+        };
+        let buckets = (0..splitters.buckets()).map(bucket).collect();
+        let held = work.turns.memory.reserve_nothing(MemoryUse::Operators);
+        Ok(Divided { splitters, file, buckets, held })
+    }
+
+    /// All rows of a source.
+    pub fn all(work: &Work<'_>, source: &Source<'_>, folder: &Arc<SpillFolder>) -> Result<Divided> {
+        let bytes = (0..source.units()).map(|unit| source.needs_bytes(unit)).sum();
+        let mut divided = Divided::like(work, source, bytes, folder)?;
+        divided.add(work, source)?;
+        Ok(divided)
+    }
+
+    /// Rows that come behind those that are here.
+    pub fn add(&mut self, work: &Work<'_>, source: &Source<'_>) -> Result<()> {
+        let Divided { splitters, file, buckets, held } = self;
+        work.turns.run(
+            source.units(),
+            |unit| source.needs_bytes(unit) + work.sizes.granule_needs_bytes,
+            |unit, reserved| {
+                let batch = source.read(work, unit)?;
+                let held_bytes = source.needs_bytes(unit);
+                let blocks =
+                    Divider { work, splitters, file }.divide(&batch, reserved, held_bytes)?;
+                drop(batch);
+                source.release(work, unit);
+                Ok(blocks)
+            },
+            |blocks, _| {
+                let bytes = blocks.iter().map(|(_, block)| block.bytes).sum();
+                work.temporary_bytes.fetch_add(bytes, Ordering::Relaxed);
+                held.resize(held.bytes() + Block::notes_bytes(blocks.len()))?;
+                blocks.into_iter().for_each(|(bucket, block)| buckets[bucket].blocks.push(block));
+                Ok(())
+            },
+        )
+    }
+}
+
+/// Sorts rows that were divided.
 pub(super) fn sort(
     work: &Work<'_>,
-    units: &[Unit],
+    divided: Divided,
     folder: &Arc<SpillFolder>,
-    output: &mut Output,
+    mut write: impl FnMut(Vec<RecordBatch>) -> Result<()> + Send,
 ) -> Result<()> {
-    let mut held = work.turns.memory.reserve_nothing(MemoryUse::Operators);
-    let mut buckets = Vec::new();
-    let source = Source::Table(units);
-    work.staged("divide", || divide(work, &source, folder, &mut held, &mut buckets))?;
+    let Divided { mut buckets, mut held, .. } = divided;
+    buckets.retain(|bucket| !bucket.blocks.is_empty());
     let memory = &work.turns.memory;
     let has_room = |bucket: &Bucket| {
         // Lists of blocks take some of what there was.
@@ -66,10 +130,12 @@ pub(super) fn sort(
             leaves.push(bucket);
         } else {
             let source = Source::spilled(&bucket.file, &bucket.blocks, work.sizes.unit_bytes);
-            let first = buckets.len();
-            work.staged("divide again", || divide(work, &source, folder, &mut held, &mut buckets))?;
-            buckets[first..].reverse();
-            held.resize(held.bytes() - Block::notes_bytes(bucket.blocks.len()))?;
+            let again = work.staged("divide again", || Divided::all(work, &source, folder))?;
+            let filled = again.buckets.into_iter().filter(|bucket| !bucket.blocks.is_empty());
+            buckets.extend(filled.rev());
+            let held_bytes = held.bytes() + again.held.bytes();
+            drop(again.held);
+            held.resize(held_bytes - Block::notes_bytes(bucket.blocks.len()))?;
         }
     }
     work.staged("sort and write", || {
@@ -77,7 +143,7 @@ pub(super) fn sort(
             leaves.len(),
             |leaf| leaves[leaf].needs_bytes(work),
             |leaf, reserved| sorted(work, &leaves[leaf], reserved),
-            |batches, _| output.write(batches),
+            |batches, _| write(batches),
         )
     })
 }
@@ -125,49 +191,6 @@ fn cut(bucket: Bucket, part_bytes: u64) -> Vec<Bucket> {
     parts.into_iter().map(part).collect()
 }
 
-/// Divides rows into buckets, which come to the end of the list; where they lie is held.
-fn divide(
-    work: &Work<'_>,
-    source: &Source<'_>,
-    folder: &Arc<SpillFolder>,
-    held: &mut Reservation,
-    into: &mut Vec<Bucket>,
-) -> Result<()> {
-    let bytes = (0..source.units()).map(|unit| source.needs_bytes(unit)).sum();
-    let buckets = work.sizes.buckets(bytes);
-    let sample = source.sample(work, 64 * buckets)?;
-    let splitters = Splitters::of_sample(sample, buckets);
-    let file = Arc::new(folder.create(work.columns.plain.clone())?);
-    let bucket = |bucket| Bucket {
-        file: file.clone(),
-        blocks: Vec::new(),
-        is_single: splitters.is_single(bucket),
-    };
-    let mut buckets: Vec<Bucket> = (0..splitters.buckets()).map(bucket).collect();
-    work.turns.run(
-        source.units(),
-        |unit| source.needs_bytes(unit) + work.sizes.granule_needs_bytes,
-        |unit, reserved| {
-            let batch = source.read(work, unit)?;
-            let held_bytes = source.needs_bytes(unit);
-            let blocks = Divider { work, splitters: &splitters, file: &file }
-                .divide(&batch, reserved, held_bytes)?;
-            drop(batch);
-            source.release(work, unit);
-            Ok(blocks)
-        },
-        |blocks, _| {
-            let bytes = blocks.iter().map(|(_, block)| block.bytes).sum();
-            work.temporary_bytes.fetch_add(bytes, Ordering::Relaxed);
-            held.resize(held.bytes() + Block::notes_bytes(blocks.len()))?;
-            blocks.into_iter().for_each(|(bucket, block)| buckets[bucket].blocks.push(block));
-            Ok(())
-        },
-    )?;
-    into.extend(buckets.into_iter().filter(|bucket| !bucket.blocks.is_empty()));
-    Ok(())
-}
-
 /// Spills rows of a unit by bucket.
 struct Divider<'a> {
     work: &'a Work<'a>,
@@ -184,7 +207,7 @@ impl Divider<'_> {
         held_bytes: u64,
     ) -> Result<Vec<(usize, Block)>> {
         let work = self.work;
-        let bytes: u64 = batch.columns().iter().map(shown_bytes).sum();
+        let bytes = batch_bytes(batch);
         let row_bytes = bytes.div_ceil(batch.num_rows().max(1) as u64).max(1);
         let granule_rows = (work.sizes.granule_bytes / row_bytes).max(1) as usize;
         let mut blocks = Vec::new();

@@ -3,7 +3,6 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use headrace_format::arrow::ArrowTable;
 use parking_lot::Mutex;
 
 use super::Stage;
@@ -11,17 +10,17 @@ use super::columns::Columns;
 use super::keys::KeyMaker;
 use super::sizes::Sizes;
 use super::turns::Turns;
-use crate::{Options, Result};
+use crate::Result;
 
 /// One call, and what it has done so far.
 #[derive(Debug)]
 pub(super) struct Work<'a> {
-    pub options: &'a Options,
-    pub table: &'a ArrowTable,
     pub columns: &'a Columns,
     pub maker: &'a KeyMaker,
     pub turns: Turns,
     pub sizes: Sizes,
+    /// Whether pages of mapped files are given back when they were read.
+    pub releases_mapped: bool,
     pub stages: Mutex<Vec<Stage>>,
     pub temporary_bytes: AtomicU64,
 }
