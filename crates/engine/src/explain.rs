@@ -53,9 +53,11 @@ fn step_lines(program: &Program, pipeline: &Pipeline, indent: &str) -> Vec<Strin
 }
 
 fn source_line(verb: &str, pipeline: &Pipeline, planned: &Planned) -> String {
-    let table = &planned.tables[pipeline.source.table_id];
-    let bytes = pipeline.source.ordinals.iter().map(|&c| table.column_bytes(c)).sum();
     let names: Vec<_> = pipeline.source.columns.iter().map(|c| c.name.as_str()).collect();
+    let Some(table) = planned.tables.get(pipeline.source.table_id) else {
+        return format!("{verb} rows of {} [{}]", pipeline.source.table, names.join(", "));
+    };
+    let bytes = pipeline.source.ordinals.iter().map(|&c| table.column_bytes(c)).sum();
     let mut line = format!(
         "{verb} {} [{}] {} rows, {}",
         pipeline.source.table,

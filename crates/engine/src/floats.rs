@@ -1,4 +1,4 @@
-//! One NaN for the planner's operators.
+//! One NaN, and one zero, for the planner's operators.
 //!
 //! SQL has one NaN, which equals itself and is greater than every other value; pipelines compare
 //! so. DataFusion compares and hashes NaNs by their bits: one with its sign set is smaller than
@@ -21,6 +21,20 @@ pub fn one_nan(column: &ArrayRef) -> ArrayRef {
         _ => None,
     }
     .unwrap_or_else(|| Arc::clone(column))
+}
+
+/// The column with one zero, which is equal to itself in an order, too.
+pub fn one_zero(column: &ArrayRef) -> ArrayRef {
+    // Minus zero and zero are zero.
+    match column.data_type() {
+        DataType::Float32 => {
+            Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(|v| v + 0.0))
+        }
+        DataType::Float64 => {
+            Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(|v| v + 0.0))
+        }
+        _ => Arc::clone(column),
+    }
 }
 
 /// `None` where there is nothing to change.

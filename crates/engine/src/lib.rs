@@ -60,10 +60,10 @@ pub mod scan;
 mod error;
 mod explain;
 mod floats;
-mod join_guard;
 mod limits;
 mod plan_cache;
 mod planner_memory;
+mod rule_guards;
 mod session;
 
 pub use headrace_flow::{AccessPath, Trace};

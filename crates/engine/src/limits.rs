@@ -21,8 +21,8 @@ impl Limits {
     pub fn of(node: &PipelineExec) -> Result<Self, String> {
         let ceilings = Ceilings::load().map_err(|error| error.to_string().replace('\n', "; "))?;
         let planned = node.planned();
-        let streamed = &planned.tables[planned.program.pipeline.source.table_id];
-        let file = streamed.arrow().files().first();
+        let streamed = planned.tables.get(planned.program.pipeline.source.table_id);
+        let file = streamed.and_then(|table| table.arrow().files().first());
         let path = file.map(|file| file.path().to_path_buf());
         if ceilings.is_empty() {
             let path = path.map_or("PATH".to_string(), |path| path.display().to_string());

@@ -99,7 +99,8 @@ pub struct QueryReport {
     pub planning_ms: f64,
     /// Whether the plan was made for an earlier query of the same text.
     pub plan_cached: bool,
-    /// What ran the query's pipelines: "cpu", "cuda", "planner"; joined by " + " if several.
+    /// What ran the query: "cpu", "cuda", "planner" (pipelines that were handed back, and tables that the planner's
+    /// own operators read); joined by " + " if several.
     pub processor: String,
     /// Bytes of streamed tables by the way they took.
     pub bytes_by_path: BytesByPath,
@@ -113,6 +114,8 @@ pub struct QueryReport {
     pub why_not: Vec<String>,
     /// Every pipeline, in the order of the plan.
     pub pipelines: Vec<RunReport>,
+    /// Whether operators of the planner read a table.
+    pub reads_by_planner: bool,
 }
 
 impl QueryReport {
@@ -128,6 +131,7 @@ impl QueryReport {
         if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
             let reasons = scan.why_not().iter().map(|r| format!("{}: {r}", scan.table().name()));
             self.why_not.extend(reasons);
+            self.reads_by_planner = true;
         }
         if let Some(pipeline) = plan.downcast_ref::<PipelineExec>() {
             self.why_not.extend(pipeline.why_not().iter().map(ToString::to_string));
@@ -138,6 +142,9 @@ impl QueryReport {
 
     fn summarise(&mut self) {
         let mut processors: Vec<&str> = Vec::new();
+        if self.reads_by_planner {
+            processors.push("planner");
+        }
         for pipeline in &self.pipelines {
             let bytes = &pipeline.race.bytes_by_path;
             self.bytes_by_path.add(bytes);

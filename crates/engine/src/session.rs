@@ -22,7 +22,6 @@ use headrace_runner::{Runner, RunnerOptions, Settings};
 
 use crate::catalog::{FoundTable, HeadraceTable, TableEntry, TableKind, find_tables};
 use crate::config::{HeadraceConfig, settings_of};
-use crate::join_guard::optimizer_rules;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
@@ -30,6 +29,7 @@ use crate::plan_cache::{PlanCache, changes_session, names_tables_only, tables_of
 use crate::planner_memory;
 use crate::report::QueryReport;
 use crate::rule::PipelineRule;
+use crate::rule_guards::optimizer_rules;
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
 #[derive(Clone, Debug, Default)]

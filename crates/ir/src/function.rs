@@ -67,6 +67,10 @@ pub enum Function {
     Lower,
     /// `upper`: with capital letters for the small ones of ASCII.
     Upper,
+    /// `lower`: with small letters for all capital ones of Unicode, in no particular language.
+    UnicodeLower,
+    /// `upper`: with capital letters for all small ones of Unicode, in no particular language.
+    UnicodeUpper,
     /// The text itself; one with characters beyond ASCII cannot be converted.
     Ascii,
     /// `substr`: the characters from the one of a number on, from 1, which may be smaller, as many as the
@@ -203,7 +207,10 @@ impl Function {
                 of(float, false, false, true)
             }
             (Self::CharacterLength | Self::OctetLength, Utf8) => of(&Int32, false, false, false),
-            (Self::Lower | Self::Upper | Self::Reverse, Utf8) => of(&Utf8, false, false, false),
+            (
+                Self::Lower | Self::Upper | Self::UnicodeLower | Self::UnicodeUpper | Self::Reverse,
+                Utf8,
+            ) => of(&Utf8, false, false, false),
             (Self::Ascii, Utf8) => of(&Utf8, true, false, true),
             _ => None,
         }
@@ -263,8 +270,8 @@ impl Function {
             Self::AddDays => "add_days",
             Self::CharacterLength => "character_length",
             Self::OctetLength => "octet_length",
-            Self::Lower => "lower",
-            Self::Upper => "upper",
+            Self::Lower | Self::UnicodeLower => "lower",
+            Self::Upper | Self::UnicodeUpper => "upper",
             Self::Ascii => "ascii_only",
             Self::Substring => "substr",
             Self::Left => "left",

@@ -8,7 +8,6 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, RecordBat
 use arrow_schema::{DataType, Schema};
 use headrace_format::batches::{BatchTable, batch_channel};
 use headrace_ir::Distinct;
-use headrace_pipeline::memory::MemoryAccount;
 use headrace_pipeline::{ExecError, arrow_field};
 
 use crate::error::RunError;
@@ -38,8 +37,7 @@ impl Runner {
             Arc::new(BatchTable::new(&source.table, &schema, receiver)),
         );
         let tables = [Arc::new(table)];
-        // Its own: the groups of the first run may be all that the runs' account has room for.
-        let account = MemoryAccount::within(self.budget(), self.memory().groups_bytes / 2);
+        let account = self.groups_above();
         let settings = Settings { processor: Processor::Cpu, ..request.settings.clone() };
         std::thread::scope(|scope| {
             // Moved there, so that the first run notices when the second has ended.

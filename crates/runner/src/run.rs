@@ -58,6 +58,15 @@ impl Runner {
         self.run_within(self.groups(), request, emit)
     }
 
+    /// The same over rows of another run, which goes on meanwhile: its groups may be all that runs' memory has
+    /// room for, so these have a share of their own.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run)'s.
+    pub fn run_above(&self, request: &Request<'_>, emit: Emit<'_>) -> Result<RunReport, RunError> {
+        self.run_within(&self.groups_above(), request, emit)
+    }
+
     /// The same with groups that an account pays for.
     pub(crate) fn run_within(
         &self,

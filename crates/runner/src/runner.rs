@@ -193,6 +193,11 @@ impl Runner {
         &self.groups
     }
 
+    /// What pays for the groups of a run over rows of another.
+    pub(crate) fn groups_above(&self) -> Arc<MemoryAccount> {
+        MemoryAccount::within(&self.budget, self.memory.groups_bytes / 2)
+    }
+
     /// How groups are held that an account pays for.
     pub(crate) fn group_options(
         &self,

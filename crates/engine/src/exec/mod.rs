@@ -10,8 +10,10 @@
 
 mod fallback;
 mod order;
+mod output;
 mod plan;
 mod stream;
 
 pub use order::OrderExec;
+pub use output::Output;
 pub use plan::PipelineExec;

@@ -42,6 +42,7 @@ use tokio::sync::mpsc;
 
 use super::stream::{CHANNEL_BATCHES, CancelOnDrop, Guarded};
 use crate::error::external;
+use crate::floats::one_zero;
 use crate::planner_memory::in_pieces;
 
 /// Rows of so few bytes are sorted at once.
@@ -378,7 +379,7 @@ fn sorted_at_once(keys: &Keys, batches: &[RecordBatch], schema: &SchemaRef) -> R
     let column = |key: &OrderKey| {
         let OrderKey { column, descending, nulls_first } = *key;
         let options = SortOptions { descending, nulls_first };
-        SortColumn { values: Arc::clone(all.column(column)), options: Some(options) }
+        SortColumn { values: one_zero(all.column(column)), options: Some(options) }
     };
     let columns: Vec<SortColumn> = keys.order.iter().map(column).collect();
     let order = lexsort_to_indices(&columns, None)?;

@@ -31,7 +31,7 @@ pub struct PipelineExec {
     /// The settings that it was planned under and runs under.
     settings: Settings,
     planned: Arc<Planned>,
-    /// Child plans of builds.
+    /// Child plans of builds, and behind them the one that is streamed, if one is.
     children: Vec<Arc<dyn ExecutionPlan>>,
     /// The fragment that was replaced: what runs if the processor refuses the pipeline.
     original: Arc<dyn ExecutionPlan>,
@@ -54,13 +54,24 @@ impl PipelineExec {
             Sink::Rows { .. } => EmissionType::Incremental,
             _ => EmissionType::Final,
         };
+        let equivalence = match planned.program.pipeline.sink {
+            Sink::Sorted { .. } => original.properties().equivalence_properties().clone(),
+            _ => EquivalenceProperties::new(original.schema()),
+        };
         let properties = Arc::new(PlanProperties::new(
-            EquivalenceProperties::new(original.schema()),
+            equivalence,
             Partitioning::UnknownPartitioning(1),
             emission,
             Boundedness::Bounded,
         ));
         let children = planned.children.clone();
+        // A kernel is not made for rows that the planner's operators make.
+        let settings = match settings.processor {
+            Processor::Auto if planned.streams_child => {
+                Settings { processor: Processor::Cpu, ..settings }
+            }
+            _ => settings,
+        };
         let metrics = ExecutionPlanMetricsSet::new();
         let planned = Arc::new(planned);
         let report = Arc::default();
@@ -88,6 +99,21 @@ impl PipelineExec {
     /// The program with its tables.
     pub fn planned(&self) -> &Planned {
         &self.planned
+    }
+
+    /// The same, shared.
+    pub(super) fn shared_plan(&self) -> &Arc<Planned> {
+        &self.planned
+    }
+
+    /// Child plans of builds.
+    pub(super) fn builds(&self) -> &[Arc<dyn ExecutionPlan>] {
+        &self.children[..self.children.len() - usize::from(self.planned.streams_child)]
+    }
+
+    /// The child plan whose rows are streamed.
+    pub(super) fn streamed_child(&self) -> Option<&Arc<dyn ExecutionPlan>> {
+        self.children.last().filter(|_| self.planned.streams_child)
     }
 
     /// The streamed table.
@@ -158,7 +184,9 @@ impl ExecutionPlan for PipelineExec {
     }
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        InputDistributionRequirements::new(vec![Distribution::SinglePartition; self.children.len()])
+        let mut all = vec![Distribution::SinglePartition; self.builds().len()];
+        all.extend(self.streamed_child().map(|_| Distribution::UnspecifiedDistribution));
+        InputDistributionRequirements::new(all)
     }
 
     fn apply_expressions(
@@ -193,14 +221,20 @@ impl ExecutionPlan for PipelineExec {
 
     fn fetch(&self) -> Option<usize> {
         match &self.planned.program.pipeline.sink {
-            Sink::Rows { limit, .. } => limit.and_then(|l| usize::try_from(l).ok()),
+            Sink::Rows { limit, .. } | Sink::Sorted { limit, .. } => {
+                limit.and_then(|l| usize::try_from(l).ok())
+            }
             _ => None,
         }
     }
 
     fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         let mut planned = (*self.planned).clone();
-        let Sink::Rows { limit, .. } = &mut planned.program.pipeline.sink else { return None };
+        let (Sink::Rows { limit, .. } | Sink::Sorted { limit, .. }) =
+            &mut planned.program.pipeline.sink
+        else {
+            return None;
+        };
         *limit = fetch.map(|fetch| fetch as u64);
         Some(Arc::new(Self { planned: Arc::new(planned), ..self.clone() }))
     }

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use datafusion::arrow::array::Array;
@@ -15,14 +15,16 @@ use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskCo
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::limit::GlobalLimitExec;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use futures::{Stream, StreamExt, TryStreamExt};
 use headrace_flow::CancelToken;
-use headrace_pipeline::WhyNot;
+use headrace_format::batches::{BatchStream, BatchTable, ProducerError};
+use headrace_pipeline::{ExecError, WhyNot};
 use headrace_runner::{ErrorClass, Fallback, Request, RunError, RunReport, StreamTable};
 use tokio::sync::mpsc;
 
 use super::fallback::finish_plan;
+use super::output::{Output, totals_of_nothing};
 use super::plan::PipelineExec;
 use crate::error::{forbidden, run_error};
 use crate::floats::one_nan;
@@ -57,10 +59,11 @@ async fn start(
 ) -> Result<SendableRecordBatchStream> {
     let reservation = MemoryConsumer::new("PipelineExec builds").register(context.memory_pool());
     let mut children = Vec::with_capacity(node.children().len());
-    for child in node.children() {
+    for child in node.builds() {
         children.push(collect_within(child.execute(0, Arc::clone(&context))?, &reservation).await?);
     }
-    let run = Run { node: node.clone(), children, _children_memory: reservation, token };
+    let streamed = node.streamed_child().map(|child| child_table(child, &context)).transpose()?;
+    let run = Run { node: node.clone(), children, streamed, _children_memory: reservation, token };
     let (sender, mut receiver) = mpsc::channel(CHANNEL_BATCHES);
     let schema = node.schema();
     spawn(run, sender, Arc::clone(&schema))?;
@@ -85,6 +88,8 @@ struct Run {
     node: PipelineExec,
     /// Batches of each child plan.
     children: Vec<Vec<RecordBatch>>,
+    /// The rows of the child that is streamed, as a table.
+    streamed: Option<StreamTable>,
     /// What they hold of the planner's memory.
     _children_memory: MemoryReservation,
     token: CancelToken,
@@ -92,12 +97,13 @@ struct Run {
 
 impl Run {
     fn run(
-        &self,
+        self,
         emit: &(dyn Fn(RecordBatch) -> bool + Send + Sync),
     ) -> Result<RunReport, RunError> {
         let planned = self.node.planned();
-        let tables: Vec<Arc<StreamTable>> =
+        let mut tables: Vec<Arc<StreamTable>> =
             planned.tables.iter().map(|table| Arc::clone(table.stream())).collect();
+        tables.extend(self.streamed.map(Arc::new));
         let request = Request {
             program: &planned.program,
             parameters: &[],
@@ -106,7 +112,18 @@ impl Run {
             settings: self.node.settings(),
             token: &self.token,
         };
-        self.node.runner().run(&request, emit)
+        let mut report = match planned.streams_child {
+            true => self.node.runner().run_above(&request, emit),
+            false => self.node.runner().run(&request, emit),
+        }?;
+        if report.rows_out == 0 {
+            let totals = totals_of_nothing(&planned.program.pipeline.sink);
+            let totals =
+                totals.map_err(|error| RunError::Exec(ExecError::Internal(error.to_string())))?;
+            report.rows_out += totals.len() as u64;
+            totals.into_iter().all(emit);
+        }
+        Ok(report)
     }
 }
 
@@ -123,6 +140,37 @@ async fn collect_within(
         batches.push(batch);
     }
     Ok(batches)
+}
+
+/// The rows of a child plan, all partitions at the same time, as a table that is read once.
+fn child_table(child: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<StreamTable> {
+    let schema = child.schema();
+    let mut merged = RecordBatchReceiverStream::builder(Arc::clone(&schema), CHANNEL_BATCHES);
+    for partition in 0..child.properties().partitioning.partition_count() {
+        let (rows, mut child) = (merged.tx(), child.execute(partition, Arc::clone(context))?);
+        merged.spawn(async move {
+            // Whoever reads may have enough.
+            while let Some(batch) = child.next().await {
+                let is_last = batch.is_err();
+                if rows.send(batch).await.is_err() || is_last {
+                    break;
+                }
+            }
+            Ok(())
+        });
+    }
+    let rows = ChildRows(merged.build());
+    Ok(StreamTable::new(child.name(), Arc::new(BatchTable::new(child.name(), &schema, rows))))
+}
+
+/// Rows that tasks of the planner's make: asking for them takes no time.
+struct ChildRows(SendableRecordBatchStream);
+
+impl BatchStream for ChildRows {
+    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<RecordBatch, ProducerError>>> {
+        let mut context = Context::from_waker(waker);
+        self.0.poll_next_unpin(&mut context).map(|next| next.map(|batch| Ok(batch?)))
+    }
 }
 
 /// The reading end of the channel.
@@ -189,9 +237,10 @@ impl Inbox {
 
 /// Runs on a thread of its own: an async worker never waits for a race.
 fn spawn(run: Run, sender: mpsc::Sender<Message>, schema: SchemaRef) -> Result<()> {
+    let planned = Arc::clone(run.node.shared_plan());
     let body = move || {
         headrace_io::block_signals();
-        let emit = |batch: RecordBatch| match conform(&batch, &schema) {
+        let emit = |batch: RecordBatch| match conform(&batch, &planned.outputs, &schema) {
             Ok(batch) => sender.blocking_send(Message::Batch(batch)).is_ok(),
             Err(error) => {
                 let _ = sender.blocking_send(Message::Failed(error));
@@ -212,9 +261,12 @@ fn spawn(run: Run, sender: mpsc::Sender<Message>, schema: SchemaRef) -> Result<(
 }
 
 /// A batch in the types of the plan (text as the dictionary that the table has, for one).
-fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let columns = batch
-        .columns()
+fn conform(batch: &RecordBatch, outputs: &[Output], schema: &SchemaRef) -> Result<RecordBatch> {
+    let made = match outputs.is_empty() {
+        true => batch.columns().to_vec(),
+        false => outputs.iter().map(|output| output.of(batch)).collect::<Result<_>>()?,
+    };
+    let columns = made
         .iter()
         .zip(schema.fields())
         .map(|(column, field)| {

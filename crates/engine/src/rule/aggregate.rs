@@ -9,11 +9,14 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use headrace_format::arrow::ir_type;
-use headrace_ir::{AggregateCall, AggregateFunction, DataType, Expr, NamedExpr, OnOverflow};
+use headrace_ir::{
+    AggregateCall, AggregateFunction, DataType, Expr, NamedExpr, OnOverflow, Scalar,
+};
 use headrace_pipeline::WhyNot;
 
 use super::program::SinkSpec;
 use super::translate::{InputColumn, Translator};
+use crate::exec::Output;
 
 fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
     Err(WhyNot::new(reason))
@@ -47,9 +50,6 @@ pub fn sink(
     raw: &AggregateExec,
     columns: &[InputColumn],
 ) -> Result<SinkSpec, WhyNot> {
-    if raw.group_expr().has_grouping_set() {
-        return why("GROUPING SETS, ROLLUP and CUBE are not supported");
-    }
     if root.limit_options().is_some() || raw.limit_options().is_some() {
         return why("an aggregation with LIMIT is left to the planner");
     }
@@ -61,47 +61,128 @@ pub fn sink(
         .iter()
         .map(|(expr, name)| Ok(NamedExpr { name: name.clone(), expr: translator.translate(expr)? }))
         .collect::<Result<_, WhyNot>>()?;
-    let calls = raw
-        .aggr_expr()
-        .iter()
-        .zip(raw.filter_expr())
-        .map(|(aggregate, filter)| call(aggregate, filter.as_ref(), &translator))
-        .collect::<Result<_, WhyNot>>()?;
-    Ok(SinkSpec::Aggregate { keys, calls })
+    let mut sink = Calls::default();
+    let (sets, grouping_id) = grouping_sets(raw)?;
+    let keys_count = raw.group_expr().expr().len();
+    let mut outputs: Vec<Output> = (0..keys_count).map(Output::Column).collect();
+    outputs.extend(grouping_id);
+    sink.first = outputs.len();
+    for (aggregate, filter) in raw.aggr_expr().iter().zip(raw.filter_expr()) {
+        outputs.push(sink.add(aggregate, filter.as_ref(), &translator)?);
+    }
+    let calls = sink.calls;
+    let are_same = outputs.iter().enumerate().all(|(i, output)| *output == Output::Column(i));
+    if are_same {
+        outputs.clear();
+    }
+    Ok(SinkSpec::Aggregate { keys, sets, calls, outputs })
 }
 
-fn call(
-    aggregate: &AggregateFunctionExpr,
-    filter: Option<&Arc<dyn PhysicalExpr>>,
-    translator: &Translator,
-) -> Result<AggregateCall, WhyNot> {
-    let name = aggregate.name();
-    if aggregate.is_distinct() {
-        return why(format!("{name}: DISTINCT is not supported"));
+/// The grouping sets by the positions of their keys, and the column that tells them apart, as the planner numbers
+/// them; neither, if there is but one.
+fn grouping_sets(raw: &AggregateExec) -> Result<(Vec<Vec<usize>>, Option<Output>), WhyNot> {
+    let groups = raw.group_expr().groups();
+    if !raw.group_expr().has_grouping_set() {
+        return Ok((Vec::new(), None));
     }
-    let function = match aggregate.fun().name() {
-        "count" => AggregateFunction::Count,
-        "sum" => AggregateFunction::Sum,
-        "avg" => AggregateFunction::Avg,
-        "min" => AggregateFunction::Min,
-        "max" => AggregateFunction::Max,
-        other => return why(format!("aggregate function {other} is not supported")),
-    };
-    let argument = argument(aggregate, function, translator)?;
-    let arrow = aggregate.field().data_type().clone();
-    let Some(result) = ir_type(&arrow) else {
-        return why(format!("{name} has type {arrow}"));
-    };
-    let filter = filter.map(|f| translator.translate(f)).transpose()?;
-    Ok(AggregateCall {
-        name: name.to_string(),
-        function,
-        argument,
-        filter,
-        distinct: false,
-        result,
-        on_overflow: OnOverflow::Error,
-    })
+    let keys = raw.group_expr().expr().len();
+    let mut ids = Vec::with_capacity(groups.len());
+    for (number, group) in groups.iter().enumerate() {
+        let is_null = group.iter().fold(0u64, |bits, is_null| bits << 1 | u64::from(*is_null));
+        // A set that comes again has another number.
+        let earlier = groups[..number].iter().filter(|other| *other == group).count() as u64;
+        let id = earlier.checked_shl(keys as u32).map(|earlier| earlier | is_null);
+        match id.and_then(|id| i64::try_from(id).ok()) {
+            Some(id) if keys < 48 => ids.push(id),
+            _ => return why(format!("grouping sets of {keys} keys are not supported")),
+        }
+    }
+    let set = |group: &Vec<bool>| (0..keys).filter(|key| !group[*key]).collect();
+    let sets = groups.iter().map(set).collect();
+    Ok((sets, Some(Output::GroupingId { set: keys, ids })))
+}
+
+/// The calls of a sink, as they are gathered.
+#[derive(Default)]
+struct Calls {
+    calls: Vec<AggregateCall>,
+    /// The column of the first.
+    first: usize,
+}
+
+impl Calls {
+    /// The column of a call, which is added.
+    fn push(&mut self, call: AggregateCall) -> usize {
+        self.calls.push(call);
+        self.first + self.calls.len() - 1
+    }
+
+    /// The column of an aggregate of the plan.
+    fn add(
+        &mut self,
+        aggregate: &AggregateFunctionExpr,
+        filter: Option<&Arc<dyn PhysicalExpr>>,
+        translator: &Translator,
+    ) -> Result<Output, WhyNot> {
+        use AggregateFunction::{Avg, Count, Max, Min, SquaredDeviations, Sum};
+        let name = aggregate.name();
+        let filter = filter.map(|filter| translator.translate(filter)).transpose()?;
+        let call = |function, argument, result| AggregateCall {
+            name: name.to_string(),
+            function,
+            argument,
+            filter: filter.clone(),
+            distinct: aggregate.is_distinct(),
+            result,
+            on_overflow: OnOverflow::Error,
+        };
+        let plain = match aggregate.fun().name() {
+            "count" => Count,
+            "sum" => Sum,
+            "avg" => Avg,
+            "min" => Min,
+            "max" => Max,
+            function => {
+                let (is_sample, is_root) = match function {
+                    "var" => (true, false),
+                    "var_pop" => (false, false),
+                    "stddev" => (true, true),
+                    "stddev_pop" => (false, true),
+                    "bool_and" | "bool_or" => {
+                        let extreme = if function == "bool_and" { Min } else { Max };
+                        let argument = as_number(argument(aggregate, extreme, translator)?)?;
+                        let call = call(extreme, Some(argument), DataType::Int32);
+                        return Ok(Output::IsTrue(self.push(call)));
+                    }
+                    other => return why(format!("aggregate function {other} is not supported")),
+                };
+                if aggregate.is_distinct() {
+                    return why(format!("{name}: DISTINCT is not supported"));
+                }
+                let argument = argument(aggregate, SquaredDeviations, translator)?;
+                let squares =
+                    self.push(call(SquaredDeviations, argument.clone(), DataType::Float64));
+                let count = self.push(call(Count, argument, DataType::Int64));
+                return Ok(Output::Spread { squares, count, is_sample, is_root });
+            }
+        };
+        let argument = argument(aggregate, plain, translator)?;
+        let arrow = aggregate.field().data_type().clone();
+        let Some(result) = ir_type(&arrow) else {
+            return why(format!("{name} has type {arrow}"));
+        };
+        Ok(Output::Column(self.push(call(plain, argument, result))))
+    }
+}
+
+/// A truth value as 1 or 0.
+fn as_number(value: Option<Expr>) -> Result<Expr, WhyNot> {
+    let value = value.filter(|value| value.data_type() == DataType::Bool);
+    let Some(value) = value else { return why("a truth value of another type") };
+    let number = |number| Expr::Literal(Scalar::int(DataType::Int32, number));
+    let is_false = Expr::Not(Box::new(value.clone()));
+    let branches = vec![(value, number(1)), (is_false, number(0))];
+    Ok(Expr::Case { branches, otherwise: None, data_type: DataType::Int32 })
 }
 
 fn argument(
@@ -117,12 +198,14 @@ fn argument(
         return why(format!("{} has {} arguments", aggregate.name(), expressions.len()));
     };
     if function == AggregateFunction::Count
+        && !aggregate.is_distinct()
         && expr.downcast_ref::<Literal>().is_some_and(|l| !l.value().is_null())
     {
         return Ok(None);
     }
     let argument = translator.translate(expr)?;
-    if function == AggregateFunction::Count && !argument.nullable() && is_plain(&argument) {
+    let counts_rows = function == AggregateFunction::Count && !aggregate.is_distinct();
+    if counts_rows && !argument.nullable() && is_plain(&argument) {
         return Ok(None);
     }
     let sums = matches!(function, AggregateFunction::Sum | AggregateFunction::Avg);

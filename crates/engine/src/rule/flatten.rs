@@ -53,14 +53,20 @@ pub fn flatten(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Result<Colum
 }
 
 /// As [`flatten`], but a plan that cannot be flattened becomes a leaf of its own.
-fn flatten_or_opaque(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Columns {
+pub fn flatten_or_opaque(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Columns {
     let mark = graph.mark();
     match flatten(plan, graph) {
         Ok(columns) => columns,
         Err(reason) => {
             graph.reset(&mark);
-            let columns = fields_of(&plan.schema());
-            graph.add_leaf(Arc::clone(plan), Some(reason), columns)
+            // Rows without columns: those of the input have some, by which they can be counted.
+            let (leaf, is_empty) = match plan.downcast_ref::<ProjectionExec>() {
+                Some(projection) if projection.expr().is_empty() => (projection.input(), true),
+                _ => (plan, false),
+            };
+            let columns = fields_of(&leaf.schema());
+            let columns = graph.add_leaf(Arc::clone(leaf), Some(reason), columns);
+            if is_empty { Vec::new() } else { columns }
         }
     }
 }

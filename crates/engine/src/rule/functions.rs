@@ -3,20 +3,28 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType as ArrowType;
+use datafusion::functions::core::nullif::NullIfFunc;
 use datafusion::functions::datetime::{date_part::DatePartFunc, date_trunc::DateTruncFunc};
 use datafusion::functions::math::{
     abs::AbsFunc, ceil::CeilFunc, floor::FloorFunc, round::RoundFunc,
 };
-use datafusion::functions::string::octet_length::OctetLengthFunc;
-use datafusion::functions::unicode::character_length::CharacterLengthFunc;
+use datafusion::functions::string::{
+    btrim::BTrimFunc, concat::ConcatFunc, lower::LowerFunc, ltrim::LtrimFunc,
+    octet_length::OctetLengthFunc, replace::ReplaceFunc, rtrim::RtrimFunc,
+    starts_with::StartsWithFunc, upper::UpperFunc,
+};
+use datafusion::functions::unicode::{
+    character_length::CharacterLengthFunc, left::LeftFunc, reverse::ReverseFunc, right::RightFunc,
+    strpos::StrposFunc, substr::SubstrFunc,
+};
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use headrace_format::arrow::ir_type;
-use headrace_ir::function::{DatePart, Function};
-use headrace_ir::{DataType, Expr, Value};
+use headrace_ir::function::{DatePart, Function, TrimSide};
+use headrace_ir::{CompareOp, DataType, Expr, Scalar, Value};
 use headrace_pipeline::WhyNot;
 
-use super::translate::Translator;
+use super::translate::{Translator, compare};
 use super::types::scalar;
 
 impl Translator<'_> {
@@ -26,23 +34,123 @@ impl Translator<'_> {
         expr: &Arc<dyn PhysicalExpr>,
         function: &ScalarFunctionExpr,
     ) -> Result<Option<Expr>, WhyNot> {
+        if let Some(text) = self.text_call(expr, function)? {
+            return Ok(Some(text));
+        }
         let Some((called, argument)) = ir_function(function) else { return Ok(None) };
         let argument = self.translate(argument)?;
-        let data_type = self.plain_result_type(expr)?;
-        let whole = argument.data_type().is_integer() && argument.data_type() == data_type;
+        let whole = argument.data_type().is_integer()
+            && argument.data_type() == self.plain_result_type(expr)?;
         if matches!(called, Function::Round(_)) && whole {
             return Ok(Some(argument));
         }
-        match called.signature(&[argument.data_type()]) {
+        self.called(expr, called, vec![argument]).map(Some)
+    }
+
+    /// A call whose type must be the planner's.
+    fn called(
+        &self,
+        expr: &Arc<dyn PhysicalExpr>,
+        function: Function,
+        arguments: Vec<Expr>,
+    ) -> Result<Expr, WhyNot> {
+        let data_type = self.plain_result_type(expr)?;
+        let types: Vec<DataType> = arguments.iter().map(Expr::data_type).collect();
+        match function.signature(&types) {
             Some(signature) if signature.result == data_type => {
-                Ok(Some(Expr::Call { function: called, arguments: vec![argument], data_type }))
+                Ok(Expr::Call { function, arguments, data_type })
             }
-            _ => Err(WhyNot::new(format!(
-                "{} of {} as {data_type} is not supported",
-                called.name(),
-                argument.data_type()
-            ))),
+            _ => {
+                let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+                let (name, types) = (function.name(), types.join(", "));
+                Err(WhyNot::new(format!("{name} of {types} as {data_type} is not supported")))
+            }
         }
+    }
+
+    /// A call of several arguments, of a text or of any; `None` for others.
+    fn text_call(
+        &self,
+        expr: &Arc<dyn PhysicalExpr>,
+        function: &ScalarFunctionExpr,
+    ) -> Result<Option<Expr>, WhyNot> {
+        let (called, arguments) = (function.fun().inner(), function.args());
+        let trim = [
+            (called.is::<BTrimFunc>(), TrimSide::Both),
+            (called.is::<LtrimFunc>(), TrimSide::Start),
+            (called.is::<RtrimFunc>(), TrimSide::End),
+        ];
+        let trim = trim.into_iter().find_map(|(is, side)| is.then_some(Function::Trim(side)));
+        let (function, arguments) = match arguments {
+            [left, right] if called.is::<NullIfFunc>() => {
+                return self.null_if(left, right).map(Some);
+            }
+            [text] if called.is::<ReverseFunc>() => {
+                (Function::Reverse, vec![self.translate(text)?])
+            }
+            [text] if called.is::<LowerFunc>() => {
+                (Function::UnicodeLower, vec![self.translate(text)?])
+            }
+            [text] if called.is::<UpperFunc>() => {
+                (Function::UnicodeUpper, vec![self.translate(text)?])
+            }
+            [text] if let Some(trim) = trim => (trim, vec![self.translate(text)?, text_of(" ")]),
+            [text, characters] if let Some(trim) = trim => {
+                (trim, vec![self.translate(text)?, self.translate(characters)?])
+            }
+            [text, first, rest @ ..] if called.is::<SubstrFunc>() && rest.len() < 2 => {
+                let mut arguments = vec![self.translate(text)?, number(first)?];
+                arguments.extend(rest.iter().map(number).collect::<Result<Vec<_>, _>>()?);
+                (Function::Substring, arguments)
+            }
+            [text, count] if called.is::<LeftFunc>() => {
+                (Function::Left, vec![self.translate(text)?, number(count)?])
+            }
+            [text, count] if called.is::<RightFunc>() => {
+                (Function::Right, vec![self.translate(text)?, number(count)?])
+            }
+            [text, part] if called.is::<StrposFunc>() => {
+                (Function::Position, vec![self.translate(text)?, self.translate(part)?])
+            }
+            [text, part] if called.is::<StartsWithFunc>() => {
+                (Function::StartsWith, vec![self.translate(text)?, self.translate(part)?])
+            }
+            [text, from, to] if called.is::<ReplaceFunc>() && is_some_text(from) => {
+                let arguments = [text, from, to].map(|argument| self.translate(argument));
+                (Function::Replace, arguments.into_iter().collect::<Result<_, _>>()?)
+            }
+            [_, ..] if called.is::<ConcatFunc>() => {
+                let part = |argument| self.translate(argument).map(or_nothing);
+                (Function::Concat, arguments.iter().map(part).collect::<Result<_, _>>()?)
+            }
+            _ => return Ok(None),
+        };
+        self.called(expr, function, arguments).map(Some)
+    }
+
+    /// The first value unless it is the second.
+    fn null_if(
+        &self,
+        value: &Arc<dyn PhysicalExpr>,
+        other: &Arc<dyn PhysicalExpr>,
+    ) -> Result<Expr, WhyNot> {
+        let (value, other) = (self.translate(value)?, self.translate(other)?);
+        let data_type = value.data_type();
+        let null = Expr::Literal(Scalar::null(data_type.clone()));
+        let is_other = compare(CompareOp::Eq, value.clone(), other)?;
+        let (branches, otherwise) = (vec![(is_other, null)], Some(Box::new(value)));
+        Ok(Expr::Case { branches, otherwise, data_type })
+    }
+
+    /// `left || right`.
+    pub(super) fn concatenation(
+        &self,
+        expr: &Arc<dyn PhysicalExpr>,
+        left: &Arc<dyn PhysicalExpr>,
+        right: &Arc<dyn PhysicalExpr>,
+    ) -> Result<Expr, WhyNot> {
+        let arguments = vec![self.translate(left)?, self.translate(right)?];
+        self.called(expr, Function::Concat, arguments)
     }
 
     /// The type of the values, where the planner keeps them as a dictionary because the argument
@@ -54,6 +162,38 @@ impl Translator<'_> {
             }
             _ => self.result_type(expr),
         }
+    }
+}
+
+fn text_of(text: &str) -> Expr {
+    Expr::Literal(Scalar::new(DataType::Utf8, Value::Utf8(text.to_string())))
+}
+
+/// A text, and none in place of NULL, as `concat` takes it.
+fn or_nothing(text: Expr) -> Expr {
+    if !text.nullable() {
+        return text;
+    }
+    let is_null = Expr::IsNull(Box::new(text.clone()));
+    let data_type = text.data_type();
+    let (branches, otherwise) = (vec![(is_null, text_of(""))], Some(Box::new(text)));
+    Expr::Case { branches, otherwise, data_type }
+}
+
+/// Whether it is a constant text of one character at least: what nothing is replaced with differs.
+fn is_some_text(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let literal = expr.downcast_ref::<Literal>();
+    literal.and_then(|l| l.value().try_as_str().flatten()).is_some_and(|text| !text.is_empty())
+}
+
+/// A constant number of characters.
+fn number(expr: &Arc<dyn PhysicalExpr>) -> Result<Expr, WhyNot> {
+    let number = expr.downcast_ref::<Literal>().and_then(|literal| scalar(literal.value()).ok());
+    match number.map(|scalar| scalar.value) {
+        Some(Value::Int(number)) if i32::try_from(number).is_ok() => {
+            Ok(Expr::Literal(Scalar::int(DataType::Int32, number)))
+        }
+        _ => Err(WhyNot::new(format!("{expr} is no constant number of characters"))),
     }
 }
 

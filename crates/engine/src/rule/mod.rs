@@ -27,8 +27,14 @@ pub use program::Planned;
 
 use std::sync::Arc;
 
+use datafusion::arrow::compute::SortOptions;
+use datafusion::arrow::datatypes::Schema;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::PhysicalSortExpr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
@@ -38,7 +44,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
-use headrace_ir::NamedExpr;
+use headrace_ir::{NamedExpr, OrderKey};
 use headrace_pipeline::WhyNot;
 use headrace_runner::{Fallback, Processor, Runner, Settings};
 
@@ -48,6 +54,10 @@ use crate::exec::{OrderExec, PipelineExec};
 use crate::scan::HeadraceScanExec;
 use graph::Graph;
 use program::{SinkSpec, assemble};
+use translate::InputColumn;
+
+/// Of an order's first rows workers hold as many each, and as many again.
+const FIRST_ROWS_MAX: usize = 1 << 16;
 
 /// The rule.
 #[derive(Debug)]
@@ -94,8 +104,13 @@ impl PhysicalOptimizerRule for PipelineRule {
     }
 }
 
+/// Whether a plan reads files: our own, or those of the planner.
 fn has_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.is::<HeadraceScanExec>() || plan.children().into_iter().any(has_scan)
+    let is_file =
+        |scan: &DataSourceExec| scan.data_source().downcast_ref::<FileScanConfig>().is_some();
+    plan.is::<HeadraceScanExec>()
+        || plan.downcast_ref::<DataSourceExec>().is_some_and(is_file)
+        || plan.children().into_iter().any(has_scan)
 }
 
 struct Rewriter<'a> {
@@ -181,6 +196,9 @@ impl Rewriter<'_> {
             let raw = aggregate::raw_aggregation(root)?;
             return Some(aggregate_fragment(root, raw));
         }
+        if let Some(sort) = plan.downcast_ref::<SortExec>() {
+            return first_rows(sort);
+        }
         begins_rows(plan).then(|| self.rows_fragment(plan)).flatten()
     }
 
@@ -200,12 +218,7 @@ impl Rewriter<'_> {
         if !worth && !self.must_run() {
             return None;
         }
-        let schema = plan.schema();
-        let named = columns
-            .into_iter()
-            .zip(schema.fields())
-            .map(|(column, field)| Ok(NamedExpr { name: field.name().clone(), expr: column? }))
-            .collect::<Result<Vec<_>, WhyNot>>();
+        let named = named(columns, &plan.schema());
         Some(named.and_then(|columns| assemble(graph, SinkSpec::Rows { columns })))
     }
 
@@ -233,6 +246,30 @@ fn begins_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
     passes && plan.children().into_iter().all(begins_rows)
 }
 
+/// The first rows of an order, of what rows may begin with; `None` for all rows, or for very many.
+fn first_rows(sort: &SortExec) -> Option<Result<Planned, WhyNot>> {
+    let rows = sort.fetch().filter(|rows| *rows <= FIRST_ROWS_MAX)? as u64;
+    if sort.preserve_partitioning() || !begins_rows(sort.input()) {
+        return None;
+    }
+    let key = |key: &PhysicalSortExpr| {
+        let column = key.expr.downcast_ref::<Column>()?.index();
+        let SortOptions { descending, nulls_first } = key.options;
+        Some(OrderKey { column, descending, nulls_first })
+    };
+    let order = sort.expr().iter().map(key).collect::<Option<Vec<_>>>()?;
+    let mut graph = Graph::default();
+    let columns = flatten::flatten(sort.input(), &mut graph);
+    let columns = columns.and_then(|columns| named(columns, &sort.input().schema()));
+    Some(columns.and_then(|columns| assemble(graph, SinkSpec::First { columns, order, rows })))
+}
+
+/// The columns of a plan by their names.
+fn named(columns: Vec<InputColumn>, schema: &Schema) -> Result<Vec<NamedExpr>, WhyNot> {
+    let named = columns.into_iter().zip(schema.fields());
+    named.map(|(expr, field)| Ok(NamedExpr { name: field.name().clone(), expr: expr? })).collect()
+}
+
 fn note(reasons: &mut Vec<WhyNot>, reason: WhyNot) {
     if !reasons.contains(&reason) {
         reasons.push(reason);
@@ -248,7 +285,7 @@ fn with_children(
 
 fn aggregate_fragment(root: &AggregateExec, raw: &AggregateExec) -> Result<Planned, WhyNot> {
     let mut graph = Graph::default();
-    let columns = flatten::flatten(raw.input(), &mut graph)?;
+    let columns = flatten::flatten_or_opaque(raw.input(), &mut graph);
     let sink = aggregate::sink(root, raw, &columns)?;
     assemble(graph, sink)
 }

@@ -1,25 +1,32 @@
 //! From a [`Graph`] and a sink to a [`Program`].
 //!
-//! The leaf with the most bytes is streamed. Every other leaf becomes a build, probed in an order
+//! The leaf with the most bytes is streamed: a table, or the rows of a child plan. Every other leaf becomes a build, probed in an order
 //! that means what the plan means (see [`super::order`]); the processor sorts steps by selectivity
 //! when it binds the program.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use headrace_ir::{
-    AggregateCall, BuildPlan, BuildSource, Expr, Field, NamedExpr, Pipeline, Probe, ProbeKind,
-    Program, Register, Sink, Source, SourceKind, Step,
+    AggregateCall, AggregateOutput, BuildPlan, BuildSource, Expr, Field, NamedExpr, OrderKey,
+    Pipeline, Probe, ProbeKind, Program, Register, Sink, Source, SourceKind, Step, Value,
 };
 use headrace_pipeline::WhyNot;
 
+use super::aggregate::raw_aggregation;
 use super::expr_util::map_registers;
 use super::graph::{Graph, Leaf, register};
 use super::order::{self, PlannedProbe, PlannedStep};
+use super::types::scalar;
 use crate::catalog::HeadraceTable;
+use crate::exec::Output;
 use crate::scan::HeadraceScanExec;
 
 /// What a pipeline does with its rows.
@@ -29,13 +36,26 @@ pub enum SinkSpec {
     Aggregate {
         /// Group keys.
         keys: Vec<NamedExpr>,
+        /// Grouping sets, as [`Sink::Aggregate`] has them.
+        sets: Vec<Vec<usize>>,
         /// Aggregates.
         calls: Vec<AggregateCall>,
+        /// The plan's columns, of the sink's.
+        outputs: Vec<Output>,
     },
     /// The rows.
     Rows {
         /// Output columns over graph registers.
         columns: Vec<NamedExpr>,
+    },
+    /// The first rows of an order.
+    First {
+        /// Output columns over graph registers.
+        columns: Vec<NamedExpr>,
+        /// What they are ordered by.
+        order: Vec<OrderKey>,
+        /// How many.
+        rows: u64,
     },
 }
 
@@ -48,6 +68,10 @@ pub struct Planned {
     pub tables: Vec<Arc<HeadraceTable>>,
     /// Child plans, each with the columns that its build wants: keys, then payload.
     pub children: Vec<Arc<dyn ExecutionPlan>>,
+    /// The child plan whose rows are streamed, if no table is: the last of them.
+    pub streams_child: bool,
+    /// The plan's columns, of the program's; none: they are the same.
+    pub outputs: Vec<Output>,
 }
 
 /// What feeds a program, as it is gathered.
@@ -91,8 +115,10 @@ struct Assembly {
 impl SinkSpec {
     fn exprs_mut(&mut self) -> Vec<&mut Expr> {
         match self {
-            Self::Rows { columns } => columns.iter_mut().map(|c| &mut c.expr).collect(),
-            Self::Aggregate { keys, calls } => keys
+            Self::Rows { columns } | Self::First { columns, .. } => {
+                columns.iter_mut().map(|c| &mut c.expr).collect()
+            }
+            Self::Aggregate { keys, calls, .. } => keys
                 .iter_mut()
                 .map(|k| &mut k.expr)
                 .chain(calls.iter_mut().flat_map(|c| c.argument.iter_mut().chain(&mut c.filter)))
@@ -102,8 +128,10 @@ impl SinkSpec {
 
     fn exprs(&self) -> Vec<&Expr> {
         match self {
-            Self::Rows { columns } => columns.iter().map(|c| &c.expr).collect(),
-            Self::Aggregate { keys, calls } => keys
+            Self::Rows { columns } | Self::First { columns, .. } => {
+                columns.iter().map(|c| &c.expr).collect()
+            }
+            Self::Aggregate { keys, calls, .. } => keys
                 .iter()
                 .map(|k| &k.expr)
                 .chain(calls.iter().flat_map(|c| c.argument.iter().chain(&c.filter)))
@@ -121,11 +149,42 @@ fn scanned_bytes(plan: &Arc<dyn ExecutionPlan>) -> u64 {
 }
 
 fn leaf_bytes(leaf: &Leaf, used: &BTreeSet<Register>) -> u64 {
-    let Some(scan) = leaf.scan() else { return scanned_bytes(&leaf.plan) };
+    let Some(scan) = leaf.scan() else {
+        return groups_bytes(&leaf.plan).unwrap_or_else(|| scanned_bytes(&leaf.plan));
+    };
     used.iter()
         .filter(|&&r| leaf.owns(r))
         .map(|r| scan.table().column_bytes(scan.projection()[r - leaf.first]))
         .sum()
+}
+
+/// Bytes of the groups of an aggregation, if a plan is one, by the ranges of its keys.
+fn groups_bytes(plan: &Arc<dyn ExecutionPlan>) -> Option<u64> {
+    let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else {
+        let passes = plan.is::<ProjectionExec>() || plan.is::<FilterExec>();
+        return match plan.children().as_slice() {
+            [input] if passes => groups_bytes(input),
+            _ => None,
+        };
+    };
+    let raw = raw_aggregation(aggregate)?;
+    let statistics =
+        StatisticsContext::new().compute(raw.input().as_ref(), &StatisticsArgs::new()).ok()?;
+    let range = |key: &Arc<dyn PhysicalExpr>| {
+        let column = key.downcast_ref::<Column>()?;
+        let known = statistics.column_statistics.get(column.index())?;
+        let bound = |value: Option<&ScalarValue>| match scalar(value?).ok()?.value {
+            Value::Int(value) => Some(value),
+            _ => None,
+        };
+        let (min, max) = (known.min_value.get_value(), known.max_value.get_value());
+        u64::try_from(bound(max)?.checked_sub(bound(min)?)?.checked_add(1)?).ok()
+    };
+    let rows = statistics.num_rows.get_value().map_or(u64::MAX, |rows| *rows as u64);
+    let keys = raw.group_expr().expr().iter();
+    let groups =
+        keys.fold(1u64, |groups, (key, _)| groups.saturating_mul(range(key).unwrap_or(rows)));
+    Some(groups.min(rows).saturating_mul(VALUE_BYTES * plan.schema().fields().len() as u64))
 }
 
 fn used_registers(graph: &Graph, sink: &SinkSpec) -> BTreeSet<Register> {
@@ -139,18 +198,17 @@ fn used_registers(graph: &Graph, sink: &SinkSpec) -> BTreeSet<Register> {
     all.chain(graph.conjuncts.iter().map(|c| &c.expr)).flat_map(Expr::registers).collect()
 }
 
-/// The leaf to stream: the one with the most bytes.
+/// About what a value of a group takes.
+const VALUE_BYTES: u64 = 8;
+
+/// The leaf to stream: the one with the most bytes, a table if it has one.
 fn choose_stream(graph: &Graph, sink: &SinkSpec) -> Result<usize, WhyNot> {
     let used = used_registers(graph, sink);
     let sizes: Vec<_> = graph.leaves.iter().map(|leaf| leaf_bytes(leaf, &used)).collect();
     let rows = |leaf: &Leaf| leaf.scan().map_or(0, |s| s.table().rows());
-    let candidates =
-        graph.leaves.iter().enumerate().filter(|(_, l)| l.opaque.is_none() && !l.hanging);
+    let candidates = graph.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.hanging);
     let Some((stream, _)) = candidates.max_by_key(|(i, leaf)| (sizes[*i], rows(leaf))) else {
-        return match graph.leaves.iter().find_map(|l| l.opaque.clone()) {
-            Some(reason) => Err(reason),
-            None => why("no table to stream"),
-        };
+        return why("no table to stream");
     };
     let larger = graph.leaves.iter().enumerate().find(|(i, _)| sizes[*i] > sizes[stream]);
     match larger {
@@ -210,7 +268,14 @@ impl Assembly {
         let mut numbering = Numbering::default();
         let mut feeds = Feeds::default();
         let stream = &self.graph.leaves[self.stream];
-        let source = table_source(stream, &needed, &mut numbering, &mut feeds)?;
+        let streamed_plan = match stream.opaque {
+            None => None,
+            Some(_) => Some(streamed_child(stream, &needed)?),
+        };
+        let source = match &streamed_plan {
+            None => table_source(stream, &needed, &mut numbering, &mut feeds)?,
+            Some((_, registers)) => child_source(stream, registers, &mut numbering)?,
+        };
         let mut builds = Vec::new();
         let mut steps = filter_steps(&stream.filters, &numbering)?;
         for step in &self.steps {
@@ -226,9 +291,21 @@ impl Assembly {
             });
         }
         let sink = finish_sink(&self.sink, &numbering)?;
-        let program = Program::new(builds, Pipeline { source, steps, sink });
+        let Feeds { tables, mut children } = feeds;
+        let mut program = Program::new(builds, Pipeline { source, steps, sink });
+        let streams_child = streamed_plan.is_some();
+        if let Some((plan, _)) = streamed_plan {
+            program.pipeline.source.table_id = tables.len();
+            children.push(plan);
+        }
         program.validate().map_err(|e| WhyNot::new(e.to_string()))?;
-        Ok(Planned { program, tables: feeds.tables, children: feeds.children })
+        // Distinct calls may stand beside some that they cannot stand beside.
+        program.without_distinct().map_err(|e| WhyNot::new(e.to_string()))?;
+        let outputs = match self.sink {
+            SinkSpec::Aggregate { outputs, .. } => outputs,
+            SinkSpec::Rows { .. } | SinkSpec::First { .. } => Vec::new(),
+        };
+        Ok(Planned { program, tables, children, streams_child, outputs })
     }
 }
 
@@ -286,6 +363,39 @@ fn table_source(
     let table_id = feeds.table_id(&table);
     let (kind, table) = (SourceKind::Table, table.name().to_string());
     Ok(Source { kind, table_id, table, columns, ordinals })
+}
+
+/// A child plan that is streamed, with the columns that are needed of it, and their registers.
+fn streamed_child(
+    leaf: &Leaf,
+    needed: &BTreeSet<Register>,
+) -> Result<(Arc<dyn ExecutionPlan>, Vec<Register>), WhyNot> {
+    let mut registers: Vec<Register> = needed.iter().copied().filter(|&r| leaf.owns(r)).collect();
+    if registers.is_empty() {
+        // How many rows there are is known by a column.
+        let readable = (0..leaf.columns.len()).find(|&column| leaf.columns[column].is_ok());
+        registers.extend(readable.map(|column| leaf.first + column));
+    }
+    if registers.is_empty() {
+        return why(format!("{} has no column that a pipeline can read", leaf.name()));
+    }
+    Ok((projected(leaf, &registers)?, registers))
+}
+
+/// The source over a child plan; its table comes behind all others.
+fn child_source(
+    leaf: &Leaf,
+    registers: &[Register],
+    numbering: &mut Numbering,
+) -> Result<Source, WhyNot> {
+    let mut columns = Vec::with_capacity(registers.len());
+    for &register in registers {
+        let field = leaf.columns[register - leaf.first].clone()?;
+        numbering.append(register, &field);
+        columns.push(field);
+    }
+    let (kind, table, ordinals) = (SourceKind::Batches, leaf.name(), (0..columns.len()).collect());
+    Ok(Source { kind, table_id: 0, table, columns, ordinals })
 }
 
 /// Any one column, for pipelines over a scan that was projected to none.
@@ -398,6 +508,11 @@ fn child_plan(
         }
     }
     registers.extend(payload);
+    projected(leaf, &registers)
+}
+
+/// A leaf's plan, projected to some of its registers.
+fn projected(leaf: &Leaf, registers: &[Register]) -> Result<Arc<dyn ExecutionPlan>, WhyNot> {
     let schema = leaf.plan.schema();
     let exprs = registers.iter().enumerate().map(|(position, r)| {
         let index = r - leaf.first;
@@ -421,7 +536,10 @@ fn finish_sink(sink: &SinkSpec, numbering: &Numbering) -> Result<Sink, WhyNot> {
     };
     Ok(match sink {
         SinkSpec::Rows { columns } => Sink::Rows { columns: all(columns)?, limit: None },
-        SinkSpec::Aggregate { keys, calls } => {
+        SinkSpec::First { columns, order, rows } => {
+            Sink::Sorted { columns: all(columns)?, order: order.clone(), limit: Some(*rows) }
+        }
+        SinkSpec::Aggregate { keys, sets, calls, .. } => {
             let calls = calls
                 .iter()
                 .map(|call| {
@@ -431,7 +549,8 @@ fn finish_sink(sink: &SinkSpec, numbering: &Numbering) -> Result<Sink, WhyNot> {
                     Ok(AggregateCall { argument, filter, ..call.clone() })
                 })
                 .collect::<Result<_, WhyNot>>()?;
-            Sink::aggregate(all(keys)?, calls)
+            let (sets, output) = (sets.clone(), AggregateOutput::Final);
+            Sink::Aggregate { keys: all(keys)?, sets, calls, output }
         }
     })
 }

@@ -17,6 +17,7 @@ use headrace_ir::{
     ArithmeticOp, CastFailure, CompareOp, DataType, Expr, OnOverflow, Scalar, Value,
 };
 use headrace_pipeline::WhyNot;
+use headrace_pipeline::cpu::is_cast_supported;
 
 use super::types::scalar;
 use crate::overflow::arith::{CheckedArithmetic, CheckedNegate};
@@ -129,6 +130,9 @@ impl Translator<'_> {
                 }
                 Ok(Expr::Or(operands))
             }
+            Operator::IsNotDistinctFrom => self.same(left, right),
+            Operator::IsDistinctFrom => Ok(Expr::Not(Box::new(self.same(left, right)?))),
+            Operator::StringConcat => self.concatenation(expr, left, right),
             op => {
                 if let Some(op) = compare_op(*op) {
                     return self.compare(op, left, right);
@@ -155,6 +159,37 @@ impl Translator<'_> {
     ) -> Result<Expr, WhyNot> {
         let (left, right) = (self.translate(left)?, self.translate(right)?);
         compare(op, left, right)
+    }
+
+    /// Whether both are NULL, or neither is and they are equal; never NULL.
+    fn same(
+        &self,
+        left: &Arc<dyn PhysicalExpr>,
+        right: &Arc<dyn PhysicalExpr>,
+    ) -> Result<Expr, WhyNot> {
+        let is_null = |expr: &Arc<dyn PhysicalExpr>| {
+            expr.downcast_ref::<Literal>().is_some_and(|literal| literal.value().is_null())
+        };
+        match (is_null(left), is_null(right)) {
+            (_, true) => return Ok(Expr::IsNull(Box::new(self.translate(left)?))),
+            (true, _) => return Ok(Expr::IsNull(Box::new(self.translate(right)?))),
+            _ => {}
+        }
+        let (left, right) = (self.translate(left)?, self.translate(right)?);
+        let equal = compare(CompareOp::Eq, left.clone(), right.clone())?;
+        let nullable: Vec<Expr> = [left, right].into_iter().filter(Expr::nullable).collect();
+        if nullable.is_empty() {
+            return Ok(equal);
+        }
+        let null = |expr: &Expr| Expr::IsNull(Box::new(expr.clone()));
+        let mut known: Vec<Expr> =
+            nullable.iter().map(|expr| Expr::Not(Box::new(null(expr)))).collect();
+        known.push(equal);
+        let both_known = Expr::And(known);
+        Ok(match nullable.as_slice() {
+            [left, right] => Expr::Or(vec![Expr::And(vec![null(left), null(right)]), both_known]),
+            _ => both_known,
+        })
     }
 
     fn arithmetic(
@@ -308,10 +343,7 @@ impl Translator<'_> {
         if from == target {
             return Ok(value);
         }
-        // What `date_trunc` of a date is of.
-        let moment = matches!(target, DataType::Timestamp { timezone: None, .. });
-        let day_to_moment = from == DataType::Date32 && moment;
-        if !day_to_moment && (!from.is_numeric() || !target.is_numeric()) {
+        if !is_cast_supported(&from, &target) {
             return why(format!("a cast from {from} to {target} is not supported"));
         }
         Ok(Expr::Cast { value: Box::new(value), to: target, on_failure })

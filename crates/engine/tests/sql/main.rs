@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod breadth;
 mod corpus;
 mod differential;
 mod facade;

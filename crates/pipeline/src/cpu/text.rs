@@ -85,6 +85,12 @@ fn values<'a>(function: Function, call: &Call<'_, 'a>) -> Option<Values<'a>> {
     Some(match function {
         Function::Lower => call.changed(text(0)?, |c| c.to_ascii_lowercase()),
         Function::Upper => call.changed(text(0)?, |c| c.to_ascii_uppercase()),
+        Function::UnicodeLower => {
+            call.folded(text(0)?, |c| c.to_ascii_lowercase(), str::to_lowercase)
+        }
+        Function::UnicodeUpper => {
+            call.folded(text(0)?, |c| c.to_ascii_uppercase(), str::to_uppercase)
+        }
         Function::Ascii => {
             let texts = text(0)?;
             call.views(|row| Some(texts.get(row)).filter(|text| text.is_ascii()))
@@ -206,6 +212,27 @@ impl<'a> Call<'_, 'a> {
         }
         parts.clear();
         Ok(())
+    }
+
+    /// Texts with letters changed: one by one where all are ASCII, else as a whole.
+    fn folded(
+        &self,
+        texts: Operand<'_, &'a str>,
+        change: fn(&char) -> char,
+        fold: fn(&str) -> String,
+    ) -> Values<'a> {
+        self.made(|row, made| {
+            let text = texts.get(row);
+            if !text.is_ascii() {
+                made.push_str(&fold(text));
+                return None;
+            }
+            if text.chars().all(|c| change(&c) == c) {
+                return Some(text);
+            }
+            made.extend(text.chars().map(|c| change(&c)));
+            None
+        })
     }
 
     /// Texts with letters changed one by one.

@@ -32,6 +32,8 @@ fn wanted(function: Function, texts: [&str; 3], numbers: [i64; 2], count: bool) 
     Some(match function {
         Function::Lower => Value::Utf8(texts[0].to_ascii_lowercase()),
         Function::Upper => Value::Utf8(texts[0].to_ascii_uppercase()),
+        Function::UnicodeLower => Value::Utf8(texts[0].to_lowercase()),
+        Function::UnicodeUpper => Value::Utf8(texts[0].to_uppercase()),
         Function::Ascii if texts[0].bytes().any(|byte| byte > 127) => return None,
         Function::Ascii => between(0, length),
         Function::Substring if !count => between(numbers[0] - 1, length),
@@ -77,9 +79,11 @@ fn wanted(function: Function, texts: [&str; 3], numbers: [i64; 2], count: bool) 
 }
 
 /// The function, and how many texts and numbers it takes.
-const FUNCTIONS: [(Function, usize, usize); 16] = [
+const FUNCTIONS: [(Function, usize, usize); 18] = [
     (Function::Lower, 1, 0),
     (Function::Upper, 1, 0),
+    (Function::UnicodeLower, 1, 0),
+    (Function::UnicodeUpper, 1, 0),
     (Function::Ascii, 1, 0),
     (Function::Substring, 1, 1),
     (Function::Substring, 1, 2),

@@ -1,4 +1,4 @@
-//! Keeps a rule of DataFusion from plans that it would change the meaning of.
+//! Keeps rules of DataFusion from plans that they would change the meaning of, or make worse for pipelines.
 //!
 //! `eliminate_cross_join` flattens a tree of inner joins into one list of keys, and gives all of
 //! them the NULL equality of the outermost join: `a = b` then matches NULLs, or
@@ -8,22 +8,32 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{NullEquality, Result};
+use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
+use headrace_runner::Processor;
+
+use crate::catalog::TableEntry;
+use crate::config::settings_of;
 
 /// DataFusion's rules, with the guard around the one that needs it.
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let guard = |rule: Arc<dyn OptimizerRule + Send + Sync>| match rule.name() {
-        "eliminate_cross_join" => Arc::new(Guarded(rule)) as Arc<dyn OptimizerRule + Send + Sync>,
+    type Rule = Arc<dyn OptimizerRule + Send + Sync>;
+    let guard = |rule: Rule| match rule.name() {
+        "eliminate_cross_join" => Arc::new(Guarded(rule, nulls_are_equal_somewhere)) as Rule,
+        "single_distinct_aggregation_to_group_by" => Arc::new(Guarded(rule, is_ours)) as Rule,
         _ => rule,
     };
     Optimizer::new().rules.into_iter().map(guard).collect()
 }
 
+/// A rule, and which plans it is kept from.
 #[derive(Debug)]
-struct Guarded(Arc<dyn OptimizerRule + Send + Sync>);
+struct Guarded(Arc<dyn OptimizerRule + Send + Sync>, Exception);
+
+type Exception = fn(&LogicalPlan, &dyn OptimizerConfig) -> Result<bool>;
 
 impl OptimizerRule for Guarded {
     fn name(&self) -> &str {
@@ -39,14 +49,14 @@ impl OptimizerRule for Guarded {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        if nulls_are_equal_somewhere(&plan)? {
+        if (self.1)(&plan, config)? {
             return Ok(Transformed::no(plan));
         }
         self.0.rewrite(plan, config)
     }
 }
 
-fn nulls_are_equal_somewhere(plan: &LogicalPlan) -> Result<bool> {
+fn nulls_are_equal_somewhere(plan: &LogicalPlan, _: &dyn OptimizerConfig) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         found |= matches!(
@@ -56,4 +66,15 @@ fn nulls_are_equal_somewhere(plan: &LogicalPlan) -> Result<bool> {
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
+}
+
+/// Whether a plan reads tables of ours, and pipelines are wanted: they take DISTINCT as it is.
+fn is_ours(plan: &LogicalPlan, config: &dyn OptimizerConfig) -> Result<bool> {
+    if settings_of(&config.options()).processor == Processor::Off {
+        return Ok(false);
+    }
+    plan.exists(|node| match node {
+        LogicalPlan::TableScan(scan) => Ok(source_as_provider(&scan.source)?.is::<TableEntry>()),
+        _ => Ok(false),
+    })
 }
