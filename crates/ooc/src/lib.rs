@@ -24,6 +24,9 @@
 
 #![warn(missing_docs)]
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod emulated;
 mod error;
 mod files;
 mod number;

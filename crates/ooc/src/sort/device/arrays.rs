@@ -2,7 +2,8 @@
 
 use headrace_gpu::{DeviceBuffer, Stream};
 
-use super::kernels::{DIGITS, Kernels, told_bytes};
+use super::kernels::Kernels;
+use super::shape::{DIGITS, told_bytes};
 use crate::{DeviceRoom, Result};
 
 /// Two arrays of records, between which they move, and what counts them.
@@ -22,10 +23,10 @@ pub(super) struct Arrays {
 impl Arrays {
     /// Bytes of device memory for so many records of a width.
     pub fn bytes(kernels: &Kernels, records: u64, record_bytes: u64) -> u64 {
-        let moved = kernels.shape.record_bytes() as u64;
+        let moved = kernels.sorted.shape.record_bytes() as u64;
         let wide = if kernels.is_wide() { records * record_bytes } else { 0 };
         // Each of the buffers is rounded up to 2 MiB.
-        2 * records * moved + wide + told_bytes(&kernels.shape, records) as u64 + (16 << 20)
+        2 * records * moved + wide + told_bytes(&kernels.sorted.shape, records) as u64 + (16 << 20)
     }
 
     /// For up to so many records.
@@ -35,8 +36,8 @@ impl Arrays {
         records: u64,
         record_bytes: u64,
     ) -> Result<Arrays> {
-        let moved_bytes = (records * kernels.shape.record_bytes() as u64) as usize;
-        let counts_bytes = kernels.shape.digits() * DIGITS * 8;
+        let moved_bytes = (records * kernels.sorted.shape.record_bytes() as u64) as usize;
+        let counts_bytes = kernels.sorted.shape.digits() * DIGITS * 8;
         let wide_bytes = kernels.is_wide().then_some((records * record_bytes) as usize);
         Ok(Arrays {
             records: room.pool.alloc(moved_bytes)?,
@@ -44,7 +45,7 @@ impl Arrays {
             wide: wide_bytes.map(|bytes| room.pool.alloc(bytes)).transpose()?,
             counts: room.pool.alloc(counts_bytes)?,
             starts: room.pool.alloc(counts_bytes)?,
-            told: room.pool.alloc(told_bytes(&kernels.shape, records))?,
+            told: room.pool.alloc(told_bytes(&kernels.sorted.shape, records))?,
         })
     }
 
@@ -57,27 +58,16 @@ impl Arrays {
 
     /// Sorts the first `records` records, which were all taken and counted.
     pub fn sort(&mut self, stream: &Stream, kernels: &Kernels, records: u64) -> Result<()> {
-        let mut counts = vec![0u64; kernels.shape.digits() * DIGITS];
+        let mut counts = vec![0u64; kernels.sorted.shape.digits() * DIGITS];
         stream.download(&self.counts, 0, bytemuck::cast_slice_mut(&mut counts))?;
-        let mut moves = Vec::new();
-        for (digit, counts) in counts.chunks_exact_mut(DIGITS).enumerate() {
-            let counted: u64 = counts.iter().sum();
-            assert!(counted == records, "{counted} of {records} records were counted");
-            if !counts.contains(&records) {
-                moves.push(digit);
-            }
-            let mut sum = 0;
-            for count in counts {
-                sum += std::mem::replace(count, sum);
-            }
-        }
+        let sweeps = kernels.sorted.sweeps(&mut counts, records);
         stream.upload(&self.starts, 0, bytemuck::cast_slice(&counts))?;
-        for digit in moves {
+        for digit in sweeps {
             let starts = self.starts.ptr() + (digit * DIGITS * 8) as u64;
             // SAFETY: all buffers are this value's, which is borrowed until the stream is done, and as large as the
             // kernel needs for so many records.
             unsafe {
-                stream.fill_async(&self.told, 0, told_bytes(&kernels.shape, records), 0)?;
+                stream.fill_async(&self.told, 0, told_bytes(&kernels.sorted.shape, records), 0)?;
                 let arrays = (&self.records, &self.spare);
                 kernels.sweep(stream, arrays, records, 8 * digit, (starts, &self.told))?;
             }
