@@ -4,65 +4,35 @@
 //! in the order in which they were enqueued; so a chunk's sums are added as soon as those of all chunks before it
 //! were enqueued, without anybody waiting.
 
-use std::sync::Arc;
-
 use headrace_flow::{
     BoxError, ChunkSpec, CudaSlots, DeviceProgram, DeviceSlice, HostMemory, PageableLane, Race,
     RaceReport, SlotChunk, pageable_slots,
 };
-use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Module, Source, Stream, launch};
+use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Source, Stream, launch};
 use headrace_io::{AlignedBuffer, MemoryUse, Reservation};
 
 use super::cores::Operands;
+use super::launches::{BLOCK, Call, KERNELS, Products, source};
 use super::matrix::Matrix;
-use super::plan::{Plan, Tile};
+use super::plan::Plan;
 use super::sums::{Counts, Results};
 use super::turns::Turns;
 use super::vectors::Vectors;
-use crate::{DeviceRoom, NumberType, Result, Room};
+use crate::{DeviceRoom, Result, Room};
 
 /// Of what the race calls.
 type Outcome<T> = std::result::Result<T, BoxError>;
 
-/// Threads of a block.
-const BLOCK: u32 = 256;
-
-/// Bytes that a thread loads at once.
-const LOAD_BYTES: usize = 16;
-
 /// What is left of the device's memory for others when chunks stay there.
 const SPARE_BYTES: u64 = 64 << 20;
-
-/// The source of the kernels for values of a type.
-pub(crate) fn source(number: NumberType) -> String {
-    let bits = number.bytes() * 8;
-    format!("#define VALUE_BITS {bits}\n{}", include_str!("kernels/matvec.cu"))
-}
-
-struct Kernels {
-    forward: [Function; 2],
-    transposed: [Function; 2],
-    add_forward: Function,
-    add_transposed: Function,
-}
-
-impl Kernels {
-    fn of(module: &Arc<Module>) -> Result<Kernels> {
-        Ok(Kernels {
-            forward: [module.function("forward_1")?, module.function("forward_4")?],
-            transposed: [module.function("transposed_1")?, module.function("transposed_4")?],
-            add_forward: module.function("add_forward")?,
-            add_transposed: module.function("add_transposed")?,
-        })
-    }
-}
 
 /// A GPU that multiplies a matrix again and again.
 pub(crate) struct OnDevice {
     // First, so that it is dropped first: nothing may be at work on the memory below.
     slots: CudaSlots,
     device: DeviceRoom,
-    kernels: Kernels,
+    /// In the order of [`KERNELS`].
+    kernels: Vec<Function>,
     /// Ordinary memory for the slots, if it is not to be pinned.
     pageable: Option<Vec<AlignedBuffer>>,
     /// Chunks that stay, by their number; empty if none are to.
@@ -93,8 +63,9 @@ impl OnDevice {
             HostMemory::Pageable => Some(pageable_slots(&slots)?),
         };
         let chunks = if keeps { plan.chunks() } else { 0 };
+        let kernels = KERNELS.iter().map(|name| Ok(module.function(name)?));
         Ok(OnDevice {
-            kernels: Kernels::of(&module)?,
+            kernels: kernels.collect::<Result<_>>()?,
             slots,
             device: device.clone(),
             pageable,
@@ -177,7 +148,7 @@ struct Memory {
 
 /// What is done with the chunks of one race.
 struct Program<'a> {
-    kernels: &'a Kernels,
+    kernels: &'a [Function],
     plan: &'a Plan,
     turns: &'a Turns,
     memory: &'a Memory,
@@ -197,112 +168,45 @@ struct Program<'a> {
     rest_bytes: u64,
 }
 
-/// As the kernels have it: words of 64 bits.
-struct Params {
-    tile: Tile,
-    base: u64,
-    row_bytes: u64,
-    x: (u64, u64),
-    vector: u64,
-    vectors: u64,
-    sums: u64,
-    y: (u64, u64),
-    group: u64,
-}
-
-impl Params {
-    fn args(&self) -> LaunchArgs {
-        let &Params { tile, base, row_bytes, x, vector, vectors, sums, y, group } = self;
-        let of_tile = [
-            tile.rows,
-            tile.columns,
-            tile.first_row,
-            tile.first_column,
-            tile.band_rows,
-            tile.span_columns,
-        ];
-        let mut words = vec![base, row_bytes];
-        words.extend(of_tile.map(|value| value as u64));
-        words.extend([x.0, x.1, vector, vectors, sums, y.0, y.1, group]);
-        let mut args = LaunchArgs::new();
-        args.push_bytes(bytemuck::cast_slice(&words));
-        args
-    }
-}
-
 impl Program<'_> {
     /// Where a chunk lies: rows, or their pieces, are equally far from each other.
-    fn params(&self, chunk: usize, addresses: &[u64]) -> Outcome<Params> {
-        let tile = self.plan.tile(chunk);
+    fn place(&self, chunk: usize, addresses: &[u64]) -> Outcome<(u64, u64)> {
         let row_bytes = match addresses {
             [first, second, ..] => second.wrapping_sub(*first),
-            _ => (tile.columns * self.plan.value_bytes()) as u64,
+            _ => (self.plan.tile(chunk).columns * self.plan.value_bytes()) as u64,
         };
         let are_equal = |pair: &[u64]| pair[1].wrapping_sub(pair[0]) == row_bytes;
         if !addresses.windows(2).all(are_equal) {
             return Err("pieces of rows that do not lie equally far from each other".into());
         }
-        let base = addresses.first().copied().unwrap_or(0);
-        let (x, y) = ((0, 0), (0, 0));
-        let (sums, vector, vectors, group) = (0, 0, 0, 0);
-        Ok(Params { tile, base, row_bytes, x, vector, vectors, sums, y, group })
+        Ok((addresses.first().copied().unwrap_or(0), row_bytes))
     }
 
-    /// Device addresses of a chunk's sums: of the product with the matrix, with the transposed one.
-    fn sums_at(&self, chunk: usize, tile: &Tile) -> [u64; 2] {
-        let window = self.enqueued.len();
-        let at = self.memory.sums.ptr() + (chunk % window * self.sums * 8) as u64;
-        [at, at + (tile.forward_sums() * self.counts.forward * 8) as u64]
-    }
-
-    fn x(&self, which: usize) -> (u64, u64) {
-        (self.memory.x[which].ptr(), self.lengths[which] as u64)
-    }
-
-    fn multiply(&self, stream: &Stream, chunk: usize, mut params: Params) -> Outcome<()> {
-        let tile = params.tile;
-        let sums = self.sums_at(chunk, &tile);
-        let per = LOAD_BYTES / self.plan.value_bytes();
-        let counts = [self.counts.forward, self.counts.transposed];
-        for (which, count) in counts.into_iter().enumerate() {
-            (params.x, params.sums, params.vectors) = (self.x(which), sums[which], count as u64);
-            let mut vector = 0;
-            while vector < count {
-                let fours = usize::from(vector + 4 <= count);
-                params.vector = vector as u64;
-                let (kernel, threads) = if which == 0 {
-                    let loads = tile.span_columns.min(tile.columns).div_ceil(per);
-                    let group = if loads > 32 { BLOCK as usize } else { loads.next_power_of_two() };
-                    params.group = group as u64;
-                    let rows = if fours == 1 { 4 } else { 8 };
-                    let units = tile.rows.div_ceil(rows) * tile.spans();
-                    (&self.kernels.forward[fours], units * group)
-                } else {
-                    let units = tile.columns.div_ceil(per) * tile.bands();
-                    (&self.kernels.transposed[fours], units)
-                };
-                enqueue(stream, kernel, threads, &params)?;
-                vector += if fours == 1 { 4 } else { 1 };
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the sums of a chunk to the results.
-    fn add(&self, stream: &Stream, chunk: usize) -> Outcome<()> {
-        let mut params = self.params(chunk, &[])?;
-        let tile = params.tile;
-        let sums = self.sums_at(chunk, &tile);
+    /// The products of a chunk that lies at `base`, its rows `row_bytes` from each other.
+    fn products(&self, chunk: usize, (base, row_bytes): (u64, u64)) -> Products {
+        let (tile, value_bytes) = (self.plan.tile(chunk), self.plan.value_bytes());
         let Counts { forward, transposed } = self.counts;
-        for (which, count, results, kernel) in [
-            (0, forward, tile.rows, &self.kernels.add_forward),
-            (1, transposed, tile.columns, &self.kernels.add_transposed),
-        ] {
-            if count > 0 {
-                (params.sums, params.vectors) = (sums[which], count as u64);
-                params.y = (self.memory.y[which].ptr(), self.y_lengths[which] as u64);
-                enqueue(stream, kernel, results * count, &params)?;
-            }
+        let at = self.memory.sums.ptr() + (chunk % self.enqueued.len() * self.sums * 8) as u64;
+        let sums = [at, at + (tile.forward_sums() * forward * 8) as u64];
+        let vectors = |of: &[DeviceBuffer; 2], lengths: [usize; 2]| {
+            [0, 1].map(|which| (of[which].ptr(), lengths[which] as u64))
+        };
+        let x = vectors(&self.memory.x, self.lengths);
+        let y = vectors(&self.memory.y, self.y_lengths);
+        let counts = [forward, transposed];
+        Products { tile, value_bytes, base, row_bytes, counts, x, sums, y }
+    }
+
+    fn enqueue(&self, stream: &Stream, calls: &[Call]) -> Outcome<()> {
+        for Call { kernel, threads, args } in calls.iter().filter(|call| call.threads > 0) {
+            let blocks = u32::try_from(threads.div_ceil(BLOCK as usize))?;
+            let grid = Grid { blocks, threads: BLOCK, shared_bytes: 0 };
+            let mut list = LaunchArgs::new();
+            list.push_bytes(bytemuck::cast_slice(args));
+            // SAFETY: the words are those of the kernels' parameters. The tile lies in the chunk's slot until it is
+            // retired, or in memory that stays; vectors, results and sums have room for what the plan says of the
+            // tile, and live until the lane was synchronised.
+            unsafe { launch(&self.kernels[*kernel], grid, stream, &mut list)? };
         }
         Ok(())
     }
@@ -352,19 +256,6 @@ fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(headrace_flow::DEVICE_ALIGN_BYTES)
 }
 
-fn enqueue(stream: &Stream, kernel: &Function, threads: usize, params: &Params) -> Outcome<()> {
-    if threads == 0 {
-        return Ok(());
-    }
-    let blocks = u32::try_from(threads.div_ceil(BLOCK as usize))?;
-    let grid = Grid { blocks, threads: BLOCK, shared_bytes: 0 };
-    // SAFETY: the words are those of the kernels' parameters. The tile lies in the chunk's slot until it is
-    // retired, or in memory that stays; vectors, results and sums have room for what the plan says of the tile,
-    // and live until the lane was synchronised.
-    unsafe { launch(kernel, grid, stream, &mut params.args())? };
-    Ok(())
-}
-
 // SAFETY: it puts nothing out.
 unsafe impl DeviceProgram for Program<'_> {
     fn is_resident(&mut self, chunk: usize, _buffer: usize) -> bool {
@@ -377,12 +268,12 @@ unsafe impl DeviceProgram for Program<'_> {
             self.keep(stream, chunk, buffers)?;
         }
         let addresses = self.addresses(chunk, buffers);
-        let params = self.params(chunk, &addresses)?;
-        self.multiply(stream, chunk, params)?;
+        let place = self.place(chunk, &addresses)?;
+        self.enqueue(stream, &self.products(chunk, place).multiply())?;
         let window = self.enqueued.len();
         self.enqueued[chunk % window] = true;
         while std::mem::take(&mut self.enqueued[self.next % window]) {
-            self.add(stream, self.next)?;
+            self.enqueue(stream, &self.products(self.next, (0, 0)).add())?;
             self.next += 1;
         }
         self.turns.advance(self.next);

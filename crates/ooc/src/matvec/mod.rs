@@ -26,8 +26,12 @@
 mod columns;
 mod cores;
 mod device;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod emulated;
 mod iterate;
 mod lanes;
+mod launches;
 mod matrix;
 mod multiply;
 mod pass;
@@ -50,7 +54,7 @@ use crate::{NumberType, Report};
 
 /// The source of the kernels for values of a type, for whoever compiles all kernels there are.
 pub fn kernels(number: NumberType) -> String {
-    device::source(number)
+    launches::source(number)
 }
 
 /// What to multiply.
