@@ -141,8 +141,9 @@ impl Emulated {
 
     fn failed(&mut self) -> ! {
         let status = self.program.wait();
-        let errors = std::fs::read_to_string(self.folder.path().join("errors"));
-        panic!("the emulated device ended, {status:?}, seed {}:\n{}", self.seed, errors.unwrap());
+        let errors = std::fs::read_to_string(self.folder.path().join("errors")).unwrap();
+        let errors = errors.split("Shadow bytes").next().unwrap_or_default();
+        panic!("the emulated device ended, {status:?}, seed {}:\n{errors}", self.seed);
     }
 }
 

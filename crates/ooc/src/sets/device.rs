@@ -11,16 +11,16 @@ use super::{Found, Repeats, SetOperation};
 use crate::{DeviceRoom, Number, NumberType, OocError, Result};
 
 /// Threads of a block.
-const THREADS: u32 = 256;
+pub(super) const THREADS: u32 = 256;
 
 /// Keys that a thread merges.
 const ITEMS: u32 = 16;
 
 /// Keys of a tile.
-const TILE_KEYS: usize = (THREADS * ITEMS) as usize;
+pub(super) const TILE_KEYS: usize = (THREADS * ITEMS) as usize;
 
 /// Bytes of the struct `Outcome`.
-const OUTCOME_BYTES: usize = 16;
+pub(super) const OUTCOME_BYTES: usize = 16;
 
 /// Where in scratch memory the outcome lies, the ticket, the cuts of tiles; their states lie behind these.
 const OUTCOME_OFFSET: usize = 0;
@@ -90,14 +90,9 @@ impl Scratch {
     /// For so many keys at a time.
     fn new(room: &DeviceRoom, keys_max: usize) -> Result<Scratch> {
         let tiles_max = keys_max.div_ceil(TILE_KEYS) + 1;
-        let bytes = CUTS_OFFSET + (tiles_max + 1) * 8 + tiles_max * 8;
-        let memory = room.pool.alloc(bytes)?;
+        let memory = room.pool.alloc(scratch_bytes(tiles_max))?;
         let outcome = PinnedBuffer::new(room.pool.device(), OUTCOME_BYTES)?;
         Ok(Scratch { memory, tiles_max, outcome })
-    }
-
-    fn states_offset(&self) -> usize {
-        CUTS_OFFSET + (self.tiles_max + 1) * 8
     }
 
     /// Enqueues the copy of the outcome.
@@ -115,6 +110,50 @@ impl Scratch {
         let words = self.outcome.as_slice().as_chunks::<8>().0;
         let word = |at: usize| words.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
         (word(0), usize::try_from(word(1)).ok().filter(|pair| *pair < CHUNK_PAIRS_MAX))
+    }
+}
+
+fn states_offset(tiles_max: usize) -> usize {
+    CUTS_OFFSET + (tiles_max + 1) * 8
+}
+
+pub(super) fn scratch_bytes(tiles_max: usize) -> usize {
+    states_offset(tiles_max) + tiles_max * 8
+}
+
+/// The launches for a pair, which both have the same parameters.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// Blocks of `cut_tiles` and of `merge_tiles`.
+    pub blocks: [u32; 2],
+    /// The members of `Params`, in their order.
+    pub words: [u64; 9],
+}
+
+impl Call {
+    /// For lists, what is put out, and scratch memory for so many tiles.
+    pub fn new(
+        (pair, [a, b]): (usize, [DeviceSlice; 2]),
+        key_bytes: usize,
+        out: u64,
+        (scratch, tiles_max): (u64, usize),
+    ) -> Call {
+        let keys = |list: DeviceSlice| (list.bytes / key_bytes) as u64;
+        let tiles = (keys(a) + keys(b)).div_ceil(TILE_KEYS as u64);
+        assert!(tiles <= tiles_max as u64, "{tiles} tiles, {tiles_max} at most");
+        let at = |offset: usize| scratch + offset as u64;
+        let words = [
+            a.address,
+            b.address,
+            out,
+            at(CUTS_OFFSET),
+            at(states_offset(tiles_max)),
+            at(TICKET_OFFSET),
+            at(OUTCOME_OFFSET),
+            keys(a) | keys(b) << 32,
+            tiles | (pair as u64) << 32,
+        ];
+        Call { blocks: [(tiles as u32 + 1).div_ceil(THREADS), tiles as u32], words }
     }
 }
 
@@ -144,25 +183,12 @@ impl Kernels {
         stream: &Stream,
         scratch: &Scratch,
         out: Option<&DeviceBuffer>,
-        (pair, [a, b]): (usize, [DeviceSlice; 2]),
+        pair: (usize, [DeviceSlice; 2]),
     ) -> std::result::Result<(), BoxError> {
-        let keys = |list: DeviceSlice| (list.bytes / self.key_bytes) as u64;
-        let tiles = (keys(a) + keys(b)).div_ceil(TILE_KEYS as u64);
-        assert!(tiles <= scratch.tiles_max as u64, "{tiles} tiles, {} at most", scratch.tiles_max);
-        let at = |offset: usize| scratch.memory.ptr() + offset as u64;
-        let words = [
-            a.address,
-            b.address,
-            out.map_or(0, DeviceBuffer::ptr),
-            at(CUTS_OFFSET),
-            at(scratch.states_offset()),
-            at(TICKET_OFFSET),
-            at(OUTCOME_OFFSET),
-            keys(a) | keys(b) << 32,
-            tiles | (pair as u64) << 32,
-        ];
-        let cut_blocks = (tiles as u32 + 1).div_ceil(THREADS);
-        for (kernel, blocks) in [(&self.cut_tiles, cut_blocks), (&self.merge_tiles, tiles as u32)] {
+        let memory = (scratch.memory.ptr(), scratch.tiles_max);
+        let call = Call::new(pair, self.key_bytes, out.map_or(0, DeviceBuffer::ptr), memory);
+        let Call { blocks, words } = call;
+        for (kernel, blocks) in [&self.cut_tiles, &self.merge_tiles].into_iter().zip(blocks) {
             let mut args = LaunchArgs::new();
             args.push_bytes(words.map(u64::to_le_bytes).as_flattened());
             let grid = Grid { blocks, threads: THREADS, shared_bytes: 0 };

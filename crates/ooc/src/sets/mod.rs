@@ -13,6 +13,9 @@
 
 mod cut;
 mod device;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod emulated;
 mod fences;
 mod host;
 mod list;
