@@ -1,7 +1,8 @@
 // Blocks of threads on the cores, and a device that is told over pipes what to do.
 //
-// A thread of a block is a fiber. One that waits for others lets any other go on that may, at random: who relies on
-// lanes in step, or on an order of blocks, is found out.
+// A thread of a block is a fiber, a block under way a thread of the machine. One of all runs at a time, until it waits
+// or, at random, between any two of its basic blocks; then any other goes on that may. Who relies on lanes in step, or
+// on an order of blocks, is found out, and a run can be had again by its seed.
 #include "cuda_on_cpu.h"
 
 #include <sanitizer/asan_interface.h>
@@ -12,8 +13,10 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -65,9 +68,11 @@ struct Block {
     std::vector<Warp> warps;
     std::vector<unsigned> ready;
     unsigned now, live, at_barrier;
+    struct Launch* launch;
+    Random random;
     void* home[5];
 
-    void run(Random& random);
+    void run();
     [[noreturn]] void stuck();
 };
 
@@ -142,7 +147,7 @@ void Block::stuck() {
     _exit(3);
 }
 
-void Block::run(Random& random) {
+void Block::run() {
     live = fibers.size();
     at_barrier = 0;
     ready.clear();
@@ -178,13 +183,47 @@ struct Launch {
     unsigned blocks, threads;
     u64 shared_bytes, seed;
     const void* params;
+    // Of what is below; held by none while a block runs.
+    std::mutex mutex;
+    std::condition_variable changed;
     std::vector<unsigned> order;
-    std::atomic<unsigned> next{0};
+    // Who may take blocks, and who of them runs.
+    std::vector<unsigned> workers;
+    unsigned runs;
+    Random random;
+
+    // Chooses who runs.
+    void choose() {
+        if (!workers.empty()) runs = workers[random.below(workers.size())];
+        changed.notify_all();
+    }
 };
 
+thread_local unsigned worker;
+// Basic blocks until the next `preempt`.
+thread_local u64 rest = 1;
+
+// Lets another worker or, more often, another thread of the block go on.
+void preempt() {
+    rest = 1 + block.random.below(1ull << block.random.below(16));
+    // Not a kernel, but what leads to one.
+    if (block.live == 0) return;
+    Launch& launch = *block.launch;
+    if (launch.workers.size() > 1 && block.random.below(3) == 0) {
+        std::unique_lock<std::mutex> lock(launch.mutex);
+        launch.choose();
+        launch.changed.wait(lock, [&] { return launch.runs == worker; });
+    } else {
+        block.ready.push_back(block.now);
+        wait();
+    }
+}
+
 // Runs blocks until there are no more.
-void work(Launch& launch, u64 seed) {
-    Random random{seed};
+void work(Launch& launch, unsigned number) {
+    worker = number;
+    block.random.state = launch.seed + number;
+    block.launch = &launch;
     block.kernel = launch.kernel;
     block.params = launch.params;
     if (block.fibers.size() != launch.threads) {
@@ -202,27 +241,41 @@ void work(Launch& launch, u64 seed) {
     gridDim.x = launch.blocks;
     unsigned char* const shared = launch.kernel->shared();
     ASAN_UNPOISON_MEMORY_REGION(shared, SHARED_BYTES);
-    for (unsigned at; (at = launch.next++) < launch.blocks;) {
+    std::unique_lock<std::mutex> lock(launch.mutex);
+    launch.changed.wait(lock, [&] { return launch.runs == worker; });
+    while (!launch.order.empty()) {
+        blockIdx.x = launch.order.back();
+        launch.order.pop_back();
+        lock.unlock();
         memset(shared, 0xa5, SHARED_BYTES);
         ASAN_POISON_MEMORY_REGION(shared + launch.shared_bytes, SHARED_BYTES - launch.shared_bytes);
-        blockIdx.x = launch.order[at];
-        block.run(random);
+        block.run();
         ASAN_UNPOISON_MEMORY_REGION(shared, SHARED_BYTES);
+        lock.lock();
     }
+    launch.workers.erase(std::find(launch.workers.begin(), launch.workers.end(), worker));
+    launch.choose();
 }
 
 void run(Launch& launch, unsigned workers) {
-    Random random{launch.seed};
+    launch.random.state = launch.seed;
     for (unsigned i = 0; i < launch.blocks; i++) launch.order.push_back(i);
-    for (unsigned i = launch.blocks; i > 1; i--) std::swap(launch.order[i - 1], launch.order[random.below(i)]);
+    for (unsigned i = launch.blocks; i > 1; i--) std::swap(launch.order[i - 1], launch.order[launch.random.below(i)]);
+    for (unsigned i = 0; i < std::min(workers, launch.blocks); i++) launch.workers.push_back(i);
+    launch.choose();
     std::vector<std::thread> others;
-    for (unsigned i = 1; i < workers; i++) others.emplace_back(work, std::ref(launch), launch.seed + i);
-    work(launch, launch.seed);
+    for (unsigned i = launch.workers.size(); i-- > 1;) others.emplace_back(work, std::ref(launch), i);
+    work(launch, 0);
     for (std::thread& other : others) other.join();
 }
 }  // namespace emulated
 
 using namespace emulated;
+
+// Kernels call it in each of their basic blocks.
+extern "C" void __sanitizer_cov_trace_pc() {
+    if (--rest == 0) preempt();
+}
 
 static void take(void* to, size_t bytes) {
     if (fread(to, 1, bytes, stdin) != bytes) _exit(0);

@@ -156,10 +156,12 @@ impl Drop for Emulated {
 }
 
 fn compile(folder: &Path) {
-    let mut command = Command::new("c++");
-    command.args(FLAGS).args(["cuda_on_cpu.cpp", "kernels.cpp", "-o", "program"]);
-    let output = command.current_dir(folder).output();
-    let output = output.expect("c++ is needed: scripts/setup installs it (build-essential)");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "kernels do not compile for the cores:\n{errors}");
+    let runtime = ["-c", "cuda_on_cpu.cpp"];
+    let kernels = ["-fsanitize-coverage=trace-pc", "kernels.cpp", "cuda_on_cpu.o", "-oprogram"];
+    for args in [&runtime[..], &kernels] {
+        let output = Command::new("c++").args(FLAGS).args(args).current_dir(folder).output();
+        let output = output.expect("c++ is needed: scripts/setup installs it (build-essential)");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kernels do not compile for the cores:\n{errors}");
+    }
 }

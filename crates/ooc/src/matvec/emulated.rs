@@ -153,7 +153,6 @@ fn run(device: &mut Emulated, calls: Vec<Call>) {
 
 fn check(number: NumberType) {
     let mut device = Emulated::new(&[(source(number), &KERNELS)]);
-    device.workers = 2;
     let per = 16 / number.bytes();
     let of_span = (16 << 10) / number.bytes();
     // Rows and columns, and bytes of a chunk: groups of all sizes, the last of several spans and bands cut short.

@@ -73,7 +73,7 @@ fn check<K: Number>(
 ) {
     let text = source(K::TYPE, operation, repeats, counts_only);
     let mut device = Emulated::new(&[(text, &["cut_tiles", "merge_tiles"])]);
-    device.workers = 2;
+    device.workers = 3;
     let keys = |keys: usize, distance, seed| -> Vec<K> {
         list(keys, distance, repeats, seed).into_iter().map(key).collect()
     };
