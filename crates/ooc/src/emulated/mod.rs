@@ -7,8 +7,9 @@
 //!
 //! Found are wrong answers, accesses outside of a buffer or an array, addresses that are not aligned, parameters of
 //! another size, barriers that not all threads reach, lanes that are missing where a warp meets, and most reliance on
-//! lanes in step or an order of threads and blocks: threads go on in random order. Not found: what needs a weaker order
-//! of memory accesses than that of the machine, shared memory that is used before it is set, limits of registers.
+//! lanes in step or on an order of threads and blocks. Not found: what needs a weaker order of memory accesses than that
+//! of the machine (a `__syncwarp` behind which a vote waits anyway), an atomic operation that is none, what more blocks
+//! at a time than a few need, limits of registers.
 
 use std::fmt::Write as _;
 use std::io::{BufReader, Read, Write};
