@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use headrace_ooc::sort::table::SortKey;
+
 use crate::bench::args::BenchCommand;
 use crate::doctor::DoctorArgs;
 use crate::gpu::GpuArgs;
@@ -49,9 +51,10 @@ pub struct QueryArgs {
     /// File of SQL to run ("-" is standard input).
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Every file and folder of files below DIR becomes a table of its name.
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
+    /// A file, or every file and folder of files below a folder, becomes a table of its name; may be
+    /// given several times. In SQL: select .. from 'trips.parquet'.
+    #[arg(long, value_name = "PATH")]
+    pub data: Vec<PathBuf>,
     /// How results are written to standard output.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -260,13 +263,16 @@ pub struct DemoArgs {
 /// `convert`.
 #[derive(Debug, Args)]
 pub struct ConvertArgs {
-    /// Parquet, CSV, JSON or Arrow file, or a folder of them.
+    /// Parquet, CSV, JSON or Arrow file, or a folder of files of one kind.
     pub input: PathBuf,
     /// Arrow file to write.
     pub output: PathBuf,
     /// Write repeated text as a dictionary (text with few distinct values streams fastest so).
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub dictionary: Vec<String>,
+    /// Sort by columns, such as date,price:desc,name:asc:nulls-first.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    pub sort_by: Vec<SortKey>,
     /// Replace an existing output file.
     #[arg(long)]
     pub force: bool,

@@ -1,29 +1,37 @@
 //! `headrace convert`: any file that the planner reads becomes an Arrow file to stream.
 
-use std::collections::HashSet;
-use std::path::Path;
+use std::cell::Cell;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use arrow_array::RecordBatch;
-use arrow_cast::cast;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use datafusion::prelude::{CsvReadOptions, JsonReadOptions, ParquetReadOptions};
-use futures::StreamExt;
+use arrow_schema::{DataType, SchemaRef};
+use datafusion::common::DataFusionError;
+use headrace_engine::catalog::TableEntry;
+use headrace_engine::copy::{streamed_schema, write_arrow};
 use headrace_engine::{Processor, Session};
-use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary};
+use headrace_format::arrow::WriterSummary;
+use headrace_ooc::sort::table::{TableSortJob, sort_table};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{ConvertArgs, EngineArgs};
-use crate::error::{CliError, Context, Result};
+use crate::error::{CliError, Result};
+use crate::output::folder_of;
 use crate::session::{self, failure};
 
 /// Reads the input batch by batch, so memory stays at a few batches whatever its size.
-pub async fn run(args: &ConvertArgs) -> Result<()> {
-    if args.output.exists() && !args.force {
+pub async fn run(args: &ConvertArgs, cancel: Arc<AtomicBool>) -> Result<()> {
+    if args.output.symlink_metadata().is_ok() && !args.force {
         return Err(CliError::new(format!("{} exists", args.output.display()))
             .hint("name another file, or add --force to replace it"));
     }
-    let start = std::time::Instant::now();
-    let summary = convert(args).await?;
+    let start = Instant::now();
+    let summary = match args.sort_by.is_empty() {
+        true => convert(args, &args.output, &cancel).await?,
+        false => convert_sorted(args, cancel).await?,
+    };
     eprintln!(
         "{}: {} rows, {} record batches, {:.3} GB in {:.2} s",
         args.output.display(),
@@ -35,77 +43,92 @@ pub async fn run(args: &ConvertArgs) -> Result<()> {
     Ok(())
 }
 
-async fn convert(args: &ConvertArgs) -> Result<WriterSummary> {
+async fn convert(args: &ConvertArgs, output: &Path, cancel: &AtomicBool) -> Result<WriterSummary> {
     let place = args.input.display().to_string();
     let failed = |error| failure(&place, &error);
     let session = session::new(&session::on(Processor::Off, &EngineArgs::default()))?;
-    register(&session, &args.input).await?;
+    open_whole(&session, &args.input).await?;
     let query = session.sql("select * from input").await.map_err(failed)?;
-    let mut stream = query.stream().map_err(failed)?;
     let target = target_schema(&query.schema(), &args.dictionary)?;
-    let mut writer = create(&args.output, &target)?;
-    while let Some(batch) = stream.next().await {
-        writer.write(&recoded(&batch.map_err(failed)?, &target)?).at(args.output.display())?;
-    }
-    writer.finish().at(args.output.display())
+    let stream = query.stream().map_err(failed)?;
+    let (bar, rows) = (progress_bar(), Cell::new(0));
+    let progress = |more| {
+        rows.set(rows.get() + more);
+        bar.set_position(rows.get());
+        match cancel.load(Ordering::Relaxed) {
+            true => Err(DataFusionError::Execution("interrupted; nothing was left".to_string())),
+            false => Ok(()),
+        }
+    };
+    let written = write_arrow(output, &target, stream, progress).await;
+    bar.finish_and_clear();
+    written.map_err(|error| failure("", &error))
 }
 
-/// The input as table `input`, by its extension (of the first file, for a folder).
-async fn register(session: &Session, input: &Path) -> Result<()> {
+/// The input as table `input`. What is only a part of a table is not converted.
+async fn open_whole(session: &Session, input: &Path) -> Result<()> {
     let place = input.display().to_string();
-    let context = session.context();
-    let registered = match extension(input).at(&place)?.as_str() {
-        "parquet" => context.register_parquet("input", &place, ParquetReadOptions::default()).await,
-        "csv" => context.register_csv("input", &place, CsvReadOptions::new()).await,
-        "json" | "ndjson" | "jsonl" => {
-            let options = JsonReadOptions::default();
-            context.register_json("input", &place, options).await
-        }
-        "arrow" | "feather" => session.register_arrow("input", &[input.to_path_buf()]).map(|_| ()),
-        other => {
-            return Err(CliError::new(format!("{place}: cannot read files of type {other:?}"))
-                .hint("convert reads .parquet, .csv, .json and .arrow files"));
-        }
+    let table = session.register_as("input", input).await.map_err(|e| failure(&place, &e))?;
+    let skipped = table.downcast_ref::<TableEntry>().map(|entry| entry.0.arrow().skipped());
+    match skipped.and_then(<[_]>::first) {
+        None => Ok(()),
+        Some(file) => Err(CliError::new(format!("{}: {}", file.path.display(), file.reason))
+            .hint("wait until it is whole, or move it out of the folder")),
+    }
+}
+
+/// A hidden file, removed when it is dropped.
+struct Unsorted(PathBuf);
+
+impl Drop for Unsorted {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+async fn convert_sorted(args: &ConvertArgs, cancel: Arc<AtomicBool>) -> Result<WriterSummary> {
+    // What cannot be written is to be known before the work.
+    drop(headrace_io::write::SinkFile::growing(&args.output).map_err(CliError::new)?);
+    let name = format!(".headrace-{}.unsorted", std::process::id());
+    let unsorted = Unsorted(folder_of(&args.output).join(name));
+    convert(args, &unsorted.0, &cancel).await?;
+    let job = TableSortJob {
+        input: unsorted.0.clone(),
+        output: args.output.clone(),
+        by: args.sort_by.clone(),
+        temporary_folder: None,
+        temporary_limit_bytes: None,
+        rows_per_batch: None,
     };
-    registered.map_err(|error| failure(&place, &error))
+    let options = headrace_ooc::Options { token: cancel.into(), ..Default::default() };
+    let sorted =
+        crate::blocking(move || sort_table(&job, &options).map_err(CliError::carrying_hint));
+    let told = sorted.await?;
+    drop(unsorted);
+    let (rows, batches, bytes) = (told.plan.rows, told.batches, told.report.output_bytes);
+    Ok(WriterSummary { rows, batches, bytes })
 }
 
-fn extension(input: &Path) -> std::io::Result<String> {
-    let file = if std::fs::metadata(input)?.is_dir() {
-        let mut files = std::fs::read_dir(input)?
-            .map(|entry| entry.map(|e| e.path()))
-            .collect::<std::io::Result<Vec<_>>>()?;
-        files.sort();
-        files.into_iter().find(|path| path.is_file()).unwrap_or_default()
-    } else {
-        input.to_path_buf()
-    };
-    Ok(file.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase())
+fn progress_bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("converting {spinner} {human_pos} rows, {per_sec}");
+    ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }
 
-fn create(output: &Path, target: &SchemaRef) -> Result<ArrowWriter> {
-    ArrowWriter::create(output, target, WriterOptions::default()).at(output.display())
-}
-
-/// The input's schema with text views as plain text and the named columns as dictionaries.
+/// The input's columns as they stream best; the named ones, if text, as dictionaries.
 fn target_schema(input: &SchemaRef, dictionary: &[String]) -> Result<SchemaRef> {
-    let mut wanted: HashSet<&str> = dictionary.iter().map(String::as_str).collect();
-    let fields = input.fields().iter().map(|field| {
-        let text =
-            matches!(field.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
-        let data_type = match field.data_type() {
-            _ if wanted.remove(field.name().as_str()) && text => {
-                DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
-            }
-            DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
-            DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
-            other => other.clone(),
-        };
-        Field::new(field.name(), data_type, field.is_nullable())
-    });
-    let schema = Schema::new(fields.collect::<Vec<_>>());
-    match wanted.iter().next() {
-        None => Ok(Arc::new(schema)),
+    let schema = streamed_schema(input, dictionary);
+    let is_dictionary = |name: &String| {
+        let field = schema.field_with_name(name);
+        field.is_ok_and(|field| matches!(field.data_type(), DataType::Dictionary(..)))
+    };
+    match dictionary.iter().find(|name| !is_dictionary(name)) {
+        None => Ok(schema),
+        Some(name) if schema.field_with_name(name).is_ok() => {
+            Err(CliError::new(format!("--dictionary {name}: the column is no text")))
+        }
         Some(name) => Err(CliError::new(format!("--dictionary {name}: no such column"))
             .hint(format!("columns: {}", names(input)))),
     }
@@ -113,16 +136,4 @@ fn target_schema(input: &SchemaRef, dictionary: &[String]) -> Result<SchemaRef> 
 
 fn names(schema: &SchemaRef) -> String {
     schema.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ")
-}
-
-fn recoded(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch> {
-    let columns = batch
-        .columns()
-        .iter()
-        .zip(target.fields())
-        .map(|(column, field)| {
-            cast(column, field.data_type()).at(format!("column {}", field.name()))
-        })
-        .collect::<Result<Vec<_>>>()?;
-    RecordBatch::try_new(target.clone(), columns).at("batch")
 }

@@ -90,6 +90,7 @@ fn start(cli: Cli) -> Result<i32> {
                 | Command::Sort(_)
                 | Command::Matvec(_)
                 | Command::Generate(_)
+                | Command::Convert(_)
         )
     );
     let code = runtime.block_on(async {
@@ -165,7 +166,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         Some(Command::Sort(args)) => blocking(move || ooc::sort(&args, cancel)).await,
         Some(Command::Matvec(args)) => blocking(move || ooc::matvec(&args, cancel)).await,
         Some(Command::Generate(args)) => blocking(move || ooc::generate(&args, cancel)).await,
-        Some(Command::Convert(args)) => convert::run(&args).await,
+        Some(Command::Convert(args)) => convert::run(&args, cancel).await,
         Some(Command::Pg(args)) => blocking(move || pg::run(&args, &cancel)).await,
         Some(Command::GpuService(_)) => {
             Err(CliError::new("it is begun before any other thread is"))

@@ -18,8 +18,8 @@ use crate::session;
 pub async fn run(args: &QueryArgs) -> Result<()> {
     let text = text(args)?;
     let session = session::new(&args.engine)?;
-    if let Some(folder) = &args.data {
-        session::register(&session, folder).await?;
+    for path in &args.data {
+        session::register(&session, path)?;
     }
     for statement in session::statements(&text)? {
         let report = run_one(&session, &statement, args.format)
@@ -119,6 +119,9 @@ fn summary(report: &QueryReport, args: &EngineArgs) -> String {
     let asked_for_cuda = args.processor == "cuda";
     for reason in report.why_not.iter().filter(|r| !elsewhere.contains(r)) {
         text += &format!("\nleft to the planner: {reason}");
+    }
+    for note in &report.notes {
+        text += &format!("\n{note}");
     }
     for reason in elsewhere.into_iter().filter(|_| asked_for_cuda) {
         text += &format!("\nnot on the GPU: {reason}");

@@ -39,18 +39,32 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
 }
 
 /// A session over a folder of tables.
-pub async fn open(data: &Path, args: &EngineArgs) -> Result<Session> {
+pub fn open(data: &Path, args: &EngineArgs) -> Result<Session> {
     let session = new(args)?;
-    register(&session, data).await?;
+    register(&session, data)?;
     Ok(session)
 }
 
-/// Makes tables of what lies in a folder; says what was skipped.
-pub async fn register(session: &Session, data: &Path) -> Result<()> {
-    session.register_dir(data).await.map_err(|error| {
+/// Unknown files named in a note.
+const NAMED_MAX: usize = 5;
+
+/// Makes tables of a file or of what lies in a folder; says so where nothing there is one.
+pub fn register(session: &Session, data: &Path) -> Result<()> {
+    let found = session.register_path(data).map_err(|error| {
         failure(&data.display().to_string(), &error)
-            .hint("--data takes a folder of Arrow, Parquet, CSV or JSON files")
+            .hint("--data takes a file or a folder of Arrow, Parquet, CSV or JSON files")
     })?;
+    if found.tables.is_empty() {
+        let named: Vec<_> =
+            found.unknown.iter().take(NAMED_MAX).map(|path| path.display().to_string()).collect();
+        let more = if found.unknown.len() > NAMED_MAX { ", .." } else { "" };
+        let known = if named.is_empty() {
+            String::new()
+        } else {
+            format!("; not read: {}{more}", named.join(", "))
+        };
+        eprintln!("{}: no files of tables{known}", data.display());
+    }
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! use headrace_engine::{Session, SessionOptions};
 //!
 //! let session = Session::new(SessionOptions::default())?;
-//! session.register_dir("/data/ssb".as_ref()).await?;
+//! session.register_path("/data/ssb".as_ref())?;
 //! let (batches, report) = session
 //!     .sql("select d_year, sum(lo_revenue) from lineorder, date \
 //!           where lo_orderdate = d_datekey group by d_year")
@@ -29,6 +29,7 @@
 //! ```
 //!
 //! - [`catalog`]: Arrow files as tables with statistics; what a folder holds.
+//! - [`copy`]: what statements write: whole or not at all.
 //! - [`scan`]: the planner's own scan of such a table.
 //! - [`overflow`]: integer and decimal arithmetic fails instead of wrapping, whatever runs it.
 //! - [`rule`]: which fragments become pipelines, and why others do not.
@@ -51,6 +52,7 @@
 
 pub mod catalog;
 pub mod config;
+pub mod copy;
 pub mod exec;
 pub mod overflow;
 pub mod report;

@@ -7,7 +7,9 @@ use headrace_flow::{BytesByPath, RaceReport};
 use headrace_io::decimal_bytes;
 use headrace_runner::RunReport;
 
+use crate::catalog::HeadraceTable;
 use crate::exec::PipelineExec;
+use crate::explain::skipped_text;
 use crate::limits::Limits;
 use crate::scan::HeadraceScanExec;
 
@@ -97,6 +99,8 @@ pub struct QueryReport {
     pub wall_ms: f64,
     /// Parsing, planning, optimising, in milliseconds.
     pub planning_ms: f64,
+    /// What else is to be known of the answer: files that are no part of their table.
+    pub notes: Vec<String>,
     /// Whether the plan was made for an earlier query of the same text.
     pub plan_cached: bool,
     /// What ran the query: "cpu", "cuda", "planner" (pipelines that were handed back, and tables that the planner's
@@ -127,13 +131,21 @@ impl QueryReport {
         report
     }
 
+    /// Files that were not read, once for each table.
+    fn note_skipped(&mut self, table: &HeadraceTable) {
+        let note = skipped_text(table).map(|skipped| format!("table {}: {skipped}", table.name()));
+        self.notes.extend(note.filter(|note| !self.notes.contains(note)));
+    }
+
     fn visit(&mut self, plan: &Arc<dyn ExecutionPlan>) {
         if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
+            self.note_skipped(scan.table());
             let reasons = scan.why_not().iter().map(|r| format!("{}: {r}", scan.table().name()));
             self.why_not.extend(reasons);
             self.reads_by_planner = true;
         }
         if let Some(pipeline) = plan.downcast_ref::<PipelineExec>() {
+            pipeline.planned().tables.iter().for_each(|table| self.note_skipped(table));
             self.why_not.extend(pipeline.why_not().iter().map(ToString::to_string));
             self.pipelines.extend(pipeline.report());
         }

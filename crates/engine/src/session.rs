@@ -6,22 +6,29 @@ use std::time::Instant;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::catalog::TableProvider;
 use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::format::ExplainFormat;
-use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::common::{DataFusionError, Result, TableReference, plan_err};
+use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::dml::CopyTo;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
-use datafusion::prelude::{
-    CsvReadOptions, JsonReadOptions, ParquetReadOptions, SessionConfig, SessionContext,
-};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::TryStreamExt;
+use futures::stream::try_unfold;
+use tokio::task::spawn_blocking;
 
 use headrace_flow::Trace;
 use headrace_runner::{Runner, RunnerOptions, Settings};
 
-use crate::catalog::{FoundTable, HeadraceTable, TableEntry, TableKind, find_tables};
+use crate::catalog::{Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables};
 use crate::config::{HeadraceConfig, settings_of};
+use crate::copy::{ArrowSink, Staging, is_one_file, local_target};
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
@@ -55,6 +62,7 @@ fn one_batch_a_spill_file() -> Result<ConfigNonZeroUsize> {
 /// Tables, settings, queries.
 pub struct Session {
     context: SessionContext,
+    tables: Arc<Tables>,
     runner: Arc<Runner>,
     plans: PlanCache,
 }
@@ -90,7 +98,12 @@ impl Session {
         let context = SessionContext::new_with_state(state);
         context.register_udaf(checked_sum());
         context.register_udaf(exact_avg());
-        Ok(Self { context, runner, plans: PlanCache::default() })
+        let tables = Arc::new(Tables::default());
+        let names = context.state().config_options().catalog.clone();
+        if let Some(catalog) = context.catalog(&names.default_catalog) {
+            catalog.register_schema(&names.default_schema, Arc::clone(&tables) as _)?;
+        }
+        Ok(Self { context, tables, runner, plans: PlanCache::default() })
     }
 
     /// DataFusion's context, for what this façade does not offer.
@@ -126,44 +139,26 @@ impl Session {
         Ok(table)
     }
 
-    /// Registers every table below a folder, named by the stem of its file or folder.
+    /// Makes tables of a file, or of all files and folders of files below a folder, named by their stems. They
+    /// are opened when they are named, and what is wrong with one is the error of whoever names it.
     ///
     /// # Errors
-    /// A folder that cannot be read; two tables of one name; a file that cannot be opened.
-    pub async fn register_dir(&self, folder: &Path) -> Result<Vec<FoundTable>> {
-        let found = find_tables(folder)?;
-        for (i, table) in found.iter().enumerate() {
-            if let Some(other) = found[..i].iter().find(|t| t.name == table.name) {
-                return plan_err!(
-                    "{} and {} would both be table {}; rename one",
-                    other.path.display(),
-                    table.path.display(),
-                    table.name
-                );
-            }
-        }
-        for table in &found {
-            self.register_found(table).await?;
-        }
+    /// A path that cannot be read.
+    pub fn register_path(&self, path: &Path) -> Result<Found> {
+        let found = find_tables(path)?;
+        self.tables.add(&found.tables);
         Ok(found)
     }
 
-    async fn register_found(&self, table: &FoundTable) -> Result<()> {
-        let reference = TableReference::bare(table.name.as_str());
-        let path = table.path.to_string_lossy();
-        let context = &self.context;
-        match table.kind {
-            TableKind::Arrow => {
-                self.register_arrow(&table.name, std::slice::from_ref(&table.path)).map(drop)
-            }
-            TableKind::Parquet => {
-                context.register_parquet(reference, &path, ParquetReadOptions::default()).await
-            }
-            TableKind::Csv => context.register_csv(reference, &path, CsvReadOptions::new()).await,
-            TableKind::Json => {
-                context.register_json(reference, &path, JsonReadOptions::default()).await
-            }
-        }
+    /// Makes a file, or a folder of files of one kind, the table of a name, in place of what has it.
+    ///
+    /// # Errors
+    /// What keeps it from being a table.
+    pub async fn register_as(&self, name: &str, path: &Path) -> Result<Arc<dyn TableProvider>> {
+        self.context.deregister_table(TableReference::bare(name))?;
+        self.tables.add(&[FoundTable { name: name.to_string(), path: path.to_path_buf() }]);
+        let opened = self.tables.open(name).await?;
+        opened.ok_or_else(|| DataFusionError::Internal("a table that was just added".into()))
     }
 
     /// Parses and plans one statement. Statements that change the session (`SET`, `CREATE
@@ -176,21 +171,37 @@ impl Session {
         let started = Instant::now();
         let cached = self.plans.get(text, &self.context).await?;
         let plan_cached = cached.is_some();
-        let plan = match cached {
-            Some(plan) => plan,
+        let (plan, staging) = match cached {
+            Some(plan) => (plan, None),
             None => self.plan(text).await?,
         };
         let context = self.context.task_ctx();
         let planning_ms = started.elapsed().as_secs_f64() * 1e3;
-        Ok(Query { plan, context, started, planning_ms, plan_cached })
+        let staging = staging.map(Arc::new);
+        Ok(Query { plan, context, staging, started, planning_ms, plan_cached })
     }
 
-    async fn plan(&self, text: &str) -> Result<Arc<dyn ExecutionPlan>> {
+    async fn plan(&self, text: &str) -> Result<(Arc<dyn ExecutionPlan>, Option<Staging>)> {
         let state = self.context.state();
         let options = Arc::clone(state.config().options());
         let statement = state.sql_to_statement(text, &options.sql_parser.dialect)?;
         let references = state.resolve_table_references(&statement)?;
-        let logical = state.statement_to_plan(statement).await?;
+        let names = &options.catalog;
+        for reference in &references {
+            let named = reference.clone().resolve(&names.default_catalog, &names.default_schema);
+            if *named.catalog == names.default_catalog && *named.schema == names.default_schema {
+                self.tables.open(&named.table).await?;
+            }
+        }
+        let mut logical = state.statement_to_plan(statement).await?;
+        if let LogicalPlan::Copy(copy) = &logical
+            && copy.file_type.get_ext() == "arrow"
+            && let Some(target) = local_target(copy)
+        {
+            self.plans.clear();
+            return Ok((self.plan_arrow_copy(copy, target).await?, None));
+        }
+        let staging = staged(&mut logical)?;
         let tables = match names_tables_only(&references, &self.context).await {
             true => tables_of(&logical)?,
             false => None,
@@ -203,7 +214,41 @@ impl Session {
         if let Some(tables) = tables {
             self.plans.put(text, options, tables, &plan);
         }
-        Ok(plan)
+        Ok((plan, staging))
+    }
+
+    async fn plan_arrow_copy(
+        &self,
+        copy: &CopyTo,
+        target: PathBuf,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !copy.partition_by.is_empty() || !is_one_file(copy) {
+            return plan_err!(
+                "COPY TO '{}' would write a folder of Arrow files\n\
+                 hint: name one file, such as 'x.arrow', without PARTITIONED BY",
+                copy.output_url
+            );
+        }
+        let frame = self.context.execute_logical_plan(LogicalPlan::clone(&copy.input)).await?;
+        let input = frame.create_physical_plan().await?;
+        let sink = ArrowSink::new(target, input.schema());
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+    }
+}
+
+/// Lets a COPY write beside its target.
+fn staged(logical: &mut LogicalPlan) -> Result<Option<Staging>> {
+    match logical {
+        LogicalPlan::Analyze(analyze) if matches!(*analyze.input, LogicalPlan::Copy(_)) => {
+            plan_err!("EXPLAIN ANALYZE of a COPY is not offered\nhint: explain its query")
+        }
+        LogicalPlan::Copy(copy) => {
+            let Some(target) = local_target(copy) else { return Ok(None) };
+            let staging = Staging::new(&target, is_one_file(copy))?;
+            copy.output_url = staging.url();
+            Ok(Some(staging))
+        }
+        _ => Ok(None),
     }
 }
 
@@ -211,6 +256,8 @@ impl Session {
 pub struct Query {
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
+    /// Where a COPY writes to.
+    staging: Option<Arc<Staging>>,
     started: Instant,
     planning_ms: f64,
     plan_cached: bool,
@@ -232,7 +279,19 @@ impl Query {
     /// # Errors
     /// If the plan cannot be started; what fails later comes through the stream.
     pub fn stream(&self) -> Result<SendableRecordBatchStream> {
-        execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context))
+        let batches = execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context))?;
+        let Some(staging) = self.staging.clone() else { return Ok(batches) };
+        let schema = batches.schema();
+        // Nothing comes after an error, so what comes last is the commit.
+        let batches = try_unfold((batches, staging), |(mut batches, staging)| async move {
+            if let Some(batch) = batches.try_next().await? {
+                return Ok(Some((batch, (batches, staging))));
+            }
+            let committed = spawn_blocking(move || staging.commit()).await;
+            committed.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
+            Ok(None)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 
     /// What has been done so far; complete when the stream has ended. `rows` is what the caller
@@ -252,7 +311,10 @@ impl Query {
     /// # Errors
     /// Whatever fails on the way.
     pub async fn collect(self) -> Result<(Vec<RecordBatch>, QueryReport)> {
-        let batches = collect(Arc::clone(&self.plan), Arc::clone(&self.context)).await?;
+        let batches = match &self.staging {
+            None => collect(Arc::clone(&self.plan), Arc::clone(&self.context)).await?,
+            Some(_) => self.stream()?.try_collect().await?,
+        };
         let rows = batches.iter().map(|b| b.num_rows() as u64).sum();
         let report = self.report(rows);
         Ok((batches, report))

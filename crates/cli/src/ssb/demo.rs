@@ -24,11 +24,11 @@ pub async fn run(args: &DemoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
             .await?;
     eprintln!("{} rows in five tables, {:.2} GB on disk", summary.rows, summary.bytes as f64 / 1e9);
     let engine = EngineArgs::default();
-    let baseline = session::open(&folder, &session::on(Processor::Off, &engine)).await?;
+    let baseline = session::open(&folder, &session::on(Processor::Off, &engine))?;
     let mut measurements = Vec::new();
     for processor in processors() {
         let strict = EngineArgs { fallback: "forbid".into(), ..session::on(processor, &engine) };
-        let session = session::open(&folder, &strict).await?;
+        let session = session::open(&folder, &strict)?;
         for query in &QUERIES {
             let plan = Plan { runs: 2, drop_before_first: &[], baseline: Some(&baseline) };
             measurements.push(measure(&session, query, &plan).await?);

@@ -30,9 +30,9 @@ struct Record<'a> {
 pub async fn run(args: &RunArgs) -> Result<()> {
     let queries = selected(&args.queries)?;
     let manifest = manifest(&args.data)?;
-    let session = session::open(&args.data, &args.engine).await?;
+    let session = session::open(&args.data, &args.engine)?;
     let off = session::on(Processor::Off, &args.engine);
-    let baseline = if args.check { Some(session::open(&args.data, &off).await?) } else { None };
+    let baseline = if args.check { Some(session::open(&args.data, &off)?) } else { None };
     let files = if args.cold { data_files(&args.data)? } else { Vec::new() };
     let plan = Plan { runs: args.runs, drop_before_first: &files, baseline: baseline.as_ref() };
     let mut measurements = Vec::new();

@@ -1,96 +1,82 @@
 //! Which tables a folder holds.
 
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How a table's files are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TableKind {
-    /// Arrow IPC files, streamed by pipelines.
-    Arrow,
-    /// Parquet, through DataFusion.
-    Parquet,
-    /// CSV with a header, through DataFusion.
-    Csv,
-    /// JSON lines, through DataFusion.
-    Json,
-}
+use super::files::{entries, is_table_like, kind_of, partition_of, table_name};
 
 /// A table found in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundTable {
-    /// The stem of its file or folder.
+    /// The stem of its file, or the name of its folder.
     pub name: String,
-    /// How it is read.
-    pub kind: TableKind,
     /// The file, or a folder of files of one kind.
     pub path: PathBuf,
 }
 
-fn kind_of(path: &Path) -> Option<TableKind> {
-    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-        "arrow" | "feather" => Some(TableKind::Arrow),
-        "parquet" => Some(TableKind::Parquet),
-        "csv" => Some(TableKind::Csv),
-        "ndjson" | "jsonl" => Some(TableKind::Json),
-        "json" if is_json_lines(path) => Some(TableKind::Json),
-        _ => None,
-    }
+/// What a search found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Sorted by path; two may have one name.
+    pub tables: Vec<FoundTable>,
+    /// Files whose names say no kind that is read.
+    pub unknown: Vec<PathBuf>,
+    /// Folders seen: none is entered twice, whatever symbolic links say.
+    seen: HashSet<(u64, u64)>,
 }
 
-/// Whether the first line of a file is a whole JSON object. Settings and manifests, spread
-/// over lines, are no tables.
-fn is_json_lines(path: &Path) -> bool {
-    const FIRST_LINE_BYTES_MAX: u64 = 1 << 20;
-    let Ok(file) = File::open(path) else { return false };
-    let mut line = String::new();
-    let read = BufReader::new(file.take(FIRST_LINE_BYTES_MAX)).read_line(&mut line);
-    let line = line.trim();
-    read.is_ok() && line.starts_with('{') && line.ends_with('}')
-}
-
-fn stem(path: &Path) -> Option<String> {
-    path.file_stem().and_then(OsStr::to_str).map(ToString::to_string)
-}
-
-fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut paths = std::fs::read_dir(folder)?
-        .map(|entry| entry.map(|e| e.path()))
-        .collect::<std::io::Result<Vec<_>>>()?;
-    paths.retain(|p| !p.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.')));
-    paths.sort();
-    Ok(paths)
-}
-
-/// Every table below a folder: each file of a known kind, and each folder that holds such
-/// files (one table of all of them). Folders of folders are searched. Hidden files are left
-/// out, and so are `.json` files whose first line is not a whole object. Sorted by path; two
-/// tables of one name are both returned, the caller decides.
+/// Every table below a folder: each file of a known kind in it, and each folder below that holds such
+/// files or folders of partitions (one table of all of them). Folders of folders are searched. Hidden
+/// files are left out, and so are `.json` files that are no table. Nothing is opened but these. Of a
+/// file: the table that it is.
 ///
 /// # Errors
 /// A folder that cannot be read.
-pub fn find_tables(folder: &Path) -> std::io::Result<Vec<FoundTable>> {
-    let mut found = Vec::new();
-    for path in entries(folder)? {
-        if path.is_dir() {
-            found.extend(tables_of_folder(&path)?);
-        } else if let (Some(kind), Some(name)) = (kind_of(&path), stem(&path)) {
-            found.push(FoundTable { name, kind, path });
-        }
+pub fn find_tables(path: &Path) -> std::io::Result<Found> {
+    let mut found = Found::default();
+    if std::fs::metadata(path)?.is_dir() {
+        found.search(path, true)?;
+    } else {
+        found.add(path);
     }
     Ok(found)
 }
 
-fn tables_of_folder(folder: &Path) -> std::io::Result<Vec<FoundTable>> {
-    let files = entries(folder)?;
-    let kind = files.iter().filter(|p| p.is_file()).find_map(|p| kind_of(p));
-    match (kind, folder.file_name().and_then(OsStr::to_str)) {
-        (Some(kind), Some(name)) => {
-            Ok(vec![FoundTable { name: name.to_string(), kind, path: folder.to_path_buf() }])
+impl Found {
+    fn add(&mut self, path: &Path) {
+        self.tables.push(FoundTable { name: table_name(path), path: path.to_path_buf() });
+    }
+
+    fn search(&mut self, folder: &Path, is_root: bool) -> std::io::Result<()> {
+        let metadata = std::fs::metadata(folder)?;
+        if !self.seen.insert((metadata.dev(), metadata.ino())) {
+            return Ok(());
         }
-        _ => find_tables(folder),
+        let (mut files, mut folders, mut has_partitions) = (Vec::new(), Vec::new(), false);
+        for path in entries(folder)? {
+            match std::fs::metadata(&path) {
+                Ok(metadata) if metadata.is_dir() && partition_of(&path).is_some() => {
+                    has_partitions = true;
+                }
+                Ok(metadata) if metadata.is_dir() => folders.push(path),
+                Ok(metadata) if kind_of(&path).is_some() => {
+                    if is_table_like(&path, &metadata) {
+                        files.push(path);
+                    }
+                }
+                // What cannot be examined is the error of that table.
+                Err(_) if kind_of(&path).is_some() => files.push(path),
+                _ => self.unknown.push(path),
+            }
+        }
+        if has_partitions || (!is_root && !files.is_empty()) {
+            self.add(folder);
+        }
+        if is_root && !has_partitions {
+            files.iter().for_each(|file| self.add(file));
+        }
+        folders.iter().try_for_each(|folder| self.search(folder, false))
     }
 }
 
@@ -99,38 +85,50 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn touch(folder: &Path, path: &str) {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, b"").unwrap();
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        find_tables(folder).unwrap().tables.into_iter().map(|t| t.name).collect()
+    }
+
     #[test]
     fn files_and_folders_of_files_are_tables() {
         let dir = tempfile::tempdir().unwrap();
-        let touch = |path: &str| {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, b"").unwrap();
-        };
         for path in [
             "date.arrow",
-            "x.csv",
+            "x y[1].csv.gz",
             "notes.txt",
             ".hidden.arrow",
             "lineorder/0.arrow",
             "lineorder/1.arrow",
+            "lineorder/old/1.arrow",
             "deep/er/part.parquet",
+            "sales/year=2024/month=1/a.parquet",
         ] {
-            touch(path);
+            touch(dir.path(), path);
         }
         std::fs::write(dir.path().join("settings.json"), "{\n\"a\": 1\n}\n").unwrap();
         std::fs::write(dir.path().join("log.json"), "{\"a\": 1}\n{\"a\": 2}\n").unwrap();
+        std::fs::write(dir.path().join("list.json"), "[\n{\"a\": 1},\n{\"a\": 2}]\n").unwrap();
+        let expected = ["date", "list", "log", "x y[1]", "er", "lineorder", "old", "sales"];
+        assert_eq!(names(dir.path()), expected);
         let found = find_tables(dir.path()).unwrap();
-        let names: Vec<_> = found.iter().map(|t| (t.name.as_str(), t.kind)).collect();
-        assert_eq!(
-            names,
-            [
-                ("date", TableKind::Arrow),
-                ("er", TableKind::Parquet),
-                ("lineorder", TableKind::Arrow),
-                ("log", TableKind::Json),
-                ("x", TableKind::Csv),
-            ]
-        );
+        assert_eq!(found.unknown, [dir.path().join("notes.txt")]);
+        assert_eq!(names(&dir.path().join("sales")), ["sales"]);
+        assert_eq!(names(&dir.path().join("x y[1].csv.gz")), ["x y[1]"]);
+    }
+
+    #[test]
+    fn a_loop_of_links_is_gone_round_once() {
+        let dir = tempfile::tempdir().unwrap();
+        touch(dir.path(), "a/t/1.csv");
+        for link in ["a/up", "a/t/up", "a/again"] {
+            std::os::unix::fs::symlink(dir.path(), dir.path().join(link)).unwrap();
+        }
+        assert_eq!(names(dir.path()), ["t"]);
     }
 }

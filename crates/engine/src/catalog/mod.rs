@@ -1,7 +1,22 @@
-//! Tables that pipelines can stream.
+//! Files and folders as tables, opened when they are named.
+//!
+//! ```text
+//! folder ──directory──► names and paths ──tables──► files ──► Arrow: HeadraceTable, which pipelines stream
+//!                                                       └──► planned: parquet, text (the planner's own scans)
+//! ```
 
 mod directory;
+mod files;
+mod parquet;
+mod planned;
+mod records;
 mod table;
+mod tables;
+mod text;
+mod union;
 
-pub use directory::{FoundTable, TableKind, find_tables};
+pub use directory::{Found, FoundTable, find_tables};
+pub(crate) use files::refused;
+pub use files::{TableKind, table_name};
 pub use table::{HeadraceTable, TableEntry};
+pub use tables::Tables;

@@ -17,7 +17,7 @@ async fn set(session: &Session, name: &str, value: &str) {
 
 async fn session(folder: &Path) -> Session {
     let session = Session::new(SessionOptions::default()).unwrap();
-    session.register_dir(folder).await.unwrap();
+    session.register_path(folder).unwrap();
     session
 }
 

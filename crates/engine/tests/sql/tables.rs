@@ -381,5 +381,5 @@ pub async fn register(session: &Session, folder: &Path) {
     write(&file("empty"), &empty, 10, true);
     write_many(&folder.join("many"));
     write_partly(&folder.join("partly"));
-    session.register_dir(folder).await.unwrap();
+    session.register_path(folder).unwrap();
 }

@@ -2,11 +2,9 @@
 //! a column, statistics of every batch.
 
 use std::collections::{HashSet, VecDeque};
-use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
@@ -15,6 +13,8 @@ use arrow_ipc::writer::{DictionaryHandling, DictionaryTracker, IpcWriteOptions, 
 use arrow_ipc::{Block, FooterBuilder, MessageHeader, MetadataVersion};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use flatbuffers::FlatBufferBuilder;
+use headrace_io::ReadMode;
+use headrace_io::write::{SinkFile, WriteAt};
 
 use super::growing::GrowingDictionary;
 use super::message::MAGIC;
@@ -54,21 +54,38 @@ pub struct WriterSummary {
     pub bytes: u64,
 }
 
+/// The file being written, from its beginning.
+struct Appended {
+    sink: Arc<SinkFile>,
+    offset: u64,
+}
+
+impl Write for Appended {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.sink.write_at(ReadMode::Buffered, self.offset, bytes)?;
+        self.offset += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Writes one Arrow IPC file.
 ///
-/// Rows go to a hidden temporary file beside the target, which takes the target's name when
-/// [`finish`](ArrowWriter::finish) has made it durable: the target is whole or untouched.
-/// Dropping a writer that was not finished removes the temporary file.
+/// Rows go to a hidden temporary file beside the target ([`SinkFile`]), which takes the target's name and
+/// permissions when [`finish`](ArrowWriter::finish) has made it durable: the target is whole or
+/// untouched. Dropping a writer that was not finished removes the temporary file.
 ///
 /// Batches may come in any size and are cut to [`WriterOptions::rows_per_batch`]. A dictionary
 /// column may bring another dictionary with each batch: text and binary dictionaries are unified
 /// and written before the first record batch; values that appear later follow as a delta
 /// dictionary in front of the batch that needs them.
 pub struct ArrowWriter {
-    target: PathBuf,
-    temporary: PathBuf,
+    sink: Arc<SinkFile>,
     /// `None` once finished or failed.
-    file: Option<BufWriter<File>>,
+    file: Option<BufWriter<Appended>>,
     offset: u64,
     schema: SchemaRef,
     options: WriterOptions,
@@ -93,14 +110,13 @@ impl ArrowWriter {
     /// Statistics that the schema's field metadata may carry from another file are left out.
     ///
     /// # Errors
-    /// [`FormatError::Column`] for a column whose type cannot be written, [`FormatError::Write`]
-    /// if the temporary file cannot be created.
+    /// [`FormatError::Column`] for a column whose type cannot be written, [`FormatError::Io`]
+    /// if no file can be made there, or something else than a file lies there.
     pub fn create(
         path: impl AsRef<Path>,
         schema: &Schema,
         options: WriterOptions,
     ) -> Result<ArrowWriter> {
-        let target = path.as_ref().to_path_buf();
         if options.rows_per_batch == 0 {
             return Err(FormatError::Argument("record batches of 0 rows".into()));
         }
@@ -111,10 +127,11 @@ impl ArrowWriter {
             .with_dictionary_handling(DictionaryHandling::Delta);
         let encoder = StreamEncoder::try_new_with_options(&schema, ipc)
             .map_err(|e| FormatError::arrow("starting the file", e))?;
-        let (temporary, file) = create_temporary(&target)?;
+        let sink = SinkFile::growing(path)?;
+        let appended = Appended { sink: Arc::clone(&sink), offset: 0 };
         let mut writer = ArrowWriter {
-            temporary,
-            file: Some(BufWriter::with_capacity(64 << 10, file)),
+            sink,
+            file: Some(BufWriter::with_capacity(64 << 10, appended)),
             offset: 0,
             encoder: Some(encoder),
             messages: MessageScanner::default(),
@@ -133,7 +150,6 @@ impl ArrowWriter {
             dictionary_blocks: Vec::new(),
             record_blocks: Vec::new(),
             rows: 0,
-            target,
             schema: Arc::new(schema),
             options,
         };
@@ -211,26 +227,12 @@ impl ArrowWriter {
     pub fn finish(mut self) -> Result<WriterSummary> {
         self.end_batch()?;
         self.write_tail()?;
-        let fail = |path: &Path, action, cause| FormatError::Write {
-            path: path.to_path_buf(),
-            action,
-            cause,
-        };
         let Some(buffered) = self.file.take() else {
             return Err(failed_before());
         };
-        let file = buffered
-            .into_inner()
-            .map_err(|e| fail(&self.temporary, "write the file", e.into_error()))?;
-        file.sync_all().map_err(|e| fail(&self.temporary, "make the file durable", e))?;
-        drop(file);
-        std::fs::rename(&self.temporary, &self.target)
-            .map_err(|e| fail(&self.target, "give the finished file its name", e))?;
-        // The name itself is durable once the folder is. The data are there either way, so a
-        // filesystem that cannot sync folders does no harm.
-        if let Ok(folder) = File::open(folder_of(&self.target)) {
-            let _ = folder.sync_all();
-        }
+        buffered.into_inner().map_err(|e| self.write_error(e.into_error()))?;
+        self.sink.end_at(self.offset);
+        self.sink.commit(true)?;
         Ok(WriterSummary {
             rows: self.rows,
             batches: self.record_blocks.len() as u64,
@@ -396,26 +398,22 @@ impl ArrowWriter {
         )))
     }
 
+    fn write_error(&self, cause: io::Error) -> FormatError {
+        let path = self.sink.path().to_path_buf();
+        FormatError::Write { path, action: "write the file", cause }
+    }
+
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         if let Err(cause) = open_file(&mut self.file)?.write_all(bytes) {
             self.file = None;
-            let path = self.temporary.clone();
-            return Err(FormatError::Write { path, action: "write the file", cause });
+            return Err(self.write_error(cause));
         }
         self.offset += bytes.len() as u64;
         Ok(())
     }
 }
 
-impl Drop for ArrowWriter {
-    fn drop(&mut self) {
-        // After `finish` the name is gone and this fails, which is fine.
-        self.file = None;
-        let _ = std::fs::remove_file(&self.temporary);
-    }
-}
-
-fn open_file(file: &mut Option<BufWriter<File>>) -> Result<&mut BufWriter<File>> {
+fn open_file(file: &mut Option<BufWriter<Appended>>) -> Result<&mut BufWriter<Appended>> {
     file.as_mut().ok_or_else(failed_before)
 }
 
@@ -471,34 +469,5 @@ fn check_type(column: &str, data_type: &DataType) -> Result<()> {
             fields.iter().try_for_each(|(_, f)| check_type(column, f.data_type()))
         }
         _ => Ok(()),
-    }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
-/// Creates a hidden file beside `target` that no reader of the folder takes for a table.
-fn create_temporary(target: &Path) -> Result<(PathBuf, File)> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let Some(name) = target.file_name() else {
-        return Err(FormatError::Argument(format!("{} names no file", target.display())));
-    };
-    loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{number}.tmp", std::process::id()));
-        let path = folder_of(target).join(hidden);
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((path, file)),
-            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => continue,
-            Err(cause) => {
-                return Err(FormatError::Write { path, action: "create the file", cause });
-            }
-        }
     }
 }

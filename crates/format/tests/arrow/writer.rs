@@ -343,7 +343,7 @@ fn an_unfinished_file_leaves_nothing_and_the_target_as_it_was() {
     assert!(read(&path).1.is_empty());
     assert!(matches!(
         ArrowWriter::create(dir.path().join("missing/t.arrow"), &schema, options(1)),
-        Err(FormatError::Write { .. })
+        Err(FormatError::Io(_))
     ));
 }
 

@@ -1,0 +1,266 @@
+//! The files of a table: which they are, and of which kind.
+
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+
+use datafusion::common::{DataFusionError, Result};
+use headrace_io::FileIdentity;
+
+/// Folders within folders that partitions may be; a loop of symbolic links ends here.
+const PARTITION_DEPTH_MAX: usize = 16;
+
+/// Files named in an error, of each kind.
+const NAMED_MAX: usize = 3;
+
+/// How a table's files are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TableKind {
+    /// Arrow IPC files, streamed by pipelines; IPC streams, which are not.
+    Arrow,
+    /// Parquet, through DataFusion.
+    Parquet,
+    /// Separated values with a header.
+    Csv,
+    /// JSON objects, one after the other or in one array.
+    Json,
+}
+
+/// How a file's bytes are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Not at all.
+    Plain,
+    /// gzip, `.gz`.
+    Gzip,
+    /// Zstandard, `.zst`.
+    Zstd,
+}
+
+/// What a name says of a file; `None`: it is no file of a table.
+pub fn kind_of(path: &Path) -> Option<(TableKind, Packing)> {
+    let (inner, packing) = match extension(path).as_str() {
+        "gz" => (path.with_extension(""), Packing::Gzip),
+        "zst" | "zstd" => (path.with_extension(""), Packing::Zstd),
+        _ => (path.to_path_buf(), Packing::Plain),
+    };
+    let kind = match extension(&inner).as_str() {
+        "csv" | "tsv" => TableKind::Csv,
+        "json" | "jsonl" | "ndjson" => TableKind::Json,
+        "arrow" | "arrows" | "feather" | "ipc" if packing == Packing::Plain => TableKind::Arrow,
+        "parquet" if packing == Packing::Plain => TableKind::Parquet,
+        _ => return None,
+    };
+    Some((kind, packing))
+}
+
+/// A file's extension in lower case, without that of its packing.
+pub fn extension(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
+}
+
+/// The name of a table of this file or folder.
+pub fn table_name(path: &Path) -> String {
+    let stem = |path: &Path| path.file_stem().unwrap_or_default().to_owned();
+    let name = match kind_of(path) {
+        Some((_, Packing::Plain)) => stem(path),
+        Some(_) => stem(Path::new(&stem(path))),
+        None => path.file_name().unwrap_or_default().to_owned(),
+    };
+    name.to_string_lossy().into_owned()
+}
+
+/// A file of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Which version of it.
+    pub identity: FileIdentity,
+    /// Values of [`Files::keys`]; `None` is NULL.
+    pub values: Vec<Option<String>>,
+}
+
+/// The files of a table, all of one kind, in the order of their paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// How they are read.
+    pub kind: TableKind,
+    /// Columns that folders named `key=value` give.
+    pub keys: Vec<String>,
+    /// The files.
+    pub files: Vec<DataFile>,
+}
+
+impl Files {
+    /// The files of a path: a file, a folder of files, or a folder of partitions
+    /// (`year=2024/month=1/..`).
+    ///
+    /// # Errors
+    /// Whatever keeps them from being one table, with the file that does.
+    pub fn of(path: &Path) -> Result<Files> {
+        let metadata = std::fs::metadata(path).map_err(|e| refused(path, e, "look at the name"))?;
+        let mut listed = Listed::default();
+        if metadata.is_dir() {
+            listed.folder(path, &mut Vec::new())?;
+        } else {
+            listed.add(path.to_path_buf(), &metadata, &[])?;
+        }
+        listed.into_files(path)
+    }
+}
+
+#[derive(Default)]
+struct Listed {
+    by_kind: BTreeMap<TableKind, Vec<DataFile>>,
+    keys: Option<Vec<String>>,
+}
+
+impl Listed {
+    fn folder(&mut self, folder: &Path, partition: &mut Vec<(String, String)>) -> Result<()> {
+        let fail = |e| refused(folder, e, "see whether the folder may be read");
+        for path in entries(folder).map_err(fail)? {
+            let key = partition_of(&path);
+            let is_known = kind_of(&path).is_some();
+            // Whatever else lies there may be broken as it likes.
+            let metadata = match std::fs::metadata(&path) {
+                Err(cause) if is_known => {
+                    return Err(refused(&path, cause, "remove it, or what it leads to is missing"));
+                }
+                Err(_) => continue,
+                Ok(metadata) => metadata,
+            };
+            if !metadata.is_dir() {
+                if is_known && is_table_like(&path, &metadata) {
+                    self.add(path, &metadata, partition)?;
+                }
+                continue;
+            }
+            let Some(key) = key else { continue };
+            if partition.len() == PARTITION_DEPTH_MAX || partition.iter().any(|(k, _)| *k == key.0)
+            {
+                let cause = "folders of partitions lie in each other without end";
+                return Err(refused(&path, cause, "look for a symbolic link that leads back"));
+            }
+            partition.push(key);
+            self.folder(&path, partition)?;
+            partition.pop();
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        path: PathBuf,
+        metadata: &Metadata,
+        partition: &[(String, String)],
+    ) -> Result<()> {
+        let Some((kind, _)) = kind_of(&path) else {
+            let known = ".parquet, .csv, .tsv, .json, .jsonl (also .gz and .zst of these four), \
+                         .arrow, .feather, .ipc and .arrows files are read";
+            return Err(refused(&path, "its name says no kind of file that is known", known));
+        };
+        if !metadata.is_file() {
+            return Err(refused(&path, "it is no regular file", "tables are made of files"));
+        }
+        let keys: Vec<String> = partition.iter().map(|(key, _)| key.clone()).collect();
+        match &self.keys {
+            Some(known) if *known != keys => {
+                let cause = format!(
+                    "its folders give the columns ({}), those of other files ({})",
+                    keys.join(", "),
+                    known.join(", ")
+                );
+                return Err(refused(&path, cause, "give all files of a table the same partitions"));
+            }
+            _ => self.keys = Some(keys),
+        }
+        self.by_kind.entry(kind).or_default().push(DataFile {
+            path,
+            identity: FileIdentity::of_metadata(metadata),
+            values: partition.iter().map(|(_, value)| unescaped(value)).collect(),
+        });
+        Ok(())
+    }
+
+    fn into_files(mut self, path: &Path) -> Result<Files> {
+        let kinds: Vec<_> = self.by_kind.iter().collect();
+        if kinds.len() > 1 {
+            let kinds: Vec<String> =
+                kinds.iter().map(|(kind, files)| some_of(**kind, files)).collect();
+            let cause = format!("files of several kinds: {}", kinds.join("; "));
+            return Err(refused(path, cause, "a folder is one table: move the others away"));
+        }
+        match self.by_kind.pop_first() {
+            None => Err(refused(path, "no files of a table in it", "name another folder")),
+            Some((kind, files)) => Ok(Files { kind, keys: self.keys.unwrap_or_default(), files }),
+        }
+    }
+}
+
+fn some_of(kind: TableKind, files: &[DataFile]) -> String {
+    let named = files.iter().take(NAMED_MAX).map(|f| f.path.file_name().unwrap_or_default());
+    let named: Vec<_> = named.map(|name| name.to_string_lossy()).collect();
+    let more = if files.len() > NAMED_MAX { ", .." } else { "" };
+    format!("{} {kind:?} ({}{more})", files.len(), named.join(", "))
+}
+
+/// What a folder holds, sorted, without what is hidden.
+pub fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut paths = std::fs::read_dir(folder)?
+        .map(|entry| entry.map(|e| e.path()))
+        .collect::<std::io::Result<Vec<_>>>()?;
+    paths.retain(|p| !p.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b".")));
+    paths.sort();
+    Ok(paths)
+}
+
+/// Key and value of a folder named `key=value`.
+pub fn partition_of(folder: &Path) -> Option<(String, String)> {
+    let (key, value) = folder.file_name()?.to_str()?.split_once('=')?;
+    (!key.is_empty()).then(|| (key.to_string(), value.to_string()))
+}
+
+/// Whether it is a table at all: settings and manifests are JSON, too, but spread over lines.
+pub fn is_table_like(path: &Path, metadata: &Metadata) -> bool {
+    let is_json = extension(path) == "json";
+    !is_json || !metadata.is_file() || super::records::is_json_table(path)
+}
+
+/// The value that a folder's name stands for, as Hive and Spark write them.
+fn unescaped(value: &str) -> Option<String> {
+    if value == "__HIVE_DEFAULT_PARTITION__" {
+        return None;
+    }
+    let bytes = value.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = (bytes[at] == b'%').then(|| value.get(at + 1..at + 3)).flatten();
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                at += 3;
+            }
+            None => {
+                plain.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    Some(String::from_utf8_lossy(&plain).into_owned())
+}
+
+/// An error with its place and what helps.
+pub fn refused(
+    path: &Path,
+    cause: impl std::fmt::Display,
+    remedy: impl std::fmt::Display,
+) -> DataFusionError {
+    let cause = cause.to_string();
+    let place = path.display().to_string();
+    // Those of the lower crates name the file themselves.
+    let text = if cause.contains(&place) { cause } else { format!("{place}: {cause}") };
+    let hint = if text.contains("\nhint: ") { String::new() } else { format!("\nhint: {remedy}") };
+    DataFusionError::Execution(text + &hint)
+}

@@ -1,0 +1,380 @@
+//! Parquet files for DataFusion's reader: by their exact names, with no more of them open than may be, checked
+//! to be what they were, and named by whatever is wrong with them.
+
+use std::fmt;
+use std::io::{BufReader, Read};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::config::{ConfigOptions, TableParquetOptions};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, Statistics};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{
+    FileOpener, FileScanConfig, FileSource, ParquetFileMetrics, ParquetFileReaderFactory,
+    ParquetSource,
+};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::object_store::ObjectStore;
+use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
+use datafusion::parquet::arrow::async_reader::AsyncFileReader;
+use datafusion::parquet::arrow::parquet_to_arrow_schema;
+use datafusion::parquet::errors::{ParquetError, Result as ParquetResult};
+use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use datafusion::parquet::file::reader::{ChunkReader, Length};
+use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalSortExpr};
+use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::{DisplayFormatType, PhysicalExpr, SortOrderPushdownResult};
+use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselizer};
+use datafusion_datasource_parquet::metadata::DFParquetMetadata;
+use datafusion_datasource_parquet::transform_schema_to_view;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use headrace_io::{ReadAt, SourceFile};
+use tokio::task::spawn_blocking;
+
+use super::files::{DataFile, refused};
+
+const REPAIR: &str =
+    "it is damaged or not whole: write it again, or move it out of its table's folder";
+
+/// A file and its metadata.
+#[derive(Clone, Debug)]
+pub struct ParquetInput {
+    source: Arc<SourceFile>,
+    metadata: Arc<ParquetMetaData>,
+}
+
+/// Reads a file's metadata.
+///
+/// # Errors
+/// With the file's name: what is wrong with it.
+pub fn inspect(file: &DataFile) -> Result<(ParquetInput, Schema)> {
+    let source = SourceFile::known(&file.path, file.identity);
+    let read = || {
+        let bytes = FileChunks(Arc::clone(&source));
+        let metadata = ParquetMetaDataReader::new().parse_and_finish(&bytes)?;
+        let info = metadata.file_metadata();
+        let schema = parquet_to_arrow_schema(info.schema_descr(), info.key_value_metadata())?;
+        Ok::<_, ParquetError>((metadata, transform_schema_to_view(&schema)))
+    };
+    let fail = |cause: String| refused(&file.path, cause, REPAIR);
+    let read = catch_unwind(AssertUnwindSafe(read)).map_err(|_| fail(PANICKED.to_string()))?;
+    let (metadata, schema) = read.map_err(|e| fail(parquet_text(&e)))?;
+    Ok((ParquetInput { source, metadata: Arc::new(metadata) }, schema))
+}
+
+const PANICKED: &str = "the reader of Parquet files panicked";
+
+impl ParquetInput {
+    /// Rows and, where the columns' types are the table's, what the file says of its values.
+    pub fn statistics(&self, own: &Schema, table: &SchemaRef) -> Result<Statistics> {
+        let is_same = |field: &datafusion::arrow::datatypes::FieldRef| {
+            let known = own.field_with_name(field.name());
+            known.is_ok_and(|known| known.data_type() == field.data_type())
+        };
+        let mut statistics = match table.fields().iter().all(is_same) {
+            true => DFParquetMetadata::statistics_from_parquet_metadata(&self.metadata, table)?,
+            false => Statistics::new_unknown(table),
+        };
+        let rows = self.metadata.file_metadata().num_rows();
+        statistics.num_rows = usize::try_from(rows).map_or(Precision::Absent, Precision::Exact);
+        Ok(statistics)
+    }
+}
+
+/// What a scan reads all files of a table with.
+pub fn source(table_schema: TableSchema, options: &ConfigOptions) -> Arc<dyn FileSource> {
+    let global = options.execution.parquet.clone();
+    let options = TableParquetOptions { global, ..TableParquetOptions::default() };
+    let source = ParquetSource::new(table_schema)
+        .with_table_parquet_options(options)
+        .with_parquet_file_reader_factory(Arc::new(Readers));
+    Arc::new(NamingSource(Arc::new(source)))
+}
+
+fn parquet_text(error: &ParquetError) -> String {
+    let text = error.to_string();
+    let class = text
+        .split_once(": ")
+        .filter(|(class, _)| !class.contains(' ') || *class == "Parquet error");
+    class.map_or(text.as_str(), |(_, text)| text).to_string()
+}
+
+fn read(source: &SourceFile, range: &Range<u64>) -> ParquetResult<Bytes> {
+    // Checked before memory is taken: the file says how much, and may lie.
+    if range.start > range.end || range.end > source.size_bytes() {
+        return Err(ParquetError::EOF(format!(
+            "bytes {} to {} of a file of {}",
+            range.start,
+            range.end,
+            source.size_bytes()
+        )));
+    }
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    source
+        .read_exact_at(range.start, &mut bytes)
+        .map_err(|e| ParquetError::External(Box::new(e)))?;
+    Ok(bytes.into())
+}
+
+struct FileChunks(Arc<SourceFile>);
+
+impl Length for FileChunks {
+    fn len(&self) -> u64 {
+        self.0.size_bytes()
+    }
+}
+
+impl ChunkReader for FileChunks {
+    type T = Box<dyn Read>;
+
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        Ok(Box::new(BufReader::new(super::records::FileBytes::at(Arc::clone(&self.0), start))))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        read(&self.0, &(start..start.saturating_add(length as u64)))
+    }
+}
+
+#[derive(Debug)]
+struct Readers;
+
+impl ParquetFileReaderFactory for Readers {
+    fn create_reader(
+        &self,
+        partition: usize,
+        file: PartitionedFile,
+        _metadata_size_hint: Option<usize>,
+        metrics: &ExecutionPlanMetricsSet,
+    ) -> Result<Box<dyn AsyncFileReader + Send>> {
+        let input = file.extension::<ParquetInput>().cloned();
+        let input =
+            input.ok_or_else(|| DataFusionError::Internal("a file not looked at".into()))?;
+        let location = file.object_meta.location.as_ref();
+        Ok(Box::new(Reader {
+            input,
+            metrics: ParquetFileMetrics::new(partition, location, metrics),
+        }))
+    }
+}
+
+struct Reader {
+    input: ParquetInput,
+    metrics: ParquetFileMetrics,
+}
+
+impl AsyncFileReader for Reader {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
+        self.get_byte_ranges(vec![range])
+            .map(|bytes| bytes.map(|mut bytes| bytes.pop().unwrap_or_default()))
+            .boxed()
+    }
+
+    fn get_byte_ranges(
+        &mut self,
+        ranges: Vec<Range<u64>>,
+    ) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
+        let bytes: u64 = ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum();
+        self.metrics.bytes_scanned.add(bytes as usize);
+        let source = Arc::clone(&self.input.source);
+        let work =
+            spawn_blocking(move || ranges.iter().map(|range| read(&source, range)).collect());
+        work.map(|done| done.map_err(|e| ParquetError::External(Box::new(e)))?).boxed()
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _options: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
+        let metadata = Arc::clone(&self.input.metadata);
+        async move { Ok(metadata) }.boxed()
+    }
+}
+
+/// DataFusion's source, whose errors name the file.
+#[derive(Clone)]
+struct NamingSource(Arc<dyn FileSource>);
+
+fn naming(source: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
+    Arc::new(NamingSource(source))
+}
+
+impl FileSource for NamingSource {
+    fn create_file_opener(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        config: &FileScanConfig,
+        partition: usize,
+    ) -> Result<Arc<dyn FileOpener>> {
+        self.0.create_file_opener(store, config, partition)
+    }
+
+    fn create_morselizer(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        config: &FileScanConfig,
+        partition: usize,
+    ) -> Result<Box<dyn Morselizer>> {
+        Ok(Box::new(Named::new(self.0.create_morselizer(store, config, partition)?, Path::new(""))))
+    }
+
+    fn table_schema(&self) -> &TableSchema {
+        self.0.table_schema()
+    }
+
+    fn with_batch_size(&self, rows: usize) -> Arc<dyn FileSource> {
+        naming(self.0.with_batch_size(rows))
+    }
+
+    fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
+        self.0.filter()
+    }
+
+    fn projection(&self) -> Option<&ProjectionExprs> {
+        self.0.projection()
+    }
+
+    fn metrics(&self) -> &ExecutionPlanMetricsSet {
+        self.0.metrics()
+    }
+
+    fn file_type(&self) -> &str {
+        self.0.file_type()
+    }
+
+    fn fmt_extra(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0.fmt_extra(format, f)
+    }
+
+    fn reorder_files(&self, files: Vec<PartitionedFile>) -> Vec<PartitionedFile> {
+        self.0.reorder_files(files)
+    }
+
+    fn try_pushdown_filters(
+        &self,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn FileSource>>> {
+        let mut pushed = self.0.try_pushdown_filters(filters, config)?;
+        pushed.updated_node = pushed.updated_node.map(naming);
+        Ok(pushed)
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+        properties: &EquivalenceProperties,
+    ) -> Result<SortOrderPushdownResult<Arc<dyn FileSource>>> {
+        Ok(self.0.try_pushdown_sort(order, properties)?.map(naming))
+    }
+
+    fn try_pushdown_projection(
+        &self,
+        projection: &ProjectionExprs,
+    ) -> Result<Option<Arc<dyn FileSource>>> {
+        Ok(self.0.try_pushdown_projection(projection)?.map(naming))
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.0.apply_expressions(f)
+    }
+}
+
+/// A stage of reading a file, whose errors name it.
+struct Named<T: ?Sized> {
+    path: PathBuf,
+    inner: Box<T>,
+}
+
+impl<T: ?Sized> Named<T> {
+    fn new(inner: Box<T>, path: &Path) -> Self {
+        Self { path: path.to_path_buf(), inner }
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Named<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Morselizer for Named<dyn Morselizer> {
+    fn plan_file(&self, file: PartitionedFile) -> Result<Box<dyn MorselPlanner>> {
+        let path = file.extension::<ParquetInput>().map(|input| input.source.path().to_path_buf());
+        let path = path.unwrap_or_default();
+        let planner = self.inner.plan_file(file).map_err(|e| named(&path, e))?;
+        Ok(Box::new(Named::new(planner, &path)))
+    }
+}
+
+impl MorselPlanner for Named<dyn MorselPlanner> {
+    fn plan(self: Box<Self>) -> Result<Option<MorselPlan>> {
+        let Named { path, inner } = *self;
+        let plan = catch_unwind(AssertUnwindSafe(|| inner.plan()));
+        let plan = plan.map_err(|_| refused(&path, PANICKED, REPAIR))?;
+        let Some(mut plan) = plan.map_err(|e| named(&path, e))? else { return Ok(None) };
+        let wrap = |planner| Box::new(Named::new(planner, &path)) as Box<dyn MorselPlanner>;
+        let morsels = plan.take_morsels().into_iter();
+        let morsels = morsels.map(|morsel| Box::new(Named::new(morsel, &path)) as Box<dyn Morsel>);
+        let mut named_plan = MorselPlan::new()
+            .with_morsels(morsels.collect())
+            .with_planners(plan.take_ready_planners().into_iter().map(wrap).collect());
+        if let Some(pending) = plan.take_pending_planner() {
+            let path = path.clone();
+            named_plan.set_pending_planner(async move {
+                let planner = AssertUnwindSafe(pending).catch_unwind().await;
+                let planner = planner.map_err(|_| refused(&path, PANICKED, REPAIR))?;
+                let planner = planner.map_err(|e| named(&path, e))?;
+                Ok(Box::new(Named::new(planner, &path)) as Box<dyn MorselPlanner>)
+            });
+        }
+        Ok(Some(named_plan))
+    }
+}
+
+impl Morsel for Named<dyn Morsel> {
+    fn into_stream(self: Box<Self>) -> BoxStream<'static, Result<RecordBatch>> {
+        let Named { path, inner } = *self;
+        let batches = AssertUnwindSafe(inner.into_stream()).catch_unwind();
+        batches
+            .map(move |batch| match batch {
+                Ok(batch) => batch.map_err(|e| named(&path, e)),
+                Err(_) => Err(refused(&path, PANICKED, REPAIR)),
+            })
+            .boxed()
+    }
+}
+
+/// Errors of the file with its name; those of the query as they are.
+fn named(path: &Path, error: DataFusionError) -> DataFusionError {
+    let text = match error.find_root() {
+        DataFusionError::ParquetError(cause) => parquet_text(cause),
+        DataFusionError::ArrowError(cause, _) => match cause.as_ref() {
+            ArrowError::ParquetError(text) => text.clone(),
+            ArrowError::ExternalError(cause) => cause.to_string(),
+            ArrowError::IoError(text, _) => text.clone(),
+            _ => return error,
+        },
+        DataFusionError::External(cause) => match cause.downcast_ref::<ParquetError>() {
+            Some(cause) => parquet_text(cause),
+            None => return error,
+        },
+        _ => return error,
+    };
+    refused(path, text, REPAIR)
+}

@@ -1,0 +1,337 @@
+//! Text files cut into blocks of whole records, so that many threads can read one file.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use headrace_io::{ReadAt, SourceFile};
+use memchr::{memchr, memchr_iter, memchr2, memchr3, memrchr};
+
+use super::files::{Packing, kind_of};
+
+/// A record that is longer is taken for a quote that nobody closed.
+const RECORD_BYTES_MAX: usize = 256 << 20;
+
+/// What is looked at to see whether JSON is a table.
+const FIRST_RECORD_BYTES_MAX: u64 = 1 << 20;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// A file's bytes, one after the other, from where they lie; it may change or shrink: then reading fails.
+pub struct FileBytes {
+    file: std::sync::Arc<SourceFile>,
+    offset: u64,
+}
+
+impl FileBytes {
+    /// From an offset on.
+    pub fn at(file: std::sync::Arc<SourceFile>, offset: u64) -> Self {
+        Self { file, offset }
+    }
+}
+
+impl Read for FileBytes {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.file.size_bytes().saturating_sub(self.offset);
+        let wanted = into.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        if wanted > 0 {
+            let into = &mut into[..wanted];
+            self.file.read_exact_at(self.offset, into).map_err(io::Error::other)?;
+            self.offset += wanted as u64;
+        }
+        Ok(wanted)
+    }
+}
+
+/// The bytes of a file, unpacked as its name says, without a byte order mark.
+pub fn unpacked(
+    path: &Path,
+    bytes: impl Read + Send + 'static,
+) -> io::Result<Box<dyn BufRead + Send>> {
+    let buffer_bytes = 1 << 20;
+    let mut reader: Box<dyn BufRead + Send> = match kind_of(path).map(|(_, packing)| packing) {
+        Some(Packing::Gzip) => {
+            let packed = BufReader::with_capacity(buffer_bytes, bytes);
+            Box::new(BufReader::with_capacity(buffer_bytes, MultiGzDecoder::new(packed)))
+        }
+        Some(Packing::Zstd) => Box::new(BufReader::with_capacity(
+            buffer_bytes,
+            zstd::stream::read::Decoder::new(bytes)?,
+        )),
+        _ => Box::new(BufReader::with_capacity(buffer_bytes, bytes)),
+    };
+    if reader.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
+        reader.consume(BYTE_ORDER_MARK.len());
+    }
+    Ok(reader)
+}
+
+/// Whether a JSON file is a list of objects: its first line is a whole one, or it is an array that begins
+/// with one.
+pub fn is_json_table(path: &Path) -> bool {
+    let Ok(mut reader) = File::open(path).and_then(|file| unpacked(path, file)) else {
+        return false;
+    };
+    match Records::of_json(&mut reader) {
+        Ok(Records::Lines) => {
+            let mut line = String::new();
+            let read = reader.take(FIRST_RECORD_BYTES_MAX).read_line(&mut line);
+            let line = line.trim();
+            read.is_ok() && line.starts_with('{') && line.ends_with('}')
+        }
+        Ok(_) => {
+            let mut text = String::new();
+            let read = reader.take(FIRST_RECORD_BYTES_MAX).read_to_string(&mut text);
+            let text = text.trim_start().trim_start_matches('[').trim_start();
+            read.is_ok() && (text.starts_with('{') || text.starts_with(']'))
+        }
+        Err(_) => false,
+    }
+}
+
+/// Where records end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Records {
+    /// With each line.
+    Lines,
+    /// With a line outside of quotes; a quote counts where a value begins.
+    Separated { delimiter: u8 },
+    /// JSON values of any layout, also as members of one array.
+    Values,
+}
+
+impl Records {
+    /// How a JSON file is laid out.
+    pub fn of_json(reader: &mut dyn BufRead) -> io::Result<Records> {
+        let start = reader.fill_buf()?;
+        let line_end = memchr(b'\n', start).unwrap_or(start.len());
+        let line = start[..line_end].trim_ascii();
+        let is_whole = line.starts_with(b"{") && line.ends_with(b"}");
+        Ok(if is_whole { Records::Lines } else { Records::Values })
+    }
+}
+
+/// Whole records.
+pub struct Block {
+    /// JSON has a line for each.
+    pub bytes: Vec<u8>,
+    /// Line of the file in which it begins, from 1.
+    pub first_line: u64,
+}
+
+/// A file's blocks.
+pub struct Blocks {
+    reader: Box<dyn BufRead + Send>,
+    records: Records,
+    state: State,
+    /// The beginning of a record whose end was not seen yet.
+    rest: Vec<u8>,
+    line: u64,
+    is_done: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    place: Place,
+    /// Of JSON: open objects and arrays.
+    depth: usize,
+    /// Of JSON: the records are members of an array.
+    in_array: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    /// A value begins here.
+    #[default]
+    Start,
+    Inside,
+    Quoted,
+    /// After a quote inside of quotes, or a backslash: what comes next says what it was.
+    Escape,
+}
+
+impl Blocks {
+    /// Blocks of whatever the reader still has.
+    pub fn new(reader: Box<dyn BufRead + Send>, records: Records, first_line: u64) -> Self {
+        let (state, rest) = (State::default(), Vec::new());
+        Self { reader, records, state, rest, line: first_line, is_done: false }
+    }
+
+    /// The next block, of about `bytes`; `None` at the end.
+    pub fn next(&mut self, bytes: usize) -> io::Result<Option<Block>> {
+        let mut block = std::mem::take(&mut self.rest);
+        let mut end = 0;
+        let first_line = self.line;
+        while !self.is_done && (end == 0 || block.len() < bytes) {
+            let seen = block.len();
+            let wanted = bytes.saturating_sub(seen).max(1 << 16);
+            let taken = self.reader.by_ref().take(wanted as u64).read_to_end(&mut block)?;
+            self.is_done = taken == 0;
+            self.line += memchr_iter(b'\n', &block[seen..]).count() as u64;
+            end = self.cut(&mut block, seen).unwrap_or(end);
+            if block.len() - end > RECORD_BYTES_MAX {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!(
+                        "the record that begins near line {first_line} is longer than {} MB: is a quote \
+                         not closed?",
+                        RECORD_BYTES_MAX >> 20
+                    ),
+                ));
+            }
+        }
+        if !self.is_done {
+            self.rest = block.split_off(end);
+            let unread = memchr_iter(b'\n', &self.rest).count() as u64;
+            self.line = self.line.saturating_sub(unread);
+        }
+        let block = Block { bytes: block, first_line };
+        Ok((!block.bytes.is_empty()).then_some(block))
+    }
+
+    /// Looks at bytes from `seen` on; where the last record ends that ends there.
+    fn cut(&mut self, block: &mut [u8], seen: usize) -> Option<usize> {
+        match self.records {
+            Records::Lines => memrchr(b'\n', &block[seen..]).map(|at| seen + at + 1),
+            Records::Separated { delimiter } => self.state.cut_separated(block, seen, delimiter),
+            Records::Values => self.state.cut_values(block, seen),
+        }
+    }
+}
+
+impl State {
+    fn cut_separated(&mut self, block: &[u8], seen: usize, delimiter: u8) -> Option<usize> {
+        let is_plain = matches!(self.place, Place::Start | Place::Inside);
+        if is_plain && memchr(b'"', &block[seen..]).is_none() {
+            self.place = match block.last() {
+                Some(last) if *last == delimiter || *last == b'\n' => Place::Start,
+                _ if block.len() == seen => self.place,
+                _ => Place::Inside,
+            };
+            return memrchr(b'\n', &block[seen..]).map(|at| seen + at + 1);
+        }
+        let (mut end, mut at) = (None, seen);
+        while at < block.len() {
+            let byte = block[at];
+            self.place = match (self.place, byte) {
+                (Place::Start, b'"') | (Place::Escape, b'"') => Place::Quoted,
+                (Place::Quoted, b'"') => Place::Escape,
+                (Place::Quoted, _) => {
+                    at = memchr(b'"', &block[at..]).map_or(block.len(), |next| at + next);
+                    continue;
+                }
+                (_, b'\n') => {
+                    end = Some(at + 1);
+                    Place::Start
+                }
+                (_, byte) if byte == delimiter => Place::Start,
+                _ => {
+                    self.place = Place::Inside;
+                    let next = memchr2(delimiter, b'\n', &block[at..]);
+                    at = next.map_or(block.len(), |next| at + next);
+                    continue;
+                }
+            };
+            at += 1;
+        }
+        end
+    }
+
+    /// Lays each value out on a line of its own as well.
+    fn cut_values(&mut self, block: &mut [u8], seen: usize) -> Option<usize> {
+        let (mut end, mut at) = (None, seen);
+        while at < block.len() {
+            let byte = block[at];
+            match (self.place, byte) {
+                (Place::Escape, _) => self.place = Place::Quoted,
+                (Place::Quoted, b'\\') => self.place = Place::Escape,
+                (Place::Quoted, b'"') => self.place = Place::Inside,
+                (Place::Quoted, _) => {
+                    at = memchr2(b'"', b'\\', &block[at..]).map_or(block.len(), |next| at + next);
+                    continue;
+                }
+                (_, b'"') => self.place = Place::Quoted,
+                (_, b'[') if self.depth == 0 && !self.in_array => {
+                    self.in_array = true;
+                    block[at] = b' ';
+                }
+                (_, b']') if self.depth == 0 && self.in_array => {
+                    self.in_array = false;
+                    block[at] = b' ';
+                }
+                (_, b',') if self.depth == 0 && self.in_array => {
+                    block[at] = b'\n';
+                    end = Some(at + 1);
+                }
+                (_, b'{' | b'[') => self.depth += 1,
+                (_, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
+                (_, b'\n' | b'\r') if self.depth > 0 => block[at] = b' ',
+                (_, b'\n') => end = Some(at + 1),
+                _ => {
+                    let skip = memchr3(b'"', b'\n', b',', &block[at + 1..]);
+                    let brackets = block[at + 1..]
+                        .iter()
+                        .take(skip.unwrap_or(block.len()))
+                        .position(|b| matches!(b, b'{' | b'}' | b'[' | b']' | b'\r'));
+                    at += 1 + brackets.or(skip).unwrap_or(block.len());
+                    continue;
+                }
+            }
+            at += 1;
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn blocks(text: &str, records: Records, bytes: usize) -> Vec<(String, u64)> {
+        let reader = Box::new(BufReader::with_capacity(3, io::Cursor::new(text.to_string())));
+        let mut blocks = Blocks::new(reader, records, 1);
+        let mut found = Vec::new();
+        while let Some(block) = blocks.next(bytes).unwrap() {
+            found.push((String::from_utf8(block.bytes).unwrap(), block.first_line));
+        }
+        found
+    }
+
+    /// Blocks are at least 64 KiB, so the texts are long.
+    #[test]
+    fn a_block_ends_with_a_record() {
+        let filler = "x".repeat(10_000);
+        let row = format!("\"a\n\"\"b\n\",5\" pipe,{filler}\n");
+        let text = row.repeat(50);
+        let found = blocks(&text, Records::Separated { delimiter: b',' }, 1);
+        assert!(found.len() > 5);
+        assert!(found.iter().all(|(block, _)| block.len() % row.len() == 0));
+        assert_eq!(found.iter().map(|(block, _)| block.as_str()).collect::<String>(), text);
+        let (first, second) = (&found[0], &found[1]);
+        assert_eq!(second.1, 1 + first.0.matches('\n').count() as u64);
+    }
+
+    #[test]
+    fn json_of_any_layout_is_a_line_a_value() {
+        let value = "{\"a\": \"},\\\"{\n\",\n \"b\": [1,\n {\"c\": 2}]}".replace("{\n\"", "{\"");
+        for (text, expected) in [
+            (format!("[{value},\n{value}\n]\n"), 2),
+            (format!("{value}\n{value}"), 2),
+            (format!("[{}]", vec![value.as_str(); 9_000].join(",")), 9_000),
+            ("[]".to_string(), 0),
+        ] {
+            let found = blocks(&text, Records::Values, 1);
+            let lines: Vec<&str> = found
+                .iter()
+                .flat_map(|(b, _)| b.lines())
+                .filter(|l| !l.trim().is_empty())
+                .collect();
+            assert_eq!(lines.len(), expected, "{text:.60}");
+            let parsed: Vec<_> = lines.iter().filter(|line| line.trim().ends_with("}]}")).collect();
+            assert_eq!(parsed.len(), expected);
+            assert!(expected < 9_000 || found.len() > 1);
+        }
+    }
+}

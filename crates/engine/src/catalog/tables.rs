@@ -1,0 +1,203 @@
+//! The tables that a session knows by name, and those that are named by their path.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::datasource::TableType;
+use parking_lot::{Mutex, RwLock};
+use tokio::task::spawn_blocking;
+
+use super::files::{Files, TableKind, kind_of, refused, table_name};
+use super::planned::PlannedTable;
+use super::{FoundTable, HeadraceTable, TableEntry};
+
+/// Tables named by a path that are kept open.
+const PATHS_MAX: usize = 256;
+
+/// Files and folders as tables. Each is opened when it is first named, and anew when its files have changed
+/// since. What is wrong with one is its own error.
+#[derive(Debug, Default)]
+pub struct Tables {
+    by_name: RwLock<BTreeMap<String, Slot>>,
+    by_path: Mutex<BTreeMap<String, Arc<FileTable>>>,
+}
+
+#[derive(Clone, Debug)]
+enum Slot {
+    /// Somebody made it.
+    Given(Arc<dyn TableProvider>),
+    /// Of one path, unless several claim the name.
+    Files(Vec<Arc<FileTable>>),
+}
+
+impl Tables {
+    /// Makes tables known, in place of what has their names.
+    pub fn add(&self, found: &[FoundTable]) {
+        let mut by_name = self.by_name.write();
+        for table in found {
+            let files = Arc::new(FileTable::new(&table.name, &table.path));
+            match by_name.get_mut(&table.name) {
+                Some(Slot::Files(same)) if same.iter().any(|f| f.path == table.path) => {}
+                Some(Slot::Files(same)) => same.push(files),
+                _ => {
+                    by_name.insert(table.name.clone(), Slot::Files(vec![files]));
+                }
+            }
+        }
+    }
+
+    /// The table of a name or path, as its files are now; `None`: there is none.
+    ///
+    /// # Errors
+    /// What keeps its files from being a table.
+    pub async fn open(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let slot = self.by_name.read().get(name).cloned();
+        let files = match slot {
+            Some(Slot::Given(table)) => return Ok(Some(table)),
+            Some(Slot::Files(same)) => match same.as_slice() {
+                [one] => Arc::clone(one),
+                several => {
+                    let paths: Vec<_> =
+                        several.iter().map(|f| f.path.display().to_string()).collect();
+                    return exec_err!(
+                        "table {name} could be {}\nhint: name one by its path: select .. from '{}'",
+                        paths.join(" or "),
+                        paths.first().map_or("", String::as_str)
+                    );
+                }
+            },
+            None => match self.by_path(name) {
+                Some(files) => files,
+                None => return Ok(None),
+            },
+        };
+        let opened = spawn_blocking(move || files.current()).await;
+        opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?.map(Some)
+    }
+
+    fn by_path(&self, name: &str) -> Option<Arc<FileTable>> {
+        let path = Path::new(name);
+        let could_be = name.contains('/') || kind_of(path).is_some();
+        if !could_be || std::fs::symlink_metadata(path).is_err() {
+            return None;
+        }
+        let mut by_path = self.by_path.lock();
+        if by_path.len() >= PATHS_MAX {
+            by_path.clear();
+        }
+        let new = || Arc::new(FileTable::new(&table_name(path), path));
+        Some(Arc::clone(by_path.entry(name.to_string()).or_insert_with(new)))
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Tables {
+    fn table_names(&self) -> Vec<String> {
+        self.by_name.read().keys().cloned().collect()
+    }
+
+    /// `None` for one that cannot be opened, lest it spoil lists of all tables: queries ask
+    /// [`open`](Tables::open) first.
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        Ok(self.open(name).await.unwrap_or_default())
+    }
+
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        Ok(self.by_name.read().get(name).map(|slot| match slot {
+            Slot::Given(table) => table.table_type(),
+            Slot::Files(_) => TableType::Base,
+        }))
+    }
+
+    fn register_table(
+        &self,
+        name: String,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        let mut by_name = self.by_name.write();
+        if by_name.contains_key(&name) {
+            return exec_err!("The table {name} already exists");
+        }
+        by_name.insert(name, Slot::Given(table));
+        Ok(None)
+    }
+
+    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        Ok(match self.by_name.write().remove(name) {
+            Some(Slot::Given(table)) => Some(table),
+            Some(Slot::Files(files)) => files.first().and_then(|file| file.last()),
+            None => None,
+        })
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.by_name.read().contains_key(name) || self.by_path(name).is_some()
+    }
+}
+
+/// A table of a file or folder.
+#[derive(Debug)]
+struct FileTable {
+    name: String,
+    path: PathBuf,
+    opened: Mutex<Option<(Files, Arc<dyn TableProvider>)>>,
+}
+
+impl FileTable {
+    fn new(name: &str, path: &Path) -> Self {
+        Self { name: name.to_string(), path: path.to_path_buf(), opened: Mutex::default() }
+    }
+
+    fn last(&self) -> Option<Arc<dyn TableProvider>> {
+        self.opened.lock().as_ref().map(|(_, table)| Arc::clone(table))
+    }
+
+    /// The table of the files that there are now: the same as before if nothing has changed.
+    fn current(&self) -> Result<Arc<dyn TableProvider>> {
+        let mut opened = self.opened.lock();
+        let files = Files::of(&self.path)?;
+        if let Some((known, table)) = opened.as_ref()
+            && *known == files
+        {
+            return Ok(Arc::clone(table));
+        }
+        let table = open(&self.name, &self.path, &files)?;
+        *opened = Some((files, Arc::clone(&table)));
+        Ok(table)
+    }
+}
+
+fn open(name: &str, path: &Path, files: &Files) -> Result<Arc<dyn TableProvider>> {
+    if files.kind != TableKind::Arrow {
+        return PlannedTable::open(files);
+    }
+    if !files.keys.is_empty() {
+        let cause = "Arrow files in folders of partitions are not read";
+        return Err(refused(
+            path,
+            cause,
+            "put the column into the files, and these into one folder",
+        ));
+    }
+    let paths: Vec<PathBuf> = files.files.iter().map(|file| file.path.clone()).collect();
+    match HeadraceTable::open(name, &paths) {
+        Ok(table) => Ok(Arc::new(TableEntry(table))),
+        Err(_) if paths.iter().all(|path| is_stream(path)) => PlannedTable::open(files),
+        Err(error) => {
+            let remedy = "write it again, or move it out of its table's folder";
+            Err(refused(path, error.find_root().message(), remedy))
+        }
+    }
+}
+
+/// Whether a file begins with a message, as streams of batches do; files begin with their own name.
+fn is_stream(path: &Path) -> bool {
+    let mut start = [0; 4];
+    let read = headrace_io::SourceFile::open(path)
+        .and_then(|file| headrace_io::ReadAt::read_exact_at(file.as_ref(), 0, &mut start));
+    read.is_ok() && start == [0xFF; 4]
+}

@@ -1,0 +1,427 @@
+//! Files that are read from front to back: separated values, JSON, streams of Arrow batches.
+//!
+//! One task reads and unpacks a file and cuts it into blocks of whole records; as many tasks as there are
+//! threads make batches of them. Columns are matched by name; those that a file does not have are NULL.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{BufReader, Cursor};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::csv;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::ipc::reader::StreamReader;
+use datafusion::arrow::json;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{
+    FileOpenFuture, FileOpener, FileScanConfig, FileSource,
+};
+use datafusion::datasource::projection::{ProjectionOpener, SplitProjection};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::object_store::ObjectStore;
+use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::{DisplayFormatType, PhysicalExpr, apply_expression_roots};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use headrace_io::SourceFile;
+use memchr::memchr_iter;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::task::spawn_blocking;
+
+use super::files::{DataFile, TableKind, extension, refused};
+use super::records::{Block, Blocks, FileBytes, Records, unpacked};
+
+/// Bytes of a block: what one task makes batches of.
+const BLOCK_BYTES: usize = 4 << 20;
+
+/// Records at most that types are told from.
+const SAMPLE_RECORDS_MAX: usize = 20_480;
+
+const REPAIR: &str = "mend the file or move it out of its table's folder";
+
+/// What is known of a file before its rows are read.
+#[derive(Clone, Debug)]
+pub struct TextInput {
+    source: Arc<SourceFile>,
+    layout: Layout,
+}
+
+#[derive(Clone, Debug)]
+enum Layout {
+    Separated { delimiter: u8, columns: Arc<[String]> },
+    Json(Records),
+    Batches,
+}
+
+/// Looks at the beginning of a file: how it is laid out, and which columns it has.
+///
+/// # Errors
+/// With the file's name: what keeps it from being read.
+pub fn inspect(
+    file: &DataFile,
+    kind: TableKind,
+    sample_bytes: usize,
+) -> Result<(TextInput, Schema)> {
+    let path = &file.path;
+    let fail = |cause: &dyn fmt::Display| refused(path, cause, REPAIR);
+    let source = SourceFile::known(path, file.identity);
+    let bytes = FileBytes::at(Arc::clone(&source), 0);
+    if kind == TableKind::Arrow {
+        let reader = StreamReader::try_new(BufReader::new(bytes), None).map_err(|e| fail(&e))?;
+        let schema = Schema::clone(&reader.schema());
+        return Ok((TextInput { source, layout: Layout::Batches }, schema));
+    }
+    let mut reader = unpacked(path, bytes).map_err(|e| fail(&e))?;
+    let records = match kind {
+        TableKind::Csv => {
+            let start = reader.fill_buf().map_err(|e| fail(&e))?;
+            Records::Separated { delimiter: delimiter(path, start) }
+        }
+        _ => Records::of_json(&mut reader).map_err(|e| fail(&e))?,
+    };
+    let block = Blocks::new(reader, records, 1).next(sample_bytes).map_err(|e| fail(&e))?;
+    let sample = Cursor::new(block.map(|block| block.bytes).unwrap_or_default());
+    let (layout, schema) = match records {
+        Records::Separated { delimiter } => {
+            if sample.get_ref().is_empty() {
+                return Err(fail(&"it is empty: the first line must name the columns"));
+            }
+            let format = csv::reader::Format::default().with_header(true).with_delimiter(delimiter);
+            let (schema, _) = format
+                .infer_schema(sample, Some(SAMPLE_RECORDS_MAX))
+                .map_err(|e| fail(&plain_text(&e)))?;
+            let columns: Arc<[String]> = column_names(&schema).into();
+            let fields = columns.iter().zip(schema.fields());
+            let fields = fields.map(|(name, f)| Field::new(name, f.data_type().clone(), true));
+            let schema = Schema::new(fields.collect::<Vec<_>>());
+            (Layout::Separated { delimiter, columns }, schema)
+        }
+        records => {
+            let (schema, _) = json::reader::infer_json_schema(sample, Some(SAMPLE_RECORDS_MAX))
+                .map_err(|e| fail(&plain_text(&e)))?;
+            (Layout::Json(records), schema)
+        }
+    };
+    Ok((TextInput { source, layout }, schema))
+}
+
+/// A tab in a `.tsv` file; else what stands in the first line, a comma before all others.
+fn delimiter(path: &Path, start: &[u8]) -> u8 {
+    if extension(Path::new(path.file_stem().unwrap_or_default())) == "tsv"
+        || extension(path) == "tsv"
+    {
+        return b'\t';
+    }
+    let line = start.split(|b| *b == b'\n').next().unwrap_or_default();
+    let known = [b',', b';', b'\t', b'|'];
+    known.into_iter().find(|d| memchr_iter(*d, line).next().is_some()).unwrap_or(b',')
+}
+
+/// Every column has a name, and no two the same.
+fn column_names(schema: &Schema) -> Vec<String> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut names = Vec::new();
+    for (i, field) in schema.fields().iter().enumerate() {
+        let mut name = field.name().clone();
+        if name.is_empty() {
+            name = format!("column_{}", i + 1);
+        }
+        while let Some(times) = seen.get_mut(&name) {
+            *times += 1;
+            name = format!("{name}_{times}");
+        }
+        seen.insert(name.clone(), 0);
+        names.push(name);
+    }
+    names
+}
+
+/// Reads the files of a table.
+#[derive(Clone, Debug)]
+pub struct TextSource {
+    kind: TableKind,
+    table_schema: TableSchema,
+    projection: SplitProjection,
+    batch_rows: usize,
+    threads: usize,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl TextSource {
+    /// A source of all columns, for up to so many threads.
+    pub fn new(kind: TableKind, table_schema: TableSchema, threads: usize) -> Self {
+        Self {
+            kind,
+            projection: SplitProjection::unprojected(&table_schema),
+            table_schema,
+            batch_rows: 8192,
+            threads,
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+}
+
+impl FileSource for TextSource {
+    fn create_file_opener(
+        &self,
+        _store: Arc<dyn ObjectStore>,
+        config: &FileScanConfig,
+        _partition: usize,
+    ) -> Result<Arc<dyn FileOpener>> {
+        let file_schema = self.table_schema.file_schema();
+        let opener = TextOpener {
+            schema: Arc::new(file_schema.project(&self.projection.file_indices)?),
+            all: Arc::clone(file_schema),
+            batch_rows: self.batch_rows,
+            at_once: self.threads.div_ceil(config.file_groups.len().max(1)),
+        };
+        ProjectionOpener::try_new(self.projection.clone(), Arc::new(opener), file_schema)
+    }
+
+    fn table_schema(&self) -> &TableSchema {
+        &self.table_schema
+    }
+
+    fn with_batch_size(&self, batch_rows: usize) -> Arc<dyn FileSource> {
+        Arc::new(Self { batch_rows, ..self.clone() })
+    }
+
+    fn try_pushdown_projection(
+        &self,
+        projection: &ProjectionExprs,
+    ) -> Result<Option<Arc<dyn FileSource>>> {
+        let merged = self.projection.source.try_merge(projection)?;
+        let projection = SplitProjection::new(self.table_schema.file_schema(), &merged);
+        Ok(Some(Arc::new(Self { projection, ..self.clone() })))
+    }
+
+    fn projection(&self) -> Option<&ProjectionExprs> {
+        Some(&self.projection.source)
+    }
+
+    fn metrics(&self) -> &ExecutionPlanMetricsSet {
+        &self.metrics
+    }
+
+    fn file_type(&self) -> &str {
+        match self.kind {
+            TableKind::Csv => "csv",
+            TableKind::Json => "json",
+            _ => "arrow stream",
+        }
+    }
+
+    /// A file is cut into blocks while it is read.
+    fn supports_repartitioning(&self) -> bool {
+        false
+    }
+
+    fn fmt_extra(&self, _: DisplayFormatType, _: &mut fmt::Formatter) -> fmt::Result {
+        Ok(())
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        apply_expression_roots(self.projection.source.iter().map(|e| &e.expr), f)
+    }
+}
+
+struct TextOpener {
+    /// What comes out.
+    schema: SchemaRef,
+    /// All columns of the table's files.
+    all: SchemaRef,
+    batch_rows: usize,
+    at_once: usize,
+}
+
+impl FileOpener for TextOpener {
+    fn open(&self, file: PartitionedFile) -> Result<FileOpenFuture> {
+        let Some(input) = file.extension::<TextInput>().cloned() else {
+            return Err(DataFusionError::Internal("a file that was not looked at".into()));
+        };
+        let decoder = Arc::new(Decoder {
+            schema: Arc::clone(&self.schema),
+            all: Arc::clone(&self.all),
+            batch_rows: self.batch_rows,
+            input,
+        });
+        let at_once = self.at_once.max(1);
+        Ok(Box::pin(async move { Ok(decoder.stream(at_once)) }))
+    }
+}
+
+struct Decoder {
+    schema: SchemaRef,
+    all: SchemaRef,
+    batch_rows: usize,
+    input: TextInput,
+}
+
+impl Decoder {
+    fn stream(self: Arc<Self>, at_once: usize) -> BoxStream<'static, Result<RecordBatch>> {
+        let producer = Arc::clone(&self);
+        let records = match &self.input.layout {
+            Layout::Batches => {
+                return received(produce(move |send| producer.batches(send))).boxed();
+            }
+            Layout::Separated { delimiter, .. } => Records::Separated { delimiter: *delimiter },
+            Layout::Json(records) => *records,
+        };
+        let blocks = received(produce(move |send| {
+            let fail = |e: std::io::Error| producer.fail(&e);
+            let reader = unpacked(producer.path(), producer.bytes()).map_err(fail)?;
+            let mut blocks = Blocks::new(reader, records, 1);
+            while let Some(block) = blocks.next(BLOCK_BYTES).map_err(fail)? {
+                if !send(block) {
+                    break;
+                }
+            }
+            Ok(())
+        }));
+        let decode = move |block: Result<Block>| {
+            let decoder = Arc::clone(&self);
+            async move {
+                let block = block?;
+                let decoded = spawn_blocking(move || decoder.decode(&block)).await;
+                decoded.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
+            }
+        };
+        let batches = blocks.map(decode).buffered(at_once);
+        batches.map_ok(|batches| stream::iter(batches.into_iter().map(Ok))).try_flatten().boxed()
+    }
+
+    fn path(&self) -> &Path {
+        use headrace_io::ReadAt;
+        self.input.source.path()
+    }
+
+    fn bytes(&self) -> FileBytes {
+        FileBytes::at(Arc::clone(&self.input.source), 0)
+    }
+
+    fn fail(&self, cause: &dyn fmt::Display) -> DataFusionError {
+        refused(self.path(), cause, REPAIR)
+    }
+
+    fn batches(&self, send: &dyn Fn(RecordBatch) -> bool) -> Result<()> {
+        let fail = |e: ArrowError| self.fail(&plain_text(&e));
+        let reader = StreamReader::try_new(BufReader::with_capacity(1 << 20, self.bytes()), None);
+        for batch in reader.map_err(fail)? {
+            let batch = batch.map_err(fail)?;
+            let names: Vec<&str> =
+                batch.schema_ref().fields().iter().map(|f| f.name().as_str()).collect();
+            if !send(self.arranged(&batch, &names)?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(&self, block: &Block) -> Result<Vec<RecordBatch>> {
+        let fail = |e: ArrowError| self.fail(&placed(&plain_text(&e), block));
+        let text = Cursor::new(&block.bytes);
+        match &self.input.layout {
+            Layout::Separated { delimiter, columns } => {
+                let typed = |name: &String| match self.all.field_with_name(name) {
+                    Ok(field) => field.clone(),
+                    // It became a partition's.
+                    Err(_) => Field::new(name, DataType::Utf8, true),
+                };
+                let schema = Schema::new(columns.iter().map(typed).collect::<Vec<_>>());
+                let wanted = |i: &usize| self.schema.field_with_name(&columns[*i]).is_ok();
+                let wanted: Vec<usize> = (0..columns.len()).filter(wanted).collect();
+                let names: Vec<&str> = wanted.iter().map(|i| columns[*i].as_str()).collect();
+                let reader = csv::ReaderBuilder::new(Arc::new(schema))
+                    .with_header(block.first_line == 1)
+                    .with_delimiter(*delimiter)
+                    .with_batch_size(self.batch_rows)
+                    .with_projection(wanted.clone())
+                    .build(text)
+                    .map_err(fail)?;
+                reader.map(|batch| self.arranged(&batch.map_err(fail)?, &names)).collect()
+            }
+            _ => {
+                let reader = json::ReaderBuilder::new(Arc::clone(&self.schema))
+                    .with_batch_size(self.batch_rows)
+                    .build(text)
+                    .map_err(fail)?;
+                reader.map(|batch| batch.map_err(fail)).collect()
+            }
+        }
+    }
+
+    /// The batch with the wanted columns, in their order.
+    fn arranged(&self, batch: &RecordBatch, names: &[&str]) -> Result<RecordBatch> {
+        let column = |field: &Arc<Field>| -> Result<ArrayRef, ArrowError> {
+            match names.iter().position(|name| name == field.name()) {
+                Some(at) if batch.column(at).data_type() == field.data_type() => {
+                    Ok(Arc::clone(batch.column(at)))
+                }
+                Some(at) => cast(batch.column(at), field.data_type()),
+                None => Ok(new_null_array(field.data_type(), batch.num_rows())),
+            }
+        };
+        let columns = self.schema.fields().iter().map(column).collect::<Result<Vec<_>, _>>();
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let batch = columns.and_then(|columns| {
+            RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+        });
+        batch.map_err(|e| self.fail(&plain_text(&e)))
+    }
+}
+
+/// Runs `work` off the async threads; what it sends, and its error if it fails or panics.
+fn produce<T: Send + 'static>(
+    work: impl FnOnce(&dyn Fn(T) -> bool) -> Result<()> + Send + 'static,
+) -> Receiver<Result<T>> {
+    let (sender, receiver) = channel(2);
+    spawn_blocking(move || {
+        let send = |item| sender.blocking_send(Ok(item)).is_ok();
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(&send))).unwrap_or_else(|_| {
+            Err(DataFusionError::Execution("the reader of a file panicked".to_string()))
+        });
+        if let Err(error) = outcome {
+            let _ = sender.blocking_send(Err(error));
+        }
+    });
+    receiver
+}
+
+fn received<T: Send + 'static>(
+    receiver: Receiver<Result<T>>,
+) -> impl futures::Stream<Item = Result<T>> {
+    stream::unfold(receiver, |mut receiver| async {
+        receiver.recv().await.map(|item| (item, receiver))
+    })
+}
+
+/// What an error says, without the name of its class.
+pub fn plain_text(error: &ArrowError) -> String {
+    let text = error.to_string();
+    let class = text.split_once(": ").filter(|(class, _)| class.ends_with("error"));
+    class.map_or(text.as_str(), |(_, text)| text).to_string()
+}
+
+/// The line of the file in place of that of the block.
+fn placed(text: &str, block: &Block) -> String {
+    let lines = memchr_iter(b'\n', &block.bytes).count() as u64;
+    let found = text.split_once("at line ").and_then(|(before, rest)| {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let line: u64 = rest[..digits].parse().ok()?;
+        Some(format!("{before}near line {}{}", block.first_line - 1 + line, &rest[digits..]))
+    });
+    found.unwrap_or_else(|| {
+        format!("lines {} to {}: {text}", block.first_line, block.first_line + lines)
+    })
+}

@@ -1,0 +1,117 @@
+//! One set of columns for the files of a table.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use datafusion::common::Result;
+
+use super::files::{TableKind, refused};
+
+/// The columns of all files, by name, in the order in which they appear. A column that a file does not have
+/// is NULL there. Types may differ as far as the values of both fit one type.
+///
+/// # Errors
+/// Two files and a column whose types do not fit.
+pub fn unite(kind: TableKind, files: &[(PathBuf, Schema)]) -> Result<Schema> {
+    let mut fields: Vec<(Field, &PathBuf)> = Vec::new();
+    for (path, schema) in files {
+        for field in schema.fields() {
+            let field = field.as_ref().clone().with_metadata(Default::default());
+            let Some((known, first)) = fields.iter_mut().find(|(f, _)| f.name() == field.name())
+            else {
+                fields.push((field, path));
+                continue;
+            };
+            let Some(data_type) = wider(kind, known.data_type(), field.data_type()) else {
+                let cause = format!(
+                    "column {}: its type is {}, and {} in {}",
+                    field.name(),
+                    field.data_type(),
+                    known.data_type(),
+                    first.display()
+                );
+                return Err(refused(
+                    path,
+                    cause,
+                    "give the column one type in all files of a table",
+                ));
+            };
+            *known =
+                Field::new(field.name(), data_type, known.is_nullable() || field.is_nullable());
+        }
+    }
+    let is_everywhere = |name: &str| files.iter().all(|(_, s)| s.field_with_name(name).is_ok());
+    let fields = fields.into_iter().map(|(field, _)| {
+        let nullable = field.is_nullable() || !is_everywhere(field.name());
+        let data_type = match field.data_type() {
+            DataType::Null if kind != TableKind::Arrow => DataType::Utf8,
+            known => known.clone(),
+        };
+        Arc::new(Field::new(field.name(), data_type, nullable))
+    });
+    Ok(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// A type that has all values of both.
+fn wider(kind: TableKind, a: &DataType, b: &DataType) -> Option<DataType> {
+    use DataType::*;
+    if a == b {
+        return Some(a.clone());
+    }
+    let is_text = |t: &DataType| matches!(t, Utf8 | LargeUtf8 | Utf8View);
+    let is_bytes = |t: &DataType| matches!(t, Binary | LargeBinary | BinaryView);
+    let is_float = |t: &DataType| matches!(t, Float16 | Float32 | Float64);
+    let bits = |t: &DataType| t.primitive_width().unwrap_or(16) * 8;
+    let (small, large) = if bits(a) <= bits(b) { (a, b) } else { (b, a) };
+    let both = |is: &dyn Fn(&DataType) -> bool| is(a) && is(b);
+    Some(match (small, large) {
+        (Null, other) | (other, Null) => other.clone(),
+        _ if both(&DataType::is_signed_integer) || both(&DataType::is_unsigned_integer) => {
+            large.clone()
+        }
+        _ if both(&is_float) => large.clone(),
+        _ if both(&is_text) => Utf8,
+        _ if both(&is_bytes) => Binary,
+        (unsigned, signed)
+            if unsigned.is_unsigned_integer()
+                && signed.is_signed_integer()
+                && bits(unsigned) < bits(signed) =>
+        {
+            signed.clone()
+        }
+        (unsigned, UInt8 | UInt16 | UInt32) if unsigned.is_signed_integer() => Int64,
+        (UInt8 | UInt16 | UInt32, signed) if signed.is_signed_integer() => Int64,
+        (Timestamp(one, zone), Timestamp(other, same)) if zone == same => {
+            Timestamp(finer(one, other), zone.clone())
+        }
+        // Values are read again, from their text, as what they turn out to be.
+        _ if kind == TableKind::Csv => match (a, b) {
+            (Int64, Float64) | (Float64, Int64) => Float64,
+            (Date32, Timestamp(..)) | (Timestamp(..), Date32) => large.clone(),
+            _ => Utf8,
+        },
+        _ if kind == TableKind::Json => {
+            if matches!((a, b), (Int64, Float64) | (Float64, Int64)) {
+                return Some(Float64);
+            }
+            let mut merged = Field::new("", a.clone(), true);
+            merged.try_merge(&Field::new("", b.clone(), true)).ok()?;
+            merged.data_type().clone()
+        }
+        (integer, float) if is_float(float) && integer.is_integer() && bits(integer) < 64 => {
+            Float64
+        }
+        _ => return None,
+    })
+}
+
+fn finer(a: &TimeUnit, b: &TimeUnit) -> TimeUnit {
+    let rank = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 1,
+        TimeUnit::Microsecond => 2,
+        TimeUnit::Nanosecond => 3,
+    };
+    if rank(a) >= rank(b) { *a } else { *b }
+}
