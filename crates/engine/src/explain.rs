@@ -93,3 +93,8 @@ pub fn skipped_text(table: &HeadraceTable) -> Option<String> {
         named.collect::<Vec<_>>().join(", ")
     ))
 }
+
+/// The same, beside an answer.
+pub fn skipped_note(table: &HeadraceTable) -> Option<String> {
+    skipped_text(table).map(|skipped| format!("table {}: {skipped}", table.name()))
+}

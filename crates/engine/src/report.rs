@@ -9,7 +9,7 @@ use headrace_runner::RunReport;
 
 use crate::catalog::HeadraceTable;
 use crate::exec::PipelineExec;
-use crate::explain::skipped_text;
+use crate::explain::skipped_note;
 use crate::limits::Limits;
 use crate::scan::HeadraceScanExec;
 
@@ -133,8 +133,8 @@ impl QueryReport {
 
     /// Files that were not read, once for each table.
     fn note_skipped(&mut self, table: &HeadraceTable) {
-        let note = skipped_text(table).map(|skipped| format!("table {}: {skipped}", table.name()));
-        self.notes.extend(note.filter(|note| !self.notes.contains(note)));
+        let note = skipped_note(table).filter(|note| !self.notes.contains(note));
+        self.notes.extend(note);
     }
 
     fn visit(&mut self, plan: &Arc<dyn ExecutionPlan>) {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::catalog::TableProvider;
+use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::format::ExplainFormat;
 use datafusion::common::{DataFusionError, Result, TableReference, plan_err};
@@ -29,6 +29,7 @@ use headrace_runner::{Runner, RunnerOptions, Settings};
 use crate::catalog::{Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables};
 use crate::config::{HeadraceConfig, settings_of};
 use crate::copy::{ArrowSink, Staging, is_one_file, local_target};
+use crate::explain::skipped_note;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
@@ -161,6 +162,11 @@ impl Session {
         opened.ok_or_else(|| DataFusionError::Internal("a table that was just added".into()))
     }
 
+    /// Whether there is a table of this name, whatever may be wrong with it.
+    pub fn has_table(&self, name: &str) -> bool {
+        self.tables.table_exist(name)
+    }
+
     /// Parses and plans one statement. Statements that change the session (`SET`, `CREATE
     /// TABLE`, ..) take effect here.
     ///
@@ -171,17 +177,22 @@ impl Session {
         let started = Instant::now();
         let cached = self.plans.get(text, &self.context).await?;
         let plan_cached = cached.is_some();
+        let mut notes = Vec::new();
         let (plan, staging) = match cached {
             Some(plan) => (plan, None),
-            None => self.plan(text).await?,
+            None => self.plan(text, &mut notes).await?,
         };
         let context = self.context.task_ctx();
         let planning_ms = started.elapsed().as_secs_f64() * 1e3;
         let staging = staging.map(Arc::new);
-        Ok(Query { plan, context, staging, started, planning_ms, plan_cached })
+        Ok(Query { plan, context, staging, notes, started, planning_ms, plan_cached })
     }
 
-    async fn plan(&self, text: &str) -> Result<(Arc<dyn ExecutionPlan>, Option<Staging>)> {
+    async fn plan(
+        &self,
+        text: &str,
+        notes: &mut Vec<String>,
+    ) -> Result<(Arc<dyn ExecutionPlan>, Option<Staging>)> {
         let state = self.context.state();
         let options = Arc::clone(state.config().options());
         let statement = state.sql_to_statement(text, &options.sql_parser.dialect)?;
@@ -190,7 +201,9 @@ impl Session {
         for reference in &references {
             let named = reference.clone().resolve(&names.default_catalog, &names.default_schema);
             if *named.catalog == names.default_catalog && *named.schema == names.default_schema {
-                self.tables.open(&named.table).await?;
+                let opened = self.tables.open(&named.table).await?;
+                let table = opened.as_ref().and_then(|table| table.downcast_ref::<TableEntry>());
+                notes.extend(table.and_then(|table| skipped_note(&table.0)));
             }
         }
         let mut logical = state.statement_to_plan(statement).await?;
@@ -258,6 +271,8 @@ pub struct Query {
     context: Arc<TaskContext>,
     /// Where a COPY writes to.
     staging: Option<Arc<Staging>>,
+    /// Found while it was planned: what is answered from statistics has no scan left.
+    notes: Vec<String>,
     started: Instant,
     planning_ms: f64,
     plan_cached: bool,
@@ -297,12 +312,16 @@ impl Query {
     /// What has been done so far; complete when the stream has ended. `rows` is what the caller
     /// has received.
     pub fn report(&self, rows: u64) -> QueryReport {
+        let mut report = QueryReport::of(&self.plan);
+        let more: Vec<_> =
+            self.notes.iter().filter(|note| !report.notes.contains(note)).cloned().collect();
+        report.notes.extend(more);
         QueryReport {
             rows,
             wall_ms: self.started.elapsed().as_secs_f64() * 1e3,
             planning_ms: self.planning_ms,
             plan_cached: self.plan_cached,
-            ..QueryReport::of(&self.plan)
+            ..report
         }
     }
 

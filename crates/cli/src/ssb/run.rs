@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use headrace_engine::Processor;
-use headrace_ssb::{Manifest, QUERIES, Query};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use headrace_engine::{Processor, Session};
+use headrace_ssb::{QUERIES, Query};
 use serde::Serialize;
 
 use crate::args::RunArgs;
 use crate::error::{CliError, Context, Result};
 use crate::machine::Machine;
 use crate::memory::peak_rss_bytes;
-use crate::session;
+use crate::session::{self, failure};
 use crate::ssb::measure::{Measurement, Plan, measure};
 use crate::ssb::table;
 
@@ -29,8 +31,12 @@ struct Record<'a> {
 /// Runs, prints the table, writes the JSON. A wrong answer is an error after all of that.
 pub async fn run(args: &RunArgs) -> Result<()> {
     let queries = selected(&args.queries)?;
-    let manifest = manifest(&args.data)?;
+    if !args.data.exists() {
+        let cause = format!("{}: no SSB tables", args.data.display());
+        return Err(CliError::new(cause).hint(generate_hint(&args.data)));
+    }
     let session = session::open(&args.data, &args.engine)?;
+    let scale = scale(&args.data, &session).await?;
     let off = session::on(Processor::Off, &args.engine);
     let baseline = if args.check { Some(session::open(&args.data, &off)?) } else { None };
     let files = if args.cold { data_files(&args.data)? } else { Vec::new() };
@@ -47,7 +53,7 @@ pub async fn run(args: &RunArgs) -> Result<()> {
     }
     if let Some(path) = &args.json {
         let record = Record {
-            scale: manifest.scale,
+            scale,
             machine: Machine::read(),
             version: env!("CARGO_PKG_VERSION"),
             command: command_line(),
@@ -61,16 +67,32 @@ pub async fn run(args: &RunArgs) -> Result<()> {
     refuse_wrong_answers(&measurements)
 }
 
-fn manifest(data: &Path) -> Result<Manifest> {
-    let hint = format!(
-        "generate the tables first: headrace ssb generate --scale 1 --out {}",
-        data.display()
-    );
-    match headrace_ssb::read_manifest(data) {
-        Ok(Some(manifest)) => Ok(manifest),
-        Ok(None) => Err(CliError::new(format!("{}: no SSB tables", data.display())).hint(hint)),
-        Err(error) => Err(CliError::new(error).hint(hint)),
+fn generate_hint(data: &Path) -> String {
+    format!("generate the tables first: headrace ssb generate --scale 1 --out {}", data.display())
+}
+
+/// Rows of lineorder at scale 1.
+const LINEORDER_ROWS: f64 = 6e6;
+
+/// The scale that the manifest says; without one, of tables that another generator wrote, what their rows say.
+async fn scale(data: &Path, session: &Session) -> Result<f64> {
+    let hint = generate_hint(data);
+    if let Some(manifest) =
+        headrace_ssb::read_manifest(data).map_err(|e| CliError::new(e).hint(&hint))?
+    {
+        return Ok(manifest.scale);
     }
+    for table in ["lineorder", "customer", "supplier", "part", "date"] {
+        if !session.has_table(table) {
+            let cause = format!("{}: no SSB tables: there is no {table}", data.display());
+            return Err(CliError::new(cause).hint(hint));
+        }
+    }
+    let failed = |error| failure("lineorder", &error);
+    let query = session.sql("select count(*) from lineorder").await.map_err(failed)?;
+    let (batches, _) = query.collect().await.map_err(failed)?;
+    let rows = batches.first().map_or(0, |b| b.column(0).as_primitive::<Int64Type>().value(0));
+    Ok(rows as f64 / LINEORDER_ROWS)
 }
 
 /// The 13 query texts by name, as JSON.

@@ -1,6 +1,7 @@
 //! The files of a table: which they are, and of which kind.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,17 @@ pub enum TableKind {
     Csv,
     /// JSON objects, one after the other or in one array.
     Json,
+}
+
+impl fmt::Display for TableKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TableKind::Arrow => "Arrow",
+            TableKind::Parquet => "Parquet",
+            TableKind::Csv => "CSV",
+            TableKind::Json => "JSON",
+        })
+    }
 }
 
 /// How a file's bytes are packed.
@@ -202,7 +214,7 @@ fn some_of(kind: TableKind, files: &[DataFile]) -> String {
     let named = files.iter().take(NAMED_MAX).map(|f| f.path.file_name().unwrap_or_default());
     let named: Vec<_> = named.map(|name| name.to_string_lossy()).collect();
     let more = if files.len() > NAMED_MAX { ", .." } else { "" };
-    format!("{} {kind:?} ({}{more})", files.len(), named.join(", "))
+    format!("{} {kind} ({}{more})", files.len(), named.join(", "))
 }
 
 /// What a folder holds, sorted, without what is hidden.
@@ -254,8 +266,8 @@ fn unescaped(value: &str) -> Option<String> {
 /// An error with its place and what helps.
 pub fn refused(
     path: &Path,
-    cause: impl std::fmt::Display,
-    remedy: impl std::fmt::Display,
+    cause: impl fmt::Display,
+    remedy: impl fmt::Display,
 ) -> DataFusionError {
     let cause = cause.to_string();
     let place = path.display().to_string();

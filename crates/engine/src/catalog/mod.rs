@@ -7,6 +7,7 @@
 
 mod directory;
 mod files;
+mod layout;
 mod parquet;
 mod planned;
 mod records;

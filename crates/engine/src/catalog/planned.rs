@@ -21,7 +21,7 @@ use headrace_io::try_map;
 
 use super::files::{Files, TableKind};
 use super::union::unite;
-use super::{parquet, text};
+use super::{layout, parquet, text};
 
 /// Files that one thread looks at, at least, and threads at most.
 const FILES_AT_ONCE: (usize, usize) = (4, 8);
@@ -39,7 +39,7 @@ pub struct PlannedTable {
 
 enum Input {
     Parquet(parquet::ParquetInput),
-    Text(text::TextInput),
+    Text(layout::TextInput),
 }
 
 impl PlannedTable {
@@ -53,7 +53,7 @@ impl PlannedTable {
         let inspect = |i: usize| match files.kind {
             TableKind::Parquet => parquet::inspect(&files.files[i])
                 .map(|(input, schema)| (Input::Parquet(input), schema)),
-            kind => text::inspect(&files.files[i], kind, sample_bytes)
+            kind => layout::inspect(&files.files[i], kind, sample_bytes)
                 .map(|(input, schema)| (Input::Text(input), schema)),
         };
         let inspected = try_map(count, FILES_AT_ONCE, inspect)?;

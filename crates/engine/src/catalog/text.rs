@@ -3,7 +3,6 @@
 //! One task reads and unpacks a file and cuts it into blocks of whole records; as many tasks as there are
 //! threads make batches of them. Columns are matched by name; those that a file does not have are NULL.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io::{BufReader, Cursor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,118 +30,16 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, PhysicalExpr, apply_expression_roots};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use headrace_io::SourceFile;
 use memchr::memchr_iter;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::spawn_blocking;
 
-use super::files::{DataFile, TableKind, extension, refused};
+use super::files::{TableKind, refused};
+use super::layout::{Layout, REPAIR, SAMPLE_RECORDS_MAX, TextInput, plain_text};
 use super::records::{Block, Blocks, FileBytes, Records, unpacked};
 
 /// Bytes of a block: what one task makes batches of.
 const BLOCK_BYTES: usize = 4 << 20;
-
-/// Records at most that types are told from.
-const SAMPLE_RECORDS_MAX: usize = 20_480;
-
-const REPAIR: &str = "mend the file or move it out of its table's folder";
-
-/// What is known of a file before its rows are read.
-#[derive(Clone, Debug)]
-pub struct TextInput {
-    source: Arc<SourceFile>,
-    layout: Layout,
-}
-
-#[derive(Clone, Debug)]
-enum Layout {
-    Separated { delimiter: u8, columns: Arc<[String]> },
-    Json(Records),
-    Batches,
-}
-
-/// Looks at the beginning of a file: how it is laid out, and which columns it has.
-///
-/// # Errors
-/// With the file's name: what keeps it from being read.
-pub fn inspect(
-    file: &DataFile,
-    kind: TableKind,
-    sample_bytes: usize,
-) -> Result<(TextInput, Schema)> {
-    let path = &file.path;
-    let fail = |cause: &dyn fmt::Display| refused(path, cause, REPAIR);
-    let source = SourceFile::known(path, file.identity);
-    let bytes = FileBytes::at(Arc::clone(&source), 0);
-    if kind == TableKind::Arrow {
-        let reader = StreamReader::try_new(BufReader::new(bytes), None).map_err(|e| fail(&e))?;
-        let schema = Schema::clone(&reader.schema());
-        return Ok((TextInput { source, layout: Layout::Batches }, schema));
-    }
-    let mut reader = unpacked(path, bytes).map_err(|e| fail(&e))?;
-    let records = match kind {
-        TableKind::Csv => {
-            let start = reader.fill_buf().map_err(|e| fail(&e))?;
-            Records::Separated { delimiter: delimiter(path, start) }
-        }
-        _ => Records::of_json(&mut reader).map_err(|e| fail(&e))?,
-    };
-    let block = Blocks::new(reader, records, 1).next(sample_bytes).map_err(|e| fail(&e))?;
-    let sample = Cursor::new(block.map(|block| block.bytes).unwrap_or_default());
-    let (layout, schema) = match records {
-        Records::Separated { delimiter } => {
-            if sample.get_ref().is_empty() {
-                return Err(fail(&"it is empty: the first line must name the columns"));
-            }
-            let format = csv::reader::Format::default().with_header(true).with_delimiter(delimiter);
-            let (schema, _) = format
-                .infer_schema(sample, Some(SAMPLE_RECORDS_MAX))
-                .map_err(|e| fail(&plain_text(&e)))?;
-            let columns: Arc<[String]> = column_names(&schema).into();
-            let fields = columns.iter().zip(schema.fields());
-            let fields = fields.map(|(name, f)| Field::new(name, f.data_type().clone(), true));
-            let schema = Schema::new(fields.collect::<Vec<_>>());
-            (Layout::Separated { delimiter, columns }, schema)
-        }
-        records => {
-            let (schema, _) = json::reader::infer_json_schema(sample, Some(SAMPLE_RECORDS_MAX))
-                .map_err(|e| fail(&plain_text(&e)))?;
-            (Layout::Json(records), schema)
-        }
-    };
-    Ok((TextInput { source, layout }, schema))
-}
-
-/// A tab in a `.tsv` file; else what stands in the first line, a comma before all others.
-fn delimiter(path: &Path, start: &[u8]) -> u8 {
-    if extension(Path::new(path.file_stem().unwrap_or_default())) == "tsv"
-        || extension(path) == "tsv"
-    {
-        return b'\t';
-    }
-    let line = start.split(|b| *b == b'\n').next().unwrap_or_default();
-    let known = [b',', b';', b'\t', b'|'];
-    known.into_iter().find(|d| memchr_iter(*d, line).next().is_some()).unwrap_or(b',')
-}
-
-/// Every column has a name, and no two the same.
-fn column_names(schema: &Schema) -> Vec<String> {
-    let mut seen: HashMap<String, usize> = HashMap::new();
-    let mut names = Vec::new();
-    for (i, field) in schema.fields().iter().enumerate() {
-        let mut name = field.name().clone();
-        if name.is_empty() {
-            name = format!("column_{}", i + 1);
-        }
-        while let Some(times) = seen.get_mut(&name) {
-            *times += 1;
-            name = format!("{name}_{times}");
-        }
-        seen.insert(name.clone(), 0);
-        names.push(name);
-    }
-    names
-}
 
 /// Reads the files of a table.
 #[derive(Clone, Debug)]
@@ -329,7 +226,17 @@ impl Decoder {
     }
 
     fn decode(&self, block: &Block) -> Result<Vec<RecordBatch>> {
-        let fail = |e: ArrowError| self.fail(&placed(&plain_text(&e), block));
+        let fail = |e: ArrowError| {
+            let text = plain_text(&e);
+            let remedy = match text.contains("as type") {
+                true => format!(
+                    "the types of columns are told from a file's first {SAMPLE_RECORDS_MAX} rows: mend the \
+                     value, or name the types (create external table t (a text, ..) stored as csv location ..)"
+                ),
+                false => REPAIR.to_string(),
+            };
+            refused(self.path(), placed(&text, block), remedy)
+        };
         let text = Cursor::new(&block.bytes);
         match &self.input.layout {
             Layout::Separated { delimiter, columns } => {
@@ -406,20 +313,13 @@ fn received<T: Send + 'static>(
     })
 }
 
-/// What an error says, without the name of its class.
-pub fn plain_text(error: &ArrowError) -> String {
-    let text = error.to_string();
-    let class = text.split_once(": ").filter(|(class, _)| class.ends_with("error"));
-    class.map_or(text.as_str(), |(_, text)| text).to_string()
-}
-
 /// The line of the file in place of that of the block.
 fn placed(text: &str, block: &Block) -> String {
     let lines = memchr_iter(b'\n', &block.bytes).count() as u64;
     let found = text.split_once("at line ").and_then(|(before, rest)| {
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let line: u64 = rest[..digits].parse().ok()?;
-        Some(format!("{before}near line {}{}", block.first_line - 1 + line, &rest[digits..]))
+        Some(format!("{before}near line {}{}", block.first_line + line, &rest[digits..]))
     });
     found.unwrap_or_else(|| {
         format!("lines {} to {}: {text}", block.first_line, block.first_line + lines)

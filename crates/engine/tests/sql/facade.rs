@@ -170,16 +170,6 @@ async fn reports_say_what_ran_and_why_not_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_tables_of_one_name_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    tables::write(&folder.path().join("a.arrow"), &numbers(1), 10, true);
-    std::fs::write(folder.path().join("a.csv"), "n\n1\n").unwrap();
-    let session = cpu_session(RunnerOptions::default());
-    let error = session.register_dir(folder.path()).await.unwrap_err().to_string();
-    assert!(error.contains("a.arrow") && error.contains("a.csv"), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_processor_refuses_goes_back_to_the_planner() {
     let folder = tempfile::tempdir().unwrap();
     let session = cpu_session(RunnerOptions::default());

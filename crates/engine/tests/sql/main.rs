@@ -8,6 +8,7 @@ mod breadth;
 mod corpus;
 mod differential;
 mod facade;
+mod files;
 mod overflow;
 mod ran;
 mod review;

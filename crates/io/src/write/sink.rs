@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::size_limit;
 use crate::file::DirectIo;
@@ -17,6 +18,10 @@ use crate::{EXTENT_ALIGN_BYTES, FileIdentity, IoError, ReadMode, Result, SourceF
 
 /// How many names are tried for a temporary file: names of crashed processes may be in the way.
 const NAMES_MAX: usize = 1000;
+
+/// A temporary file that was not written to for so long, and that nobody has locked, was left by a process
+/// that was killed.
+const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 /// The size of a file whose size nobody knows yet: no write ends behind it.
 const GROWING: u64 = i64::MAX as u64 / EXTENT_ALIGN_BYTES as u64 * EXTENT_ALIGN_BYTES as u64;
@@ -73,7 +78,8 @@ pub trait WriteAt: Send + Sync + Debug {
 ///
 /// Until [`commit`](SinkFile::commit) the bytes lie in a hidden temporary file beside the target
 /// (`.headrace-<process>-<number>.partial`); dropped without it, the temporary file is removed
-/// and the target is as it was. Only a process that is killed leaves one behind.
+/// and the target is as it was. A process that is killed leaves one behind, until somebody writes to that
+/// folder an hour later.
 ///
 /// A block device ([`block_device`](SinkFile::block_device)) is an exception: it is written in
 /// place. So is an [unnamed](SinkFile::unnamed) file, which has no target.
@@ -490,17 +496,48 @@ fn folder_of(path: &Path) -> &Path {
 fn temporary_beside(target: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let mut attempts = 0;
+    remove_abandoned(folder_of(target));
     loop {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!(".headrace-{}-{number}.partial", std::process::id());
         let path = folder_of(target).join(name);
         let mut options = OpenOptions::new();
         match options.read(true).write(true).create_new(true).mode(mode).open(&path) {
-            Ok(file) => return Ok((file, path)),
+            Ok(file) => {
+                // Says that somebody lives who writes it. Where there are no locks nobody asks for them.
+                let _ = is_locked_by_us(&file);
+                return Ok((file, path));
+            }
             Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists && attempts < NAMES_MAX => {
                 attempts += 1;
             }
             Err(cause) => return Err(cause),
+        }
+    }
+}
+
+fn is_locked_by_us(file: &File) -> bool {
+    // SAFETY: a plain call with an open descriptor.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// Removes what killed processes have left in a folder. What cannot be examined stays.
+fn remove_abandoned(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.as_bytes();
+        if !name.starts_with(b".headrace-") || !name.ends_with(b".partial") {
+            continue;
+        }
+        let is_old = entry.metadata().is_ok_and(|found| {
+            let age = found.modified().ok().and_then(|time| time.elapsed().ok());
+            found.is_file() && age.is_some_and(|age| age > ABANDONED_AFTER)
+        });
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        if is_old && options.open(entry.path()).is_ok_and(|file| is_locked_by_us(&file)) {
+            let _ = std::fs::remove_file(entry.path());
         }
     }
 }
