@@ -83,8 +83,8 @@ pub fn is_json_table(path: &Path) -> bool {
         Ok(_) => {
             let mut text = String::new();
             let read = reader.take(FIRST_RECORD_BYTES_MAX).read_to_string(&mut text);
-            let text = text.trim_start().trim_start_matches('[').trim_start();
-            read.is_ok() && (text.starts_with('{') || text.starts_with(']'))
+            let first = text.trim_start().strip_prefix('[').map(str::trim_start);
+            read.is_ok() && first.is_some_and(|text| text.starts_with(['{', ']']))
         }
         Err(_) => false,
     }
