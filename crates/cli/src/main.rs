@@ -41,6 +41,9 @@ use ooc::SetArgs;
 
 const INTERRUPTED: i32 = 130;
 
+/// What the runtime needs to start, and a little more.
+const OPEN_FILES_MIN: u64 = 16;
+
 /// Time for what was measured before an interruption to be printed, and for files that were made for
 /// it to be removed.
 const PARTIAL_RESULT_WAIT: Duration = Duration::from_secs(10);
@@ -69,7 +72,11 @@ fn start(cli: Cli) -> Result<i32> {
         print!("{}", version::text());
         return Ok(0);
     }
-    headrace_io::raise_open_files();
+    let files = headrace_io::raise_open_files();
+    if files < OPEN_FILES_MIN {
+        return Err(CliError::new(format!("this process may have only {files} files open"))
+            .hint(format!("raise the limit: ulimit -n {OPEN_FILES_MIN} or more")));
+    }
     // It may go on in another process, which no thread of this one would follow.
     if let Some(Command::GpuService(options)) = &cli.command {
         return headrace_service::server::run(options).map(|()| 0).map_err(CliError::new);
