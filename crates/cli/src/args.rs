@@ -23,6 +23,8 @@ pub const DEFAULT_SEED: u64 = 42;
 #[command(after_help = "\
 Examples:
   headrace demo
+  headrace --data ./tables                               a shell; \\? lists its commands
+  echo \"select 1\" | headrace --format csv
   headrace -c \"select count(*) from trips where fare > 100\" --data ./tables
   headrace -c \"select * from trips limit 3\" --data ./tables --format json
   headrace ssb generate --scale 10 --out ./ssb10 && headrace ssb run --data ./ssb10
@@ -45,7 +47,8 @@ pub struct Cli {
 /// Running SQL.
 #[derive(Debug, Args)]
 pub struct QueryArgs {
-    /// SQL to run; several statements are separated by semicolons.
+    /// SQL to run; several statements are separated by semicolons. Without it and without a file,
+    /// SQL is read from standard input; on a terminal a shell is opened.
     #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "file")]
     pub sql: Option<String>,
     /// File of SQL to run ("-" is standard input).
@@ -58,6 +61,12 @@ pub struct QueryArgs {
     /// How results are written to standard output.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+    /// File to write results to, whole or not at all, instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The shell does not run ~/.headracerc.
+    #[arg(long)]
+    pub no_rc: bool,
     /// Only data and errors, no summary line.
     #[arg(short, long)]
     pub quiet: bool,
@@ -124,8 +133,32 @@ pub enum Format {
     Table,
     /// Comma-separated values with a header line.
     Csv,
+    /// Tab-separated values with a header line.
+    Tsv,
     /// One JSON array of objects.
     Json,
+    /// A JSON object a line.
+    #[value(alias = "jsonl", alias = "jsonlines")]
+    Ndjson,
+    /// A table in Markdown.
+    #[value(alias = "md")]
+    Markdown,
+    /// Arrow IPC: a stream, or a file if FILE ends in .arrow.
+    Arrow,
+    /// Parquet; needs -o FILE.
+    Parquet,
+}
+
+impl Format {
+    /// Whether it is for programs alone, and one file holds one result.
+    pub fn is_binary(self) -> bool {
+        matches!(self, Self::Arrow | Self::Parquet)
+    }
+
+    /// Its name.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
+    }
 }
 
 /// Everything else.

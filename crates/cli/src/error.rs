@@ -7,6 +7,8 @@ use std::fmt;
 pub struct CliError {
     cause: String,
     hint: Option<String>,
+    /// Line and column of the statement that is meant; the first are 1.
+    at: Option<(usize, usize)>,
     usage: bool,
 }
 
@@ -15,7 +17,7 @@ pub type Result<T> = std::result::Result<T, CliError>;
 impl CliError {
     /// A query or a file failed.
     pub fn new(cause: impl fmt::Display) -> Self {
-        Self { cause: cause.to_string(), hint: None, usage: false }
+        Self { cause: cause.to_string(), hint: None, at: None, usage: false }
     }
 
     /// The command line is wrong.
@@ -32,6 +34,22 @@ impl CliError {
         }
     }
 
+    /// Points at a place in the statement.
+    pub fn pointing_at(self, line: usize, column: usize) -> Self {
+        Self { at: Some((line, column)), ..self }
+    }
+
+    /// The statement begins at this line and column of its text.
+    pub fn in_text(self, line: usize, column: usize) -> Self {
+        let at = self.at.map(|(l, c)| (line + l - 1, if l == 1 { column + c - 1 } else { c }));
+        Self { at, ..self }
+    }
+
+    /// Names the place in front of the cause.
+    pub fn in_place(self, place: &str) -> Self {
+        Self { cause: format!("{place}: {}", self.cause), ..self }
+    }
+
     /// The same, of a wrong command line.
     pub fn into_usage(self) -> Self {
         Self { usage: true, ..self }
@@ -41,6 +59,16 @@ impl CliError {
     pub fn hint(mut self, hint: impl fmt::Display) -> Self {
         self.hint = Some(hint.to_string());
         self
+    }
+
+    /// The cause alone.
+    pub fn cause(&self) -> &str {
+        &self.cause
+    }
+
+    /// The same with another cause.
+    pub fn with_cause(&self, cause: &str) -> Self {
+        Self { cause: cause.to_string(), hint: self.hint.clone(), ..*self }
     }
 
     /// Whether it says what helps.
@@ -57,6 +85,9 @@ impl CliError {
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.cause)?;
+        if let Some((line, column)) = self.at {
+            write!(f, " at line {line}, column {column}")?;
+        }
         match &self.hint {
             Some(hint) => write!(f, "\n\nhint: {hint}"),
             None => Ok(()),

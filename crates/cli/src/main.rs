@@ -21,6 +21,7 @@ mod output;
 mod pg;
 mod query;
 mod session;
+mod shell;
 mod sizes;
 mod ssb;
 mod trace;
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use tokio::signal::unix::SignalKind;
 
 use args::{Cli, Command, SsbCommand};
@@ -100,11 +101,13 @@ fn start(cli: Cli) -> Result<i32> {
                 | Command::Convert(_)
         )
     );
+    // There Ctrl-C ends a statement, not the program.
+    let is_typed = cli.command.is_none() && query::is_typed(&cli.query);
     let code = runtime.block_on(async {
         let mut work = std::pin::pin!(dispatch(cli, cancel.clone()));
         tokio::select! {
             result = &mut work => return result,
-            _ = tokio::signal::ctrl_c() => {}
+            _ = tokio::signal::ctrl_c(), if !is_typed => {}
             // What it has begun to write must go with it then, too.
             _ = terminated() => {}
         }
@@ -145,12 +148,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         Some(Command::Doctor(args)) => {
             return blocking(move || doctor::run(&args, cancel)).await;
         }
-        None if cli.query.sql.is_none() && cli.query.file.is_none() => {
-            Cli::command().print_help().at("standard output")?;
-            Err(CliError::usage("nothing to run")
-                .hint("headrace demo, or headrace -c \"select 1\""))
-        }
-        None => query::run(&cli.query).await,
+        None => query::run(&cli.query, cancel).await,
         Some(Command::Ssb(SsbCommand::Generate(args))) => {
             blocking(move || ssb::generate::run(&args, &cancel)).await
         }

@@ -1,34 +1,50 @@
-//! Running SQL from the command line.
+//! Running SQL from the command line, a file, a pipe or a terminal.
 
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::Path;
-use std::process::exit;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use datafusion::common::DataFusionError;
-use futures::StreamExt;
-use headrace_engine::{QueryReport, Session};
+use clap::CommandFactory;
 
-use crate::args::{EngineArgs, Format, QueryArgs};
+use crate::args::{Cli, Format, QueryArgs};
 use crate::error::{CliError, Context, Result};
 use crate::memory::peak_rss_bytes;
-use crate::output::Printer;
 use crate::session;
+use crate::shell::{self, Origin, Shell};
+
+/// Where SQL comes from.
+enum Source {
+    Text(String),
+    File { name: String, text: String },
+    Terminal,
+}
+
+/// Whether somebody types: without SQL, between two terminals.
+pub fn is_typed(args: &QueryArgs) -> bool {
+    args.sql.is_none()
+        && args.file.is_none()
+        && io::stdin().is_terminal()
+        && io::stdout().is_terminal()
+}
 
 /// Runs every statement; stops at the first that fails.
-pub async fn run(args: &QueryArgs) -> Result<()> {
-    let text = text(args)?;
+pub async fn run(args: &QueryArgs, stop: Arc<AtomicBool>) -> Result<()> {
+    if args.format == Format::Parquet && args.output.is_none() {
+        return Err(CliError::usage("parquet needs a file").hint("-o FILE"));
+    }
+    let source = source(args)?;
     let session = session::new(&args.engine)?;
     for path in &args.data {
         session::register(&session, path)?;
     }
-    for statement in session::statements(&text)? {
-        let report = run_one(&session, &statement, args.format)
-            .await
-            .map_err(|error| error.into_cli(&session))?;
-        if !args.quiet {
-            eprintln!("{}", summary(&report, &args.engine));
-        }
-    }
+    let mut shell = Shell::new(session, args)?;
+    match source {
+        Source::Text(text) => shell.run(&text, Origin::Typed).await.map(drop),
+        Source::File { name, text } => shell.run(&text, Origin::Named(&name)).await.map(drop),
+        Source::Terminal => shell::run_terminal(&mut shell, args, stop).await,
+    }?;
+    let session = shell.finish()?;
     if let (Some(limit), false) = (args.engine.memory_limit, args.quiet) {
         let peak = peak_rss_bytes().unwrap_or_default();
         eprintln!("peak resident memory {:.0} MB, limit {:.0} MB", mb(peak), mb(limit));
@@ -36,95 +52,37 @@ pub async fn run(args: &QueryArgs) -> Result<()> {
     session::write_trace(&session, &args.engine)
 }
 
-/// What may fail while a statement runs.
-enum Failure {
-    Engine(DataFusionError),
-    Output(io::Error),
-}
-
-impl From<DataFusionError> for Failure {
-    fn from(error: DataFusionError) -> Self {
-        Self::Engine(error)
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
-    }
-}
-
-impl Failure {
-    fn into_cli(self, session: &Session) -> CliError {
-        match self {
-            // Whoever reads our output has seen enough.
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => exit(0),
-            Self::Output(error) => CliError::new(format!("standard output: {error}")),
-            Self::Engine(error) => session::query_failure(session, &error),
-        }
-    }
-}
-
-/// Streams the result out as it comes, so that a result larger than memory passes through.
-async fn run_one(
-    session: &Session,
-    sql: &str,
-    format: Format,
-) -> std::result::Result<QueryReport, Failure> {
-    let query = session.sql(sql).await?;
-    let mut stream = query.stream()?;
-    let mut printer = Printer::new(format, query.schema());
-    let mut rows = 0;
-    while let Some(batch) = stream.next().await {
-        let batch = batch?;
-        rows += batch.num_rows() as u64;
-        printer.write(&mut io::stdout().lock(), batch)?;
-    }
-    printer.finish(&mut io::stdout().lock())?;
-    Ok(query.report(rows))
-}
-
 fn mb(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-fn text(args: &QueryArgs) -> Result<String> {
+fn source(args: &QueryArgs) -> Result<Source> {
     match (&args.sql, &args.file) {
-        (Some(sql), _) => Ok(sql.clone()),
-        (None, Some(file)) if file == Path::new("-") => {
-            let mut text = String::new();
-            io::stdin().read_to_string(&mut text).at("standard input")?;
-            Ok(text)
+        (Some(sql), _) => Ok(Source::Text(sql.clone())),
+        (None, Some(file)) if file == Path::new("-") => standard_input().map(Source::Text),
+        (None, Some(file)) => {
+            let name = file.display().to_string();
+            let text = std::fs::read_to_string(file).at(&name)?;
+            Ok(Source::File { name, text })
         }
-        (None, Some(file)) => std::fs::read_to_string(file).at(file.display()),
-        (None, None) => Err(CliError::usage("nothing to run")
-            .hint("headrace -c \"select 1\", headrace demo, or headrace --help")),
+        (None, None) if is_typed(args) => Ok(Source::Terminal),
+        (None, None) => {
+            let text = match io::stdin().is_terminal() {
+                true => String::new(),
+                false => standard_input()?,
+            };
+            if !text.trim().is_empty() {
+                return Ok(Source::Text(text));
+            }
+            Cli::command().print_help().at("standard output")?;
+            Err(CliError::usage("nothing to run")
+                .hint("headrace demo, or headrace -c \"select 1\""))
+        }
     }
 }
 
-/// Rows, time, bytes, speed, who did it and what was the limit.
-fn summary(report: &QueryReport, args: &EngineArgs) -> String {
-    let mut text = format!("{} rows, {:.3} s", report.rows, report.wall_ms / 1e3);
-    if report.bytes_read > 0 {
-        let gb = report.bytes_read as f64 / 1e9;
-        text += &format!(", {gb:.3} GB, {:.2} GB/s", gb / (report.wall_ms / 1e3));
-    }
-    text += &format!(", {}", report.processor);
-    if let Some(bottleneck) = &report.bottleneck {
-        text += &format!(", {bottleneck}");
-    }
-    // Why not on the GPU is news only where a GPU was asked for; EXPLAIN always tells.
-    let elsewhere: Vec<&String> =
-        report.pipelines.iter().filter_map(|p| p.processor_why_not.as_ref()).collect();
-    let asked_for_cuda = args.processor == "cuda";
-    for reason in report.why_not.iter().filter(|r| !elsewhere.contains(r)) {
-        text += &format!("\nleft to the planner: {reason}");
-    }
-    for note in &report.notes {
-        text += &format!("\n{note}");
-    }
-    for reason in elsewhere.into_iter().filter(|_| asked_for_cuda) {
-        text += &format!("\nnot on the GPU: {reason}");
-    }
-    text
+fn standard_input() -> Result<String> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text).at("standard input")?;
+    Ok(text)
 }

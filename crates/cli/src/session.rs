@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use datafusion::common::DataFusionError;
-use datafusion::sql::parser::DFParser;
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
+use datafusion::sql::sqlparser::parser::ParserError;
 use headrace_engine::{
     Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings, parse_access,
 };
@@ -73,14 +74,11 @@ pub fn on(processor: Processor, args: &EngineArgs) -> EngineArgs {
     EngineArgs { processor: processor.to_string(), trace: None, ..args.clone() }
 }
 
-/// The statements of a text.
-pub fn statements(text: &str) -> Result<Vec<String>> {
-    let parsed = DFParser::parse_sql(text).map_err(|error| failure("", &error))?;
-    // One statement runs as it was typed; several are told apart by the parser.
-    match parsed.len() {
-        1 => Ok(vec![text.to_string()]),
-        _ => Ok(parsed.iter().map(ToString::to_string).collect()),
-    }
+/// The dialect that a session's statements are written in.
+pub fn dialect(session: &Session) -> Box<dyn Dialect> {
+    let state = session.context().state_ref();
+    let name = state.read().config().options().sql_parser.dialect.to_string();
+    dialect_from_str(name).unwrap_or_else(|| Box::new(GenericDialect {}))
 }
 
 /// Writes what the session recorded, if `--trace` asked for it.
@@ -94,13 +92,17 @@ fn wrong_setting(error: SettingError) -> CliError {
     CliError::usage(error.to_string())
 }
 
-/// An engine error as the user reads it.
+/// An engine error as the user reads it: one line of cause.
 pub fn failure(place: &str, error: &DataFusionError) -> CliError {
     let message = message(error);
-    // Errors of the lower crates carry their remedy behind the cause.
+    // Errors of the lower crates carry their remedy behind the cause; of the planner's own, which
+    // may have several lines, the first says what is wrong.
     let (cause, hint) = match message.split_once("\nhint: ") {
-        Some((cause, hint)) => (cause.to_string(), Some(hint.to_string())),
-        None => (message, None),
+        Some((cause, hint)) => (cause, Some(hint.to_string())),
+        None => match message.split_once('\n') {
+            Some((cause, more)) => (cause, Some(in_one_line(more))),
+            None => (message.as_str(), None),
+        },
     };
     let failure = if place.is_empty() || cause.contains(place) {
         CliError::new(cause)
@@ -113,39 +115,18 @@ pub fn failure(place: &str, error: &DataFusionError) -> CliError {
     }
 }
 
-/// As [`failure`], with a hint for what is wrong with the query itself.
-pub fn query_failure(session: &Session, error: &DataFusionError) -> CliError {
-    let failure = failure("", error);
-    let text = error.to_string();
-    if text.contains("table '") && text.contains("not found") {
-        return failure.hint(known_tables(session));
-    }
-    failure
-}
-
-fn known_tables(session: &Session) -> String {
-    let context = session.context();
-    let mut names: Vec<String> = context
-        .catalog_names()
-        .into_iter()
-        .filter_map(|name| context.catalog(&name))
-        .flat_map(|catalog| {
-            catalog.schema_names().into_iter().filter_map(move |s| catalog.schema(&s))
-        })
-        .flat_map(|schema| schema.table_names())
-        .filter(|name| !INFORMATION_SCHEMA.contains(&name.as_str()))
-        .collect();
-    names.sort();
-    if names.is_empty() {
-        return "there are no tables; --data DIR makes tables of the files below DIR".to_string();
-    }
-    format!("tables: {}", names.join(", "))
-}
-
-const INFORMATION_SCHEMA: [&str; 7] =
-    ["tables", "views", "columns", "df_settings", "schemata", "routines", "parameters"];
-
 /// The innermost cause, without the names of the engine's error classes.
 fn message(error: &DataFusionError) -> String {
-    error.find_root().message().trim().to_string()
+    let text = match error.find_root() {
+        DataFusionError::SQL(error, _) => match error.as_ref() {
+            ParserError::ParserError(text) | ParserError::TokenizerError(text) => text.clone(),
+            ParserError::RecursionLimitExceeded => "expressions are nested too deeply".to_string(),
+        },
+        root => root.message().to_string(),
+    };
+    text.trim().to_string()
+}
+
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

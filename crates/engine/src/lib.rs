@@ -34,6 +34,7 @@
 //! - [`overflow`]: integer and decimal arithmetic fails instead of wrapping, whatever runs it.
 //! - [`rule`]: which fragments become pipelines, and why others do not.
 //! - [`exec`]: pipelines as nodes of a plan; the runner runs them.
+//! - [`sql`]: what users of other databases write, in the words of the planner.
 //! - [`report`]: what a query did.
 //!
 //! # Settings
@@ -58,6 +59,7 @@ pub mod overflow;
 pub mod report;
 pub mod rule;
 pub mod scan;
+pub mod sql;
 
 mod error;
 mod explain;
@@ -72,5 +74,5 @@ pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{
     Fallback, Processor, RunReport, RunnerOptions, SettingError, Settings, parse_access,
 };
-pub use report::QueryReport;
+pub use report::{QueryProgress, QueryReport};
 pub use session::{Query, Session, SessionOptions};

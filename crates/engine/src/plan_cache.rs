@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 
 use crate::catalog::TableEntry;
 use crate::exec::{OrderExec, PipelineExec};
+use crate::sql::Headers;
 
 /// Plans kept; when there are more, all are forgotten.
 const PLANS_MAX: usize = 256;
@@ -40,6 +41,7 @@ struct Entry {
     options: Arc<ConfigOptions>,
     tables: Tables,
     plan: Arc<dyn ExecutionPlan>,
+    headers: Headers,
 }
 
 /// Plans by text.
@@ -54,8 +56,8 @@ impl PlanCache {
         &self,
         text: &str,
         context: &SessionContext,
-    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Some((tables, plan)) = self.find(text, context) else { return Ok(None) };
+    ) -> Result<Option<(Arc<dyn ExecutionPlan>, Headers)>> {
+        let Some((tables, plan, headers)) = self.find(text, context) else { return Ok(None) };
         for (name, known) in tables {
             let now = context.table_provider(name).await;
             if !now.is_ok_and(|now| Arc::ptr_eq(&now, &known)) {
@@ -63,19 +65,19 @@ impl PlanCache {
                 return Ok(None);
             }
         }
-        reset_plan_states(plan).map(Some)
+        Ok(Some((reset_plan_states(plan)?, headers)))
     }
 
     fn find(
         &self,
         text: &str,
         context: &SessionContext,
-    ) -> Option<(Tables, Arc<dyn ExecutionPlan>)> {
+    ) -> Option<(Tables, Arc<dyn ExecutionPlan>, Headers)> {
         let entries = self.entries.lock();
         let entry = entries.get(text)?;
         let state = context.state_ref();
         let same = Arc::ptr_eq(&entry.options, state.read().config().options());
-        same.then(|| (entry.tables.clone(), Arc::clone(&entry.plan)))
+        same.then(|| (entry.tables.clone(), Arc::clone(&entry.plan), entry.headers.clone()))
     }
 
     /// Keeps a plan if it can be used again. `options` are the settings from before it was
@@ -86,6 +88,7 @@ impl PlanCache {
         options: Arc<ConfigOptions>,
         tables: Tables,
         plan: &Arc<dyn ExecutionPlan>,
+        headers: Headers,
     ) {
         if !starts_afresh(plan) {
             return;
@@ -94,7 +97,8 @@ impl PlanCache {
         if entries.len() >= PLANS_MAX {
             entries.clear();
         }
-        entries.insert(text.to_string(), Entry { options, tables, plan: Arc::clone(plan) });
+        let entry = Entry { options, tables, plan: Arc::clone(plan), headers };
+        entries.insert(text.to_string(), entry);
     }
 
     /// Forgets all plans: the session has changed.

@@ -90,6 +90,26 @@ pub fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
+/// How far a query has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueryProgress {
+    /// Rows of tables that its pipelines were given, with those that statistics ruled out.
+    pub rows: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Rows of all those tables: builds that are kept from an earlier query need not read theirs.
+    pub rows_total: u64,
+}
+
+/// Rows of the tables that the pipelines of a plan read.
+pub(crate) fn rows_streamed(plan: &Arc<dyn ExecutionPlan>) -> u64 {
+    let own = plan.downcast_ref::<PipelineExec>().map_or(0, |pipeline| {
+        let planned = pipeline.planned();
+        planned.program.sources().map(|source| planned.tables[source.table_id].rows()).sum()
+    });
+    own + plan.children().into_iter().map(rows_streamed).sum::<u64>()
+}
+
 /// What a query did.
 #[derive(Clone, Debug, Default)]
 pub struct QueryReport {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::format::ExplainFormat;
@@ -17,14 +17,14 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::TryStreamExt;
 use futures::stream::try_unfold;
+use futures::{StreamExt, TryStreamExt};
 use tokio::task::spawn_blocking;
 
 use headrace_flow::Trace;
-use headrace_runner::{Runner, RunnerOptions, Settings};
+use headrace_runner::{Given, Runner, RunnerOptions, Settings};
 
 use crate::catalog::{Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables};
 use crate::config::{HeadraceConfig, settings_of};
@@ -35,9 +35,10 @@ use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
 use crate::plan_cache::{PlanCache, changes_session, names_tables_only, tables_of};
 use crate::planner_memory;
-use crate::report::QueryReport;
+use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
 use crate::rule_guards::optimizer_rules;
+use crate::sql::{self, Headers, Planned};
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
 #[derive(Clone, Debug, Default)]
@@ -178,24 +179,37 @@ impl Session {
         let cached = self.plans.get(text, &self.context).await?;
         let plan_cached = cached.is_some();
         let mut notes = Vec::new();
-        let (plan, staging) = match cached {
-            Some(plan) => (plan, None),
+        let (plan, headers, staging) = match cached {
+            Some((plan, headers)) => (plan, headers, None),
             None => self.plan(text, &mut notes).await?,
         };
         let context = self.context.task_ctx();
         let planning_ms = started.elapsed().as_secs_f64() * 1e3;
+        let runner = Arc::clone(&self.runner);
+        let before = runner.progress().given();
         let staging = staging.map(Arc::new);
-        Ok(Query { plan, context, staging, notes, started, planning_ms, plan_cached })
+        Ok(Query {
+            plan,
+            headers,
+            context,
+            staging,
+            notes,
+            runner,
+            before,
+            started,
+            planning_ms,
+            plan_cached,
+        })
     }
 
     async fn plan(
         &self,
         text: &str,
         notes: &mut Vec<String>,
-    ) -> Result<(Arc<dyn ExecutionPlan>, Option<Staging>)> {
+    ) -> Result<(Arc<dyn ExecutionPlan>, Headers, Option<Staging>)> {
         let state = self.context.state();
         let options = Arc::clone(state.config().options());
-        let statement = state.sql_to_statement(text, &options.sql_parser.dialect)?;
+        let Planned { statement, mut logical, headers } = sql::plan(text, &state).await?;
         let references = state.resolve_table_references(&statement)?;
         let names = &options.catalog;
         for reference in &references {
@@ -206,13 +220,12 @@ impl Session {
                 notes.extend(table.and_then(|table| skipped_note(&table.0)));
             }
         }
-        let mut logical = state.statement_to_plan(statement).await?;
         if let LogicalPlan::Copy(copy) = &logical
             && copy.file_type.get_ext() == "arrow"
             && let Some(target) = local_target(copy)
         {
             self.plans.clear();
-            return Ok((self.plan_arrow_copy(copy, target).await?, None));
+            return Ok((self.plan_arrow_copy(copy, target).await?, headers, None));
         }
         let staging = staged(&mut logical)?;
         let tables = match names_tables_only(&references, &self.context).await {
@@ -225,9 +238,9 @@ impl Session {
         let frame = self.context.execute_logical_plan(logical).await?;
         let plan = frame.create_physical_plan().await?;
         if let Some(tables) = tables {
-            self.plans.put(text, options, tables, &plan);
+            self.plans.put(text, options, tables, &plan, headers.clone());
         }
-        Ok((plan, staging))
+        Ok((plan, headers, staging))
     }
 
     async fn plan_arrow_copy(
@@ -268,20 +281,24 @@ fn staged(logical: &mut LogicalPlan) -> Result<Option<Staging>> {
 /// A planned statement, to be run once.
 pub struct Query {
     plan: Arc<dyn ExecutionPlan>,
+    headers: Headers,
     context: Arc<TaskContext>,
     /// Where a COPY writes to.
     staging: Option<Arc<Staging>>,
     /// Found while it was planned: what is answered from statistics has no scan left.
     notes: Vec<String>,
+    runner: Arc<Runner>,
+    /// What earlier queries were given.
+    before: Given,
     started: Instant,
     planning_ms: f64,
     plan_cached: bool,
 }
 
 impl Query {
-    /// Columns of the answer.
+    /// Columns of the answer, called as they were written; two may have one name.
     pub fn schema(&self) -> SchemaRef {
-        self.plan.schema()
+        self.headers.apply(&self.plan.schema())
     }
 
     /// The optimised physical plan.
@@ -294,9 +311,12 @@ impl Query {
     /// # Errors
     /// If the plan cannot be started; what fails later comes through the stream.
     pub fn stream(&self) -> Result<SendableRecordBatchStream> {
-        let batches = execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context))?;
-        let Some(staging) = self.staging.clone() else { return Ok(batches) };
-        let schema = batches.schema();
+        let stream = execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context))?;
+        let headers = self.headers.clone();
+        let batches = stream.map(move |batch| renamed(batch?, &headers)).boxed();
+        let Some(staging) = self.staging.clone() else {
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)));
+        };
         // Nothing comes after an error, so what comes last is the commit.
         let batches = try_unfold((batches, staging), |(mut batches, staging)| async move {
             if let Some(batch) = batches.try_next().await? {
@@ -306,7 +326,17 @@ impl Query {
             committed.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
             Ok(None)
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+
+    /// How far it has come, while it runs and no other query of the session does.
+    pub fn progress(&self) -> QueryProgress {
+        let now = self.runner.progress().given();
+        QueryProgress {
+            rows: now.rows - self.before.rows,
+            bytes: now.bytes - self.before.bytes,
+            rows_total: rows_streamed(&self.plan),
+        }
     }
 
     /// What has been done so far; complete when the stream has ended. `rows` is what the caller
@@ -330,12 +360,16 @@ impl Query {
     /// # Errors
     /// Whatever fails on the way.
     pub async fn collect(self) -> Result<(Vec<RecordBatch>, QueryReport)> {
-        let batches = match &self.staging {
-            None => collect(Arc::clone(&self.plan), Arc::clone(&self.context)).await?,
-            Some(_) => self.stream()?.try_collect().await?,
-        };
+        let batches: Vec<RecordBatch> = self.stream()?.try_collect().await?;
         let rows = batches.iter().map(|b| b.num_rows() as u64).sum();
         let report = self.report(rows);
         Ok((batches, report))
     }
+}
+
+/// A batch with the names that the user gave its columns.
+fn renamed(batch: RecordBatch, headers: &Headers) -> Result<RecordBatch> {
+    let schema = headers.apply(&batch.schema());
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema, batch.columns().to_vec(), &options)?)
 }

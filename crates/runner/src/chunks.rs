@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::bounds::bounds;
 use crate::error::RunError;
+use crate::progress::Share;
 use crate::task::Task;
 
 /// What a task reads, before anything of it is.
@@ -39,7 +40,8 @@ pub fn plan(task: &Task<'_>, options: ChunkOptions) -> Result<Planned, RunError>
     let options = ChunkOptions { extent_extra_bytes: 2 * EXTENT_ALIGN_BYTES as u64, ..options };
     let feed = Arc::clone(task.table.source()).feed(ordinals, &conditions, options)?;
     let info = source_info(task, &*feed);
-    Ok(Planned { feed: TableFeed::new(Arc::clone(task.table.source()), feed), info })
+    let share = Share::of(task.runner.progress());
+    Ok(Planned { feed: TableFeed::new(Arc::clone(task.table.source()), feed, share), info })
 }
 
 fn source_info(task: &Task<'_>, feed: &dyn Feed) -> SourceInfo {
@@ -71,11 +73,12 @@ pub struct TableFeed {
     feed: Box<dyn Feed>,
     opened: HashMap<u32, Arc<dyn ReadAt>>,
     totals: Arc<Mutex<ChunkTotals>>,
+    share: Share,
 }
 
 impl TableFeed {
-    fn new(table: Arc<dyn Table>, feed: Box<dyn Feed>) -> Self {
-        Self { table, feed, opened: HashMap::new(), totals: Arc::default() }
+    fn new(table: Arc<dyn Table>, feed: Box<dyn Feed>, share: Share) -> Self {
+        Self { table, feed, opened: HashMap::new(), totals: Arc::default(), share }
     }
 
     /// What is known before the first chunk.
@@ -94,7 +97,9 @@ impl TableFeed {
         waker: &Waker,
     ) -> Poll<Option<Result<headrace_format::FedChunk, FormatError>>> {
         let polled = self.feed.poll_next(waker);
-        *self.totals.lock() = self.feed.totals();
+        let totals = self.feed.totals();
+        *self.totals.lock() = totals;
+        self.share.update(totals);
         polled
     }
 

@@ -18,6 +18,7 @@ use crate::build_cache::BuildCache;
 use crate::gpus::Gpus;
 use crate::memory::MemorySplit;
 use crate::prepared::PreparedRuns;
+use crate::progress::Progress;
 use crate::settings::{Devices, Settings};
 use crate::spill::Spills;
 
@@ -58,6 +59,7 @@ pub struct Runner {
     builds: Arc<BuildCache>,
     /// The recorder, if [`Self::start_trace`] was called.
     trace: Mutex<Option<Trace>>,
+    progress: Arc<Progress>,
     // Before what the GPUs own is let go.
     prepared: PreparedRuns,
     registered: Option<Arc<RegisteredPool>>,
@@ -83,6 +85,7 @@ impl Runner {
             mappings: MappingPool::new(MAPPINGS_MAX),
             builds: BuildCache::new(memory.builds_bytes, &budget),
             trace: Mutex::new(None),
+            progress: Arc::default(),
             prepared: PreparedRuns::default(),
             registered: memory.registered_bytes.map(RegisteredPool::new),
             gpus: Gpus::new(cuda, &budget),
@@ -93,6 +96,11 @@ impl Runner {
     /// How memory is divided.
     pub fn memory(&self) -> &MemorySplit {
         &self.memory
+    }
+
+    /// What the races of all runs were given so far.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
     }
 
     /// The host memory that everything shares.

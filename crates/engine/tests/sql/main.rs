@@ -15,3 +15,4 @@ mod review;
 mod spill;
 mod ssb;
 mod tables;
+mod words;

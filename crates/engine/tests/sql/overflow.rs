@@ -85,7 +85,7 @@ async fn checked_operators_keep_their_names() {
     let session = Session::new(SessionOptions::default()).unwrap();
     tables::register(&session, folder.path()).await;
     let query = session.sql("SELECT i + 1, sum(l * 2) FROM limits GROUP BY i + 1").await.unwrap();
-    let schema = query.schema();
+    let schema = query.plan().schema();
     let names: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
     assert_eq!(names, ["limits.i + Int64(1)", "sum(limits.l * Int64(2))"]);
 }

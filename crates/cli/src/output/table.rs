@@ -1,0 +1,314 @@
+//! Aligned columns. Widths are those of the first rows; what comes later and is wider stands out.
+
+use std::io::{self, Write};
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_schema::SchemaRef;
+
+use super::cells::{Cells, cut, header, numeric, width};
+use super::expanded::write_expanded;
+use super::rows::{Expanded, Layout, Room, Writer, other};
+
+/// What is held back to find the widths.
+const HELD_ROWS: usize = 1000;
+const HELD_BYTES: usize = 1 << 20;
+
+/// No column is cut narrower for the others to be seen.
+const CUT_COLUMNS_MIN: usize = 16;
+
+/// Aligned columns.
+pub struct TableWriter {
+    layout: Layout,
+    names: Vec<String>,
+    numeric: Vec<bool>,
+    is_plan: bool,
+    /// Until the widths are known.
+    held: Vec<Vec<String>>,
+    held_bytes: usize,
+    shape: Option<Shape>,
+    rows: u64,
+}
+
+/// How a table is drawn.
+enum Shape {
+    Columns(Vec<Shown>),
+    /// A line for each value.
+    Lines,
+}
+
+/// A column that is shown.
+#[derive(Clone, Copy)]
+enum Shown {
+    Column {
+        index: usize,
+        width: usize,
+    },
+    /// Stands for the columns that there is no room for.
+    Gap,
+}
+
+impl TableWriter {
+    pub fn new(schema: SchemaRef, layout: Layout) -> Self {
+        let names: Vec<String> = schema.fields().iter().map(|f| header(f.name())).collect();
+        Self {
+            layout,
+            is_plan: names == ["plan_type", "plan"],
+            numeric: numeric(&schema),
+            names,
+            held: Vec::new(),
+            held_bytes: 0,
+            shape: None,
+            rows: 0,
+        }
+    }
+
+    fn row(&mut self, cells: &Cells, row: usize) -> io::Result<Vec<String>> {
+        let mut texts = Vec::with_capacity(self.names.len());
+        for column in 0..self.names.len() {
+            let mut text = String::new();
+            cells.write(row, column, &mut text).map_err(other)?;
+            self.held_bytes += text.len();
+            texts.push(text);
+        }
+        Ok(texts)
+    }
+
+    /// Finds the widths and writes what was held back.
+    fn begin(&mut self, text: &mut String) {
+        let held = std::mem::take(&mut self.held);
+        let shape = self.shape_of(&held);
+        if let Shape::Columns(columns) = &shape {
+            border(columns, text);
+            self.line(columns, &self.names, text, true);
+            border(columns, text);
+        }
+        self.shape = Some(shape);
+        for row in &held {
+            self.put(row, text);
+        }
+    }
+
+    fn shape_of(&self, held: &[Vec<String>]) -> Shape {
+        let widest = |i: usize| {
+            let cells = held.iter().map(|row| width(&row[i]));
+            cells.max().unwrap_or(0).max(width(&self.names[i]))
+        };
+        let widths: Vec<usize> = (0..self.names.len()).map(widest).collect();
+        let Some(room) = self.layout.terminal else { return Shape::Columns(all(&widths)) };
+        if self.layout.expanded == Expanded::Auto && !fits(&widths, room.columns_max) {
+            return Shape::Lines;
+        }
+        Shape::Columns(fitted(&widths, room))
+    }
+
+    fn put(&mut self, row: &[String], text: &mut String) {
+        match &self.shape {
+            Some(Shape::Columns(columns)) => self.line(columns, row, text, false),
+            Some(Shape::Lines) => write_expanded(&self.names, row, self.rows + 1, text),
+            None => {}
+        }
+        self.rows += 1;
+    }
+
+    fn line(&self, columns: &[Shown], cells: &[String], text: &mut String, is_head: bool) {
+        for shown in columns {
+            let Shown::Column { index, width: columns } = *shown else {
+                text.push_str("| … ");
+                continue;
+            };
+            // Off a terminal nothing is cut.
+            let cell = match self.layout.terminal {
+                Some(_) => &cut(&cells[index], columns),
+                None => &cells[index],
+            };
+            let blanks = columns.saturating_sub(width(cell));
+            text.push_str("| ");
+            if self.numeric[index] && !is_head {
+                text.extend(std::iter::repeat_n(' ', blanks));
+                text.push_str(cell);
+            } else {
+                text.push_str(cell);
+                text.extend(std::iter::repeat_n(' ', blanks));
+            }
+            text.push(' ');
+        }
+        text.push_str("|\n");
+    }
+}
+
+fn all(widths: &[usize]) -> Vec<Shown> {
+    let shown = |(index, &width): (usize, &usize)| Shown::Column { index, width };
+    widths.iter().enumerate().map(shown).collect()
+}
+
+/// What a table of such columns takes.
+fn taken(widths: impl Iterator<Item = usize>) -> usize {
+    widths.map(|width| width + 3).sum::<usize>() + 1
+}
+
+fn fits(widths: &[usize], columns_max: usize) -> bool {
+    taken(widths.iter().copied()) <= columns_max
+}
+
+/// Cuts the widest columns, then leaves out those in the middle.
+fn fitted(widths: &[usize], room: Room) -> Vec<Shown> {
+    let most = widths.iter().copied().max().unwrap_or(0);
+    let mut cap = most;
+    while cap > CUT_COLUMNS_MIN && taken(widths.iter().map(|&w| w.min(cap))) > room.columns_max {
+        cap -= 1;
+    }
+    let widths: Vec<usize> = widths.iter().map(|&width| width.min(cap)).collect();
+    let mut shown = all(&widths);
+    let gap = 4;
+    let taken_by = |shown: &[Shown]| {
+        taken(shown.iter().filter_map(|shown| match shown {
+            Shown::Column { width, .. } => Some(*width),
+            Shown::Gap => None,
+        }))
+    };
+    if taken_by(&shown) <= room.columns_max {
+        return shown;
+    }
+    while shown.len() > 1 && taken_by(&shown) + gap > room.columns_max {
+        shown.remove(shown.len() / 2);
+    }
+    let middle = shown.len().div_ceil(2);
+    shown.insert(middle, Shown::Gap);
+    shown
+}
+
+fn border(columns: &[Shown], text: &mut String) {
+    for shown in columns {
+        let columns = match shown {
+            Shown::Column { width, .. } => *width,
+            Shown::Gap => 1,
+        };
+        text.push('+');
+        text.extend(std::iter::repeat_n('-', columns + 2));
+    }
+    text.push_str("+\n");
+}
+
+impl Writer for TableWriter {
+    fn rows(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
+        if self.is_plan
+            && let Some(plans) = plan_texts(batch)
+        {
+            self.shape = Some(Shape::Lines);
+            return plans.iter().try_for_each(|plan| writeln!(out, "{}", plan.trim_end()));
+        }
+        let cells = Cells::of(batch).map_err(other)?;
+        let mut text = String::new();
+        for row in 0..batch.num_rows() {
+            let texts = self.row(&cells, row)?;
+            if self.shape.is_some() {
+                self.put(&texts, &mut text);
+                continue;
+            }
+            self.held.push(texts);
+            if self.held.len() >= HELD_ROWS || self.held_bytes >= HELD_BYTES {
+                self.begin(&mut text);
+            }
+        }
+        out.write_all(text.as_bytes())
+    }
+
+    fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let mut text = String::new();
+        if self.shape.is_none() {
+            self.begin(&mut text);
+        }
+        if let Some(Shape::Columns(columns)) = &self.shape {
+            border(columns, &mut text);
+            let whole =
+                columns.iter().filter(|shown| matches!(shown, Shown::Column { .. })).count();
+            if whole < self.names.len() {
+                text += &format!(
+                    "({whole} of {} columns shown; \\x shows all, a line each)\n",
+                    self.names.len()
+                );
+            }
+        }
+        out.write_all(text.as_bytes())
+    }
+}
+
+/// The texts of an EXPLAIN: plans are indented lines and read badly inside a box. Plans that
+/// still name the logical plan show only what runs.
+fn plan_texts(batch: &RecordBatch) -> Option<Vec<String>> {
+    let kinds = batch.column(0).as_string_opt::<i32>()?;
+    let plans = batch.column(1).as_string_opt::<i32>()?;
+    let pairs = kinds.iter().flatten().zip(plans.iter().flatten());
+    let runs = pairs.filter(|(kind, _)| *kind != "logical_plan");
+    Some(runs.map(|(_, plan)| plan.to_string()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::args::Format;
+    use arrow_array::{ArrayRef, Int64Array, StringArray};
+    use std::sync::Arc;
+
+    fn batch(rows: usize, columns: usize, text: &str) -> RecordBatch {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![text; rows]));
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![7; rows]));
+        let columns = (0..columns).map(|i| {
+            (format!("column_{i}"), if i % 2 == 0 { texts.clone() } else { numbers.clone() })
+        });
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    fn layout(columns_max: Option<usize>) -> Layout {
+        let terminal = columns_max.map(|columns_max| Room { rows_max: 1 << 20, columns_max });
+        Layout { format: Format::Table, expanded: Expanded::Off, terminal }
+    }
+
+    fn written(batches: &[RecordBatch], layout: Layout) -> (Vec<usize>, String) {
+        let mut out = Vec::new();
+        let mut writer = TableWriter::new(batches[0].schema(), layout);
+        let mut lengths = Vec::new();
+        for batch in batches {
+            writer.rows(&mut out, batch).unwrap();
+            lengths.push(out.len());
+        }
+        writer.finish(&mut out).unwrap();
+        (lengths, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn widths_are_those_of_the_first_rows() {
+        let (lengths, text) =
+            written(&[batch(HELD_ROWS, 1, "ab"), batch(1, 1, "much wider")], layout(None));
+        assert!(lengths[0] > 0, "what is held back goes out with row {HELD_ROWS}");
+        assert!(text.ends_with("| ab       |\n| much wider |\n+----------+\n"), "{text}");
+        let (lengths, _) = written(&[batch(20, 1, &"x".repeat(HELD_BYTES / 10))], layout(None));
+        assert!(lengths[0] > HELD_BYTES);
+    }
+
+    #[test]
+    fn a_terminal_is_never_left_on_the_right() {
+        for columns_max in 24..200 {
+            let (_, text) =
+                written(&[batch(2, 9, "some text of this and that")], layout(Some(columns_max)));
+            let widest = text.lines().filter(|l| !l.starts_with('(')).map(width).max().unwrap();
+            assert!(widest <= columns_max, "{columns_max}: {widest}\n{text}");
+            assert_eq!(text.contains(" of 9 columns shown"), text.contains("| … |"), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_cut_elsewhere() {
+        let (_, text) = written(&[batch(2, 60, "some text of this and that")], layout(None));
+        assert!(text.contains("column_59") && !text.contains('…'));
+    }
+
+    #[test]
+    fn what_is_too_wide_becomes_lines_when_asked_to() {
+        let auto = |columns| Layout { expanded: Expanded::Auto, ..layout(Some(columns)) };
+        assert!(written(&[batch(1, 9, "text")], auto(60)).1.starts_with("-[ row 1 ]"));
+        assert!(written(&[batch(1, 2, "text")], auto(60)).1.starts_with("+--"));
+    }
+}

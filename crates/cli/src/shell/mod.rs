@@ -1,0 +1,172 @@
+//! The shell: statements and commands, typed or from a text.
+//!
+//! ```text
+//! text ─split─► pieces ─┬─ SQL ─► Session::sql ─► stream ─► output::Printer ─► stdout or a file
+//!                       └─ \d, .mode, ..: command
+//! terminal: editor (history, completion, colours) ─► text
+//! ```
+//!
+//! The same text does the same from -c, from a file, from a pipe and typed; only a terminal sees
+//! fewer rows than there are, and only there Ctrl-C ends the statement and not the program.
+
+mod command;
+mod complete;
+mod editor;
+mod highlight;
+mod keywords;
+mod mistake;
+mod nearest;
+mod progress;
+mod split;
+mod statement;
+mod terminal;
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+
+use headrace_engine::Session;
+
+use crate::args::{EngineArgs, Format, QueryArgs};
+use crate::error::{CliError, Result};
+use crate::output::{Expanded, Layout, OutFile, Room};
+use crate::session;
+pub use nearest::nearest;
+pub use terminal::run as run_terminal;
+
+/// Rows of a result that a terminal is shown, unless `.maxrows` says otherwise.
+const ROWS_SHOWN: usize = 40;
+
+/// Files that run files that run files.
+const DEPTH_MAX: usize = 16;
+
+/// A session with the state of its user's side.
+pub struct Shell {
+    session: Arc<Session>,
+    engine: EngineArgs,
+    format: Format,
+    expanded: Expanded,
+    /// A line about each statement, on standard error.
+    timing: bool,
+    rows_max: usize,
+    /// Where results go instead of standard output.
+    out: Option<OutFile>,
+    depth: usize,
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Go {
+    On,
+    Quit,
+}
+
+/// Where a text comes from, as an error says it.
+#[derive(Clone, Copy)]
+pub enum Origin<'a> {
+    /// The command line or the terminal.
+    Typed,
+    Named(&'a str),
+}
+
+impl Shell {
+    /// A shell as the command line asks for it.
+    pub fn new(session: Session, args: &QueryArgs) -> Result<Self> {
+        let out = args.output.as_deref().map(OutFile::whole).transpose()?;
+        Ok(Self {
+            session: Arc::new(session),
+            engine: args.engine.clone(),
+            format: args.format,
+            expanded: Expanded::Off,
+            timing: !args.quiet,
+            rows_max: ROWS_SHOWN,
+            out,
+            depth: 0,
+        })
+    }
+
+    /// Runs a text; stops at the first piece that fails.
+    pub async fn run(&mut self, text: &str, origin: Origin<'_>) -> Result<Go> {
+        let dialect = session::dialect(&self.session);
+        let split = split::split(text, dialect.as_ref());
+        if let Some((cause, line)) = split.error {
+            return Err(in_place(CliError::new(cause), origin, Some(&format!("line {line}"))));
+        }
+        let several = split.pieces.len() > 1;
+        for (i, piece) in split.pieces.iter().enumerate() {
+            let done = match piece.is_command {
+                true => Box::pin(self.command(&piece.text)).await,
+                false => self.statement(piece).await.map(|()| Go::On),
+            };
+            let place = several.then(|| format!("statement {} (line {})", i + 1, piece.line));
+            if done.map_err(|error| in_place(error, origin, place.as_deref()))? == Go::Quit {
+                return Ok(Go::Quit);
+            }
+        }
+        Ok(Go::On)
+    }
+
+    /// Runs a file of statements and commands.
+    async fn run_file(&mut self, path: &std::path::Path) -> Result<Go> {
+        let name = path.display().to_string();
+        if self.depth == DEPTH_MAX {
+            let cause = format!("{name}: {DEPTH_MAX} files run each other");
+            return Err(CliError::new(cause).hint("a file must not run itself"));
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| CliError::new(format!("{name}: {error}")))?;
+        self.depth += 1;
+        let done = self.run(&text, Origin::Named(&name)).await;
+        self.depth -= 1;
+        // To leave a file is not to leave the shell.
+        done.map(|_| Go::On)
+    }
+
+    /// The end: what was written to a file is kept.
+    pub fn finish(mut self) -> Result<Arc<Session>> {
+        if let Some(out) = self.out.take() {
+            out.keep()?;
+        }
+        Ok(self.session)
+    }
+
+    /// How the next result is laid out.
+    fn layout(&self) -> Layout {
+        let to_terminal = self.out.is_none() && io::stdout().is_terminal();
+        let columns_max =
+            || crossterm::terminal::size().map_or(usize::MAX, |(columns, _)| columns.into());
+        let terminal =
+            to_terminal.then(|| Room { rows_max: self.rows_max, columns_max: columns_max() });
+        Layout { format: self.format, expanded: self.expanded, terminal }
+    }
+
+    /// Writes a text to where results go.
+    fn put(&mut self, text: &str) -> Result<()> {
+        let written = match &mut self.out {
+            Some(out) => out.writer().write_all(text.as_bytes()),
+            None => io::stdout().write_all(text.as_bytes()),
+        };
+        written.map_err(|error| self.output_failure(error))
+    }
+
+    /// What stands in the way of writing results.
+    fn output_failure(&self, error: io::Error) -> CliError {
+        match &self.out {
+            // Whoever reads our output has seen enough.
+            None if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+            None => CliError::new(format!("standard output: {error}")),
+            Some(out) => CliError::new(format!("{}: {error}", out.path().display())),
+        }
+    }
+}
+
+/// An error with the file and the statement that it is about.
+fn in_place(error: CliError, origin: Origin, place: Option<&str>) -> CliError {
+    let error = match place {
+        Some(place) => error.in_place(place),
+        None => error,
+    };
+    match origin {
+        Origin::Typed => error,
+        Origin::Named(name) => error.in_place(name),
+    }
+}

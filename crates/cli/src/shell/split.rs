@@ -1,0 +1,176 @@
+//! A text as statements and commands, each as it was written.
+
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use headrace_engine::sql::Places;
+
+/// One statement or command.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Without its semicolon.
+    pub text: String,
+    /// Where it begins; the first line and column are 1.
+    pub line: usize,
+    pub column: usize,
+    /// Whether it is a command of the shell, not SQL.
+    pub is_command: bool,
+}
+
+/// What a text consists of.
+#[derive(Debug, Default)]
+pub struct Split {
+    pub pieces: Vec<Piece>,
+    /// Whether the last statement has no semicolon.
+    pub open: bool,
+    /// What is no SQL at all, such as a string without an end, with its line.
+    pub error: Option<(String, usize)>,
+}
+
+/// Splits a text at the semicolons between tokens. A command (`\d`, `.tables`) stands where a
+/// statement may begin and ends with its line.
+pub fn split(text: &str, dialect: &dyn Dialect) -> Split {
+    let mut found = Split::default();
+    let places = Places::of(text);
+    let mut at = 0;
+    while at < text.len() {
+        let begin = at + blank_bytes(&text[at..]);
+        if is_command(&text[begin..]) {
+            let end = text[begin..].find('\n').map_or(text.len(), |line| begin + line);
+            found.push(text, &places, begin, end, true);
+            at = end;
+        } else {
+            at = statements(text, begin, dialect, &places, &mut found);
+        }
+    }
+    found
+}
+
+/// Whether a text begins with a command.
+pub fn is_command(text: &str) -> bool {
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some('\\'), Some(c)) => c.is_alphabetic() || c == '?' || c == '!',
+        (Some('.'), Some(c)) => c.is_alphabetic(),
+        _ => false,
+    }
+}
+
+impl Split {
+    fn push(&mut self, text: &str, places: &Places, begin: usize, end: usize, is_command: bool) {
+        let line = places.line(begin);
+        let line_start = text[..begin].rfind('\n').map_or(0, |at| at + 1);
+        let column = text[line_start..begin].chars().count() + 1;
+        let text = text[begin..end].trim_end().to_string();
+        self.pieces.push(Piece { text, line, column, is_command });
+    }
+}
+
+fn blank_bytes(text: &str) -> usize {
+    text.len() - text.trim_start().len()
+}
+
+/// The statements from `begin` up to a command or the end; where they end.
+fn statements(
+    text: &str,
+    begin: usize,
+    dialect: &dyn Dialect,
+    places: &Places,
+    found: &mut Split,
+) -> usize {
+    let rest = &text[begin..];
+    let inner = Places::of(rest);
+    let mut tokens: Vec<TokenWithSpan> = Vec::new();
+    let error = Tokenizer::new(dialect, rest).tokenize_with_location_into_buf(&mut tokens).err();
+    // Begin and end of the statement so far.
+    let mut statement: Option<(usize, usize)> = None;
+    for token in &tokens {
+        match token.token {
+            Token::SemiColon => {
+                if let Some((from, to)) = statement.take() {
+                    found.push(text, places, begin + from, begin + to, false);
+                }
+            }
+            Token::EOF => break,
+            Token::Whitespace(_) => {}
+            _ => {
+                let (from, to) = (token.span.start, token.span.end);
+                let from = statement.map_or_else(|| inner.offset(from), |(from, _)| from);
+                statement = Some((from, inner.offset(to)));
+                continue;
+            }
+        }
+        if statement.is_none() {
+            let behind = begin + inner.offset(token.span.end);
+            let next = behind + blank_bytes(&text[behind..]);
+            if is_command(&text[next..]) {
+                return next;
+            }
+        }
+    }
+    if let Some(error) = error {
+        found.error = Some((error.message, places.line(begin + inner.offset(error.location))));
+        found.open = true;
+    } else if let Some((from, to)) = statement {
+        found.push(text, places, begin + from, begin + to, false);
+        found.open = true;
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+
+    fn texts(text: &str) -> Vec<(String, usize, bool)> {
+        let split = split(text, &GenericDialect {});
+        assert_eq!(split.error, None, "{text}");
+        split.pieces.into_iter().map(|p| (p.text, p.line, p.is_command)).collect()
+    }
+
+    fn sql(text: &str, line: usize) -> (String, usize, bool) {
+        (text.to_string(), line, false)
+    }
+
+    #[test]
+    fn statements_stay_as_they_were_written() {
+        assert_eq!(
+            texts("select - -1; SELECT 2;;\n ; select 'a;b' -- c;d\n, 3"),
+            [sql("select - -1", 1), sql("SELECT 2", 1), sql("select 'a;b' -- c;d\n, 3", 2)]
+        );
+        assert_eq!(
+            texts("/* a; /* b; */ c; */ select $$ x; $$;\n\nselect \"é;\", 'é' ; select 1"),
+            [sql("select $$ x; $$", 1), sql("select \"é;\", 'é'", 3), sql("select 1", 3)]
+        );
+        assert_eq!(texts(" -- nothing\n"), []);
+        assert_eq!(texts("copy t to 'a.csv';"), [sql("copy t to 'a.csv'", 1)]);
+    }
+
+    #[test]
+    fn commands_stand_between_statements() {
+        let command = |text: &str, line| (text.to_string(), line, true);
+        assert_eq!(
+            texts("\\timing on\nselect 1; \\d it's\n.mode csv\nselect 2"),
+            [
+                command("\\timing on", 1),
+                sql("select 1", 2),
+                command("\\d it's", 2),
+                command(".mode csv", 3),
+                sql("select 2", 4)
+            ]
+        );
+        assert_eq!(texts("select\n.5"), [sql("select\n.5", 1)]);
+        assert_eq!(texts("-- a\n\\q"), [command("\\q", 2)]);
+    }
+
+    #[test]
+    fn what_has_no_end_is_said_to_be_open() {
+        let open = |text: &str| split(text, &GenericDialect {}).open;
+        assert!(
+            open("select 1") && open("select 'a;") && open("select /* ;") && open("select $$;")
+        );
+        assert!(!open("select 1;") && !open("\\d") && !open("select 1; -- end") && !open(""));
+        let error = split("select 1;\nselect 'a", &GenericDialect {}).error;
+        assert_eq!(error.map(|(_, line)| line), Some(2));
+    }
+}

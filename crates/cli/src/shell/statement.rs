@@ -1,0 +1,151 @@
+//! One statement of SQL, from its text to its rows.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use headrace_engine::{Query, QueryReport};
+
+use super::Shell;
+use super::mistake::explain;
+use super::progress::Progress;
+use super::split::Piece;
+use crate::args::{EngineArgs, Format};
+use crate::error::{CliError, Result};
+use crate::output::Printer;
+
+/// How long rows that a terminal does not show are counted.
+const COUNTING_MAX: Duration = Duration::from_secs(1);
+
+/// Rows of an answer that came.
+pub(super) struct Received {
+    rows: u64,
+    /// Whether they are all.
+    is_whole: bool,
+}
+
+impl Shell {
+    /// Runs a statement and says what it took.
+    pub(super) async fn statement(&mut self, piece: &Piece) -> Result<()> {
+        let failed = |error: CliError| error.in_text(piece.line, piece.column);
+        let (query, received) = self.answer(&piece.text).await.map_err(failed)?;
+        if self.timing {
+            let report = query.report(received.rows);
+            let head = head(&query, &received, report.wall_ms / 1e3);
+            eprintln!("{}", summary(&report, head, &self.engine));
+        }
+        Ok(())
+    }
+
+    /// Streams an answer out as it comes, so that one larger than memory passes through.
+    pub(super) async fn answer(&mut self, sql: &str) -> Result<(Query, Received)> {
+        let session = self.session.clone();
+        let failed = |error| explain(&session, &error);
+        let query = session.sql(sql).await.map_err(failed)?;
+        let mut progress = Progress::new(self.timing);
+        let mut stream = query.stream().map_err(failed)?;
+        let mut printer = self.printer(&query)?;
+        let mut received = Received { rows: 0, is_whole: true };
+        let mut counting: Option<Instant> = None;
+        loop {
+            let batch = tokio::select! {
+                batch = stream.next() => batch,
+                () = progress.tick() => {
+                    progress.draw(&query, received.rows);
+                    continue;
+                }
+            };
+            let Some(batch) = batch else { break };
+            let batch = batch.map_err(|error| {
+                progress.clear();
+                failed(error)
+            })?;
+            received.rows += batch.num_rows() as u64;
+            if !printer.is_full() {
+                progress.clear();
+            }
+            self.write(|out| printer.write(out, &batch))?;
+            if printer.is_full() {
+                let since = *counting.get_or_insert_with(Instant::now);
+                received.is_whole = since.elapsed() < COUNTING_MAX;
+            }
+            if !received.is_whole {
+                break;
+            }
+            // Ctrl-C is heard between two batches even if they are always there.
+            tokio::task::yield_now().await;
+        }
+        progress.clear();
+        drop(stream);
+        self.write(|out| printer.finish(out, received.is_whole))?;
+        Ok((query, received))
+    }
+
+    fn printer(&mut self, query: &Query) -> Result<Printer> {
+        let layout = self.layout();
+        let schema = query.schema();
+        if !schema.fields().is_empty() {
+            self.begin_result(layout.terminal.is_some())?;
+        }
+        let path = self.out.as_ref().map(|out| out.path());
+        Printer::new(&layout, schema, path).map_err(CliError::new)
+    }
+
+    /// Parquet goes to files alone, Arrow not to a terminal.
+    fn begin_result(&mut self, is_terminal: bool) -> Result<()> {
+        let binary = self.format.is_binary().then(|| self.format.name());
+        match (&mut self.out, binary) {
+            (Some(out), binary) => out.begin(binary.as_deref()),
+            (None, Some(name)) if is_terminal || self.format == Format::Parquet => {
+                let place = if is_terminal { "a terminal" } else { "standard output" };
+                Err(CliError::new(format!("{name} is not written to {place}"))
+                    .hint("name a file: -o FILE, or \\o FILE in front of the statement"))
+            }
+            (None, _) => Ok(()),
+        }
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        let written = match &mut self.out {
+            Some(out) => write(out.writer()),
+            None => write(&mut io::stdout().lock()),
+        };
+        written.map_err(|error| self.output_failure(error))
+    }
+}
+
+fn head(query: &Query, received: &Received, wall_s: f64) -> String {
+    if query.schema().fields().is_empty() {
+        return format!("done, {wall_s:.3} s");
+    }
+    let more = if received.is_whole { "" } else { "more than " };
+    let rows = if received.rows == 1 { "row" } else { "rows" };
+    format!("{more}{} {rows}, {wall_s:.3} s", received.rows)
+}
+
+/// Behind rows and time: bytes, speed, who did it and what was the limit.
+fn summary(report: &QueryReport, head: String, args: &EngineArgs) -> String {
+    let mut text = head;
+    if report.bytes_read > 0 {
+        let gb = report.bytes_read as f64 / 1e9;
+        text += &format!(", {gb:.3} GB, {:.2} GB/s", gb / (report.wall_ms / 1e3));
+    }
+    text += &format!(", {}", report.processor);
+    if let Some(bottleneck) = &report.bottleneck {
+        text += &format!(", {bottleneck}");
+    }
+    // Why not on the GPU is news only where a GPU was asked for; EXPLAIN always tells.
+    let elsewhere: Vec<&String> =
+        report.pipelines.iter().filter_map(|p| p.processor_why_not.as_ref()).collect();
+    let asked_for_cuda = args.processor == "cuda";
+    for reason in report.why_not.iter().filter(|r| !elsewhere.contains(r)) {
+        text += &format!("\nleft to the planner: {reason}");
+    }
+    for note in &report.notes {
+        text += &format!("\n{note}");
+    }
+    for reason in elsewhere.into_iter().filter(|_| asked_for_cuda) {
+        text += &format!("\nnot on the GPU: {reason}");
+    }
+    text
+}

@@ -1,0 +1,102 @@
+//! What users of other databases write, in the words of the planner.
+//!
+//! The parsed statement is changed, never its text: `FROM t`, `SUMMARIZE t`, names that differ from
+//! a table's or column's only in case, results with two columns of one name. A statement that the
+//! planner takes as it stands is left as it stands, except for `FROM t`, which it takes for a
+//! query without columns, and `SHOW TABLES`, which lists its own too.
+//!
+//! It must never know who asks.
+
+mod headers;
+mod repair;
+mod summarize;
+mod text;
+
+use std::ops::ControlFlow;
+
+use datafusion::common::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement as DFStatement;
+use datafusion::sql::sqlparser::ast::{
+    Select, SelectFlavor, SelectItem, Statement, VisitMut, VisitorMut, WildcardAdditionalOptions,
+};
+
+pub use headers::Headers;
+use repair::Repair;
+use summarize::summarized;
+pub use text::Places;
+
+/// Without the planner's own tables.
+const SHOW_TABLES: &str = "select table_name as name from information_schema.tables \
+                           where table_schema <> 'information_schema' order by name";
+
+/// A statement as the planner sees it.
+pub struct Planned {
+    /// With the repairs that it took.
+    pub statement: DFStatement,
+    /// Its plan.
+    pub logical: LogicalPlan,
+    /// What the columns of its answer are called.
+    pub headers: Headers,
+}
+
+/// Plans one statement.
+pub async fn plan(text: &str, state: &SessionState) -> Result<Planned> {
+    let summary = summarized(text, state).await?;
+    let text = summary.as_deref().unwrap_or(text);
+    let mut statement = parse(text, state)?;
+    if let Some(inner) = sql_statement(&mut statement) {
+        if is_show_tables(inner) {
+            statement = parse(SHOW_TABLES, state)?;
+        } else {
+            let _ = inner.visit(&mut FromFirst);
+        }
+    }
+    let mut headers = Headers::of(&mut statement, text, state);
+    let mut repair = Repair::default();
+    repair.tables(&mut statement, state)?;
+    loop {
+        let error = match state.statement_to_plan(statement.clone()).await {
+            Ok(logical) => return Ok(Planned { statement, logical, headers }),
+            Err(error) => error,
+        };
+        if !repair.after(&error, &mut statement, &mut headers) {
+            return Err(repair.first_error(error));
+        }
+    }
+}
+
+/// One statement of a text in the session's dialect.
+fn parse(text: &str, state: &SessionState) -> Result<DFStatement> {
+    let dialect = state.config().options().sql_parser.dialect;
+    state.sql_to_statement(text, &dialect)
+}
+
+/// The statement that an EXPLAIN is about, or the statement itself.
+fn sql_statement(statement: &mut DFStatement) -> Option<&mut Statement> {
+    match statement {
+        DFStatement::Statement(inner) => Some(inner.as_mut()),
+        DFStatement::Explain(explain) => sql_statement(&mut explain.statement),
+        _ => None,
+    }
+}
+
+fn is_show_tables(statement: &Statement) -> bool {
+    matches!(statement, Statement::ShowTables { .. }) && statement.to_string() == "SHOW TABLES"
+}
+
+/// `FROM t` is `SELECT * FROM t`.
+struct FromFirst;
+
+impl VisitorMut for FromFirst {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if select.flavor == SelectFlavor::FromFirstNoSelect {
+            select.projection = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
+        }
+        select.flavor = SelectFlavor::Standard;
+        ControlFlow::Continue(())
+    }
+}

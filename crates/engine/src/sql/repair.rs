@@ -1,0 +1,158 @@
+//! What is tried when the planner refuses a statement: names in another case than the table's,
+//! and columns of one name. A statement that cannot be mended fails as it did at first.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::{Column, DataFusionError, Result, SchemaError, TableReference};
+use datafusion::execution::session_state::SessionState;
+
+use datafusion::sql::parser::Statement as DFStatement;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, ObjectNamePart, VisitMut, VisitorMut,
+};
+
+use super::headers::{Headers, make_unique};
+use super::sql_statement;
+
+/// What the planner says of two columns of one name.
+const NOT_UNIQUE: &str = "Projections require unique expression names";
+
+/// What was tried so far.
+#[derive(Default)]
+pub struct Repair {
+    made_unique: bool,
+    /// Names of columns that were replaced.
+    renamed: Vec<String>,
+    first: Option<DataFusionError>,
+}
+
+impl Repair {
+    /// Names of tables that are there only in another case.
+    pub fn tables(&self, statement: &mut DFStatement, state: &SessionState) -> Result<()> {
+        let references = state.resolve_table_references(statement)?;
+        let Some(inner) = sql_statement(statement) else { return Ok(()) };
+        for reference in references {
+            if let Some(exact) = in_another_case(&reference, state) {
+                let _ = inner.visit(&mut RenameTable { from: reference.table(), to: &exact });
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes a statement that failed; false if it knows nothing more.
+    pub fn after(
+        &mut self,
+        error: &DataFusionError,
+        statement: &mut DFStatement,
+        headers: &mut Headers,
+    ) -> bool {
+        let done = match error.find_root() {
+            DataFusionError::SchemaError(schema, _) => match schema.as_ref() {
+                SchemaError::FieldNotFound { field, valid_fields } => {
+                    self.column(field, valid_fields, statement)
+                }
+                _ => false,
+            },
+            DataFusionError::Plan(text) if text.contains(NOT_UNIQUE) && !self.made_unique => {
+                self.made_unique = true;
+                make_unique(statement, headers)
+            }
+            _ => false,
+        };
+        if done && self.first.is_none() {
+            self.first = Some(DataFusionError::Plan(error.find_root().message().to_string()));
+        }
+        done
+    }
+
+    /// A column that is there only in another case.
+    fn column(&mut self, missing: &Column, valid: &[Column], statement: &mut DFStatement) -> bool {
+        let lower = missing.name.to_lowercase();
+        if missing.name != lower || self.renamed.contains(&lower) {
+            return false;
+        }
+        let mut exact: Vec<&str> =
+            valid.iter().map(Column::name).filter(|name| name.to_lowercase() == lower).collect();
+        exact.dedup();
+        let (&[exact], Some(inner)) = (exact.as_slice(), sql_statement(statement)) else {
+            return false;
+        };
+        let _ = inner.visit(&mut RenameColumn { from: &lower, to: exact });
+        self.renamed.push(lower);
+        true
+    }
+
+    /// The error of the statement as it was written, where the last one speaks of what was made of it.
+    pub fn first_error(self, last: DataFusionError) -> DataFusionError {
+        let still =
+            matches!(last.find_root(), DataFusionError::Plan(text) if text.contains(NOT_UNIQUE));
+        self.first.filter(|_| still).unwrap_or(last)
+    }
+}
+
+/// The one table whose name differs from a reference to no table only in case.
+fn in_another_case(reference: &TableReference, state: &SessionState) -> Option<String> {
+    let schema = state.schema_for_ref(reference.clone()).ok()?;
+    if schema.table_exist(reference.table()) {
+        return None;
+    }
+    let lower = reference.table().to_lowercase();
+    let mut found = schema.table_names().into_iter().filter(|name| name.to_lowercase() == lower);
+    let exact = found.next()?;
+    found.next().is_none().then_some(exact)
+}
+
+fn is_unquoted(name: &Ident, lower: &str) -> bool {
+    name.quote_style.is_none() && name.value.to_lowercase() == lower
+}
+
+struct RenameTable<'a> {
+    from: &'a str,
+    to: &'a str,
+}
+
+impl VisitorMut for RenameTable<'_> {
+    type Break = ();
+
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
+        if let Some(ObjectNamePart::Identifier(name)) = relation.0.last_mut()
+            && is_unquoted(name, self.from)
+        {
+            *name = Ident::with_quote('"', self.to);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(names) = expr
+            && let [.., table, _] = names.as_mut_slice()
+            && is_unquoted(table, self.from)
+        {
+            *table = Ident::with_quote('"', self.to);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct RenameColumn<'a> {
+    from: &'a str,
+    to: &'a str,
+}
+
+impl VisitorMut for RenameColumn<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let name = match expr {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(names) => names.last_mut(),
+            _ => None,
+        };
+        if let Some(name) = name
+            && is_unquoted(name, self.from)
+        {
+            *name = Ident::with_quote('"', self.to);
+        }
+        ControlFlow::Continue(())
+    }
+}

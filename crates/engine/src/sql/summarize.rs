@@ -1,0 +1,136 @@
+//! `SUMMARIZE t` and `SUMMARIZE SELECT ..`: one row for each column, in one pass over the rows.
+
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::Result;
+use datafusion::execution::session_state::SessionState;
+
+const VERB: &str = "summarize";
+
+/// The query that a SUMMARIZE stands for; `None` for every other statement.
+pub async fn summarized(text: &str, state: &SessionState) -> Result<Option<String>> {
+    let Some(subject) = subject(text) else { return Ok(None) };
+    let query = if begins_query(subject) {
+        subject.to_string()
+    } else {
+        format!("select * from {subject}")
+    };
+    let plan = Box::pin(super::plan(&query, state)).await?.logical;
+    let columns: Vec<_> = plan.schema().fields().iter().map(|f| Column::of(f)).collect();
+    Ok(Some(query_of(&columns, &query)))
+}
+
+/// What comes behind the verb.
+fn subject(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    let verb = text.get(..VERB.len())?;
+    let rest = &text[VERB.len()..];
+    let is_verb = verb.eq_ignore_ascii_case(VERB) && rest.starts_with(char::is_whitespace);
+    is_verb.then(|| rest.trim().trim_end_matches(';').trim_end()).filter(|rest| !rest.is_empty())
+}
+
+fn begins_query(text: &str) -> bool {
+    let word = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    text.starts_with('(')
+        || ["select", "with", "from", "values"].iter().any(|w| word.eq_ignore_ascii_case(w))
+}
+
+struct Column {
+    name: String,
+    data_type: DataType,
+}
+
+impl Column {
+    fn of(field: &Field) -> Self {
+        Self { name: field.name().clone(), data_type: field.data_type().clone() }
+    }
+
+    fn is_number(&self) -> bool {
+        value_type(&self.data_type).is_numeric()
+    }
+
+    fn has_order(&self) -> bool {
+        let value = value_type(&self.data_type);
+        !value.is_nested() && !matches!(value, DataType::Null | DataType::Interval(_))
+    }
+
+    /// The aggregates of the column, in the order of [`SHOWN`].
+    fn aggregates(&self) -> [String; SHOWN.len()] {
+        let name = quoted(&self.name, '"');
+        let if_number = |text: String| if self.is_number() { text } else { "null".into() };
+        let if_order = |text: String| if self.has_order() { text } else { "null".into() };
+        [
+            if_order(format!("min({name})::varchar")),
+            if_order(format!("max({name})::varchar")),
+            if_number(format!("avg({name}::double)")),
+            if_number(format!("stddev({name}::double)")),
+            format!("count({name})"),
+            format!("count(*) - count({name})"),
+        ]
+    }
+}
+
+/// Columns of the answer behind name and type, with their types.
+const SHOWN: [(&str, &str); 6] = [
+    ("min", "varchar"),
+    ("max", "varchar"),
+    ("avg", "double"),
+    ("std", "double"),
+    ("count", "bigint"),
+    ("nulls", "bigint"),
+];
+
+fn value_type(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, value) => value,
+        other => other,
+    }
+}
+
+fn quoted(text: &str, quote: char) -> String {
+    let twice = format!("{quote}{quote}");
+    format!("{quote}{}{quote}", text.replace(quote, &twice))
+}
+
+/// All aggregates as one row, which arrays turn into a row for each column.
+fn query_of(columns: &[Column], query: &str) -> String {
+    let mut inner = Vec::new();
+    for (i, column) in columns.iter().enumerate() {
+        for ((name, sql_type), aggregate) in SHOWN.iter().zip(column.aggregates()) {
+            inner.push(format!("{aggregate}::{sql_type} as {name}_{i}"));
+        }
+    }
+    let literals = |text: fn(&Column) -> String| -> String {
+        columns.iter().map(|c| quoted(&text(c), '\'')).collect::<Vec<_>>().join(", ")
+    };
+    let names = literals(|column| column.name.clone());
+    let types = literals(|column| column.data_type.to_string());
+    let shown: Vec<String> = SHOWN
+        .iter()
+        .map(|(name, _)| {
+            let cells: Vec<String> = (0..columns.len()).map(|i| format!("{name}_{i}")).collect();
+            format!("unnest(make_array({})) as \"{name}\"", cells.join(", "))
+        })
+        .collect();
+    format!(
+        "select unnest(make_array({names})) as column_name, unnest(make_array({types})) as \
+         column_type, {} from (select {} from ({query}) as subject) as summary",
+        shown.join(", "),
+        inner.join(", "),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_summarized() {
+        assert_eq!(subject("summarize trips;"), Some("trips"));
+        assert_eq!(subject("  SUMMARIZE select 1"), Some("select 1"));
+        assert_eq!(subject("summarized"), None);
+        assert_eq!(subject("summarize"), None);
+        assert_eq!(subject("sélect"), None);
+        assert!(begins_query("(select 1)") && begins_query("With a as (select 1) from a"));
+        assert!(!begins_query("selections") && !begins_query("\"from\""));
+    }
+}
