@@ -124,6 +124,8 @@ fn message(error: &DataFusionError) -> String {
         },
         root => root.message().to_string(),
     };
+    // The planner asks its users to report what it takes for a bug of its own.
+    let text = text.split("\nThis issue was likely caused by a bug").next().unwrap_or_default();
     text.trim().to_string()
 }
 

@@ -13,10 +13,17 @@ const LISTED_MAX: usize = 20;
 
 /// An error of a statement as its user reads it.
 pub fn explain(session: &Session, error: &DataFusionError) -> CliError {
-    if let DataFusionError::SchemaError(schema, _) = error.find_root()
-        && let SchemaError::FieldNotFound { field, valid_fields } = schema.as_ref()
-    {
-        return unknown_column(field, valid_fields);
+    if let DataFusionError::SchemaError(schema, _) = error.find_root() {
+        match schema.as_ref() {
+            SchemaError::FieldNotFound { field, valid_fields } => {
+                return unknown_column(field, valid_fields);
+            }
+            SchemaError::AmbiguousReference { field } => {
+                return CliError::new(format!("several tables have a column {}", field.name))
+                    .hint(format!("write table.{}", field.name));
+            }
+            _ => {}
+        }
     }
     let plain = failure("", error);
     let text = plain.cause();
@@ -25,6 +32,16 @@ pub fn explain(session: &Session, error: &DataFusionError) -> CliError {
     }
     if let Some(name) = missing_function(text) {
         return unknown_function(name, session);
+    }
+    if let Some(column) = ungrouped(text) {
+        return CliError::new(format!(
+            "{column} is neither in GROUP BY nor in an aggregate function"
+        ))
+        .hint("GROUP BY ALL groups by every column that is in none");
+    }
+    if let Some((call, candidates)) = mismatched(&error.find_root().message()) {
+        return CliError::new(format!("no function takes these types: {call}"))
+            .hint(format!("candidates: {candidates}"));
     }
     if text.contains("require unique expression names") {
         return CliError::new("two columns of a subquery, a view or a table have the same name")
@@ -144,6 +161,24 @@ fn missing_function(text: &str) -> Option<&str> {
     text.strip_prefix("Invalid function '")?.split('\'').next()
 }
 
+/// The column in the planner's "column "t.a" must appear in the GROUP BY clause".
+fn ungrouped(text: &str) -> Option<String> {
+    let (before, _) = text.split_once(" must appear in the GROUP BY clause")?;
+    let (_, column) = before.rsplit_once("column ")?;
+    Some(column.replace('"', ""))
+}
+
+/// The call in the planner's "No function matches the given name and argument types 'sum(Utf8)'",
+/// and the types that would do.
+fn mismatched(text: &str) -> Option<(String, String)> {
+    let (_, rest) = text.split_once("argument types '")?;
+    let (call, rest) = rest.split_once("'.")?;
+    let (_, candidates) = rest.split_once("Candidate functions:")?;
+    let candidates: Vec<&str> =
+        candidates.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    Some((call.to_string(), candidates.join(", ")))
+}
+
 /// A message and the place that it ends with.
 fn placed(text: &str) -> (&str, Option<(usize, usize)>) {
     let parse = || {
@@ -170,6 +205,11 @@ mod tests {
         assert_eq!(place, Some((1, 7)));
         assert_eq!(word_instead_of_statement(cause), Some("selec"));
         assert_eq!(placed("at Line: x, Column: 7").1, None);
+        let text = "column \"t.a\" must appear in the GROUP BY clause or";
+        assert_eq!(ungrouped(text).as_deref(), Some("t.a"));
+        let text = "No function matches the given name and argument types 'sum(Utf8)'. You\n\
+                    \tCandidate functions:\n\tsum(Int64)\n\tsum(Float64)";
+        assert_eq!(mismatched(text), Some(("sum(Utf8)".into(), "sum(Int64), sum(Float64)".into())));
         assert_eq!(missing_function("Invalid function 'cuont'."), Some("cuont"));
         assert_eq!(missing_table("table 'datafusion.public.a b' not found"), Some("a b"));
     }

@@ -30,7 +30,7 @@ impl Headers {
     /// What the columns of a query's answer are called.
     pub(super) fn of(statement: &mut DFStatement, text: &str, state: &SessionState) -> Self {
         let dialect = state.config().options().sql_parser.dialect;
-        let Some(dialect) = dialect_from_str(dialect.to_string()) else { return Self::default() };
+        let Some(dialect) = dialect_from_str(dialect) else { return Self::default() };
         let Some(query) = query(statement) else { return Self::default() };
         match selects(query).into_iter().next() {
             Some(select) => Self::of_select(select, text, dialect.as_ref()),
