@@ -74,7 +74,7 @@ async fn columns_are_called_what_was_written() {
     check("select fare + 1, * from trips", "fare + 1|fare|City", "4|3|Rome").await;
     check(
         "select unnest([1, 2]), 1+1",
-        "unnest(make_array(Int64(1),Int64(2)))|Int64(1) + Int64(1)",
+        "UNNEST(make_array(Int64(1),Int64(2)))|Int64(1) + Int64(1)",
         "1|2",
     )
     .await;
