@@ -129,7 +129,7 @@ async fn sessions() -> (tempfile::TempDir, Session, Session) {
     };
     let (off, cpu) = (session(Processor::Off), session(Processor::Cpu));
     tables::register(&off, folder.path()).await;
-    cpu.register_dir(folder.path()).await.unwrap();
+    cpu.register_path(folder.path()).unwrap();
     (folder, off, cpu)
 }
 
