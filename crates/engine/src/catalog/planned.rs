@@ -109,13 +109,11 @@ impl PlannedTable {
             let of_partitions =
                 |c: &&datafusion::common::Column| schema.field_with_name(&c.name).is_ok();
             let used = filter.column_refs();
-            if files.is_empty() || filter.is_volatile() || !used.iter().all(|c| of_partitions(c)) {
+            if files.is_empty() || filter.is_volatile() || !used.iter().all(of_partitions) {
                 continue;
             }
             let unqualified =
                 datafusion::logical_expr::expr_rewriter::unnormalize_col(filter.clone());
-            let unqualified =
-                datafusion::logical_expr::expr_rewriter::strip_outer_reference(unqualified);
             let Ok(filter) = state.create_physical_expr(unqualified, &names) else { continue };
             let column = |i: usize| {
                 ScalarValue::iter_to_array(
