@@ -7,7 +7,7 @@ use std::time::Instant;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::{SchemaProvider, TableProvider};
-use datafusion::common::config::ConfigNonZeroUsize;
+use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 use datafusion::common::format::ExplainFormat;
 use datafusion::common::{DataFusionError, Result, TableReference, plan_err};
 use datafusion::datasource::sink::DataSinkExec;
@@ -209,16 +209,15 @@ impl Session {
     ) -> Result<(Arc<dyn ExecutionPlan>, Headers, Option<Staging>)> {
         let state = self.context.state();
         let options = Arc::clone(state.config().options());
+        // What is wrong with a table is told by opening it; to the planner it is not there.
+        if let Ok(statement) = state.sql_to_statement(text, &options.sql_parser.dialect) {
+            self.open(&state.resolve_table_references(&statement)?, &options).await?;
+        }
         let Planned { statement, mut logical, headers } = sql::plan(text, &state).await?;
         let references = state.resolve_table_references(&statement)?;
-        let names = &options.catalog;
-        for reference in &references {
-            let named = reference.clone().resolve(&names.default_catalog, &names.default_schema);
-            if *named.catalog == names.default_catalog && *named.schema == names.default_schema {
-                let opened = self.tables.open(&named.table).await?;
-                let table = opened.as_ref().and_then(|table| table.downcast_ref::<TableEntry>());
-                notes.extend(table.and_then(|table| skipped_note(&table.0)));
-            }
+        for table in self.open(&references, &options).await? {
+            let table = table.downcast_ref::<TableEntry>();
+            notes.extend(table.and_then(|table| skipped_note(&table.0)));
         }
         if let LogicalPlan::Copy(copy) = &logical
             && copy.file_type.get_ext() == "arrow"
@@ -241,6 +240,22 @@ impl Session {
             self.plans.put(text, options, tables, &plan, headers.clone());
         }
         Ok((plan, headers, staging))
+    }
+
+    /// Those of the tables that are of paths, as their files are now.
+    async fn open(
+        &self,
+        references: &[TableReference],
+        options: &ConfigOptions,
+    ) -> Result<Vec<Arc<dyn TableProvider>>> {
+        let (names, mut opened) = (&options.catalog, Vec::new());
+        for reference in references {
+            let named = reference.clone().resolve(&names.default_catalog, &names.default_schema);
+            if *named.catalog == names.default_catalog && *named.schema == names.default_schema {
+                opened.extend(self.tables.open(&named.table).await?);
+            }
+        }
+        Ok(opened)
     }
 
     async fn plan_arrow_copy(
