@@ -105,7 +105,9 @@ pub struct QueryProgress {
 pub(crate) fn rows_streamed(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     let own = plan.downcast_ref::<PipelineExec>().map_or(0, |pipeline| {
         let planned = pipeline.planned();
-        planned.program.sources().map(|source| planned.tables[source.table_id].rows()).sum()
+        // Rows of a child plan are known when they are there.
+        let tables = planned.program.sources().map(|source| planned.tables.get(source.table_id));
+        tables.flatten().map(|table| table.rows()).sum()
     });
     own + plan.children().into_iter().map(rows_streamed).sum::<u64>()
 }
