@@ -43,7 +43,8 @@ install-postgres: postgres
 
 bench: release
 	scripts/setup test
-	bench/ssb-vs-duckdb --headrace $(RELEASE)
+	bench/vs-duckdb --suite ssb --headrace $(RELEASE)
+	bench/vs-duckdb --suite tpch --scales 1 --headrace $(RELEASE)
 
 gpu-bundle: release
 	scripts/gpu-bundle

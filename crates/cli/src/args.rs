@@ -166,7 +166,10 @@ impl Format {
 pub enum Command {
     /// Star Schema Benchmark.
     #[command(subcommand)]
-    Ssb(SsbCommand),
+    Ssb(SuiteCommand<SsbGenerateArgs>),
+    /// The tables and the 22 queries of TPC-H; what is measured is no TPC-H result.
+    #[command(subcommand)]
+    Tpch(SuiteCommand<GenerateArgs>),
     /// Generate SSB once, run its 13 queries on every processor present, check the answers.
     Demo(DemoArgs),
     /// Write a Parquet, CSV, JSON or Arrow file as an Arrow file that Headrace streams.
@@ -219,33 +222,40 @@ pub struct TraceArgs {
     pub out: PathBuf,
 }
 
-/// The benchmark's subcommands.
+/// The subcommands of a benchmark suite, whose generator takes `G`.
 #[derive(Debug, Subcommand)]
-pub enum SsbCommand {
-    /// Generate the five tables.
-    Generate(GenerateArgs),
+pub enum SuiteCommand<G: Args> {
+    /// Generate the tables.
+    Generate(G),
     /// Run the queries.
     Run(Box<RunArgs>),
-    /// Print the 13 queries as a JSON object from name to SQL.
+    /// Print the queries as a JSON object from name to SQL.
     Queries,
 }
 
 /// `ssb generate`.
 #[derive(Debug, Args)]
+pub struct SsbGenerateArgs {
+    #[command(flatten)]
+    pub tables: GenerateArgs,
+    /// Another seed gives other data of the same shape.
+    #[arg(long, default_value_t = DEFAULT_SEED)]
+    pub seed: u64,
+}
+
+/// `generate` of any suite.
+#[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// Scale factor: 1 is 6 million lineorder rows.
+    /// Scale factor: 1 is 6 million rows of the largest table.
     #[arg(long, value_name = "S")]
     pub scale: f64,
     /// Folder to write to.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Another seed gives other data of the same shape.
-    #[arg(long, default_value_t = DEFAULT_SEED)]
-    pub seed: u64,
     /// Generator threads (default: all cores).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Write lineorder as a folder of N files instead of one file (several are written at once).
+    /// Write the largest table as a folder of N files instead of one file (several are written at once).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub files: Option<u32>,
     /// Rows of a record batch. Of 2 Mi rows, a column of 4 bytes is a copy of 8 MiB, which uses the
@@ -257,13 +267,13 @@ pub struct GenerateArgs {
     pub quiet: bool,
 }
 
-/// `ssb run`.
+/// `run` of any suite.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Folder that `ssb generate` wrote.
+    /// Folder that `generate` wrote.
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Queries, such as 1.1,3.4 (default: all 13).
+    /// Queries, such as 1.1,3.4 of SSB and 1,15 of TPC-H (default: all).
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub queries: Vec<String>,
     /// Hot runs of each query.

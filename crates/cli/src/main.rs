@@ -23,7 +23,7 @@ mod query;
 mod session;
 mod shell;
 mod sizes;
-mod ssb;
+mod suite;
 mod trace;
 mod version;
 
@@ -34,13 +34,17 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::signal::unix::SignalKind;
 
-use args::{Cli, Command, SsbCommand};
+use args::{Cli, Command, DEFAULT_SEED, SuiteCommand};
 use bench::args::BenchCommand;
 use error::{CliError, Context, Result};
 use headrace_ooc::sets::SetOperation;
+use headrace_suites::Suite;
 use ooc::SetArgs;
 
 const INTERRUPTED: i32 = 130;
+
+/// Of the runtime's threads: expressions have many levels. Pages that they do not reach take no memory.
+const STACK_BYTES: usize = 16 << 20;
 
 /// What the runtime needs to start, and a little more.
 const OPEN_FILES_MIN: u64 = 16;
@@ -82,9 +86,10 @@ fn start(cli: Cli) -> Result<i32> {
     if let Some(Command::GpuService(options)) = &cli.command {
         return headrace_service::server::run(options).map(|()| 0).map_err(CliError::new);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().at("start")?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().thread_stack_size(STACK_BYTES).build().at("start")?;
     let cancel = Arc::new(AtomicBool::new(false));
-    // An export and an operator take what they have written away again.
+    // An export, an operator and a generator take what they have written away again.
     let tells_how_far = matches!(
         cli.command,
         Some(
@@ -98,6 +103,8 @@ fn start(cli: Cli) -> Result<i32> {
                 | Command::Sort(_)
                 | Command::Matvec(_)
                 | Command::Generate(_)
+                | Command::Ssb(SuiteCommand::Generate(_))
+                | Command::Tpch(SuiteCommand::Generate(_))
                 | Command::Convert(_)
         )
     );
@@ -149,12 +156,19 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
             return blocking(move || doctor::run(&args, cancel)).await;
         }
         None => query::run(&cli.query, cancel).await,
-        Some(Command::Ssb(SsbCommand::Generate(args))) => {
-            blocking(move || ssb::generate::run(&args, &cancel)).await
+        Some(Command::Ssb(SuiteCommand::Generate(args))) => {
+            let work = move || suite::generate::run(Suite::Ssb, &args.tables, args.seed, &cancel);
+            blocking(work).await
         }
-        Some(Command::Ssb(SsbCommand::Run(args))) => ssb::run::run(&args).await,
-        Some(Command::Ssb(SsbCommand::Queries)) => ssb::run::print_queries(),
-        Some(Command::Demo(args)) => ssb::demo::run(&args, cancel).await,
+        Some(Command::Tpch(SuiteCommand::Generate(args))) => {
+            let work = move || suite::generate::run(Suite::Tpch, &args, DEFAULT_SEED, &cancel);
+            blocking(work).await
+        }
+        Some(Command::Ssb(SuiteCommand::Run(args))) => suite::run::run(Suite::Ssb, &args).await,
+        Some(Command::Tpch(SuiteCommand::Run(args))) => suite::run::run(Suite::Tpch, &args).await,
+        Some(Command::Ssb(SuiteCommand::Queries)) => suite::run::print_queries(Suite::Ssb),
+        Some(Command::Tpch(SuiteCommand::Queries)) => suite::run::print_queries(Suite::Tpch),
+        Some(Command::Demo(args)) => suite::demo::run(&args, cancel).await,
         Some(Command::Bench(BenchCommand::Io(args))) => {
             blocking(move || bench::io(&args, cancel)).await
         }

@@ -6,14 +6,14 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result};
@@ -27,9 +27,13 @@ use tokio::task::spawn_blocking;
 
 use crate::catalog::refused;
 use crate::error::external;
+use crate::planner_memory::batch_bytes;
 
 /// Rows of more bytes than this make a record batch, however few they are.
 const BATCH_BYTES_MAX: usize = 256 << 20;
+
+/// How many names are tried for a hidden folder.
+const NAMES_MAX: usize = 1000;
 
 /// Where a COPY writes to; `None`: nowhere on this machine.
 pub fn local_target(copy: &CopyTo) -> Option<PathBuf> {
@@ -88,11 +92,7 @@ impl Staging {
                 return Err(fail(&"it is there, and no empty folder", "name a new folder"));
             }
         }
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".headrace-{}-{number}.partial", std::process::id());
-        let folder = target.parent().unwrap_or(Path::new("/")).join(name);
-        std::fs::create_dir(&folder).map_err(|e| {
+        let folder = hidden_folder(target.parent().unwrap_or(Path::new("/"))).map_err(|e| {
             fail(
                 &format!("cannot write beside it: {e}"),
                 "choose a folder that is there and that you may write to",
@@ -116,8 +116,11 @@ impl Staging {
                 false => format!("%{byte:02X}"),
             })
             .collect();
-        let is_folder = self.content.extension().is_none();
-        format!("file://{path}{}", if is_folder { "/" } else { "" })
+        format!("file://{path}{}", if self.is_folder() { "/" } else { "" })
+    }
+
+    fn is_folder(&self) -> bool {
+        self.content.extension().is_none()
     }
 
     /// Puts what was written in its place.
@@ -126,10 +129,11 @@ impl Staging {
     /// If that fails, what lay there stays.
     pub fn commit(&self) -> Result<()> {
         let put = || -> io::Result<()> {
-            if self.content.is_dir() {
+            // A query of no rows may have written none.
+            if self.is_folder() {
+                std::fs::create_dir_all(&self.content)?;
                 return std::fs::rename(&self.content, &self.target);
             }
-            // A query of no rows may have written none.
             let file = File::options().append(true).create(true).open(&self.content)?;
             if let Ok(old) = std::fs::metadata(&self.target) {
                 file.set_permissions(old.permissions())?;
@@ -152,6 +156,22 @@ impl Drop for Staging {
     }
 }
 
+/// A new folder in a folder; names of processes that were killed may be in the way.
+fn hidden_folder(parent: &Path) -> io::Result<PathBuf> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    for _ in 0..NAMES_MAX {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = parent.join(format!(".headrace-{}-{number}.partial", std::process::id()));
+        match std::fs::create_dir(&folder) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| folder),
+        }
+    }
+    Err(io::Error::other(
+        "hidden folders of killed processes have all names: remove .headrace-*.partial",
+    ))
+}
+
 /// The columns of an Arrow file that streams: plain text and bytes; the `dictionary` columns, if text, as
 /// dictionaries.
 pub fn streamed_schema(schema: &Schema, dictionary: &[String]) -> SchemaRef {
@@ -171,7 +191,53 @@ pub fn streamed_schema(schema: &Schema, dictionary: &[String]) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// Writes batches of any size as an Arrow file that streams.
+/// Writes batches of any size as an Arrow file that streams: in the types of its schema, and never so many rows
+/// at once that they do not fit the memory.
+pub struct StreamedWriter<W> {
+    writer: ArrowWriter<W>,
+    /// Of the rows that do not fill a record batch yet.
+    pending_bytes: usize,
+    pending_bytes_max: usize,
+}
+
+impl<W: Write> StreamedWriter<W> {
+    /// By a writer whose schema is a [`streamed_schema`] of the batches.
+    pub fn new(writer: ArrowWriter<W>) -> Self {
+        Self { writer, pending_bytes: 0, pending_bytes_max: BATCH_BYTES_MAX }
+    }
+
+    /// Takes rows.
+    ///
+    /// # Errors
+    /// Those of [`ArrowWriter::write`], and values that do not fit the file's types.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let batch = recoded(batch, self.writer.schema())?;
+        let (rows, bytes) = (batch.num_rows(), batch_bytes(&batch)?);
+        self.writer.write(&batch).map_err(external)?;
+        let pending_rows = self.writer.pending_rows();
+        self.pending_bytes = match pending_rows < rows {
+            true => bytes / rows * pending_rows,
+            false => self.pending_bytes + bytes,
+        };
+        if self.pending_bytes > self.pending_bytes_max {
+            self.pending_bytes = 0;
+            self.writer.end_batch().map_err(external)?;
+        }
+        Ok(())
+    }
+
+    /// The writer, to be ended.
+    pub fn into_inner(self) -> ArrowWriter<W> {
+        self.writer
+    }
+
+    /// The writer.
+    pub fn get_mut(&mut self) -> &mut ArrowWriter<W> {
+        &mut self.writer
+    }
+}
+
+/// Writes a stream as an Arrow file that streams.
 ///
 /// `progress` is told of rows before they are written; its error ends it.
 ///
@@ -183,27 +249,14 @@ pub async fn write_arrow(
     mut data: SendableRecordBatchStream,
     progress: impl Fn(u64) -> Result<()>,
 ) -> Result<WriterSummary> {
-    let mut writer =
-        ArrowWriter::create(path, schema, WriterOptions::default()).map_err(external)?;
-    let mut pending_bytes = 0;
+    let writer = ArrowWriter::create(path, schema, WriterOptions::default()).map_err(external)?;
+    let mut writer = StreamedWriter::new(writer);
     while let Some(batch) = data.next().await {
-        let (batch, schema) = (batch?, Arc::clone(schema));
+        let batch = batch?;
         progress(batch.num_rows() as u64)?;
-        pending_bytes += batch.get_array_memory_size();
-        let is_full = pending_bytes > BATCH_BYTES_MAX;
-        if is_full {
-            pending_bytes = 0;
-        }
-        let write = move || -> Result<ArrowWriter> {
-            writer.write(&recoded(&batch, &schema)?).map_err(external)?;
-            if is_full {
-                writer.end_batch().map_err(external)?;
-            }
-            Ok(writer)
-        };
-        writer = blocking(write).await?;
+        writer = blocking(move || writer.write(&batch).map(|()| writer)).await?;
     }
-    blocking(move || writer.finish().map_err(external)).await
+    blocking(move || writer.into_inner().finish().map_err(external)).await
 }
 
 async fn blocking<T: Send + 'static>(
@@ -215,8 +268,7 @@ async fn blocking<T: Send + 'static>(
 fn recoded(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields());
     let columns = columns.map(|(column, field)| Ok(cast(column, field.data_type())?));
-    let options =
-        datafusion::arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let columns = columns.collect::<Result<Vec<_>>>()?;
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
@@ -254,5 +306,54 @@ impl DataSink for ArrowSink {
         _context: &Arc<TaskContext>,
     ) -> Result<u64> {
         Ok(write_arrow(&self.path, &self.written, data, |_| Ok(())).await?.rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Cursor;
+
+    use datafusion::arrow::array::{ArrayRef, StringArray};
+    use datafusion::arrow::ipc::reader::FileReader;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_ends_with_its_rows_or_its_bytes() {
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(100); 1000]));
+        let batch = RecordBatch::try_from_iter([("t", text)]).unwrap();
+        let sizes = |pending_bytes_max: usize| -> Vec<usize> {
+            let options = WriterOptions { rows_per_batch: 100, ..WriterOptions::default() };
+            let writer = ArrowWriter::over(Vec::new(), "t", &batch.schema(), options).unwrap();
+            let mut writer = StreamedWriter { pending_bytes_max, ..StreamedWriter::new(writer) };
+            for begin in (0..1000).step_by(40) {
+                // A slice, whose buffers are those of all rows.
+                writer.write(&batch.slice(begin, 40)).unwrap();
+            }
+            let (file, _) = writer.into_inner().end().unwrap();
+            let reader = FileReader::try_new(Cursor::new(file), None).unwrap();
+            reader.map(|batch| batch.unwrap().num_rows()).collect()
+        };
+        assert_eq!(sizes(11_000), [100; 10], "104 bytes a row: 100 rows fit");
+        assert_eq!(sizes(6_000)[..3], [80, 80, 80]);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_in_nobodys_way() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..100 {
+            let name = format!(".headrace-{}-{number}.partial", std::process::id());
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        Staging::new(&dir.path().join("t.csv"), true).unwrap().commit().unwrap();
+        assert!(dir.path().join("t.csv").is_file());
+    }
+
+    #[test]
+    fn a_folder_of_no_rows_is_a_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        Staging::new(&dir.path().join("t"), false).unwrap().commit().unwrap();
+        assert!(dir.path().join("t").is_dir());
     }
 }

@@ -74,5 +74,5 @@ pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{
     Fallback, Processor, RunReport, RunnerOptions, SettingError, Settings, parse_access,
 };
-pub use report::{QueryProgress, QueryReport};
+pub use report::{PipelineShare, QueryProgress, QueryReport};
 pub use session::{Query, Session, SessionOptions};

@@ -118,18 +118,6 @@ pub fn changes_session(plan: &LogicalPlan) -> bool {
     )
 }
 
-/// Whether all that a statement names are tables of files. A view has no place in the plan of
-/// a query over it: nothing would tell that it was replaced.
-pub async fn names_tables_only(references: &[TableReference], context: &SessionContext) -> bool {
-    for reference in references {
-        match context.table_provider(reference.clone()).await {
-            Ok(provider) if provider.is::<TableEntry>() => {}
-            _ => return false,
-        }
-    }
-    true
-}
-
 /// The tables of a query; `None` if its plan must not be used again.
 pub fn tables_of(plan: &LogicalPlan) -> Result<Option<Tables>> {
     if changes_session(plan) {

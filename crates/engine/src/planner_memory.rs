@@ -7,8 +7,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::UInt32Array;
+use datafusion::arrow::array::{Array, ArrayData, ArrayRef, MAX_INLINE_VIEW_LEN, UInt32Array};
 use datafusion::arrow::compute::take_record_batch;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 use datafusion::common::{DataFusionError, Result};
@@ -116,6 +117,34 @@ impl MemoryPool for BudgetPool {
     }
 }
 
+/// Bytes of a batch's own rows: it may be a slice of something larger, a mapped file for one.
+///
+/// # Errors
+/// Rows of more bytes than a number can tell.
+pub fn batch_bytes(batch: &RecordBatch) -> Result<usize> {
+    let column = |column: &ArrayRef| {
+        let data = column.to_data();
+        Ok(data.get_slice_memory_size()? + viewed_bytes(&data))
+    };
+    batch.columns().iter().map(column).sum()
+}
+
+/// Bytes that views of texts and bytes point to; short ones are in the view itself.
+fn viewed_bytes(data: &ArrayData) -> usize {
+    let own = match data.data_type() {
+        DataType::Utf8View | DataType::BinaryView => {
+            let views = data.buffer::<u128>(0)[..data.len()].iter();
+            views
+                .map(|&view| view as u32)
+                .filter(|&bytes| bytes > MAX_INLINE_VIEW_LEN)
+                .map(|bytes| bytes as usize)
+                .sum()
+        }
+        _ => 0,
+    };
+    own + data.child_data().iter().map(viewed_bytes).sum::<usize>()
+}
+
 /// Batches as the operators above can take them: under a limit, of no more rows than the session's
 /// batches have. Pieces are copies, because a slice counts as all that it was cut from.
 pub fn in_pieces<S: Stream<Item = Result<RecordBatch>> + Send>(
@@ -162,7 +191,7 @@ impl Iterator for Pieces {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use datafusion::arrow::array::{ArrayRef, Int32Array};
+    use datafusion::arrow::array::{Int32Array, StringArray, StringViewArray};
 
     use super::*;
 
@@ -183,6 +212,18 @@ mod tests {
         assert_eq!(pieces(3, 4), [3]);
         assert_eq!(pieces(0, 4), [0]);
         assert_eq!(pieces(5, usize::MAX), [5]);
+    }
+
+    #[test]
+    fn a_batch_has_the_bytes_of_its_own_rows() {
+        let texts = ["x".repeat(1000), "short".to_string(), "y".repeat(500)];
+        let bytes = |column: ArrayRef| {
+            let batch = RecordBatch::try_from_iter([("t", column)]).unwrap();
+            (batch_bytes(&batch).unwrap(), batch_bytes(&batch.slice(1, 1)).unwrap())
+        };
+        assert_eq!(bytes(Arc::new(StringArray::from_iter_values(&texts))), (16 + 1505, 8 + 5));
+        let views = StringViewArray::from_iter_values(&texts);
+        assert_eq!(bytes(Arc::new(views)), (48 + 1500, 16));
     }
 
     #[test]

@@ -112,6 +112,9 @@ pub(crate) fn rows_streamed(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     own + plan.children().into_iter().map(rows_streamed).sum::<u64>()
 }
 
+/// In the names of operators that could be part of a pipeline.
+const PLANNER_WORK: [&str; 3] = ["Join", "Aggregate", "Window"];
+
 /// What a query did.
 #[derive(Clone, Debug, Default)]
 pub struct QueryReport {
@@ -142,6 +145,19 @@ pub struct QueryReport {
     pub pipelines: Vec<RunReport>,
     /// Whether operators of the planner read a table.
     pub reads_by_planner: bool,
+    /// Operators of the planner that join, group or number rows, by name, each once.
+    pub planner_operators: Vec<String>,
+}
+
+/// How much of a query ran as pipelines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PipelineShare {
+    /// All reading, joining and grouping.
+    Whole,
+    /// Some of it.
+    Part,
+    /// Nothing.
+    None,
 }
 
 impl QueryReport {
@@ -151,6 +167,18 @@ impl QueryReport {
         report.visit(plan);
         report.summarise();
         report
+    }
+
+    /// How much of the query ran as pipelines; the order of few rows, and HAVING, count for nothing.
+    pub fn pipeline_share(&self) -> PipelineShare {
+        let ran = |pipeline: &&RunReport| pipeline.processor != "planner";
+        let pipelines = self.pipelines.iter().filter(ran).count();
+        match pipelines {
+            0 => PipelineShare::None,
+            _ if self.reads_by_planner || !self.planner_operators.is_empty() => PipelineShare::Part,
+            _ if pipelines < self.pipelines.len() => PipelineShare::Part,
+            _ => PipelineShare::Whole,
+        }
     }
 
     /// Files that were not read, once for each table.
@@ -165,6 +193,11 @@ impl QueryReport {
             let reasons = scan.why_not().iter().map(|r| format!("{}: {r}", scan.table().name()));
             self.why_not.extend(reasons);
             self.reads_by_planner = true;
+        }
+        let name = plan.name();
+        let works = PLANNER_WORK.iter().any(|work| name.contains(work));
+        if works && !self.planner_operators.iter().any(|known| known == name) {
+            self.planner_operators.push(name.to_string());
         }
         if let Some(pipeline) = plan.downcast_ref::<PipelineExec>() {
             pipeline.planned().tables.iter().for_each(|table| self.note_skipped(table));

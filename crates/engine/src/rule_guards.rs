@@ -18,7 +18,7 @@ use headrace_runner::Processor;
 use crate::catalog::TableEntry;
 use crate::config::settings_of;
 
-/// DataFusion's rules, with the guard around the one that needs it.
+/// DataFusion's rules, with guards around those that need one.
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     type Rule = Arc<dyn OptimizerRule + Send + Sync>;
     let guard = |rule: Rule| match rule.name() {

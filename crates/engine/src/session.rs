@@ -33,12 +33,12 @@ use crate::explain::skipped_note;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
-use crate::plan_cache::{PlanCache, changes_session, names_tables_only, tables_of};
+use crate::plan_cache::{PlanCache, changes_session, tables_of};
 use crate::planner_memory;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
 use crate::rule_guards::optimizer_rules;
-use crate::sql::{self, Headers, Planned};
+use crate::sql::{Headers, OnLargeStack, Parsed, Planned};
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
 #[derive(Clone, Debug, Default)]
@@ -181,7 +181,7 @@ impl Session {
         let mut notes = Vec::new();
         let (plan, headers, staging) = match cached {
             Some((plan, headers)) => (plan, headers, None),
-            None => self.plan(text, &mut notes).await?,
+            None => OnLargeStack::new(self.plan(text, &mut notes)).await?,
         };
         let context = self.context.task_ctx();
         let planning_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -209,16 +209,14 @@ impl Session {
     ) -> Result<(Arc<dyn ExecutionPlan>, Headers, Option<Staging>)> {
         let state = self.context.state();
         let options = Arc::clone(state.config().options());
+        let parsed = Parsed::of(text, &state)?;
+        let references = parsed.tables(&state)?;
         // What is wrong with a table is told by opening it; to the planner it is not there.
-        if let Ok(statement) = state.sql_to_statement(text, &options.sql_parser.dialect) {
-            self.open(&state.resolve_table_references(&statement)?, &options).await?;
-        }
-        let Planned { statement, mut logical, headers } = sql::plan(text, &state).await?;
-        let references = state.resolve_table_references(&statement)?;
-        for table in self.open(&references, &options).await? {
-            let table = table.downcast_ref::<TableEntry>();
-            notes.extend(table.and_then(|table| skipped_note(&table.0)));
-        }
+        let opened = self.open(&references, &options).await?;
+        let entry =
+            |table: &Arc<dyn TableProvider>| skipped_note(&table.downcast_ref::<TableEntry>()?.0);
+        notes.extend(opened.iter().filter_map(entry));
+        let Planned { mut logical, headers } = parsed.plan(&state).await?;
         if let LogicalPlan::Copy(copy) = &logical
             && copy.file_type.get_ext() == "arrow"
             && let Some(target) = local_target(copy)
@@ -227,10 +225,10 @@ impl Session {
             return Ok((self.plan_arrow_copy(copy, target).await?, headers, None));
         }
         let staging = staged(&mut logical)?;
-        let tables = match names_tables_only(&references, &self.context).await {
-            true => tables_of(&logical)?,
-            false => None,
-        };
+        // A view has no place in the plan of a query over it: nothing would tell that it was replaced.
+        let only_tables =
+            opened.len() == references.len() && opened.iter().all(|table| table.is::<TableEntry>());
+        let tables = if only_tables { tables_of(&logical)? } else { None };
         if changes_session(&logical) {
             self.plans.clear();
         }

@@ -44,6 +44,7 @@
 //! Any other crate; files, devices, threads, DataFusion, PostgreSQL, CUDA.
 
 pub mod aggregate;
+pub mod cut;
 pub mod distinct;
 pub mod expr;
 pub mod function;
@@ -60,6 +61,7 @@ mod display;
 mod validate;
 
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
+pub use cut::Cut;
 pub use distinct::Distinct;
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register};
 pub use function::{DatePart, Function};

@@ -271,6 +271,15 @@ impl Program {
         let streamed = std::iter::once(&self.pipeline.source);
         self.builds.iter().filter_map(|b| Some(&b.pipeline()?.source)).chain(streamed)
     }
+
+    /// The same, to be changed.
+    pub fn sources_mut(&mut self) -> impl Iterator<Item = &mut Source> {
+        let of_builds = self.builds.iter_mut().filter_map(|build| match &mut build.source {
+            BuildSource::Pipeline(pipeline) => Some(&mut pipeline.source),
+            BuildSource::Child(_) | BuildSource::Values(_) => None,
+        });
+        of_builds.chain(std::iter::once(&mut self.pipeline.source))
+    }
 }
 
 impl BuildPlan {

@@ -15,7 +15,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("pipeline", &["ir", "io", "gpu", "flow"]),
     ("ceilings", &["ir", "io", "flow"]),
     ("bench", &["ir", "io", "gpu", "flow", "ceilings", "ooc"]),
-    ("ssb", &["ir", "io", "format"]),
+    ("suites", &["ir", "io", "format"]),
     ("pg", &["format", "ceilings", "bench"]),
     ("runner", &["ir", "io", "gpu", "format", "flow", "ceilings", "pipeline"]),
     ("engine", &["ir", "io", "gpu", "format", "flow", "ooc", "ceilings", "pipeline", "runner"]),
@@ -23,7 +23,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "cli",
         &[
             "ir", "io", "gpu", "format", "flow", "ceilings", "bench", "pipeline", "runner",
-            "engine", "ssb", "pg", "service", "ooc",
+            "engine", "suites", "pg", "service", "ooc",
         ],
     ),
     ("service", &["ir", "gpu", "format", "flow", "ceilings", "runner"]),

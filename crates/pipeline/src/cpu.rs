@@ -38,7 +38,7 @@ mod run;
 mod scan;
 mod select;
 mod shift;
-mod simd;
+pub(crate) mod simd;
 mod sink;
 mod sorted;
 pub(crate) mod text;

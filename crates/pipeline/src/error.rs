@@ -58,8 +58,8 @@ pub enum ExecError {
         /// Limit in bytes.
         limit_bytes: u64,
     },
-    /// Groups could not be put aside or brought back.
-    #[error("spilling groups: {0}")]
+    /// Groups or rows could not be put aside or brought back.
+    #[error("spilling: {0}")]
     Spill(#[source] crate::partial::SpillError),
     /// Partial states that are not those of the pipeline.
     #[error("partial states that are not of this pipeline: {0}")]

@@ -35,6 +35,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod memory;
 pub mod partial;
+pub mod partition;
 pub mod segment;
 pub mod state;
 

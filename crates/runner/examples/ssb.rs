@@ -19,7 +19,7 @@ use headrace_ir::{
     Expr, Field, NamedExpr, Pipeline, Probe, ProbeKind, Program, Scalar, Sink, Source, Step,
 };
 use headrace_runner::{Processor, Request, Runner, RunnerOptions, Settings, StreamTable};
-use headrace_ssb::GenerateOptions;
+use headrace_suites::{GenerateOptions, Suite};
 
 type Failure = Box<dyn Error>;
 
@@ -350,7 +350,7 @@ fn main() -> Result<(), Failure> {
     let (scale, runs) = (number(1, 1.0)?, number(2, 20.0)? as usize);
     let mut settings = Settings { processor: Processor::Cpu, ..Settings::default() };
     settings.threads = number(3, settings.threads as f64)? as usize;
-    headrace_ssb::generate(&GenerateOptions::new(scale, folder))?;
+    headrace_suites::generate(&GenerateOptions::new(Suite::Ssb, scale, folder))?;
     let star = Star::open(folder.as_ref())?;
     let runner = Runner::new(&RunnerOptions::default());
     println!("query   median   least     cpu   rows  answer    (ms, {} threads)", settings.threads);

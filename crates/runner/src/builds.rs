@@ -3,32 +3,71 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use headrace_io::Kept;
-use headrace_ir::{BuildPlan, BuildSource, Pipeline, Sink, Step};
+use headrace_ir::{BuildPlan, BuildSource, Pipeline, Sink, SourceKind, Step};
 use headrace_pipeline::build::{BuildIndex, BuildOptions};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError};
 
 use crate::build_cache::{BuildKey, HeldBuild};
 use crate::cpu;
-use crate::error::RunError;
+use crate::error::{ErrorClass, RunError};
+use crate::parts::{Gathered, Parts};
 use crate::run::Run;
 use crate::task::Task;
 
+/// Of an operator's memory, rows that become a build may take this part: the build is made beside
+/// them.
+const HELD_SHARE: u64 = 8;
+
 /// A build of a run.
 pub struct Built {
-    /// The build.
-    pub held: Arc<Kept<HeldBuild>>,
+    /// Its rows.
+    pub slot: Slot,
+    /// Name.
+    name: String,
     /// Whether an earlier run made it.
     pub cached: bool,
     /// Bytes read to make it.
     pub bytes: u64,
+    /// Holds its memory.
+    held: Option<Arc<Kept<HeldBuild>>>,
+}
+
+/// The rows of a build.
+#[derive(Clone)]
+pub enum Slot {
+    /// In memory, by key.
+    Made(Arc<BuildTable>),
+    /// In temporary files, divided by key.
+    Divided(Arc<Parts>),
 }
 
 impl Built {
+    fn made(held: Arc<Kept<HeldBuild>>, cached: bool, bytes: u64) -> Self {
+        let (slot, name) = (Slot::Made(Arc::clone(&held.table)), held.table.name.clone());
+        Self { slot, name, cached, bytes, held: Some(held) }
+    }
+
+    fn divided(parts: Parts, name: &str, bytes: u64) -> Self {
+        let slot = Slot::Divided(Arc::new(parts));
+        Self { slot, name: name.to_string(), cached: false, bytes, held: None }
+    }
+
     /// In words: its rows, how keys are found, its size.
     pub fn describe(&self) -> String {
-        let table = &self.held.table;
+        let table = match &self.slot {
+            Slot::Made(table) => table,
+            Slot::Divided(parts) => {
+                let (rows, bytes) = (parts.rows(), parts.spilled_bytes());
+                let bytes = headrace_io::decimal_bytes(bytes);
+                return format!(
+                    "{}: {rows} rows, more than memory holds, divided: {bytes}",
+                    self.name
+                );
+            }
+        };
         let index = match &table.index {
             BuildIndex::Direct { domain, .. } => format!("direct over {domain} keys"),
             BuildIndex::Hash(_) => "hashed".to_string(),
@@ -37,11 +76,24 @@ impl Built {
         let cached = if self.cached { ", cached" } else { "" };
         format!(
             "{}: {} rows{duplicates}, {index}, {}{cached}",
-            table.name,
+            self.name,
             table.rows,
             headrace_io::decimal_bytes(table.bytes)
         )
     }
+}
+
+/// The builds as pipelines take them. Those that are divided no pipeline probes that takes these:
+/// something empty stands in their place.
+pub fn slot_tables(slots: &[Slot]) -> Result<Vec<Arc<BuildTable>>, ExecError> {
+    let table = |slot: &Slot| match slot {
+        Slot::Made(table) => Ok(Arc::clone(table)),
+        Slot::Divided(_) => {
+            let empty = BuildTable::from_batches("", &[], &[], &[], BuildOptions::default());
+            Ok(Arc::new(empty?))
+        }
+    };
+    slots.iter().map(table).collect()
 }
 
 impl Run<'_> {
@@ -67,7 +119,7 @@ impl Run<'_> {
         before: &[Built],
         keys: &[Option<BuildKey>],
     ) -> Result<Vec<Built>, RunError> {
-        let before: Vec<_> = before.iter().map(|built| Arc::clone(&built.held.table)).collect();
+        let before: Vec<_> = before.iter().map(|built| built.slot.clone()).collect();
         let mut found = Vec::with_capacity(group.len());
         for index in group.clone() {
             found.push(self.kept_build(index, keys[index].as_ref())?);
@@ -77,8 +129,8 @@ impl Run<'_> {
         let threads = (threads_max / missing.len().max(1)).max(1);
         for some in missing.chunks(threads_max) {
             for (&index, made) in some.iter().zip(self.make_builds(some, &before, threads)?) {
-                if let Some(key) = &keys[index] {
-                    self.runner.build_cache().put(key.clone(), &made.held);
+                if let (Some(key), Some(held)) = (&keys[index], &made.held) {
+                    self.runner.build_cache().put(key.clone(), held);
                 }
                 found[index - group.start] = Some(made);
             }
@@ -95,13 +147,13 @@ impl Run<'_> {
         if let Some(pipeline) = self.program.builds[build].pipeline() {
             self.table(pipeline).source().check_unchanged()?;
         }
-        Ok(Some(Built { held, cached: true, bytes: 0 }))
+        Ok(Some(Built::made(held, true, 0)))
     }
 
     fn make_builds(
         &self,
         wanted: &[usize],
-        before: &[Arc<BuildTable>],
+        before: &[Slot],
         threads: usize,
     ) -> Result<Vec<Built>, RunError> {
         if let [index] = wanted {
@@ -148,25 +200,36 @@ impl Run<'_> {
         )
     }
 
-    fn build(
-        &self,
-        index: usize,
-        before: &[Arc<BuildTable>],
-        threads: usize,
-    ) -> Result<Built, RunError> {
+    fn build(&self, index: usize, before: &[Slot], threads: usize) -> Result<Built, RunError> {
         let plan = &self.program.builds[index];
         let options = BuildOptions { nulls_equal: self.nulls_equal(index), source_rows: None };
+        let of_batches = |batches: &[RecordBatch]| {
+            BuildTable::from_batches(&plan.name, &plan.keys, &plan.payload, batches, options)
+        };
         let (table, bytes) = match &plan.source {
+            BuildSource::Pipeline(pipeline) if self.may_divide(index) => {
+                // Batches come once: they cannot be read again where the build does not fit.
+                let comes_once = pipeline.source.kind == SourceKind::Batches;
+                let made = (!comes_once)
+                    .then(|| self.build_from_table(plan, pipeline, before, options, threads));
+                let held_bytes_max = match made {
+                    Some(Err(error)) if error.class() == ErrorClass::OutOfMemory => 0,
+                    Some(made) => return self.keep(made?),
+                    None => self.runner.memory().operator_bytes / HELD_SHARE,
+                };
+                match self.gather(plan, before, held_bytes_max)? {
+                    (Gathered::Held(batches, _memory), bytes) => (of_batches(&batches)?, bytes),
+                    (Gathered::Divided(parts), bytes) => {
+                        return Ok(Built::divided(parts, &plan.name, bytes));
+                    }
+                }
+            }
             BuildSource::Pipeline(pipeline) => {
                 self.build_from_table(plan, pipeline, before, options, threads)?
             }
             BuildSource::Child(child) => {
                 let children = self.request.children;
-                let batches = children.get(*child).map(Vec::as_slice).unwrap_or_default();
-                let keys = plan.keys.as_slice();
-                let table =
-                    BuildTable::from_batches(&plan.name, keys, &plan.payload, batches, options)?;
-                (table, 0)
+                (of_batches(children.get(*child).map(Vec::as_slice).unwrap_or_default())?, 0)
             }
             BuildSource::Values(rows) => {
                 let table =
@@ -174,8 +237,13 @@ impl Run<'_> {
                 (table, 0)
             }
         };
+        self.keep((table, bytes))
+    }
+
+    /// Reserves the memory of a build that was just made of so many bytes.
+    fn keep(&self, (table, bytes): (BuildTable, u64)) -> Result<Built, RunError> {
         let held = HeldBuild::new(table, self.runner.budget())?;
-        Ok(Built { held, cached: false, bytes })
+        Ok(Built::made(held, false, bytes))
     }
 
     /// Builds are made on the CPU whatever runs the streamed pipeline.
@@ -183,16 +251,17 @@ impl Run<'_> {
         &self,
         plan: &BuildPlan,
         pipeline: &Pipeline,
-        before: &[Arc<BuildTable>],
+        before: &[Slot],
         options: BuildOptions,
         threads: usize,
     ) -> Result<(BuildTable, u64), RunError> {
         assert!(matches!(pipeline.sink, Sink::Build { .. }), "validated programs end so");
+        let before = slot_tables(before)?;
         let table = self.table(pipeline);
         let done = cpu::run(&Task {
             pipeline,
             table,
-            builds: before,
+            builds: &before,
             build_options: BuildOptions { source_rows: table.source().rows(), ..options },
             settings: self.request.settings,
             runner: self.runner,

@@ -21,6 +21,9 @@
 //! A program with distinct calls is two runs at once: the groups of the first are batches of the second
 //! (`distinct`).
 //!
+//! A build that does not fit memory is divided by its keys into temporary files, the rows that probe it
+//! with it, and the join is one of pairs of partitions (`partitioned`, `parts`).
+//!
 //! A program whose sink has partial output may run over parts of a table, on any machine; what the
 //! runs emit is merged by [`Runner::merge`].
 //!
@@ -48,6 +51,8 @@ mod gpus;
 mod memory;
 mod merge;
 mod pages;
+mod partitioned;
+mod parts;
 mod prepared;
 mod progress;
 mod report;

@@ -8,13 +8,13 @@ use std::time::Instant;
 use arrow_array::RecordBatch;
 use headrace_flow::{CancelToken, ConsumerLimit};
 use headrace_format::arrow::ir_type;
-use headrace_ir::{Pipeline, Program, Scalar, Source};
+use headrace_ir::{Pipeline, Program, Scalar, Source, Step};
 use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::memory::MemoryAccount;
 use headrace_pipeline::state::Output;
-use headrace_pipeline::{BuildTable, ExecError, WhyNot};
+use headrace_pipeline::{ExecError, WhyNot};
 
-use crate::builds::Built;
+use crate::builds::{Built, Slot, slot_tables};
 use crate::error::{ErrorClass, RunError};
 use crate::report::RunReport;
 use crate::runner::Runner;
@@ -40,11 +40,42 @@ pub struct Request<'a> {
     pub token: &'a CancelToken,
 }
 
-/// The processor that takes a pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Chosen {
-    Cpu,
-    Cuda,
+/// A pipeline of a run, about to be streamed.
+#[derive(Clone, Copy)]
+pub struct Streaming<'a> {
+    /// The pipeline.
+    pub pipeline: &'a Pipeline,
+    /// Its table.
+    pub table: &'a StreamTable,
+    /// The run's builds.
+    pub builds: &'a [Slot],
+    /// How.
+    pub settings: &'a Settings,
+}
+
+/// What came of it.
+pub struct Streamed {
+    /// What was done, and what is to be put out still.
+    pub done: Done,
+    /// The processor.
+    processor: &'static str,
+    /// Why not the one that comes first.
+    why_not: Option<WhyNot>,
+}
+
+impl Streamed {
+    /// Puts out what was left for the end.
+    pub fn emit_rest(self, emit: Emit<'_>) -> Result<(), RunError> {
+        match self.done.output {
+            Output::Batches(batches) => {
+                let _ = batches.into_iter().all(emit);
+                Ok(())
+            }
+            Output::Build(_) => {
+                Err(ExecError::Internal("a streamed pipeline that ends in a build".into()).into())
+            }
+        }
+    }
 }
 
 impl Runner {
@@ -174,16 +205,20 @@ impl Run<'_> {
         };
         let built = self.builds()?;
         let build_ms = started.elapsed().as_secs_f64() * 1e3;
-        let builds: Vec<_> = built.iter().map(|b| Arc::clone(&b.held.table)).collect();
-        let (done, chosen, reason) = self.stream(&builds, &emit)?;
+        let builds: Vec<_> = built.iter().map(|b| b.slot.clone()).collect();
         let pipeline = &self.program.pipeline;
+        let streaming = Streaming {
+            pipeline,
+            table: self.table(pipeline),
+            builds: &builds,
+            settings: self.request.settings,
+        };
+        let streamed = self.stream_over(&streaming, &emit)?;
+        let Streamed { done, processor, why_not } = &streamed;
         let mut report = RunReport {
             table: pipeline.source.table.clone(),
-            processor: match chosen {
-                Chosen::Cpu => "cpu".into(),
-                Chosen::Cuda => "cuda".into(),
-            },
-            processor_why_not: reason.map(|r| r.to_string()),
+            processor: processor.to_string(),
+            processor_why_not: why_not.as_ref().map(|r| r.to_string()),
             rows_in: done.scope.rows,
             wall_ms: started.elapsed().as_secs_f64() * 1e3,
             build_ms,
@@ -196,32 +231,38 @@ impl Run<'_> {
             bind_ms: done.bind_ms,
             finish_ms: done.finish_ms,
             spilled_bytes: done.spilled_bytes,
-            race: done.race,
+            race: done.race.clone(),
             ..RunReport::default()
         };
-        match done.output {
-            Output::Batches(batches) => {
-                let _ = batches.into_iter().all(emit);
-                report.rows_out = rows_out.into_inner();
-                Ok(report)
-            }
-            Output::Build(_) => {
-                Err(ExecError::Internal("a streamed pipeline that ends in a build".into()).into())
-            }
+        streamed.emit_rest(&emit)?;
+        report.rows_out = rows_out.into_inner();
+        Ok(report)
+    }
+
+    /// Streams a pipeline over builds some of which may be divided.
+    pub fn stream_over(
+        &self,
+        streaming: &Streaming<'_>,
+        emit: Emit<'_>,
+    ) -> Result<Streamed, RunError> {
+        let is_divided = |step: &Step| match step {
+            Step::Probe(probe) => matches!(streaming.builds[probe.build], Slot::Divided(_)),
+            _ => false,
+        };
+        match streaming.pipeline.steps.iter().rposition(is_divided) {
+            Some(step) => self.join_partitions(streaming, step, emit),
+            None => self.stream(streaming, emit),
         }
     }
 
-    /// The streamed pipeline on the wanted processor, or on the CPU if that is allowed.
-    fn stream(
-        &self,
-        builds: &[Arc<BuildTable>],
-        emit: Emit<'_>,
-    ) -> Result<(Done, Chosen, Option<WhyNot>), RunError> {
-        let settings = self.request.settings;
+    /// Streams a pipeline on the wanted processor, or on the CPU if that is allowed.
+    fn stream(&self, streaming: &Streaming<'_>, emit: Emit<'_>) -> Result<Streamed, RunError> {
+        let Streaming { pipeline, table, builds, settings } = *streaming;
+        let builds = slot_tables(builds)?;
         let task = Task {
-            pipeline: &self.program.pipeline,
-            table: self.table(&self.program.pipeline),
-            builds,
+            pipeline,
+            table,
+            builds: &builds,
             build_options: BuildOptions::default(),
             settings,
             runner: self.runner,
@@ -231,8 +272,12 @@ impl Run<'_> {
             token: self.request.token,
             emit,
         };
+        let on_cpu = |task: &Task<'_>, why_not| {
+            let done = cpu::run(task)?;
+            Ok(Streamed { done, processor: "cpu", why_not })
+        };
         if matches!(settings.processor, Processor::Cpu | Processor::Off) {
-            return Ok((cpu::run(&task)?, Chosen::Cpu, None));
+            return on_cpu(&task, None);
         }
         let emitted = AtomicBool::new(false);
         let watched = |batch| {
@@ -240,14 +285,12 @@ impl Run<'_> {
             emit(batch)
         };
         let error = match cuda::run(&Task { emit: &watched, ..task }) {
-            Ok(done) => return Ok((done, Chosen::Cuda, None)),
+            Ok(done) => return Ok(Streamed { done, processor: "cuda", why_not: None }),
             Err(error) => error,
         };
         let must = settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
         match gpu_refusal(&error) {
-            Some(reason) if !must && !emitted.into_inner() => {
-                Ok((cpu::run(&task)?, Chosen::Cpu, Some(reason)))
-            }
+            Some(reason) if !must && !emitted.into_inner() => on_cpu(&task, Some(reason)),
             _ => Err(error),
         }
     }

@@ -113,6 +113,11 @@ impl Runner {
         MemoryBudget::within(&self.budget, MemoryUse::Operators, self.memory.operator_bytes)
     }
 
+    /// Where groups and sides of joins go that do not fit memory.
+    pub(crate) fn spills(&self) -> &Spills {
+        &self.spills
+    }
+
     /// Where temporary files are made, and what they may take.
     pub fn spill_folder(&self) -> &Arc<SpillFolder> {
         self.spills.folder()

@@ -4,45 +4,45 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::folder_of;
+use headrace_io::write::Appended;
+
 use crate::error::{CliError, Context, Result};
 
 /// A file that results are written to.
 pub struct OutFile {
     path: PathBuf,
-    /// Where it is written until it is whole.
-    partial: Option<PathBuf>,
-    writer: BufWriter<File>,
+    target: Target,
     results: usize,
     /// Whether its one result is there.
     is_closed: bool,
 }
 
+enum Target {
+    /// Whole or not there.
+    Whole(BufWriter<Appended>),
+    /// What grows, and devices and pipes.
+    InPlace(BufWriter<File>),
+}
+
 impl OutFile {
-    /// Written beside its place, and put there by [`Self::keep`]; what is never kept is removed.
+    /// Written beside its place, and put there by [`Self::keep`]; what is never kept is removed. Devices and
+    /// pipes are written to and stay what they are; behind a symbolic link it is the file that is replaced.
     pub fn whole(path: &Path) -> Result<Self> {
-        // Devices and pipes are written to and stay what they are.
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Self::growing(path);
         }
-        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let partial = folder_of(&path).join(format!(".{name}.{}.partial", std::process::id()));
-        let file = File::create(&partial).at(path.display())?;
-        Ok(Self {
-            path,
-            partial: Some(partial),
-            writer: BufWriter::new(file),
-            results: 0,
-            is_closed: false,
-        })
+        let file = Appended::create(path).map_err(CliError::carrying_hint)?;
+        Ok(Self::of(path, Target::Whole(BufWriter::new(file))))
     }
 
     /// Grows with every result.
     pub fn growing(path: &Path) -> Result<Self> {
         let file = File::create(path).at(path.display())?;
-        let path = path.to_path_buf();
-        Ok(Self { path, partial: None, writer: BufWriter::new(file), results: 0, is_closed: false })
+        Ok(Self::of(path, Target::InPlace(BufWriter::new(file))))
+    }
+
+    fn of(path: &Path, target: Target) -> Self {
+        Self { path: path.to_path_buf(), target, results: 0, is_closed: false }
     }
 
     pub fn path(&self) -> &Path {
@@ -62,25 +62,20 @@ impl OutFile {
     }
 
     pub fn writer(&mut self) -> &mut dyn Write {
-        &mut self.writer
+        match &mut self.target {
+            Target::Whole(file) => file,
+            Target::InPlace(file) => file,
+        }
     }
 
     /// All results are there.
-    pub fn keep(mut self) -> Result<()> {
-        self.writer.flush().at(self.path.display())?;
-        let done = match self.partial.take() {
-            Some(partial) => std::fs::rename(partial, &self.path),
-            None => Ok(()),
-        };
-        done.at(self.path.display())
-    }
-}
-
-impl Drop for OutFile {
-    fn drop(&mut self) {
-        if let Some(partial) = &self.partial {
-            // If that fails, its name says what it is.
-            let _ = std::fs::remove_file(partial);
+    pub fn keep(self) -> Result<()> {
+        match self.target {
+            Target::Whole(file) => {
+                let file = file.into_inner().map_err(|e| e.into_error()).at(self.path.display())?;
+                file.commit().map_err(CliError::carrying_hint)
+            }
+            Target::InPlace(mut file) => file.flush().at(self.path.display()),
         }
     }
 }

@@ -4,12 +4,15 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use arrow_array::RecordBatch;
-use arrow_ipc::writer::{FileWriter, StreamWriter};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::SchemaRef;
+use datafusion::common::DataFusionError;
 use datafusion::parquet::arrow::ArrowWriter as ParquetWriter;
 use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::properties::WriterProperties;
+use headrace_engine::copy::{StreamedWriter, streamed_schema};
+use headrace_format::arrow::{ArrowWriter as FileWriter, WriterOptions};
 
 use super::rows::{Writer, other, renamed, unique};
 
@@ -21,27 +24,34 @@ pub struct ArrowWriter {
 
 enum Ipc {
     /// What a pipe can carry.
-    Stream(StreamWriter<Vec<u8>>),
-    /// What can be mapped: files called `.arrow`.
-    File(FileWriter<Vec<u8>>),
+    Stream(Box<StreamWriter<Vec<u8>>>),
+    /// What pipelines stream: files called `.arrow`; `None` at the end.
+    File(Option<Box<StreamedWriter<Vec<u8>>>>),
 }
 
 impl ArrowWriter {
-    pub fn new(schema: &SchemaRef, file: Option<&Path>) -> Result<Self, ArrowError> {
+    pub fn new(schema: &SchemaRef, file: Option<&Path>) -> io::Result<Self> {
         let schema = unique(schema);
-        let is_file = file.and_then(Path::extension).is_some_and(|name| name == "arrow");
-        let writer = match is_file {
-            true => Ipc::File(FileWriter::try_new(Vec::new(), &schema)?),
-            false => Ipc::Stream(StreamWriter::try_new(Vec::new(), &schema)?),
+        let file = file.filter(|path| path.extension().is_some_and(|name| name == "arrow"));
+        let writer = match file {
+            Some(path) => {
+                let written = streamed_schema(&schema, &[]);
+                let writer = FileWriter::over(Vec::new(), path, &written, WriterOptions::default());
+                Ipc::File(Some(Box::new(StreamedWriter::new(writer.map_err(io::Error::other)?))))
+            }
+            None => {
+                Ipc::Stream(Box::new(StreamWriter::try_new(Vec::new(), &schema).map_err(other)?))
+            }
         };
         Ok(Self { schema, writer })
     }
 
     fn drain(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let written = match &mut self.writer {
-            Ipc::Stream(writer) => writer.get_mut(),
-            Ipc::File(writer) => writer.get_mut(),
+            Ipc::Stream(writer) => Some(writer.get_mut()),
+            Ipc::File(writer) => writer.as_mut().and_then(|writer| writer.get_mut().get_mut()),
         };
+        let Some(written) = written else { return Ok(()) };
         out.write_all(written)?;
         written.clear();
         Ok(())
@@ -52,21 +62,29 @@ impl Writer for ArrowWriter {
     fn rows(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
         let batch = renamed(batch, &self.schema).map_err(other)?;
         match &mut self.writer {
-            Ipc::Stream(writer) => writer.write(&batch),
-            Ipc::File(writer) => writer.write(&batch),
+            Ipc::Stream(writer) => writer.write(&batch).map_err(other)?,
+            Ipc::File(Some(writer)) => writer.write(&batch).map_err(planner)?,
+            Ipc::File(None) => {}
         }
-        .map_err(other)?;
         self.drain(out)
     }
 
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        match &mut self.writer {
-            Ipc::Stream(writer) => writer.finish(),
-            Ipc::File(writer) => writer.finish(),
-        }
-        .map_err(other)?;
-        self.drain(out)
+        let writer = match &mut self.writer {
+            Ipc::Stream(writer) => {
+                writer.finish().map_err(other)?;
+                return self.drain(out);
+            }
+            Ipc::File(writer) => writer.take(),
+        };
+        let Some(writer) = writer else { return Ok(()) };
+        let (rest, _) = writer.into_inner().end().map_err(io::Error::other)?;
+        out.write_all(&rest)
     }
+}
+
+fn planner(error: DataFusionError) -> io::Error {
+    io::Error::other(error.find_root().message().to_string())
 }
 
 /// Parquet.

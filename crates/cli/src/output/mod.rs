@@ -43,25 +43,14 @@ pub fn folder_of(file: &Path) -> &Path {
     }
 }
 
-/// Writes a file whole or not at all: beside its place, then renamed. Devices and pipes are
-/// written to and stay what they are; behind a symbolic link it is the file that is replaced.
+/// Writes a text as [`OutFile::whole`] does, or to standard output.
 pub fn put(file: &Path, text: &str) -> Result<()> {
     if is_stdout(file) {
         return print(text);
     }
-    if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-        return std::fs::write(file, text).at(file.display());
-    }
-    let resolved = std::fs::canonicalize(file);
-    let file = resolved.as_deref().unwrap_or(file);
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = folder_of(file).join(format!(".{name}.{}.partial", std::process::id()));
-    let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, file));
-    if written.is_err() {
-        // Nothing half-written stays; if even that fails, its name says what it is.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written.at(file.display())
+    let mut out = OutFile::whole(file)?;
+    out.writer().write_all(text.as_bytes()).at(file.display())?;
+    out.keep()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! One result, batch by batch, in the format asked for.
 
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -119,29 +120,31 @@ fn writer(
     Ok(match layout.format {
         Format::Table if layout.expanded == Expanded::On => Box::new(ExpandedWriter::new(schema)),
         Format::Table => Box::new(TableWriter::new(schema, *layout)),
-        Format::Csv => Box::new(CsvWriter::new(&schema, b',')),
-        Format::Tsv => Box::new(CsvWriter::new(&schema, b'\t')),
+        Format::Csv => Box::new(CsvWriter::new(schema, b',')),
+        Format::Tsv => Box::new(CsvWriter::new(schema, b'\t')),
         Format::Markdown => Box::new(MarkdownWriter::new(schema)),
         Format::Json => Box::new(JsonWriter::array(&schema)),
         Format::Ndjson => Box::new(JsonWriter::lines(&schema)),
-        Format::Arrow => Box::new(ArrowWriter::new(&schema, file).map_err(other)?),
+        Format::Arrow => Box::new(ArrowWriter::new(&schema, file)?),
         Format::Parquet => Box::new(ParquetFileWriter::new(&schema)?),
     })
 }
 
 /// A schema in which no two columns have one name, for formats that cannot have that.
 pub fn unique(schema: &SchemaRef) -> SchemaRef {
-    let mut seen = std::collections::HashSet::new();
-    let mut unique = |field: &Field| {
+    let mut seen = HashSet::new();
+    // How often each name was there: of ten thousand equal ones no number is tried twice.
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    let mut fields = Vec::with_capacity(schema.fields().len());
+    for field in schema.fields() {
         let mut name = field.name().clone();
-        let mut number = 0;
+        let number = times.entry(field.name()).or_default();
         while !seen.insert(name.clone()) {
-            number += 1;
+            *number += 1;
             name = format!("{}_{number}", field.name());
         }
-        field.clone().with_name(name)
-    };
-    let fields: Vec<Field> = schema.fields().iter().map(|field| unique(field)).collect();
+        fields.push(field.as_ref().clone().with_name(name));
+    }
     Schema::new_with_metadata(fields, schema.metadata().clone()).into()
 }
 

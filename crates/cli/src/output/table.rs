@@ -154,7 +154,7 @@ fn fits(widths: &[usize], columns_max: usize) -> bool {
 /// Cuts the widest columns, then leaves out those in the middle.
 fn fitted(widths: &[usize], room: Room) -> Vec<Shown> {
     let most = widths.iter().copied().max().unwrap_or(0);
-    let mut cap = most;
+    let mut cap = most.min(room.columns_max.max(CUT_COLUMNS_MIN));
     while cap > CUT_COLUMNS_MIN && taken(widths.iter().map(|&w| w.min(cap))) > room.columns_max {
         cap -= 1;
     }

@@ -13,20 +13,14 @@ use super::rows::{Writer, other};
 
 /// NULL is nothing between two separators.
 pub struct CsvWriter {
-    /// With texts for lists and structs.
     schema: SchemaRef,
     separator: u8,
     begun: bool,
 }
 
 impl CsvWriter {
-    pub fn new(schema: &SchemaRef, separator: u8) -> Self {
-        let flat = |field: &FieldRef| match field.data_type().is_nested() {
-            true => Arc::new(Field::new(field.name(), DataType::Utf8, true)),
-            false => Arc::clone(field),
-        };
-        let fields: Vec<_> = schema.fields().iter().map(flat).collect();
-        Self { schema: Arc::new(Schema::new(fields)), separator, begun: false }
+    pub fn new(schema: SchemaRef, separator: u8) -> Self {
+        Self { schema, separator, begun: false }
     }
 }
 
@@ -162,7 +156,7 @@ mod tests {
         let schema = Arc::new(Schema::new(vec![field]));
         let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(lists)]).unwrap();
         let mut out = Vec::new();
-        let mut writer = CsvWriter::new(&schema, b',');
+        let mut writer = CsvWriter::new(schema.clone(), b',');
         writer.rows(&mut out, &batch).unwrap();
         writer.finish(&mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "l\n\"[1,null]\"\n\"\"\n[]\n");

@@ -57,9 +57,7 @@ pub fn is_command(text: &str) -> bool {
 
 impl Split {
     fn push(&mut self, text: &str, places: &Places, begin: usize, end: usize, is_command: bool) {
-        let line = places.line(begin);
-        let line_start = text[..begin].rfind('\n').map_or(0, |at| at + 1);
-        let column = text[line_start..begin].chars().count() + 1;
+        let (line, column) = (places.line(begin), places.column(begin));
         let text = text[begin..end].trim_end().to_string();
         self.pieces.push(Piece { text, line, column, is_command });
     }

@@ -46,6 +46,8 @@ pub async fn run(shell: &mut Shell, args: &QueryArgs, stop: Arc<AtomicBool>) -> 
 
 /// One round: what fails is said, and the shell goes on.
 async fn answer(shell: &mut Shell, text: &str, origin: Origin<'_>) -> Go {
+    // What was cancelled inside of files has not come out of them.
+    shell.depth = 0;
     let done = tokio::select! {
         done = shell.run(text, origin) => done,
         // The statement is dropped, which cancels its race.

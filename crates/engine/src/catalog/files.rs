@@ -249,6 +249,7 @@ fn unescaped(value: &str) -> Option<String> {
     let mut at = 0;
     while at < bytes.len() {
         let code = (bytes[at] == b'%').then(|| value.get(at + 1..at + 3)).flatten();
+        let code = code.filter(|code| !code.starts_with('+'));
         match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
             Some(byte) => {
                 plain.push(byte);

@@ -73,18 +73,19 @@ pub fn is_json_table(path: &Path) -> bool {
     let Ok(mut reader) = File::open(path).and_then(|file| unpacked(path, file)) else {
         return false;
     };
-    match Records::of_json(&mut reader) {
+    let records = Records::of_json(&mut reader);
+    // Bytes, since the last character may be cut.
+    let (mut start, mut reader) = (Vec::new(), reader.take(FIRST_RECORD_BYTES_MAX));
+    match records {
         Ok(Records::Lines) => {
-            let mut line = String::new();
-            let read = reader.take(FIRST_RECORD_BYTES_MAX).read_line(&mut line);
-            let line = line.trim();
-            read.is_ok() && line.starts_with('{') && line.ends_with('}')
+            let read = reader.read_until(b'\n', &mut start);
+            let line = start.trim_ascii();
+            read.is_ok() && line.starts_with(b"{") && line.ends_with(b"}")
         }
         Ok(_) => {
-            let mut text = String::new();
-            let read = reader.take(FIRST_RECORD_BYTES_MAX).read_to_string(&mut text);
-            let first = text.trim_start().strip_prefix('[').map(str::trim_start);
-            read.is_ok() && first.is_some_and(|text| text.starts_with(['{', ']']))
+            let read = reader.read_to_end(&mut start);
+            let first = start.trim_ascii_start().strip_prefix(b"[").map(<[u8]>::trim_ascii_start);
+            read.is_ok() && first.is_some_and(|text| matches!(text.first(), Some(b'{' | b']')))
         }
         Err(_) => false,
     }
@@ -297,6 +298,17 @@ mod tests {
             found.push((String::from_utf8(block.bytes).unwrap(), block.first_line));
         }
         found
+    }
+
+    #[test]
+    fn a_long_list_is_a_table_in_any_alphabet() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.json");
+        for shift in ["", " "] {
+            let text = format!("[{shift}{{\"a\": \"{}\"}}]", "é".repeat(1 << 20));
+            std::fs::write(&path, text).unwrap();
+            assert!(is_json_table(&path));
+        }
     }
 
     /// Blocks are at least 64 KiB, so the texts are long.

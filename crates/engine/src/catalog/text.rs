@@ -3,6 +3,7 @@
 //! One task reads and unpacks a file and cuts it into blocks of whole records; as many tasks as there are
 //! threads make batches of them. Columns are matched by name; those that a file does not have are NULL.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{BufReader, Cursor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::csv;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::reader::StreamReader;
 use datafusion::arrow::json;
@@ -40,6 +41,10 @@ use super::records::{Block, Blocks, FileBytes, Records, unpacked};
 
 /// Bytes of a block: what one task makes batches of.
 const BLOCK_BYTES: usize = 4 << 20;
+
+/// Values of a file's columns that are looked at together: the reader of separated values takes memory for all
+/// of them at once.
+const CELLS_MAX: usize = 1 << 20;
 
 /// Reads the files of a table.
 #[derive(Clone, Debug)]
@@ -240,19 +245,21 @@ impl Decoder {
         let text = Cursor::new(&block.bytes);
         match &self.input.layout {
             Layout::Separated { delimiter, columns } => {
-                let typed = |name: &String| match self.all.field_with_name(name) {
-                    Ok(field) => field.clone(),
+                let types = by_name(&self.all);
+                let typed = |name: &String| match types.get(name.as_str()) {
+                    Some(field) => FieldRef::clone(field),
                     // It became a partition's.
-                    Err(_) => Field::new(name, DataType::Utf8, true),
+                    None => Arc::new(Field::new(name, DataType::Utf8, true)),
                 };
                 let schema = Schema::new(columns.iter().map(typed).collect::<Vec<_>>());
-                let wanted = |i: &usize| self.schema.field_with_name(&columns[*i]).is_ok();
+                let read = by_name(&self.schema);
+                let wanted = |i: &usize| read.contains_key(columns[*i].as_str());
                 let wanted: Vec<usize> = (0..columns.len()).filter(wanted).collect();
                 let names: Vec<&str> = wanted.iter().map(|i| columns[*i].as_str()).collect();
                 let reader = csv::ReaderBuilder::new(Arc::new(schema))
                     .with_header(block.first_line == 1)
                     .with_delimiter(*delimiter)
-                    .with_batch_size(self.batch_rows)
+                    .with_batch_size(self.batch_rows.min(CELLS_MAX / columns.len().max(1)).max(1))
                     .with_projection(wanted.clone())
                     .build(text)
                     .map_err(fail)?;
@@ -270,8 +277,10 @@ impl Decoder {
 
     /// The batch with the wanted columns, in their order.
     fn arranged(&self, batch: &RecordBatch, names: &[&str]) -> Result<RecordBatch> {
-        let column = |field: &Arc<Field>| -> Result<ArrayRef, ArrowError> {
-            match names.iter().position(|name| name == field.name()) {
+        let places: HashMap<&str, usize> =
+            names.iter().enumerate().map(|(at, name)| (*name, at)).collect();
+        let column = |field: &FieldRef| -> Result<ArrayRef, ArrowError> {
+            match places.get(field.name().as_str()).copied() {
                 Some(at) if batch.column(at).data_type() == field.data_type() => {
                     Ok(Arc::clone(batch.column(at)))
                 }
@@ -286,6 +295,10 @@ impl Decoder {
         });
         batch.map_err(|e| self.fail(&plain_text(&e)))
     }
+}
+
+fn by_name(schema: &Schema) -> HashMap<&str, &FieldRef> {
+    schema.fields().iter().map(|field| (field.name().as_str(), field)).collect()
 }
 
 /// Runs `work` off the async threads; what it sends, and its error if it fails or panics.

@@ -1,5 +1,6 @@
 //! One set of columns for the files of a table.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,11 +16,14 @@ use super::files::{TableKind, refused};
 /// Two files and a column whose types do not fit.
 pub fn unite(kind: TableKind, files: &[(PathBuf, Schema)]) -> Result<Schema> {
     let mut fields: Vec<(Field, &PathBuf)> = Vec::new();
+    // Of each name: its place in them, and how many files have it.
+    let mut names: HashMap<&str, (usize, usize)> = HashMap::new();
     for (path, schema) in files {
-        for field in schema.fields() {
-            let field = field.as_ref().clone().with_metadata(Default::default());
-            let Some((known, first)) = fields.iter_mut().find(|(f, _)| f.name() == field.name())
-            else {
+        for named in schema.fields() {
+            let field = named.as_ref().clone().with_metadata(Default::default());
+            let (place, files) = names.entry(named.name()).or_insert((fields.len(), 0));
+            *files += 1;
+            let Some((known, first)) = fields.get_mut(*place) else {
                 fields.push((field, path));
                 continue;
             };
@@ -41,7 +45,7 @@ pub fn unite(kind: TableKind, files: &[(PathBuf, Schema)]) -> Result<Schema> {
                 Field::new(field.name(), data_type, known.is_nullable() || field.is_nullable());
         }
     }
-    let is_everywhere = |name: &str| files.iter().all(|(_, s)| s.field_with_name(name).is_ok());
+    let is_everywhere = |name: &str| names.get(name).is_some_and(|(_, has)| *has == files.len());
     let fields = fields.into_iter().map(|(field, _)| {
         let nullable = field.is_nullable() || !is_everywhere(field.name());
         let data_type = match field.data_type() {
@@ -99,7 +103,9 @@ fn wider(kind: TableKind, a: &DataType, b: &DataType) -> Option<DataType> {
             merged.try_merge(&Field::new("", b.clone(), true)).ok()?;
             merged.data_type().clone()
         }
-        (integer, float) if is_float(float) && integer.is_integer() && bits(integer) < 64 => {
+        (integer, float) | (float, integer)
+            if is_float(float) && integer.is_integer() && bits(integer) < 64 =>
+        {
             Float64
         }
         _ => return None,
@@ -114,4 +120,27 @@ fn finer(a: &TimeUnit, b: &TimeUnit) -> TimeUnit {
         TimeUnit::Nanosecond => 3,
     };
     if rank(a) >= rank(b) { *a } else { *b }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_order_of_files_does_not_matter() {
+        let schema = |fields: &[(&str, DataType)]| {
+            let fields = fields.iter().map(|(name, t)| Field::new(*name, t.clone(), false));
+            (PathBuf::from("f"), Schema::new(fields.collect::<Vec<_>>()))
+        };
+        let one = schema(&[("a", DataType::Int32), ("b", DataType::Utf8)]);
+        let other = schema(&[("a", DataType::Float32)]);
+        for files in [[one.clone(), other.clone()], [other, one]] {
+            let united = unite(TableKind::Parquet, &files).unwrap();
+            let found: Vec<_> = united.fields().iter().map(|f| f.to_string()).collect();
+            let a = Field::new("a", DataType::Float64, false);
+            let b = Field::new("b", DataType::Utf8, true);
+            assert_eq!(found, [a.to_string(), b.to_string()]);
+        }
+    }
 }

@@ -43,7 +43,7 @@ use tokio::sync::mpsc;
 use super::stream::{CHANNEL_BATCHES, CancelOnDrop, Guarded};
 use crate::error::external;
 use crate::floats::one_zero;
-use crate::planner_memory::in_pieces;
+use crate::planner_memory::{batch_bytes, in_pieces};
 
 /// Rows of so few bytes are sorted at once.
 const SMALL_BYTES: usize = 1 << 20;
@@ -55,6 +55,7 @@ pub struct OrderExec {
     threads: usize,
     input: Arc<dyn ExecutionPlan>,
     order: LexOrdering,
+    keys: Arc<Keys>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -64,16 +65,10 @@ impl OrderExec {
     ///
     /// # Errors
     /// Why its rows cannot be sorted here.
-    pub fn in_place_of(
-        sort: &SortExec,
-        input: Arc<dyn ExecutionPlan>,
-        runner: Arc<Runner>,
-        threads: usize,
-    ) -> Result<Self, OocError> {
-        let node = Self::new(runner, threads, input, sort.expr().clone());
-        let keys = Keys::of(&node);
-        let schema = keys.schema.clone();
-        BatchSort::new(&schema, &keys.order, node.options(CancelToken::new())).map(|_| node)
+    pub fn in_place_of(sort: &SortExec, runner: Arc<Runner>, threads: usize) -> Result<Self> {
+        let node = Self::new(runner, threads, Arc::clone(sort.input()), sort.expr().clone())?;
+        node.sort(CancelToken::new()).map_err(external)?;
+        Ok(node)
     }
 
     fn new(
@@ -81,7 +76,8 @@ impl OrderExec {
         threads: usize,
         input: Arc<dyn ExecutionPlan>,
         order: LexOrdering,
-    ) -> Self {
+    ) -> Result<Self> {
+        let keys = Arc::new(Keys::of(&order, input.schema())?);
         let orderings = [order.iter().cloned().collect::<Vec<_>>()];
         let equivalence = EquivalenceProperties::new_with_orderings(input.schema(), orderings);
         let properties = PlanProperties::new(
@@ -91,16 +87,17 @@ impl OrderExec {
             input.properties().boundedness,
         );
         let (properties, metrics) = (Arc::new(properties), ExecutionPlanMetricsSet::new());
-        Self { runner, threads, input, order, properties, metrics }
+        Ok(Self { runner, threads, input, order, keys, properties, metrics })
     }
 
-    fn options(&self, token: CancelToken) -> BatchSortOptions {
-        BatchSortOptions {
+    fn sort(&self, token: CancelToken) -> Result<BatchSort, OocError> {
+        let options = BatchSortOptions {
             threads: self.threads,
             memory: self.runner.operator_memory(),
             spills: Arc::clone(self.runner.spill_folder()),
             token,
-        }
+        };
+        BatchSort::new(&self.keys.schema, &self.keys.order, options)
     }
 
     fn record(&self, report: &BatchSortReport) {
@@ -164,7 +161,7 @@ impl ExecutionPlan for OrderExec {
         let (Some(input), true) = (children.pop(), children.is_empty()) else {
             return internal_err!("OrderExec has one child");
         };
-        Ok(Arc::new(Self::new(Arc::clone(&self.runner), self.threads, input, self.order.clone())))
+        Ok(Arc::new(Self::new(Arc::clone(&self.runner), self.threads, input, self.order.clone())?))
     }
 
     fn with_new_children(
@@ -202,6 +199,7 @@ impl ExecutionPlan for OrderExec {
 }
 
 /// What rows are ordered by: columns, and behind all others those that are computed for it.
+#[derive(Debug)]
 struct Keys {
     columns: usize,
     computed: Vec<Arc<dyn PhysicalExpr>>,
@@ -211,21 +209,17 @@ struct Keys {
 }
 
 impl Keys {
-    fn of(node: &OrderExec) -> Self {
-        let input = node.input.schema();
+    fn of(ordering: &LexOrdering, input: SchemaRef) -> Result<Self> {
         let columns = input.fields().len();
         let (mut computed, mut fields) = (Vec::new(), input.fields().to_vec());
         let mut order = Vec::new();
-        for key in &node.order {
+        for key in ordering {
             let column = match key.expr.downcast_ref::<Column>() {
                 Some(column) => column.index(),
                 None => {
-                    // Its type was asked for when the plan was made.
-                    if let Ok(field) = key.expr.return_field(&input) {
-                        let name = format!("key {}", computed.len());
-                        let field = Field::new(name, field.data_type().clone(), true);
-                        fields.push(Arc::new(field));
-                    }
+                    let name = format!("key {}", computed.len());
+                    let data_type = key.expr.return_field(&input)?.data_type().clone();
+                    fields.push(Arc::new(Field::new(name, data_type, true)));
                     computed.push(Arc::clone(&key.expr));
                     columns + computed.len() - 1
                 }
@@ -241,7 +235,7 @@ impl Keys {
             true => input,
             false => Arc::new(Schema::new(fields)),
         };
-        Self { columns, computed, order, schema }
+        Ok(Self { columns, computed, order, schema })
     }
 
     /// A batch with the columns that are computed for its order.
@@ -270,14 +264,13 @@ async fn sorted(
     context: Arc<TaskContext>,
     token: CancelToken,
 ) -> Result<SendableRecordBatchStream> {
-    let (schema, keys) = (node.schema(), Arc::new(Keys::of(&node)));
+    let (schema, keys) = (node.schema(), Arc::clone(&node.keys));
     let mut input = node.input.execute(0, Arc::clone(&context))?;
     let (mut first, mut first_bytes) = (Vec::new(), 0);
     while first_bytes <= SMALL_BYTES {
         match input.try_next().await? {
             Some(batch) => {
-                let sizes = batch.columns().iter().map(|c| c.to_data().get_slice_memory_size());
-                first_bytes += sizes.sum::<Result<usize, _>>()?;
+                first_bytes += batch_bytes(&batch)?;
                 first.push(keys.with_computed(batch)?);
             }
             None => {
@@ -289,7 +282,7 @@ async fn sorted(
             }
         }
     }
-    let sort = BatchSort::new(&keys.schema, &keys.order, node.options(token)).map_err(external)?;
+    let sort = node.sort(token).map_err(external)?;
     let (to_sort, unsorted) = mpsc::channel(CHANNEL_BATCHES);
     let (emit, receiver) = mpsc::channel(CHANNEL_BATCHES);
     spawn(sort, unsorted, emit)?;

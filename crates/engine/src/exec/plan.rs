@@ -31,7 +31,7 @@ pub struct PipelineExec {
     /// The settings that it was planned under and runs under.
     settings: Settings,
     planned: Arc<Planned>,
-    /// Child plans of builds, and behind them the one that is streamed, if one is.
+    /// Child plans, whose rows are tables.
     children: Vec<Arc<dyn ExecutionPlan>>,
     /// The fragment that was replaced: what runs if the processor refuses the pipeline.
     original: Arc<dyn ExecutionPlan>,
@@ -67,7 +67,7 @@ impl PipelineExec {
         let children = planned.children.clone();
         // A kernel is not made for rows that the planner's operators make.
         let settings = match settings.processor {
-            Processor::Auto if planned.streams_child => {
+            Processor::Auto if planned.streams_child() => {
                 Settings { processor: Processor::Cpu, ..settings }
             }
             _ => settings,
@@ -97,23 +97,8 @@ impl PipelineExec {
     }
 
     /// The program with its tables.
-    pub fn planned(&self) -> &Planned {
+    pub fn planned(&self) -> &Arc<Planned> {
         &self.planned
-    }
-
-    /// The same, shared.
-    pub(super) fn shared_plan(&self) -> &Arc<Planned> {
-        &self.planned
-    }
-
-    /// Child plans of builds.
-    pub(super) fn builds(&self) -> &[Arc<dyn ExecutionPlan>] {
-        &self.children[..self.children.len() - usize::from(self.planned.streams_child)]
-    }
-
-    /// The child plan whose rows are streamed.
-    pub(super) fn streamed_child(&self) -> Option<&Arc<dyn ExecutionPlan>> {
-        self.children.last().filter(|_| self.planned.streams_child)
     }
 
     /// The streamed table.
@@ -184,8 +169,7 @@ impl ExecutionPlan for PipelineExec {
     }
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        let mut all = vec![Distribution::SinglePartition; self.builds().len()];
-        all.extend(self.streamed_child().map(|_| Distribution::UnspecifiedDistribution));
+        let all = vec![Distribution::UnspecifiedDistribution; self.children.len()];
         InputDistributionRequirements::new(all)
     }
 

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use datafusion::arrow::array::Array;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
@@ -21,6 +19,7 @@ use headrace_flow::CancelToken;
 use headrace_format::batches::{BatchStream, BatchTable, ProducerError};
 use headrace_pipeline::{ExecError, WhyNot};
 use headrace_runner::{ErrorClass, Fallback, Request, RunError, RunReport, StreamTable};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::fallback::finish_plan;
@@ -33,6 +32,9 @@ use crate::planner_memory::in_pieces;
 /// Batches in the channel at once: the reader is never far behind, and a reader that stops
 /// stops the race.
 pub(super) const CHANNEL_BATCHES: usize = 4;
+
+/// Of the thread of a pipeline: expressions have many levels. Pages that it does not reach take no memory.
+const STACK_BYTES: usize = 16 << 20;
 
 enum Message {
     Batch(RecordBatch),
@@ -57,13 +59,8 @@ async fn start(
     context: Arc<TaskContext>,
     token: CancelToken,
 ) -> Result<SendableRecordBatchStream> {
-    let reservation = MemoryConsumer::new("PipelineExec builds").register(context.memory_pool());
-    let mut children = Vec::with_capacity(node.children().len());
-    for child in node.builds() {
-        children.push(collect_within(child.execute(0, Arc::clone(&context))?, &reservation).await?);
-    }
-    let streamed = node.streamed_child().map(|child| child_table(child, &context)).transpose()?;
-    let run = Run { node: node.clone(), children, streamed, _children_memory: reservation, token };
+    let children = node.children().into_iter().map(|child| child_table(child, &context)).collect();
+    let run = Run { node: node.clone(), children, token };
     let (sender, mut receiver) = mpsc::channel(CHANNEL_BATCHES);
     let schema = node.schema();
     spawn(run, sender, Arc::clone(&schema))?;
@@ -86,12 +83,8 @@ async fn start(
 /// What the thread of a pipeline takes along.
 struct Run {
     node: PipelineExec,
-    /// Batches of each child plan.
-    children: Vec<Vec<RecordBatch>>,
-    /// The rows of the child that is streamed, as a table.
-    streamed: Option<StreamTable>,
-    /// What they hold of the planner's memory.
-    _children_memory: MemoryReservation,
+    /// The rows of each child plan, as a table.
+    children: Vec<Arc<StreamTable>>,
     token: CancelToken,
 }
 
@@ -103,16 +96,17 @@ impl Run {
         let planned = self.node.planned();
         let mut tables: Vec<Arc<StreamTable>> =
             planned.tables.iter().map(|table| Arc::clone(table.stream())).collect();
-        tables.extend(self.streamed.map(Arc::new));
+        let is_above = !self.children.is_empty();
+        tables.extend(self.children);
         let request = Request {
             program: &planned.program,
             parameters: &[],
             tables: &tables,
-            children: &self.children,
+            children: &[],
             settings: self.node.settings(),
             token: &self.token,
         };
-        let mut report = match planned.streams_child {
+        let mut report = match is_above {
             true => self.node.runner().run_above(&request, emit),
             false => self.node.runner().run(&request, emit),
         }?;
@@ -127,25 +121,40 @@ impl Run {
     }
 }
 
-/// All batches of a child plan, which count against the planner's memory.
-async fn collect_within(
-    mut stream: SendableRecordBatchStream,
-    reservation: &MemoryReservation,
-) -> Result<Vec<RecordBatch>> {
-    let mut batches = Vec::new();
-    while let Some(batch) = stream.try_next().await? {
-        // Batches may be slices of something larger, a mapped file for one.
-        let sizes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
-        reservation.try_grow(sizes.sum::<Result<usize, _>>()?)?;
-        batches.push(batch);
-    }
-    Ok(batches)
+/// The rows of a child plan as a table that is read once.
+fn child_table(child: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Arc<StreamTable> {
+    let (child, context, runtime) = (Arc::clone(child), Arc::clone(context), Handle::current());
+    let (name, schema) = (child.name().to_string(), child.schema());
+    let rows = ChildRows::Waiting { child, context, runtime };
+    Arc::new(StreamTable::new(&name, Arc::new(BatchTable::new(&name, &schema, rows))))
 }
 
-/// The rows of a child plan, all partitions at the same time, as a table that is read once.
-fn child_table(child: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<StreamTable> {
-    let schema = child.schema();
-    let mut merged = RecordBatchReceiverStream::builder(Arc::clone(&schema), CHANNEL_BATCHES);
+/// Rows that tasks of the planner's make: asking for them takes no time.
+enum ChildRows {
+    /// Nobody has asked yet: what is not wanted yet takes no memory.
+    Waiting { child: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>, runtime: Handle },
+    /// All partitions at the same time.
+    Running(SendableRecordBatchStream),
+}
+
+impl ChildRows {
+    fn stream(&mut self) -> Result<&mut SendableRecordBatchStream> {
+        if let Self::Waiting { child, context, runtime } = self {
+            let _entered = runtime.enter();
+            *self = Self::Running(all_partitions(child, context)?);
+        }
+        match self {
+            Self::Running(stream) => Ok(stream),
+            Self::Waiting { .. } => internal_err!("a child plan that does not start"),
+        }
+    }
+}
+
+fn all_partitions(
+    child: &Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+) -> Result<SendableRecordBatchStream> {
+    let mut merged = RecordBatchReceiverStream::builder(child.schema(), CHANNEL_BATCHES);
     for partition in 0..child.properties().partitioning.partition_count() {
         let (rows, mut child) = (merged.tx(), child.execute(partition, Arc::clone(context))?);
         merged.spawn(async move {
@@ -159,17 +168,17 @@ fn child_table(child: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Re
             Ok(())
         });
     }
-    let rows = ChildRows(merged.build());
-    Ok(StreamTable::new(child.name(), Arc::new(BatchTable::new(child.name(), &schema, rows))))
+    Ok(merged.build())
 }
-
-/// Rows that tasks of the planner's make: asking for them takes no time.
-struct ChildRows(SendableRecordBatchStream);
 
 impl BatchStream for ChildRows {
     fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<RecordBatch, ProducerError>>> {
+        let stream = match self.stream() {
+            Ok(stream) => stream,
+            Err(error) => return Poll::Ready(Some(Err(error.into()))),
+        };
         let mut context = Context::from_waker(waker);
-        self.0.poll_next_unpin(&mut context).map(|next| next.map(|batch| Ok(batch?)))
+        stream.poll_next_unpin(&mut context).map(|next| next.map(|batch| Ok(batch?)))
     }
 }
 
@@ -237,7 +246,7 @@ impl Inbox {
 
 /// Runs on a thread of its own: an async worker never waits for a race.
 fn spawn(run: Run, sender: mpsc::Sender<Message>, schema: SchemaRef) -> Result<()> {
-    let planned = Arc::clone(run.node.shared_plan());
+    let planned = Arc::clone(run.node.planned());
     let body = move || {
         headrace_io::block_signals();
         let emit = |batch: RecordBatch| match conform(&batch, &planned.outputs, &schema) {
@@ -256,7 +265,7 @@ fn spawn(run: Run, sender: mpsc::Sender<Message>, schema: SchemaRef) -> Result<(
         };
         let _ = sender.blocking_send(last);
     };
-    let thread = std::thread::Builder::new().name("headrace-race".into());
+    let thread = std::thread::Builder::new().name("headrace-race".into()).stack_size(STACK_BYTES);
     thread.spawn(body).map(drop).map_err(DataFusionError::from)
 }
 

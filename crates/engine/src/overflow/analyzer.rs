@@ -36,7 +36,8 @@ fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&plan);
     let rewritten = plan.map_expressions(|expr| {
         let name = names.save(&expr);
-        let rewritten = expr.transform_up(|e| rewrite_expr(e, &schema))?;
+        // From above: the type of an operator takes a look at its operands, that of a function their names.
+        let rewritten = expr.transform_down(|e| rewrite_expr(e, &schema))?;
         Ok(rewritten.update_data(|e| name.restore(e)))
     })?;
     rewritten.map_data(LogicalPlan::recompute_schema)

@@ -13,7 +13,7 @@ use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use headrace_format::arrow::ir_type;
-use headrace_ir::{CompareOp, Expr, Field, ProbeKind};
+use headrace_ir::{CompareOp, DataType, Expr, Field, ProbeKind, Scalar};
 use headrace_pipeline::WhyNot;
 
 use super::graph::{Edge, Graph, Hanging};
@@ -137,7 +137,9 @@ fn flatten_join(join: &HashJoinExec, graph: &mut Graph) -> Result<Columns, WhyNo
         JoinType::RightAnti => flatten_hanging(join, JoinSide::Right, ProbeKind::Anti, graph)?,
         JoinType::Left => flatten_hanging(join, JoinSide::Left, ProbeKind::Left, graph)?,
         JoinType::Right => flatten_hanging(join, JoinSide::Right, ProbeKind::Left, graph)?,
-        other => return why(format!("{other} joins are not supported")),
+        JoinType::LeftMark => flatten_hanging(join, JoinSide::Left, ProbeKind::Mark, graph)?,
+        JoinType::RightMark => flatten_hanging(join, JoinSide::Right, ProbeKind::Mark, graph)?,
+        JoinType::Full => return why("a full join that is not two of rows that may be read twice"),
     };
     Ok(project(columns, join.projection.as_deref()))
 }
@@ -228,8 +230,17 @@ fn flatten_hanging(
     let part = graph.add_part();
     let below = first..part;
     graph.hanging.push(Hanging { leaf, kind, keys, null_equal, residual, part, below });
-    if kind != ProbeKind::Left {
-        return Ok(kept);
+    match kind {
+        ProbeKind::Left => {}
+        ProbeKind::Mark => {
+            // A mark of the planner's is never NULL.
+            let (data_type, literal) = (DataType::Bool, |truth| Expr::Literal(Scalar::bool(truth)));
+            let branches = vec![(graph.add_mark(leaf), literal(true))];
+            let otherwise = Some(Box::new(literal(false)));
+            let mark = Expr::Case { data_type, branches, otherwise };
+            return Ok(kept.into_iter().chain([Ok(mark)]).collect());
+        }
+        _ => return Ok(kept),
     }
     let hung: Columns = hung.into_iter().map(|column| column.and_then(nullable)).collect();
     let (left, right) = if preserves_left { (kept, hung) } else { (hung, kept) };
@@ -251,12 +262,15 @@ fn flatten_single(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> (usize, C
     (graph.leaves.len() - 1, columns)
 }
 
-/// An outer join's columns may be NULL though the table's are not. Only plain columns keep
-/// their meaning: NULL for a row without a match, where an expression might not be NULL.
+/// An outer join's columns may be NULL though the table's are not. Plain columns, and casts that cannot fail, keep
+/// their meaning: NULL for a row without a match, where other expressions might not be NULL.
 fn nullable(expr: Expr) -> InputColumn {
     match expr {
         Expr::Register { index, data_type, name, .. } => {
             Ok(Expr::Register { index, data_type, nullable: true, name })
+        }
+        Expr::Cast { value, to, on_failure } if !value.data_type().cast_can_fail(&to) => {
+            Ok(Expr::Cast { value: Box::new(nullable(*value)?), to, on_failure })
         }
         other => why(format!("{other} is computed on the inner side of an outer join")),
     }

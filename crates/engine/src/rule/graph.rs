@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-use headrace_ir::{Expr, Field, ProbeKind, Register};
+use headrace_ir::{DataType, Expr, Field, ProbeKind, Register};
 use headrace_pipeline::WhyNot;
 
 use super::translate::InputColumn;
@@ -35,6 +35,8 @@ pub struct Leaf {
     pub filters: Vec<Expr>,
     /// Whether it hangs (see [`Hanging`]).
     pub hanging: bool,
+    /// The graph register of whether a row has a match in it, if that is asked for.
+    pub mark: Option<Register>,
 }
 
 impl Leaf {
@@ -167,8 +169,24 @@ impl Graph {
             .enumerate()
             .map(|(i, column)| column.clone().map(|field| register(first + i, &field)))
             .collect();
-        self.leaves.push(Leaf { plan, opaque, first, columns, filters: vec![], hanging: false });
+        self.leaves.push(Leaf {
+            plan,
+            opaque,
+            first,
+            columns,
+            filters: vec![],
+            hanging: false,
+            mark: None,
+        });
         exprs
+    }
+
+    /// A register for whether a row has a match in a leaf.
+    pub fn add_mark(&mut self, leaf: usize) -> Expr {
+        let mark = self.next_register;
+        self.next_register += 1;
+        self.leaves[leaf].mark = Some(mark);
+        register(mark, &mark_field())
     }
 
     /// The present state.
@@ -228,7 +246,7 @@ impl Graph {
 
     /// The leaf that owns a graph register.
     pub fn leaf_of(&self, register: Register) -> Option<usize> {
-        self.leaves.iter().position(|leaf| leaf.owns(register))
+        self.leaves.iter().position(|leaf| leaf.owns(register) || leaf.mark == Some(register))
     }
 
     /// The leaves that an expression reads, each once.
@@ -245,8 +263,16 @@ impl Graph {
             .leaf_of(register)
             .map(|l| &self.leaves[l])
             .ok_or_else(|| WhyNot::new(format!("register {register} has no leaf")))?;
-        leaf.columns[register - leaf.first].clone()
+        match leaf.mark == Some(register) {
+            true => Ok(mark_field()),
+            false => leaf.columns[register - leaf.first].clone(),
+        }
     }
+}
+
+/// Whether a row has a match.
+pub fn mark_field() -> Field {
+    Field::new("mark", DataType::Bool, true)
 }
 
 /// A register as an expression.

@@ -16,6 +16,7 @@
 mod aggregate;
 mod expr_util;
 mod flatten;
+mod full;
 mod functions;
 mod graph;
 mod order;
@@ -141,10 +142,29 @@ impl Rewriter<'_> {
         if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
             return self.leave_scan(scan, reasons);
         }
+        if let Some(joined) = self.full_join(&plan)? {
+            return Ok(joined);
+        }
         let children = plan.children().into_iter().cloned();
         let children =
             children.map(|child| self.rewrite(child, &reasons)).collect::<Result<Vec<_>>>()?;
         self.ordered(with_children(plan, children)?)
+    }
+
+    /// A full join as two pipelines, if both halves can be.
+    fn full_join(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Ok(None) };
+        let Some(halves) = full::halves(join)? else { return Ok(None) };
+        let half = |half: &Arc<dyn ExecutionPlan>| match self.fragment(half) {
+            Some(Ok(planned)) if self.settings.processor != Processor::Off => {
+                self.pipeline(Arc::clone(half), planned, vec![]).map(Some)
+            }
+            _ => Ok(None),
+        };
+        let (Some(left), Some(right)) = (half(&halves.left)?, half(&halves.right)?) else {
+            return Ok(None);
+        };
+        halves.joined(left, right).map(Some)
     }
 
     /// A sort of all rows as our own; where that cannot be, and of a few first ones, the planner's.
@@ -154,8 +174,7 @@ impl Rewriter<'_> {
         if self.settings.processor == Processor::Off || !is_whole {
             return Ok(plan);
         }
-        let (input, runner) = (Arc::clone(sort.input()), Arc::clone(self.runner));
-        let node = OrderExec::in_place_of(sort, input, runner, self.settings.threads);
+        let node = OrderExec::in_place_of(sort, Arc::clone(self.runner), self.settings.threads);
         Ok(node.map_or_else(|_| Arc::clone(&plan), |node| Arc::new(node)))
     }
 
@@ -194,10 +213,10 @@ impl Rewriter<'_> {
     fn fragment(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Result<Planned, WhyNot>> {
         if let Some(root) = plan.downcast_ref::<AggregateExec>() {
             let raw = aggregate::raw_aggregation(root)?;
-            return Some(aggregate_fragment(root, raw));
+            return Some(self.aggregate_fragment(root, raw));
         }
         if let Some(sort) = plan.downcast_ref::<SortExec>() {
-            return first_rows(sort);
+            return self.first_rows(sort);
         }
         begins_rows(plan).then(|| self.rows_fragment(plan)).flatten()
     }
@@ -219,7 +238,43 @@ impl Rewriter<'_> {
             return None;
         }
         let named = named(columns, &plan.schema());
-        Some(named.and_then(|columns| assemble(graph, SinkSpec::Rows { columns })))
+        Some(named.and_then(|columns| self.assemble(graph, SinkSpec::Rows { columns })))
+    }
+
+    /// The first rows of an order, of what rows may begin with; `None` for all rows, or for very many.
+    fn first_rows(&self, sort: &SortExec) -> Option<Result<Planned, WhyNot>> {
+        let rows = sort.fetch().filter(|rows| *rows <= FIRST_ROWS_MAX)? as u64;
+        if sort.preserve_partitioning() || !begins_rows(sort.input()) {
+            return None;
+        }
+        let key = |key: &PhysicalSortExpr| {
+            let column = key.expr.downcast_ref::<Column>()?.index();
+            let SortOptions { descending, nulls_first } = key.options;
+            Some(OrderKey { column, descending, nulls_first })
+        };
+        let order = sort.expr().iter().map(key).collect::<Option<Vec<_>>>()?;
+        let mut graph = Graph::default();
+        let columns = flatten::flatten(sort.input(), &mut graph);
+        let columns = columns.and_then(|columns| named(columns, &sort.input().schema()));
+        Some(
+            columns
+                .and_then(|columns| self.assemble(graph, SinkSpec::First { columns, order, rows })),
+        )
+    }
+
+    fn aggregate_fragment(
+        &self,
+        root: &AggregateExec,
+        raw: &AggregateExec,
+    ) -> Result<Planned, WhyNot> {
+        let mut graph = Graph::default();
+        let columns = flatten::flatten_or_opaque(raw.input(), &mut graph);
+        let sink = aggregate::sink(root, raw, &columns)?;
+        self.assemble(graph, sink)
+    }
+
+    fn assemble(&self, graph: Graph, sink: SinkSpec) -> Result<Planned, WhyNot> {
+        assemble(graph, sink, self.runner.memory().groups_bytes / 2)
     }
 
     fn pipeline(
@@ -246,24 +301,6 @@ fn begins_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
     passes && plan.children().into_iter().all(begins_rows)
 }
 
-/// The first rows of an order, of what rows may begin with; `None` for all rows, or for very many.
-fn first_rows(sort: &SortExec) -> Option<Result<Planned, WhyNot>> {
-    let rows = sort.fetch().filter(|rows| *rows <= FIRST_ROWS_MAX)? as u64;
-    if sort.preserve_partitioning() || !begins_rows(sort.input()) {
-        return None;
-    }
-    let key = |key: &PhysicalSortExpr| {
-        let column = key.expr.downcast_ref::<Column>()?.index();
-        let SortOptions { descending, nulls_first } = key.options;
-        Some(OrderKey { column, descending, nulls_first })
-    };
-    let order = sort.expr().iter().map(key).collect::<Option<Vec<_>>>()?;
-    let mut graph = Graph::default();
-    let columns = flatten::flatten(sort.input(), &mut graph);
-    let columns = columns.and_then(|columns| named(columns, &sort.input().schema()));
-    Some(columns.and_then(|columns| assemble(graph, SinkSpec::First { columns, order, rows })))
-}
-
 /// The columns of a plan by their names.
 fn named(columns: Vec<InputColumn>, schema: &Schema) -> Result<Vec<NamedExpr>, WhyNot> {
     let named = columns.into_iter().zip(schema.fields());
@@ -281,11 +318,4 @@ fn with_children(
     children: Vec<Arc<dyn ExecutionPlan>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     plan.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-}
-
-fn aggregate_fragment(root: &AggregateExec, raw: &AggregateExec) -> Result<Planned, WhyNot> {
-    let mut graph = Graph::default();
-    let columns = flatten::flatten_or_opaque(raw.input(), &mut graph);
-    let sink = aggregate::sink(root, raw, &columns)?;
-    assemble(graph, sink)
 }

@@ -22,7 +22,7 @@ use headrace_pipeline::WhyNot;
 
 use super::aggregate::raw_aggregation;
 use super::expr_util::map_registers;
-use super::graph::{Graph, Leaf, register};
+use super::graph::{Graph, Leaf, mark_field, register};
 use super::order::{self, PlannedProbe, PlannedStep};
 use super::types::scalar;
 use crate::catalog::HeadraceTable;
@@ -66,12 +66,17 @@ pub struct Planned {
     pub program: Program,
     /// Its tables, by [`Source::table_id`], each once.
     pub tables: Vec<Arc<HeadraceTable>>,
-    /// Child plans, each with the columns that its build wants: keys, then payload.
+    /// Plans whose rows are tables too: the numbers behind those of `tables`.
     pub children: Vec<Arc<dyn ExecutionPlan>>,
-    /// The child plan whose rows are streamed, if no table is: the last of them.
-    pub streams_child: bool,
     /// The plan's columns, of the program's; none: they are the same.
     pub outputs: Vec<Output>,
+}
+
+impl Planned {
+    /// Whether the rows of a child plan are streamed, not those of a table.
+    pub fn streams_child(&self) -> bool {
+        self.program.pipeline.source.kind == SourceKind::Batches
+    }
 }
 
 /// What feeds a program, as it is gathered.
@@ -82,6 +87,24 @@ struct Feeds {
 }
 
 impl Feeds {
+    /// The source over the columns of a leaf that are needed, whose registers are appended to the
+    /// numbering. That of a child plan has the number of the plan, until the tables are counted.
+    fn source(
+        &mut self,
+        leaf: &Leaf,
+        needed: &BTreeSet<Register>,
+        numbering: &mut Numbering,
+    ) -> Result<Source, WhyNot> {
+        if leaf.opaque.is_none() {
+            return table_source(leaf, needed, numbering, self);
+        }
+        let (plan, registers) = child_plan(leaf, needed)?;
+        let mut source = child_source(leaf, &registers, numbering)?;
+        source.table_id = self.children.len();
+        self.children.push(plan);
+        Ok(source)
+    }
+
     /// The number of a table.
     fn table_id(&mut self, table: &Arc<HeadraceTable>) -> usize {
         let known = self.tables.iter().position(|t| Arc::ptr_eq(t, table));
@@ -96,11 +119,11 @@ fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
     Err(WhyNot::new(reason))
 }
 
-/// Builds the program.
-pub fn assemble(graph: Graph, sink: SinkSpec) -> Result<Planned, WhyNot> {
-    let stream = choose_stream(&graph, &sink)?;
+/// Builds the program. What tells a build which of its rows can be wanted may take `reducer_bytes_max`.
+pub fn assemble(graph: Graph, sink: SinkSpec, reducer_bytes_max: u64) -> Result<Planned, WhyNot> {
+    let Stream { leaf: stream, smaller_than } = choose_stream(&graph, &sink)?;
     let (graph, steps) = order::ordered(graph, stream)?;
-    let mut assembly = Assembly { graph, sink, stream, steps };
+    let mut assembly = Assembly { graph, sink, stream, smaller_than, reducer_bytes_max, steps };
     assembly.reuse_keys()?;
     assembly.finish()
 }
@@ -109,6 +132,9 @@ struct Assembly {
     graph: Graph,
     sink: SinkSpec,
     stream: usize,
+    /// Leaves that hang from the streamed rows and are larger than these.
+    smaller_than: Vec<usize>,
+    reducer_bytes_max: u64,
     steps: Vec<PlannedStep>,
 }
 
@@ -198,28 +224,30 @@ fn used_registers(graph: &Graph, sink: &SinkSpec) -> BTreeSet<Register> {
     all.chain(graph.conjuncts.iter().map(|c| &c.expr)).flat_map(Expr::registers).collect()
 }
 
+/// What a row of keys takes at most in a build, few and short as they are.
+const REDUCER_ROW_BYTES: u64 = 64;
+
 /// About what a value of a group takes.
 const VALUE_BYTES: u64 = 8;
 
-/// The leaf to stream: the one with the most bytes, a table if it has one.
-fn choose_stream(graph: &Graph, sink: &SinkSpec) -> Result<usize, WhyNot> {
+/// What is streamed.
+struct Stream {
+    leaf: usize,
+    /// Leaves that hang from it though they are larger.
+    smaller_than: Vec<usize>,
+}
+
+/// The leaf to stream: the one with the most bytes of those that may be, a table if it has one.
+fn choose_stream(graph: &Graph, sink: &SinkSpec) -> Result<Stream, WhyNot> {
     let used = used_registers(graph, sink);
     let sizes: Vec<_> = graph.leaves.iter().map(|leaf| leaf_bytes(leaf, &used)).collect();
     let rows = |leaf: &Leaf| leaf.scan().map_or(0, |s| s.table().rows());
     let candidates = graph.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.hanging);
-    let Some((stream, _)) = candidates.max_by_key(|(i, leaf)| (sizes[*i], rows(leaf))) else {
+    let Some((leaf, _)) = candidates.max_by_key(|(i, leaf)| (sizes[*i], rows(leaf))) else {
         return why("no table to stream");
     };
-    let larger = graph.leaves.iter().enumerate().find(|(i, _)| sizes[*i] > sizes[stream]);
-    match larger {
-        None => Ok(stream),
-        Some((_, Leaf { opaque: Some(reason), .. })) => Err(reason.clone()),
-        Some((_, leaf)) => why(format!(
-            "{} would be a build though it is larger than {}",
-            leaf.name(),
-            graph.leaves[stream].name()
-        )),
-    }
+    let smaller_than = (0..sizes.len()).filter(|&other| sizes[other] > sizes[leaf]).collect();
+    Ok(Stream { leaf, smaller_than })
 }
 
 impl Assembly {
@@ -268,14 +296,7 @@ impl Assembly {
         let mut numbering = Numbering::default();
         let mut feeds = Feeds::default();
         let stream = &self.graph.leaves[self.stream];
-        let streamed_plan = match stream.opaque {
-            None => None,
-            Some(_) => Some(streamed_child(stream, &needed)?),
-        };
-        let source = match &streamed_plan {
-            None => table_source(stream, &needed, &mut numbering, &mut feeds)?,
-            Some((_, registers)) => child_source(stream, registers, &mut numbering)?,
-        };
+        let source = feeds.source(stream, &needed, &mut numbering)?;
         let mut builds = Vec::new();
         let mut steps = filter_steps(&stream.filters, &numbering)?;
         for step in &self.steps {
@@ -285,18 +306,23 @@ impl Assembly {
                     let leaf = &self.graph.leaves[probe.leaf];
                     let payload: Vec<_> =
                         needed.iter().copied().filter(|&r| leaf.owns(r)).collect();
-                    builds.push(plan_build(leaf, probe, &payload, &mut feeds)?);
+                    let reducer = match self.may_reduce(probe) {
+                        true => {
+                            builds.push(plan_reducer(stream, probe, &mut feeds)?);
+                            Some(builds.len() - 1)
+                        }
+                        false => None,
+                    };
+                    builds.push(plan_build(leaf, probe, &payload, reducer, &mut feeds)?);
                     probe_step(builds.len() - 1, probe, &payload, leaf, &mut numbering)?
                 }
             });
         }
         let sink = finish_sink(&self.sink, &numbering)?;
-        let Feeds { tables, mut children } = feeds;
+        let Feeds { tables, children } = feeds;
         let mut program = Program::new(builds, Pipeline { source, steps, sink });
-        let streams_child = streamed_plan.is_some();
-        if let Some((plan, _)) = streamed_plan {
-            program.pipeline.source.table_id = tables.len();
-            children.push(plan);
+        for source in program.sources_mut().filter(|it| it.kind == SourceKind::Batches) {
+            source.table_id += tables.len();
         }
         program.validate().map_err(|e| WhyNot::new(e.to_string()))?;
         // Distinct calls may stand beside some that they cannot stand beside.
@@ -305,7 +331,22 @@ impl Assembly {
             SinkSpec::Aggregate { outputs, .. } => outputs,
             SinkSpec::Rows { .. } | SinkSpec::First { .. } => Vec::new(),
         };
-        Ok(Planned { program, tables, children, streams_child, outputs })
+        Ok(Planned { program, tables, children, outputs })
+    }
+
+    /// Whether a build, larger than what is streamed, is to be made of rows alone that can find a match:
+    /// their keys are known from a build over the streamed table, which is small, and what remains has
+    /// the same matches. Where a NULL in the build means something, all of it is made.
+    fn may_reduce(&self, probe: &PlannedProbe) -> bool {
+        let stream = &self.graph.leaves[self.stream];
+        let Some(scan) = stream.scan() else { return false };
+        let is_exact = matches!(probe.kind, ProbeKind::Left | ProbeKind::Semi | ProbeKind::Anti);
+        let bytes = scan.table().rows().saturating_mul(REDUCER_ROW_BYTES);
+        let mut keys = probe.keys.iter().map(|(kept, _)| kept);
+        is_exact
+            && self.smaller_than.contains(&probe.leaf)
+            && bytes <= self.reducer_bytes_max
+            && keys.all(|key| !key.can_fail() && self.graph.leaves_of(key) == [self.stream])
     }
 }
 
@@ -365,8 +406,8 @@ fn table_source(
     Ok(Source { kind, table_id, table, columns, ordinals })
 }
 
-/// A child plan that is streamed, with the columns that are needed of it, and their registers.
-fn streamed_child(
+/// A child plan with the columns that are needed of it, and their registers.
+fn child_plan(
     leaf: &Leaf,
     needed: &BTreeSet<Register>,
 ) -> Result<(Arc<dyn ExecutionPlan>, Vec<Register>), WhyNot> {
@@ -382,7 +423,7 @@ fn streamed_child(
     Ok((projected(leaf, &registers)?, registers))
 }
 
-/// The source over a child plan; its table comes behind all others.
+/// The source over a child plan.
 fn child_source(
     leaf: &Leaf,
     registers: &[Register],
@@ -434,6 +475,9 @@ fn probe_step(
         field.nullable |= probe.kind == ProbeKind::Left;
         numbering.append(register, &field);
     }
+    if let Some(mark) = leaf.mark {
+        numbering.append(mark, &mark_field());
+    }
     Ok(Step::Probe(Probe {
         build,
         keys,
@@ -452,9 +496,20 @@ fn plan_build(
     leaf: &Leaf,
     probe: &PlannedProbe,
     payload: &[Register],
+    reducer: Option<usize>,
     feeds: &mut Feeds,
 ) -> Result<BuildPlan, WhyNot> {
     let keys: Vec<_> = probe.keys.iter().map(|(_, key)| key.clone()).collect();
+    let mut needed: BTreeSet<Register> = payload.iter().copied().collect();
+    needed.extend(keys.iter().chain(&leaf.filters).flat_map(Expr::registers));
+    let mut numbering = Numbering::default();
+    let source = feeds.source(leaf, &needed, &mut numbering)?;
+    let mut steps = filter_steps(&leaf.filters, &numbering)?;
+    let at_hand = keys.iter().map(|key| numbering.apply(key)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(reducer) = reducer {
+        let null_equal = probe.null_equal;
+        steps.push(Step::Probe(Probe { null_equal, ..Probe::semi(reducer, at_hand.clone()) }));
+    }
     let key_fields = keys
         .iter()
         .map(|key| Field::new(key.to_string(), key.data_type(), key.nullable()))
@@ -463,52 +518,23 @@ fn plan_build(
         .iter()
         .map(|&r| leaf.columns[r - leaf.first].clone())
         .collect::<Result<Vec<_>, _>>()?;
-    let source = if leaf.scan().is_some() {
-        BuildSource::Pipeline(Box::new(build_pipeline(leaf, &keys, payload, feeds)?))
-    } else {
-        feeds.children.push(child_plan(leaf, &keys, payload)?);
-        BuildSource::Child(feeds.children.len() - 1)
-    };
+    let payload = payload.iter().zip(&payload_fields);
+    let payload = payload.map(|(&r, field)| numbering.apply(&register(r, field)).map(named));
+    let payload = payload.collect::<Result<_, WhyNot>>()?;
+    let sink = Sink::Build { keys: at_hand.into_iter().map(named).collect(), payload };
+    let source = BuildSource::Pipeline(Box::new(Pipeline { source, steps, sink }));
     Ok(BuildPlan { name: leaf.name(), source, keys: key_fields, payload: payload_fields })
 }
 
-fn build_pipeline(
-    leaf: &Leaf,
-    keys: &[Expr],
-    payload: &[Register],
+/// The keys by which streamed rows will look for a match.
+fn plan_reducer(
+    stream: &Leaf,
+    probe: &PlannedProbe,
     feeds: &mut Feeds,
-) -> Result<Pipeline, WhyNot> {
-    let mut needed: BTreeSet<Register> = payload.iter().copied().collect();
-    needed.extend(keys.iter().chain(&leaf.filters).flat_map(Expr::registers));
-    let mut numbering = Numbering::default();
-    let source = table_source(leaf, &needed, &mut numbering, feeds)?;
-    let steps = filter_steps(&leaf.filters, &numbering)?;
-    let keys = keys.iter().map(|key| numbering.apply(key).map(named)).collect::<Result<_, _>>()?;
-    let payload = payload
-        .iter()
-        .map(|&r| {
-            let field = leaf.columns[r - leaf.first].clone()?;
-            numbering.apply(&register(r, &field)).map(named)
-        })
-        .collect::<Result<_, WhyNot>>()?;
-    Ok(Pipeline { source, steps, sink: Sink::Build { keys, payload } })
-}
-
-/// A child plan projected to the columns of its build.
-fn child_plan(
-    leaf: &Leaf,
-    keys: &[Expr],
-    payload: &[Register],
-) -> Result<Arc<dyn ExecutionPlan>, WhyNot> {
-    let mut registers = Vec::with_capacity(keys.len() + payload.len());
-    for key in keys {
-        match key {
-            Expr::Register { index, .. } => registers.push(*index),
-            other => return why(format!("the key {other} of a child plan is computed")),
-        }
-    }
-    registers.extend(payload);
-    projected(leaf, &registers)
+) -> Result<BuildPlan, WhyNot> {
+    let kept = probe.keys.iter().map(|(kept, _)| (kept.clone(), kept.clone())).collect();
+    let keys = PlannedProbe { keys: kept, residual: None, ..*probe };
+    plan_build(stream, &keys, &[], None, feeds)
 }
 
 /// A leaf's plan, projected to some of its registers.

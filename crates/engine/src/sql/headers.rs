@@ -27,8 +27,11 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// What the columns of a query's answer are called.
+    /// What the columns of a query's answer are called; those of an EXPLAIN are the planner's.
     pub(super) fn of(statement: &mut DFStatement, text: &str, state: &SessionState) -> Self {
+        if !matches!(statement, DFStatement::Statement(_)) {
+            return Self::default();
+        }
         let dialect = state.config().options().sql_parser.dialect;
         let Some(dialect) = dialect_from_str(dialect) else { return Self::default() };
         let Some(query) = query(statement) else { return Self::default() };
@@ -64,11 +67,11 @@ impl Headers {
     fn of_names(select: &Select, name: impl Fn(usize, &Expr) -> Option<String>) -> Self {
         let mut headers = Self::default();
         for (i, item) in select.projection.iter().enumerate() {
+            if is_wildcard(item) {
+                headers.back = Some(Vec::new());
+                continue;
+            }
             let name = match item {
-                SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => {
-                    headers.back = Some(Vec::new());
-                    continue;
-                }
                 SelectItem::UnnamedExpr(expr) => name(i, expr),
                 _ => None,
             };
@@ -116,17 +119,19 @@ enum Place {
     Back(usize),
 }
 
-fn place(projection: &[SelectItem], item: usize) -> Place {
-    let is_wildcard = |item: &SelectItem| {
-        matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
-    };
+fn is_wildcard(item: &SelectItem) -> bool {
+    matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+}
+
+fn places(projection: &[SelectItem]) -> Vec<Place> {
     let first = projection.iter().position(is_wildcard);
     let last = projection.iter().rposition(is_wildcard);
-    match (first, last) {
+    let place = |item: usize| match (first, last) {
         (Some(first), Some(last)) if item > first && item < last => Place::Between,
         (_, Some(last)) if item > last => Place::Back(item - last - 1),
         _ => Place::Front(item),
-    }
+    };
+    (0..projection.len()).map(place).collect()
 }
 
 /// Gives every column that may share its name an alias of its own; the answer's schema keeps the
@@ -135,11 +140,8 @@ pub fn make_unique(statement: &mut DFStatement, headers: &mut Headers) -> bool {
     let Some(query) = query(statement) else { return false };
     let mut changed = false;
     for (nth, select) in selects(query).into_iter().enumerate() {
-        let wildcard = select.projection.iter().any(|item| {
-            matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
-        });
-        let places: Vec<Place> =
-            (0..select.projection.len()).map(|i| place(&select.projection, i)).collect();
+        let wildcard = select.projection.iter().any(is_wildcard);
+        let places = places(&select.projection);
         let mut seen = std::collections::HashSet::new();
         for (i, item) in select.projection.iter_mut().enumerate() {
             let (expr, name) = match &*item {

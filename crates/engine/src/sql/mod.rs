@@ -7,6 +7,7 @@
 //!
 //! It must never know who asks.
 
+mod depth;
 mod headers;
 mod repair;
 mod summarize;
@@ -14,7 +15,7 @@ mod text;
 
 use std::ops::ControlFlow;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, TableReference};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DFStatement;
@@ -22,47 +23,83 @@ use datafusion::sql::sqlparser::ast::{
     Select, SelectFlavor, SelectItem, Statement, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
+pub use depth::OnLargeStack;
 pub use headers::Headers;
 use repair::Repair;
-use summarize::summarized;
 pub use text::Places;
 
 /// Without the planner's own tables.
 const SHOW_TABLES: &str = "select table_name as name from information_schema.tables \
                            where table_schema <> 'information_schema' order by name";
 
+/// A statement that was parsed; its tables may be opened before it is planned.
+pub struct Parsed {
+    statement: DFStatement,
+    headers: Headers,
+    /// The query that a SUMMARIZE is about.
+    summarized: Option<String>,
+}
+
 /// A statement as the planner sees it.
 pub struct Planned {
-    /// With the repairs that it took.
-    pub statement: DFStatement,
     /// Its plan.
     pub logical: LogicalPlan,
     /// What the columns of its answer are called.
     pub headers: Headers,
 }
 
-/// Plans one statement.
-pub async fn plan(text: &str, state: &SessionState) -> Result<Planned> {
-    let summary = summarized(text, state).await?;
-    let text = summary.as_deref().unwrap_or(text);
-    let mut statement = parse(text, state)?;
-    if let Some(inner) = sql_statement(&mut statement) {
-        if is_show_tables(inner) {
-            statement = parse(SHOW_TABLES, state)?;
-        } else {
-            let _ = inner.visit(&mut FromFirst);
+impl Parsed {
+    /// Parses one statement; names of tables that are there only in another case are theirs.
+    ///
+    /// # Errors
+    /// A text that is no statement.
+    pub fn of(text: &str, state: &SessionState) -> Result<Self> {
+        let summarized = summarize::subject(text);
+        let text = summarized.as_deref().unwrap_or(text);
+        let mut statement = parse(text, state)?;
+        if let Some(inner) = sql_statement(&mut statement) {
+            depth::check(inner)?;
+            if is_show_tables(inner) {
+                statement = parse(SHOW_TABLES, state)?;
+            } else {
+                let _ = inner.visit(&mut FromFirst);
+            }
         }
+        let headers = Headers::of(&mut statement, text, state);
+        repair::tables(&mut statement, state)?;
+        Ok(Self { statement, headers, summarized })
     }
-    let mut headers = Headers::of(&mut statement, text, state);
-    let mut repair = Repair::default();
-    repair.tables(&mut statement, state)?;
-    loop {
-        let error = match state.statement_to_plan(statement.clone()).await {
-            Ok(logical) => return Ok(Planned { statement, logical, headers }),
-            Err(error) => error,
-        };
-        if !repair.after(&error, &mut statement, &mut headers) {
-            return Err(repair.first_error(error));
+
+    /// The tables that it names.
+    ///
+    /// # Errors
+    /// A name of more parts than the planner knows.
+    pub fn tables(&self, state: &SessionState) -> Result<Vec<TableReference>> {
+        state.resolve_table_references(&self.statement)
+    }
+
+    /// Plans it.
+    ///
+    /// # Errors
+    /// What the planner says of it.
+    pub async fn plan(self, state: &SessionState) -> Result<Planned> {
+        let summarized = self.summarized.clone();
+        let planned = self.plan_statement(state).await?;
+        let Some(query) = summarized else { return Ok(planned) };
+        let query = summarize::query_of(planned.logical.schema(), &query);
+        Self::of(&query, state)?.plan_statement(state).await
+    }
+
+    async fn plan_statement(mut self, state: &SessionState) -> Result<Planned> {
+        let mut repair = Repair::default();
+        loop {
+            let error = match state.statement_to_plan(self.statement.clone()).await {
+                Ok(logical) => return Ok(Planned { logical, headers: self.headers }),
+                Err(error) => error,
+            };
+            if !repair.after(&error, &mut self.statement, &mut self.headers) {
+                return Err(repair.first_error(error));
+            }
         }
     }
 }

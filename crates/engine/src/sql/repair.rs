@@ -27,18 +27,6 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Names of tables that are there only in another case.
-    pub fn tables(&self, statement: &mut DFStatement, state: &SessionState) -> Result<()> {
-        let references = state.resolve_table_references(statement)?;
-        let Some(inner) = sql_statement(statement) else { return Ok(()) };
-        for reference in references {
-            if let Some(exact) = in_another_case(&reference, state) {
-                let _ = inner.visit(&mut RenameTable { from: reference.table(), to: &exact });
-            }
-        }
-        Ok(())
-    }
-
     /// Changes a statement that failed; false if it knows nothing more.
     pub fn after(
         &mut self,
@@ -73,6 +61,7 @@ impl Repair {
         }
         let mut exact: Vec<&str> =
             valid.iter().map(Column::name).filter(|name| name.to_lowercase() == lower).collect();
+        exact.sort_unstable();
         exact.dedup();
         let (&[exact], Some(inner)) = (exact.as_slice(), sql_statement(statement)) else {
             return false;
@@ -88,6 +77,18 @@ impl Repair {
             matches!(last.find_root(), DataFusionError::Plan(text) if text.contains(NOT_UNIQUE));
         self.first.filter(|_| still).unwrap_or(last)
     }
+}
+
+/// Gives tables that are there only in another case their own names.
+pub fn tables(statement: &mut DFStatement, state: &SessionState) -> Result<()> {
+    let references = state.resolve_table_references(statement)?;
+    let Some(inner) = sql_statement(statement) else { return Ok(()) };
+    for reference in references {
+        if let Some(exact) = in_another_case(&reference, state) {
+            let _ = inner.visit(&mut RenameTable { from: reference.table(), to: &exact });
+        }
+    }
+    Ok(())
 }
 
 /// The one table whose name differs from a reference to no table only in case.

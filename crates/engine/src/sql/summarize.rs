@@ -1,31 +1,21 @@
 //! `SUMMARIZE t` and `SUMMARIZE SELECT ..`: one row for each column, in one pass over the rows.
 
 use datafusion::arrow::datatypes::{DataType, Field};
-use datafusion::common::Result;
-use datafusion::execution::session_state::SessionState;
+use datafusion::common::DFSchema;
 
 const VERB: &str = "summarize";
 
-/// The query that a SUMMARIZE stands for; `None` for every other statement.
-pub async fn summarized(text: &str, state: &SessionState) -> Result<Option<String>> {
-    let Some(subject) = subject(text) else { return Ok(None) };
-    let query = if begins_query(subject) {
-        subject.to_string()
-    } else {
-        format!("select * from {subject}")
-    };
-    let plan = Box::pin(super::plan(&query, state)).await?.logical;
-    let columns: Vec<_> = plan.schema().fields().iter().map(|f| Column::of(f)).collect();
-    Ok(Some(query_of(&columns, &query)))
-}
-
-/// What comes behind the verb.
-fn subject(text: &str) -> Option<&str> {
+/// The query that a SUMMARIZE is about; `None` of every other statement.
+pub fn subject(text: &str) -> Option<String> {
     let text = text.trim_start();
     let verb = text.get(..VERB.len())?;
     let rest = &text[VERB.len()..];
     let is_verb = verb.eq_ignore_ascii_case(VERB) && rest.starts_with(char::is_whitespace);
-    is_verb.then(|| rest.trim().trim_end_matches(';').trim_end()).filter(|rest| !rest.is_empty())
+    let subject = rest.trim().trim_end_matches(';').trim_end();
+    (is_verb && !subject.is_empty()).then(|| match begins_query(subject) {
+        true => subject.to_string(),
+        false => format!("select * from {subject}"),
+    })
 }
 
 fn begins_query(text: &str) -> bool {
@@ -91,8 +81,10 @@ fn quoted(text: &str, quote: char) -> String {
     format!("{quote}{}{quote}", text.replace(quote, &twice))
 }
 
-/// All aggregates as one row, which arrays turn into a row for each column.
-fn query_of(columns: &[Column], query: &str) -> String {
+/// What a SUMMARIZE of a query with such columns stands for: all aggregates as one row, which arrays turn into
+/// a row for each column.
+pub fn query_of(schema: &DFSchema, query: &str) -> String {
+    let columns: Vec<_> = schema.fields().iter().map(|field| Column::of(field)).collect();
     let mut inner = Vec::new();
     for (i, column) in columns.iter().enumerate() {
         for ((name, sql_type), aggregate) in SHOWN.iter().zip(column.aggregates()) {
@@ -125,8 +117,8 @@ mod tests {
 
     #[test]
     fn what_is_summarized() {
-        assert_eq!(subject("summarize trips;"), Some("trips"));
-        assert_eq!(subject("  SUMMARIZE select 1"), Some("select 1"));
+        assert_eq!(subject("summarize trips;").as_deref(), Some("select * from trips"));
+        assert_eq!(subject("  SUMMARIZE select 1").as_deref(), Some("select 1"));
         assert_eq!(subject("summarized"), None);
         assert_eq!(subject("summarize"), None);
         assert_eq!(subject("sélect"), None);

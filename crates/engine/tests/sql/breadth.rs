@@ -101,6 +101,26 @@ const QUERIES: &[&str] = &[
     "select count(*) from fact join dim on f_dim = d_id and f_value is distinct from 1 where d_rank is not distinct from 2",
 ];
 
+/// Joins of all kinds: sides larger than what is streamed, sides that are joins, conditions on pairs.
+const JOINS: &[&str] = &[
+    "select d_name, count(*) from dim where exists (select 1 from fact where f_dim = d_id) group by d_name",
+    "select d_name from dim where not exists (select 1 from fact where f_dim = d_id and f_value > 100)",
+    "select d_name, d_id from dim where d_id in (select f_dim from fact where f_color = 'red')",
+    "select d_name, count(f_id), sum(f_value) from dim left join fact on f_dim = d_id group by d_name",
+    "select d_name, f_id from dim left join fact on f_dim = d_id and f_value < d_rank",
+    "select d_name, count(*) from dim left join (fact join area on f_dim = a_id) on f_dim = d_id group by d_name",
+    "select d_id from dim where exists (select 1 from fact join area on f_dim = a_id where f_value = d_rank)",
+    "select count(*), sum(f_value), sum(d_rank) from fact full join dim on f_dim = d_id",
+    "select f_id, d_name from fact full join dim on f_dim = d_id and f_value > 50",
+    "select a_name, d_name from area full join dim on a_id = d_id where a_name is null or d_name is null",
+    "select d_area, count(a_id) from area full join dim on a_id = d_id group by d_area",
+    "select t.id, u.id from types t full join types u on t.small = u.tiny",
+    "select d_name from dim where d_rank > 2 or exists (select 1 from fact where f_dim = d_id and f_color = 'red')",
+    "select count(*) from fact where f_value < 10 or f_dim not in (select d_id from dim where d_rank > 3)",
+    "select a.f_id, b.f_id from fact a join fact b on a.f_value = b.f_value and a.f_id < b.f_id where a.f_dim = 3",
+    "select count(*), sum(a.f_id), sum(b.f_id) from fact a join fact b on a.f_dim = b.f_dim and a.f_color = b.f_color",
+];
+
 /// Queries whose rows come in order.
 const ORDERED: &[&str] = &[
     "select f_id, f_value from fact where f_dim > 3 order by f_value desc nulls last, f_id limit 7",
@@ -209,6 +229,12 @@ async fn expressions_are_the_planners() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn aggregations_are_the_planners() {
     let queries: Vec<String> = QUERIES.iter().map(ToString::to_string).collect();
+    none(differences(&queries, false).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn joins_are_the_planners() {
+    let queries: Vec<String> = JOINS.iter().map(ToString::to_string).collect();
     none(differences(&queries, false).await);
 }
 

@@ -197,3 +197,26 @@ async fn large_text_files_are_read_in_blocks() {
     assert_eq!(rows(&session, "SELECT count(*) FROM c LIMIT 1").await.unwrap(), ["60000"]);
     assert_eq!(rows(&session, "SELECT a FROM j LIMIT 1").await.unwrap(), ["0"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_with_a_table_is_told_however_it_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "Bad.csv", "");
+    let session = of(dir.path());
+    for sql in ["select * from bad", "from BAD", "summarize bad", "explain select a from bad"] {
+        let error = rows(&session, sql).await.unwrap_err();
+        assert!(error.contains("Bad.csv: it is empty"), "{sql}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_many_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = |value: &dyn Fn(usize) -> String| (0..3000).map(value).collect::<Vec<_>>().join(",");
+    let head = line(&|i| format!("c{i}"));
+    let rows_of: Vec<String> = (0..500).map(|row| line(&|i| (i + row).to_string())).collect();
+    put(dir.path(), "t.csv", &format!("{head}\n{}\n", rows_of.join("\n")));
+    let session = of(dir.path());
+    let sql = "select count(*), sum(c0), max(c2999) from t";
+    assert_eq!(rows(&session, sql).await.unwrap(), ["500,124750,3498"]);
+}

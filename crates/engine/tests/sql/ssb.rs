@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use headrace_engine::{QueryReport, Session, SessionOptions};
-use headrace_ssb::{GenerateOptions, QUERIES, generate};
+use headrace_engine::{PipelineShare, QueryReport, Session, SessionOptions};
+use headrace_suites::ssb::QUERIES;
+use headrace_suites::{GenerateOptions, Suite, generate};
 
 async fn run(session: &Session, sql: &str) -> (String, QueryReport) {
     let (batches, report) = session.sql(sql).await.unwrap().collect().await.unwrap();
@@ -21,18 +22,19 @@ async fn session(folder: &Path) -> Session {
     session
 }
 
-async fn compare_all(scale: f64, lineorder_files: u32, processor: &str) {
+async fn compare_all(scale: f64, fact_files: u32, processor: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let mut options = GenerateOptions::new(scale, folder.path());
-    options.lineorder_files = lineorder_files;
+    let mut options = GenerateOptions::new(Suite::Ssb, scale, folder.path());
+    options.fact_files = fact_files;
     options.rows_per_batch = 20_000;
     generate(&options).unwrap();
     let session = session(folder.path()).await;
-    for query in QUERIES {
+    for query in &QUERIES {
         set(&session, "fallback", "allow").await;
         set(&session, "processor", "off").await;
         let (expected, report) = run(&session, query.sql).await;
         assert!(report.pipelines.is_empty(), "{}", query.id);
+        assert_eq!(report.pipeline_share(), PipelineShare::None, "{}", query.id);
         set(&session, "processor", processor).await;
         set(&session, "fallback", "forbid").await;
         let plan = session.sql(query.sql).await.unwrap();
@@ -42,6 +44,7 @@ async fn compare_all(scale: f64, lineorder_files: u32, processor: &str) {
             let (found, report) = run(&session, query.sql).await;
             assert_eq!(found, expected, "Q{} run {run_number}", query.id);
             assert_eq!(report.pipelines.len(), 1, "{}", query.id);
+            assert_eq!(report.pipeline_share(), PipelineShare::Whole, "{}", query.id);
             assert_eq!(report.processor, processor, "{}", query.id);
             let pipeline = &report.pipelines[0];
             assert_eq!(pipeline.table, "lineorder");
@@ -71,7 +74,7 @@ async fn gpu_ssb() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_reads_like_the_query() {
     let folder = tempfile::tempdir().unwrap();
-    generate(&GenerateOptions::new(0.01, folder.path())).unwrap();
+    generate(&GenerateOptions::new(Suite::Ssb, 0.01, folder.path())).unwrap();
     let session = session(folder.path()).await;
     let query = QUERIES.iter().find(|q| q.id == "2.1").unwrap();
     let planned = session.sql(query.sql).await.unwrap();
@@ -95,7 +98,7 @@ async fn explain_reads_like_the_query() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_keys_of_a_build_prune_the_streamed_table() {
     let folder = tempfile::tempdir().unwrap();
-    let mut options = GenerateOptions::new(0.02, folder.path());
+    let mut options = GenerateOptions::new(Suite::Ssb, 0.02, folder.path());
     options.rows_per_batch = 2048;
     generate(&options).unwrap();
     let session = session(folder.path()).await;
@@ -114,4 +117,18 @@ async fn the_keys_of_a_build_prune_the_streamed_table() {
         report.pipelines.iter().any(|p| p.builds_made == 1 && p.pruned_batches > 0),
         "{report:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_planner_does_around_pipelines_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    generate(&GenerateOptions::new(Suite::Ssb, 0.01, folder.path())).unwrap();
+    let session = session(folder.path()).await;
+    let sums = "select lo_suppkey, sum(lo_revenue) as total from lineorder group by lo_suppkey";
+    let (_, report) = run(&session, sums).await;
+    assert_eq!(report.pipeline_share(), PipelineShare::Whole, "{report:?}");
+    let ranked = format!("select rank() over (order by total) from ({sums}) as sums");
+    let (_, report) = run(&session, &ranked).await;
+    assert_eq!(report.pipeline_share(), PipelineShare::Part, "{report:?}");
+    assert!(report.planner_operators.iter().any(|name| name.contains("Window")), "{report:?}");
 }

@@ -81,6 +81,33 @@ async fn columns_are_called_what_was_written() {
 }
 
 #[tokio::test]
+async fn an_explanation_has_its_own_columns() {
+    for sql in
+        ["explain select count(*), sum(fare) from trips", "explain select *, 1 + 1 from trips"]
+    {
+        assert_eq!(answer(&session(), sql).await.unwrap().0, "plan_type|plan", "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn names_of_two_tables_are_found_in_any_case() {
+    let sql =
+        "select a.city from trips a, trips b where a.fare = 1 and b.fare = 3 and b.city = 'Rome'";
+    check(sql, "City", "Oslo").await;
+}
+
+#[tokio::test]
+async fn expressions_of_many_levels_are_planned_or_refused() {
+    let chain = |term: &str, operator: &str, terms: usize| vec![term; terms].join(operator);
+    let sql = format!("select length({}) as n", chain("'a'", " || ", 1000));
+    check(&sql, "n", "1000").await;
+    let sql = format!("select fare from trips where {}", chain("fare <> 2", " and ", 500));
+    check(&sql, "fare", "3").await;
+    let error = answer(&session(), &format!("select {}", chain("1", " + ", 100_000))).await;
+    assert!(error.unwrap_err().contains("levels"));
+}
+
+#[tokio::test]
 async fn two_columns_may_have_one_name() {
     check("select fare, fare::bigint from trips", "fare|fare::bigint", "3|3").await;
     check("select fare, fare from trips", "fare|fare", "3|3").await;

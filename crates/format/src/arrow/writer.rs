@@ -3,7 +3,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
@@ -13,8 +13,7 @@ use arrow_ipc::writer::{DictionaryHandling, DictionaryTracker, IpcWriteOptions, 
 use arrow_ipc::{Block, FooterBuilder, MessageHeader, MetadataVersion};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use flatbuffers::FlatBufferBuilder;
-use headrace_io::ReadMode;
-use headrace_io::write::{SinkFile, WriteAt};
+use headrace_io::write::Appended;
 
 use super::growing::GrowingDictionary;
 use super::message::MAGIC;
@@ -54,27 +53,9 @@ pub struct WriterSummary {
     pub bytes: u64,
 }
 
-/// The file being written, from its beginning.
-struct Appended {
-    sink: Arc<SinkFile>,
-    offset: u64,
-}
-
-impl Write for Appended {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.sink.write_at(ReadMode::Buffered, self.offset, bytes)?;
-        self.offset += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Writes one Arrow IPC file.
 ///
-/// Rows go to a hidden temporary file beside the target ([`SinkFile`]), which takes the target's name and
+/// Rows go to a hidden temporary file beside the target ([`Appended`]), which takes the target's name and
 /// permissions when [`finish`](ArrowWriter::finish) has made it durable: the target is whole or
 /// untouched. Dropping a writer that was not finished removes the temporary file.
 ///
@@ -82,10 +63,12 @@ impl Write for Appended {
 /// column may bring another dictionary with each batch: text and binary dictionaries are unified
 /// and written before the first record batch; values that appear later follow as a delta
 /// dictionary in front of the batch that needs them.
-pub struct ArrowWriter {
-    sink: Arc<SinkFile>,
+///
+/// [`over`](ArrowWriter::over) writes the same bytes anywhere else.
+pub struct ArrowWriter<W = BufWriter<Appended>> {
+    path: PathBuf,
     /// `None` once finished or failed.
-    file: Option<BufWriter<Appended>>,
+    file: Option<W>,
     offset: u64,
     schema: SchemaRef,
     options: WriterOptions,
@@ -117,6 +100,34 @@ impl ArrowWriter {
         schema: &Schema,
         options: WriterOptions,
     ) -> Result<ArrowWriter> {
+        let file = BufWriter::with_capacity(64 << 10, Appended::create(&path)?);
+        Self::over(file, path, schema, options)
+    }
+
+    /// Writes what is buffered and the footer, makes the file durable and gives it its name.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn finish(self) -> Result<WriterSummary> {
+        let path = self.path.clone();
+        let (file, summary) = self.end()?;
+        let file = file.into_inner().map_err(|e| write_error(path, e.into_error()))?;
+        file.commit()?;
+        Ok(summary)
+    }
+}
+
+impl<W: Write> ArrowWriter<W> {
+    /// Starts a file in something that is written to from its beginning; `path` is what errors call it.
+    ///
+    /// # Errors
+    /// [`FormatError::Column`] for a column whose type cannot be written.
+    pub fn over(
+        file: W,
+        path: impl AsRef<Path>,
+        schema: &Schema,
+        options: WriterOptions,
+    ) -> Result<Self> {
         if options.rows_per_batch == 0 {
             return Err(FormatError::Argument("record batches of 0 rows".into()));
         }
@@ -127,11 +138,9 @@ impl ArrowWriter {
             .with_dictionary_handling(DictionaryHandling::Delta);
         let encoder = StreamEncoder::try_new_with_options(&schema, ipc)
             .map_err(|e| FormatError::arrow("starting the file", e))?;
-        let sink = SinkFile::growing(path)?;
-        let appended = Appended { sink: Arc::clone(&sink), offset: 0 };
         let mut writer = ArrowWriter {
-            sink,
-            file: Some(BufWriter::with_capacity(64 << 10, appended)),
+            path: path.as_ref().to_path_buf(),
+            file: Some(file),
             offset: 0,
             encoder: Some(encoder),
             messages: MessageScanner::default(),
@@ -220,24 +229,24 @@ impl ArrowWriter {
         }
     }
 
-    /// Writes what is buffered and the footer, makes the file durable and gives it its name.
+    /// What is written to; `None` after an error.
+    pub fn get_mut(&mut self) -> Option<&mut W> {
+        self.file.as_mut()
+    }
+
+    /// Writes what is buffered and the footer.
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn finish(mut self) -> Result<WriterSummary> {
+    pub fn end(mut self) -> Result<(W, WriterSummary)> {
         self.end_batch()?;
         self.write_tail()?;
-        let Some(buffered) = self.file.take() else {
-            return Err(failed_before());
-        };
-        buffered.into_inner().map_err(|e| self.write_error(e.into_error()))?;
-        self.sink.end_at(self.offset);
-        self.sink.commit(true)?;
-        Ok(WriterSummary {
+        let summary = WriterSummary {
             rows: self.rows,
             batches: self.record_blocks.len() as u64,
             bytes: self.offset,
-        })
+        };
+        self.file.take().map(|file| (file, summary)).ok_or_else(failed_before)
     }
 
     fn check_batch(&self, batch: &RecordBatch) -> Result<()> {
@@ -398,23 +407,19 @@ impl ArrowWriter {
         )))
     }
 
-    fn write_error(&self, cause: io::Error) -> FormatError {
-        let path = self.sink.path().to_path_buf();
-        FormatError::Write { path, action: "write the file", cause }
-    }
-
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        if let Err(cause) = open_file(&mut self.file)?.write_all(bytes) {
+        let file = self.file.as_mut().ok_or_else(failed_before)?;
+        if let Err(cause) = file.write_all(bytes) {
             self.file = None;
-            return Err(self.write_error(cause));
+            return Err(write_error(self.path.clone(), cause));
         }
         self.offset += bytes.len() as u64;
         Ok(())
     }
 }
 
-fn open_file(file: &mut Option<BufWriter<Appended>>) -> Result<&mut BufWriter<Appended>> {
-    file.as_mut().ok_or_else(failed_before)
+fn write_error(path: PathBuf, cause: io::Error) -> FormatError {
+    FormatError::Write { path, action: "write the file", cause }
 }
 
 fn failed_before() -> FormatError {

@@ -20,11 +20,13 @@
 //! the signal for good and every call that writes blocks it meanwhile, whoever makes it; what is
 //! left is EFBIG, an error like any other.
 
+mod appended;
 mod faulty;
 mod request;
 mod sink;
 mod size_limit;
 
+pub use appended::Appended;
 pub use faulty::{FaultySink, WriteFaultPlan};
 pub use request::WriteRequest;
 pub use sink::{SinkFile, WriteAt};

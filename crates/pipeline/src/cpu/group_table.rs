@@ -2,6 +2,7 @@
 
 use crate::ExecError;
 use crate::cpu::group_keys::{KeyLayout, KeyRows};
+use crate::cpu::simd::prefetch;
 use crate::cpu::vector::Vector;
 use crate::partial::hash::hash_keys;
 
@@ -83,7 +84,7 @@ impl GroupTable {
         numbers.clear();
         for row in 0..rows {
             if let Some(&hash) = self.hashes.get(row + AHEAD_ROWS) {
-                prefetch(&self.slots, hash);
+                prefetch(&raw const self.slots[hash as u32 as usize & (self.slots.len() - 1)]);
             }
             let group = self.find_or_insert(row);
             numbers.push(group);
@@ -136,19 +137,4 @@ impl GroupTable {
 
 fn slot(hash: u32, group: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(group + 1)
-}
-
-/// Asks for the slot where a search will begin.
-#[inline(always)]
-fn prefetch(slots: &[u64], hash: u64) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let slot = &slots[hash as u32 as usize & (slots.len() - 1)];
-        // SAFETY: a prefetch reads nothing that the program could see, and the address is that
-        // of a live element.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(slot).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (slots, hash);
 }

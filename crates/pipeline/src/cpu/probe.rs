@@ -374,12 +374,8 @@ fn hash_heads(
         return Err(ExecError::Internal("a hash probe of a direct-address build".into()));
     };
     let encoded = key::encode(keys.iter().map(|key| &**key), rows);
-    Ok((0..rows)
-        .map(|row| match key_nulls {
-            Some(nulls) if nulls[row] != 0 && !probe.null_equal => NO_MATCH,
-            _ => index.find(encoded.row(row)).unwrap_or(NO_MATCH),
-        })
-        .collect())
+    let skipped = key_nulls.filter(|_| !probe.null_equal);
+    Ok(index.find_all(&encoded, skipped, NO_MATCH))
 }
 
 /// Matched pairs in portions.

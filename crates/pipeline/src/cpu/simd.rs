@@ -192,7 +192,7 @@ impl<'t> Members<'t> {
 
 /// Asks for a value, soon to be read.
 #[inline(always)]
-fn prefetch(value: *const i32) {
+pub fn prefetch<T>(value: *const T) {
     // SAFETY: prefetching an address never faults.
     #[cfg(target_arch = "x86_64")]
     unsafe {

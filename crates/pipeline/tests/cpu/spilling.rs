@@ -133,7 +133,7 @@ fn faults_of_the_store_are_errors_that_leave_nothing() {
         (Fault::Read(30), "the checksum is wrong"),
     ] {
         let error = prepare(u64::MAX, fault).run(&table).unwrap_err();
-        assert!(error.contains("spilling groups") && error.contains(cause), "{fault:?}: {error}");
+        assert!(error.contains("spilling") && error.contains(cause), "{fault:?}: {error}");
     }
     let error = prepare(50_000, Fault::None).run(&table).unwrap_err();
     assert!(error.contains("the limit is 50000: raise the spill limit"), "{error}");

@@ -7,6 +7,7 @@ mod heaps;
 mod inputs;
 mod parameters;
 mod partial;
+mod partitioned;
 mod producers;
 mod runs;
 mod support;

@@ -1,0 +1,74 @@
+//! `headrace demo`: one command from nothing to a table of answers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use headrace_engine::Processor;
+use headrace_suites::{GenerateOptions, Suite};
+
+use crate::args::{DemoArgs, EngineArgs};
+use crate::error::Result;
+use crate::session;
+use crate::suite::generate::generate;
+use crate::suite::measure::{Measurement, Plan, measure};
+use crate::suite::{run, table};
+
+/// Generates once, runs every query on every processor present, checks every answer.
+pub async fn run(args: &DemoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
+    let folder = args.data.clone().unwrap_or_else(|| default_folder(args.scale));
+    eprintln!("Star Schema Benchmark, scale {}, in {}", args.scale, folder.display());
+    let (out, scale) = (folder.clone(), args.scale);
+    let summary = crate::blocking(move || {
+        generate(GenerateOptions::new(Suite::Ssb, scale, &out), false, &cancel)
+    })
+    .await?;
+    eprintln!("{} rows in five tables, {:.2} GB on disk", summary.rows, summary.bytes as f64 / 1e9);
+    let engine = EngineArgs::default();
+    let baseline = session::open(&folder, &session::on(Processor::Off, &engine))?;
+    let mut measurements = Vec::new();
+    for processor in processors() {
+        let strict = EngineArgs { fallback: "forbid".into(), ..session::on(processor, &engine) };
+        let session = session::open(&folder, &strict)?;
+        for query in Suite::Ssb.queries() {
+            let plan = Plan { runs: 2, drop_before_first: &[], baseline: Some(&baseline) };
+            measurements.push(measure(&session, query, &plan).await?);
+        }
+    }
+    print_result(&measurements, &folder);
+    run::refuse_wrong_answers(&measurements)
+}
+
+fn print_result(measurements: &[Measurement], folder: &std::path::Path) {
+    print!("{}", table::render(measurements));
+    println!("{}", table::totals(measurements));
+    println!();
+    println!("Try next:");
+    println!(
+        "  headrace --data {} -c \"explain analyze select d_year, sum(lo_revenue) from lineorder, date \
+         where lo_orderdate = d_datekey group by d_year\"",
+        folder.display()
+    );
+    println!(
+        "  headrace convert your.parquet your.arrow && headrace --data . -c \"select count(*) from your\""
+    );
+}
+
+/// The CPU always; the GPU where there is one that can be used. Why not is said.
+fn processors() -> Vec<Processor> {
+    let mut found = vec![Processor::Cpu];
+    match headrace_gpu::probe().why_unusable() {
+        None => found.push(Processor::Cuda),
+        Some(reason) => eprintln!("no GPU run: {}", reason.lines().next().unwrap_or_default()),
+    }
+    found
+}
+
+/// Under `$XDG_DATA_HOME/headrace`, `~/.local/share/headrace` or the temporary folder.
+fn default_folder(scale: f64) -> PathBuf {
+    let base = std::env::var_os("XDG_DATA_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")))
+        .unwrap_or_else(std::env::temp_dir);
+    base.join("headrace").join(format!("ssb-{scale}"))
+}

@@ -1,0 +1,93 @@
+//! A full join as a left join, and the rows of the other side that have no match.
+//!
+//! ```text
+//! L full join R   =   L left join R   union all   NULLs, R where no row of L matches
+//! ```
+//!
+//! Both are pipelines of their own, with builds that may be of any size. Both sides are read twice, so
+//! this is only done where they give the same rows each time.
+
+use std::sync::Arc;
+
+use datafusion::common::{JoinType, Result, ScalarValue};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{HashJoinExec, HashJoinExecBuilder};
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::union::UnionExec;
+
+use crate::scan::HeadraceScanExec;
+
+/// The two halves of a full join.
+pub struct Halves {
+    /// All rows of the left side.
+    pub left: Arc<dyn ExecutionPlan>,
+    /// The rows of the right side without a match.
+    pub right: Arc<dyn ExecutionPlan>,
+    /// The join's columns, of those of the right half.
+    columns: Vec<ProjectionExpr>,
+}
+
+/// The halves of a join; `None` for one that is not full, or whose sides may differ from time to time.
+pub fn halves(join: &HashJoinExec) -> Result<Option<Halves>> {
+    let sides = [join.left(), join.right()];
+    let is_full = *join.join_type() == JoinType::Full && join.fetch().is_none();
+    if !is_full || !sides.into_iter().all(is_same_each_time) {
+        return Ok(None);
+    }
+    let half = |join_type| {
+        let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
+        HashJoinExecBuilder::new(left, right, join.on().to_vec(), join_type)
+            .with_filter(join.filter().cloned())
+            .with_null_equality(join.null_equality())
+            .with_partition_mode(*join.partition_mode())
+    };
+    let wanted: Vec<usize> = match join.projection.as_deref() {
+        Some(wanted) => wanted.to_vec(),
+        None => (0..join.join_schema().fields().len()).collect(),
+    };
+    let left_fields = join.left().schema().fields().len();
+    let column = |&index: &usize| {
+        let field = join.join_schema().field(index);
+        let expr: Arc<dyn PhysicalExpr> = match index.checked_sub(left_fields) {
+            Some(index) => Arc::new(Column::new(field.name(), index)),
+            None => Arc::new(Literal::new(ScalarValue::try_from(field.data_type())?)),
+        };
+        Ok(ProjectionExpr { expr, alias: field.name().clone() })
+    };
+    let columns = wanted.iter().map(column).collect::<Result<Vec<_>>>()?;
+    let left = half(JoinType::Left).with_projection(Some(wanted)).build_exec()?;
+    let right = half(JoinType::RightAnti).build_exec()?;
+    Ok(Some(Halves { left, right, columns }))
+}
+
+impl Halves {
+    /// The join again, of what its halves have become.
+    pub fn joined(
+        self,
+        left: Arc<dyn ExecutionPlan>,
+        right: Arc<dyn ExecutionPlan>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let right: Arc<dyn ExecutionPlan> = Arc::new(ProjectionExec::try_new(self.columns, right)?);
+        UnionExec::try_new(vec![left, right])
+    }
+}
+
+/// Whether a plan gives the same rows whenever it is run: whatever is computed of the rows of files, but
+/// no first ones in whatever order they come, no sums of floats, and nothing random.
+fn is_same_each_time(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_stable = if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        !is_volatile(filter.predicate())
+    } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        !projection.expr().iter().any(|column| is_volatile(&column.expr))
+    } else {
+        plan.is::<HeadraceScanExec>()
+            || plan.is::<HashJoinExec>()
+            || plan.is::<CoalescePartitionsExec>()
+    };
+    is_stable && plan.fetch().is_none() && plan.children().into_iter().all(is_same_each_time)
+}

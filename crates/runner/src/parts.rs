@@ -1,0 +1,306 @@
+//! Rows of one side of a join on their way to a build or to temporary files: kept in memory as long
+//! as there is room, then divided by their keys.
+//!
+//! ```text
+//! batches ─► waiting ─(enough wait)─► divided by key ─► a block a partition ─► temporary file
+//! ```
+//!
+//! Whoever hands over the batch that makes enough of them divides all that wait, while the other
+//! threads go on; blocks are large because all of a buffer goes into few partitions.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::{Array, RecordBatch, UInt32Array};
+use arrow_schema::ArrowError;
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
+use headrace_io::{MemoryBudget, MemoryUse, Reservation};
+use headrace_ir::Field;
+use headrace_pipeline::ExecError;
+use headrace_pipeline::partial::{Spill, SpillBlock, SpillStore};
+use headrace_pipeline::partition::{Division, divide};
+use parking_lot::Mutex;
+
+use crate::error::RunError;
+
+/// Partitions of a level: as many blocks are made of a buffer.
+pub(crate) const FAN_OUT: usize = 64;
+
+/// Bytes that are divided at once, unless there is too little memory: blocks of 256 KiB.
+const BUFFER_BYTES_MAX: u64 = 16 << 20;
+/// With less, blocks would be too small to be worth their writing.
+const BUFFER_BYTES_MIN: u64 = 64 << 10;
+/// A buffer, its rows in order of their partitions, and blocks of them.
+const COPIES: u64 = 3;
+
+/// How one side is divided.
+#[derive(Clone, Debug)]
+pub(crate) struct Dividing {
+    /// The keys: the first columns.
+    pub keys: Vec<Field>,
+    /// Which division this is of what was divided before.
+    pub level: u32,
+    /// Threads that hand batches over.
+    pub threads: usize,
+    /// Bytes that are kept in memory before anything is divided.
+    pub held_bytes_max: u64,
+}
+
+/// Rows that come in any order from any thread.
+pub(crate) struct Divider<'a> {
+    dividing: Dividing,
+    store: &'a dyn SpillStore,
+    waiting: Mutex<Waiting>,
+    parts: Mutex<Vec<Part>>,
+    spill: OnceLock<Arc<dyn Spill>>,
+    failed: OnceLock<RunError>,
+    buffer_bytes: u64,
+    _memory: Reservation,
+}
+
+struct Waiting {
+    batches: Vec<RecordBatch>,
+    bytes: u64,
+    /// For what is kept.
+    memory: Reservation,
+    is_divided: bool,
+}
+
+/// The rows of one side.
+pub(crate) enum Gathered {
+    /// All of them, with the memory that they take.
+    Held(Vec<RecordBatch>, Reservation),
+    /// Divided.
+    Divided(Parts),
+}
+
+/// A side in a temporary file.
+pub(crate) struct Parts {
+    /// `None`: there were no rows.
+    spill: Option<Arc<dyn Spill>>,
+    /// Each partition.
+    pub parts: Vec<Part>,
+}
+
+/// A partition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Part {
+    blocks: Vec<Block>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    place: SpillBlock,
+    rows: u64,
+    /// In memory, about.
+    bytes: u64,
+}
+
+impl<'a> Divider<'a> {
+    /// Nothing yet. Buffers are of the budget, and take `buffers_bytes` of it, or what there is.
+    ///
+    /// # Errors
+    /// The budget has no room for the smallest buffers.
+    pub fn new(
+        dividing: Dividing,
+        budget: &Arc<MemoryBudget>,
+        buffers_bytes: u64,
+        store: &'a dyn SpillStore,
+    ) -> Result<Self, RunError> {
+        // One buffer is filled while every thread divides another.
+        let buffers = COPIES * (dividing.threads as u64 + 1);
+        let wanted = buffers_bytes / buffers;
+        let mut buffer_bytes = wanted.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
+        let memory = loop {
+            match budget.reserve(MemoryUse::Operators, buffer_bytes * buffers) {
+                Ok(memory) => break memory,
+                Err(_) if buffer_bytes > BUFFER_BYTES_MIN => buffer_bytes /= 2,
+                Err(refused) => return Err(refused.into()),
+            }
+        };
+        let waiting = Waiting {
+            batches: Vec::new(),
+            bytes: 0,
+            memory: budget.reserve_nothing(MemoryUse::Operators),
+            is_divided: dividing.held_bytes_max == 0,
+        };
+        Ok(Self {
+            dividing,
+            store,
+            waiting: Mutex::new(waiting),
+            parts: Mutex::new(vec![Part::default(); FAN_OUT]),
+            spill: OnceLock::new(),
+            failed: OnceLock::new(),
+            buffer_bytes,
+            _memory: memory,
+        })
+    }
+
+    /// Takes rows; `false` if something has failed, which [`finish`](Self::finish) tells.
+    pub fn push(&self, batch: RecordBatch) -> bool {
+        let done = self.take(batch);
+        let _ = done.map_err(|error| self.failed.set(error));
+        self.failed.get().is_none()
+    }
+
+    fn take(&self, batch: RecordBatch) -> Result<(), RunError> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let bytes = batch_bytes(&batch);
+        let mut waiting = self.waiting.lock();
+        waiting.batches.push(batch);
+        waiting.bytes += bytes;
+        if !waiting.is_divided {
+            let is_small = waiting.bytes <= self.dividing.held_bytes_max;
+            let wanted = waiting.bytes;
+            if is_small && waiting.memory.resize(wanted).is_ok() {
+                return Ok(());
+            }
+            waiting.is_divided = true;
+            // Nobody else divides before this is done: what was kept is more than a buffer.
+            let batches = std::mem::take(&mut waiting.batches);
+            self.divide(batches)?;
+            waiting.bytes = 0;
+            return waiting.memory.resize(0).map_err(RunError::from);
+        }
+        if waiting.bytes < self.buffer_bytes {
+            return Ok(());
+        }
+        let batches = std::mem::take(&mut waiting.batches);
+        waiting.bytes = 0;
+        drop(waiting);
+        self.divide(batches)
+    }
+
+    /// Divides batches, a buffer of them at a time.
+    fn divide(&self, batches: Vec<RecordBatch>) -> Result<(), RunError> {
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        for batch in batches {
+            bytes += batch_bytes(&batch);
+            some.push(batch);
+            if bytes >= self.buffer_bytes {
+                self.divide_at_once(&some)?;
+                (some, bytes) = (Vec::new(), 0);
+            }
+        }
+        self.divide_at_once(&some)
+    }
+
+    fn divide_at_once(&self, batches: &[RecordBatch]) -> Result<(), RunError> {
+        let Some(first) = batches.first() else { return Ok(()) };
+        let schema = first.schema();
+        let all = concat_batches(&schema, batches).map_err(internal)?;
+        let Dividing { keys, level, .. } = &self.dividing;
+        let Division { rows, ends } = divide(&all, keys, *level, FAN_OUT)?;
+        let ordered = take_record_batch(&all, &UInt32Array::from(rows)).map_err(internal)?;
+        drop(all);
+        let bytes_a_row = batch_bytes(&ordered) / ordered.num_rows() as u64 + 1;
+        let spill = match self.spill.get() {
+            Some(spill) => spill,
+            None => {
+                // Of two threads that open one each, the second's is not written to.
+                let opened = Arc::from(self.store.open(&schema).map_err(ExecError::Spill)?);
+                self.spill.get_or_init(|| opened)
+            }
+        };
+        let mut begin = 0;
+        for (partition, end) in ends.into_iter().enumerate() {
+            let rows = (end - begin) as u64;
+            if rows > 0 {
+                let slice = ordered.slice(begin, end - begin);
+                let place = spill.write(&slice).map_err(ExecError::Spill)?;
+                let block = Block { place, rows, bytes: rows * bytes_a_row };
+                self.parts.lock()[partition].blocks.push(block);
+            }
+            begin = end;
+        }
+        Ok(())
+    }
+
+    /// What came of it.
+    ///
+    /// # Errors
+    /// What failed on the way: memory, a temporary file.
+    pub fn finish(mut self) -> Result<Gathered, RunError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let waiting = self.waiting.get_mut();
+        let (batches, is_divided) = (std::mem::take(&mut waiting.batches), waiting.is_divided);
+        if !is_divided {
+            let Waiting { memory, .. } = self.waiting.into_inner();
+            return Ok(Gathered::Held(batches, memory));
+        }
+        self.divide(batches)?;
+        let (spill, parts) = (self.spill.into_inner(), self.parts.into_inner());
+        Ok(Gathered::Divided(Parts { spill, parts }))
+    }
+}
+
+impl Parts {
+    /// Bytes of the temporary file.
+    pub fn spilled_bytes(&self) -> u64 {
+        let blocks = self.parts.iter().flat_map(|part| &part.blocks);
+        blocks.map(|block| block.place.bytes).sum()
+    }
+
+    /// All partitions as one.
+    pub fn whole(&self) -> Part {
+        Part { blocks: self.parts.iter().flat_map(|part| part.blocks.clone()).collect() }
+    }
+
+    /// Rows of all partitions.
+    pub fn rows(&self) -> u64 {
+        self.parts.iter().map(Part::rows).sum()
+    }
+
+    /// The batches of a partition, which are read as they are asked for.
+    pub fn read(
+        &self,
+        part: &Part,
+    ) -> impl Iterator<Item = Result<RecordBatch, ExecError>> + use<> {
+        let (spill, blocks) = (self.spill.clone(), part.blocks.clone());
+        blocks.into_iter().map(move |block| match &spill {
+            Some(spill) => spill.read(block.place).map_err(ExecError::Spill),
+            None => Err(ExecError::Internal("a block of no file".into())),
+        })
+    }
+}
+
+impl Part {
+    /// Rows.
+    pub fn rows(&self) -> u64 {
+        self.blocks.iter().map(|block| block.rows).sum()
+    }
+
+    /// Bytes of its rows in memory, about.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| block.bytes).sum()
+    }
+
+    /// The same rows in pieces of at most so many bytes, or of one block.
+    pub fn pieces(&self, bytes_max: u64) -> Vec<Self> {
+        let mut pieces: Vec<Self> = Vec::new();
+        for block in &self.blocks {
+            match pieces.last_mut() {
+                Some(last) if last.bytes() + block.bytes <= bytes_max => last.blocks.push(*block),
+                _ => pieces.push(Self { blocks: vec![*block] }),
+            }
+        }
+        pieces
+    }
+}
+
+fn internal(error: ArrowError) -> ExecError {
+    ExecError::Internal(format!("dividing rows: {error}"))
+}
+
+/// Bytes of a batch, which may be a slice of something larger.
+fn batch_bytes(batch: &RecordBatch) -> u64 {
+    let of = |column: &Arc<dyn Array>| {
+        let whole = column.get_array_memory_size();
+        column.to_data().get_slice_memory_size().map_or(whole, |slice| slice.min(whole))
+    };
+    batch.columns().iter().map(of).sum::<usize>() as u64
+}

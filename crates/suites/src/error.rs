@@ -1,0 +1,112 @@
+//! What can go wrong while generating.
+
+use std::path::PathBuf;
+
+use arrow_schema::ArrowError;
+
+use crate::suite::{SCALE_MAX, SCALE_MIN};
+
+/// Errors of the generators.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SuiteError {
+    /// The scale factor is not a number in the supported range.
+    #[error("scale factor {scale} is not in {SCALE_MIN}..={SCALE_MAX}")]
+    Scale {
+        /// The value that was asked for.
+        scale: f64,
+    },
+    /// An option has a value that makes no sense.
+    #[error("option {option} = {value}: {problem}")]
+    Option {
+        /// The name of the field of `GenerateOptions`.
+        option: &'static str,
+        /// Its value.
+        value: u64,
+        /// Why it is refused.
+        problem: &'static str,
+    },
+    /// A row range outside the table was asked for.
+    #[error("rows {start}..{end} of table {table}, which has {rows} rows")]
+    Range {
+        /// The table's name.
+        table: &'static str,
+        /// First row asked for.
+        start: u64,
+        /// End of the range asked for.
+        end: u64,
+        /// Rows of the table.
+        rows: u64,
+    },
+    /// The directory holds a complete benchmark of other parameters.
+    #[error(
+        "{} holds the benchmark of {held}, not of {wanted}: choose another directory, \
+         or remove this one",
+        dir.display()
+    )]
+    Occupied {
+        /// The output directory.
+        dir: PathBuf,
+        /// The parameters of what it holds.
+        held: String,
+        /// The parameters that were asked for.
+        wanted: String,
+    },
+    /// A file that the generator would replace was not written by it.
+    #[error(
+        "{} exists and does not belong to a benchmark: choose another directory, \
+         or remove the file",
+        path.display()
+    )]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The manifest exists but cannot be understood.
+    #[error("{}: {problem}: choose another directory, or remove this one", path.display())]
+    Manifest {
+        /// Path of the manifest.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A file operation failed.
+    #[error("{action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as in "create".
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Writing an Arrow file failed.
+    #[error("write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: headrace_format::FormatError,
+    },
+    /// Arrow refused generated columns: a defect of this crate.
+    #[error("a generated batch of table {table} is not valid Arrow: {source}")]
+    Batch {
+        /// The table's name.
+        table: &'static str,
+        /// The cause.
+        source: ArrowError,
+    },
+    /// The cancel flag was raised; nothing of this run is left behind.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl SuiteError {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}

@@ -1,0 +1,41 @@
+//! Benchmark suites: data of any scale, straight into Arrow files, and their queries.
+//!
+//! [`ssb`] is the Star Schema Benchmark, [`tpch`] is TPC-H; each says what its data are.
+//!
+//! # How data flow
+//!
+//! ```text
+//! scale (SSB: seed) ──► TableGenerator: any piece of any table ──► RecordBatch
+//!                                                                     │ workers, in any order
+//!                                                                     ▼
+//!                                                    one writer a file, in row order ──► ArrowWriter
+//!                                                                                           │
+//!                       ssb.json or tpch.json, last: the directory is whole ◄───────────────┘
+//! ```
+//!
+//! Written files are equal byte for byte for any number of threads. A file in the writing is a
+//! hidden temporary; a run that is cancelled, or fails, removes what it has made.
+//!
+//! # Files
+//!
+//! One file a table, `TABLE.arrow`; the largest may be a folder `TABLE` with `part-00000.arrow` and
+//! so on instead. At last the manifest ([`Manifest`]). Record batches of 2^20 rows, uncompressed,
+//! with the smallest and largest value of every batch.
+//!
+//! # What this crate must never know
+//!
+//! Who runs the queries: processors, planners, SQL beyond the texts.
+
+mod error;
+mod generate;
+mod line_count;
+mod manifest;
+pub mod ssb;
+mod suite;
+pub mod tpch;
+mod write;
+
+pub use error::SuiteError;
+pub use generate::{GenerateOptions, Progress, Summary, generate};
+pub use manifest::{Manifest, ManifestFile, ManifestTable, read_manifest};
+pub use suite::{Limit, Query, SCALE_MAX, SCALE_MIN, Suite};

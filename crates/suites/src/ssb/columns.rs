@@ -1,0 +1,180 @@
+//! Arrow columns from generated values: fields, dictionary arrays, text.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, DictionaryArray, Int32Array, StringArray,
+    types::{ArrowDictionaryKeyType, Int8Type, Int16Type},
+};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType, Field};
+
+use super::random::Stream;
+
+/// A column of 32-bit integers.
+pub(crate) fn int32_field(name: &str) -> Field {
+    Field::new(name, DataType::Int32, false)
+}
+
+/// A column of text that hardly repeats.
+pub(crate) fn text_field(name: &str) -> Field {
+    Field::new(name, DataType::Utf8, false)
+}
+
+/// A column of text from a list of at most 100 values.
+pub(crate) fn code8_field(name: &str) -> Field {
+    code_field(name, DataType::Int8)
+}
+
+/// A column of text from a list of at most 30,000 values.
+pub(crate) fn code16_field(name: &str) -> Field {
+    code_field(name, DataType::Int16)
+}
+
+fn code_field(name: &str, code: DataType) -> Field {
+    Field::new(name, DataType::Dictionary(Box::new(code), Box::new(DataType::Utf8)), false)
+}
+
+pub(crate) fn int32(values: Vec<i32>) -> ArrayRef {
+    Arc::new(Int32Array::from(values))
+}
+
+/// Dictionary column with 8-bit codes into `words`.
+pub(crate) fn code8(
+    codes: impl Into<ScalarBuffer<i8>>,
+    words: &ArrayRef,
+) -> Result<ArrayRef, ArrowError> {
+    coded::<Int8Type>(codes.into(), words)
+}
+
+/// Dictionary column with 16-bit codes into `words`.
+pub(crate) fn code16(
+    codes: impl Into<ScalarBuffer<i16>>,
+    words: &ArrayRef,
+) -> Result<ArrayRef, ArrowError> {
+    coded::<Int16Type>(codes.into(), words)
+}
+
+fn coded<K: ArrowDictionaryKeyType>(
+    codes: ScalarBuffer<K::Native>,
+    words: &ArrayRef,
+) -> Result<ArrayRef, ArrowError> {
+    let codes = arrow_array::PrimitiveArray::<K>::new(codes, None);
+    Ok(Arc::new(DictionaryArray::try_new(codes, Arc::clone(words))?))
+}
+
+/// A text column that is built by appending bytes, without an allocation a row.
+pub(crate) struct TextBuilder {
+    bytes: Vec<u8>,
+    offsets: Vec<i32>,
+}
+
+impl TextBuilder {
+    /// Room for `rows` values of `bytes_per_row` bytes each.
+    pub(crate) fn with_capacity(rows: usize, bytes_per_row: usize) -> Self {
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        Self { bytes: Vec::with_capacity(rows * bytes_per_row), offsets }
+    }
+
+    /// Appends to the value under construction.
+    pub(crate) fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+    }
+
+    /// Appends `value` in decimal, with leading zeros up to `width` digits.
+    pub(crate) fn push_number(&mut self, value: u32, width: usize) {
+        let mut digits = [b'0'; 10];
+        let mut rest = value;
+        let mut first = digits.len();
+        while rest > 0 || digits.len() - first < width {
+            first -= 1;
+            digits[first] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        self.bytes.extend_from_slice(&digits[first..]);
+    }
+
+    /// Ends the value under construction.
+    pub(crate) fn end_value(&mut self) -> Result<(), ArrowError> {
+        let end = i32::try_from(self.bytes.len())
+            .map_err(|_| ArrowError::OffsetOverflowError(self.bytes.len()))?;
+        self.offsets.push(end);
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> Result<ArrayRef, ArrowError> {
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
+        Ok(Arc::new(StringArray::try_new(offsets, Buffer::from_vec(self.bytes), None)?))
+    }
+}
+
+const ADDRESS_LEN_MIN: u32 = 6;
+const ADDRESS_LEN_MAX: u32 = 24;
+/// Draws that one address may take: ten 6-bit characters a draw, and one for the length.
+const DRAWS_PER_ADDRESS: u64 = 4;
+const CHARACTERS_PER_DRAW: usize = 10;
+/// The 64 characters of dbgen's random text.
+const ALPHABET: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ,";
+
+/// Appends a random address of 6 to 24 characters (dbgen: mean 15, from 40% to 160%).
+pub(crate) fn push_address(text: &mut TextBuilder, stream: Stream, row: u64) {
+    let first = row * DRAWS_PER_ADDRESS;
+    let len = ADDRESS_LEN_MIN + stream.digits(first).below(ADDRESS_LEN_MAX - ADDRESS_LEN_MIN + 1);
+    let mut address = [0; ADDRESS_LEN_MAX as usize];
+    for (piece, draw) in address.chunks_mut(CHARACTERS_PER_DRAW).zip(first + 1..) {
+        let mut bits = stream.draw(draw);
+        for character in piece {
+            *character = ALPHABET[(bits & 63) as usize];
+            bits >>= 6;
+        }
+    }
+    text.push(&address[..len as usize]);
+}
+
+/// Appends a phone number `cc-ddd-ddd-dddd`, whose country code is 10 + nation.
+pub(crate) fn push_phone(text: &mut TextBuilder, stream: Stream, row: u64, nation: u32) {
+    let mut digits = stream.digits(row);
+    text.push_number(10 + nation, 2);
+    text.push(b"-");
+    text.push_number(100 + digits.below(900), 3);
+    text.push(b"-");
+    text.push_number(100 + digits.below(900), 3);
+    text.push(b"-");
+    text.push_number(1000 + digits.below(9000), 4);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use arrow_array::cast::AsArray;
+
+    use super::*;
+    use crate::ssb::random::Purpose;
+
+    #[test]
+    fn numbers_are_padded_not_cut() {
+        let mut text = TextBuilder::with_capacity(3, 10);
+        for (value, width) in [(7, 3), (12_345, 3), (0, 1), (u32::MAX, 2)] {
+            text.push_number(value, width);
+            text.end_value().unwrap();
+        }
+        let array = text.finish().unwrap();
+        let values: Vec<_> = array.as_string::<i32>().iter().flatten().collect();
+        assert_eq!(values, ["007", "12345", "0", "4294967295"]);
+    }
+
+    #[test]
+    fn addresses_have_every_length() {
+        let stream = Stream::new(3, Purpose::CustomerAddress);
+        let mut text = TextBuilder::with_capacity(1000, 24);
+        for row in 0..1000 {
+            push_address(&mut text, stream, row);
+            text.end_value().unwrap();
+        }
+        let array = text.finish().unwrap();
+        let lengths: std::collections::BTreeSet<_> =
+            array.as_string::<i32>().iter().flatten().map(str::len).collect();
+        assert_eq!(lengths.into_iter().collect::<Vec<_>>(), (6..=24).collect::<Vec<_>>());
+    }
+}

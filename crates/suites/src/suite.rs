@@ -1,0 +1,124 @@
+//! The benchmark suites: what tells them apart.
+
+use crate::{SuiteError, ssb, tpch, write::TableGenerator};
+
+/// The smallest scale factor of a suite: 1,500 orders.
+pub const SCALE_MIN: f64 = 0.001;
+/// The largest scale factor of a suite: about 60 thousand million rows of the fact table.
+pub const SCALE_MAX: f64 = 10_000.0;
+
+/// # Errors
+/// [`SuiteError::Scale`] for what is out of range or no number.
+pub(crate) fn check_scale(scale: f64) -> Result<(), SuiteError> {
+    if (SCALE_MIN..=SCALE_MAX).contains(&scale) { Ok(()) } else { Err(SuiteError::Scale { scale }) }
+}
+
+/// A benchmark: tables of any scale, and queries over them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Suite {
+    /// The Star Schema Benchmark ([`ssb`]).
+    Ssb,
+    /// TPC-H ([`tpch`]).
+    Tpch,
+}
+
+/// One query of a suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Its number, such as "1.1" in the Star Schema Benchmark and "15" in TPC-H.
+    pub id: &'static str,
+    /// The text, without a semicolon.
+    pub sql: &'static str,
+    /// Which rows its LIMIT leaves, where it has one.
+    pub limit: Option<Limit>,
+}
+
+/// The first rows of an order that may have ties: the last row's equals may be any of those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The number of rows.
+    pub rows: usize,
+    /// The columns of the answer that the query orders by, counted from 0.
+    pub keys: &'static [usize],
+}
+
+impl Suite {
+    /// What it is called in commands and in names of files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ssb => "ssb",
+            Self::Tpch => "tpch",
+        }
+    }
+
+    /// What people call it.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Ssb => "SSB",
+            Self::Tpch => "TPC-H",
+        }
+    }
+
+    /// Names of the tables, in the order in which they are written; the largest is the last.
+    pub const fn tables(self) -> &'static [&'static str] {
+        match self {
+            Self::Ssb => &["date", "customer", "supplier", "part", "lineorder"],
+            Self::Tpch => &[
+                "region", "nation", "supplier", "customer", "part", "partsupp", "orders",
+                "lineitem",
+            ],
+        }
+    }
+
+    /// The largest table: about 6,000,000 rows a unit of scale.
+    pub const fn fact_table(self) -> &'static str {
+        let tables = self.tables();
+        tables[tables.len() - 1]
+    }
+
+    /// The queries in order.
+    pub fn queries(self) -> &'static [Query] {
+        match self {
+            Self::Ssb => &ssb::QUERIES,
+            Self::Tpch => &tpch::QUERIES,
+        }
+    }
+
+    /// Name of the file that says what a directory holds, and that it is complete.
+    pub fn manifest_file(self) -> String {
+        format!("{}.json", self.name())
+    }
+
+    /// Name of the file that is present while a directory is being filled.
+    pub(crate) fn marker_file(self) -> String {
+        format!(".{}-unfinished", self.name())
+    }
+
+    /// Version of the data that this crate generates.
+    pub const fn data_version(self) -> u32 {
+        match self {
+            Self::Ssb => ssb::DATA_VERSION,
+            Self::Tpch => tpch::DATA_VERSION,
+        }
+    }
+
+    /// The seed that data depend on, if they depend on one.
+    pub(crate) const fn seed(self, seed: u64) -> Option<u64> {
+        match self {
+            Self::Ssb => Some(seed),
+            Self::Tpch => None,
+        }
+    }
+
+    /// The tables in the order of [`Suite::tables`].
+    pub(crate) fn generators(
+        self,
+        scale: f64,
+        seed: u64,
+    ) -> Result<Vec<Box<dyn TableGenerator>>, SuiteError> {
+        match self {
+            Self::Ssb => Ok(ssb::Generator::new(scale, seed)?.into_tables()),
+            Self::Tpch => tpch::tables(scale),
+        }
+    }
+}
