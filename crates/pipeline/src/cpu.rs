@@ -334,7 +334,11 @@ impl CpuWorker {
             while let Some(portion) = scan.portion(start + rows == segment.rows) {
                 Runner { bound, sink: &mut self.sink, options: &self.options }
                     .portion(&source, &scan, portion)?;
-                self.account()?;
+                match self.account() {
+                    // Where memory is short, rows do not wait for a full batch.
+                    Err(_) if emit.is_some() && self.sink.cut_rows(&bound.sink)? => {}
+                    accounted => accounted?,
+                }
                 if let Some(emit) = emit
                     && !self.emit_batches(emit)
                 {

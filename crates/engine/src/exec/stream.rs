@@ -6,10 +6,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::limit::GlobalLimitExec;
@@ -17,6 +19,7 @@ use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchSt
 use futures::{Stream, StreamExt, TryStreamExt};
 use headrace_flow::CancelToken;
 use headrace_format::batches::{BatchStream, BatchTable, ProducerError};
+use headrace_ir::Scalar;
 use headrace_pipeline::{ExecError, WhyNot};
 use headrace_runner::{ErrorClass, Fallback, Request, RunError, RunReport, StreamTable};
 use tokio::runtime::Handle;
@@ -28,6 +31,7 @@ use super::plan::PipelineExec;
 use crate::error::{forbidden, run_error};
 use crate::floats::one_nan;
 use crate::planner_memory::in_pieces;
+use crate::rule::types::scalar;
 
 /// Batches in the channel at once: the reader is never far behind, and a reader that stops
 /// stops the race.
@@ -98,9 +102,10 @@ impl Run {
             planned.tables.iter().map(|table| Arc::clone(table.stream())).collect();
         let is_above = !self.children.is_empty();
         tables.extend(self.children);
+        let parameters = values(&planned.subqueries)?;
         let request = Request {
             program: &planned.program,
-            parameters: &[],
+            parameters: &parameters,
             tables: &tables,
             children: &[],
             settings: self.node.settings(),
@@ -119,6 +124,19 @@ impl Run {
         }
         Ok(report)
     }
+}
+
+/// What subqueries of one value gave: the plan around this one has run them before.
+fn values(subqueries: &[Arc<dyn PhysicalExpr>]) -> Result<Vec<Scalar>, RunError> {
+    let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
+    let value = |subquery: &Arc<dyn PhysicalExpr>| match subquery.evaluate(&nothing) {
+        Ok(ColumnarValue::Scalar(value)) => scalar(&value).map_err(RunError::WhyNot),
+        Ok(ColumnarValue::Array(_)) => {
+            Err(ExecError::Internal(format!("{subquery} has many values")).into())
+        }
+        Err(error) => Err(ExecError::Internal(error.to_string()).into()),
+    };
+    subqueries.iter().map(value).collect()
 }
 
 /// The rows of a child plan as a table that is read once.

@@ -15,7 +15,7 @@ use headrace_ir::{
 use headrace_pipeline::WhyNot;
 
 use super::program::SinkSpec;
-use super::translate::{InputColumn, Translator};
+use super::translate::{InputColumn, Subqueries, Translator};
 use crate::exec::Output;
 
 fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
@@ -49,12 +49,13 @@ pub fn sink(
     root: &AggregateExec,
     raw: &AggregateExec,
     columns: &[InputColumn],
+    subqueries: &Subqueries,
 ) -> Result<SinkSpec, WhyNot> {
     if root.limit_options().is_some() || raw.limit_options().is_some() {
         return why("an aggregation with LIMIT is left to the planner");
     }
     let schema = raw.input().schema();
-    let translator = Translator { columns, schema: &schema };
+    let translator = Translator { columns, schema: &schema, subqueries };
     let keys = raw
         .group_expr()
         .expr()

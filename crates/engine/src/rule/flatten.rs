@@ -16,8 +16,8 @@ use headrace_format::arrow::ir_type;
 use headrace_ir::{CompareOp, DataType, Expr, Field, ProbeKind, Scalar};
 use headrace_pipeline::WhyNot;
 
-use super::graph::{Edge, Graph, Hanging};
-use super::translate::{InputColumn, Translator, compare};
+use super::graph::{Edge, Filtered, Graph, Hanging};
+use super::translate::{InputColumn, Subqueries, Translator, compare};
 use crate::scan::HeadraceScanExec;
 
 type Columns = Vec<InputColumn>;
@@ -32,12 +32,13 @@ pub fn flatten(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Result<Colum
         return flatten_scan(plan, scan, graph);
     }
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        return flatten_filter(filter, graph);
+        return flatten_filter(plan, filter, graph);
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let input = flatten(projection.input(), graph)?;
         let schema = projection.input().schema();
-        let translator = Translator { columns: &input, schema: &schema };
+        let subqueries = &graph.subqueries;
+        let translator = Translator { columns: &input, schema: &schema, subqueries };
         return Ok(projection.expr().iter().map(|e| translator.translate(&e.expr)).collect());
     }
     if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
@@ -99,20 +100,30 @@ fn flatten_scan(
     Ok(graph.add_leaf(Arc::clone(plan), None, columns))
 }
 
-fn flatten_filter(filter: &FilterExec, graph: &mut Graph) -> Result<Columns, WhyNot> {
+fn flatten_filter(
+    plan: &Arc<dyn ExecutionPlan>,
+    filter: &FilterExec,
+    graph: &mut Graph,
+) -> Result<Columns, WhyNot> {
     if filter.fetch().is_some() {
         return why("a filter with LIMIT is left to the planner");
     }
     let mark = graph.mark();
     let columns = flatten(filter.input(), graph)?;
     let schema = filter.input().schema();
-    let predicate =
-        Translator { columns: &columns, schema: &schema }.translate(filter.predicate())?;
+    let subqueries = &graph.subqueries;
+    let translator = Translator { columns: &columns, schema: &schema, subqueries };
+    let predicate = translator.translate(filter.predicate())?;
+    let columns = project(columns, filter.projection().as_deref());
     match graph.only_leaf_since(&mark) {
-        Some(leaf) => graph.leaves[leaf].filters.extend(predicate.conjuncts()),
+        Some(leaf) => {
+            let leaf = &mut graph.leaves[leaf];
+            leaf.filters.extend(predicate.conjuncts());
+            leaf.filtered = Some(Filtered { plan: Arc::clone(plan), columns: columns.clone() });
+        }
         None => graph.add_condition(predicate, mark.next_part()),
     }
-    Ok(project(columns, filter.projection().as_deref()))
+    Ok(columns)
 }
 
 fn project(columns: Columns, projection: Option<&[usize]>) -> Columns {
@@ -152,10 +163,11 @@ fn translate_pairs(
     join: &HashJoinExec,
     left: &Columns,
     right: &Columns,
+    subqueries: &Subqueries,
 ) -> Result<Vec<(Expr, Expr)>, WhyNot> {
     let (left_schema, right_schema) = (join.left().schema(), join.right().schema());
-    let left = Translator { columns: left, schema: &left_schema };
-    let right = Translator { columns: right, schema: &right_schema };
+    let left = Translator { columns: left, schema: &left_schema, subqueries };
+    let right = Translator { columns: right, schema: &right_schema, subqueries };
     join.on()
         .iter()
         .map(|(l, r)| {
@@ -174,6 +186,7 @@ fn translate_filter(
     filter: Option<&JoinFilter>,
     left: &Columns,
     right: &Columns,
+    subqueries: &Subqueries,
 ) -> Result<Option<Expr>, WhyNot> {
     let Some(filter) = filter else { return Ok(None) };
     let columns: Columns = filter
@@ -185,7 +198,7 @@ fn translate_filter(
             JoinSide::None => why("a join condition on a mark"),
         })
         .collect();
-    let translator = Translator { columns: &columns, schema: filter.schema() };
+    let translator = Translator { columns: &columns, schema: filter.schema(), subqueries };
     translator.translate(filter.expression()).map(Some)
 }
 
@@ -196,11 +209,11 @@ fn flatten_inner(join: &HashJoinExec, graph: &mut Graph) -> Result<Columns, WhyN
     let right = flatten_or_opaque(join.right(), graph);
     let end = graph.next_part();
     let null_equal = null_equal(join);
-    for (l, r) in translate_pairs(join, &left, &right)? {
+    for (l, r) in translate_pairs(join, &left, &right, &graph.subqueries)? {
         let (part, left_below, right_below) = (graph.add_part(), first..middle, middle..end);
         graph.edges.push(Edge { left: l, right: r, null_equal, part, left_below, right_below });
     }
-    if let Some(condition) = translate_filter(join.filter(), &left, &right)? {
+    if let Some(condition) = translate_filter(join.filter(), &left, &right, &graph.subqueries)? {
         graph.add_condition(condition, first);
     }
     Ok(left.into_iter().chain(right).collect())
@@ -220,11 +233,11 @@ fn flatten_hanging(
     let kept = flatten(kept_plan, graph)?;
     let (leaf, hung) = flatten_single(hung_plan, graph);
     let (left, right) = if preserves_left { (&kept, &hung) } else { (&hung, &kept) };
-    let keys = translate_pairs(join, left, right)?
+    let keys = translate_pairs(join, left, right, &graph.subqueries)?
         .into_iter()
         .map(|(l, r)| if preserves_left { (l, r) } else { (r, l) })
         .collect();
-    let residual = translate_filter(join.filter(), left, right)?;
+    let residual = translate_filter(join.filter(), left, right, &graph.subqueries)?;
     graph.leaves[leaf].hanging = true;
     let null_equal = null_equal(join);
     let part = graph.add_part();

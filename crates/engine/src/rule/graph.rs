@@ -17,7 +17,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use headrace_ir::{DataType, Expr, Field, ProbeKind, Register};
 use headrace_pipeline::WhyNot;
 
-use super::translate::InputColumn;
+use super::translate::{InputColumn, Subqueries};
 use crate::scan::HeadraceScanExec;
 
 /// A source of rows.
@@ -33,10 +33,21 @@ pub struct Leaf {
     pub columns: Vec<Result<Field, WhyNot>>,
     /// Conditions that stand directly above it.
     pub filters: Vec<Expr>,
+    /// The plan of the rows that they leave.
+    pub filtered: Option<Filtered>,
     /// Whether it hangs (see [`Hanging`]).
     pub hanging: bool,
     /// The graph register of whether a row has a match in it, if that is asked for.
     pub mark: Option<Register>,
+}
+
+/// A leaf's plan with its filters.
+#[derive(Clone)]
+pub struct Filtered {
+    /// The plan.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// Its columns over graph registers.
+    pub columns: Vec<InputColumn>,
 }
 
 impl Leaf {
@@ -133,6 +144,8 @@ pub struct Graph {
     pub conjuncts: Vec<Conjunct>,
     /// Semi, anti and outer joins in the order of the plan, inner ones first.
     pub hanging: Vec<Hanging>,
+    /// Subqueries of one value that expressions read.
+    pub subqueries: Subqueries,
     next_register: Register,
     next_part: usize,
 }
@@ -175,6 +188,7 @@ impl Graph {
             first,
             columns,
             filters: vec![],
+            filtered: None,
             hanging: false,
             mark: None,
         });

@@ -21,6 +21,7 @@ mod functions;
 mod graph;
 mod order;
 mod program;
+mod reduce;
 mod translate;
 pub mod types;
 
@@ -269,7 +270,7 @@ impl Rewriter<'_> {
     ) -> Result<Planned, WhyNot> {
         let mut graph = Graph::default();
         let columns = flatten::flatten_or_opaque(raw.input(), &mut graph);
-        let sink = aggregate::sink(root, raw, &columns)?;
+        let sink = aggregate::sink(root, raw, &columns, &graph.subqueries)?;
         self.assemble(graph, sink)
     }
 

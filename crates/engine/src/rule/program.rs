@@ -24,6 +24,7 @@ use super::aggregate::raw_aggregation;
 use super::expr_util::map_registers;
 use super::graph::{Graph, Leaf, mark_field, register};
 use super::order::{self, PlannedProbe, PlannedStep};
+use super::reduce::reduce_groups;
 use super::types::scalar;
 use crate::catalog::HeadraceTable;
 use crate::exec::Output;
@@ -70,6 +71,8 @@ pub struct Planned {
     pub children: Vec<Arc<dyn ExecutionPlan>>,
     /// The plan's columns, of the program's; none: they are the same.
     pub outputs: Vec<Output>,
+    /// What gives each of the program's parameters its value, once the plan is run.
+    pub subqueries: Vec<Arc<dyn PhysicalExpr>>,
 }
 
 impl Planned {
@@ -120,7 +123,12 @@ fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
 }
 
 /// Builds the program. What tells a build which of its rows can be wanted may take `reducer_bytes_max`.
-pub fn assemble(graph: Graph, sink: SinkSpec, reducer_bytes_max: u64) -> Result<Planned, WhyNot> {
+pub fn assemble(
+    mut graph: Graph,
+    sink: SinkSpec,
+    reducer_bytes_max: u64,
+) -> Result<Planned, WhyNot> {
+    reduce_groups(&mut graph, reducer_bytes_max);
     let Stream { leaf: stream, smaller_than } = choose_stream(&graph, &sink)?;
     let (graph, steps) = order::ordered(graph, stream)?;
     let mut assembly = Assembly { graph, sink, stream, smaller_than, reducer_bytes_max, steps };
@@ -167,7 +175,7 @@ impl SinkSpec {
 }
 
 /// Bytes of all Headrace tables' columns below a plan.
-fn scanned_bytes(plan: &Arc<dyn ExecutionPlan>) -> u64 {
+pub(super) fn scanned_bytes(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     match plan.downcast_ref::<HeadraceScanExec>() {
         Some(scan) => scan.projection().iter().map(|&c| scan.table().column_bytes(c)).sum(),
         None => plan.children().into_iter().map(scanned_bytes).sum(),
@@ -225,7 +233,7 @@ fn used_registers(graph: &Graph, sink: &SinkSpec) -> BTreeSet<Register> {
 }
 
 /// What a row of keys takes at most in a build, few and short as they are.
-const REDUCER_ROW_BYTES: u64 = 64;
+pub(super) const REDUCER_ROW_BYTES: u64 = 64;
 
 /// About what a value of a group takes.
 const VALUE_BYTES: u64 = 8;
@@ -324,6 +332,8 @@ impl Assembly {
         for source in program.sources_mut().filter(|it| it.kind == SourceKind::Batches) {
             source.table_id += tables.len();
         }
+        let (subqueries, parameters) = self.graph.subqueries.parameters()?;
+        program.parameters = parameters;
         program.validate().map_err(|e| WhyNot::new(e.to_string()))?;
         // Distinct calls may stand beside some that they cannot stand beside.
         program.without_distinct().map_err(|e| WhyNot::new(e.to_string()))?;
@@ -331,7 +341,7 @@ impl Assembly {
             SinkSpec::Aggregate { outputs, .. } => outputs,
             SinkSpec::Rows { .. } | SinkSpec::First { .. } => Vec::new(),
         };
-        Ok(Planned { program, tables, children, outputs })
+        Ok(Planned { program, tables, children, outputs, subqueries })
     }
 
     /// Whether a build, larger than what is streamed, is to be made of rows alone that can find a match:

@@ -3,6 +3,7 @@
 //! DataFusion compares a dictionary column with a constant of dictionary type, or casts the
 //! column to plain text; the IR knows only text, so both wrappers disappear here.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType as ArrowType, Schema};
@@ -11,10 +12,11 @@ use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr,
     Literal, NegativeExpr, NotExpr, TryCastExpr,
 };
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use headrace_format::arrow::ir_type;
 use headrace_ir::{
-    ArithmeticOp, CastFailure, CompareOp, DataType, Expr, OnOverflow, Scalar, Value,
+    ArithmeticOp, CastFailure, CompareOp, DataType, Expr, Field, OnOverflow, Scalar, Value,
 };
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::cpu::is_cast_supported;
@@ -31,6 +33,46 @@ pub struct Translator<'a> {
     pub columns: &'a [InputColumn],
     /// The input's schema.
     pub schema: &'a Schema,
+    /// Where subqueries are gathered.
+    pub subqueries: &'a Subqueries,
+}
+
+/// Subqueries of one value that a fragment reads: parameters of its program, whose values are known when it
+/// is run.
+#[derive(Clone, Debug, Default)]
+pub struct Subqueries(RefCell<Vec<Arc<dyn PhysicalExpr>>>);
+
+impl Subqueries {
+    /// The number of a subquery's parameter.
+    fn number(&self, subquery: &Arc<dyn PhysicalExpr>) -> usize {
+        let mut known = self.0.borrow_mut();
+        known.iter().position(|one| one == subquery).unwrap_or_else(|| {
+            known.push(Arc::clone(subquery));
+            known.len() - 1
+        })
+    }
+
+    /// All of them, and the parameters that they are.
+    pub fn parameters(self) -> Result<(Vec<Arc<dyn PhysicalExpr>>, Vec<Field>), WhyNot> {
+        let subqueries = self.0.into_inner();
+        let schema = Schema::empty();
+        let field = |subquery: &Arc<dyn PhysicalExpr>| {
+            let (data_type, nullable) = type_of(subquery, &schema)?;
+            Ok(Field::new(&subquery.to_string(), data_type, nullable))
+        };
+        let fields = subqueries.iter().map(field).collect::<Result<_, WhyNot>>()?;
+        Ok((subqueries, fields))
+    }
+}
+
+/// An expression's type, and whether it may be NULL.
+fn type_of(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(DataType, bool), WhyNot> {
+    let field =
+        expr.return_field(schema).map_err(|e| WhyNot::new(format!("{expr} has no type: {e}")))?;
+    let arrow = field.data_type();
+    let data_type = ir_type(arrow);
+    let data_type = data_type.ok_or_else(|| WhyNot::new(format!("{expr} has type {arrow}")))?;
+    Ok((data_type, field.is_nullable()))
 }
 
 fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
@@ -45,6 +87,14 @@ impl Translator<'_> {
         }
         if let Some(literal) = expr.downcast_ref::<Literal>() {
             return scalar(literal.value()).map(Expr::Literal);
+        }
+        if expr.is::<ScalarSubqueryExpr>() {
+            let (data_type, nullable) = type_of(expr, self.schema)?;
+            return Ok(Expr::Parameter {
+                index: self.subqueries.number(expr),
+                data_type,
+                nullable,
+            });
         }
         if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
             return self.binary(expr, binary);
@@ -93,10 +143,7 @@ impl Translator<'_> {
     }
 
     pub(super) fn result_type(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<DataType, WhyNot> {
-        let arrow = expr
-            .data_type(self.schema)
-            .map_err(|e| WhyNot::new(format!("{expr} has no type: {e}")))?;
-        ir_type(&arrow).ok_or_else(|| WhyNot::new(format!("{expr} has type {arrow}")))
+        Ok(type_of(expr, self.schema)?.0)
     }
 
     fn boolean(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Expr, WhyNot> {

@@ -111,6 +111,18 @@ impl SinkState {
         }
     }
 
+    /// Makes a batch of the rows that there are, however few; `false` if they are none to be
+    /// put out.
+    pub fn cut_rows(&mut self, sink: &BoundSink) -> Result<bool, ExecError> {
+        let (Self::Rows { columns, batches }, BoundSink::Rows { columns: outputs, .. }) =
+            (self, sink)
+        else {
+            return Ok(false);
+        };
+        batches.extend(last_batch(columns, outputs)?);
+        Ok(true)
+    }
+
     /// Folds another worker's state into this one.
     pub fn merge(&mut self, other: SinkState, sink: &BoundSink) -> Result<(), ExecError> {
         match (self, other, sink) {

@@ -373,11 +373,14 @@ fn rows_leave_a_segment_as_they_come() {
             emitted.fetch_add(batch.num_rows(), Ordering::Relaxed) + batch.num_rows() < limit
         }
     };
-    let mut worker = program.worker(&options()).unwrap();
-    let verdict = worker.execute_each(&segment, &most(usize::MAX)).unwrap();
-    assert_eq!(verdict, headrace_flow::Verdict::Continue);
-    program.finish_each(vec![worker], BuildOptions::default(), &most(usize::MAX)).unwrap();
-    assert_eq!(emitted.swap(0, Ordering::Relaxed), 1_000_000);
+    // Less than a full batch takes must do, too.
+    for limit_bytes in [1_000_000, 20_000] {
+        let mut worker = program.worker(&WorkerOptions::new(limit_bytes)).unwrap();
+        let verdict = worker.execute_each(&segment, &most(usize::MAX)).unwrap();
+        assert_eq!(verdict, headrace_flow::Verdict::Continue);
+        program.finish_each(vec![worker], BuildOptions::default(), &most(usize::MAX)).unwrap();
+        assert_eq!(emitted.swap(0, Ordering::Relaxed), 1_000_000);
+    }
 
     let mut worker = program.worker(&options()).unwrap();
     let verdict = worker.execute_each(&segment, &most(20_000)).unwrap();

@@ -260,7 +260,7 @@ mod tests {
     /// Records a second in device memory: all digits counted, then swept.
     #[test]
     #[ignore = "needs a GPU, measures"]
-    fn speed_in_device_memory() {
+    fn gpu_speed_in_device_memory() {
         let records: u64 = std::env::var("RECORDS").map_or(1 << 28, |text| text.parse().unwrap());
         for (key, record_bytes) in [
             (NumberType::I64, 8),
