@@ -121,6 +121,25 @@ const JOINS: &[&str] = &[
     "select count(*), sum(a.f_id), sum(b.f_id) from fact a join fact b on a.f_dim = b.f_dim and a.f_color = b.f_color",
 ];
 
+/// Subqueries of one value, and groups of which joins ask for a few.
+const SUBQUERIES: &[&str] = &[
+    "select f_id from fact where f_value > (select avg(f_value) from fact where f_dim = 1)",
+    "select f_id, (select max(d_rank) from dim) as m from fact where f_value < (select max(d_rank) * 3 from dim)",
+    "select count(*), sum(f_value * (select min(d_rank) from dim)) from fact",
+    "select f_id from fact where f_value > (select f_value from fact where f_id < 0)",
+    "select coalesce((select f_value from fact where f_id < 0), -1) + f_id as s, count(*) from fact group by 1",
+    "select f_id from fact where f_color = (select min(f_color) from fact) and f_dim = (select max(d_id) from dim where d_name = (select min(d_name) from dim))",
+    "select d_name, count(*) from fact join dim on f_dim = d_id where d_rank >= (select avg(d_rank) from dim) group by d_name having count(*) > (select count(*) / 10 from dim)",
+    "select f_id, f_value from fact, dim where f_dim = d_id and d_rank > 2 and f_value < (select avg(f.f_value) from fact f where f.f_dim = d_id)",
+    "select d_name, d_id from dim where d_rank < 3 and d_id < (select sum(f_value) from fact where f_dim = d_id)",
+    "select d_name, (select count(*) from fact where f_dim = d_id) as n from dim where d_rank > 1",
+    "select d_name, n from dim left join (select f_dim, count(*) n from fact group by f_dim) g on d_id = f_dim where d_rank > 1",
+    "select d_name from dim where d_rank > 1 and d_id not in (select f_dim from fact where f_dim is not null group by f_dim having count(*) > 3)",
+    "select f_color, n from (select f_color, f_dim, count(*) n from fact group by f_color, f_dim) g join dim on g.f_dim = d_id where d_name like 'c%'",
+    "select d_name, n from (select f_dim + 1 as k, count(*) n from fact group by f_dim + 1) g join dim on k = d_id where d_rank > 1",
+    "select count(*) from fact where f_dim in (select f_dim from fact group by f_dim having sum(f_value) > 50) and f_dim in (select d_id from dim where d_rank = 2)",
+];
+
 /// Queries whose rows come in order.
 const ORDERED: &[&str] = &[
     "select f_id, f_value from fact where f_dim > 3 order by f_value desc nulls last, f_id limit 7",
@@ -236,6 +255,26 @@ async fn aggregations_are_the_planners() {
 async fn joins_are_the_planners() {
     let queries: Vec<String> = JOINS.iter().map(ToString::to_string).collect();
     none(differences(&queries, false).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subqueries_are_the_planners() {
+    let queries: Vec<String> = SUBQUERIES.iter().map(ToString::to_string).collect();
+    none(differences(&queries, false).await);
+}
+
+/// The pipeline of the groups probes the table whose filter says which are wanted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_that_no_join_asks_for_are_not_made() {
+    let (_folder, _, cpu) = sessions().await;
+    let few = "select d_name, n from (select f_dim, count(*) n from fact group by f_dim) g join dim on f_dim = d_id";
+    let reduced = |report: &QueryReport| {
+        report.pipelines.iter().any(|run| run.table == "fact" && run.builds.len() == 1)
+    };
+    let (_, all) = rows(&cpu, few).await.unwrap();
+    assert!(!reduced(&all), "{all:?}");
+    let (found, some) = rows(&cpu, &format!("{few} where d_rank = 2")).await.unwrap();
+    assert!(reduced(&some) && !found.is_empty(), "{some:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
