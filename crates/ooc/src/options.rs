@@ -112,8 +112,9 @@ impl Options {
             direct_engine: self.direct_engine,
             write_access: self.write_access,
             trace: self.trace.clone(),
-            // Under a limit what streams through a mapping must not stay with this process.
-            release_mapped: self.memory_limit_bytes.is_some(),
+            // What streams through a mapping is not read again: pages that are given back by whoever used them need
+            // not be unmapped by one thread at the end.
+            release_mapped: true,
             ..RaceOptions::default()
         }
     }

@@ -64,17 +64,34 @@ impl Report {
             self.ran_on,
         )];
         lines.extend(self.why_not_cuda.iter().map(|why| format!("not on a GPU: {why}")));
-        for Pass { name, race } in &self.passes {
-            let limit = race.bottleneck().map(|limit| format!(", {limit}")).unwrap_or_default();
-            // What has no input has output.
-            let bytes = race.bytes_by_path.total().max(race.written_bytes);
-            let rate = bytes as f64 / race.wall_ns.max(1) as f64;
-            let seconds = race.wall_ns as f64 / 1e9;
-            lines.push(format!("{name}: {seconds:.3} s, {rate:.2} GB/s{limit}"));
+        let mut names: Vec<&str> = Vec::new();
+        for pass in &self.passes {
+            if !names.contains(&pass.name) {
+                names.push(pass.name);
+            }
         }
+        lines.extend(names.into_iter().map(|name| self.passes_line(name)));
         lines.push(self.memory_line());
         lines.extend(self.notes.iter().cloned());
         lines
+    }
+
+    /// The races of a name: what one is bound by, or the longest of many.
+    fn passes_line(&self, name: &str) -> String {
+        let races = || self.passes.iter().filter(|pass| pass.name == name).map(|pass| &pass.race);
+        // What has no input has output.
+        let bytes_of = |race: &RaceReport| race.bytes_by_path.total().max(race.written_bytes);
+        let (bytes, ns) =
+            (races().map(bytes_of).sum::<u64>(), races().map(|race| race.wall_ns).sum::<u64>());
+        let longest = races().max_by_key(|race| race.wall_ns).and_then(RaceReport::bottleneck);
+        let (seconds, rate) = (ns as f64 / 1e9, bytes as f64 / ns.max(1) as f64);
+        let mut line = format!("{name}: {seconds:.3} s, {rate:.2} GB/s");
+        match races().count() {
+            0 | 1 => {}
+            races => line += &format!(" in {races} races; the longest"),
+        }
+        line += &longest.map(|limit| format!(", {limit}")).unwrap_or_default();
+        line
     }
 
     fn memory_line(&self) -> String {

@@ -111,7 +111,8 @@ impl Sizes {
         (0..=3).find_map(fits)
     }
 
-    /// Where partitioned records go to a temporary file.
+    /// Where partitioned records go to a temporary file: on as many threads as have room for a bucket each, since to
+    /// divide every bucket again takes longer than fewer threads do. Where none has, on all.
     pub fn of_two_passes(
         records: &dyn Records,
         input_bytes: u64,
@@ -119,8 +120,46 @@ impl Sizes {
         threads: usize,
         chunk_bytes: Option<usize>,
     ) -> Sizes {
+        let most = most_threads(limit_bytes, threads);
+        let on =
+            |threads| Self::on_threads(records, input_bytes, limit_bytes, threads, chunk_bytes);
+        let fits = |sizes: &Sizes| {
+            let bucket_bytes = input_bytes / sizes.buckets as u64;
+            bucket_bytes + bucket_bytes / 4 <= sizes.bucket_bytes_max.min(sizes.unit_bytes)
+        };
+        (1..=most).rev().map(on).find(fits).unwrap_or_else(|| on(most))
+    }
+
+    /// Where partitioned records go to a temporary file, and come from there in parts of at most `part_bytes`, which
+    /// others sort.
+    pub fn of_parts(
+        records: &dyn Records,
+        (input_bytes, part_bytes): (u64, u64),
+        limit_bytes: u64,
+        threads: usize,
+        chunk_bytes: Option<usize>,
+    ) -> Sizes {
+        let threads = most_threads(limit_bytes, threads);
+        let sizes = Self::on_threads(records, input_bytes, limit_bytes, threads, chunk_bytes);
+        // Parts are gathered of buckets: many small ones fill them.
+        let enough = (16 * input_bytes / part_bytes) as usize + 16;
+        Sizes {
+            unit_bytes: part_bytes,
+            bucket_bytes_max: u64::MAX,
+            buckets: sizes.buckets.min(enough),
+            ..sizes
+        }
+    }
+
+    fn on_threads(
+        records: &dyn Records,
+        input_bytes: u64,
+        limit_bytes: u64,
+        threads: usize,
+        chunk_bytes: Option<usize>,
+    ) -> Sizes {
+        let threads = threads as u64;
         let record_bytes = records.record_bytes() as u64;
-        let threads = (threads as u64).min(limit_bytes / THREAD_BYTES).max(1);
         // Slots and windows for each thread and two more, and half a chunk of numbers.
         let shares = 2 * (threads + 2) + threads.div_ceil(2);
         let most = (limit_bytes / 4 * 3 / shares).saturating_sub(WIDENED_BYTES);
@@ -150,6 +189,10 @@ impl Sizes {
             window_bytes,
         }
     }
+}
+
+fn most_threads(limit_bytes: u64, threads: usize) -> usize {
+    threads.min((limit_bytes / THREAD_BYTES) as usize).max(1)
 }
 
 fn buckets(wanted: u64) -> usize {

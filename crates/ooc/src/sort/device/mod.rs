@@ -116,14 +116,8 @@ impl<'a> OnDevice<'a> {
         }
         let (limit_bytes, threads) = (work.room.memory.limit_bytes(), work.room.threads);
         let chunk_bytes = work.options.chunk_bytes;
-        let sizes = Sizes::of_two_passes(work.records, bytes, limit_bytes, threads, chunk_bytes);
-        let enough = (16 * bytes / capacity_bytes) as usize + 16;
-        let sizes = Sizes {
-            unit_bytes: capacity_bytes,
-            bucket_bytes_max: u64::MAX,
-            buckets: sizes.buckets.min(enough),
-            ..sizes
-        };
+        let of = (bytes, capacity_bytes);
+        let sizes = Sizes::of_parts(work.records, of, limit_bytes, threads, chunk_bytes);
         let input = work.input.clone();
         let all = ReadSpec { file: 0, offset: 0, bytes };
         let partitioned = Partitioned::of_extents(work, &[input], &[all], &sizes, false)?;
