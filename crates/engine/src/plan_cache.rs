@@ -21,7 +21,11 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 
@@ -44,44 +48,97 @@ struct Entry {
     headers: Headers,
 }
 
+#[derive(Default)]
+struct Entries {
+    by_text: HashMap<String, Entry>,
+    /// How often all were forgotten.
+    generation: u64,
+}
+
 /// Plans by text.
 #[derive(Default)]
 pub struct PlanCache {
-    entries: Mutex<HashMap<String, Entry>>,
+    entries: Arc<Mutex<Entries>>,
+}
+
+/// A plan that one query runs at a time, because its runs share the values of subqueries: it goes back to the
+/// cache when this is dropped.
+pub struct Loan {
+    entries: Arc<Mutex<Entries>>,
+    generation: u64,
+    /// Until then.
+    lent: Option<(String, Entry)>,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let Some((text, entry)) = self.lent.take() else { return };
+        let mut entries = self.entries.lock();
+        if entries.generation == self.generation {
+            entries.insert(text, entry);
+        }
+    }
+}
+
+impl Entries {
+    fn insert(&mut self, text: String, entry: Entry) {
+        if self.by_text.len() >= PLANS_MAX {
+            self.by_text.clear();
+        }
+        self.by_text.insert(text, entry);
+    }
+}
+
+/// A plan that can be run.
+pub struct KnownPlan {
+    /// The plan.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// What its columns are called.
+    pub headers: Headers,
+    /// To be held as long as it runs.
+    pub loan: Option<Loan>,
 }
 
 impl PlanCache {
-    /// The plan of a text, ready to run, if it is still the one that would be made now.
-    pub async fn get(
-        &self,
-        text: &str,
-        context: &SessionContext,
-    ) -> Result<Option<(Arc<dyn ExecutionPlan>, Headers)>> {
-        let Some((tables, plan, headers)) = self.find(text, context) else { return Ok(None) };
-        for (name, known) in tables {
+    /// The plan of a text, ready to run, if it is still the one that would be made now, and nobody
+    /// runs it who must be alone.
+    pub async fn get(&self, text: &str, context: &SessionContext) -> Result<Option<KnownPlan>> {
+        let Some((tables, mut known)) = self.find(text, context) else { return Ok(None) };
+        for (name, table) in tables {
             let now = context.table_provider(name).await;
-            if !now.is_ok_and(|now| Arc::ptr_eq(&now, &known)) {
-                self.entries.lock().remove(text);
+            if !now.is_ok_and(|now| Arc::ptr_eq(&now, &table)) {
+                self.entries.lock().by_text.remove(text);
+                known.loan.iter_mut().for_each(|loan| loan.lent = None);
                 return Ok(None);
             }
         }
-        Ok(Some((reset_plan_states(plan)?, headers)))
+        known.plan = reset_plan_states(known.plan)?;
+        Ok(Some(known))
     }
 
-    fn find(
-        &self,
-        text: &str,
-        context: &SessionContext,
-    ) -> Option<(Tables, Arc<dyn ExecutionPlan>, Headers)> {
-        let entries = self.entries.lock();
-        let entry = entries.get(text)?;
+    fn find(&self, text: &str, context: &SessionContext) -> Option<(Tables, KnownPlan)> {
+        let mut entries = self.entries.lock();
+        let entry = entries.by_text.get(text)?;
         let state = context.state_ref();
-        let same = Arc::ptr_eq(&entry.options, state.read().config().options());
-        same.then(|| (entry.tables.clone(), Arc::clone(&entry.plan), entry.headers.clone()))
+        if !Arc::ptr_eq(&entry.options, state.read().config().options()) {
+            return None;
+        }
+        let (plan, headers) = (Arc::clone(&entry.plan), entry.headers.clone());
+        let tables = entry.tables.clone();
+        let loan = match shares_values(&plan) {
+            true => entries.by_text.remove_entry(text).map(|lent| self.lend(&entries, lent)),
+            false => None,
+        };
+        Some((tables, KnownPlan { plan, headers, loan }))
     }
 
-    /// Keeps a plan if it can be used again. `options` are the settings from before it was
-    /// made, `tables` those of [`tables_of`].
+    fn lend(&self, entries: &Entries, lent: (String, Entry)) -> Loan {
+        let (generation, lent) = (entries.generation, Some(lent));
+        Loan { entries: Arc::clone(&self.entries), generation, lent }
+    }
+
+    /// Keeps a plan if it can be used again, at once or when it was run. `options` are the settings
+    /// from before it was made, `tables` those of [`tables_of`].
     pub fn put(
         &self,
         text: &str,
@@ -89,22 +146,30 @@ impl PlanCache {
         tables: Tables,
         plan: &Arc<dyn ExecutionPlan>,
         headers: Headers,
-    ) {
+    ) -> Option<Loan> {
         if !starts_afresh(plan) {
-            return;
-        }
-        let mut entries = self.entries.lock();
-        if entries.len() >= PLANS_MAX {
-            entries.clear();
+            return None;
         }
         let entry = Entry { options, tables, plan: Arc::clone(plan), headers };
+        let mut entries = self.entries.lock();
+        if shares_values(plan) {
+            return Some(self.lend(&entries, (text.to_string(), entry)));
+        }
         entries.insert(text.to_string(), entry);
+        None
     }
 
     /// Forgets all plans: the session has changed.
     pub fn clear(&self) {
-        self.entries.lock().clear();
+        let mut entries = self.entries.lock();
+        entries.by_text.clear();
+        entries.generation += 1;
     }
+}
+
+/// Whether nodes of a plan tell each other values in a place that all runs of it have in common.
+fn shares_values(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<ScalarSubqueryExec>() || plan.children().into_iter().any(shares_values)
 }
 
 /// Whether a statement changes the session.
@@ -125,7 +190,7 @@ pub fn tables_of(plan: &LogicalPlan) -> Result<Option<Tables>> {
     }
     let mut tables = Tables::new();
     let mut reusable = true;
-    plan.apply(|node| {
+    plan.apply_with_subqueries(|node| {
         reusable &= !matches!(
             node,
             LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) | LogicalPlan::Extension(_)
@@ -145,16 +210,12 @@ pub fn tables_of(plan: &LogicalPlan) -> Result<Option<Tables>> {
     Ok((reusable && !tables.is_empty()).then_some(tables))
 }
 
-/// Whether an expression's own value depends on nothing but its operands. Subqueries have
-/// tables of their own, which would have to be found as well.
+/// Whether an expression's own value depends on nothing but its operands, and the tables of the plan.
 fn is_timeless(expr: &Expr) -> bool {
     match expr {
         Expr::ScalarFunction(f) => f.func.signature().volatility == Volatility::Immutable,
         Expr::AggregateFunction(f) => f.func.signature().volatility == Volatility::Immutable,
-        Expr::ScalarSubquery(_)
-        | Expr::Exists(_)
-        | Expr::InSubquery(_)
-        | Expr::SetComparison(_)
+        Expr::SetComparison(_)
         | Expr::Placeholder(_)
         | Expr::ScalarVariable(..)
         | Expr::WindowFunction(_) => false,
@@ -168,8 +229,12 @@ fn starts_afresh(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let known = plan.is::<PipelineExec>()
         || plan.is::<OrderExec>()
         || plan.is::<ProjectionExec>()
-        // With a limit it has a filter that it shares with nodes below.
-        || plan.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_none())
+        // With a limit it has a filter that it shares with scans below: there are none here.
+        || plan.is::<SortExec>()
+        || plan.is::<SortPreservingMergeExec>()
+        || plan.is::<ScalarSubqueryExec>()
+        || plan.is::<RepartitionExec>()
+        || plan.is::<UnionExec>()
         || plan.is::<FilterExec>()
         || plan.is::<GlobalLimitExec>()
         || plan.is::<CooperativeExec>()

@@ -33,7 +33,7 @@ use crate::explain::skipped_note;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
-use crate::plan_cache::{PlanCache, changes_session, tables_of};
+use crate::plan_cache::{KnownPlan, Loan, PlanCache, changes_session, tables_of};
 use crate::planner_memory;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
@@ -179,8 +179,8 @@ impl Session {
         let cached = self.plans.get(text, &self.context).await?;
         let plan_cached = cached.is_some();
         let mut notes = Vec::new();
-        let (plan, headers, staging) = match cached {
-            Some((plan, headers)) => (plan, headers, None),
+        let (KnownPlan { plan, headers, loan }, staging) = match cached {
+            Some(known) => (known, None),
             None => OnLargeStack::new(self.plan(text, &mut notes)).await?,
         };
         let context = self.context.task_ctx();
@@ -191,6 +191,7 @@ impl Session {
         Ok(Query {
             plan,
             headers,
+            loan: loan.map(Arc::new),
             context,
             staging,
             notes,
@@ -206,7 +207,7 @@ impl Session {
         &self,
         text: &str,
         notes: &mut Vec<String>,
-    ) -> Result<(Arc<dyn ExecutionPlan>, Headers, Option<Staging>)> {
+    ) -> Result<(KnownPlan, Option<Staging>)> {
         let state = self.context.state();
         let options = Arc::clone(state.config().options());
         let parsed = Parsed::of(text, &state)?;
@@ -222,7 +223,8 @@ impl Session {
             && let Some(target) = local_target(copy)
         {
             self.plans.clear();
-            return Ok((self.plan_arrow_copy(copy, target).await?, headers, None));
+            let plan = self.plan_arrow_copy(copy, target).await?;
+            return Ok((KnownPlan { plan, headers, loan: None }, None));
         }
         let staging = staged(&mut logical)?;
         // A view has no place in the plan of a query over it: nothing would tell that it was replaced.
@@ -234,10 +236,9 @@ impl Session {
         }
         let frame = self.context.execute_logical_plan(logical).await?;
         let plan = frame.create_physical_plan().await?;
-        if let Some(tables) = tables {
-            self.plans.put(text, options, tables, &plan, headers.clone());
-        }
-        Ok((plan, headers, staging))
+        let loan =
+            tables.and_then(|tables| self.plans.put(text, options, tables, &plan, headers.clone()));
+        Ok((KnownPlan { plan, headers, loan }, staging))
     }
 
     /// Those of the tables that are of paths, as their files are now.
@@ -295,6 +296,8 @@ fn staged(logical: &mut LogicalPlan) -> Result<Option<Staging>> {
 pub struct Query {
     plan: Arc<dyn ExecutionPlan>,
     headers: Headers,
+    /// The plan's, until all is done with it.
+    loan: Option<Arc<Loan>>,
     context: Arc<TaskContext>,
     /// Where a COPY writes to.
     staging: Option<Arc<Staging>>,
@@ -325,8 +328,12 @@ impl Query {
     /// If the plan cannot be started; what fails later comes through the stream.
     pub fn stream(&self) -> Result<SendableRecordBatchStream> {
         let stream = execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context))?;
-        let headers = self.headers.clone();
-        let batches = stream.map(move |batch| renamed(batch?, &headers)).boxed();
+        let (headers, loan) = (self.headers.clone(), self.loan.clone());
+        let rename = move |batch: Result<RecordBatch>| {
+            let _held = &loan;
+            renamed(batch?, &headers)
+        };
+        let batches = stream.map(rename).boxed();
         let Some(staging) = self.staging.clone() else {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)));
         };

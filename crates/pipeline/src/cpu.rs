@@ -32,6 +32,7 @@ mod in_list;
 mod like;
 mod load;
 mod logic;
+mod narrow;
 pub(crate) mod payload;
 mod probe;
 mod run;

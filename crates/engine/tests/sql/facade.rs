@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int32Array};
 use datafusion::arrow::record_batch::RecordBatch;
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, Settings};
 
 use crate::tables;
@@ -216,6 +216,47 @@ async fn plans_are_used_again_until_something_changes() {
     let timed = "SELECT count(*) FROM numbers WHERE n > 3 AND now() > '2020-01-01'";
     total(&session, timed).await;
     assert!(!total(&session, timed).await.1);
+}
+
+/// Runs of such a plan have a place for the subquery's value in common.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plans_with_subqueries_are_run_by_one_query_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = with_numbers(folder.path(), 1000);
+    let sql = "SELECT sum(n) AS s FROM numbers WHERE n > (SELECT avg(n) FROM numbers)";
+    let (first, cached) = total(&session, sql).await;
+    assert!(!cached);
+    assert_eq!(total(&session, sql).await, (first.clone(), true));
+    let held = session.sql(sql).await.unwrap();
+    let stream = held.stream().unwrap();
+    drop(held);
+    // What runs keeps its plan, whoever asks meanwhile has another one.
+    assert_eq!(total(&session, sql).await, (first.clone(), false));
+    let batches: Vec<_> = stream.try_collect().await.unwrap();
+    assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 1);
+    assert_eq!(total(&session, sql).await, (first.clone(), true));
+    // A table that only the subquery reads.
+    let other = "SELECT sum(n) AS s FROM numbers WHERE n > (SELECT avg(n) FROM others)";
+    let path = folder.path().join("others.arrow");
+    tables::write(&path, &numbers(10), 1 << 16, true);
+    session.register_arrow("others", std::slice::from_ref(&path)).unwrap();
+    let (few, _) = total(&session, other).await;
+    assert_eq!(total(&session, other).await, (few.clone(), true));
+    tables::write(&path, &numbers(500), 1 << 16, true);
+    session.register_arrow("others", &[path]).unwrap();
+    let (many, cached) = total(&session, other).await;
+    assert!(!cached && many != few);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_rows_of_an_order_are_found_again_by_the_same_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = with_numbers(folder.path(), 1000);
+    let sql = "SELECT sum(n) AS s FROM numbers GROUP BY n % 7 ORDER BY s DESC LIMIT 1";
+    let (first, _) = total(&session, sql).await;
+    for _ in 0..3 {
+        assert_eq!(total(&session, sql).await, (first.clone(), true));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

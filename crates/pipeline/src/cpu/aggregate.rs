@@ -1,10 +1,11 @@
 //! Grouped aggregation: group numbers of rows, and the loops that fold values into states.
 
 use crate::ExecError;
-use crate::bound::{Accumulator, AccumulatorKind, BoundKey};
+use crate::bound::{Accumulator, AccumulatorKind, BoundKey, Repr};
 use crate::build::integers;
 use crate::cpu::context::Context;
 use crate::cpu::eval::{Shared, eval};
+use crate::cpu::narrow::{self, Narrow};
 use crate::cpu::select::{positions, truth_bytes};
 use crate::cpu::vector::{Data, Element, Vector, take_values};
 use crate::state::merge::{add_wide, extreme};
@@ -120,6 +121,13 @@ fn fold<'a>(
     let rows = context.rows();
     if rows == 0 {
         return Ok(());
+    }
+    if let Some(argument) = &accumulator.argument
+        && matches!(argument.repr, Repr::I128)
+        && let AccumulatorState::SumI128(_) | AccumulatorState::SumWide { .. } = state
+        && let Some(narrow) = narrow::eval(context, argument)?
+    {
+        return sum_narrow(state, &narrow, groups, rows);
     }
     let vector: Option<Shared<'a>> =
         accumulator.argument.as_ref().map(|argument| eval(context, argument)).transpose()?;
@@ -272,6 +280,65 @@ fn sum_wide(
         add_wide(&mut low[group], &mut carry[group], value);
     });
     Some(())
+}
+
+/// Batches of few groups are summed in 64 bits first, row by row in turn to as many sums of a group: what is added
+/// to the same place again waits for what was added before.
+const FEW_GROUPS: usize = 64;
+const TURNS: usize = 4;
+
+fn sum_narrow(
+    state: &mut AccumulatorState,
+    narrow: &Narrow<'_>,
+    groups: &Groups,
+    rows: usize,
+) -> Result<(), ExecError> {
+    match state {
+        AccumulatorState::SumI128(totals) => {
+            let count = totals.len();
+            let add = |group: usize, value| totals[group] = totals[group].wrapping_add(value);
+            add_narrow(narrow, groups, (rows, count), add)
+        }
+        AccumulatorState::SumWide { low, carry } => {
+            let count = low.len();
+            let add = |group: usize, value| add_wide(&mut low[group], &mut carry[group], value);
+            add_narrow(narrow, groups, (rows, count), add)
+        }
+        _ => Err(ExecError::Internal("a sum of another state".into())),
+    }
+}
+
+#[inline(always)]
+fn add_narrow(
+    narrow: &Narrow<'_>,
+    groups: &Groups,
+    (rows, count): (usize, usize),
+    mut add: impl FnMut(usize, i128),
+) -> Result<(), ExecError> {
+    let vector = narrow.vector.spelled(rows);
+    let Some(values) = i64::values(&vector.data) else {
+        return Err(ExecError::Internal("narrow values that are not".into()));
+    };
+    let valid = vector.validity.as_deref();
+    let fits = u128::from(narrow.bound) * rows as u128 <= i64::MAX as u128;
+    match groups {
+        Groups::One if fits => {
+            let mut total = 0;
+            each(values, groups, valid, |_, value| total += value);
+            add(0, total.into());
+        }
+        Groups::Numbers(numbers) if fits && count <= FEW_GROUPS && valid.is_none() => {
+            let mut totals = [[0i64; TURNS]; FEW_GROUPS];
+            for (row, (&group, &value)) in numbers.iter().zip(values).enumerate() {
+                totals[group as usize % FEW_GROUPS][row % TURNS] += value;
+            }
+            for (group, totals) in totals.iter().enumerate().take(count) {
+                add(group, totals.iter().sum::<i64>().into());
+            }
+        }
+        _ => each(values, groups, valid, |group, value| add(group, value.into())),
+    }
+    Ok(())
 }
 
 fn sum_f64(

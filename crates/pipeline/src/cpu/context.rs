@@ -17,6 +17,7 @@ use crate::ExecError;
 use crate::bound::RegisterInfo;
 use crate::build::BuildTable;
 use crate::cpu::load::SourceColumns;
+use crate::cpu::narrow::Narrow;
 use crate::cpu::payload;
 use crate::cpu::text::Texts;
 use crate::cpu::vector::{Vector, take_values};
@@ -43,6 +44,8 @@ struct Frame<'a> {
     /// Row of frame 0, for each row; `None`: the same rows.
     origin: Option<Rc<Vec<u32>>>,
     slots: Vec<Slot<'a>>,
+    /// Registers that were wanted in 64 bits; `None`: they do not fit.
+    narrow: Vec<(usize, Option<Narrow<'a>>)>,
 }
 
 /// The rows of one batch while steps run over them.
@@ -114,7 +117,7 @@ impl<'a> Context<'a> {
         origin: Option<Rc<Vec<u32>>>,
     ) {
         let slots = vec![Slot::Empty; self.registers.len()];
-        self.frames.push(Frame { rows, from_parent, origin, slots });
+        self.frames.push(Frame { rows, from_parent, origin, slots, narrow: Vec::new() });
     }
 
     /// Goes on with the rows at `indices` of the current frame.
@@ -153,6 +156,7 @@ impl<'a> Context<'a> {
     pub fn set(&mut self, register: usize, vector: Rc<Vector<'a>>) {
         if let Some(frame) = self.frames.last_mut() {
             frame.slots[register] = Slot::Vector(vector);
+            frame.narrow.retain(|(known, _)| *known != register);
         }
     }
 
@@ -167,6 +171,7 @@ impl<'a> Context<'a> {
     ) {
         if let Some(frame) = self.frames.last_mut() {
             frame.slots[register] = Slot::Payload { build, column, entries };
+            frame.narrow.retain(|(known, _)| *known != register);
         }
     }
 
@@ -196,6 +201,25 @@ impl<'a> Context<'a> {
         };
         self.frames[top].slots[register] = Slot::Vector(Rc::clone(&vector));
         Ok(vector)
+    }
+
+    /// The value of a decimal register in 64 bits; `None`: it does not fit.
+    pub fn narrow(&mut self, register: usize) -> Result<Option<Narrow<'a>>, ExecError> {
+        let top = self.frames.len() - 1;
+        let known = &self.frames[top].narrow;
+        if let Some((_, narrow)) = known.iter().find(|(known, _)| *known == register) {
+            return Ok(narrow.clone());
+        }
+        let is_set = |frame: &Frame<'_>| !matches!(frame.slots[register], Slot::Empty);
+        let narrow = match self.source {
+            Some(source) if !self.frames.iter().any(is_set) => {
+                let frame = &self.frames[top];
+                source.narrow(register, self.start, frame.rows, frame.origin.as_deref())?
+            }
+            _ => Narrow::of_vector(&*self.register(register)?),
+        };
+        self.frames[top].narrow.push((register, narrow.clone()));
+        Ok(narrow)
     }
 
     fn load(&self, register: usize) -> Result<Vector<'a>, ExecError> {

@@ -95,6 +95,11 @@ impl HashLevel {
         self.options.place.report.flushed(self.level);
     }
 
+    /// The number of the level.
+    pub fn number(&self) -> u32 {
+        self.level
+    }
+
     /// Whether anything was flushed.
     pub fn has_flushed(&self) -> bool {
         self.flushed.load(Ordering::Relaxed)
@@ -164,6 +169,13 @@ impl HashSink {
     /// Folds in the groups of another table.
     pub fn merge(&mut self, other: &HashSink) -> Result<(), ExecError> {
         self.state.merge(&other.state)?;
+        self.account()
+    }
+
+    /// Folds in some groups of another table.
+    pub fn merge_some(&mut self, other: &HashSink, groups: &[u32]) -> Result<(), ExecError> {
+        self.make_room(groups.len())?;
+        self.state.merge_some(&other.state, groups)?;
         self.account()
     }
 

@@ -97,24 +97,33 @@ impl HashState {
     pub fn absorb(&mut self, batch: &RecordBatch) -> Result<(), ExecError> {
         let keys = self.form.decode_keys(batch)?;
         let states = self.form.decode_states(batch)?;
-        self.fold(&keys, &states, batch.num_rows())
+        self.fold(&keys, &states, 0..batch.num_rows())
     }
 
     /// Folds in the groups of another table of the same form.
     pub fn merge(&mut self, other: &HashState) -> Result<(), ExecError> {
-        self.fold(&other.keys(0..other.len())?, &other.states, other.len())
+        let all = 0..other.len();
+        let keys = other.keys(all.clone())?;
+        self.fold(&keys, &other.states, all)
+    }
+
+    /// Folds in some groups of another table of the same form.
+    pub fn merge_some(&mut self, other: &HashState, groups: &[u32]) -> Result<(), ExecError> {
+        let groups = groups.iter().map(|&group| group as usize);
+        self.fold(&other.keys(groups.clone())?, &other.states, groups)
     }
 
     fn fold(
         &mut self,
         keys: &[Vector<'_>],
         states: &[AccumulatorState],
-        rows: usize,
+        groups: impl ExactSizeIterator<Item = usize> + Clone,
     ) -> Result<(), ExecError> {
-        self.number(&keys.iter().collect::<Vec<_>>(), rows)?;
+        self.number(&keys.iter().collect::<Vec<_>>(), groups.len())?;
         let Self { form, states: into, numbers, .. } = self;
         for ((into, from), value) in into.iter_mut().zip(states).zip(form.values()) {
-            let pairs = numbers.iter().enumerate().map(|(row, &group)| (group as usize, row));
+            let numbers = numbers.iter().map(|&group| group as usize);
+            let pairs = numbers.zip(groups.clone());
             into.fold(from, pairs, value.smaller)?;
         }
         Ok(())

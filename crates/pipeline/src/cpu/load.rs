@@ -8,6 +8,7 @@ use headrace_ir::Encoding;
 
 use crate::ExecError;
 use crate::bound::{RegisterInfo, Repr};
+use crate::cpu::narrow::Narrow;
 use crate::cpu::vector::{Data, Vector};
 use crate::segment::{ColumnView, SegmentView};
 
@@ -90,6 +91,36 @@ impl<'a> SourceColumns<'a> {
         picked: &[u32],
     ) -> Result<Vector<'a>, ExecError> {
         self.column(register)?.read(Rows::Picked { start, picked })
+    }
+
+    /// Decimals in 64 bits, of consecutive rows or of the rows `start + picked[i]`; `None`: they do not fit.
+    pub fn narrow(
+        &self,
+        register: usize,
+        start: usize,
+        rows: usize,
+        picked: Option<&Vec<u32>>,
+    ) -> Result<Option<Narrow<'a>>, ExecError> {
+        let rows = match picked {
+            None => Rows::Range { start, rows },
+            Some(picked) => Rows::Picked { start, picked },
+        };
+        let column = self.column(register)?;
+        let (Repr::I128, Some(values)) =
+            (&column.info.repr, aligned_values::<i128>(column.view.values))
+        else {
+            return Ok(Narrow::of_vector(&column.read(rows)?));
+        };
+        let validity = column.validity(rows)?.map(Cow::Owned);
+        Ok(match rows {
+            Rows::Range { start, rows } => {
+                Narrow::of(values[start..start + rows].iter().copied(), validity)
+            }
+            Rows::Picked { start, picked } => {
+                let values = &values[start..];
+                Narrow::of(picked.iter().map(|&row| values[row as usize]), validity)
+            }
+        })
     }
 
     /// A column of 32-bit integers as it lies, with its validity bits. `None`: it is anything

@@ -1,8 +1,8 @@
 //! From tables and partial states of groups to what comes out: partition by partition.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
@@ -12,7 +12,10 @@ use crate::bound::{Bound, BoundSink, Repr};
 use crate::cpu::hash_sink::{HashLevel, HashSink};
 use crate::cpu::hash_state::HashState;
 use crate::cpu::{Emit, WorkerOptions};
+use crate::memory::Reservation;
 use crate::partial::PartialSchema;
+use crate::partial::hash::FAN_OUT_MAX;
+use crate::partial::runs::by_partition;
 use crate::partial::schema::with_portable_values;
 use crate::state::finish_groups;
 
@@ -94,11 +97,35 @@ impl<'a> Outlet<'a> {
         if !level.has_flushed() && (sinks.len() == 1 || groups <= GROUPS_AT_ONCE) {
             return self.merge_at_once(sinks);
         }
+        if !level.has_flushed()
+            && let Some(held) = Held::new(&sinks, groups, threads)
+        {
+            return self.merge_held(&held, threads);
+        }
         in_parallel(threads, sinks, |mut sink| {
             self.check()?;
             sink.flush()
         })?;
         self.partitions(&level, threads)
+    }
+
+    /// Merges tables all of which lie in memory, partition by partition, straight out of them.
+    fn merge_held(&self, held: &Held<'_>, threads: usize) -> Result<(), ExecError> {
+        in_parallel(threads, (0..held.sinks.len()).collect(), |sink| {
+            self.check()?;
+            held.order(sink)
+        })?;
+        let level = held.level();
+        in_parallel(threads, (0..held.fan_out).collect(), |partition| {
+            let mut merged = HashSink::new(&level.below(held.share_bytes));
+            for (sink, groups) in held.sinks.iter().zip(held.groups(partition)?) {
+                for some in groups.chunks(sink.state().portion_groups()) {
+                    self.check()?;
+                    merged.merge_some(sink, some)?;
+                }
+            }
+            self.merge(vec![merged], 1)
+        })
     }
 
     fn merge_at_once(&self, sinks: Vec<HashSink>) -> Result<(), ExecError> {
@@ -173,6 +200,65 @@ impl<'a> Outlet<'a> {
         let reprs: Vec<&Repr> = state.form().keys().iter().map(|key| &key.held).collect();
         let numbers: Vec<usize> = groups.collect();
         finish_groups(self.bound, (&vectors, &reprs), state.states(), &numbers)
+    }
+}
+
+/// Tables in memory whose groups are to be merged by partitions.
+struct Held<'a> {
+    sinks: &'a [HashSink],
+    fan_out: usize,
+    /// Of each table, the numbers of its groups in the order of partitions, and where each ends.
+    orders: Vec<OnceLock<(Vec<u32>, Vec<usize>)>>,
+    /// What the table of a partition may take.
+    share_bytes: u64,
+    _memory: Reservation,
+}
+
+impl<'a> Held<'a> {
+    /// `None` where there is no memory for the order of so many groups, and for a table of a partition on each thread.
+    fn new(sinks: &'a [HashSink], groups: usize, threads: usize) -> Option<Self> {
+        /// Groups of a table that lies in a core's own cache.
+        const PARTITION_GROUPS: usize = 4 * 1024;
+        /// A number, and that of the partition.
+        const ORDER_BYTES: usize = 5;
+        let fan_out = groups.div_ceil(PARTITION_GROUPS).next_power_of_two().min(FAN_OUT_MAX);
+        let account = &sinks.first()?.level().options().account;
+        let mut memory = account.reserve();
+        memory.try_resize((groups * ORDER_BYTES) as u64, "groups").ok()?;
+        let free_bytes = account.share_bytes().saturating_sub(account.used_bytes());
+        // The rest is for batches on their way out.
+        let share_bytes = free_bytes / 8 * 7 / threads.max(1) as u64;
+        let held_bytes: u64 = sinks.iter().map(HashSink::held_bytes).sum();
+        // Slots are doubled as a table grows, and partitions differ.
+        let table_bytes = held_bytes / fan_out as u64 * 4;
+        let orders = sinks.iter().map(|_| OnceLock::new()).collect();
+        let held = Self { sinks, fan_out, orders, share_bytes, _memory: memory };
+        (table_bytes <= share_bytes).then_some(held)
+    }
+
+    fn level(&self) -> &Arc<HashLevel> {
+        self.sinks[0].level()
+    }
+
+    /// Puts the groups of a table in order.
+    fn order(&self, sink: usize) -> Result<(), ExecError> {
+        let state = self.sinks[sink].state();
+        let (level, portion) = (self.level().number(), state.portion_groups());
+        let keys = |groups: Range<usize>| state.keys(groups);
+        let order = by_partition((level, self.fan_out), state.len(), portion, keys)?;
+        let _ = self.orders[sink].set(order);
+        Ok(())
+    }
+
+    /// The groups of a partition, table by table.
+    fn groups(&self, partition: usize) -> Result<Vec<&[u32]>, ExecError> {
+        let groups = self.orders.iter().map(|order| {
+            let (order, ends) = order.get()?;
+            let start = partition.checked_sub(1).map_or(0, |before| ends[before]);
+            Some(&order[start..ends[partition]])
+        });
+        let unordered = || ExecError::Internal("groups that were not put in order".into());
+        groups.collect::<Option<_>>().ok_or_else(unordered)
     }
 }
 

@@ -34,6 +34,36 @@ struct Partition {
     blocks: Vec<SpillBlock>,
 }
 
+/// Group numbers in order of their partitions, of which a level has `fan_out`, and where each partition ends.
+pub fn by_partition<'k>(
+    (level, fan_out): (u32, usize),
+    groups: usize,
+    portion: usize,
+    keys: impl Fn(Range<usize>) -> Result<Vec<Vector<'k>>, ExecError>,
+) -> Result<(Vec<u32>, Vec<usize>), ExecError> {
+    let mut partitions = Vec::with_capacity(groups);
+    let mut hashes = Vec::new();
+    for start in (0..groups).step_by(portion) {
+        let end = groups.min(start + portion);
+        let keys = keys(start..end)?;
+        hash_keys(&keys.iter().collect::<Vec<_>>(), end - start, &mut hashes);
+        partitions.extend(hashes.iter().map(|&h| partition(h, level, fan_out) as u8));
+    }
+    let mut ends = vec![0usize; fan_out];
+    partitions.iter().for_each(|&partition| ends[usize::from(partition)] += 1);
+    let mut next = vec![0usize; fan_out];
+    for partition in 1..fan_out {
+        next[partition] = next[partition - 1] + ends[partition - 1];
+    }
+    let mut order = vec![0u32; groups];
+    for (group, &partition) in partitions.iter().enumerate() {
+        let at = &mut next[usize::from(partition)];
+        order[*at] = group as u32;
+        *at += 1;
+    }
+    Ok((order, next))
+}
+
 impl Runs {
     /// Nothing yet.
     pub fn new(
@@ -73,7 +103,7 @@ impl Runs {
         keys: impl Fn(Range<usize>) -> Result<Vec<Vector<'k>>, ExecError>,
         encode: impl Fn(&[u32]) -> Result<RecordBatch, ExecError>,
     ) -> Result<(), ExecError> {
-        let (order, ends) = self.by_partition(groups, portion, keys)?;
+        let (order, ends) = by_partition((self.level, self.fan_out()), groups, portion, keys)?;
         let mut start = 0;
         for (partition, end) in ends.into_iter().enumerate() {
             for some in order[start..end].chunks(portion) {
@@ -82,37 +112,6 @@ impl Runs {
             start = end;
         }
         Ok(())
-    }
-
-    /// Group numbers in order of their partitions, and where each partition ends.
-    fn by_partition<'k>(
-        &self,
-        groups: usize,
-        portion: usize,
-        keys: impl Fn(Range<usize>) -> Result<Vec<Vector<'k>>, ExecError>,
-    ) -> Result<(Vec<u32>, Vec<usize>), ExecError> {
-        let fan_out = self.fan_out();
-        let mut partitions = Vec::with_capacity(groups);
-        let mut hashes = Vec::new();
-        for start in (0..groups).step_by(portion) {
-            let end = groups.min(start + portion);
-            let keys = keys(start..end)?;
-            hash_keys(&keys.iter().collect::<Vec<_>>(), end - start, &mut hashes);
-            partitions.extend(hashes.iter().map(|&h| partition(h, self.level, fan_out) as u8));
-        }
-        let mut ends = vec![0usize; fan_out];
-        partitions.iter().for_each(|&partition| ends[usize::from(partition)] += 1);
-        let mut next = vec![0usize; fan_out];
-        for partition in 1..fan_out {
-            next[partition] = next[partition - 1] + ends[partition - 1];
-        }
-        let mut order = vec![0u32; groups];
-        for (group, &partition) in partitions.iter().enumerate() {
-            let at = &mut next[usize::from(partition)];
-            order[*at] = group as u32;
-            *at += 1;
-        }
-        Ok((order, next))
     }
 
     /// Takes in groups of a partition.

@@ -101,6 +101,52 @@ fn groups_beyond_the_memory_go_to_disk_and_come_back() {
     assert!(report.flushes() > 4 && report.spilled_bytes() > 100_000, "{report:?}");
 }
 
+/// More groups than are merged at once, of several workers, in memory that is enough and in memory that is not.
+#[test]
+fn groups_of_many_workers_are_merged_where_they_lie() {
+    const KEYS: i32 = 120_000;
+    let mut random = Random(5);
+    let rows: Vec<i32> = (0..KEYS * 2).map(|_| random.below(KEYS as usize) as i32).collect();
+    let names: Vec<String> = rows.iter().map(|key| format!("name {}", key % 1000)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let table = Table::new("t", rows.len()).int32("k", &rows).text("name", &names);
+    let mut counts = std::collections::HashMap::new();
+    rows.iter().for_each(|key| *counts.entry(*key).or_insert(0) += 1);
+    let line = |(k, n): (&i32, &i64)| {
+        format!("{k}|name {0}|{n}|{1}|name {0}", k % 1000, i64::from(*k) * n)
+    };
+    let mut expected: Vec<String> = counts.iter().map(line).collect();
+    expected.sort();
+    let program = program(&table);
+    for (memory_bytes, is_enough) in [(1 << 30, true), (8 << 20, false)] {
+        let mut options = WorkerOptions::new(memory_bytes);
+        options.workers = 3;
+        let home = tempfile::tempdir().unwrap();
+        let folder = SpillFolder::new(home.path(), u64::MAX, "");
+        options.spill = Some(Arc::new(Store { folder, fault: Fault::None }));
+        let part = table.rows / 3 / 8 * 8;
+        let workers = [0..part, part..2 * part, 2 * part..table.rows].map(|rows| {
+            let mut worker = program.worker(&options).unwrap();
+            worker.execute(&table.part(rows.start, rows.end)).unwrap();
+            worker
+        });
+        let batches = std::sync::Mutex::new(Vec::new());
+        let emit = |batch| {
+            batches.lock().unwrap().push(batch);
+            true
+        };
+        program.finish_each(workers.into(), Default::default(), &emit).unwrap();
+        assert!(rows_of(&batches) == expected, "{memory_bytes}");
+        assert_eq!(options.spilled.flushes() == 0, is_enough, "{:?}", options.spilled);
+        assert!(options.memory.peak_bytes() <= memory_bytes);
+        assert_eq!(options.memory.used_bytes(), 0);
+    }
+}
+
+fn rows_of(batches: &std::sync::Mutex<Vec<arrow_array::RecordBatch>>) -> Vec<String> {
+    rows(&batches.lock().unwrap())
+}
+
 #[test]
 fn partitions_too_large_for_memory_are_divided_again_and_again() {
     for groups_max in [16, 64, 700] {
