@@ -216,6 +216,11 @@ impl MappedFile {
         self.advise(range, libc::MADV_POPULATE_READ);
     }
 
+    /// Has the range read into the page cache, without waiting for it and without mapping it.
+    pub fn will_need(&self, range: Range<u64>) {
+        self.advise(range, libc::MADV_WILLNEED);
+    }
+
     /// Hints may fail without harm: the data is the same, only later.
     fn advise(&self, range: Range<u64>, advice: i32) {
         let start = range.start / page_bytes() * page_bytes();

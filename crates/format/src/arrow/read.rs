@@ -194,8 +194,8 @@ impl<'a> Bytes<'a> {
 /// A range of a mapping as a buffer of values for which every pattern of bits is one.
 fn mapped_buffer(mapping: &Arc<MappedFile>, extent: Extent) -> Result<Buffer> {
     let bytes = mapping.bytes(extent.offset, extent.bytes)?;
-    // Read by the thread that reads, not by the one that computes with it.
-    mapping.populate(extent.offset..extent.offset + extent.bytes);
+    // What is looked at will be there soon; whoever wants a few rows of many does not get all into its memory.
+    mapping.will_need(extent.offset..extent.offset + extent.bytes);
     let start = NonNull::from(bytes).cast::<u8>();
     // A mapping cannot be left in a broken state by a panic: it is only read.
     let owner = Arc::new(AssertUnwindSafe(mapping.clone()));
