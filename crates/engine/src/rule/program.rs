@@ -332,8 +332,8 @@ impl Assembly {
         for source in program.sources_mut().filter(|it| it.kind == SourceKind::Batches) {
             source.table_id += tables.len();
         }
-        let (subqueries, parameters) = self.graph.subqueries.parameters()?;
-        program.parameters = parameters;
+        program.parameters = self.graph.subqueries.parameters()?;
+        let subqueries = self.graph.subqueries.into_exprs();
         program.validate().map_err(|e| WhyNot::new(e.to_string()))?;
         // Distinct calls may stand beside some that they cannot stand beside.
         program.without_distinct().map_err(|e| WhyNot::new(e.to_string()))?;

@@ -52,16 +52,19 @@ impl Subqueries {
         })
     }
 
-    /// All of them, and the parameters that they are.
-    pub fn parameters(self) -> Result<(Vec<Arc<dyn PhysicalExpr>>, Vec<Field>), WhyNot> {
-        let subqueries = self.0.into_inner();
+    /// The parameters that they are.
+    pub fn parameters(&self) -> Result<Vec<Field>, WhyNot> {
         let schema = Schema::empty();
         let field = |subquery: &Arc<dyn PhysicalExpr>| {
             let (data_type, nullable) = type_of(subquery, &schema)?;
-            Ok(Field::new(&subquery.to_string(), data_type, nullable))
+            Ok(Field::new(subquery.to_string(), data_type, nullable))
         };
-        let fields = subqueries.iter().map(field).collect::<Result<_, WhyNot>>()?;
-        Ok((subqueries, fields))
+        self.0.borrow().iter().map(field).collect()
+    }
+
+    /// All of them, by the numbers of their parameters.
+    pub fn into_exprs(self) -> Vec<Arc<dyn PhysicalExpr>> {
+        self.0.into_inner()
     }
 }
 
