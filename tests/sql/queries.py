@@ -229,7 +229,7 @@ class Generator:
             join = self.choice("join", "join", "join", "left join", "right join", "full join")
             query.joins.append(f" {join} {relation} on {self.on(scope, more)}")
             scope = scope + more
-        for _ in range(r.choice([0, 1, 1, 2])):
+        for _ in range(r.choice([0, 0, 1, 1, 2])):
             query.where.append(self.condition(scope))
         if r.random() < 0.3:
             part = self.subquery_condition(scope, depth)

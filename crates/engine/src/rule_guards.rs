@@ -5,14 +5,23 @@
 //! `a IS NOT DISTINCT FROM b` does not. Plans with a join where NULL equals NULL go without the
 //! rule. They lose nothing but the order of cross joins: conditions become join keys by later
 //! rules.
+//!
+//! `FilterPushdown`, of physical plans, finds the columns of a condition in the plan below by their names. Where two
+//! have the same, as those of a join do, the condition is asked of the wrong one and rows are lost. Plans with
+//! such a node go without it: what can be pushed without doubt was pushed before, when columns had tables.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{NullEquality, Result};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
 use headrace_runner::Processor;
 
 use crate::catalog::TableEntry;
@@ -27,6 +36,46 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         _ => rule,
     };
     Optimizer::new().rules.into_iter().map(guard).collect()
+}
+
+/// DataFusion's rules for physical plans, with guards around those that need one.
+pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+    let guard = |rule: Rule| match rule.name() {
+        "FilterPushdown" | "FilterPushdown(Post)" => Arc::new(ByName(rule)) as Rule,
+        _ => rule,
+    };
+    PhysicalOptimizer::default().rules.into_iter().map(guard).collect()
+}
+
+/// A rule that takes columns of one name for the same.
+#[derive(Debug)]
+struct ByName(Arc<dyn PhysicalOptimizerRule + Send + Sync>);
+
+impl PhysicalOptimizerRule for ByName {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if has_equal_names(&plan) { Ok(plan) } else { self.0.optimize(plan, config) }
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+}
+
+/// Whether two columns of some node have the same name.
+fn has_equal_names(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let schema = plan.schema();
+    let mut names = HashSet::with_capacity(schema.fields().len());
+    schema.fields().iter().any(|field| !names.insert(field.name()))
+        || plan.children().into_iter().any(has_equal_names)
 }
 
 /// A rule, and which plans it is kept from.

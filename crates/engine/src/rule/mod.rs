@@ -38,7 +38,6 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
@@ -53,6 +52,7 @@ use headrace_runner::{Fallback, Processor, Runner, Settings};
 use crate::config::settings_of;
 use crate::error::forbidden;
 use crate::exec::{OrderExec, PipelineExec};
+use crate::rule_guards::physical_rules;
 use crate::scan::HeadraceScanExec;
 use graph::Graph;
 use program::{SinkSpec, assemble};
@@ -76,7 +76,7 @@ impl PipelineRule {
     /// DataFusion's rules with this one before the first that looks at join sides,
     /// distribution or order.
     pub fn rules(runner: Arc<Runner>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-        let mut rules = PhysicalOptimizer::default().rules;
+        let mut rules = physical_rules();
         let place =
             rules.iter().position(|rule| rule.name() == "join_selection").unwrap_or_default();
         rules.insert(place, Arc::new(Self::new(runner)));

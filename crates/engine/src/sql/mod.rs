@@ -9,6 +9,7 @@
 
 mod depth;
 mod headers;
+mod precedence;
 mod repair;
 mod summarize;
 mod text;
@@ -59,6 +60,7 @@ impl Parsed {
         let mut statement = parse(text, state)?;
         if let Some(inner) = sql_statement(&mut statement) {
             depth::check(inner)?;
+            precedence::restore(inner);
             if is_show_tables(inner) {
                 statement = parse(SHOW_TABLES, state)?;
             } else {
