@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayData, ArrayRef, MAX_INLINE_VIEW_LEN, UInt32Array};
 use datafusion::arrow::compute::take_record_batch;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
@@ -182,8 +182,14 @@ impl Iterator for Pieces {
         if self.start == end {
             return None;
         }
-        let indices = UInt32Array::from_iter_values(self.start as u32..end as u32);
-        self.start = end;
+        let (start, schema) = (std::mem::replace(&mut self.start, end), self.batch.schema());
+        if schema.fields().is_empty() {
+            // Rows without columns are only counted.
+            let options = RecordBatchOptions::new().with_row_count(Some(end - start));
+            let piece = RecordBatch::try_new_with_options(schema, Vec::new(), &options);
+            return Some(piece.map_err(Into::into));
+        }
+        let indices = UInt32Array::from_iter_values(start as u32..end as u32);
         Some(take_record_batch(&self.batch, &indices).map_err(Into::into))
     }
 }
@@ -212,6 +218,16 @@ mod tests {
         assert_eq!(pieces(3, 4), [3]);
         assert_eq!(pieces(0, 4), [0]);
         assert_eq!(pieces(5, usize::MAX), [5]);
+    }
+
+    #[test]
+    fn rows_without_columns_are_cut_as_others_are() {
+        let options = RecordBatchOptions::new().with_row_count(Some(10));
+        let schema = Arc::new(datafusion::arrow::datatypes::Schema::empty());
+        let batch = RecordBatch::try_new_with_options(schema, vec![], &options).unwrap();
+        let pieces = Pieces { batch, rows_max: 4, start: 0 };
+        let rows = pieces.map(|piece| piece.unwrap().num_rows());
+        assert_eq!(rows.collect::<Vec<_>>(), [4, 4, 2]);
     }
 
     #[test]
