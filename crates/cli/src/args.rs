@@ -166,10 +166,13 @@ impl Format {
 pub enum Command {
     /// Star Schema Benchmark.
     #[command(subcommand)]
-    Ssb(SuiteCommand<SsbGenerateArgs>),
+    Ssb(SuiteCommand<SeededGenerateArgs>),
     /// The tables and the 22 queries of TPC-H; what is measured is no TPC-H result.
     #[command(subcommand)]
     Tpch(SuiteCommand<GenerateArgs>),
+    /// The table and the 43 queries of ClickBench over generated rows; what is measured is no ClickBench result.
+    #[command(subcommand, name = "clickbench")]
+    ClickBench(SuiteCommand<SeededGenerateArgs>),
     /// Generate SSB once, run its 13 queries on every processor present, check the answers.
     Demo(DemoArgs),
     /// Write a Parquet, CSV, JSON or Arrow file as an Arrow file that Headrace streams.
@@ -233,9 +236,9 @@ pub enum SuiteCommand<G: Args> {
     Queries,
 }
 
-/// `ssb generate`.
+/// `generate` of a suite whose values depend on a seed.
 #[derive(Debug, Args)]
-pub struct SsbGenerateArgs {
+pub struct SeededGenerateArgs {
     #[command(flatten)]
     pub tables: GenerateArgs,
     /// Another seed gives other data of the same shape.
@@ -246,7 +249,7 @@ pub struct SsbGenerateArgs {
 /// `generate` of any suite.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// Scale factor: 1 is 6 million rows of the largest table.
+    /// Scale factor: 1 is 6 million rows of the largest table, of ClickBench 1 million.
     #[arg(long, value_name = "S")]
     pub scale: f64,
     /// Folder to write to.
@@ -273,7 +276,7 @@ pub struct RunArgs {
     /// Folder that `generate` wrote.
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Queries, such as 1.1,3.4 of SSB and 1,15 of TPC-H (default: all).
+    /// Queries, such as 1.1,3.4 of SSB and 1,15 of the others (default: all).
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub queries: Vec<String>,
     /// Hot runs of each query.

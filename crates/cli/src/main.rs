@@ -34,7 +34,7 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::signal::unix::SignalKind;
 
-use args::{Cli, Command, DEFAULT_SEED, SuiteCommand};
+use args::{Cli, Command, DEFAULT_SEED, SeededGenerateArgs, SuiteCommand};
 use bench::args::BenchCommand;
 use error::{CliError, Context, Result};
 use headrace_ooc::sets::SetOperation;
@@ -105,6 +105,7 @@ fn start(cli: Cli) -> Result<i32> {
                 | Command::Generate(_)
                 | Command::Ssb(SuiteCommand::Generate(_))
                 | Command::Tpch(SuiteCommand::Generate(_))
+                | Command::ClickBench(SuiteCommand::Generate(_))
                 | Command::Convert(_)
         )
     );
@@ -156,17 +157,13 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
             return blocking(move || doctor::run(&args, cancel)).await;
         }
         None => query::run(&cli.query, cancel).await,
-        Some(Command::Ssb(SuiteCommand::Generate(args))) => {
-            let work = move || suite::generate::run(Suite::Ssb, &args.tables, args.seed, &cancel);
-            blocking(work).await
-        }
+        Some(Command::Ssb(command)) => seeded(Suite::Ssb, command, cancel).await,
+        Some(Command::ClickBench(command)) => seeded(Suite::ClickBench, command, cancel).await,
         Some(Command::Tpch(SuiteCommand::Generate(args))) => {
             let work = move || suite::generate::run(Suite::Tpch, &args, DEFAULT_SEED, &cancel);
             blocking(work).await
         }
-        Some(Command::Ssb(SuiteCommand::Run(args))) => suite::run::run(Suite::Ssb, &args).await,
         Some(Command::Tpch(SuiteCommand::Run(args))) => suite::run::run(Suite::Tpch, &args).await,
-        Some(Command::Ssb(SuiteCommand::Queries)) => suite::run::print_queries(Suite::Ssb),
         Some(Command::Tpch(SuiteCommand::Queries)) => suite::run::print_queries(Suite::Tpch),
         Some(Command::Demo(args)) => suite::demo::run(&args, cancel).await,
         Some(Command::Bench(BenchCommand::Io(args))) => {
@@ -195,6 +192,22 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         Some(Command::Trace(args)) => trace::merge(&args),
     };
     done.map(|()| 0)
+}
+
+/// A command of a suite whose values depend on a seed.
+async fn seeded(
+    suite: Suite,
+    command: SuiteCommand<SeededGenerateArgs>,
+    cancel: Arc<AtomicBool>,
+) -> Result<()> {
+    match command {
+        SuiteCommand::Generate(args) => {
+            let work = move || suite::generate::run(suite, &args.tables, args.seed, &cancel);
+            blocking(work).await
+        }
+        SuiteCommand::Run(args) => suite::run::run(suite, &args).await,
+        SuiteCommand::Queries => suite::run::print_queries(suite),
+    }
 }
 
 async fn set(args: Box<SetArgs>, operation: SetOperation, cancel: Arc<AtomicBool>) -> Result<()> {

@@ -33,8 +33,8 @@ pub struct GenerateOptions<'a> {
     pub suite: Suite,
     /// Scale factor, [`SCALE_MIN`](crate::SCALE_MIN)..=[`SCALE_MAX`](crate::SCALE_MAX).
     pub scale: f64,
-    /// Seed of the Star Schema Benchmark's values, all but the number of lines of each order; the
-    /// values of TPC-H are those of its specification.
+    /// Seed of the values of the Star Schema Benchmark (all but the number of lines of each order)
+    /// and of ClickBench; the values of TPC-H are those of its specification.
     pub seed: u64,
     /// Output directory; created if missing.
     pub out: PathBuf,

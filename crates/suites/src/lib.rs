@@ -1,16 +1,17 @@
 //! Benchmark suites: data of any scale, straight into Arrow files, and their queries.
 //!
-//! [`ssb`] is the Star Schema Benchmark, [`tpch`] is TPC-H; each says what its data are.
+//! [`ssb`] is the Star Schema Benchmark, [`tpch`] is TPC-H, [`clickbench`] is ClickBench's one wide
+//! table; each says what its data are.
 //!
 //! # How data flow
 //!
 //! ```text
-//! scale (SSB: seed) ──► TableGenerator: any piece of any table ──► RecordBatch
+//! scale, seed  ───────► TableGenerator: any piece of any table ──► RecordBatch
 //!                                                                     │ workers, in any order
 //!                                                                     ▼
 //!                                                    one writer a file, in row order ──► ArrowWriter
 //!                                                                                           │
-//!                       ssb.json or tpch.json, last: the directory is whole ◄───────────────┘
+//!                                  SUITE.json, last: the directory is whole ◄───────────────┘
 //! ```
 //!
 //! Written files are equal byte for byte for any number of threads. A file in the writing is a
@@ -26,10 +27,13 @@
 //!
 //! Who runs the queries: processors, planners, SQL beyond the texts.
 
+pub mod clickbench;
+mod columns;
 mod error;
 mod generate;
 mod line_count;
 mod manifest;
+mod random;
 pub mod ssb;
 mod suite;
 pub mod tpch;

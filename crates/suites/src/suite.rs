@@ -1,10 +1,10 @@
 //! The benchmark suites: what tells them apart.
 
-use crate::{SuiteError, ssb, tpch, write::TableGenerator};
+use crate::{SuiteError, clickbench, ssb, tpch, write::TableGenerator};
 
-/// The smallest scale factor of a suite: 1,500 orders.
+/// The smallest scale factor of a suite: 1,500 orders, or 1,000 hits.
 pub const SCALE_MIN: f64 = 0.001;
-/// The largest scale factor of a suite: about 60 thousand million rows of the fact table.
+/// The largest scale factor of a suite: about 60 thousand million rows of the fact table, or 10.
 pub const SCALE_MAX: f64 = 10_000.0;
 
 /// # Errors
@@ -20,12 +20,14 @@ pub enum Suite {
     Ssb,
     /// TPC-H ([`tpch`]).
     Tpch,
+    /// ClickBench ([`clickbench`]).
+    ClickBench,
 }
 
 /// One query of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Its number, such as "1.1" in the Star Schema Benchmark and "15" in TPC-H.
+    /// Its number, such as "1.1" in the Star Schema Benchmark and "15" in TPC-H and ClickBench.
     pub id: &'static str,
     /// The text, without a semicolon.
     pub sql: &'static str,
@@ -48,6 +50,7 @@ impl Suite {
         match self {
             Self::Ssb => "ssb",
             Self::Tpch => "tpch",
+            Self::ClickBench => "clickbench",
         }
     }
 
@@ -56,6 +59,7 @@ impl Suite {
         match self {
             Self::Ssb => "SSB",
             Self::Tpch => "TPC-H",
+            Self::ClickBench => "ClickBench",
         }
     }
 
@@ -67,13 +71,22 @@ impl Suite {
                 "region", "nation", "supplier", "customer", "part", "partsupp", "orders",
                 "lineitem",
             ],
+            Self::ClickBench => &["hits"],
         }
     }
 
-    /// The largest table: about 6,000,000 rows a unit of scale.
+    /// The largest table.
     pub const fn fact_table(self) -> &'static str {
         let tables = self.tables();
         tables[tables.len() - 1]
+    }
+
+    /// Rows of the largest table at scale 1, about.
+    pub const fn fact_rows(self) -> f64 {
+        match self {
+            Self::Ssb | Self::Tpch => 6e6,
+            Self::ClickBench => 1e6,
+        }
     }
 
     /// The queries in order.
@@ -81,6 +94,7 @@ impl Suite {
         match self {
             Self::Ssb => &ssb::QUERIES,
             Self::Tpch => &tpch::QUERIES,
+            Self::ClickBench => &clickbench::QUERIES,
         }
     }
 
@@ -99,13 +113,14 @@ impl Suite {
         match self {
             Self::Ssb => ssb::DATA_VERSION,
             Self::Tpch => tpch::DATA_VERSION,
+            Self::ClickBench => clickbench::DATA_VERSION,
         }
     }
 
     /// The seed that data depend on, if they depend on one.
     pub(crate) const fn seed(self, seed: u64) -> Option<u64> {
         match self {
-            Self::Ssb => Some(seed),
+            Self::Ssb | Self::ClickBench => Some(seed),
             Self::Tpch => None,
         }
     }
@@ -119,6 +134,7 @@ impl Suite {
         match self {
             Self::Ssb => Ok(ssb::Generator::new(scale, seed)?.into_tables()),
             Self::Tpch => tpch::tables(scale),
+            Self::ClickBench => Ok(vec![Box::new(clickbench::Hits::new(scale, seed)?)]),
         }
     }
 }

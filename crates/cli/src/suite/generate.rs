@@ -1,4 +1,4 @@
-//! `headrace ssb generate` and `headrace tpch generate`.
+//! `generate` of a suite, such as `headrace ssb generate`.
 
 use std::io::IsTerminal;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! `headrace ssb run` and `headrace tpch run`.
+//! `run` of a suite, such as `headrace ssb run`.
 
 use std::path::{Path, PathBuf};
 
@@ -74,9 +74,6 @@ fn generate_hint(suite: Suite, data: &Path) -> String {
     format!("generate the tables first: headrace {name} generate --scale 1 --out {out}")
 }
 
-/// Rows of the largest table at scale 1.
-const FACT_ROWS: f64 = 6e6;
-
 /// The scale that the manifest says; without one, of tables that another generator wrote, what their rows say.
 async fn scale(suite: Suite, data: &Path, session: &Session) -> Result<f64> {
     let hint = generate_hint(suite, data);
@@ -98,7 +95,7 @@ async fn scale(suite: Suite, data: &Path, session: &Session) -> Result<f64> {
     let query = session.sql(&count).await.map_err(failed)?;
     let (batches, _) = query.collect().await.map_err(failed)?;
     let rows = batches.first().map_or(0, |b| b.column(0).as_primitive::<Int64Type>().value(0));
-    Ok(rows as f64 / FACT_ROWS)
+    Ok(rows as f64 / suite.fact_rows())
 }
 
 /// The query texts by name, as JSON.

@@ -83,9 +83,8 @@
 //! ```
 
 mod calendar;
-mod columns;
+mod contact;
 mod queries;
-mod random;
 mod scale;
 mod tables;
 mod vocabulary;

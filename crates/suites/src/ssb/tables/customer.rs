@@ -6,14 +6,16 @@ use arrow_array::ArrayRef;
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::{RowGenerator, Table, keys, shared_schema};
-use crate::ssb::{
+use crate::{
     columns::{
-        TextBuilder, code8, code8_field, code16, code16_field, int32, int32_field, push_address,
-        push_phone, text_field,
+        TextBuilder, code8, code8_field, code16, code16_field, int32, int32_field, text_field,
     },
     random::{Purpose, Stream},
-    scale::Cardinalities,
-    vocabulary::{self, CITIES_PER_NATION, MARKET_SEGMENTS, NATIONS, REGIONS},
+    ssb::{
+        contact::{push_address, push_phone},
+        scale::Cardinalities,
+        vocabulary::{self, CITIES_PER_NATION, MARKET_SEGMENTS, NATIONS, REGIONS},
+    },
 };
 
 pub(super) struct Customers {

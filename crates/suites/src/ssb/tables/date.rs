@@ -6,10 +6,12 @@ use arrow_array::{ArrayRef, StringArray};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::{RowGenerator, Table, shared_schema};
-use crate::ssb::{
-    calendar::{DAYS, Day},
+use crate::{
     columns::{TextBuilder, code8, code8_field, int32, int32_field, text_field},
-    vocabulary::{self, MONTHS, SEASONS, WEEKDAYS},
+    ssb::{
+        calendar::{DAYS, Day},
+        vocabulary::{self, MONTHS, SEASONS, WEEKDAYS},
+    },
 };
 
 const FIRST_YEAR: u32 = 1992;

@@ -13,12 +13,14 @@ use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 
 use super::{RowGenerator, Table, shared_schema};
 use crate::line_count::{LINES_MAX, LineCounts, RowIndex};
-use crate::ssb::{
-    calendar,
+use crate::{
     columns::{code8, code8_field, int32_field},
     random::{Purpose, Stream},
-    scale::Cardinalities,
-    vocabulary::{self, ORDER_PRIORITIES, SHIP_MODES, SHIP_PRIORITIES},
+    ssb::{
+        calendar,
+        scale::Cardinalities,
+        vocabulary::{self, ORDER_PRIORITIES, SHIP_MODES, SHIP_PRIORITIES},
+    },
 };
 
 /// dbgen stops orders 151 days before the end of the calendar: the last order date is

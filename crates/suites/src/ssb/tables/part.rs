@@ -6,13 +6,15 @@ use arrow_array::ArrayRef;
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::{RowGenerator, Table, keys, shared_schema};
-use crate::ssb::{
+use crate::{
     columns::{code8, code8_field, code16, code16_field, int32, int32_field},
     random::{Digits, Purpose, Stream},
-    scale::Cardinalities,
-    vocabulary::{
-        self, BRANDS_PER_CATEGORY, CATEGORIES_PER_MANUFACTURER, COLORS, CONTAINERS, MANUFACTURERS,
-        PART_TYPES, part_name_code,
+    ssb::{
+        scale::Cardinalities,
+        vocabulary::{
+            self, BRANDS_PER_CATEGORY, CATEGORIES_PER_MANUFACTURER, COLORS, CONTAINERS,
+            MANUFACTURERS, PART_TYPES, part_name_code,
+        },
     },
 };
 

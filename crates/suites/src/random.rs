@@ -35,6 +35,10 @@ pub(crate) enum Purpose {
     SupplierAddress = 11,
     PartAttributes = 12,
     PartName = 13,
+    Hit = 14,
+    HitUser = 15,
+    HitTitle = 16,
+    HitPhrase = 17,
 }
 
 /// A sequence of independent 64-bit draws with random access.
@@ -57,7 +61,7 @@ impl Stream {
     /// The draw at `position`, split into small numbers.
     #[inline]
     pub(crate) const fn digits(self, position: u64) -> Digits {
-        Digits(self.draw(position))
+        Digits::new(self.draw(position))
     }
 }
 
@@ -69,6 +73,12 @@ impl Stream {
 pub(crate) struct Digits(u64);
 
 impl Digits {
+    /// Of a whole draw.
+    #[inline]
+    pub(crate) const fn new(draw: u64) -> Self {
+        Self(draw)
+    }
+
     /// A number in 0..n.
     #[inline]
     pub(crate) const fn below(&mut self, n: u32) -> u32 {
@@ -76,6 +86,25 @@ impl Digits {
         self.0 = product as u64;
         (product >> 64) as u32
     }
+}
+
+/// A number in 0..n of a draw x, as a fraction: n·x². A few numbers are frequent: 0 has a share of
+/// n^(-1/2), and what k has falls with k^(-1/2).
+#[inline]
+pub(crate) const fn skewed(draw: u64, n: u64) -> u64 {
+    scaled(scaled(draw, draw), n)
+}
+
+/// As [`skewed`], steeper: n·x³, so 0 has a share of n^(-1/3).
+#[inline]
+pub(crate) const fn steep(draw: u64, n: u64) -> u64 {
+    scaled(scaled(scaled(draw, draw), draw), n)
+}
+
+/// n times the fraction.
+#[inline]
+const fn scaled(fraction: u64, n: u64) -> u64 {
+    ((fraction as u128 * n as u128) >> 64) as u64
 }
 
 #[cfg(test)]
@@ -104,6 +133,19 @@ mod tests {
         for (i, a) in draws.iter().enumerate() {
             assert!(draws[i + 1..].iter().all(|b| a != b));
         }
+    }
+
+    #[test]
+    fn skewed_numbers_have_their_shares() {
+        let stream = Stream::new(5, Purpose::Hit);
+        let draws = 1 << 16;
+        let share = |number: fn(u64, u64) -> u64| {
+            let numbers = (0..draws).map(|position| number(stream.draw(position), 64));
+            numbers.filter(|&number| number == 0).count() as f64 / draws as f64
+        };
+        assert!((share(skewed) - 0.125).abs() < 0.01);
+        assert!((share(steep) - 0.25).abs() < 0.01);
+        assert_eq!((skewed(u64::MAX, 64), steep(u64::MAX, 64), skewed(0, 64)), (63, 63, 0));
     }
 
     #[test]

@@ -1,0 +1,3 @@
+select count(*)
+from hits
+where AdvEngineID <> 0

@@ -1,0 +1,2 @@
+select count(distinct SearchPhrase)
+from hits

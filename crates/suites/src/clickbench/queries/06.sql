@@ -1,0 +1,2 @@
+select min(EventDate), max(EventDate)
+from hits

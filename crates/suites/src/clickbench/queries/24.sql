@@ -1,0 +1,5 @@
+select SearchPhrase
+from hits
+where SearchPhrase <> ''
+order by EventTime, WatchID
+limit 10
