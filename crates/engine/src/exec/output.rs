@@ -6,12 +6,15 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, new_null_array,
 };
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field as ArrowField, Float64Type, Int64Type, Schema};
+use datafusion::arrow::datatypes::{
+    DataType, Decimal128Type, Field as ArrowField, Float64Type, Int64Type, Schema, UInt64Type,
+};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::{Result, internal_err};
 use headrace_ir::grouping::GROUPING_SET;
 use headrace_ir::{AggregateCall, AggregateFunction, Field, Sink};
 use headrace_pipeline::arrow_field;
+use headrace_pipeline::state::mean::mean_f64;
 
 /// What a column is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,13 @@ pub enum Output {
         is_sample: bool,
         /// Whether it is the deviation: the variance's root.
         is_root: bool,
+    },
+    /// The mean of integers whose exact total and number are columns of the pipeline's.
+    Mean {
+        /// Decimals without digits after the point.
+        total: usize,
+        /// Values.
+        count: usize,
     },
     /// Whether one of the pipeline's is not 0.
     IsTrue(usize),
@@ -59,6 +69,19 @@ impl Output {
                     Some(if is_root { variance.sqrt() } else { variance })
                 };
                 Arc::new(squares.iter().zip(counts).map(spread).collect::<Float64Array>())
+            }
+            &Self::Mean { total, count } => {
+                let counts = cast(&column(count), &DataType::UInt64)?;
+                let totals = column(total);
+                let Some(totals) = totals.as_primitive_opt::<Decimal128Type>() else {
+                    return internal_err!("a total of integers of type {}", totals.data_type());
+                };
+                let mean = |(total, count): (Option<i128>, Option<u64>)| {
+                    let count = count.filter(|count| *count > 0)?;
+                    Some(mean_f64(total?, count))
+                };
+                let counts = counts.as_primitive::<UInt64Type>();
+                Arc::new(totals.iter().zip(counts).map(mean).collect::<Float64Array>())
             }
             Self::IsTrue(index) => {
                 let numbers = cast(&column(*index), &DataType::Int64)?;

@@ -62,7 +62,11 @@ pub fn sink(
         .iter()
         .map(|(expr, name)| Ok(NamedExpr { name: name.clone(), expr: translator.translate(expr)? }))
         .collect::<Result<_, WhyNot>>()?;
-    let mut sink = Calls::default();
+    let is_distinct = |call: &Arc<AggregateFunctionExpr>| {
+        call.is_distinct() && !matches!(call.fun().name(), "min" | "max")
+    };
+    let any_distinct = raw.aggr_expr().iter().any(is_distinct);
+    let mut sink = Calls { any_distinct, ..Calls::default() };
     let (sets, grouping_id) = grouping_sets(raw)?;
     let keys_count = raw.group_expr().expr().len();
     let mut outputs: Vec<Output> = (0..keys_count).map(Output::Column).collect();
@@ -109,6 +113,8 @@ struct Calls {
     calls: Vec<AggregateCall>,
     /// The column of the first.
     first: usize,
+    /// Whether one of them is of distinct values; the others are then put together of parts.
+    any_distinct: bool,
 }
 
 impl Calls {
@@ -168,6 +174,15 @@ impl Calls {
             }
         };
         let argument = argument(aggregate, plain, translator)?;
+        let of_integers =
+            argument.as_ref().is_some_and(|argument| argument.data_type().is_integer());
+        if plain == Avg && of_integers && self.any_distinct && !aggregate.is_distinct() {
+            // There are no means of means. Any total of integers has at most 38 digits.
+            let exact = DataType::Decimal128 { precision: 38, scale: 0 };
+            let total = self.push(call(Sum, argument.clone(), exact));
+            let count = self.push(call(Count, argument, DataType::Int64));
+            return Ok(Output::Mean { total, count });
+        }
         let arrow = aggregate.field().data_type().clone();
         let Some(result) = ir_type(&arrow) else {
             return why(format!("{name} has type {arrow}"));
