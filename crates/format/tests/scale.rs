@@ -157,7 +157,7 @@ fn a_hundred_thousand_files_under_a_limit_of_256_open_ones() {
     println!("opened in {:?}, {} bytes a file", started.elapsed(), kept / FILES as u64);
     let started = Instant::now();
     let mut feed = table.feed(&[0, 4, 5], &[], ChunkOptions::default()).unwrap();
-    let totals = feed.survey();
+    let totals = feed.survey().unwrap();
     println!("surveyed in {:?}: {totals:?}", started.elapsed());
     let chunk = feed.next().unwrap().unwrap();
     println!("first chunk after {:?}", started.elapsed());

@@ -63,6 +63,9 @@ pub struct ColumnExtents {
     pub values: Extent,
     /// Offsets, for [`Encoding::Offsets`]. The first offset need not be 0.
     pub offsets: Option<Extent>,
+    /// What the offsets call the first byte of `values`: those of a part of a record batch count
+    /// from where the batch's texts begin. 0 without offsets.
+    pub offsets_base: u64,
     /// Validity bitmap, 1 = not NULL, least significant bit first; `None`: no NULLs.
     pub validity: Option<Extent>,
     /// Index of the table that turns the file's dictionary codes into table-wide codes;

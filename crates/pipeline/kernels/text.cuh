@@ -17,10 +17,10 @@ struct alignas(16) Text {
 // The length of bytes that offsets point into, for a column of views.
 constexpr u64 VIEWS = ~0ull;
 
-// Texts of N rows from `row` on, which are views, or offsets into `length` bytes. The bits of rows
-// whose offsets lie elsewhere; their texts are empty.
+// Texts of N rows from `row` on, which are views, or offsets into `length` bytes, the first of which
+// they call `base`. The bits of rows whose offsets lie elsewhere; their texts are empty.
 template <u32 N>
-HR_DEVICE u32 load_texts(Text (&out)[N], const void* values, const u8* bytes, u64 length, u32 row, u32 rows)
+HR_DEVICE u32 load_texts(Text (&out)[N], const void* values, const u8* bytes, u64 length, u32 base, u32 row, u32 rows)
 {
     u32 outside = 0;
     if (length == VIEWS) {
@@ -30,14 +30,15 @@ HR_DEVICE u32 load_texts(Text (&out)[N], const void* values, const u8* bytes, u6
         return outside;
     }
     // A row ends where the next one begins.
-    u32 from[N];
-    load_rows(from, values, row, rows + 1);
+    u32 offsets[N];
+    load_rows(offsets, values, row, rows + 1);
     const u32 last = row + N <= rows ? row_value<u32>(values, row + N) : 0;
 #pragma unroll
     for (u32 r = 0; r < N; ++r) {
-        const u32 to = r + 1 < N ? from[r + 1 < N ? r + 1 : r] : last;
-        const bool is_sound = row + r < rows && from[r] <= to && to <= length;
-        out[r] = is_sound ? Text(bytes + from[r], to - from[r]) : Text(0);
+        // Offsets before the base wrap around, and are beyond any length.
+        const u32 from = offsets[r] - base, to = (r + 1 < N ? offsets[r + 1 < N ? r + 1 : r] : last) - base;
+        const bool is_sound = row + r < rows && from <= to && to <= length;
+        out[r] = is_sound ? Text(bytes + from, to - from) : Text(0);
         outside |= u32(!is_sound) << r;
     }
     return outside;

@@ -49,6 +49,8 @@ pub struct ColumnView<'a> {
     pub values: &'a [u8],
     /// `rows + 1` offsets into `values`.
     pub offsets: Option<&'a [u8]>,
+    /// What the offsets call the first byte of `values`.
+    pub offsets_base: u64,
     /// Validity bits from bit 0; `None`: no NULLs.
     pub validity: Option<&'a [u8]>,
     /// Code translation.

@@ -197,7 +197,8 @@ pub fn segment_view<'a>(
             let offsets = column.offsets.map(|_| next());
             let validity = column.validity.map(|_| next());
             let remap = column.remap.and_then(|r| remaps.get(r as usize)).map(|r| &**r);
-            ColumnView { encoding: column.encoding.clone(), values, offsets, validity, remap }
+            let (encoding, offsets_base) = (column.encoding.clone(), column.offsets_base);
+            ColumnView { encoding, values, offsets, offsets_base, validity, remap }
         })
         .collect();
     SegmentView { rows: segment.rows as usize, columns }

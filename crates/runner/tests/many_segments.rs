@@ -136,6 +136,7 @@ impl Feed for Repeating {
             encoding: Encoding::Plain,
             values,
             offsets: None,
+            offsets_base: 0,
             validity: None,
             remap: None,
         };

@@ -15,7 +15,7 @@ struct ColumnSize {
     encoding: Encoding,
     /// Values, codes or offsets, and validity.
     row_bits: u64,
-    /// Text of one record batch, of which every part has all.
+    /// Texts of one record batch, at most.
     text_bytes: u64,
     extents: u64,
 }
@@ -45,30 +45,18 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
     /// Upper bounds from what is known of the table as a whole.
     pub(super) fn bounds(&self) -> FeedBounds {
         let (table, options) = (&*self.table, self.options);
-        let columns: Vec<ColumnSize> =
-            self.columns.iter().filter_map(|&c| ColumnSize::of(table, c)).collect();
-        let text_bytes: u64 = columns.iter().map(|c| c.text_bytes).sum();
+        let columns = self.column_sizes();
+        let text_bytes = columns.iter().map(|c| c.text_bytes).fold(0, u64::saturating_add);
         let extents: u64 = columns.iter().map(|c| c.extents).sum();
-        // Offsets have one more, and bits end in the middle of a byte.
-        let row_bytes = |rows: u64| -> u64 {
-            columns.iter().map(|c| (rows + 1) * c.row_bits / 8 + 2).sum::<u64>()
-        };
-        let part_rows = options.segment_rows_max();
-        let largest_rows = part_rows.min(table.batch_rows_max());
-        let mut part_bytes = row_bytes(largest_rows) + text_bytes;
-        if text_bytes < options.chunk_bytes_max && part_bytes > options.chunk_bytes_max {
-            part_bytes = options.chunk_bytes_max.max(row_bytes(ROW_ALIGNMENT) + text_bytes);
-        }
+        // A part that cannot be halved may be larger than a chunk is to be.
+        let part_bytes_max = options.chunk_bytes_max.max(rows_bytes(&columns, ROW_ALIGNMENT));
+        let part_bytes = self.largest_part_bytes().saturating_add(text_bytes).min(part_bytes_max);
+        let part_bytes = part_bytes.max(self.long_texts.part_bytes_max);
         let stored = self.columns.iter().map(|&c| table.column_stats(c).bytes).sum::<u64>();
-        // Every part of a batch has all of its text.
-        let repeated = match text_bytes {
-            0 => 1,
-            _ => table.batch_rows_max().div_ceil(part_rows.max(1)).max(1),
-        };
-        let by_bytes = 2 * stored / options.chunk_bytes_max;
-        let parts = table.batches() + table.rows() / part_rows + by_bytes;
-        let bytes =
-            stored.saturating_mul(repeated + by_bytes * text_bytes.min(1)) + 2 * parts * extents;
+        let by_bytes = 2 * stored / options.chunk_bytes_max + self.long_texts.parts;
+        let parts = table.batches() + table.rows() / options.segment_rows_max() + by_bytes;
+        // The offset where a part ends is the one where the next begins.
+        let bytes = stored + 10 * parts * extents;
         let extra = extents * options.extent_extra_bytes;
         let wanted = options.chunk_bytes_wanted.max(1);
         let room_max = options.chunk_bytes_max.min(wanted.saturating_mul(CHUNK_EXTRA_SHARE));
@@ -94,4 +82,19 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
             encodings: columns.into_iter().map(|c| c.encoding).collect(),
         }
     }
+
+    fn column_sizes(&self) -> Vec<ColumnSize> {
+        self.columns.iter().filter_map(|&column| ColumnSize::of(&self.table, column)).collect()
+    }
+
+    /// Bytes of a part at most, as far as rows alone decide, and texts aside.
+    pub(super) fn largest_part_bytes(&self) -> u64 {
+        let rows = self.options.segment_rows_max().min(self.table.batch_rows_max());
+        rows_bytes(&self.column_sizes(), rows)
+    }
+}
+
+/// Offsets have one more, and bits end in the middle of a byte.
+fn rows_bytes(columns: &[ColumnSize], rows: u64) -> u64 {
+    columns.iter().map(|c| (rows + 1) * c.row_bits / 8 + 2).sum()
 }

@@ -1,14 +1,15 @@
 //! Chunks of a table: which byte ranges hold the needed rows and columns.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use headrace_io::{SourceFile, try_map};
 use headrace_ir::layout::ROW_ALIGNMENT;
 use headrace_ir::{Chunk, ColumnExtents, Segment};
 
 use super::file::Bounds;
-use super::table::ArrowTable;
+use super::table::{ArrowTable, METADATA_THREADS_MAX};
 use crate::error::{FormatError, Result};
 use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
 
@@ -186,10 +187,9 @@ impl ArrowTable {
 /// is asked for, and nothing is kept of those that were taken. See [`ArrowTable::feed`].
 ///
 /// A record batch that does not fit a chunk is split at multiples of [`ROW_ALIGNMENT`] rows into
-/// parts of about equal size; small batches share a chunk. Offsets of text count from the start
-/// of the batch's text, so every part of a split batch has the text of the whole batch among its
-/// extents: a batch whose text alone exceeds the limit is not split for its bytes, and
-/// [`bytes_max`](ChunkTotals::bytes_max) says how large chunks really get.
+/// parts of about equal size; small batches share a chunk. Where the texts of a part of a batch lie,
+/// only the file knows: the offset at which each part ends is read when the part is made, and
+/// beforehand for batches whose texts may be too much for a chunk.
 #[derive(Debug)]
 pub struct ChunkFeed<T> {
     pub(super) parts: Parts<T>,
@@ -221,8 +221,8 @@ impl<T: Deref<Target = ArrowTable>> ChunkFeed<T> {
             remaps.extend(dictionary.flat_map(|d| d.remaps.clone()));
         }
         index(remaps.len(), "dictionaries")?;
-        let (columns, conditions) = (columns.to_vec(), conditions.to_vec());
-        let parts = Parts { table, columns, conditions, options, at: Place::default() };
+        let mut parts = Parts::new(table, columns.to_vec(), conditions.to_vec(), options);
+        parts.long_texts = parts.parts_of_long_texts()?;
         Ok(Self { parts, first_remaps, remaps, next: None, totals: ChunkTotals::default() })
     }
 
@@ -237,45 +237,56 @@ impl<T: Deref<Target = ArrowTable>> ChunkFeed<T> {
     }
 
     /// What all chunks together will be. Walks through the metadata, and makes no chunk.
-    pub fn survey(&self) -> ChunkTotals {
-        let Parts { table, columns, conditions, options, .. } = &self.parts;
-        let parts = Parts {
-            table: &**table,
-            columns: columns.clone(),
-            conditions: conditions.clone(),
-            options: *options,
-            at: Place::default(),
-        };
+    ///
+    /// # Errors
+    /// As those of the chunks.
+    pub fn survey(&self) -> Result<ChunkTotals> {
         let mut feed = ChunkFeed {
-            parts,
+            parts: self.parts.anew(),
             first_remaps: Vec::new(),
             remaps: Vec::new(),
             next: None,
             totals: ChunkTotals::default(),
         };
-        while feed.gather(|_| ()) {}
-        feed.totals
+        while feed.gather(|_| ())? {}
+        Ok(feed.totals)
     }
 
     /// Takes the parts of the next chunk; whether there are any.
-    fn gather(&mut self, mut take: impl FnMut(&Part)) -> bool {
+    fn gather(&mut self, mut take: impl FnMut(Part)) -> Result<bool> {
         let mut filling = Filling::default();
-        while let Some(part) = self.next.take().or_else(|| self.parts.next(&mut self.totals)) {
+        loop {
+            let part = match self.next.take() {
+                Some(part) => part,
+                None => match self.parts.next(&mut self.totals)? {
+                    Some(part) => part,
+                    None => break,
+                },
+            };
             if !filling.takes(&self.parts.options, part.rows, part.size.bytes, part.size.extents) {
                 self.next = Some(part);
                 break;
             }
-            take(&part);
+            take(part);
         }
         self.totals.add(filling.segments as u64, filling.rows, filling.bytes);
-        filling.segments > 0
+        Ok(filling.segments > 0)
+    }
+
+    fn chunk(&mut self) -> Result<Option<Chunk>> {
+        let mut parts = Vec::new();
+        if !self.gather(|part| parts.push(part))? {
+            return Ok(None);
+        }
+        let segments = parts.iter().map(|part| self.segment(part)).collect::<Result<_>>()?;
+        Ok(Some(Chunk { segments }))
     }
 
     fn segment(&self, part: &Part) -> Result<Segment> {
         let table = &self.parts.table;
         let (file, batch) = (part.file, part.batch);
-        let column = |(&column, &first_remap): (&usize, &u32)| {
-            let mut extents = self.parts.extents(part, column).ok_or_else(|| {
+        let column = |(at, (&column, &first_remap)): (usize, (&usize, &u32))| {
+            let mut extents = self.parts.extents(part, at).ok_or_else(|| {
                 let name = table.schema().field(column).name();
                 FormatError::column(name, "its values have no place in the file")
             })?;
@@ -290,7 +301,7 @@ impl<T: Deref<Target = ArrowTable>> ChunkFeed<T> {
             batch: index(batch, "record batches")?,
             first_row: part.first_row,
             rows: index(part.rows as usize, "rows")?,
-            columns: columns.map(column).collect::<Result<_>>()?,
+            columns: columns.enumerate().map(column).collect::<Result<_>>()?,
         })
     }
 }
@@ -299,12 +310,11 @@ impl<T: Deref<Target = ArrowTable>> Iterator for ChunkFeed<T> {
     type Item = Result<Chunk>;
 
     fn next(&mut self) -> Option<Result<Chunk>> {
-        let mut parts = Vec::new();
-        if !self.gather(|part| parts.push(*part)) {
-            return None;
+        let chunk = self.chunk();
+        if chunk.is_err() {
+            self.parts.end();
         }
-        let segments = parts.iter().map(|part| self.segment(part)).collect::<Result<Vec<_>>>();
-        Some(segments.map(|segments| Chunk { segments }))
+        chunk.transpose()
     }
 }
 
@@ -328,12 +338,15 @@ impl<T: Deref<Target = ArrowTable> + Send + std::fmt::Debug> Feed for ChunkFeed<
 }
 
 /// A row range of a record batch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Part {
     file: usize,
     batch: usize,
     first_row: u64,
     rows: u64,
+    /// By column of the feed: which bytes of the batch's texts are these rows'. Empty for all rows of a
+    /// batch, or where no column has texts.
+    texts: Vec<Range<u64>>,
     /// Of all extents.
     size: Size,
 }
@@ -345,63 +358,156 @@ struct Size {
 }
 
 /// Where the next part begins.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Place {
     file: usize,
     batch: usize,
     row: u64,
-    /// Rows of each part of the batch; 0: the batch was not looked at yet.
+    /// Rows of each part of the batch, at most; 0: the batch was not looked at yet.
     part_rows: u64,
-    /// Of the first part.
-    part_size: Size,
+    /// By column of the feed: where the texts of the row begin, in a batch that is split.
+    texts: Vec<u64>,
+}
+
+/// The parts of batches whose texts may be too much for a chunk: how many, and bytes of the largest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LongTexts {
+    pub(super) parts: u64,
+    pub(super) part_bytes_max: u64,
 }
 
 /// The parts of all record batches that are not ruled out, in order.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Parts<T> {
     pub(super) table: T,
     pub(super) columns: Vec<usize>,
     conditions: Vec<ColumnBound>,
     pub(super) options: ChunkOptions,
+    pub(super) long_texts: LongTexts,
     at: Place,
+    /// The file whose offsets were read last.
+    source: Option<(usize, Arc<SourceFile>)>,
 }
 
 impl<T: Deref<Target = ArrowTable>> Parts<T> {
-    fn next(&mut self, totals: &mut ChunkTotals) -> Option<Part> {
+    fn new(
+        table: T,
+        columns: Vec<usize>,
+        conditions: Vec<ColumnBound>,
+        options: ChunkOptions,
+    ) -> Self {
+        let (long_texts, at) = (LongTexts::default(), Place::default());
+        Self { table, columns, conditions, options, long_texts, at, source: None }
+    }
+
+    /// The same from the first on.
+    fn anew(&self) -> Parts<&ArrowTable> {
+        let (columns, conditions) = (self.columns.clone(), self.conditions.clone());
+        Parts::new(&*self.table, columns, conditions, self.options)
+    }
+
+    /// There are no more.
+    fn end(&mut self) {
+        self.at = Place { file: self.table.files().len(), ..Place::default() };
+    }
+
+    fn next(&mut self, totals: &mut ChunkTotals) -> Result<Option<Part>> {
         loop {
-            let Place { file, batch, row, part_rows, part_size } = self.at;
-            let source = self.table.files().get(file)?;
+            let Place { file, batch, row, part_rows, .. } = self.at;
+            let Some(source) = self.table.files().get(file) else { return Ok(None) };
             let rows = source.batch_rows(batch);
             if batch >= source.batches() {
                 self.at = Place { file: file + 1, ..Place::default() };
             } else if row >= rows {
                 self.at = Place { file, batch: batch + 1, ..Place::default() };
             } else if part_rows > 0 {
-                self.at.row = row + part_rows;
-                let rows = part_rows.min(rows - row);
-                let mut part = Part { file, batch, first_row: row, rows, size: part_size };
-                if row > 0 {
-                    part.size = self.size(&part);
-                }
-                return Some(part);
-            } else if self.conditions.iter().any(|c| self.table.rules_out(c, file, batch)) {
+                let part = self.part(rows)?;
+                self.at.row += part.rows;
+                return Ok(Some(part));
+            } else if self.is_ruled_out(file, batch) {
                 totals.pruned_batches += 1;
                 totals.pruned_rows += rows;
                 self.at.row = rows;
             } else {
-                let first = self.first_part(file, batch, rows);
-                (self.at.part_rows, self.at.part_size) = (first.rows, first.size);
+                self.at.part_rows = self.part_rows(file, batch, rows);
+                if self.at.part_rows < rows {
+                    self.at.texts = self.text_offsets(0)?;
+                }
             }
         }
     }
 
-    fn extents(&self, part: &Part, column: usize) -> Option<ColumnExtents> {
-        let field = self.table.fields[part.file][column];
-        self.table.files()[part.file].extents(part.batch, field, part.first_row, part.rows)
+    fn is_ruled_out(&self, file: usize, batch: usize) -> bool {
+        self.conditions.iter().any(|condition| self.table.rules_out(condition, file, batch))
+    }
+
+    /// The next part of a batch of so many rows: halved until its texts fit, too.
+    fn part(&mut self, batch_rows: u64) -> Result<Part> {
+        let Place { file, batch, row: first_row, part_rows, .. } = self.at;
+        let rows = part_rows.min(batch_rows - first_row);
+        let (texts, size) = (Vec::new(), Size::default());
+        let mut part = Part { file, batch, first_row, rows, texts, size };
+        if self.at.texts.is_empty() {
+            part.size = self.size(&part);
+            return Ok(part);
+        }
+        loop {
+            let ends = self.text_offsets(first_row + part.rows)?;
+            part.texts = self.texts_between(&ends)?;
+            part.size = self.size(&part);
+            if part.size.bytes <= self.options.chunk_bytes_max || part.rows <= ROW_ALIGNMENT {
+                self.at.texts = ends;
+                return Ok(part);
+            }
+            part.rows = (part.rows / 2).next_multiple_of(ROW_ALIGNMENT);
+        }
+    }
+
+    /// The bytes from where the next part's texts begin to where they end.
+    fn texts_between(&self, ends: &[u64]) -> Result<Vec<Range<u64>>> {
+        let Place { file, batch, row, .. } = self.at;
+        let column = |(at, (&from, &to)): (usize, (&u64, &u64))| {
+            if from <= to {
+                return Ok(from..to);
+            }
+            let name = self.table.schema().field(self.columns[at]).name();
+            let place = format!("record batch {batch}, column {name}, after row {row}");
+            let cause = format!("offsets of texts fall from {from} to {to}");
+            Err(FormatError::corrupt(self.table.files()[file].path(), 0, place, cause))
+        };
+        self.at.texts.iter().zip(ends).enumerate().map(column).collect()
+    }
+
+    /// By column of the feed: where the texts of a row of the batch at hand begin, read from the file.
+    /// Empty if no column has texts.
+    fn text_offsets(&mut self, row: u64) -> Result<Vec<u64>> {
+        let Place { file, batch, .. } = self.at;
+        let known = &self.table.files()[file];
+        if self.texts_bytes(file, batch).is_none() {
+            return Ok(Vec::new());
+        }
+        let source = match self.source.take() {
+            Some((number, source)) if number == file => source,
+            _ => known.source(),
+        };
+        let offset = |&column: &usize| {
+            let field = self.table.fields[file][column];
+            Ok(known.text_offset(&*source, (batch, field), row)?.unwrap_or(0))
+        };
+        let offsets = self.columns.iter().map(offset).collect();
+        self.source = Some((file, source));
+        offsets
+    }
+
+    /// Where the values of a column of the feed lie.
+    fn extents(&self, part: &Part, at: usize) -> Option<ColumnExtents> {
+        let field = self.table.fields[part.file][*self.columns.get(at)?];
+        let rows = (part.first_row, part.rows);
+        self.table.files()[part.file].extents(part.batch, field, rows, part.texts.get(at))
     }
 
     fn size(&self, part: &Part) -> Size {
-        let extents = self.columns.iter().filter_map(|&column| self.extents(part, column));
+        let extents = (0..self.columns.len()).filter_map(|at| self.extents(part, at));
         extents.fold(Size::default(), |size, extents| {
             let own = [Some(extents.values), extents.offsets, extents.validity];
             own.iter().flatten().fold(size, |size, extent| Size {
@@ -411,34 +517,79 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         })
     }
 
-    /// The first part of a batch: all rows, or a multiple of [`ROW_ALIGNMENT`] for each part.
-    fn first_part(&self, file: usize, batch: usize, rows: u64) -> Part {
-        let bytes_max = self.options.chunk_bytes_max;
+    /// Rows of each part of a batch: all, or a multiple of [`ROW_ALIGNMENT`].
+    fn part_rows(&self, file: usize, batch: usize, rows: u64) -> u64 {
+        let texts_bytes = self.texts_bytes(file, batch).unwrap_or(0);
         // Of about equal size rather than full ones and a rest; halved by doubling their number.
         let mut parts = rows.div_ceil(self.options.segment_rows_max());
         loop {
-            let part_rows = rows.div_ceil(parts).next_multiple_of(ROW_ALIGNMENT);
-            let (rows, size) = (part_rows.min(rows), Size::default());
-            let mut part = Part { file, batch, first_row: 0, rows, size };
-            part.size = self.size(&part);
-            if part.size.bytes <= bytes_max
-                || part_rows == ROW_ALIGNMENT
-                || self.text_bytes(file, batch) >= bytes_max
-            {
-                return part;
+            let part_rows = rows.div_ceil(parts).next_multiple_of(ROW_ALIGNMENT).min(rows);
+            // Texts are not spread evenly: these rows may have a quarter more than their share.
+            let share = (u128::from(texts_bytes) * u128::from(part_rows) / u128::from(rows)) as u64;
+            let texts_bytes = texts_bytes.min(share.saturating_add(share / 4));
+            if self.fixed_bytes(file, batch, part_rows).saturating_add(texts_bytes) <= self.options.chunk_bytes_max || part_rows <= ROW_ALIGNMENT {
+                return part_rows;
             }
             parts *= 2;
         }
     }
 
-    /// Bytes that every part of a batch takes, however small it is.
-    fn text_bytes(&self, file: usize, batch: usize) -> u64 {
-        let one = Part { file, batch, first_row: 0, rows: 1, size: Size::default() };
-        let text = |&column: &usize| {
-            let extents = self.extents(&one, column)?;
-            extents.offsets.map(|_| extents.values.bytes)
+    /// Bytes of the first rows of a batch, their texts aside.
+    fn fixed_bytes(&self, file: usize, batch: usize, rows: u64) -> u64 {
+        let texts = vec![0..0; self.columns.len()];
+        self.size(&Part { file, batch, first_row: 0, rows, texts, size: Size::default() }).bytes
+    }
+
+    /// Bytes of all texts of a batch; `None` if no column has any.
+    fn texts_bytes(&self, file: usize, batch: usize) -> Option<u64> {
+        let fields = &self.table.fields[file];
+        let of_column = |&c: &usize| self.table.files()[file].text_bytes(batch, fields[c]);
+        self.columns.iter().filter_map(of_column).reduce(u64::saturating_add)
+    }
+
+    /// Looks at the parts of the batches whose texts may be too much for a chunk.
+    fn parts_of_long_texts(&self) -> Result<LongTexts> {
+        let (table, bytes_max) = (&*self.table, self.options.chunk_bytes_max);
+        let texts_max = self.columns.iter().map(|&column| table.text_bytes_max(column));
+        let texts_max = texts_max.fold(0, u64::saturating_add);
+        if texts_max == 0 || self.largest_part_bytes().saturating_add(texts_max) <= bytes_max {
+            return Ok(LongTexts::default());
+        }
+        let anew = self.anew();
+        let batches = table.files().iter().enumerate();
+        let batches = batches.flat_map(|(file, known)| (0..known.batches()).map(move |b| (file, b)));
+        let is_long = |&(file, batch): &(usize, usize)| {
+            let rows = table.files()[file].batch_rows(batch);
+            let rows = rows.min(self.options.segment_rows_max());
+            let texts_bytes = anew.texts_bytes(file, batch).unwrap_or(0);
+            texts_bytes > 0
+                && anew.fixed_bytes(file, batch, rows).saturating_add(texts_bytes) > bytes_max
+                && !anew.is_ruled_out(file, batch)
         };
-        self.columns.iter().filter_map(text).sum()
+        let long: Vec<_> = batches.filter(is_long).collect();
+        let found = try_map(long.len(), (1, METADATA_THREADS_MAX), |i| {
+            let (file, batch) = long[i];
+            let mut parts = anew.anew();
+            parts.at = Place { file, batch, ..Place::default() };
+            parts.rest_of_batch()
+        })?;
+        Ok(found.iter().fold(LongTexts::default(), |all, one| LongTexts {
+            parts: all.parts + one.parts,
+            part_bytes_max: all.part_bytes_max.max(one.part_bytes_max),
+        }))
+    }
+
+    fn rest_of_batch(&mut self) -> Result<LongTexts> {
+        let rows = self.table.files()[self.at.file].batch_rows(self.at.batch);
+        let mut found = LongTexts::default();
+        let mut totals = ChunkTotals::default();
+        while self.at.row < rows
+            && let Some(part) = self.next(&mut totals)?
+        {
+            found.parts += 1;
+            found.part_bytes_max = found.part_bytes_max.max(part.size.bytes);
+        }
+        Ok(found)
     }
 }
 

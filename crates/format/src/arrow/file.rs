@@ -1,6 +1,7 @@
 //! One Arrow file: what its metadata say, checked.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -399,14 +400,14 @@ impl ArrowFile {
     }
 
     /// Byte ranges of rows of a field, whose values lie as pipelines can take them and whose
-    /// batch is not compressed. Text bytes are those of the whole batch, because offsets count
-    /// from there.
+    /// batch is not compressed. Texts are those of the whole batch where `texts` does not say which
+    /// of its bytes are these rows': see [`text_offset`](Self::text_offset).
     pub(super) fn extents(
         &self,
         batch: usize,
         field: usize,
-        first_row: u64,
-        rows: u64,
+        (first_row, rows): (u64, u64),
+        texts: Option<&Range<u64>>,
     ) -> Option<ColumnExtents> {
         let lie = self.schema.places[field].lie.as_ref()?;
         let buffers = self.batches.buffers(batch).get(self.start(batch, field).buffers..)?;
@@ -417,17 +418,61 @@ impl ArrowFile {
             .filter(|b| self.nulls(batch, field) != Some(0) && b.bytes > 0)
             .map(|b| part(b, first_row / 8, rows.div_ceil(8)));
         let own = part(buffers.get(1)?, first_row * lie.row_bits / 8, lie.bytes(rows));
-        let (values, offsets) = match lie.encoding {
-            Encoding::Offsets { .. } => (*buffers.get(2)?, Some(own)),
+        let (values, offsets) = match (&lie.encoding, texts) {
+            (Encoding::Offsets { .. }, None) => (*buffers.get(2)?, Some(own)),
+            (Encoding::Offsets { .. }, Some(texts)) => {
+                (part(buffers.get(2)?, texts.start, texts.end - texts.start), Some(own))
+            }
             _ => (own, None),
         };
         Some(ColumnExtents {
             encoding: lie.encoding.clone(),
             values,
             offsets,
+            offsets_base: texts.filter(|_| offsets.is_some()).map_or(0, |texts| texts.start),
             validity,
             remap: None,
         })
+    }
+
+    /// Where the text of a row begins among the bytes of its batch's texts, and that of the row after
+    /// the last ends: read from the file. `None`: the field has no offsets.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the offset lies outside the texts.
+    pub(super) fn text_offset(
+        &self,
+        source: &dyn ReadAt,
+        (batch, field): (usize, usize),
+        row: u64,
+    ) -> Result<Option<u64>> {
+        let lie = self.schema.places[field].lie.as_ref();
+        let Some(Encoding::Offsets { offset_bytes }) = lie.map(|lie| &lie.encoding) else {
+            return Ok(None);
+        };
+        let buffers = self.batches.buffers(batch).get(self.start(batch, field).buffers..);
+        let Some([_, offsets, texts]) = buffers.and_then(|buffers| buffers.first_chunk()) else {
+            return Ok(None);
+        };
+        let width = usize::from(*offset_bytes);
+        let at = offsets.offset + row * u64::from(*offset_bytes);
+        let mut bytes = [0; 8];
+        source.read_exact_at(at, &mut bytes[..width])?;
+        let offset = u64::from_le_bytes(bytes);
+        if offset > texts.bytes {
+            let name = self.schema.fields[field].name();
+            let place = format!("record batch {batch}, column {name}, row {row}");
+            let cause = format!("the text begins at byte {offset} of {}", texts.bytes);
+            return Err(FormatError::corrupt(&self.path, at, place, cause));
+        }
+        Ok(Some(offset))
+    }
+
+    /// Bytes of the texts of a field in a batch; `None` for one that has no offsets.
+    pub(super) fn text_bytes(&self, batch: usize, field: usize) -> Option<u64> {
+        let lie = self.schema.places[field].lie.as_ref()?;
+        let buffers = self.batches.buffers(batch).get(self.start(batch, field).buffers..)?;
+        matches!(lie.encoding, Encoding::Offsets { .. }).then_some(buffers.get(2)?.bytes)
     }
 }
 

@@ -75,7 +75,7 @@ fn measure(files: usize, columns: usize, batches: usize) -> f64 {
     let all: Vec<usize> = (0..columns).collect();
     let mut feed = table.feed(&all, &[], ChunkOptions::default()).unwrap();
     let started = Instant::now();
-    let survey = feed.survey();
+    let survey = feed.survey().unwrap();
     let surveyed = started.elapsed();
     let started = Instant::now();
     let bounds = table.feed(&all, &[], ChunkOptions::default()).unwrap().bounds();
@@ -89,7 +89,7 @@ fn measure(files: usize, columns: usize, batches: usize) -> f64 {
     assert_eq!((survey, survey.segments), (feed.totals(), segments));
     let conditions = [ColumnBound { column: 0, min: Some(5_500), max: Some(5_600) }];
     let started = Instant::now();
-    let pruned = table.feed(&all, &conditions, ChunkOptions::default()).unwrap().survey();
+    let pruned = table.feed(&all, &conditions, ChunkOptions::default()).unwrap().survey().unwrap();
     assert_eq!(pruned.segments + pruned.pruned_batches, segments);
     println!(
         "{segments} segments of {columns} columns: {:.1} MB, {each:.1} bytes a segment and column; \

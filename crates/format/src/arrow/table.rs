@@ -440,7 +440,7 @@ fn support(data_type: &DataType, parts: &[ColumnPart<'_>]) -> std::result::Resul
 fn text_bytes_max(data_type: &DataType, parts: &[ColumnPart<'_>]) -> u64 {
     let Some(Encoding::Offsets { .. }) = encoding(data_type) else { return 0 };
     let of_batch = |part: &ColumnPart<'_>, batch| {
-        part.file.extents(batch, part.field, 0, 1).map_or(0, |extents| extents.values.bytes)
+        part.file.text_bytes(batch, part.field).unwrap_or(0)
     };
     let of_file =
         |part: &ColumnPart<'_>| (0..part.file.batches()).map(|batch| of_batch(part, batch)).max();

@@ -84,18 +84,21 @@ impl Column {
             offset: buffer.as_ptr().addr() as u64 + first_row * bits / 8,
             bytes: (rows * bits).div_ceil(8),
         };
-        let whole = |buffer: &Buffer| Extent {
-            offset: buffer.as_ptr().addr() as u64,
-            bytes: buffer.len() as u64,
-        };
-        let (values, offsets) = match &self.offsets {
-            Some(offsets) => (whole(&self.values), Some(part(offsets, self.row_bits, rows + 1))),
-            None => (part(&self.values, self.row_bits, rows), None),
+        let (values, offsets, offsets_base) = match &self.offsets {
+            Some(offsets) => {
+                let text = |row: u64| text_offset(offsets, self.row_bits as usize / 8, row);
+                let (from, to) = (text(first_row), text(first_row + rows));
+                let offset = self.values.as_ptr().addr() as u64 + from;
+                let own = Extent { offset, bytes: to - from };
+                (own, Some(part(offsets, self.row_bits, rows + 1)), from)
+            }
+            None => (part(&self.values, self.row_bits, rows), None, 0),
         };
         ColumnExtents {
             encoding: self.encoding.clone(),
             values,
             offsets,
+            offsets_base,
             validity: self.validity.as_ref().map(|validity| part(validity, 1, rows)),
             remap: None,
         }
@@ -116,6 +119,15 @@ impl Column {
     pub fn held(&self) -> impl Iterator<Item = HeldBytes> + '_ {
         self.buffers().map(|buffer| Box::new(Held(buffer.clone())) as HeldBytes)
     }
+}
+
+/// Where the text of a row begins. Arrays are checked when they are made: their offsets lie in their
+/// texts and never fall.
+fn text_offset(offsets: &Buffer, width_bytes: usize, row: u64) -> u64 {
+    let mut bytes = [0; 8];
+    let at = row as usize * width_bytes;
+    bytes[..width_bytes].copy_from_slice(&offsets[at..at + width_bytes]);
+    u64::from_le_bytes(bytes)
 }
 
 struct Held(Buffer);

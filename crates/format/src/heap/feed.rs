@@ -181,7 +181,14 @@ impl HeapFeed {
 
     fn pages_segment(&self, file: u32, values: Extent) -> Segment {
         let encoding = self.encoding();
-        let column = ColumnExtents { encoding, values, offsets: None, validity: None, remap: None };
+        let column = ColumnExtents {
+            encoding,
+            values,
+            offsets: None,
+            offsets_base: 0,
+            validity: None,
+            remap: None,
+        };
         Segment { file, batch: 0, first_row: 0, rows: 0, columns: vec![column] }
     }
 

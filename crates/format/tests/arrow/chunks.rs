@@ -245,7 +245,7 @@ fn chunks_gather_parts_until_they_have_what_is_wanted() {
         let plan = plan_chunks(&table, &[0], &[], options).unwrap();
         assert_eq!(plan.chunks[0].segments.len(), parts, "{wanted}");
         let mut feed = table.feed(&[0], &[], options).unwrap();
-        let survey = feed.survey();
+        let survey = feed.survey().unwrap();
         assert_eq!(survey.chunks, plan.chunks.len() as u64);
         let fed: Vec<_> = feed.by_ref().collect::<Result<_, _>>().unwrap();
         assert_eq!((fed, feed.totals()), (plan.chunks, survey));
@@ -296,4 +296,64 @@ fn no_chunk_is_larger_than_was_said_before_the_first() {
     }
     // Most of them say more than that nothing is endless.
     assert!(tight > 30, "{tight}");
+}
+
+/// A batch whose texts are many times a chunk, a few of them long, and all at its end or begin.
+#[test]
+fn each_part_of_a_batch_has_its_own_texts() {
+    let dir = tempfile::tempdir().unwrap();
+    let lengths: [&dyn Fn(usize) -> usize; 3] =
+        [&|i| i % 9, &|i| if i % 1000 == 999 { 3_000 } else { 1 }, &|i| if i > 4_900 { 200 } else { 0 }];
+    for (number, length) in lengths.iter().enumerate() {
+        let path = dir.path().join(format!("{number}.arrow"));
+        let text = |i: usize| (i % 7 > 0).then(|| "x".repeat(length(i)));
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("i", ints((0..5_000).map(Some))),
+            ("s", Arc::new(StringArray::from_iter((0..5_000).map(text)))),
+            ("l", Arc::new(LargeStringArray::from_iter((0..5_000).map(|i| text(4_999 - i))))),
+        ];
+        write(&path, 5_000, columns);
+        let table = open(&[&path]);
+        let expected = read_all(&table);
+        let texts: usize = expected[1].iter().flatten().map(String::len).sum();
+        for bytes in [4_000, 20_000, 1 << 30] {
+            let options = options(1 << 20, bytes);
+            let plan = plan_chunks(&table, &[0, 1, 2], &[], options).unwrap();
+            assert_eq!(read_plan(&table, &[0, 1, 2], &plan), expected, "{number}, {bytes} bytes");
+            let segments = || plan.chunks.iter().flat_map(|chunk| &chunk.segments);
+            for column in [1, 2] {
+                let read = segments().map(|s| s.columns[column].values.bytes).sum::<u64>();
+                assert_eq!(read, texts as u64, "{number}, {bytes} bytes");
+            }
+            let largest = plan.chunks.iter().filter(|chunk| chunk.rows() > 64);
+            assert!(largest.map(|chunk| chunk.bytes()).all(|of_chunk| of_chunk <= bytes));
+            let feed = table.feed(&[0, 1, 2], &[], options).unwrap();
+            assert!(plan.totals.bytes_max <= feed.bounds().chunk_bytes);
+            assert!(feed.bounds().chunk_bytes <= plan.totals.bytes_max.max(bytes));
+            assert!(plan.totals.bytes <= feed.bounds().bytes.unwrap());
+            assert_eq!(feed.survey().unwrap(), plan.totals);
+        }
+    }
+}
+
+#[test]
+fn offsets_that_fall_or_lie_outside_their_texts_end_the_feed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.arrow");
+    write(&path, 1_000, vec![("s", Arc::new(StringArray::from(vec!["four"; 1_000])))]);
+    let good = plan(&open(&[&path]), &[0], 100, 1 << 20);
+    let at = good.chunks[3].segments[0].columns[0].offsets.unwrap().offset as usize;
+    let bytes = std::fs::read(&path).unwrap();
+    for (offset, cause) in [(4_001_u32, "begins at byte 4001 of"), (1, "offsets of texts fall")] {
+        let mut bytes = bytes.clone();
+        bytes[at..at + 4].copy_from_slice(&offset.to_le_bytes());
+        std::fs::write(&path, &bytes).unwrap();
+        let table = open(&[&path]);
+        let mut feed = table.feed(&[0], &[], options(100, 1 << 20)).unwrap();
+        let chunks: Vec<_> = feed.by_ref().take(100).collect();
+        let error = chunks.last().unwrap().as_ref().unwrap_err().to_string();
+        assert!(error.contains(cause), "{error}");
+        assert!(chunks.len() < 10, "{}", chunks.len());
+        assert!(feed.next().is_none());
+    }
 }

@@ -134,6 +134,7 @@ fn values(
                 let width = usize::from(*offset_bytes);
                 let offset =
                     |i: usize| signed(&offsets.as_ref().unwrap()[i * width..][..width]) as usize;
+                let offset = |i: usize| offset(i) - extents.offsets_base as usize;
                 Some(String::from_utf8(data[offset(i)..offset(i + 1)].to_vec()).unwrap())
             }
             Encoding::Pages { .. } => panic!("pages in an Arrow file"),

@@ -48,6 +48,16 @@ impl KeyLayout {
     pub fn header_bytes(&self) -> usize {
         self.header_bytes
     }
+
+    /// Number of key columns.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether any part is text.
+    pub fn has_text(&self) -> bool {
+        self.has_text
+    }
 }
 
 fn value_bytes(repr: &Repr) -> usize {

@@ -18,6 +18,8 @@ const AHEAD_ROWS: usize = 16;
 pub struct GroupTable {
     layout: KeyLayout,
     keys: KeyRows,
+    /// Hashes of the groups, where keys have texts, which cost more to hash again than to keep that.
+    key_hashes: Vec<u64>,
     slots: Vec<u64>,
     /// Keys and hashes of the rows at hand.
     batch: KeyRows,
@@ -28,7 +30,8 @@ impl GroupTable {
     /// An empty table.
     pub fn new(layout: KeyLayout) -> Self {
         let (keys, batch) = (KeyRows::default(), KeyRows::default());
-        Self { layout, keys, slots: vec![0; SLOTS_MIN], batch, hashes: Vec::new() }
+        let (key_hashes, hashes) = (Vec::new(), Vec::new());
+        Self { layout, keys, key_hashes, slots: vec![0; SLOTS_MIN], batch, hashes }
     }
 
     /// Number of groups.
@@ -38,14 +41,14 @@ impl GroupTable {
 
     /// Host bytes.
     pub fn bytes(&self) -> u64 {
-        let slots = size_of_val::<[u64]>(&self.slots) + size_of_val::<[u64]>(&self.hashes);
-        slots as u64 + self.keys.bytes() + self.batch.bytes()
+        let words = self.slots.len() + self.hashes.len() + self.key_hashes.len();
+        (words * size_of::<u64>()) as u64 + self.keys.bytes() + self.batch.bytes()
     }
 
     /// Host bytes of a group, about: texts not counted.
     pub fn group_bytes(&self) -> u64 {
-        // Slots are between 3/8 and 3/4 full.
-        self.layout.header_bytes() as u64 + 16
+        // Slots are between 3/8 and 3/4 full. A text has a place and a hash.
+        self.layout.header_bytes() as u64 + if self.layout.has_text() { 32 } else { 16 }
     }
 
     /// Host bytes that `rows` more groups may take at once: old and new slots while it grows.
@@ -57,6 +60,7 @@ impl GroupTable {
     /// Forgets all groups; what they took is kept.
     pub fn clear(&mut self) {
         self.keys.clear();
+        self.key_hashes.clear();
         self.slots.fill(0);
     }
 
@@ -76,35 +80,77 @@ impl GroupTable {
         rows: usize,
         numbers: &mut Vec<u32>,
     ) -> Result<(), ExecError> {
-        if self.len() + rows >= u32::MAX as usize {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.encode(&self.layout, columns, rows)?;
+        hash_keys(columns, rows, &mut self.hashes);
+        let numbered = self.number_keys(&batch, 0..rows, numbers);
+        self.batch = batch;
+        numbered
+    }
+
+    /// The group of each of some groups of another table of the same layout.
+    pub fn number_groups(
+        &mut self,
+        other: &GroupTable,
+        groups: impl ExactSizeIterator<Item = usize> + Clone,
+        numbers: &mut Vec<u32>,
+    ) -> Result<(), ExecError> {
+        other.hashes(groups.clone(), &mut self.hashes)?;
+        self.number_keys(&other.keys, groups, numbers)
+    }
+
+    /// The hashes of some groups' keys, as [`hash_keys`].
+    pub fn hashes(
+        &self,
+        groups: impl ExactSizeIterator<Item = usize> + Clone,
+        hashes: &mut Vec<u64>,
+    ) -> Result<(), ExecError> {
+        if self.layout.has_text() {
+            hashes.clear();
+            hashes.extend(groups.map(|group| self.key_hashes[group]));
+            return Ok(());
+        }
+        let columns = (0..self.layout.parts()).map(|part| self.key_column(part, groups.clone()));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        hash_keys(&columns.iter().collect::<Vec<_>>(), groups.len(), hashes);
+        Ok(())
+    }
+
+    /// The groups of keys whose hashes are at hand.
+    fn number_keys(
+        &mut self,
+        keys: &KeyRows,
+        rows: impl ExactSizeIterator<Item = usize>,
+        numbers: &mut Vec<u32>,
+    ) -> Result<(), ExecError> {
+        if self.len() + rows.len() >= u32::MAX as usize {
             return Err(ExecError::Internal("more than 2^32 - 2 groups in one table".into()));
         }
-        self.batch.encode(&self.layout, columns, rows)?;
-        hash_keys(columns, rows, &mut self.hashes);
+        let hashes = std::mem::take(&mut self.hashes);
         numbers.clear();
-        for row in 0..rows {
-            if let Some(&hash) = self.hashes.get(row + AHEAD_ROWS) {
+        numbers.extend(rows.zip(&hashes).enumerate().map(|(i, (row, &hash))| {
+            if let Some(&hash) = hashes.get(i + AHEAD_ROWS) {
                 prefetch(&raw const self.slots[hash as u32 as usize & (self.slots.len() - 1)]);
             }
-            let group = self.find_or_insert(row);
-            numbers.push(group);
-        }
+            self.find_or_insert(keys, row, hash)
+        }));
+        self.hashes = hashes;
         Ok(())
     }
 
     #[inline(always)]
-    fn find_or_insert(&mut self, row: usize) -> u32 {
-        let hash = self.hashes[row] as u32;
+    fn find_or_insert(&mut self, keys: &KeyRows, row: usize, key_hash: u64) -> u32 {
+        let hash = key_hash as u32;
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
             let slot = self.slots[at];
             if slot == 0 {
-                return self.insert(at, hash, row);
+                return self.insert(at, key_hash, keys, row);
             }
             let group = slot as u32 - 1;
             if (slot >> 32) as u32 == hash
-                && self.keys.equal(group as usize, &self.batch, row, &self.layout)
+                && self.keys.equal(group as usize, keys, row, &self.layout)
             {
                 return group;
             }
@@ -112,10 +158,13 @@ impl GroupTable {
         }
     }
 
-    fn insert(&mut self, at: usize, hash: u32, row: usize) -> u32 {
+    fn insert(&mut self, at: usize, key_hash: u64, keys: &KeyRows, row: usize) -> u32 {
         let group = self.keys.len() as u32;
-        self.keys.push(&self.batch, row, &self.layout);
-        self.slots[at] = slot(hash, group);
+        self.keys.push(keys, row, &self.layout);
+        if self.layout.has_text() {
+            self.key_hashes.push(key_hash);
+        }
+        self.slots[at] = slot(key_hash as u32, group);
         if self.len() * 4 > self.slots.len() * 3 {
             self.grow();
         }

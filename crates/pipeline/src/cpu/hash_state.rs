@@ -1,5 +1,7 @@
 //! A table of groups with their running values.
 
+use std::ops::Range;
+
 use arrow_array::RecordBatch;
 
 use crate::ExecError;
@@ -97,29 +99,36 @@ impl HashState {
     pub fn absorb(&mut self, batch: &RecordBatch) -> Result<(), ExecError> {
         let keys = self.form.decode_keys(batch)?;
         let states = self.form.decode_states(batch)?;
-        self.fold(&keys, &states, 0..batch.num_rows())
+        self.number(&keys.iter().collect::<Vec<_>>(), batch.num_rows())?;
+        self.fold(&states, 0..batch.num_rows())
     }
 
     /// Folds in the groups of another table of the same form.
     pub fn merge(&mut self, other: &HashState) -> Result<(), ExecError> {
-        let all = 0..other.len();
-        let keys = other.keys(all.clone())?;
-        self.fold(&keys, &other.states, all)
+        self.merge_groups(other, 0..other.len())
     }
 
     /// Folds in some groups of another table of the same form.
     pub fn merge_some(&mut self, other: &HashState, groups: &[u32]) -> Result<(), ExecError> {
-        let groups = groups.iter().map(|&group| group as usize);
-        self.fold(&other.keys(groups.clone())?, &other.states, groups)
+        self.merge_groups(other, groups.iter().map(|&group| group as usize))
     }
 
-    fn fold(
+    fn merge_groups(
         &mut self,
-        keys: &[Vector<'_>],
-        states: &[AccumulatorState],
+        other: &HashState,
         groups: impl ExactSizeIterator<Item = usize> + Clone,
     ) -> Result<(), ExecError> {
-        self.number(&keys.iter().collect::<Vec<_>>(), groups.len())?;
+        self.table.number_groups(&other.table, groups.clone(), &mut self.numbers)?;
+        self.make_room();
+        self.fold(&other.states, groups)
+    }
+
+    /// Folds in the running values of groups that were numbered.
+    fn fold(
+        &mut self,
+        states: &[AccumulatorState],
+        groups: impl Iterator<Item = usize> + Clone,
+    ) -> Result<(), ExecError> {
         let Self { form, states: into, numbers, .. } = self;
         for ((into, from), value) in into.iter_mut().zip(states).zip(form.values()) {
             let numbers = numbers.iter().map(|&group| group as usize);
@@ -131,10 +140,20 @@ impl HashState {
 
     fn number(&mut self, keys: &[&Vector<'_>], rows: usize) -> Result<(), ExecError> {
         self.table.number(keys, rows, &mut self.numbers)?;
+        self.make_room();
+        Ok(())
+    }
+
+    /// Gives all groups of the table their running values.
+    fn make_room(&mut self) {
         for (state, value) in self.states.iter_mut().zip(self.form.values()) {
             state.resize(self.table.len(), value.smaller);
         }
-        Ok(())
+    }
+
+    /// Hashes of the keys of some groups.
+    pub fn hashes(&self, groups: Range<usize>, hashes: &mut Vec<u64>) -> Result<(), ExecError> {
+        self.table.hashes(groups, hashes)
     }
 
     /// Keys of some groups.
@@ -168,7 +187,8 @@ impl HashState {
         let states: Vec<_> =
             self.states.iter().map(|state| Held { state, dictionary: None }).collect();
         let encode = |groups: &[u32]| self.encode(&self.form, &states, groups);
-        runs.take_in(self.len(), self.portion_groups(), |groups| self.keys(groups), encode)?;
+        let hash = |groups, hashes: &mut _| self.hashes(groups, hashes);
+        runs.take_in(self.len(), self.portion_groups(), hash, encode)?;
         self.clear();
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::cuda::groups::DeviceGroups;
 use crate::error::ExecError;
 use crate::memory::Reservation;
 use crate::partial::PartialSchema;
+use crate::partial::hash::hash_keys;
 use crate::partial::merge::{Outlet, in_parallel};
 
 /// The groups of one execution, on however many devices.
@@ -93,8 +94,12 @@ impl GroupStates {
             let batch = encode(&(0..count as u32).collect::<Vec<_>>())?;
             return self.few.lock().absorb(&batch);
         }
-        let keys = |range: Range<usize>| groups.keys(bound, range);
-        self.level.flush().take_in(count, self.portion_groups(), keys, encode)
+        let hash = |range: Range<usize>, hashes: &mut Vec<u64>| {
+            let (rows, keys) = (range.len(), groups.keys(bound, range)?);
+            hash_keys(&keys.iter().collect::<Vec<_>>(), rows, hashes);
+            Ok(())
+        };
+        self.level.flush().take_in(count, self.portion_groups(), hash, encode)
     }
 
     /// Groups that are nowhere else, as output.

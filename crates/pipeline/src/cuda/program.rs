@@ -150,7 +150,7 @@ pub enum SegmentField {
     Validity(usize),
     /// How a column of varying form lies in this segment: [`ColumnForm::word`].
     Form(usize),
-    /// Base of a column's differences.
+    /// Base of a column's differences, or of the offsets of its texts.
     Base(usize),
     /// Address of a column's code translation (`i32` each); 0 where codes need none.
     Remap(usize),
@@ -323,7 +323,7 @@ pub struct DeviceColumn {
     pub values: u64,
     /// How they lie.
     pub form: ColumnForm,
-    /// What is added to differences.
+    /// What is added to differences, and what is taken from the offsets of texts.
     pub base: i64,
     /// Address of the validity bitmap.
     pub validity: Option<u64>,

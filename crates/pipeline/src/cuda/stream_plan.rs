@@ -39,6 +39,7 @@ pub(super) enum ColumnOrigin {
     Read {
         values: usize,
         offsets: Option<usize>,
+        offsets_base: u64,
         validity: Option<usize>,
         form: ColumnForm,
         key: Option<ColumnKey>,
@@ -321,7 +322,8 @@ fn plan_segment(
             Some(resident) => ColumnOrigin::Resident(resident),
             None => {
                 let form = ColumnForm::of(&extents.encoding);
-                ColumnOrigin::Read { values, offsets, validity, form, key }
+                let offsets_base = extents.offsets_base;
+                ColumnOrigin::Read { values, offsets, offsets_base, validity, form, key }
             }
         };
     }

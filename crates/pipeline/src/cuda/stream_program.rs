@@ -492,10 +492,10 @@ pub(super) fn on_device(segment: &PlannedSegment, buffers: &[DeviceSlice]) -> De
                 remap: *remap,
                 bytes: None,
             },
-            ColumnOrigin::Read { values, offsets, validity, form, .. } => DeviceColumn {
+            ColumnOrigin::Read { values, offsets, offsets_base, validity, form, .. } => DeviceColumn {
                 values: at(offsets.unwrap_or(*values)),
                 form: *form,
-                base: 0,
+                base: *offsets_base as i64,
                 validity: validity.map(at),
                 remap: *remap,
                 bytes: offsets.map(|_| (at(*values), buffers[*values].bytes as u64)),

@@ -244,8 +244,8 @@ impl<'a> Held<'a> {
     fn order(&self, sink: usize) -> Result<(), ExecError> {
         let state = self.sinks[sink].state();
         let (level, portion) = (self.level().number(), state.portion_groups());
-        let keys = |groups: Range<usize>| state.keys(groups);
-        let order = by_partition((level, self.fan_out), state.len(), portion, keys)?;
+        let hash = |groups, hashes: &mut _| state.hashes(groups, hashes);
+        let order = by_partition((level, self.fan_out), state.len(), portion, hash)?;
         let _ = self.orders[sink].set(order);
         Ok(())
     }

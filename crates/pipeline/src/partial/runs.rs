@@ -7,9 +7,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use crate::ExecError;
-use crate::cpu::vector::Vector;
 use crate::memory::Reservation;
-use crate::partial::hash::{hash_keys, partition};
+use crate::partial::hash::partition;
 use crate::partial::spill::{Spill, SpillBlock, SpillPlace};
 
 /// Flushed groups of one level. Threads may push at the same time.
@@ -35,18 +34,16 @@ struct Partition {
 }
 
 /// Group numbers in order of their partitions, of which a level has `fan_out`, and where each partition ends.
-pub fn by_partition<'k>(
+pub fn by_partition(
     (level, fan_out): (u32, usize),
     groups: usize,
     portion: usize,
-    keys: impl Fn(Range<usize>) -> Result<Vec<Vector<'k>>, ExecError>,
+    hash: impl Fn(Range<usize>, &mut Vec<u64>) -> Result<(), ExecError>,
 ) -> Result<(Vec<u32>, Vec<usize>), ExecError> {
     let mut partitions = Vec::with_capacity(groups);
     let mut hashes = Vec::new();
     for start in (0..groups).step_by(portion) {
-        let end = groups.min(start + portion);
-        let keys = keys(start..end)?;
-        hash_keys(&keys.iter().collect::<Vec<_>>(), end - start, &mut hashes);
+        hash(start..groups.min(start + portion), &mut hashes)?;
         partitions.extend(hashes.iter().map(|&h| partition(h, level, fan_out) as u8));
     }
     let mut ends = vec![0usize; fan_out];
@@ -91,19 +88,19 @@ impl Runs {
         self.partitions.len()
     }
 
-    /// Takes in `groups` groups, each into its partition, in batches of at most `portion`. `keys`
-    /// tells the keys of a range of them, `encode` makes a batch of some.
+    /// Takes in `groups` groups, each into its partition, in batches of at most `portion`. `hash`
+    /// tells the hashes of the keys of a range of them, `encode` makes a batch of some.
     ///
     /// # Errors
     /// There is neither memory nor another place for them.
-    pub fn take_in<'k>(
+    pub fn take_in(
         &self,
         groups: usize,
         portion: usize,
-        keys: impl Fn(Range<usize>) -> Result<Vec<Vector<'k>>, ExecError>,
+        hash: impl Fn(Range<usize>, &mut Vec<u64>) -> Result<(), ExecError>,
         encode: impl Fn(&[u32]) -> Result<RecordBatch, ExecError>,
     ) -> Result<(), ExecError> {
-        let (order, ends) = by_partition((self.level, self.fan_out()), groups, portion, keys)?;
+        let (order, ends) = by_partition((self.level, self.fan_out()), groups, portion, hash)?;
         let mut start = 0;
         for (partition, end) in ends.into_iter().enumerate() {
             for some in order[start..end].chunks(portion) {

@@ -132,10 +132,26 @@ impl Table {
                 Encoding::Offsets { offset_bytes } => (0, start * usize::from(*offset_bytes)),
                 other => (other.values_bytes(&field.data_type, start as u64).unwrap() as usize, 0),
             };
+            let offsets = column.offsets.as_deref().map(|offsets| &offsets[first_offset..]);
+            // The texts from the part's first on.
+            let offsets_base = match (&encoding, offsets) {
+                (Encoding::Offsets { offset_bytes }, Some(offsets)) => {
+                    let mut first = [0; 8];
+                    let width = usize::from(*offset_bytes).min(offsets.len());
+                    first[..width].copy_from_slice(&offsets[..width]);
+                    u64::from_le_bytes(first)
+                }
+                _ => 0,
+            };
+            let values = &column.values[column.skip + first_value..];
+            // Offsets may be rubbish.
+            let own = values.get(usize::try_from(offsets_base).unwrap_or(usize::MAX)..);
+            let (values, offsets_base) = own.map_or((values, 0), |own| (own, offsets_base));
             ColumnView {
                 encoding,
-                values: &column.values[column.skip + first_value..],
-                offsets: column.offsets.as_deref().map(|offsets| &offsets[first_offset..]),
+                values,
+                offsets,
+                offsets_base,
                 validity: column.validity.as_deref().map(|bits| &bits[start / 8..]),
                 remap: column.remap.as_deref(),
             }

@@ -80,6 +80,8 @@ pub struct ColumnData {
     pub values: Vec<u8>,
     /// As the others, for texts that `values` are the bytes of.
     pub offsets: Option<Vec<u8>>,
+    /// What the offsets call the first byte.
+    pub offsets_base: u32,
     pub validity: Option<Vec<u8>>,
     pub remap: Option<u32>,
 }
@@ -99,7 +101,8 @@ impl ColumnData {
         if !are_views {
             return Some((place(offsets) + skew as u64, Some((at, bytes))));
         }
-        let offset = |offset: &[u8; 4]| u64::from(u32::from_le_bytes(*offset));
+        let base = self.offsets_base;
+        let offset = |offset: &[u8; 4]| u64::from(u32::from_le_bytes(*offset) - base);
         let offsets: Vec<u64> = offsets[skew..].as_chunks().0.iter().map(offset).collect();
         let views = offsets.windows(2).flat_map(|row| [at + row[0], row[1] - row[0]]);
         let views: Vec<u8> = views.flat_map(u64::to_le_bytes).collect();
@@ -183,6 +186,7 @@ impl Table {
                 encoding: c.encoding.clone(),
                 values: &c.values[skew..],
                 offsets: c.offsets.as_ref().map(|offsets| &offsets[skew..]),
+                offsets_base: c.offsets_base.into(),
                 validity: c.validity.as_ref().map(|v| &v[skew..]),
                 remap: c.remap.map(|i| &*self.source.remaps[i as usize]),
             })
@@ -231,17 +235,19 @@ fn column(
     let nulls = shape.nulls && field.nullable;
     let mut values = vec![0xa5u8; shape.skew];
     let mut encoding = Encoding::Plain;
-    let (mut remap, mut offsets) = (None, None);
+    let (mut remap, mut offsets, mut offsets_base) = (None, None, 0);
     match field.name.as_str() {
         "f" if shape.plain_texts => {
             encoding = Encoding::Offsets { offset_bytes: 4 };
-            // The first offset need not be 0.
+            // The first offset need not be 0, nor what the bytes begin with.
+            offsets_base = random.below(2) as u32 * 1_000_000_007;
             values.extend(b"xyz");
             let mut ends = vec![0xa5u8; shape.skew];
-            ends.extend(3u32.to_le_bytes());
+            ends.extend((offsets_base + 3).to_le_bytes());
             for _ in 0..rows {
                 values.extend(texts[random.below(TEXTS as u64) as usize].bytes());
-                ends.extend(((values.len() - shape.skew) as u32).to_le_bytes());
+                let end = offsets_base + (values.len() - shape.skew) as u32;
+                ends.extend(end.to_le_bytes());
             }
             offsets = Some(ends);
         }
@@ -265,7 +271,7 @@ fn column(
         bits.extend((0..rows.div_ceil(8)).map(|_| (random.next() | random.next()) as u8));
         bits
     });
-    ColumnData { encoding, values, offsets, validity, remap }
+    ColumnData { encoding, values, offsets, offsets_base, validity, remap }
 }
 
 fn push_value(random: &mut Random, name: &str, to: &mut Vec<u8>) {

@@ -75,7 +75,7 @@ pub fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> An
                 DeviceColumn {
                     values: texts.map_or_else(|| upload(&c.values), |(values, _)| values),
                     form: ColumnForm::of(&c.encoding),
-                    base: 0,
+                    base: c.offsets_base.into(),
                     validity: c.validity.as_ref().map(|v| upload(v)),
                     remap: c.remap,
                     bytes: texts.and_then(|(_, bytes)| bytes),
@@ -201,6 +201,7 @@ pub fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<
                     encoding: c.encoding.clone(),
                     values: append(&c.values),
                     offsets: c.offsets.as_ref().map(|offsets| append(offsets)),
+                    offsets_base: c.offsets_base.into(),
                     validity: c.validity.as_ref().map(|v| append(v)),
                     remap: c.remap,
                 })

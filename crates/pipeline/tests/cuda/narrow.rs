@@ -117,6 +117,7 @@ fn host_shim_values_outside_what_is_claimed_are_told() {
         encoding: headrace_ir::Encoding::Plain,
         values: values.iter().flat_map(|v| v.to_le_bytes()).collect(),
         offsets: None,
+        offsets_base: 0,
         validity,
         remap: None,
     };

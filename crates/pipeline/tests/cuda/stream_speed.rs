@@ -60,6 +60,7 @@ impl Stored {
                     encoding: Encoding::Plain,
                     values,
                     offsets: None,
+                    offsets_base: 0,
                     validity: None,
                     remap: None,
                 });

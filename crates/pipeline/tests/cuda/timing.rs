@@ -184,6 +184,7 @@ impl Lineorder {
                 encoding: Encoding::Plain,
                 values: &self.column(bound, register).block[..rows * 4],
                 offsets: None,
+                offsets_base: 0,
                 validity: None,
                 remap: None,
             })

@@ -26,10 +26,12 @@ impl Generator<'_> {
         let bytes = self.segment_field(SegmentField::Bytes(register), &format!("{name}_at"));
         let length = SegmentField::BytesLength(register);
         let length = self.segment_field(length, &format!("{name}_length"));
+        let base = self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
         let outside = self.names.unique(&format!("{name}_outside"));
         self.body.line(format!("hr::Text {name}[ROWS];"));
         self.body.line(format!(
-            "const u32 {outside} = hr::load_texts({name}, {values}, {bytes}, {length}, row, rows);"
+            "const u32 {outside} = \
+             hr::load_texts({name}, {values}, {bytes}, {length}, u32({base}), row, rows);"
         ));
         let valid = self.load_validity(register, &name)?;
         let known = valid.as_ref().map(|valid| format!(" & {valid}")).unwrap_or_default();
