@@ -69,6 +69,7 @@ mod plan_cache;
 mod planner_memory;
 mod rule_guards;
 mod session;
+mod subqueries;
 
 pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{

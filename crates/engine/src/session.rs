@@ -39,6 +39,7 @@ use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
 use crate::rule_guards::optimizer_rules;
 use crate::sql::{Headers, OnLargeStack, Parsed, Planned};
+use crate::subqueries::NullableSubqueries;
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
 #[derive(Clone, Debug, Default)]
@@ -95,6 +96,7 @@ impl Session {
             .with_default_features()
             .with_optimizer_rules(optimizer_rules())
             .with_analyzer_rule(Arc::new(CheckedArithmeticRule))
+            .with_analyzer_rule(Arc::new(NullableSubqueries))
             .with_physical_optimizer_rules(PipelineRule::rules(Arc::clone(&runner)))
             .build();
         let context = SessionContext::new_with_state(state);

@@ -52,12 +52,11 @@ impl Subqueries {
         })
     }
 
-    /// The parameters that they are.
+    /// The parameters that they are. Each may be NULL though its column never is: where it has no row.
     pub fn parameters(&self) -> Result<Vec<Field>, WhyNot> {
         let schema = Schema::empty();
         let field = |subquery: &Arc<dyn PhysicalExpr>| {
-            let (data_type, nullable) = type_of(subquery, &schema)?;
-            Ok(Field::new(subquery.to_string(), data_type, nullable))
+            Ok(Field::new(subquery.to_string(), type_of(subquery, &schema)?, true))
         };
         self.0.borrow().iter().map(field).collect()
     }
@@ -68,14 +67,11 @@ impl Subqueries {
     }
 }
 
-/// An expression's type, and whether it may be NULL.
-fn type_of(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(DataType, bool), WhyNot> {
+fn type_of(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<DataType, WhyNot> {
     let field =
         expr.return_field(schema).map_err(|e| WhyNot::new(format!("{expr} has no type: {e}")))?;
     let arrow = field.data_type();
-    let data_type = ir_type(arrow);
-    let data_type = data_type.ok_or_else(|| WhyNot::new(format!("{expr} has type {arrow}")))?;
-    Ok((data_type, field.is_nullable()))
+    ir_type(arrow).ok_or_else(|| WhyNot::new(format!("{expr} has type {arrow}")))
 }
 
 fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
@@ -92,12 +88,9 @@ impl Translator<'_> {
             return scalar(literal.value()).map(Expr::Literal);
         }
         if expr.is::<ScalarSubqueryExpr>() {
-            let (data_type, nullable) = type_of(expr, self.schema)?;
-            return Ok(Expr::Parameter {
-                index: self.subqueries.number(expr),
-                data_type,
-                nullable,
-            });
+            let data_type = type_of(expr, self.schema)?;
+            let index = self.subqueries.number(expr);
+            return Ok(Expr::Parameter { index, data_type, nullable: true });
         }
         if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
             return self.binary(expr, binary);
@@ -146,7 +139,7 @@ impl Translator<'_> {
     }
 
     pub(super) fn result_type(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<DataType, WhyNot> {
-        Ok(type_of(expr, self.schema)?.0)
+        type_of(expr, self.schema)
     }
 
     fn boolean(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Expr, WhyNot> {

@@ -1,0 +1,64 @@
+//! A subquery of one value may be NULL: where it has no row.
+//!
+//! The planner takes it to be NULL only where its column may be. So `(SELECT id FROM t WHERE false) IS NULL` is false to it,
+//! and `coalesce` of the subquery never has its second argument. NULLIF of a value and NULL is that value, and may be
+//! NULL to whoever asks; it is put around subqueries before anything is concluded from their columns.
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::functions::core::expr_fn::nullif;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan, lit};
+use datafusion::optimizer::AnalyzerRule;
+
+/// The rule.
+#[derive(Debug, Default)]
+pub struct NullableSubqueries;
+
+impl AnalyzerRule for NullableSubqueries {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(rewrite_plan).map(|t| t.data)
+    }
+
+    fn name(&self) -> &str {
+        "headrace_nullable_subqueries"
+    }
+}
+
+fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&plan);
+    let rewritten = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let rewritten = expr.transform_down(may_be_null)?;
+        Ok(rewritten.update_data(|e| name.restore(e)))
+    })?;
+    match rewritten.transformed {
+        true => rewritten.map_data(LogicalPlan::recompute_schema),
+        false => Ok(rewritten),
+    }
+}
+
+fn may_be_null(expr: Expr) -> Result<Transformed<Expr>> {
+    let Expr::ScalarSubquery(subquery) = &expr else { return Ok(Transformed::no(expr)) };
+    let plan = subquery.subquery.as_ref();
+    let Some(field) = plan.schema().fields().first().filter(|_| !has_always_a_row(plan)) else {
+        return Ok(Transformed::no(expr));
+    };
+    if field.is_nullable() {
+        return Ok(Transformed::no(expr));
+    }
+    let null = ScalarValue::try_from(field.data_type())?;
+    Ok(Transformed::new(nullif(expr, lit(null)), true, TreeNodeRecursion::Jump))
+}
+
+/// Whether a plan has a row whatever its tables hold: an aggregate without keys, a row of constants.
+fn has_always_a_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => has_always_a_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => has_always_a_row(&alias.input),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
+        _ => false,
+    }
+}
