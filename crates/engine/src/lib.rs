@@ -61,6 +61,7 @@ pub mod rule;
 pub mod scan;
 pub mod sql;
 
+mod conjunctions;
 mod error;
 mod explain;
 mod floats;

@@ -50,6 +50,7 @@ use headrace_pipeline::WhyNot;
 use headrace_runner::{Fallback, Processor, Runner, Settings};
 
 use crate::config::settings_of;
+use crate::conjunctions::GuardedConjunctions;
 use crate::error::forbidden;
 use crate::exec::{OrderExec, PipelineExec};
 use crate::rule_guards::physical_rules;
@@ -80,6 +81,7 @@ impl PipelineRule {
         let place =
             rules.iter().position(|rule| rule.name() == "join_selection").unwrap_or_default();
         rules.insert(place, Arc::new(Self::new(runner)));
+        rules.push(Arc::new(GuardedConjunctions));
         rules
     }
 }
