@@ -10,6 +10,7 @@
 mod depth;
 mod headers;
 mod precedence;
+mod quantified;
 mod repair;
 mod summarize;
 mod text;
@@ -61,6 +62,7 @@ impl Parsed {
         if let Some(inner) = sql_statement(&mut statement) {
             depth::check(inner)?;
             precedence::restore(inner);
+            quantified::name(inner);
             if is_show_tables(inner) {
                 statement = parse(SHOW_TABLES, state)?;
             } else {

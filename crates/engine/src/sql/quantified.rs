@@ -1,0 +1,86 @@
+//! `x < ALL (SELECT ..)` and `x < ANY (SELECT ..)` over a table that is in the outer query, too.
+//!
+//! The planner sets the comparison above the subquery, where a column of the outer query that is called as one of the
+//! subquery's, by the same table's name, is taken for it: every row is compared with itself. A subquery that is a
+//! table with a name of its own hides the names of its tables. It can no longer look outside, so only subqueries are given
+//! one whose tables are named elsewhere in the statement; what looks outside under such a name is refused by the planner.
+
+use std::collections::HashMap;
+use std::mem;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, ObjectNamePart, Query, SetExpr, Statement, TableFactor, Visit, VisitMut, Visitor,
+    VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+/// A subquery with a name, around any other.
+const NAMED: &str = "select * from (select 1) as quantified";
+
+/// Gives subqueries of ANY and ALL names of their own where their tables' names are also others'.
+pub fn name(statement: &mut Statement) {
+    let all = Names::of(statement);
+    let _ = statement.visit(&mut Name(all));
+}
+
+/// How often tables of a name are in some part of a statement.
+#[derive(Default)]
+struct Names(HashMap<String, usize>);
+
+impl Names {
+    fn of(part: &impl Visit) -> Self {
+        let mut names = Self::default();
+        let _ = part.visit(&mut names);
+        names
+    }
+}
+
+impl Visitor for Names {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, alias, .. } = table {
+            let ident = match (alias, name.0.last()) {
+                (Some(alias), _) => Some(&alias.name),
+                (None, Some(ObjectNamePart::Identifier(last))) => Some(last),
+                (None, _) => None,
+            };
+            if let Some(ident) = ident {
+                *self.0.entry(ident.value.to_lowercase()).or_default() += 1;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct Name(Names);
+
+impl VisitorMut for Name {
+    type Break = ();
+
+    // Subqueries of a subquery come before it.
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr
+            && let Expr::Subquery(query) = right.as_mut()
+            && Names::of(&**query).0.iter().any(|(name, inside)| self.0.0.get(name) > Some(inside))
+            && let Some(named) = named(query)
+        {
+            *query = named;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The query as a table of a query; it is taken out of its place.
+fn named(query: &mut Box<Query>) -> Option<Box<Query>> {
+    let mut statements = Parser::parse_sql(&GenericDialect {}, NAMED).ok()?;
+    let Statement::Query(mut outer) = statements.pop()? else { return None };
+    let SetExpr::Select(select) = outer.body.as_mut() else { return None };
+    let TableFactor::Derived { subquery, .. } = &mut select.from.first_mut()?.relation else {
+        return None;
+    };
+    mem::swap(subquery, query);
+    Some(outer)
+}
