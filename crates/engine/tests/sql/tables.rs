@@ -8,7 +8,8 @@ use datafusion::arrow::array::{
     Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, ListArray, StringArray,
     UInt8Array, UInt64Array,
 };
-use datafusion::arrow::datatypes::{Int32Type, Schema};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Int32Type, Schema, TimeUnit};
 use datafusion::arrow::record_batch::RecordBatch;
 use headrace_engine::Session;
 use headrace_format::arrow::{ArrowWriter, WriterOptions};
@@ -364,6 +365,211 @@ fn floats() -> RecordBatch {
     ])
 }
 
+/// Texts as values of a type, which every one of them must be; `None` is NULL.
+fn parsed(values: &[Option<&str>], data_type: &DataType) -> ArrayRef {
+    let texts = StringArray::from(values.to_vec());
+    let array = cast(&texts, data_type).unwrap();
+    assert_eq!(array.null_count(), texts.iter().filter(Option::is_none).count(), "{values:?}");
+    array
+}
+
+/// Words as [`parsed`] has them; `-` is NULL.
+fn words_as(words: &str, data_type: &DataType) -> ArrayRef {
+    let values: Vec<_> = words.split_whitespace().map(|w| (w != "-").then_some(w)).collect();
+    parsed(&values, data_type)
+}
+
+/// Words as codes of a dictionary; `-` is NULL.
+fn dictionary_of(words: &str) -> ArrayRef {
+    dictionary(words.split_whitespace().map(|w| (w != "-").then_some(w)).collect())
+}
+
+/// Twelve people, most with a boss among them: teams and bosses that are NULL, equal salaries and days.
+fn people() -> RecordBatch {
+    batch(vec![
+        ("p_id", Arc::new(Int32Array::from_iter_values(1..13))),
+        ("p_name?", words_as("Ada Bob Cyd Dan Eva Fay Gus Hal Ivy Jon - Ada", &DataType::Utf8)),
+        ("p_boss?", words_as("- 1 1 2 2 3 3 3 5 5 - 11", &DataType::Int32)),
+        ("p_team?", dictionary_of("core core data data data ops ops - core data ops -")),
+        (
+            "p_salary?",
+            words_as(
+                "9000.00 7000.50 7000.50 5200.00 - 4100.25 4100.25 3999.99 5200.00 6100.00 8000.00 -",
+                &DataType::Decimal128(9, 2),
+            ),
+        ),
+        (
+            "p_hired?",
+            words_as(
+                "2015-03-01 2016-07-15 2016-07-15 2019-12-31 2020-02-29 2020-02-29 2021-01-01 - \
+                 2018-05-05 2015-03-01 2023-10-10 2024-02-29",
+                &DataType::Date32,
+            ),
+        ),
+        (
+            "p_remote?",
+            words_as(
+                "true false true - false true true false - true false true",
+                &DataType::Boolean,
+            ),
+        ),
+        (
+            "p_score?",
+            words_as("3.5 2.0 - 4.25 3.5 1.0 -1.5 2.0 4.75 - 0.0 3.5", &DataType::Float64),
+        ),
+    ])
+}
+
+/// Orders of [`people`], of nobody, and of people who are not there.
+fn orders() -> RecordBatch {
+    let moments = "2024-01-01T00:00:00 2024-01-01T08:30:00 2024-01-15T23:59:59.999999 2024-01-31T12:00:00 \
+        2024-02-01T00:00:00 2024-02-29T06:45:10.5 - 2024-02-29T23:00:00 2024-03-10T10:10:10 \
+        2024-03-31T18:00:00 2024-03-31T18:00:00 2024-04-01T00:00:00 2023-12-31T23:59:59 \
+        2024-04-30T09:00:00 - 2024-05-05T05:05:05.000005 2024-05-06T00:00:00 2024-06-30T13:37:00 \
+        2024-07-01T00:00:01 2024-07-04T20:15:00 2024-07-04T20:15:00 2022-11-30T07:00:00 \
+        2024-08-15T16:20:30.25 2024-12-31T23:59:59";
+    let amounts = "19.99 5.00 5.00 120.50 1000.00 - 75.25 0.01 25.00 999999.99 19.99 3.33 0.00 -10.50 \
+        42.00 42.00 1.50 1.50 2.75 - 0.10 606.06 19.99 888.00";
+    let statuses = "paid open paid paid void open - paid open paid paid paid void void open - \
+        paid paid open open paid void paid paid";
+    let people = "1 2 2 3 5 5 5 8 - 99 1 12 4 4 - 2 10 10 10 10 98 6 7 1";
+    let quantities = "1 5 - 3 10 2 7 1 4 100 1 3 0 -1 6 6 - 1 2 4 1 6 1 8";
+    batch(vec![
+        ("o_id", Arc::new(Int64Array::from_iter_values(100..124))),
+        ("o_person?", words_as(people, &DataType::Int32)),
+        ("o_at?", words_as(moments, &DataType::Timestamp(TimeUnit::Microsecond, None))),
+        ("o_amount?", words_as(amounts, &DataType::Decimal128(12, 2))),
+        ("o_qty?", words_as(quantities, &DataType::Int16)),
+        ("o_status?", dictionary_of(statuses)),
+    ])
+}
+
+/// Moments in three units, with times of day and days: around 1970, in leap years, at the ends of ISO years.
+fn stamps() -> RecordBatch {
+    let moments = "1970-01-01T00:00:00 1969-12-31T23:59:59 2000-02-29T12:34:56.789012 - \
+        2024-12-31T23:59:59.999999 1900-01-01T00:00:00 2024-03-31T01:30:00 2038-01-19T03:14:08 \
+        2024-12-30T00:00:00.5 2021-01-03T10:00:00";
+    let times = "00:00:00 23:59:59.999999 12:00:00 - 06:30:15.25 12:00:00 00:00:00.000001 18:45:00 - 09:05:07";
+    let days = "1970-01-01 1969-12-31 2000-02-29 - 2024-12-31 1900-01-01 2024-03-31 2038-01-19 \
+        2024-12-30 2021-01-03";
+    let of = |unit| words_as(moments, &DataType::Timestamp(unit, None));
+    batch(vec![
+        ("s_id", Arc::new(Int32Array::from_iter_values(1..11))),
+        ("ts?", of(TimeUnit::Microsecond)),
+        ("ts_s?", of(TimeUnit::Second)),
+        ("ts_ms?", of(TimeUnit::Millisecond)),
+        ("tod?", words_as(times, &DataType::Time64(TimeUnit::Microsecond))),
+        ("d?", words_as(days, &DataType::Date32)),
+    ])
+}
+
+/// Texts of several alphabets, with spaces, quotes and the wildcards of LIKE.
+fn words() -> RecordBatch {
+    let words = vec![
+        Some("straße"),
+        Some("STRASSE"),
+        Some("naïve"),
+        Some("Ångström"),
+        Some("日本語"),
+        Some("日本"),
+        Some("🙂 smile"),
+        Some(""),
+        Some(" padded "),
+        Some("it's"),
+        Some("50%_off"),
+        Some("back\\slash"),
+        Some("aaa"),
+        Some("abcabc"),
+        Some("ABC"),
+        None,
+        Some("a"),
+        Some("zebra"),
+        // An e and an accent, which are not the letter é.
+        Some("e\u{301}te"),
+        Some("x=1;y=22"),
+    ];
+    let tags = vec![
+        Some("de"),
+        Some("DE"),
+        Some("fr"),
+        Some("sv"),
+        Some("ja"),
+        Some("ja"),
+        Some("emoji"),
+        Some(""),
+        None,
+        Some("en"),
+        Some("code"),
+        Some("code"),
+        Some("rep"),
+        Some("rep"),
+        Some("up"),
+        None,
+        Some("rep"),
+        Some("en"),
+        Some("fr"),
+        Some("code"),
+    ];
+    batch(vec![
+        ("w_id", Arc::new(Int32Array::from_iter_values(1..21))),
+        ("w?", Arc::new(StringArray::from(words))),
+        ("tag?", dictionary(tags)),
+    ])
+}
+
+/// Numbers of the types that [`types`] lacks, and pairs of them for operators.
+fn nums() -> RecordBatch {
+    let column = |values, data_type| words_as(values, &data_type);
+    batch(vec![
+        ("n_id", Arc::new(Int32Array::from_iter_values(1..13))),
+        ("a?", column("7 -7 7 -7 0 1 - 2147483647 -2147483648 12 - 100", DataType::Int32)),
+        ("b?", column("2 2 -2 -2 5 - 3 1 -1 5 - 7", DataType::Int32)),
+        ("r?", column("0.5 -0.25 1.5 - 3 100 -2.5 0 16777216 2.5 0.125 -", DataType::Float32)),
+        ("x?", column("1 -1 2.5 0.1 - 1e10 -2.5 0.5 1e-5 3.75 -0.75 100", DataType::Float64)),
+        (
+            "m?",
+            column(
+                "1.00 -1.00 999.99 -999.99 0.05 - 0.00 12.34 -12.35 2.50 7.77 100.00",
+                DataType::Decimal128(5, 2),
+            ),
+        ),
+        (
+            "q?",
+            column(
+                "1.2345 -1.2345 99999999999999.9999 0.0001 - 2.5 -2.5 3.3333 1000000 0.5 -0.5 12",
+                DataType::Decimal128(18, 4),
+            ),
+        ),
+        (
+            "v?",
+            column(
+                "1.0000000001 -1.0000000001 1234567890123456789012345678.0123456789 0 - \
+                 3.1415926535 2.7182818284 -0.5 1000000 0.0000000001 42 7",
+                DataType::Decimal128(38, 10),
+            ),
+        ),
+        ("u16?", column("0 65535 1 2 - 300 7 7 9 10 11 12", DataType::UInt16)),
+        ("u32?", column("4294967295 0 5 6 7 - 8 9 10 11 12 13", DataType::UInt32)),
+    ])
+}
+
+/// Two tables of the same two keys, with duplicates and NULLs in either and in both.
+fn pair(keys: [&str; 2], value: &str, values: &str) -> RecordBatch {
+    batch(vec![
+        ("k1?", words_as(keys[0], &DataType::Int32)),
+        ("k2?", dictionary_of(keys[1])),
+        (value, words_as(values, &DataType::Int32)),
+    ])
+}
+
+fn lhs() -> RecordBatch {
+    pair(["1 1 1 2 2 - - 3 5", "a a b a - a - c e"], "lv", "10 11 12 20 21 30 31 40 50")
+}
+
+fn rhs() -> RecordBatch {
+    pair(["1 1 2 2 - - 4 5 5", "a b a - a - d e e"], "rv", "100 101 200 201 300 301 400 500 501")
+}
+
 /// Writes all tables below a folder and registers them.
 pub async fn register(session: &Session, folder: &Path) {
     let file = |name: &str| -> PathBuf { folder.join(format!("{name}.arrow")) };
@@ -375,6 +581,13 @@ pub async fn register(session: &Session, folder: &Path) {
     write(&file("limits"), &limits(), 2, true);
     write(&file("means"), &means(), 2, true);
     write(&file("floats"), &floats(), 3, true);
+    write(&file("people"), &people(), 5, true);
+    write(&file("orders"), &orders(), 7, true);
+    write(&file("stamps"), &stamps(), 4, true);
+    write(&file("words"), &words(), 6, true);
+    write(&file("nums"), &nums(), 5, true);
+    write(&file("lhs"), &lhs(), 4, true);
+    write(&file("rhs"), &rhs(), 3, true);
     write(&file("raw"), &raw(), 10, true);
     write(&file("nested"), &nested(), 10, true);
     let empty = RecordBatch::new_empty(Arc::new(Schema::clone(&types().schema())));
