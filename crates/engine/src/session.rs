@@ -16,6 +16,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::dml::CopyTo;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -272,7 +273,11 @@ impl Session {
             );
         }
         let frame = self.context.execute_logical_plan(LogicalPlan::clone(&copy.input)).await?;
-        let input = frame.create_physical_plan().await?;
+        let mut input = frame.create_physical_plan().await?;
+        // Whoever plans a sink makes one stream of its input; this one is planned by nobody.
+        if input.properties().output_partitioning().partition_count() > 1 {
+            input = Arc::new(CoalescePartitionsExec::new(input));
+        }
         let sink = ArrowSink::new(target, input.schema());
         Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
     }
