@@ -211,6 +211,8 @@ pub enum Command {
     Model(Box<ModelArgs>),
     /// Put traces of several runs into one file or picture.
     Trace(TraceArgs),
+    /// Every setting, flag and environment variable, as Markdown.
+    Settings,
 }
 
 /// `trace`.

@@ -21,6 +21,7 @@ mod output;
 mod pg;
 mod query;
 mod session;
+mod settings;
 mod shell;
 mod sizes;
 mod suite;
@@ -190,6 +191,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         Some(Command::Gpu(args)) => blocking(move || gpu::run(&args)).await,
         Some(Command::Model(args)) => blocking(move || model::run(&args)).await,
         Some(Command::Trace(args)) => trace::merge(&args),
+        Some(Command::Settings) => settings::run(),
     };
     done.map(|()| 0)
 }
