@@ -10,6 +10,7 @@ mod differential;
 mod facade;
 mod files;
 mod overflow;
+mod page;
 mod ran;
 mod review;
 mod spill;
