@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::physical_plan::displayable;
 use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, Settings};
 use tempfile::TempDir;
@@ -66,8 +67,8 @@ async fn names(session: &Session, kind: &str) -> BTreeSet<String> {
     let (batches, _) = session.sql(&sql).await.unwrap().collect().await.unwrap();
     let mut names = BTreeSet::new();
     for batch in &batches {
-        let column = datafusion::common::cast::as_string_array(batch.column(0)).unwrap();
-        names.extend(column.iter().flatten().map(str::to_string));
+        let name = |row| array_value_to_string(batch.column(0), row).unwrap();
+        names.extend((0..batch.num_rows()).map(name));
     }
     names
 }
