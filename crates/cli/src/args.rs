@@ -170,6 +170,9 @@ pub enum Command {
     /// The tables and the 22 queries of TPC-H; what is measured is no TPC-H result.
     #[command(subcommand)]
     Tpch(SuiteCommand<GenerateArgs>),
+    /// The tables and the 99 queries of TPC-DS; what is measured is no TPC-DS result.
+    #[command(subcommand)]
+    Tpcds(SuiteCommand<GenerateArgs>),
     /// The table and the 43 queries of ClickBench over generated rows; what is measured is no ClickBench result.
     #[command(subcommand, name = "clickbench")]
     ClickBench(SuiteCommand<SeededGenerateArgs>),
@@ -251,7 +254,7 @@ pub struct SeededGenerateArgs {
 /// `generate` of any suite.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// Scale factor: 1 is 6 million rows of the largest table, of ClickBench 1 million.
+    /// Scale factor: 1 is 6 million rows of the largest table, of TPC-DS 3 million, of ClickBench 1 million.
     #[arg(long, value_name = "S")]
     pub scale: f64,
     /// Folder to write to.

@@ -35,7 +35,7 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::signal::unix::SignalKind;
 
-use args::{Cli, Command, DEFAULT_SEED, SeededGenerateArgs, SuiteCommand};
+use args::{Cli, Command, DEFAULT_SEED, GenerateArgs, SeededGenerateArgs, SuiteCommand};
 use bench::args::BenchCommand;
 use error::{CliError, Context, Result};
 use headrace_ooc::sets::SetOperation;
@@ -106,6 +106,7 @@ fn start(cli: Cli) -> Result<i32> {
                 | Command::Generate(_)
                 | Command::Ssb(SuiteCommand::Generate(_))
                 | Command::Tpch(SuiteCommand::Generate(_))
+                | Command::Tpcds(SuiteCommand::Generate(_))
                 | Command::ClickBench(SuiteCommand::Generate(_))
                 | Command::Convert(_)
         )
@@ -160,12 +161,8 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         None => query::run(&cli.query, cancel).await,
         Some(Command::Ssb(command)) => seeded(Suite::Ssb, command, cancel).await,
         Some(Command::ClickBench(command)) => seeded(Suite::ClickBench, command, cancel).await,
-        Some(Command::Tpch(SuiteCommand::Generate(args))) => {
-            let work = move || suite::generate::run(Suite::Tpch, &args, DEFAULT_SEED, &cancel);
-            blocking(work).await
-        }
-        Some(Command::Tpch(SuiteCommand::Run(args))) => suite::run::run(Suite::Tpch, &args).await,
-        Some(Command::Tpch(SuiteCommand::Queries)) => suite::run::print_queries(Suite::Tpch),
+        Some(Command::Tpch(command)) => seedless(Suite::Tpch, command, cancel).await,
+        Some(Command::Tpcds(command)) => seedless(Suite::Tpcds, command, cancel).await,
         Some(Command::Demo(args)) => suite::demo::run(&args, cancel).await,
         Some(Command::Bench(BenchCommand::Io(args))) => {
             blocking(move || bench::io(&args, cancel)).await
@@ -205,6 +202,22 @@ async fn seeded(
     match command {
         SuiteCommand::Generate(args) => {
             let work = move || suite::generate::run(suite, &args.tables, args.seed, &cancel);
+            blocking(work).await
+        }
+        SuiteCommand::Run(args) => suite::run::run(suite, &args).await,
+        SuiteCommand::Queries => suite::run::print_queries(suite),
+    }
+}
+
+/// A command of a suite that has one set of values.
+async fn seedless(
+    suite: Suite,
+    command: SuiteCommand<GenerateArgs>,
+    cancel: Arc<AtomicBool>,
+) -> Result<()> {
+    match command {
+        SuiteCommand::Generate(args) => {
+            let work = move || suite::generate::run(suite, &args, DEFAULT_SEED, &cancel);
             blocking(work).await
         }
         SuiteCommand::Run(args) => suite::run::run(suite, &args).await,

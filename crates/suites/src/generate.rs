@@ -119,7 +119,7 @@ pub struct Progress {
     pub table: &'static str,
     /// Rows written, all tables together.
     pub rows_done: u64,
-    /// Rows of all tables.
+    /// Rows of all tables; of TPC-DS about as many.
     pub rows_total: u64,
     /// Bytes written, all tables together.
     pub bytes: u64,

@@ -1,7 +1,7 @@
 //! Benchmark suites: data of any scale, straight into Arrow files, and their queries.
 //!
-//! [`ssb`] is the Star Schema Benchmark, [`tpch`] is TPC-H, [`clickbench`] is ClickBench's one wide
-//! table; each says what its data are.
+//! [`ssb`] is the Star Schema Benchmark, [`tpch`] is TPC-H, [`tpcds`] is TPC-DS, [`clickbench`] is
+//! ClickBench's one wide table; each says what its data are.
 //!
 //! # How data flow
 //!
@@ -36,6 +36,7 @@ mod manifest;
 mod random;
 pub mod ssb;
 mod suite;
+pub mod tpcds;
 pub mod tpch;
 mod write;
 

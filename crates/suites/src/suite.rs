@@ -1,10 +1,10 @@
 //! The benchmark suites: what tells them apart.
 
-use crate::{SuiteError, clickbench, ssb, tpch, write::TableGenerator};
+use crate::{SuiteError, clickbench, ssb, tpcds, tpch, write::TableGenerator};
 
-/// The smallest scale factor of a suite: 1,500 orders, or 1,000 hits.
+/// The smallest scale factor of a suite: 1,500 orders, 1,000 hits, or 240 tickets of a store.
 pub const SCALE_MIN: f64 = 0.001;
-/// The largest scale factor of a suite: about 60 thousand million rows of the fact table, or 10.
+/// The largest scale factor of a suite: about 60 thousand million rows of the fact table, or 10, or 29.
 pub const SCALE_MAX: f64 = 10_000.0;
 
 /// # Errors
@@ -20,6 +20,8 @@ pub enum Suite {
     Ssb,
     /// TPC-H ([`tpch`]).
     Tpch,
+    /// TPC-DS ([`tpcds`]).
+    Tpcds,
     /// ClickBench ([`clickbench`]).
     ClickBench,
 }
@@ -27,7 +29,7 @@ pub enum Suite {
 /// One query of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Its number, such as "1.1" in the Star Schema Benchmark and "15" in TPC-H and ClickBench.
+    /// Its number, such as "1.1" in the Star Schema Benchmark and "15" in the others.
     pub id: &'static str,
     /// The text, without a semicolon.
     pub sql: &'static str,
@@ -50,6 +52,7 @@ impl Suite {
         match self {
             Self::Ssb => "ssb",
             Self::Tpch => "tpch",
+            Self::Tpcds => "tpcds",
             Self::ClickBench => "clickbench",
         }
     }
@@ -59,6 +62,7 @@ impl Suite {
         match self {
             Self::Ssb => "SSB",
             Self::Tpch => "TPC-H",
+            Self::Tpcds => "TPC-DS",
             Self::ClickBench => "ClickBench",
         }
     }
@@ -70,6 +74,32 @@ impl Suite {
             Self::Tpch => &[
                 "region", "nation", "supplier", "customer", "part", "partsupp", "orders",
                 "lineitem",
+            ],
+            Self::Tpcds => &[
+                "call_center",
+                "catalog_page",
+                "customer",
+                "customer_address",
+                "customer_demographics",
+                "date_dim",
+                "household_demographics",
+                "income_band",
+                "item",
+                "promotion",
+                "reason",
+                "ship_mode",
+                "store",
+                "time_dim",
+                "warehouse",
+                "web_page",
+                "web_site",
+                "inventory",
+                "web_returns",
+                "web_sales",
+                "catalog_returns",
+                "catalog_sales",
+                "store_returns",
+                "store_sales",
             ],
             Self::ClickBench => &["hits"],
         }
@@ -85,6 +115,7 @@ impl Suite {
     pub const fn fact_rows(self) -> f64 {
         match self {
             Self::Ssb | Self::Tpch => 6e6,
+            Self::Tpcds => 2.88e6,
             Self::ClickBench => 1e6,
         }
     }
@@ -94,6 +125,7 @@ impl Suite {
         match self {
             Self::Ssb => &ssb::QUERIES,
             Self::Tpch => &tpch::QUERIES,
+            Self::Tpcds => &tpcds::QUERIES,
             Self::ClickBench => &clickbench::QUERIES,
         }
     }
@@ -113,6 +145,7 @@ impl Suite {
         match self {
             Self::Ssb => ssb::DATA_VERSION,
             Self::Tpch => tpch::DATA_VERSION,
+            Self::Tpcds => tpcds::DATA_VERSION,
             Self::ClickBench => clickbench::DATA_VERSION,
         }
     }
@@ -121,7 +154,7 @@ impl Suite {
     pub(crate) const fn seed(self, seed: u64) -> Option<u64> {
         match self {
             Self::Ssb | Self::ClickBench => Some(seed),
-            Self::Tpch => None,
+            Self::Tpch | Self::Tpcds => None,
         }
     }
 
@@ -134,6 +167,7 @@ impl Suite {
         match self {
             Self::Ssb => Ok(ssb::Generator::new(scale, seed)?.into_tables()),
             Self::Tpch => tpch::tables(scale),
+            Self::Tpcds => tpcds::tables(scale),
             Self::ClickBench => Ok(vec![Box::new(clickbench::Hits::new(scale, seed)?)]),
         }
     }

@@ -38,7 +38,7 @@ pub(crate) trait TableGenerator: Send + Sync {
     /// The table's name in SQL and of its file.
     fn name(&self) -> &'static str;
     fn schema(&self) -> SchemaRef;
-    /// Rows of all pieces.
+    /// Rows of all pieces; about as many, where only making them tells.
     fn rows(&self) -> u64;
     /// Number of pieces, for record batches of so many rows.
     fn pieces(&self, rows_per_batch: u64) -> u64;

@@ -1,0 +1,47 @@
+-- Customers who paid more by web than the year before, and in stores less so
+with totals as (
+  select
+    c_customer_id,
+    c_first_name,
+    c_last_name,
+    d_year,
+    sum(ss_net_paid) as total,
+    's' as channel
+  from customer, store_sales, date_dim
+  where c_customer_sk = ss_customer_sk
+    and ss_sold_date_sk = d_date_sk
+    and d_year in (2001, 2001 + 1)
+  group by c_customer_id, c_first_name, c_last_name, d_year
+  union all
+  select
+    c_customer_id,
+    c_first_name,
+    c_last_name,
+    d_year,
+    sum(ws_net_paid) as total,
+    'w' as channel
+  from customer, web_sales, date_dim
+  where c_customer_sk = ws_bill_customer_sk
+    and ws_sold_date_sk = d_date_sk
+    and d_year in (2001, 2001 + 1)
+  group by c_customer_id, c_first_name, c_last_name, d_year
+)
+select s2.c_customer_id, s2.c_first_name, s2.c_last_name
+from totals s1, totals s2, totals w1, totals w2
+where s2.c_customer_id = s1.c_customer_id
+  and s1.c_customer_id = w2.c_customer_id
+  and s1.c_customer_id = w1.c_customer_id
+  and s1.channel = 's'
+  and w1.channel = 'w'
+  and s2.channel = 's'
+  and w2.channel = 'w'
+  and s1.d_year = 2001
+  and s2.d_year = 2001 + 1
+  and w1.d_year = 2001
+  and w2.d_year = 2001 + 1
+  and s1.total > 0
+  and w1.total > 0
+  and case when w1.total > 0 then w2.total / w1.total end
+    > case when s1.total > 0 then s2.total / s1.total end
+order by s2.c_customer_id, s2.c_first_name, s2.c_last_name
+limit 100
