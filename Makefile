@@ -45,6 +45,7 @@ bench: release
 	scripts/setup test
 	bench/vs-duckdb --suite ssb --headrace $(RELEASE)
 	bench/vs-duckdb --suite tpch --scales 1 --headrace $(RELEASE)
+	bench/vs-duckdb --suite tpcds --scales 1 --headrace $(RELEASE)
 	bench/vs-duckdb --suite clickbench --scales 1,10 --headrace $(RELEASE)
 
 gpu-bundle: release

@@ -23,6 +23,12 @@ import pyarrow as pa
 TABLES = {
     "ssb": ("lineorder", "customer", "supplier", "part", "date"),
     "tpch": ("lineitem", "orders", "partsupp", "part", "customer", "supplier", "nation", "region"),
+    "tpcds": (
+        *("store_sales", "store_returns", "catalog_sales", "catalog_returns", "web_sales", "web_returns", "inventory"),
+        *("call_center", "catalog_page", "customer", "customer_address", "customer_demographics", "date_dim"),
+        *("household_demographics", "income_band", "item", "promotion", "reason", "ship_mode", "store", "time_dim"),
+        *("warehouse", "web_page", "web_site"),
+    ),
     "clickbench": ("hits",),
 }
 
@@ -38,6 +44,7 @@ ORDER = {
         **{"9": (0, 1), "10": (2,), "11": (1,), "12": (0,), "13": (1, 0), "15": (0,), "16": (3, 0, 1, 2)},
         **{"18": (4, 3), "20": (0,), "21": (1, 0), "22": (0,)},
     },
+    "tpcds": {str(query): None for query in range(1, 100)},
     "clickbench": {str(query): None for query in range(43)},
 }
 
