@@ -527,7 +527,10 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
             // Texts are not spread evenly: these rows may have a quarter more than their share.
             let share = (u128::from(texts_bytes) * u128::from(part_rows) / u128::from(rows)) as u64;
             let texts_bytes = texts_bytes.min(share.saturating_add(share / 4));
-            if self.fixed_bytes(file, batch, part_rows).saturating_add(texts_bytes) <= self.options.chunk_bytes_max || part_rows <= ROW_ALIGNMENT {
+            if self.fixed_bytes(file, batch, part_rows).saturating_add(texts_bytes)
+                <= self.options.chunk_bytes_max
+                || part_rows <= ROW_ALIGNMENT
+            {
                 return part_rows;
             }
             parts *= 2;
@@ -557,7 +560,8 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         }
         let anew = self.anew();
         let batches = table.files().iter().enumerate();
-        let batches = batches.flat_map(|(file, known)| (0..known.batches()).map(move |b| (file, b)));
+        let batches =
+            batches.flat_map(|(file, known)| (0..known.batches()).map(move |b| (file, b)));
         let is_long = |&(file, batch): &(usize, usize)| {
             let rows = table.files()[file].batch_rows(batch);
             let rows = rows.min(self.options.segment_rows_max());

@@ -439,9 +439,8 @@ fn support(data_type: &DataType, parts: &[ColumnPart<'_>]) -> std::result::Resul
 
 fn text_bytes_max(data_type: &DataType, parts: &[ColumnPart<'_>]) -> u64 {
     let Some(Encoding::Offsets { .. }) = encoding(data_type) else { return 0 };
-    let of_batch = |part: &ColumnPart<'_>, batch| {
-        part.file.text_bytes(batch, part.field).unwrap_or(0)
-    };
+    let of_batch =
+        |part: &ColumnPart<'_>, batch| part.file.text_bytes(batch, part.field).unwrap_or(0);
     let of_file =
         |part: &ColumnPart<'_>| (0..part.file.batches()).map(|batch| of_batch(part, batch)).max();
     parts.iter().filter_map(of_file).max().unwrap_or(0)

@@ -303,7 +303,9 @@ fn no_chunk_is_larger_than_was_said_before_the_first() {
 fn each_part_of_a_batch_has_its_own_texts() {
     let dir = tempfile::tempdir().unwrap();
     let lengths: [&dyn Fn(usize) -> usize; 3] =
-        [&|i| i % 9, &|i| if i % 1000 == 999 { 3_000 } else { 1 }, &|i| if i > 4_900 { 200 } else { 0 }];
+        [&|i| i % 9, &|i| if i % 1000 == 999 { 3_000 } else { 1 }, &|i| {
+            if i > 4_900 { 200 } else { 0 }
+        }];
     for (number, length) in lengths.iter().enumerate() {
         let path = dir.path().join(format!("{number}.arrow"));
         let text = |i: usize| (i % 7 > 0).then(|| "x".repeat(length(i)));

@@ -492,14 +492,16 @@ pub(super) fn on_device(segment: &PlannedSegment, buffers: &[DeviceSlice]) -> De
                 remap: *remap,
                 bytes: None,
             },
-            ColumnOrigin::Read { values, offsets, offsets_base, validity, form, .. } => DeviceColumn {
-                values: at(offsets.unwrap_or(*values)),
-                form: *form,
-                base: *offsets_base as i64,
-                validity: validity.map(at),
-                remap: *remap,
-                bytes: offsets.map(|_| (at(*values), buffers[*values].bytes as u64)),
-            },
+            ColumnOrigin::Read { values, offsets, offsets_base, validity, form, .. } => {
+                DeviceColumn {
+                    values: at(offsets.unwrap_or(*values)),
+                    form: *form,
+                    base: *offsets_base as i64,
+                    validity: validity.map(at),
+                    remap: *remap,
+                    bytes: offsets.map(|_| (at(*values), buffers[*values].bytes as u64)),
+                }
+            }
         })
         .collect();
     DeviceSegment { rows: segment.rows, columns }
