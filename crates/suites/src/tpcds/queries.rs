@@ -8,6 +8,7 @@
 //! - Ranks of subtotals (36, 70, 86) are taken of a query that has made the subtotals.
 //! - What is divided by 0, at a small scale, is NULL (2, 12, 20, 36, 59, 98). Quotients that are ordered
 //!   by (36) or summed (66) are floats, since systems differ in the digits of decimal ones.
+//! - Standard deviations (17, 39) are rounded to six digits: the last ones depend on the order of rows.
 
 use crate::Query;
 

@@ -5,16 +5,16 @@ select
   s_state,
   count(ss_quantity) as store_sales_count,
   avg(ss_quantity) as store_sales_average,
-  stddev_samp(ss_quantity) as store_sales_deviation,
-  stddev_samp(ss_quantity) / avg(ss_quantity) as store_sales_variation,
+  round(stddev_samp(ss_quantity), 6) as store_sales_deviation,
+  round(stddev_samp(ss_quantity) / avg(ss_quantity), 6) as store_sales_variation,
   count(sr_return_quantity) as store_returns_count,
   avg(sr_return_quantity) as store_returns_average,
-  stddev_samp(sr_return_quantity) as store_returns_deviation,
-  stddev_samp(sr_return_quantity) / avg(sr_return_quantity) as store_returns_variation,
+  round(stddev_samp(sr_return_quantity), 6) as store_returns_deviation,
+  round(stddev_samp(sr_return_quantity) / avg(sr_return_quantity), 6) as store_returns_variation,
   count(cs_quantity) as catalog_sales_count,
   avg(cs_quantity) as catalog_sales_average,
-  stddev_samp(cs_quantity) as catalog_sales_deviation,
-  stddev_samp(cs_quantity) / avg(cs_quantity) as catalog_sales_variation
+  round(stddev_samp(cs_quantity), 6) as catalog_sales_deviation,
+  round(stddev_samp(cs_quantity) / avg(cs_quantity), 6) as catalog_sales_variation
 from store_sales, store_returns, catalog_sales, date_dim d1, date_dim d2, date_dim d3, store, item
 where d1.d_quarter_name = '2001Q1'
   and d1.d_date_sk = ss_sold_date_sk

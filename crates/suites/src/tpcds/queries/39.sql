@@ -1,6 +1,8 @@
 -- Items whose stock varies much in January and in February
 with inv as (
-  select w_warehouse_sk, i_item_sk, d_moy, mean, case mean when 0 then null else deviation / mean end as variation
+  select
+    w_warehouse_sk, i_item_sk, d_moy, mean,
+    round(case mean when 0 then null else deviation / mean end, 6) as variation
   from (
     select
       w_warehouse_name,
