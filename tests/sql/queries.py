@@ -92,8 +92,8 @@ class Generator:
                 lambda: f"cast(({t('bool')}) as int)",
             ],
             "decimal": [
-                lambda: f"({t('decimal')} {self.choice('+', '-')} {self.column(scope, 'decimal') or '1.25'})",
-                lambda: f"({self.column(scope, 'decimal') or '0.5'} * {self.column(scope, 'decimal') or '1.5'})",
+                lambda: f"({t('decimal')} {self.choice('+', '-')} {self.column(scope, 'decimal') or 'cast(1.25 as decimal(9, 2))'})",
+                lambda: f"({self.column(scope, 'decimal') or 'cast(0.5 as decimal(9, 2))'} * {self.column(scope, 'decimal') or 'cast(1.5 as decimal(9, 2))'})",
                 lambda: f"cast(({t('int')}) % 1000 as decimal(12, 3))",
             ],
             "float": [lambda: f"({t('float')} {self.choice('+', '-')} {self.constant('float')})", lambda: f"cast(({t('int')}) % 100 as double)"],
@@ -118,7 +118,7 @@ class Generator:
         word = r.choice(tables.WORDS)
         return {
             "int": str(r.randint(-9, 60)),
-            "decimal": f"{r.randint(-99, 999)}.{r.randint(10, 99)}",
+            "decimal": f"cast({r.randint(-99, 999)}.{r.randint(10, 99)} as decimal(9, 2))",
             "float": f"cast({r.randint(-40, 40) / 4} as double)",
             "text": f"'{word}'",
             "bool": r.choice(["true", "false"]),
@@ -209,7 +209,7 @@ class Generator:
             if kind == "int":
                 return f"sum({distinct}{column}){filtered}", "int"
             if kind == "decimal":
-                return f"sum({distinct}{self.column(scope, 'decimal') or '1.5'}){filtered}", "decimal"
+                return f"sum({distinct}{self.column(scope, 'decimal') or 'cast(1.5 as decimal(9, 2))'}){filtered}", "decimal"
             return f"sum({column}){filtered}", "float"
         call = r.choice(["count", "min", "max"])
         if call == "count":

@@ -69,8 +69,8 @@ mod limits;
 mod plan_cache;
 mod planner_memory;
 mod rule_guards;
+mod semantics;
 mod session;
-mod subqueries;
 
 pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{

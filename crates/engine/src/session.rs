@@ -39,8 +39,8 @@ use crate::planner_memory;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
 use crate::rule_guards::optimizer_rules;
+use crate::semantics;
 use crate::sql::{Headers, OnLargeStack, Parsed, Planned};
-use crate::subqueries::NullableSubqueries;
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
 #[derive(Clone, Debug, Default)]
@@ -91,15 +91,17 @@ impl Session {
             runtime =
                 runtime.with_memory_pool(planner_memory::limited(options, runner.budget(), bytes)?);
         }
-        let state = SessionStateBuilder::new()
+        let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(runtime.build_arc()?)
             .with_default_features()
             .with_optimizer_rules(optimizer_rules())
             .with_analyzer_rule(Arc::new(CheckedArithmeticRule))
-            .with_analyzer_rule(Arc::new(NullableSubqueries))
-            .with_physical_optimizer_rules(PipelineRule::rules(Arc::clone(&runner)))
-            .build();
+            .with_physical_optimizer_rules(PipelineRule::rules(Arc::clone(&runner)));
+        for rule in semantics::rules() {
+            state = state.with_analyzer_rule(rule);
+        }
+        let state = state.build();
         let context = SessionContext::new_with_state(state);
         context.register_udaf(checked_sum());
         context.register_udaf(exact_avg());

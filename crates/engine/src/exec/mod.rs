@@ -8,12 +8,14 @@
 //!                                     batches ◄── channel ┘   dropping the stream cancels
 //! ```
 
+mod again;
 mod fallback;
 mod order;
 mod output;
 mod plan;
 mod stream;
 
+pub use again::NestedLoopsInLittleMemory;
 pub use order::OrderExec;
 pub use output::Output;
 pub use plan::PipelineExec;

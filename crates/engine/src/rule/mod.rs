@@ -52,7 +52,7 @@ use headrace_runner::{Fallback, Processor, Runner, Settings};
 use crate::config::settings_of;
 use crate::conjunctions::GuardedConjunctions;
 use crate::error::forbidden;
-use crate::exec::{OrderExec, PipelineExec};
+use crate::exec::{NestedLoopsInLittleMemory, OrderExec, PipelineExec};
 use crate::rule_guards::physical_rules;
 use crate::scan::HeadraceScanExec;
 use graph::Graph;
@@ -80,8 +80,12 @@ impl PipelineRule {
         let mut rules = physical_rules();
         let place =
             rules.iter().position(|rule| rule.name() == "join_selection").unwrap_or_default();
+        let has_limit = runner.memory().planner_bytes.is_some();
         rules.insert(place, Arc::new(Self::new(runner)));
         rules.push(Arc::new(GuardedConjunctions));
+        if has_limit {
+            rules.push(Arc::new(NestedLoopsInLittleMemory));
+        }
         rules
     }
 }

@@ -14,6 +14,7 @@ mod quantified;
 mod repair;
 mod summarize;
 mod text;
+mod using;
 
 use std::ops::ControlFlow;
 
@@ -63,6 +64,7 @@ impl Parsed {
             depth::check(inner)?;
             precedence::restore(inner);
             quantified::name(inner);
+            using::merge(inner)?;
             if is_show_tables(inner) {
                 statement = parse(SHOW_TABLES, state)?;
             } else {

@@ -1,5 +1,5 @@
 //! What is tried when the planner refuses a statement: names in another case than the table's,
-//! and columns of one name. A statement that cannot be mended fails as it did at first.
+//! and columns of one name or of none. A statement that cannot be mended fails as it did at first.
 
 use std::ops::ControlFlow;
 
@@ -14,8 +14,13 @@ use datafusion::sql::sqlparser::ast::{
 use super::headers::{Headers, make_unique};
 use super::sql_statement;
 
-/// What the planner says of two columns of one name.
-const NOT_UNIQUE: &str = "Projections require unique expression names";
+/// What the planner says of two columns of one name, and of ORDER BY 1 where that is computed from keys of groups.
+const NAMELESS: [&str; 2] =
+    ["Projections require unique expression names", "Column in ORDER BY must be in GROUP BY"];
+
+fn wants_names(text: &str) -> bool {
+    NAMELESS.iter().any(|nameless| text.contains(nameless))
+}
 
 /// What was tried so far.
 #[derive(Default)]
@@ -41,7 +46,7 @@ impl Repair {
                 }
                 _ => false,
             },
-            DataFusionError::Plan(text) if text.contains(NOT_UNIQUE) && !self.made_unique => {
+            DataFusionError::Plan(text) if wants_names(text) && !self.made_unique => {
                 self.made_unique = true;
                 make_unique(statement, headers)
             }
@@ -73,8 +78,7 @@ impl Repair {
 
     /// The error of the statement as it was written, where the last one speaks of what was made of it.
     pub fn first_error(self, last: DataFusionError) -> DataFusionError {
-        let still =
-            matches!(last.find_root(), DataFusionError::Plan(text) if text.contains(NOT_UNIQUE));
+        let still = matches!(last.find_root(), DataFusionError::Plan(text) if wants_names(text));
         self.first.filter(|_| still).unwrap_or(last)
     }
 }

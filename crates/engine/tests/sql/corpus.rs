@@ -1,8 +1,7 @@
 //! Runs `tests/slt/*.slt` with one processor, and in little memory.
 //!
 //! What is expected was answered by PostgreSQL, where it has the statement, or by DuckDB, over the same tables; where
-//! Headrace differs by intention, a comment beside the case says how. A case below `onlyif mended` is right and not
-//! yet answered so: nothing runs it, and the comment above says what is answered instead.
+//! Headrace differs by intention, a comment beside the case says how.
 //!
 //! After `SET headrace.fallback = 'forbid'` what should be a pipeline and cannot be fails its script. Most scripts ask for it
 //! `onlyif cpu`: a GPU hands more over to the cores.

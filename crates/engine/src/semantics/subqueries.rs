@@ -4,39 +4,16 @@
 //! and `coalesce` of the subquery never has its second argument. NULLIF of a value and NULL is that value, and may be
 //! NULL to whoever asks; it is put around subqueries before anything is concluded from their columns.
 
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions::core::expr_fn::nullif;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, lit};
-use datafusion::optimizer::AnalyzerRule;
 
-/// The rule.
-#[derive(Debug, Default)]
-pub struct NullableSubqueries;
+use super::map_expressions;
 
-impl AnalyzerRule for NullableSubqueries {
-    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite_plan).map(|t| t.data)
-    }
-
-    fn name(&self) -> &str {
-        "headrace_nullable_subqueries"
-    }
-}
-
-fn rewrite_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let names = NamePreserver::new(&plan);
-    let rewritten = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let rewritten = expr.transform_down(may_be_null)?;
-        Ok(rewritten.update_data(|e| name.restore(e)))
-    })?;
-    match rewritten.transformed {
-        true => rewritten.map_data(LogicalPlan::recompute_schema),
-        false => Ok(rewritten),
-    }
+/// Lets subqueries of one value be NULL.
+pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    map_expressions(plan, |expr| expr.transform_down(may_be_null))
 }
 
 fn may_be_null(expr: Expr) -> Result<Transformed<Expr>> {

@@ -1,0 +1,269 @@
+//! The columns of `a RIGHT JOIN b USING (k)` and `a FULL JOIN b USING (k)`.
+//!
+//! `k` is the side's that has a row: `b.k` of a right join, `coalesce(a.k, b.k)` of a full one. The planner takes `a.k`, which
+//! is NULL where only `b` has a row. So in a chain of joins with such a one, USING becomes ON, and `k` without a
+//! table, and in `*`, what it stands for. A `k` in a subquery, which may be the subquery's own, is left to the planner,
+//! which knows two and refuses it.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::{DataFusionError, Result, not_impl_err};
+use datafusion::sql::sqlparser::ast::{
+    ExcludeSelectItem, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
+    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement, TableFactor,
+    TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+const HINT: &str = "hint: write ON a.k = b.k, and coalesce(a.k, b.k) for the column of both";
+
+/// Spells out the columns of USING where the planner takes the wrong side's.
+///
+/// # Errors
+/// Joins whose columns cannot be told from the statement alone.
+pub fn merge(statement: &mut Statement) -> Result<()> {
+    match statement.visit(&mut Merge) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Merge;
+
+impl VisitorMut for Merge {
+    type Break = DataFusionError;
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+        for index in 0..select.from.len() {
+            if select.from[index].joins.iter().any(is_other_side)
+                && let Err(error) = in_select(select, index)
+            {
+                return ControlFlow::Break(error);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn constraint(join: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+    match join {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint) => Some(constraint),
+        _ => None,
+    }
+}
+
+/// Whether a column of a join may be the right side's alone.
+fn is_other_side(join: &Join) -> bool {
+    use JoinConstraint::{Natural, Using};
+    use JoinOperator::{FullOuter, Right, RightOuter};
+    matches!(
+        &join.join_operator,
+        Right(Using(_) | Natural) | RightOuter(Using(_) | Natural) | FullOuter(Using(_) | Natural)
+    )
+}
+
+fn in_select(select: &mut Select, index: usize) -> Result<()> {
+    let columns = Columns::of(&mut select.from[index])?;
+    let stars = std::mem::take(&mut select.projection);
+    for item in stars {
+        match item {
+            SelectItem::Wildcard(options) if select.from.len() == 1 => {
+                select.projection.extend(columns.all(&options)?);
+            }
+            SelectItem::Wildcard(_) => {
+                return not_impl_err!("* of several tables beside a join with USING\n{HINT}");
+            }
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => {
+                select.projection.push(match columns.find(&name) {
+                    Some(expr) => SelectItem::ExprWithAlias { expr: expr.clone(), alias: name },
+                    None => SelectItem::UnnamedExpr(Expr::Identifier(name)),
+                });
+            }
+            other => select.projection.push(other),
+        }
+    }
+    let mut replace = Replace { columns: &columns, queries: 0 };
+    // What stands in FROM sees its own tables alone.
+    let from = std::mem::take(&mut select.from);
+    let _ = select.visit(&mut replace);
+    select.from = from;
+    Ok(())
+}
+
+/// The columns of USING in a chain of joins.
+struct Columns {
+    /// The tables of the chain.
+    tables: Vec<Ident>,
+    merged: Vec<Merged>,
+}
+
+struct Merged {
+    name: Ident,
+    /// What it stands for.
+    expr: Expr,
+    /// The tables that have it.
+    of: Vec<usize>,
+}
+
+impl Columns {
+    /// The columns of a chain, whose USING becomes ON.
+    fn of(chain: &mut TableWithJoins) -> Result<Self> {
+        let mut columns = Self { tables: vec![name_of(&chain.relation)?], merged: Vec::new() };
+        for join in &mut chain.joins {
+            let right = columns.tables.len();
+            columns.tables.push(name_of(&join.relation)?);
+            let operator = join.join_operator.clone();
+            let Some(constraint) = constraint(&mut join.join_operator) else {
+                return not_impl_err!(
+                    "a right or full join with USING beside this kind of join\n{HINT}"
+                );
+            };
+            match constraint {
+                JoinConstraint::Using(names) => {
+                    let mut equal = Vec::new();
+                    for name in names {
+                        equal.push(columns.merge(name, right, &operator)?);
+                    }
+                    *constraint = JoinConstraint::On(parsed(&equal.join(" and "))?);
+                }
+                JoinConstraint::Natural => {
+                    return not_impl_err!("a right or full join that is NATURAL\n{HINT}");
+                }
+                JoinConstraint::On(_) | JoinConstraint::None => {}
+            }
+        }
+        Ok(columns)
+    }
+
+    /// Adds a column of USING; answers the condition.
+    fn merge(
+        &mut self,
+        name: &ObjectName,
+        right: usize,
+        operator: &JoinOperator,
+    ) -> Result<String> {
+        let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
+            return not_impl_err!("USING ({name})\n{HINT}");
+        };
+        let known = self.merged.iter().position(|merged| is_same(&merged.name, name));
+        let mut merged = match known {
+            Some(known) => self.merged.remove(known),
+            None if right == 1 => Merged {
+                name: name.clone(),
+                expr: parsed(&format!("{}.{name}", self.tables[0]))?,
+                of: vec![0],
+            },
+            None => {
+                return not_impl_err!(
+                    "USING ({name}) after several tables, beside a right or full join\n{HINT}"
+                );
+            }
+        };
+        let (left, own) = (merged.expr.to_string(), format!("{}.{name}", self.tables[right]));
+        merged.of.push(right);
+        merged.expr = match operator {
+            JoinOperator::Right(_) | JoinOperator::RightOuter(_) => parsed(&own)?,
+            JoinOperator::FullOuter(_) => parsed(&format!("coalesce({left}, {own})"))?,
+            _ => merged.expr,
+        };
+        // The columns of the last join come first.
+        let last = self.merged.iter().take_while(|merged| merged.of.contains(&right)).count();
+        self.merged.insert(last, merged);
+        Ok(format!("{left} = {own}"))
+    }
+
+    fn find(&self, name: &Ident) -> Option<&Expr> {
+        self.merged.iter().find(|merged| is_same(&merged.name, name)).map(|merged| &merged.expr)
+    }
+
+    /// What `*` stands for: the columns of both sides once, then those of each table.
+    fn all(&self, options: &WildcardAdditionalOptions) -> Result<Vec<SelectItem>> {
+        let plain = WildcardAdditionalOptions {
+            wildcard_token: options.wildcard_token.clone(),
+            ..WildcardAdditionalOptions::default()
+        };
+        if *options != plain {
+            return not_impl_err!(
+                "* with EXCLUDE or REPLACE over a right or full join with USING\n{HINT}"
+            );
+        }
+        let merged = self.merged.iter().map(|merged| SelectItem::ExprWithAlias {
+            expr: merged.expr.clone(),
+            alias: merged.name.clone(),
+        });
+        let tables = self.tables.iter().enumerate().map(|(index, table)| {
+            let has = self.merged.iter().filter(|merged| merged.of.contains(&index));
+            let names: Vec<ObjectName> =
+                has.map(|merged| ObjectName::from(vec![merged.name.clone()])).collect();
+            let opt_exclude = (!names.is_empty()).then_some(ExcludeSelectItem::Multiple(names));
+            SelectItem::QualifiedWildcard(
+                SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![table.clone()])),
+                WildcardAdditionalOptions { opt_exclude, ..plain.clone() },
+            )
+        });
+        Ok(merged.chain(tables).collect())
+    }
+}
+
+/// What a table is called in its statement.
+fn name_of(table: &TableFactor) -> Result<Ident> {
+    match table {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. } => Ok(alias.name.clone()),
+        TableFactor::Table { name, .. } => match name.0.last() {
+            Some(ObjectNamePart::Identifier(name)) => Ok(name.clone()),
+            _ => not_impl_err!("a right or full join of {name} with USING\n{HINT}"),
+        },
+        _ => not_impl_err!("a right or full join with USING of what has no name\n{HINT}"),
+    }
+}
+
+fn is_same(a: &Ident, b: &Ident) -> bool {
+    let plain = |name: &Ident| match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_lowercase(),
+    };
+    plain(a) == plain(b)
+}
+
+fn parsed(text: &str) -> Result<Expr> {
+    Ok(Parser::new(&GenericDialect {}).try_with_sql(text)?.parse_expr()?)
+}
+
+/// Puts what columns stand for in their place.
+struct Replace<'a> {
+    columns: &'a Columns,
+    /// Subqueries around the expression.
+    queries: usize,
+}
+
+impl VisitorMut for Replace<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Identifier(name) = expr
+            && self.queries == 0
+            && let Some(stands_for) = self.columns.find(name)
+        {
+            *expr = stands_for.clone();
+        }
+        ControlFlow::Continue(())
+    }
+}
