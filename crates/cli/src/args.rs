@@ -49,7 +49,13 @@ pub struct Cli {
 pub struct QueryArgs {
     /// SQL to run; several statements are separated by semicolons. Without it and without a file,
     /// SQL is read from standard input; on a terminal a shell is opened.
-    #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "file")]
+    #[arg(
+        short = 'c',
+        long = "command",
+        value_name = "SQL",
+        conflicts_with = "file",
+        allow_hyphen_values = true
+    )]
     pub sql: Option<String>,
     /// File of SQL to run ("-" is standard input).
     #[arg(short = 'f', long, value_name = "FILE")]

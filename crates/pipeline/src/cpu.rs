@@ -29,6 +29,7 @@ mod group_table;
 pub(crate) mod hash_sink;
 pub(crate) mod hash_state;
 mod in_list;
+mod key_order;
 mod like;
 mod load;
 mod logic;

@@ -12,6 +12,7 @@ mod headers;
 mod precedence;
 mod quantified;
 mod repair;
+mod spelled;
 mod summarize;
 mod text;
 mod using;
@@ -63,6 +64,7 @@ impl Parsed {
         if let Some(inner) = sql_statement(&mut statement) {
             depth::check(inner)?;
             precedence::restore(inner);
+            spelled::out(inner);
             quantified::name(inner);
             using::merge(inner)?;
             if is_show_tables(inner) {

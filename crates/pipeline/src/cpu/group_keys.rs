@@ -297,6 +297,26 @@ impl KeyRows {
         Ok(Vector::with_validity(data, validity))
     }
 
+    /// Column `part` of a key, if it is an integer and not NULL.
+    pub fn integer(&self, layout: &KeyLayout, part: usize, row: usize) -> Option<i64> {
+        let KeyPart { repr, at, null_at } = &layout.parts[part];
+        let key = self.range(layout, row).start;
+        let start = key + at;
+        if null_at.is_some_and(|null_at| self.bytes[key + null_at] != 0) {
+            return None;
+        }
+        Some(match repr {
+            Repr::Bool | Repr::U8 => self.bytes[start].into(),
+            Repr::I8 => i8::from_le_bytes(self.value(start)).into(),
+            Repr::I16 => i16::from_le_bytes(self.value(start)).into(),
+            Repr::U16 => u16::from_le_bytes(self.value(start)).into(),
+            Repr::I32 | Repr::Code(_) => i32::from_le_bytes(self.value(start)).into(),
+            Repr::U32 => u32::from_le_bytes(self.value(start)).into(),
+            Repr::I64 => i64::from_le_bytes(self.value(start)),
+            Repr::U64 | Repr::F32 | Repr::F64 | Repr::I128 | Repr::Str => return None,
+        })
+    }
+
     #[inline(always)]
     fn value<const N: usize>(&self, start: usize) -> [u8; N] {
         let mut value = [0; N];

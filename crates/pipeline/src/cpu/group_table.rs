@@ -2,6 +2,7 @@
 
 use crate::ExecError;
 use crate::cpu::group_keys::{KeyLayout, KeyRows};
+use crate::cpu::key_order::KeyOrder;
 use crate::cpu::simd::prefetch;
 use crate::cpu::vector::Vector;
 use crate::partial::hash::hash_keys;
@@ -12,14 +13,19 @@ const SLOTS_MIN: usize = 64;
 /// How many rows ahead a slot is asked for.
 const AHEAD_ROWS: usize = 16;
 
+/// Groups that get slots at a time.
+const PORTION_GROUPS: usize = 8 * 1024;
+
 /// Groups in the order in which they were first seen, in open addressing with linear probing.
-/// A slot holds the low half of the hash and the group's number + 1; 0 is empty.
+/// A slot holds the low half of the hash and the group's number + 1; 0 is empty. As long as keys come in order there are no slots.
 #[derive(Debug)]
 pub struct GroupTable {
     layout: KeyLayout,
     keys: KeyRows,
     /// Hashes of the groups, where keys have texts, which cost more to hash again than to keep that.
     key_hashes: Vec<u64>,
+    /// The order of the groups; `None` as soon as there are slots.
+    order: Option<KeyOrder>,
     slots: Vec<u64>,
     /// Keys and hashes of the rows at hand.
     batch: KeyRows,
@@ -30,8 +36,9 @@ impl GroupTable {
     /// An empty table.
     pub fn new(layout: KeyLayout) -> Self {
         let (keys, batch) = (KeyRows::default(), KeyRows::default());
-        let (key_hashes, hashes) = (Vec::new(), Vec::new());
-        Self { layout, keys, key_hashes, slots: vec![0; SLOTS_MIN], batch, hashes }
+        let (key_hashes, slots, hashes) = (Vec::new(), Vec::new(), Vec::new());
+        let order = Some(KeyOrder::default());
+        Self { layout, keys, key_hashes, order, slots, batch, hashes }
     }
 
     /// Number of groups.
@@ -53,6 +60,9 @@ impl GroupTable {
 
     /// Host bytes that `rows` more groups may take at once: old and new slots while it grows.
     pub fn growth_bytes(&self, rows: usize) -> u64 {
+        if self.order.is_some() {
+            return (slots_of(self.len() + rows) * size_of::<u64>()) as u64;
+        }
         let grows = (self.len() + rows) * 4 > self.slots.len() * 3;
         if grows { size_of_val::<[u64]>(&self.slots) as u64 * 2 } else { 0 }
     }
@@ -62,6 +72,29 @@ impl GroupTable {
         self.keys.clear();
         self.key_hashes.clear();
         self.slots.fill(0);
+    }
+
+    /// The key column by which groups are in order, each with a larger value than the one before.
+    pub fn order(&self) -> Option<usize> {
+        self.order?.column()
+    }
+
+    /// How many groups have a smaller value in such a column.
+    pub fn groups_below(&self, column: usize, value: i64) -> usize {
+        let (mut from, mut to) = (0, self.len());
+        while from < to {
+            let middle = from + (to - from) / 2;
+            match self.value(column, middle) < Some(value) {
+                true => from = middle + 1,
+                false => to = middle,
+            }
+        }
+        from
+    }
+
+    /// The value of a group in an integer key column.
+    pub fn value(&self, column: usize, group: usize) -> Option<i64> {
+        self.keys.integer(&self.layout, column, group)
     }
 
     /// Values of key `part` of the groups at `groups`.
@@ -82,10 +115,49 @@ impl GroupTable {
     ) -> Result<(), ExecError> {
         let mut batch = std::mem::take(&mut self.batch);
         batch.encode(&self.layout, columns, rows)?;
-        hash_keys(columns, rows, &mut self.hashes);
-        let numbered = self.number_keys(&batch, 0..rows, numbers);
+        let numbered = self.number_batch(columns, (&batch, rows), numbers);
         self.batch = batch;
         numbered
+    }
+
+    fn number_batch(
+        &mut self,
+        columns: &[&Vector<'_>],
+        (batch, rows): (&KeyRows, usize),
+        numbers: &mut Vec<u32>,
+    ) -> Result<(), ExecError> {
+        self.check_room(rows)?;
+        if let Some(order) = &mut self.order
+            && order.number((&self.layout, &mut self.keys), columns, (batch, rows), numbers)
+        {
+            return Ok(());
+        }
+        self.make_slots()?;
+        hash_keys(columns, rows, &mut self.hashes);
+        self.number_keys(batch, 0..rows, numbers);
+        Ok(())
+    }
+
+    /// Gives the groups slots, if they have none: from now on keys come in any order.
+    fn make_slots(&mut self) -> Result<(), ExecError> {
+        if self.order.take().is_none() {
+            return Ok(());
+        }
+        let groups = self.len();
+        self.slots = vec![0; slots_of(groups)];
+        for start in (0..groups).step_by(PORTION_GROUPS) {
+            let portion = start..groups.min(start + PORTION_GROUPS);
+            let mut hashes = std::mem::take(&mut self.hashes);
+            self.hash_groups(portion.clone(), &mut hashes)?;
+            for (group, &hash) in portion.zip(&hashes) {
+                self.place(slot(hash as u32, group as u32));
+            }
+            if self.layout.has_text() {
+                self.key_hashes.extend_from_slice(&hashes);
+            }
+            self.hashes = hashes;
+        }
+        Ok(())
     }
 
     /// The group of each of some groups of another table of the same layout.
@@ -95,8 +167,11 @@ impl GroupTable {
         groups: impl ExactSizeIterator<Item = usize> + Clone,
         numbers: &mut Vec<u32>,
     ) -> Result<(), ExecError> {
+        self.check_room(groups.len())?;
+        self.make_slots()?;
         other.hashes(groups.clone(), &mut self.hashes)?;
-        self.number_keys(&other.keys, groups, numbers)
+        self.number_keys(&other.keys, groups, numbers);
+        Ok(())
     }
 
     /// The hashes of some groups' keys, as [`hash_keys`].
@@ -105,15 +180,30 @@ impl GroupTable {
         groups: impl ExactSizeIterator<Item = usize> + Clone,
         hashes: &mut Vec<u64>,
     ) -> Result<(), ExecError> {
-        if self.layout.has_text() {
+        if self.layout.has_text() && self.order.is_none() {
             hashes.clear();
             hashes.extend(groups.map(|group| self.key_hashes[group]));
             return Ok(());
         }
+        self.hash_groups(groups, hashes)
+    }
+
+    fn hash_groups(
+        &self,
+        groups: impl ExactSizeIterator<Item = usize> + Clone,
+        hashes: &mut Vec<u64>,
+    ) -> Result<(), ExecError> {
         let columns = (0..self.layout.parts()).map(|part| self.key_column(part, groups.clone()));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         hash_keys(&columns.iter().collect::<Vec<_>>(), groups.len(), hashes);
         Ok(())
+    }
+
+    fn check_room(&self, rows: usize) -> Result<(), ExecError> {
+        match self.len() + rows < u32::MAX as usize {
+            true => Ok(()),
+            false => Err(ExecError::Internal("more than 2^32 - 2 groups in one table".into())),
+        }
     }
 
     /// The groups of keys whose hashes are at hand.
@@ -122,10 +212,7 @@ impl GroupTable {
         keys: &KeyRows,
         rows: impl ExactSizeIterator<Item = usize>,
         numbers: &mut Vec<u32>,
-    ) -> Result<(), ExecError> {
-        if self.len() + rows.len() >= u32::MAX as usize {
-            return Err(ExecError::Internal("more than 2^32 - 2 groups in one table".into()));
-        }
+    ) {
         let hashes = std::mem::take(&mut self.hashes);
         numbers.clear();
         numbers.extend(rows.zip(&hashes).enumerate().map(|(i, (row, &hash))| {
@@ -135,7 +222,6 @@ impl GroupTable {
             self.find_or_insert(keys, row, hash)
         }));
         self.hashes = hashes;
-        Ok(())
     }
 
     #[inline(always)]
@@ -172,16 +258,25 @@ impl GroupTable {
     }
 
     fn grow(&mut self) {
-        let mask = self.slots.len() * 2 - 1;
-        let old = std::mem::replace(&mut self.slots, vec![0; mask + 1]);
-        for slot in old.into_iter().filter(|&slot| slot != 0) {
-            let mut at = (slot >> 32) as usize & mask;
-            while self.slots[at] != 0 {
-                at = (at + 1) & mask;
-            }
-            self.slots[at] = slot;
-        }
+        let slots = self.slots.len() * 2;
+        let old = std::mem::replace(&mut self.slots, vec![0; slots]);
+        old.into_iter().filter(|&slot| slot != 0).for_each(|slot| self.place(slot));
     }
+
+    /// Puts a group that has no slot into the first that is free.
+    fn place(&mut self, slot: u64) {
+        let mask = self.slots.len() - 1;
+        let mut at = (slot >> 32) as usize & mask;
+        while self.slots[at] != 0 {
+            at = (at + 1) & mask;
+        }
+        self.slots[at] = slot;
+    }
+}
+
+/// Slots for so many groups.
+fn slots_of(groups: usize) -> usize {
+    (groups * 4).div_ceil(3).next_power_of_two().max(SLOTS_MIN)
 }
 
 fn slot(hash: u32, group: u32) -> u64 {

@@ -151,6 +151,11 @@ impl HashState {
         }
     }
 
+    /// The groups and their keys.
+    pub fn table(&self) -> &GroupTable {
+        &self.table
+    }
+
     /// Hashes of the keys of some groups.
     pub fn hashes(&self, groups: Range<usize>, hashes: &mut Vec<u64>) -> Result<(), ExecError> {
         self.table.hashes(groups, hashes)

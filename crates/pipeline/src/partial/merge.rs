@@ -1,6 +1,5 @@
 //! From tables and partial states of groups to what comes out: partition by partition.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -117,8 +116,13 @@ impl<'a> Outlet<'a> {
         })?;
         let level = held.level();
         in_parallel(threads, (0..held.fan_out).collect(), |partition| {
+            let groups = held.sinks.iter().zip(held.groups(partition)?);
+            let parts: Vec<_> = groups.filter(|(_, groups)| !groups.is_empty()).collect();
+            if let [(sink, groups)] = parts.as_slice() {
+                return self.put(sink.state(), groups);
+            }
             let mut merged = HashSink::new(&level.below(held.share_bytes));
-            for (sink, groups) in held.sinks.iter().zip(held.groups(partition)?) {
+            for (sink, groups) in parts {
                 for some in groups.chunks(sink.state().portion_groups()) {
                     self.check()?;
                     merged.merge_some(sink, some)?;
@@ -135,7 +139,11 @@ impl<'a> Outlet<'a> {
             all.merge(&sink)?;
         }
         // The account may have been too short for the last table.
-        if all.level().has_flushed() { self.merge(vec![all], 1) } else { self.put(all.state()) }
+        if all.level().has_flushed() {
+            return self.merge(vec![all], 1);
+        }
+        let groups: Vec<u32> = (0..all.state().len() as u32).collect();
+        self.put(all.state(), &groups)
     }
 
     /// The partitions of a level: the first alone, which tells how many fit memory at a time.
@@ -174,12 +182,11 @@ impl<'a> Outlet<'a> {
         if over { Err(ExecError::Cancelled) } else { Ok(()) }
     }
 
-    /// Hands out all groups of a table.
-    fn put(&self, state: &HashState) -> Result<(), ExecError> {
-        let portion = state.portion_groups();
-        for start in (0..state.len()).step_by(portion) {
+    /// Hands out some groups of a table.
+    fn put(&self, state: &HashState, groups: &[u32]) -> Result<(), ExecError> {
+        for some in groups.chunks(state.portion_groups()) {
             self.check()?;
-            let batch = self.batch(state, start..state.len().min(start + portion))?;
+            let batch = self.batch(state, some)?;
             if !(self.emit)(batch) {
                 self.enough.store(true, Ordering::Relaxed);
             }
@@ -187,26 +194,28 @@ impl<'a> Outlet<'a> {
         Ok(())
     }
 
-    fn batch(&self, state: &HashState, groups: Range<usize>) -> Result<RecordBatch, ExecError> {
+    fn batch(&self, state: &HashState, groups: &[u32]) -> Result<RecordBatch, ExecError> {
         if let Some(form) = &self.partial {
             let BoundSink::Aggregate { accumulators, .. } = &self.bound.sink else {
                 return Err(ExecError::Internal("groups of another sink".into()));
             };
-            let groups: Vec<u32> = groups.map(|group| group as u32).collect();
             let states = form.convert(state.states(), accumulators);
-            return state.encode(form, &states, &groups);
+            return state.encode(form, &states, groups);
         }
-        let vectors = state.keys(groups.clone())?;
+        let numbers: Vec<usize> = groups.iter().map(|&group| group as usize).collect();
+        let vectors = state.keys(numbers.iter().copied())?;
         let reprs: Vec<&Repr> = state.form().keys().iter().map(|key| &key.held).collect();
-        let numbers: Vec<usize> = groups.collect();
         finish_groups(self.bound, (&vectors, &reprs), state.states(), &numbers)
     }
 }
 
-/// Tables in memory whose groups are to be merged by partitions.
+/// Tables in memory whose groups are to be merged by partitions: of their hashes or, where each is in order by the same key
+/// column, of its values. Then most partitions are one table's alone, as a table's chunks are.
 struct Held<'a> {
     sinks: &'a [HashSink],
     fan_out: usize,
+    /// The column, and between which values the partitions lie.
+    by_value: Option<(usize, Vec<i64>)>,
     /// Of each table, the numbers of its groups in the order of partitions, and where each ends.
     orders: Vec<OnceLock<(Vec<u32>, Vec<usize>)>>,
     /// What the table of a partition may take.
@@ -221,7 +230,11 @@ impl<'a> Held<'a> {
         const PARTITION_GROUPS: usize = 4 * 1024;
         /// A number, and that of the partition.
         const ORDER_BYTES: usize = 5;
-        let fan_out = groups.div_ceil(PARTITION_GROUPS).next_power_of_two().min(FAN_OUT_MAX);
+        let mut fan_out = groups.div_ceil(PARTITION_GROUPS).next_power_of_two();
+        let by_value = values_between(sinks, fan_out);
+        if by_value.is_none() {
+            fan_out = fan_out.min(FAN_OUT_MAX);
+        }
         let account = &sinks.first()?.level().options().account;
         let mut memory = account.reserve();
         memory.try_resize((groups * ORDER_BYTES) as u64, "groups").ok()?;
@@ -232,7 +245,7 @@ impl<'a> Held<'a> {
         // Slots are doubled as a table grows, and partitions differ.
         let table_bytes = held_bytes / fan_out as u64 * 4;
         let orders = sinks.iter().map(|_| OnceLock::new()).collect();
-        let held = Self { sinks, fan_out, orders, share_bytes, _memory: memory };
+        let held = Self { sinks, fan_out, by_value, orders, share_bytes, _memory: memory };
         (table_bytes <= share_bytes).then_some(held)
     }
 
@@ -245,7 +258,13 @@ impl<'a> Held<'a> {
         let state = self.sinks[sink].state();
         let (level, portion) = (self.level().number(), state.portion_groups());
         let hash = |groups, hashes: &mut _| state.hashes(groups, hashes);
-        let order = by_partition((level, self.fan_out), state.len(), portion, hash)?;
+        let order = match &self.by_value {
+            Some((column, values)) => {
+                let below = values.iter().map(|&value| state.table().groups_below(*column, value));
+                ((0..state.len() as u32).collect(), below.chain([state.len()]).collect())
+            }
+            None => by_partition((level, self.fan_out), state.len(), portion, hash)?,
+        };
         let _ = self.orders[sink].set(order);
         Ok(())
     }
@@ -260,6 +279,19 @@ impl<'a> Held<'a> {
         let unordered = || ExecError::Internal("groups that were not put in order".into());
         groups.collect::<Option<_>>().ok_or_else(unordered)
     }
+}
+
+/// A key column by whose values all tables are in order, and values between which the largest of them has equal numbers of
+/// groups.
+fn values_between(sinks: &[HashSink], fan_out: usize) -> Option<(usize, Vec<i64>)> {
+    let tables = || sinks.iter().map(|sink| sink.state().table()).filter(|table| table.len() > 0);
+    let largest = tables().max_by_key(|table| table.len())?;
+    let column = largest.order()?;
+    if !tables().all(|table| table.order() == Some(column)) {
+        return None;
+    }
+    let value = |part: usize| largest.value(column, part * largest.len() / fan_out);
+    Some((column, (1..fan_out).map(value).collect::<Option<_>>()?))
 }
 
 /// Does `work` for all items on up to `threads` threads, this one among them; stops at the

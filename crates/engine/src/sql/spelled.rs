@@ -1,0 +1,119 @@
+//! Short words of SQL and of other databases, spelled out: `FETCH FIRST n ROWS ONLY` is LIMIT, `ORDER BY ALL` names
+//! every column of the SELECT, and `(a, b) IN ((1, 2), ..)` is a disjunction of equal pairs.
+
+use std::mem;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Fetch, LimitClause, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr,
+    Statement, UnaryOperator, Value, VisitMut, VisitorMut,
+};
+
+/// Spells out what the planner would refuse.
+pub fn out(statement: &mut Statement) {
+    let _ = statement.visit(&mut SpellOut);
+}
+
+struct SpellOut;
+
+impl VisitorMut for SpellOut {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        fetch(query);
+        order_by_all(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::InList { expr: row, list, negated } = expr
+            && let Expr::Tuple(values) = row.as_ref()
+            && !(values.is_empty() || list.is_empty())
+            && let Some(equal) = list.iter().map(|other| equal(values, other)).collect()
+        {
+            let any = Expr::Nested(Box::new(joined(equal, &BinaryOperator::Or)));
+            *expr = match negated {
+                true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) },
+                false => any,
+            };
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `FETCH FIRST n ROWS ONLY`; without a number it is one row.
+fn fetch(query: &mut Query) {
+    let Some(Fetch { with_ties: false, percent: false, quantity }) = &mut query.fetch else {
+        return;
+    };
+    let rows = quantity.take().unwrap_or_else(|| number(1));
+    match &mut query.limit_clause {
+        Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = Some(rows),
+        None => {
+            let (limit, offset, limit_by) = (Some(rows), None, Vec::new());
+            query.limit_clause = Some(LimitClause::LimitOffset { limit, offset, limit_by });
+        }
+        // LIMIT and FETCH: the planner says that it is too much.
+        Some(_) => {
+            query.fetch = Some(Fetch { with_ties: false, percent: false, quantity: Some(rows) });
+            return;
+        }
+    }
+    query.fetch = None;
+}
+
+/// `ORDER BY ALL` of columns that are written down.
+fn order_by_all(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_ref() else { return };
+    let has_names = |item: &SelectItem| {
+        matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
+    };
+    let Some(order) = &mut query.order_by else { return };
+    let OrderByKind::Expressions(exprs) = &mut order.kind else { return };
+    if let [OrderByExpr { expr: Expr::Identifier(all), .. }] = exprs.as_slice()
+        && all.quote_style.is_none()
+        && all.value.eq_ignore_ascii_case("all")
+        && select.projection.iter().all(has_names)
+    {
+        let all = mem::take(exprs);
+        let columns = 1..=select.projection.len();
+        exprs.extend(
+            columns
+                .zip(all.iter().cycle())
+                .map(|(column, all)| OrderByExpr { expr: number(column), ..all.clone() }),
+        );
+    }
+}
+
+fn number(number: usize) -> Expr {
+    Expr::value(Value::Number(number.to_string(), false))
+}
+
+/// That a row of values equals another.
+fn equal(values: &[Expr], other: &Expr) -> Option<Expr> {
+    let Expr::Tuple(others) = other else { return None };
+    if values.len() != others.len() {
+        return None;
+    }
+    let pairs = values.iter().zip(others).map(|(value, other)| Expr::BinaryOp {
+        left: Box::new(value.clone()),
+        op: BinaryOperator::Eq,
+        right: Box::new(other.clone()),
+    });
+    Some(Expr::Nested(Box::new(joined(pairs.collect(), &BinaryOperator::And))))
+}
+
+/// All of them with an operator between, as a tree of few levels.
+fn joined(mut exprs: Vec<Expr>, op: &BinaryOperator) -> Expr {
+    if exprs.len() == 1
+        && let Some(only) = exprs.pop()
+    {
+        return only;
+    }
+    let right = exprs.split_off(exprs.len() / 2);
+    Expr::BinaryOp {
+        left: Box::new(Expr::Nested(Box::new(joined(exprs, op)))),
+        op: op.clone(),
+        right: Box::new(Expr::Nested(Box::new(joined(right, op)))),
+    }
+}
