@@ -49,7 +49,8 @@ impl GroupTable {
     /// Host bytes.
     pub fn bytes(&self) -> u64 {
         let words = self.slots.len() + self.hashes.len() + self.key_hashes.len();
-        (words * size_of::<u64>()) as u64 + self.keys.bytes() + self.batch.bytes()
+        let order_bytes = self.order.as_ref().map_or(0, KeyOrder::bytes);
+        (words * size_of::<u64>()) as u64 + order_bytes + self.keys.bytes() + self.batch.bytes()
     }
 
     /// Host bytes of a group, about: texts not counted.
@@ -72,24 +73,20 @@ impl GroupTable {
         self.keys.clear();
         self.key_hashes.clear();
         self.slots.fill(0);
-    }
-
-    /// The key column by which groups are in order, each with a larger value than the one before.
-    pub fn order(&self) -> Option<usize> {
-        self.order?.column()
-    }
-
-    /// How many groups have a smaller value in such a column.
-    pub fn groups_below(&self, column: usize, value: i64) -> usize {
-        let (mut from, mut to) = (0, self.len());
-        while from < to {
-            let middle = from + (to - from) / 2;
-            match self.value(column, middle) < Some(value) {
-                true => from = middle + 1,
-                false => to = middle,
-            }
+        if let Some(order) = &mut self.order {
+            order.clear();
         }
-        from
+    }
+
+    /// The groups in the order of their values of a key column, if that is known.
+    pub fn in_order(&self) -> Option<(usize, Vec<u32>)> {
+        let order = self.order.as_ref()?;
+        Some((order.column()?, order.groups().collect()))
+    }
+
+    /// The key column by which groups are in order.
+    pub fn order(&self) -> Option<usize> {
+        self.order.as_ref()?.column()
     }
 
     /// The value of a group in an integer key column.

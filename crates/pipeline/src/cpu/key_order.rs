@@ -1,20 +1,65 @@
 //! Keys of groups that come in order, as those of a table do that is clustered by one of them: then groups are numbered
 //! without a hash table, and no two of them need to be compared but neighbours.
+//!
+//! A worker's chunks come in any order, and a group's rows may be at the end of one and at the beginning of another. So the
+//! groups are *runs*, whose ranges of values do not meet; a batch goes on with one, or begins one between others.
 
 use crate::build::integers;
 use crate::cpu::group_keys::{KeyLayout, KeyRows};
 use crate::cpu::vector::Vector;
 
-/// By which key column groups are in order, so far: each group's value is larger than that of the group before.
-#[derive(Clone, Copy, Debug, Default)]
+/// Of more runs each would take long to be put in its place.
+const RUNS_MAX: usize = 1 << 16;
+
+/// By which key column groups are in order, so far.
+#[derive(Clone, Debug, Default)]
 pub struct KeyOrder {
     column: Option<usize>,
+    /// In the order of their values.
+    runs: Vec<Run>,
+    /// The run that the last group was added to.
+    current: usize,
+}
+
+/// Groups that follow one another, each with a larger value than the one before.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    min: i64,
+    max: i64,
+    first: u32,
+    last: u32,
+}
+
+/// Where a batch goes on.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The value and the group of the row before, if there is one that the next may be of.
+    last: Option<(i64, u32)>,
+    /// The first value of the run above, and its group.
+    ceiling: Option<(i64, u32)>,
+    /// The run that new groups go to; `None`: a new one.
+    run: Option<usize>,
 }
 
 impl KeyOrder {
     /// The column, if there are groups.
     pub fn column(&self) -> Option<usize> {
         self.column
+    }
+
+    /// The groups in the order of their values.
+    pub fn groups(&self) -> impl Iterator<Item = u32> + '_ {
+        self.runs.iter().flat_map(|run| run.first..=run.last)
+    }
+
+    /// Host bytes.
+    pub fn bytes(&self) -> u64 {
+        size_of_val::<[Run]>(&self.runs) as u64
+    }
+
+    /// Forgets the groups.
+    pub fn clear(&mut self) {
+        self.runs.clear();
     }
 
     /// Numbers the groups of `rows` rows, whose keys are `batch`; new ones become groups. False if they are not in order: then
@@ -37,39 +82,93 @@ impl KeyOrder {
             if self.column.is_none() && !values.is_sorted() {
                 continue;
             }
-            let last = match keys.len().checked_sub(1) {
-                Some(last) => keys.integer(layout, column, last),
-                None => None,
-            };
             self.column = Some(column);
-            return append((layout, keys), (last, &values), batch, numbers);
+            let Some(&first) = values.first() else { return true };
+
+            let place = self.place(first);
+            return place.is_some_and(|place| {
+                self.append((layout, keys), (place, &values), batch, numbers)
+            });
         }
         false
     }
-}
 
-/// The groups of rows with these values of the column, after groups of which the last has the value `last`.
-fn append(
-    (layout, keys): (&KeyLayout, &mut KeyRows),
-    (mut last, values): (Option<i64>, &[i64]),
-    batch: &KeyRows,
-    numbers: &mut Vec<u32>,
-) -> bool {
-    // A key of one column is equal where that is.
-    let is_whole = layout.parts() == 1;
-    numbers.clear();
-    for (row, &value) in values.iter().enumerate() {
-        if last.is_none_or(|last| value > last) {
-            keys.push(batch, row, layout);
-            last = Some(value);
-        } else if last != Some(value)
-            || !is_whole && !keys.equal(keys.len() - 1, batch, row, layout)
-        {
-            return false;
+    /// Where rows go on that begin with a value; `None` within a run, or if there are too many.
+    fn place(&self, value: i64) -> Option<Place> {
+        if self.runs.len() >= RUNS_MAX {
+            return None;
         }
-        numbers.push(keys.len() as u32 - 1);
+        let below = self.runs.partition_point(|run| run.min <= value);
+        let ceiling = self.runs.get(below).map(|run| (run.min, run.first));
+        let Some(under) = below.checked_sub(1) else {
+            return Some(Place { last: None, ceiling, run: None });
+        };
+        let run = self.runs[under];
+        if value >= run.max {
+            // Only the newest run is followed by the groups that come now. Where values are left out, others may lie.
+            let goes_on = value == run.max && under == self.current;
+            let run_of_new = goes_on.then_some(under);
+            return Some(Place { last: Some((run.max, run.last)), ceiling, run: run_of_new });
+        }
+        let at_its_beginning = value == run.min;
+        let within = Some((run.min, run.first));
+        at_its_beginning.then_some(Place { last: within, ceiling: within, run: None })
     }
-    true
+
+    /// The groups of rows with these values of the column.
+    fn append(
+        &mut self,
+        (layout, keys): (&KeyLayout, &mut KeyRows),
+        (mut place, values): (Place, &[i64]),
+        batch: &KeyRows,
+        numbers: &mut Vec<u32>,
+    ) -> bool {
+        // A key of one column is equal where that is.
+        let is_whole = layout.parts() == 1;
+        let limit = place.ceiling.map_or(i64::MAX, |(value, _)| value);
+        // The largest value is that of a ceiling, or has none above.
+        let has_room = |value: i64| value < limit || place.ceiling.is_none();
+        let mut begun: Option<Run> = None;
+        numbers.clear();
+        let mut is_in_order = true;
+        for (row, &value) in values.iter().enumerate() {
+            let is_new = place.last.is_none_or(|(last, _)| value > last);
+            if is_new && has_room(value) {
+                let group = keys.len() as u32;
+                keys.push(batch, row, layout);
+                let run =
+                    begun.get_or_insert(Run { min: value, max: value, first: group, last: group });
+                (run.max, run.last) = (value, group);
+                place.last = Some((value, group));
+            } else {
+                if is_new {
+                    place.last = place.ceiling;
+                }
+                let (last, group) = place.last.unwrap_or((value, 0));
+                let is_same =
+                    last == value && (is_whole || keys.equal(group as usize, batch, row, layout));
+                if !is_same {
+                    is_in_order = false;
+                    break;
+                }
+            }
+            numbers.push(place.last.map_or(0, |(_, group)| group));
+        }
+        if let Some(begun) = begun {
+            self.keep(begun, place.run);
+        }
+        is_in_order
+    }
+
+    /// Adds groups to a run, or a run.
+    fn keep(&mut self, groups: Run, run: Option<usize>) {
+        if let Some(run) = run {
+            (self.runs[run].max, self.runs[run].last) = (groups.max, groups.last);
+            return;
+        }
+        self.current = self.runs.partition_point(|run| run.min < groups.min);
+        self.runs.insert(self.current, groups);
+    }
 }
 
 #[cfg(test)]
@@ -102,17 +201,14 @@ mod tests {
             }
             assert_eq!(table.len(), known.len());
         }
-        let order = table.order();
         let mut hashes = Vec::new();
         table.hashes(0..table.len(), &mut hashes).unwrap();
-        if let Some(column) = order {
-            for group in 0..table.len() {
-                let value = table.value(column, group).unwrap();
-                assert_eq!(table.groups_below(column, value), group);
-                assert_eq!(table.groups_below(column, value + 1), group + 1);
-            }
-        }
-        order
+        let (column, order) = table.in_order()?;
+        let values: Vec<i64> =
+            order.iter().map(|&group| table.value(column, group as usize).unwrap()).collect();
+        assert_eq!(values.len(), table.len());
+        assert!(values.is_sorted_by(|a, b| a < b));
+        Some(column)
     }
 
     #[test]
@@ -132,5 +228,30 @@ mod tests {
             assert_eq!(numbered(&[keys(0..500), other.clone(), keys(300..900), other]), None);
         }
         assert_eq!(numbered(&[keys(0..500), keys(499..600), keys(10..40)]), None);
+    }
+
+    #[test]
+    fn batches_may_come_in_any_order_that_leaves_groups_whole() {
+        let keys = |range: std::ops::Range<i32>| -> Vec<Key> {
+            range
+                .map(|key| (Some(key / 3), if key / 3 % 2 == 0 { "even" } else { "odd" }))
+                .collect()
+        };
+        // Groups begin in one batch and end in another, which comes before or after.
+        let shuffled = [
+            vec![keys(600..1000), keys(0..301), keys(1000..1201), keys(301..601)],
+            vec![keys(10..20), keys(40..50), keys(20..40), keys(0..10), keys(50..61)],
+            vec![keys(100..101), keys(101..102), keys(99..100), keys(102..103), keys(98..99)],
+            vec![keys(30..60), keys(0..30), keys(60..90), keys(30..31), keys(89..90)],
+        ];
+        for batches in shuffled {
+            assert_eq!(numbered(&batches), Some(0));
+        }
+        let ends = |low, high| vec![(Some(low), "x"), (Some(high), "x")];
+        assert_eq!(numbered(&[ends(i32::MIN, -5), ends(7, i32::MAX), ends(-5, 7)]), Some(0));
+        // Within another, over its end, and over the beginning of one above.
+        for other in [keys(100..110), keys(550..700), keys(0..100)] {
+            assert_eq!(numbered(&[keys(90..600), other]), None);
+        }
     }
 }

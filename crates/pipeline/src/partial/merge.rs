@@ -260,8 +260,14 @@ impl<'a> Held<'a> {
         let hash = |groups, hashes: &mut _| state.hashes(groups, hashes);
         let order = match &self.by_value {
             Some((column, values)) => {
-                let below = values.iter().map(|&value| state.table().groups_below(*column, value));
-                ((0..state.len() as u32).collect(), below.chain([state.len()]).collect())
+                let table = state.table();
+                let (_, groups) = table.in_order().unwrap_or_default();
+                let is_below = |value: i64| {
+                    move |&group: &u32| table.value(*column, group as usize) < Some(value)
+                };
+                let below = values.iter().map(|&value| groups.partition_point(is_below(value)));
+                let ends = below.chain([groups.len()]).collect();
+                (groups, ends)
             }
             None => by_partition((level, self.fan_out), state.len(), portion, hash)?,
         };
@@ -286,11 +292,11 @@ impl<'a> Held<'a> {
 fn values_between(sinks: &[HashSink], fan_out: usize) -> Option<(usize, Vec<i64>)> {
     let tables = || sinks.iter().map(|sink| sink.state().table()).filter(|table| table.len() > 0);
     let largest = tables().max_by_key(|table| table.len())?;
-    let column = largest.order()?;
+    let (column, groups) = largest.in_order()?;
     if !tables().all(|table| table.order() == Some(column)) {
         return None;
     }
-    let value = |part: usize| largest.value(column, part * largest.len() / fan_out);
+    let value = |part: usize| largest.value(column, groups[part * groups.len() / fan_out] as usize);
     Some((column, (1..fan_out).map(value).collect::<Option<_>>()?))
 }
 
