@@ -19,5 +19,8 @@ mod union;
 pub use directory::{Found, FoundTable, find_tables};
 pub(crate) use files::refused;
 pub use files::{TableKind, table_name};
+// How texts are cut, for those who feed it with broken ones.
+#[doc(hidden)]
+pub use records::{Block, Blocks, Records};
 pub use table::{HeadraceTable, TableEntry};
 pub use tables::Tables;

@@ -97,7 +97,10 @@ pub enum Records {
     /// With each line.
     Lines,
     /// With a line outside of quotes; a quote counts where a value begins.
-    Separated { delimiter: u8 },
+    Separated {
+        /// Between values.
+        delimiter: u8,
+    },
     /// JSON values of any layout, also as members of one array.
     Values,
 }
