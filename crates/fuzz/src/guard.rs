@@ -10,12 +10,13 @@ use std::sync::{Mutex, Once, PoisonError};
 static OURS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Runs `work`; panics if our code did, wherever.
-pub fn watch(work: impl FnOnce()) {
+pub fn watch<T>(work: impl FnOnce() -> T) -> T {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(install);
-    work();
+    let outcome = work();
     let panics = std::mem::take(&mut *OURS.lock().unwrap_or_else(PoisonError::into_inner));
     assert!(panics.is_empty(), "a panic was hidden: {}", panics.join("; "));
+    outcome
 }
 
 fn install() {

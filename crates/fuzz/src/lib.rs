@@ -48,16 +48,16 @@ impl Target {
         Self::ALL.into_iter().find(|target| target.to_string() == name)
     }
 
-    /// Feeds it. Inputs of one thread share its sessions.
+    /// Feeds it; whether both sessions had an answer. Inputs of one thread share its sessions.
     ///
     /// # Panics
     /// If Headrace did what it must not do.
-    pub fn run(self, data: &[u8]) {
+    pub fn run(self, data: &[u8]) -> bool {
         guard::watch(|| match self {
             Self::ArrowFile => arrow_file::run(data),
             Self::Csv => csv::run(data),
             Self::Sql => sql::run(data),
-        });
+        })
     }
 
     /// A changed copy of an input; the same for the same number.

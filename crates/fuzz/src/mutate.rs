@@ -84,30 +84,48 @@ pub fn bytes(data: &[u8], other: &[u8], words: &[&str], seed: u64) -> Vec<u8> {
     data
 }
 
-/// Changes tokens: leaves out, doubles, exchanges, takes words, takes pieces of another text.
+/// Changes tokens: mostly one for another of its kind, also leaves out, doubles, exchanges, takes words and pieces of
+/// another text.
 pub fn tokens(data: &[u8], other: &[u8], words: &[&str], seed: u64) -> Vec<u8> {
     let (Ok(text), Ok(other)) = (std::str::from_utf8(data), std::str::from_utf8(other)) else {
         return bytes(data, other, words, seed);
     };
     let (mut random, mut tokens, other) = (Random(seed), split(text), split(other));
-    for _ in 0..=random.next() % CHANGES_MAX {
+    // Most texts with many changes are no statements.
+    let changes = if random.below(4) == 0 { random.below(CHANGES_MAX as usize) } else { 0 };
+    for _ in 0..=changes {
         let (at, len) = (random.below(tokens.len()), tokens.len());
-        match random.below(12) {
-            0 | 1 => drop(tokens.drain(random.range(len))),
-            2 => {
+        match random.below(16) {
+            0..=7 if len > 0 => {
+                let pool = if random.below(3) == 0 { other.as_slice() } else { words };
+                // Of the same kind, if there is one among a few.
+                let alike = (0..20).map(|_| pool.get(random.below(pool.len())));
+                let alike = alike.flatten().find(|token| kind_of(token) == kind_of(tokens[at]));
+                tokens[at] = alike.copied().unwrap_or("1");
+            }
+            8 => drop(tokens.drain(random.range(len))),
+            9 => {
                 let piece = tokens[random.range(len)].to_vec();
                 tokens.splice(at..at, piece);
             }
-            3 | 4 if len > 1 => tokens.swap(at, random.below(len)),
-            5..=7 if len > 0 => tokens[at] = words[random.below(words.len())],
-            8 => tokens.insert(at, words[random.below(words.len())]),
-            9 if !other.is_empty() && len > 0 => tokens[at] = other[random.below(other.len())],
-            10 => {
-                let inner = tokens.drain(random.range(len)).collect::<Vec<_>>();
-                let (open, close) =
-                    [("(", ")"), ("(select ", ")"), ("not (", ")"), ("-(", ")")][random.below(4)];
-                let wrapped = [&[open], inner.as_slice(), &[close]].concat();
-                tokens.splice(at.min(tokens.len())..at.min(tokens.len()), wrapped);
+            10 if len > 1 => tokens.swap(at, random.below(len)),
+            11 => tokens.insert(at, words.get(random.below(words.len())).copied().unwrap_or(" ")),
+            12 => {
+                let range = at..(at + 1 + random.below(3)).min(len);
+                let inner = tokens.drain(range.clone()).collect::<Vec<_>>();
+                let around = [
+                    ("(", ")"),
+                    ("(select ", ")"),
+                    ("not (", ")"),
+                    ("-(", ")"),
+                    ("abs(", ")"),
+                    ("(", ") + 1"),
+                ];
+                let (open, close) = around[random.below(around.len())];
+                tokens.splice(
+                    range.start..range.start,
+                    [&[open], inner.as_slice(), &[close]].concat(),
+                );
             }
             _ => {
                 let piece = other[random.range(other.len())].to_vec();
@@ -119,14 +137,22 @@ pub fn tokens(data: &[u8], other: &[u8], words: &[&str], seed: u64) -> Vec<u8> {
     tokens.concat().into_bytes()
 }
 
-/// Words, numbers and spaces in one piece, everything else character by character.
-fn split(text: &str) -> Vec<&str> {
-    let kind = |c: char| match c {
+/// Names and numbers, spaces, or anything else.
+fn kind_of(token: &str) -> u8 {
+    token.trim().chars().next().map_or(2, kind)
+}
+
+fn kind(c: char) -> u8 {
+    match c {
         '_' | '.' => 1,
         c if c.is_alphanumeric() => 1,
         c if c.is_whitespace() => 2,
         _ => 0,
-    };
+    }
+}
+
+/// Words, numbers and spaces in one piece, everything else character by character.
+fn split(text: &str) -> Vec<&str> {
     let (mut tokens, mut start, mut last) = (Vec::new(), 0, 0);
     for (at, c) in text.char_indices() {
         if at > start && (kind(c) != last || last == 0) {

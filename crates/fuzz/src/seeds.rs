@@ -383,10 +383,26 @@ pub fn arrow_files() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-fn stream(batch: &RecordBatch) -> Vec<u8> {
-    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).expect("a writer");
+fn stream(batch: &RecordBatch, options: IpcWriteOptions) -> Vec<u8> {
+    let writer = StreamWriter::try_new_with_options(Vec::new(), &batch.schema(), options);
+    let mut writer = writer.expect("a writer");
     writer.write(batch).and_then(|()| writer.finish()).expect("a batch");
     writer.into_inner().expect("a stream")
+}
+
+/// A stream whose numbers of bytes, of its body or of what is compressed in it, are another one.
+fn lying(options: IpcWriteOptions, lie: i64) -> Vec<u8> {
+    const VALUES: i64 = 200;
+    let column: ArrayRef = Arc::new(Int64Array::from_value(7, VALUES as usize));
+    let mut bytes = stream(&batch(vec![("c", column)]), options);
+    let truth = (VALUES * 8).to_le_bytes();
+    let places: Vec<usize> =
+        (0..bytes.len() - 8).filter(|at| bytes[*at..*at + 8] == truth).collect();
+    assert!(!places.is_empty(), "nothing to lie about");
+    for at in places {
+        bytes[at..at + 8].copy_from_slice(&lie.to_le_bytes());
+    }
+    bytes
 }
 
 /// Files that are read from front to back, behind their two bytes of options.
@@ -429,8 +445,19 @@ pub fn texts() -> Vec<(String, Vec<u8>)> {
         })
         .collect();
     let whole = batch(columns(12));
-    inputs.push(("stream".into(), with(4, 0, &stream(&whole))));
-    inputs.push(("stream-nested".into(), with(4, 0, &stream(&nested()))));
+    let plain = IpcWriteOptions::default;
+    inputs.push(("stream".into(), with(4, 0, &stream(&whole, plain()))));
+    inputs.push(("stream-nested".into(), with(4, 0, &stream(&nested(), plain()))));
+    for (name, codec) in [("lz4", CompressionType::LZ4_FRAME), ("zstd", CompressionType::ZSTD)] {
+        inputs.push((format!("stream-{name}"), with(4, 0, &stream(&whole, packed(codec)))));
+        for lie in [1 << 40, i64::MAX, -2] {
+            let bytes = lying(packed(codec), lie);
+            inputs.push((format!("stream-{name}-lies{lie}"), with(4, 0, &bytes)));
+        }
+    }
+    for lie in [1 << 40, i64::MAX, -1] {
+        inputs.push((format!("stream-lies{lie}"), with(4, 0, &lying(plain(), lie))));
+    }
     inputs.push((
         "packed-zst".into(),
         with(32, 0, &zstd::encode_all(csv.as_bytes(), 1).unwrap_or_default()),

@@ -76,10 +76,10 @@ fn with_tables() -> Sessions {
 }
 
 /// Feeds a statement.
-pub fn run(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+pub fn run(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return false };
     if text.len() > TEXT_BYTES_MAX {
-        return;
+        return false;
     }
     SESSIONS.with(|sessions| {
         let lower = text.to_ascii_lowercase();
@@ -89,10 +89,10 @@ pub fn run(data: &[u8]) {
         let names_file = lower.contains("'/") || lower.contains("\"/");
         if names_file || has(NEVER_RUN) || !is_query(sessions, text) {
             rewrite(sessions, text);
-        } else {
-            sessions.compare(text, !has(NEVER_COMPARED) && !lower.contains("distinct on"));
+            return false;
         }
-    });
+        sessions.compare(text, !has(NEVER_COMPARED) && !lower.contains("distinct on"))
+    })
 }
 
 /// What other statements than queries get.

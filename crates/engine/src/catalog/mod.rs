@@ -11,6 +11,7 @@ mod layout;
 mod parquet;
 mod planned;
 mod records;
+mod stream;
 mod table;
 mod tables;
 mod text;

@@ -47,7 +47,7 @@ fn start() {
 }
 
 fuzz_target!(init: start(), |data: &[u8]| {
-    target().run(data);
+    let _ = target().run(data);
 });
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
