@@ -33,3 +33,20 @@ fn install() {
 fn is_ours(panic: &PanicHookInfo<'_>) -> bool {
     panic.location().is_some_and(|place| place.file().starts_with("crates/"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_panic_that_was_caught_is_told() {
+        let hidden = || {
+            let thread = std::thread::spawn(|| panic!("on another thread"));
+            assert!(thread.join().is_err());
+        };
+        assert!(catch_unwind(AssertUnwindSafe(|| watch(hidden))).is_err());
+        assert_eq!(watch(|| 1), 1);
+    }
+}

@@ -198,3 +198,41 @@ fn equal(a: &Row, b: &Row) -> bool {
         && a.floats.len() == b.floats.len()
         && a.floats.iter().zip(&b.floats).all(near)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// Sessions whose tables t are of these texts.
+    fn of(off: &str, cpu: &str) -> Sessions {
+        let sessions = Sessions::new();
+        for (session, name, text) in [(&sessions.off, "a.csv", off), (&sessions.cpu, "b.csv", cpu)]
+        {
+            let path = sessions.folder().join(name);
+            std::fs::write(&path, text).unwrap();
+            sessions.runtime.block_on(session.register_as("t", &path)).unwrap();
+        }
+        sessions
+    }
+
+    #[test]
+    fn rows_that_differ_are_noticed_and_their_order_is_not() {
+        let text = "a,b\n1,0.5\n2,\n3,NaN\n";
+        assert!(of(text, "a,b\n3,NaN\n2,\n1,0.5000000001\n").compare("select * from t", true));
+        for other in [
+            "a,b\n1,0.5\n2,\n",
+            "a,b\n1,0.5\n2,\n3,7\n",
+            "a,b\n1,0.5\n2,0\n3,NaN\n",
+            "a,b\n1,0.6\n2,\n3,NaN\n",
+        ] {
+            let sessions = of(text, other);
+            let compare = || sessions.compare("select * from t", true);
+            assert!(catch_unwind(AssertUnwindSafe(compare)).is_err(), "{other}");
+            assert!(sessions.compare("select * from t", false));
+        }
+        assert!(!of(text, text).compare("select c from t", true));
+    }
+}

@@ -59,15 +59,15 @@ fn feed(target: Target, every: usize, copies: usize, answers_min: usize) {
 
 #[test]
 fn arrow_files() {
-    feed(Target::ArrowFile, 1, 4000, 400);
+    feed(Target::ArrowFile, 1, 3000, 300);
 }
 
 #[test]
 fn texts() {
-    feed(Target::Csv, 1, 1000, 300);
+    feed(Target::Csv, 1, 500, 150);
 }
 
 #[test]
 fn statements() {
-    feed(Target::Sql, 20, 1000, 300);
+    feed(Target::Sql, 20, 500, 150);
 }
