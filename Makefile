@@ -4,7 +4,7 @@ HEADRACE := $(TARGET)/debug/headrace
 RELEASE := $(TARGET)/release/headrace
 export PG_CONFIG ?= $(shell command -v pg_config)
 
-.PHONY: demo test lint bench release postgres demo-postgres install-postgres test-gpu gpu-bundle clean
+.PHONY: demo test fuzz lint bench release postgres demo-postgres install-postgres test-gpu gpu-bundle clean
 
 demo:
 	scripts/setup build
@@ -17,9 +17,14 @@ test:
 	$(MAKE) lint
 	scripts/test
 
+# Broken files and statements, led by coverage: as long as one likes.
+fuzz:
+	scripts/fuzz all $(or $(SECONDS),600) $(or $(JOBS),1)
+
 lint:
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --package headrace-cli --package headrace-fuzz --all-targets -- -D warnings
 	PGRX_PG_CONFIG_PATH=$(PG_CONFIG) cargo clippy --locked --package headrace-postgres -- -D warnings
 
 release:

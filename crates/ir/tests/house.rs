@@ -28,12 +28,13 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     ("service", &["ir", "gpu", "format", "flow", "ceilings", "runner"]),
     ("postgres", &["ir", "io", "format", "flow", "pipeline", "runner", "service"]),
+    ("fuzz", &["format", "engine"]),
 ];
 
 /// External crates that only some may name.
 const ONLY_IN: &[(&str, &[&str])] = &[
-    ("datafusion", &["engine", "cli"]),
-    ("tokio", &["engine", "pg", "cli"]),
+    ("datafusion", &["engine", "cli", "fuzz"]),
+    ("tokio", &["engine", "pg", "cli", "fuzz"]),
     ("tokio-postgres", &["pg"]),
     ("rustls", &["pg"]),
     ("cudarc", &["gpu"]),

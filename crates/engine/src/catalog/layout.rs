@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{BufReader, Cursor};
+use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::csv;
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::ipc::reader::StreamReader;
 use datafusion::arrow::json;
 use datafusion::common::Result;
 use headrace_io::SourceFile;
@@ -17,6 +16,7 @@ use memchr::memchr_iter;
 
 use super::files::{DataFile, TableKind, extension, refused};
 use super::records::{Blocks, FileBytes, Records, unpacked};
+use super::stream;
 
 /// Records at most that types are told from.
 pub const SAMPLE_RECORDS_MAX: usize = 20_480;
@@ -63,7 +63,7 @@ pub fn inspect(
     let source = SourceFile::known(path, file.identity);
     let bytes = FileBytes::at(Arc::clone(&source), 0);
     if kind == TableKind::Arrow {
-        let reader = StreamReader::try_new(BufReader::new(bytes), None).map_err(|e| fail(&e))?;
+        let reader = stream::open(bytes).map_err(|e| fail(&e))?;
         let schema = Schema::clone(&reader.schema());
         return Ok((TextInput { source, layout: Layout::Batches }, schema));
     }

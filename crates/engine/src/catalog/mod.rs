@@ -11,6 +11,7 @@ mod layout;
 mod parquet;
 mod planned;
 mod records;
+mod stream;
 mod table;
 mod tables;
 mod text;
@@ -19,5 +20,8 @@ mod union;
 pub use directory::{Found, FoundTable, find_tables};
 pub(crate) use files::refused;
 pub use files::{TableKind, table_name};
+// How texts are cut, for those who feed it with broken ones.
+#[doc(hidden)]
+pub use records::{Block, Blocks, Records};
 pub use table::{HeadraceTable, TableEntry};
 pub use tables::Tables;

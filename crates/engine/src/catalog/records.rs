@@ -29,12 +29,16 @@ impl FileBytes {
     pub fn at(file: std::sync::Arc<SourceFile>, offset: u64) -> Self {
         Self { file, offset }
     }
+
+    /// Bytes that were not read yet.
+    pub fn left(&self) -> u64 {
+        self.file.size_bytes().saturating_sub(self.offset)
+    }
 }
 
 impl Read for FileBytes {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = self.file.size_bytes().saturating_sub(self.offset);
-        let wanted = into.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let wanted = into.len().min(usize::try_from(self.left()).unwrap_or(usize::MAX));
         if wanted > 0 {
             let into = &mut into[..wanted];
             self.file.read_exact_at(self.offset, into).map_err(io::Error::other)?;
@@ -97,7 +101,10 @@ pub enum Records {
     /// With each line.
     Lines,
     /// With a line outside of quotes; a quote counts where a value begins.
-    Separated { delimiter: u8 },
+    Separated {
+        /// Between values.
+        delimiter: u8,
+    },
     /// JSON values of any layout, also as members of one array.
     Values,
 }
@@ -187,7 +194,12 @@ impl Blocks {
             let unread = memchr_iter(b'\n', &self.rest).count() as u64;
             self.line = self.line.saturating_sub(unread);
         }
-        let block = Block { bytes: block, first_line };
+        let mut block = Block { bytes: block, first_line };
+        if first_line > 1 && block.bytes.starts_with(BYTE_ORDER_MARK) {
+            // The reader of a block would take it for that of a file; an empty line is no record.
+            block.bytes.insert(0, b'\n');
+            block.first_line -= 1;
+        }
         Ok((!block.bytes.is_empty()).then_some(block))
     }
 
@@ -201,12 +213,18 @@ impl Blocks {
     }
 }
 
+/// What the reader of separated values takes for the end of a record. Blocks are cut behind newlines alone: whether one
+/// follows is not always known.
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}
+
 impl State {
     fn cut_separated(&mut self, block: &[u8], seen: usize, delimiter: u8) -> Option<usize> {
         let is_plain = matches!(self.place, Place::Start | Place::Inside);
         if is_plain && memchr(b'"', &block[seen..]).is_none() {
             self.place = match block.last() {
-                Some(last) if *last == delimiter || *last == b'\n' => Place::Start,
+                Some(last) if *last == delimiter || is_line_end(*last) => Place::Start,
                 _ if block.len() == seen => self.place,
                 _ => Place::Inside,
             };
@@ -226,10 +244,10 @@ impl State {
                     end = Some(at + 1);
                     Place::Start
                 }
-                (_, byte) if byte == delimiter => Place::Start,
+                (_, byte) if byte == delimiter || is_line_end(byte) => Place::Start,
                 _ => {
                     self.place = Place::Inside;
-                    let next = memchr2(delimiter, b'\n', &block[at..]);
+                    let next = memchr3(delimiter, b'\n', b'\r', &block[at..]);
                     at = next.map_or(block.len(), |next| at + next);
                     continue;
                 }
@@ -323,6 +341,16 @@ mod tests {
         assert_eq!(found.iter().map(|(block, _)| block.as_str()).collect::<String>(), text);
         let (first, second) = (&found[0], &found[1]);
         assert_eq!(second.1, 1 + first.0.matches('\n').count() as u64);
+    }
+
+    /// As the reader takes it: what follows is the beginning of a value, and may be quoted.
+    #[test]
+    fn a_carriage_return_ends_a_record_too() {
+        let filler = "x".repeat(10_000);
+        let row = format!("1,{filler}\r\"a\nb\",{filler}\n");
+        let found = blocks(&row.repeat(50), Records::Separated { delimiter: b',' }, 1);
+        assert!(found.len() > 5);
+        assert!(found.iter().all(|(block, _)| block.len() % row.len() == 0));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{BufReader, Cursor};
+use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::csv;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::ipc::reader::StreamReader;
 use datafusion::arrow::json;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
@@ -218,8 +217,7 @@ impl Decoder {
 
     fn batches(&self, send: &dyn Fn(RecordBatch) -> bool) -> Result<()> {
         let fail = |e: ArrowError| self.fail(&plain_text(&e));
-        let reader = StreamReader::try_new(BufReader::with_capacity(1 << 20, self.bytes()), None);
-        for batch in reader.map_err(fail)? {
+        for batch in super::stream::open(self.bytes()).map_err(fail)? {
             let batch = batch.map_err(fail)?;
             let names: Vec<&str> =
                 batch.schema_ref().fields().iter().map(|f| f.name().as_str()).collect();
