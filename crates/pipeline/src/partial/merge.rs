@@ -18,6 +18,9 @@ use crate::partial::runs::by_partition;
 use crate::partial::schema::with_portable_values;
 use crate::state::finish_groups;
 
+/// Groups of a table that lies in a core's own cache.
+const PARTITION_GROUPS: usize = 4 * 1024;
+
 /// Tables of fewer groups in all are merged into one at once.
 const GROUPS_AT_ONCE: usize = 64 * 1024;
 
@@ -226,15 +229,13 @@ struct Held<'a> {
 impl<'a> Held<'a> {
     /// `None` where there is no memory for the order of so many groups, and for a table of a partition on each thread.
     fn new(sinks: &'a [HashSink], groups: usize, threads: usize) -> Option<Self> {
-        /// Groups of a table that lies in a core's own cache.
-        const PARTITION_GROUPS: usize = 4 * 1024;
         /// A number, and that of the partition.
         const ORDER_BYTES: usize = 5;
-        let mut fan_out = groups.div_ceil(PARTITION_GROUPS).next_power_of_two();
-        let by_value = values_between(sinks, fan_out);
-        if by_value.is_none() {
-            fan_out = fan_out.min(FAN_OUT_MAX);
-        }
+        let by_value = values_between(sinks);
+        let fan_out = match &by_value {
+            Some((_, values)) => values.len() + 1,
+            None => groups.div_ceil(PARTITION_GROUPS).next_power_of_two().min(FAN_OUT_MAX),
+        };
         let account = &sinks.first()?.level().options().account;
         let mut memory = account.reserve();
         memory.try_resize((groups * ORDER_BYTES) as u64, "groups").ok()?;
@@ -287,17 +288,19 @@ impl<'a> Held<'a> {
     }
 }
 
-/// A key column by whose values all tables are in order, and values between which the largest of them has equal numbers of
-/// groups.
-fn values_between(sinks: &[HashSink], fan_out: usize) -> Option<(usize, Vec<i64>)> {
+/// A key column by whose values all tables are in order, and values between which each has few groups.
+fn values_between(sinks: &[HashSink]) -> Option<(usize, Vec<i64>)> {
     let tables = || sinks.iter().map(|sink| sink.state().table()).filter(|table| table.len() > 0);
-    let largest = tables().max_by_key(|table| table.len())?;
-    let (column, groups) = largest.in_order()?;
-    if !tables().all(|table| table.order() == Some(column)) {
-        return None;
+    let column = tables().next()?.order()?;
+    let mut values = Vec::new();
+    for table in tables() {
+        let (_, groups) = table.in_order().filter(|(order, _)| *order == column)?;
+        let some = groups.iter().step_by(PARTITION_GROUPS).skip(1);
+        values.extend(some.filter_map(|&group| table.value(column, group as usize)));
     }
-    let value = |part: usize| largest.value(column, groups[part * groups.len() / fan_out] as usize);
-    Some((column, (1..fan_out).map(value).collect::<Option<_>>()?))
+    values.sort_unstable();
+    values.dedup();
+    Some((column, values))
 }
 
 /// Does `work` for all items on up to `threads` threads, this one among them; stops at the
