@@ -64,10 +64,10 @@ fn arrow_files() {
 
 #[test]
 fn texts() {
-    feed(Target::Csv, 1, 500, 150);
+    feed(Target::Csv, 1, 1000, 100);
 }
 
 #[test]
 fn statements() {
-    feed(Target::Sql, 20, 500, 150);
+    feed(Target::Sql, 20, 1000, 150);
 }
