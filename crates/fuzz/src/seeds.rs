@@ -378,6 +378,11 @@ pub fn arrow_files() -> Vec<(String, Vec<u8>)> {
         ("lz4-pair", foreign(&small(&["i32", "t"]), packed(CompressionType::LZ4_FRAME))),
         ("zstd-pair", foreign(&small(&["i32", "k"]), packed(CompressionType::ZSTD))),
         ("zstd-all", foreign(&all, packed(CompressionType::ZSTD))),
+        // Together they would be more than 64 bits count.
+        (
+            "zstd-lies",
+            lying(foreign(&equal_numbers(200), packed(CompressionType::ZSTD)), 800, i64::MAX),
+        ),
     ];
     files.extend(more.map(|(name, bytes)| (name.to_string(), bytes)));
     files
@@ -390,12 +395,9 @@ fn stream(batch: &RecordBatch, options: IpcWriteOptions) -> Vec<u8> {
     writer.into_inner().expect("a stream")
 }
 
-/// A stream whose numbers of bytes, of its body or of what is compressed in it, are another one.
-fn lying(options: IpcWriteOptions, lie: i64) -> Vec<u8> {
-    const VALUES: i64 = 200;
-    let column: ArrayRef = Arc::new(Int64Array::from_value(7, VALUES as usize));
-    let mut bytes = stream(&batch(vec![("c", column)]), options);
-    let truth = (VALUES * 8).to_le_bytes();
+/// Bytes in which a number is another one, wherever it stands.
+fn lying(mut bytes: Vec<u8>, truth: i64, lie: i64) -> Vec<u8> {
+    let truth = truth.to_le_bytes();
     let places: Vec<usize> =
         (0..bytes.len() - 8).filter(|at| bytes[*at..*at + 8] == truth).collect();
     assert!(!places.is_empty(), "nothing to lie about");
@@ -403,6 +405,12 @@ fn lying(options: IpcWriteOptions, lie: i64) -> Vec<u8> {
         bytes[at..at + 8].copy_from_slice(&lie.to_le_bytes());
     }
     bytes
+}
+
+/// Three columns of so many equal numbers of 8 bytes.
+fn equal_numbers(values: usize) -> RecordBatch {
+    let column = || Arc::new(Int64Array::from_value(7, values)) as ArrayRef;
+    batch(vec![("a", column()), ("b", column()), ("c", column())])
 }
 
 /// Files that are read from front to back, behind their two bytes of options.
@@ -451,12 +459,13 @@ pub fn texts() -> Vec<(String, Vec<u8>)> {
     for (name, codec) in [("lz4", CompressionType::LZ4_FRAME), ("zstd", CompressionType::ZSTD)] {
         inputs.push((format!("stream-{name}"), with(4, 0, &stream(&whole, packed(codec)))));
         for lie in [1 << 40, i64::MAX, -2] {
-            let bytes = lying(packed(codec), lie);
+            let bytes = lying(stream(&equal_numbers(200), packed(codec)), 1600, lie);
             inputs.push((format!("stream-{name}-lies{lie}"), with(4, 0, &bytes)));
         }
     }
     for lie in [1 << 40, i64::MAX, -1] {
-        inputs.push((format!("stream-lies{lie}"), with(4, 0, &lying(plain(), lie))));
+        let bytes = lying(stream(&equal_numbers(200), plain()), 4800, lie);
+        inputs.push((format!("stream-lies{lie}"), with(4, 0, &bytes)));
     }
     inputs.push((
         "packed-zst".into(),

@@ -390,13 +390,12 @@ impl ArrowFile {
             return Ok(stored_bytes);
         }
         let source = self.source();
-        let claims = message.buffers.iter().filter(|buffer| buffer.bytes >= 8).map(|buffer| {
+        let claims = message.buffers.iter().filter(|buffer| buffer.bytes >= 8);
+        claims.map(|buffer| buffer.offset).try_fold(stored_bytes, |total, offset| {
             let mut claim = [0; 8];
-            source.read_exact_at(buffer.offset, &mut claim)?;
-            Ok(u64::try_from(i64::from_le_bytes(claim)).unwrap_or(0))
-        });
-        let claimed = claims.sum::<Result<u64>>()?;
-        Ok(claimed.saturating_add(stored_bytes))
+            source.read_exact_at(offset, &mut claim)?;
+            Ok(total.saturating_add(u64::try_from(i64::from_le_bytes(claim)).unwrap_or(0)))
+        })
     }
 
     /// Byte ranges of rows of a field, whose values lie as pipelines can take them and whose
