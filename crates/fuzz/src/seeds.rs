@@ -232,7 +232,7 @@ pub const SQL_WORDS: &[&str] = &[
 ];
 
 fn columns(rows: usize) -> Vec<(&'static str, ArrayRef)> {
-    let some = |every: usize| move |i: &usize| (i % every > 0).then_some(*i as i64);
+    let some = |every: usize| move |i: &usize| (!i.is_multiple_of(every)).then_some(*i as i64);
     let ints = || (0..rows).collect::<Vec<_>>();
     let numbers: Int64Array = ints().iter().map(some(4)).collect();
     let as_type = |data_type: DataType| {
@@ -286,7 +286,7 @@ fn nested() -> RecordBatch {
     ]
     .into_iter()
     .collect();
-    let fixed = |i: i32| (i != 1).then(|| [Some(i), None]);
+    let fixed = |i: i32| (i != 1).then_some([Some(i), None]);
     let runs = RunArray::<Int32Type>::try_new(
         &Int32Array::from(vec![1, 4, 6]),
         &StringArray::from(vec!["r", "s", "t"]),
