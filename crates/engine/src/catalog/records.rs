@@ -194,6 +194,9 @@ impl Blocks {
             let unread = memchr_iter(b'\n', &self.rest).count() as u64;
             self.line = self.line.saturating_sub(unread);
         }
+        if let Records::Separated { .. } = self.records {
+            check_text(&block, first_line)?;
+        }
         let mut block = Block { bytes: block, first_line };
         if first_line > 1 && block.bytes.starts_with(BYTE_ORDER_MARK) {
             // The reader of a block would take it for that of a file; an empty line is no record.
@@ -211,6 +214,16 @@ impl Blocks {
             Records::Values => self.state.cut_values(block, seen),
         }
     }
+}
+
+/// The reader of separated values checks the values of many records as one text: a character whose bytes two of them share
+/// would leave both with a text that is none.
+fn check_text(block: &[u8], first_line: u64) -> io::Result<()> {
+    let Err(error) = std::str::from_utf8(block) else { return Ok(()) };
+    let before = memchr_iter(b'\n', &block[..error.valid_up_to()]).count() as u64;
+    let line = first_line + before;
+    let cause = format!("line {line} is not UTF-8: convert the file first (iconv -t UTF-8)");
+    Err(io::Error::new(io::ErrorKind::InvalidData, cause))
 }
 
 /// What the reader of separated values takes for the end of a record. Blocks are cut behind newlines alone: whether one
@@ -316,6 +329,17 @@ mod tests {
             found.push((String::from_utf8(block.bytes).unwrap(), block.first_line));
         }
         found
+    }
+
+    #[test]
+    fn what_is_no_text_is_told_by_its_line() {
+        let commas = Records::Separated { delimiter: b',' };
+        // Two bytes of a character that the quote's end of a record stands between.
+        for text in [b"a\n\"\xc3\xa9\"\nx\xef\n\"\xbb\xbf\"\n".as_slice(), b"a\n\xc3\xa9\nb\xe9"] {
+            let mut blocks = Blocks::new(Box::new(io::Cursor::new(text.to_vec())), commas, 1);
+            let error = blocks.next(1 << 20).map(drop).unwrap_err();
+            assert!(error.to_string().starts_with("line 3 is not UTF-8"), "{error}");
+        }
     }
 
     #[test]
