@@ -113,10 +113,22 @@ fn open(sessions: &Sessions, path: &Path, bytes: &[u8]) -> Option<Vec<String>> {
     opened.then_some(columns)
 }
 
-fn blocks(bytes: Vec<u8>, records: Records) -> Vec<Block> {
-    let mut blocks = Blocks::new(Box::new(BufReader::new(Cursor::new(bytes))), records, 1);
-    let next = || blocks.next(1).expect("no quote is that long");
-    std::iter::from_fn(next).collect()
+/// None where they are refused, as separated values are that are not UTF-8, and they alone: no quote is too long here.
+fn blocks(bytes: &[u8], records: Records) -> Option<Vec<Block>> {
+    let is_text = std::str::from_utf8(bytes).is_ok() || matches!(records, Records::Values);
+    let input = Box::new(BufReader::new(Cursor::new(bytes.to_vec())));
+    let mut blocks = Blocks::new(input, records, 1);
+    let blocks: Result<Vec<_>, _> = std::iter::from_fn(|| blocks.next(1).transpose()).collect();
+    match blocks {
+        Ok(blocks) => {
+            assert!(is_text, "what is not UTF-8 was cut");
+            Some(blocks)
+        }
+        Err(error) => {
+            assert!(!is_text, "a text is refused: {error}");
+            None
+        }
+    }
 }
 
 fn joined(blocks: &[Block]) -> Vec<u8> {
@@ -133,7 +145,7 @@ fn cut_separated(text: &[u8], before: usize) {
     }
     let mut padded = padding(columns, BLOCK_BYTES - before);
     padded.extend_from_slice(text);
-    let cut = blocks(padded.clone(), Records::Separated { delimiter: b',' });
+    let Some(cut) = blocks(&padded, Records::Separated { delimiter: b',' }) else { return };
     let Some(whole) = rows(&padded, columns) else { return };
     let parts: Option<Vec<_>> = cut.iter().map(|block| rows(&block.bytes, columns)).collect();
     assert!(
@@ -177,8 +189,11 @@ fn cut_json(text: &[u8], before: usize) {
     let before = before.min(text.len()).max(1);
     let mut padded = vec![b' '; BLOCK_BYTES - before];
     padded.extend_from_slice(text);
-    let (whole, cut) =
-        (blocks(text.to_vec(), Records::Values), blocks(padded.clone(), Records::Values));
+    let (Some(whole), Some(cut)) =
+        (blocks(text, Records::Values), blocks(&padded, Records::Values))
+    else {
+        return;
+    };
     let (whole, cut_text) = (joined(&whole), joined(&cut));
     assert!(cut_text.trim_ascii() == whole.trim_ascii(), "JSON depends on where reading stops");
     let Some(values) = values(&whole) else { return };
