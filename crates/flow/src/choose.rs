@@ -115,6 +115,9 @@ impl<'a> Chooser<'a> {
             let in_place = !self.must_copy();
             return Ok(if in_place { Way::Memory(file.clone()) } else { buffered });
         }
+        if file.source().is_remote() {
+            return self.choose_remote(read, file);
+        }
         match self.options.access {
             AccessPath::Auto => Ok(self.choose_auto(read, file)),
             AccessPath::Mapped if self.must_copy() => {
@@ -138,6 +141,20 @@ impl<'a> Chooser<'a> {
                 .readable(read.file, file)
                 .map(|()| Way::DeviceReader)
                 .map_err(|why| self.unavailable(file, why)),
+        }
+    }
+
+    /// It is fetched whatever way was asked for, unless that is one past this machine's memory.
+    fn choose_remote(&self, read: &ReadSpec, file: &Arc<dyn ReadAt>) -> Result<Way, RaceError> {
+        match self.options.access {
+            AccessPath::Auto => {
+                let cache = self.options.cache.as_ref();
+                let cached = cache.and_then(|cache| cache.get(&key(read, file), self.cache_race));
+                let fetch = Way::Read { mode: ReadMode::Buffered, admit: true };
+                Ok(cached.map_or(fetch, Way::Cached))
+            }
+            AccessPath::Buffered => Ok(Way::Read { mode: ReadMode::Buffered, admit: false }),
+            _ => Err(self.unavailable(file, "it does not lie on this machine".to_string())),
         }
     }
 

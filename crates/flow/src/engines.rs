@@ -94,7 +94,13 @@ impl<'a> Engines<'a> {
         request: ReadRequest,
         reasons: &mut Reasons,
     ) -> Result<(), RaceError> {
-        let begun = match self.engines.of(request.mode) {
+        // What was copied into the cache lies in memory, wherever it came from.
+        let is_fetched = request.file.source().is_remote() && !request.file.is_in_memory();
+        let engine = match is_fetched {
+            true => self.engines.fetching(),
+            false => self.engines.of(request.mode),
+        };
+        let begun = match engine {
             Ok(engine) => {
                 // SAFETY: the caller's promise.
                 unsafe { engine.submit(request) };

@@ -6,6 +6,9 @@ use crate::ring::Ring;
 use crate::transfer::Transfer;
 use crate::{IoError, ReadMode, UringOptions, UringUnavailable};
 
+/// Threads that fetch what lies elsewhere: each waits for an answer most of the time.
+const FETCHING_THREADS: usize = 16;
+
 /// What carries out O_DIRECT transfers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum DirectEngine {
@@ -27,8 +30,8 @@ pub enum NoEngine {
     Threads(IoError),
 }
 
-/// A ring for O_DIRECT and a pool of threads for everything else, each started when the first
-/// request needs it.
+/// A ring for O_DIRECT, a pool of threads for what lies elsewhere and one for everything else, each started
+/// when the first request needs it.
 pub struct Engines<T: Transfer> {
     direct_engine: DirectEngine,
     threads: usize,
@@ -36,6 +39,7 @@ pub struct Engines<T: Transfer> {
     register: Vec<Window>,
     sink: CompletionSink,
     pool: Option<Pool<T>>,
+    fetching: Option<Pool<T>>,
     uring: Option<Result<Ring<T>, UringUnavailable>>,
     used: Vec<String>,
     reasons: Vec<String>,
@@ -61,6 +65,7 @@ impl<T: Transfer> Engines<T> {
             register,
             sink,
             pool: None,
+            fetching: None,
             uring: None,
             used: Vec::new(),
             reasons: Vec::new(),
@@ -93,6 +98,20 @@ impl<T: Transfer> Engines<T> {
         Ok(self.pool.as_ref().expect("it was just started"))
     }
 
+    /// What carries out requests of files that lie elsewhere.
+    ///
+    /// # Errors
+    /// [`NoEngine::Threads`] if it cannot be started.
+    pub fn fetching(&mut self) -> Result<&dyn Engine<T>, NoEngine> {
+        if self.fetching.is_none() {
+            let (segment_bytes, sink) = (self.options.segment_bytes, self.sink.clone());
+            let pool = Pool::start(FETCHING_THREADS, segment_bytes, sink);
+            self.fetching = Some(pool.map_err(NoEngine::Threads)?);
+            self.used.push(format!("range requests, {FETCHING_THREADS} threads"));
+        }
+        Ok(self.fetching.as_ref().expect("it was just started"))
+    }
+
     fn start_uring(&mut self) {
         // SAFETY: the promise made to `new`.
         let started = unsafe { Ring::start(&self.options, &self.register, self.sink.clone()) };
@@ -123,7 +142,7 @@ impl<T: Transfer> Engines<T> {
 
     /// As [`Engine::cancel_queued`], of all that were started.
     pub fn cancel_queued(&self) {
-        if let Some(pool) = &self.pool {
+        for pool in self.pool.iter().chain(&self.fetching) {
             pool.cancel_queued();
         }
         if let Some(Ok(ring)) = &self.uring {

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::handles::{self, Handle};
 use crate::segment::{EXTENT_ALIGN_BYTES, ReadMode};
-use crate::{AlignedBuffer, FileIdentity, IoError, Result};
+use crate::{AlignedBuffer, FileIdentity, IoError, RemoteBytes, Result};
 use crate::{probe, read};
 
 /// A file that can be read at any offset: the seam under which [`FaultyFile`](crate::FaultyFile)
@@ -69,7 +69,11 @@ pub trait ReadAt: Send + Sync + Debug {
     /// not to be checked.
     fn check_unchanged(&self) -> Result<()> {
         let source = self.source();
-        if source.is_checked { source.identity.check_unchanged(&source.path) } else { Ok(()) }
+        if source.is_checked && !source.is_remote() {
+            source.identity.check_unchanged(&source.path)
+        } else {
+            Ok(())
+        }
     }
 
     /// Path under which the file was opened.
@@ -97,6 +101,9 @@ pub trait ReadAt: Send + Sync + Debug {
         read::read_exact(self, offset, into)
     }
 }
+
+/// Why nothing that needs a descriptor can be had.
+const ELSEWHERE: &str = "it does not lie on this machine";
 
 /// What O_DIRECT needs on a file for which a probing transfer succeeded.
 #[derive(Debug, Clone, Copy)]
@@ -165,7 +172,8 @@ fn open_at_once(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> i
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
-/// A regular file, or a block device, of which it is known exactly which one it is.
+/// A regular file, or a block device, of which it is known exactly which one it is; or a file that lies
+/// elsewhere, whose path is its address, and of which no other version is ever fetched.
 ///
 /// It need not be open: descriptors come from a pool of bounded size, are opened when they are
 /// first wanted and again when the pool had to close them. Each opening makes sure that it is
@@ -180,6 +188,7 @@ pub struct SourceFile {
     direct: OnceLock<std::result::Result<DirectIo, String>>,
     unbuffered: OnceLock<Arc<Handle>>,
     memory_backed: OnceLock<bool>,
+    remote: Option<Arc<dyn RemoteBytes>>,
 }
 
 impl SourceFile {
@@ -232,6 +241,7 @@ impl SourceFile {
             direct: OnceLock::new(),
             unbuffered: OnceLock::new(),
             memory_backed: OnceLock::new(),
+            remote: None,
         }))
     }
 
@@ -248,8 +258,26 @@ impl SourceFile {
         identity: FileIdentity,
         is_checked: bool,
     ) -> Arc<SourceFile> {
-        Arc::new(SourceFile {
-            path: path.into(),
+        Arc::new(Self::unopened(path.into(), identity, is_checked, None))
+    }
+
+    /// A file that lies elsewhere. It has no descriptor: what is read is fetched.
+    pub fn remote(
+        address: impl Into<PathBuf>,
+        identity: FileIdentity,
+        bytes: Arc<dyn RemoteBytes>,
+    ) -> Arc<SourceFile> {
+        Arc::new(Self::unopened(address.into(), identity, true, Some(bytes)))
+    }
+
+    fn unopened(
+        path: PathBuf,
+        identity: FileIdentity,
+        is_checked: bool,
+        remote: Option<Arc<dyn RemoteBytes>>,
+    ) -> SourceFile {
+        SourceFile {
+            path,
             identity,
             is_checked,
             buffered: Arc::default(),
@@ -257,7 +285,18 @@ impl SourceFile {
             direct: OnceLock::new(),
             unbuffered: OnceLock::new(),
             memory_backed: OnceLock::new(),
-        })
+            remote,
+        }
+    }
+
+    /// Who fetches its bytes, if it lies elsewhere.
+    pub fn remote_bytes(&self) -> Option<&Arc<dyn RemoteBytes>> {
+        self.remote.as_ref()
+    }
+
+    /// Whether it lies elsewhere.
+    pub fn is_remote(&self) -> bool {
+        self.remote.is_some()
     }
 
     /// O_DIRECT access, opened and tried with a real read at the first call; the reason if it
@@ -290,6 +329,9 @@ impl SourceFile {
     /// `Unsupported` with the reason where O_DIRECT cannot be had; an [`IoError::Changed`] inside
     /// if the path names another file by now; whatever opening says.
     pub fn descriptor(&self, mode: ReadMode) -> io::Result<Arc<File>> {
+        if self.is_remote() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, ELSEWHERE));
+        }
         match mode {
             ReadMode::Buffered => self.buffered.get(|| self.reopen(0)),
             ReadMode::Direct => match (self.direct(), self.unbuffered.get()) {
@@ -317,10 +359,17 @@ impl SourceFile {
 
     /// One system call's worth of reading.
     fn read_once(&self, mode: ReadMode, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.descriptor(mode)?.read_at(into, offset)
+        let Some(remote) = &self.remote else {
+            return self.descriptor(mode)?.read_at(into, offset);
+        };
+        remote.fill(offset, into)?;
+        Ok(into.len())
     }
 
     fn open_direct(&self) -> std::result::Result<DirectIo, String> {
+        if self.is_remote() {
+            return Err(ELSEWHERE.to_string());
+        }
         if self.identity.size_bytes == 0 {
             return Err("an empty file has nothing to read with O_DIRECT".to_string());
         }
@@ -346,6 +395,37 @@ mod tests {
     use super::*;
 
     /// As if a pipe had taken the place of a file between the look at it and its opening.
+    /// Every byte is the lowest one of its offset.
+    #[derive(Debug)]
+    struct Counted;
+
+    impl RemoteBytes for Counted {
+        fn fill(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+            into.iter_mut().zip(offset..).for_each(|(byte, at)| *byte = at as u8);
+            Ok(())
+        }
+
+        fn stream(&self, _: u64) -> io::Result<Box<dyn io::Read + Send>> {
+            Err(io::Error::other("nobody asks"))
+        }
+    }
+
+    #[test]
+    fn what_lies_elsewhere_is_read_and_never_opened() {
+        let identity =
+            FileIdentity { device: 1, inode: 2, size_bytes: 300, mtime_ns: 0, ctime_ns: 0 };
+        let file = SourceFile::remote("s3://bucket/a.bin", identity, Arc::new(Counted));
+        let mut into = [0; 4];
+        file.read_exact_at(254, &mut into).unwrap();
+        assert_eq!(into, [254, 255, 0, 1]);
+        assert!(matches!(file.read_exact_at(298, &mut into), Err(IoError::OutOfRange { .. })));
+        file.check_unchanged().unwrap();
+        assert!(file.is_remote() && !file.is_memory_backed());
+        assert_eq!(file.direct().unwrap_err(), ELSEWHERE);
+        assert!(file.descriptor(ReadMode::Buffered).is_err());
+        assert!(crate::MappedFile::map(file).is_err());
+    }
+
     #[test]
     fn a_pipe_is_refused_without_waiting_for_its_other_end() {
         let dir = tempfile::tempdir().unwrap();

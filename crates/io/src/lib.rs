@@ -15,6 +15,8 @@
 //! * The engines ([`PreadPool`], [`UringEngine`]) share one interface, [`Engine`]: an extent
 //!   goes in, a [`Completion`] comes out through a callback. Extents are widened to
 //!   [`EXTENT_ALIGN_BYTES`]; [`Placement`] says where the wanted bytes then lie.
+//! * A file that lies on another machine is a [`SourceFile`], too, whose bytes a [`RemoteBytes`] fetches: who
+//!   that is, and how, is not known here.
 //! * What a path can do ([`PathProbe`], [`residency`], [`SourceFile::direct`]) is asked of the
 //!   kernel, tried with a real read where the answer cannot be trusted, and returned as data with
 //!   a reason: this crate never chooses another path in silence. The caller chooses.
@@ -48,6 +50,7 @@ mod policy;
 mod pool;
 mod probe;
 mod read;
+mod remote;
 mod residency;
 mod ring;
 mod segment;
@@ -76,6 +79,7 @@ pub use parallel::try_map;
 pub use policy::InputPolicy;
 pub use probe::PathProbe;
 pub use read::ReadRequest;
+pub use remote::{RemoteBytes, is_abandoned};
 pub use residency::{Residency, ResidencyMethod, drop_cache, residency, residency_sampled};
 pub use segment::{EXTENT_ALIGN_BYTES, Placement, ReadMode};
 pub use units::{binary_bytes, decimal_bytes};

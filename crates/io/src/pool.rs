@@ -30,7 +30,7 @@ struct Task<T> {
 }
 
 struct Shared {
-    cancelled: AtomicBool,
+    cancelled: Arc<AtomicBool>,
     outlet: Outlet,
 }
 
@@ -43,8 +43,7 @@ impl<T: Transfer> Pool<T> {
     /// [`IoError::Thread`] where a thread cannot be started.
     pub fn start(threads: usize, segment_bytes: usize, sink: CompletionSink) -> Result<Pool<T>> {
         let (queue, tasks) = unbounded();
-        let shared =
-            Arc::new(Shared { cancelled: AtomicBool::new(false), outlet: Outlet::new(sink) });
+        let shared = Arc::new(Shared { cancelled: Arc::default(), outlet: Outlet::new(sink) });
         let mut pool = Pool {
             queue: Some(queue),
             threads: Vec::new(),
@@ -95,6 +94,7 @@ impl<T: Transfer> Engine<T> for Pool<T> {
 
 fn work<T: Transfer>(tasks: &Receiver<Task<T>>, shared: &Shared) {
     crate::engine::block_signals();
+    crate::remote::reads_until(&shared.cancelled);
     for Task { pending, mut segment } in tasks {
         let request = &pending.request;
         let result = if shared.cancelled.load(Ordering::Acquire) {

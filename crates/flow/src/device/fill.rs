@@ -210,14 +210,14 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         }
         let Some(reading) = self.reading[slot].as_mut() else { return Ok(()) };
         match origin {
-            Origin::File => reading.bytes.add_read(read.bytes, &done),
+            Origin::File => reading.bytes.add_read(&*file, read.bytes, &done),
             Origin::Memory(Some(MemoryPath::Cached)) => reading.bytes.cached += read.bytes,
             Origin::Memory(Some(MemoryPath::Mapped)) => reading.bytes.mapped += read.bytes,
             Origin::Memory(Some(MemoryPath::Given)) => reading.bytes.memory += read.bytes,
             // The others never send a completion of a read.
             Origin::Memory(None) | Origin::Pieces { .. } | Origin::Device => {}
             Origin::Admitted(reservation) => {
-                reading.bytes.add_read(read.bytes, &done);
+                reading.bytes.add_read(&*file, read.bytes, &done);
                 let request = ReadRequest {
                     file: MemorySource::cached(file, reservation.commit(), read.offset),
                     mode: ReadMode::Buffered,

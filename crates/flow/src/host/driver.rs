@@ -349,7 +349,7 @@ impl<'a> Driver<'a> {
             Ok(done) => {
                 match file.is_in_memory() {
                     true => reading.bytes.memory += read.bytes,
-                    false => reading.bytes.add_read(read.bytes, &done),
+                    false => reading.bytes.add_read(&**file, read.bytes, &done),
                 }
                 if done.direct_refused_bytes > 0 {
                     let path = file.path().display();

@@ -183,7 +183,11 @@ pub(crate) fn untag(tag: u64) -> (usize, usize) {
 impl BytesByPath {
     /// A read of `wanted` bytes, by what its parts really took. Widening is not wanted bytes: it
     /// is all on the side of O_DIRECT.
-    pub(crate) fn add_read(&mut self, wanted: u64, done: &Transferred) {
+    pub(crate) fn add_read(&mut self, file: &dyn ReadAt, wanted: u64, done: &Transferred) {
+        if file.source().is_remote() {
+            self.remote += wanted;
+            return;
+        }
         let buffered = done.buffered_bytes.min(wanted);
         self.buffered += buffered;
         self.direct += wanted - buffered;

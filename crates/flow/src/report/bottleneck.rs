@@ -89,13 +89,15 @@ impl RaceReport {
 
     /// What limits a race whose busiest stage is the filling of slots.
     fn read_stage_name(&self) -> &'static str {
-        let BytesByPath { direct, buffered, cufile, registered, .. } = self.bytes_by_path;
-        let read = direct.max(buffered).max(cufile);
+        let BytesByPath { direct, buffered, cufile, registered, remote, .. } = self.bytes_by_path;
+        let read = direct.max(buffered).max(cufile).max(remote);
         if registered > read {
             // The reads' time is then that of pinning the mappings.
             "registration-bound"
         } else if self.host_copied_bytes > read {
             "host-copy-bound"
+        } else if remote > 0 && remote == read {
+            "network-bound"
         } else if direct + cufile >= buffered {
             "storage-bound"
         } else {

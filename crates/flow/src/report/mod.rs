@@ -30,6 +30,9 @@ pub struct BytesByPath {
     pub resident_device: u64,
     /// Handed over in memory (looked at there, or copied into a slot).
     pub memory: u64,
+    /// Fetched from where the file lies, another machine.
+    #[serde(default)]
+    pub remote: u64,
 }
 
 impl BytesByPath {
@@ -39,7 +42,7 @@ impl BytesByPath {
     }
 
     /// Each path's name with its bytes.
-    pub fn named(&self) -> [(&'static str, u64); 8] {
+    pub fn named(&self) -> [(&'static str, u64); 9] {
         let BytesByPath {
             mapped,
             cached,
@@ -49,6 +52,7 @@ impl BytesByPath {
             cufile,
             resident_device,
             memory,
+            remote,
         } = *self;
         [
             ("mapped", mapped),
@@ -59,6 +63,7 @@ impl BytesByPath {
             ("cufile", cufile),
             ("resident_device", resident_device),
             ("memory", memory),
+            ("remote", remote),
         ]
     }
 
@@ -71,6 +76,7 @@ impl BytesByPath {
         self.registered += other.registered;
         self.cufile += other.cufile;
         self.memory += other.memory;
+        self.remote += other.remote;
         self.resident_device += other.resident_device;
     }
 }

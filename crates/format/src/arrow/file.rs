@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
-use headrace_io::{FileIdentity, ReadAt, ReadMode, SourceFile, try_map};
+use headrace_io::{FileIdentity, ReadAt, ReadMode, RemoteBytes, SourceFile, try_map};
 use headrace_ir::{ColumnExtents, Encoding, Extent};
 
 use super::batches::Batches;
@@ -24,6 +24,11 @@ use crate::error::{FormatError, Result};
 /// Record batches whose metadata one thread reads in one go.
 const BATCHES_PER_RUN: usize = 64;
 
+/// The same of a file that lies elsewhere, by as many threads: each message is a request, and few of these lie
+/// close together.
+const REMOTE_BATCHES_PER_RUN: usize = 4;
+const REMOTE_THREADS_MAX: usize = 16;
+
 /// Such runs that one thread has, at least.
 const RUNS_PER_THREAD_MIN: usize = 1;
 
@@ -32,6 +37,7 @@ const RUNS_PER_THREAD_MIN: usize = 1;
 pub struct ArrowFile {
     path: PathBuf,
     identity: FileIdentity,
+    remote: Option<Arc<dyn RemoteBytes>>,
     rows: u64,
     pub(super) schema: Arc<FileSchema>,
     pub(super) batches: Batches,
@@ -60,8 +66,12 @@ pub(super) enum Opened {
 impl ArrowFile {
     /// Reads and checks the metadata and the dictionaries of a file.
     pub(super) fn open(path: &Path, shared: &Shared) -> Result<Opened> {
-        let file = SourceFile::open(path)?;
-        match Whole::of(&file)? {
+        Self::open_source(&SourceFile::open(path)?, shared)
+    }
+
+    /// The same of a file that is known already.
+    pub(super) fn open_source(file: &Arc<SourceFile>, shared: &Shared) -> Result<Opened> {
+        match Whole::of(file)? {
             Some(whole) => Self::parse(&whole, shared),
             None => Self::parse(file.as_ref(), shared),
         }
@@ -78,6 +88,7 @@ impl ArrowFile {
         let mut file = ArrowFile {
             path: source.path().to_path_buf(),
             identity: source.identity(),
+            remote: source.source().remote_bytes().cloned(),
             rows: 0,
             schema: shared.schema(schema),
             batches: Batches::default(),
@@ -96,11 +107,15 @@ impl ArrowFile {
 
     fn read_batches(&self, source: &dyn ReadAt, blocks: &[Block]) -> Result<Batches> {
         let total = self.schema.total;
-        let runs = blocks.len().div_ceil(BATCHES_PER_RUN);
-        let parts = try_map(runs, (RUNS_PER_THREAD_MIN, METADATA_THREADS_MAX), |run| {
+        let (batches_per_run, threads_max) = match source.source().is_remote() {
+            true => (REMOTE_BATCHES_PER_RUN, REMOTE_THREADS_MAX),
+            false => (BATCHES_PER_RUN, METADATA_THREADS_MAX),
+        };
+        let runs = blocks.len().div_ceil(batches_per_run);
+        let parts = try_map(runs, (RUNS_PER_THREAD_MIN, threads_max), |run| {
             let mut batches = Batches::new(total);
-            let first = run * BATCHES_PER_RUN;
-            for (i, block) in blocks[first..].iter().take(BATCHES_PER_RUN).enumerate() {
+            let first = run * batches_per_run;
+            for (i, block) in blocks[first..].iter().take(batches_per_run).enumerate() {
                 let batch = message::read_batch_message(source, block, first + i, total)?;
                 self.check_batch(&batch, block, first + i)?;
                 batches.push(&batch);
@@ -120,6 +135,7 @@ impl ArrowFile {
         ArrowFile {
             path: PathBuf::from("imagined.arrow"),
             identity: FileIdentity { device: 0, inode: 0, size_bytes: 0, mtime_ns: 0, ctime_ns: 0 },
+            remote: None,
             rows: batches.rows_total(),
             schema,
             batches,
@@ -174,7 +190,10 @@ impl ArrowFile {
 
     /// As [`source`](Self::source); if it is not checked, the file may have been written to.
     pub(crate) fn source_as(&self, is_checked: bool) -> Arc<SourceFile> {
-        SourceFile::known_as(&self.path, self.identity, is_checked)
+        match &self.remote {
+            Some(bytes) => SourceFile::remote(&self.path, self.identity, Arc::clone(bytes)),
+            None => SourceFile::known_as(&self.path, self.identity, is_checked),
+        }
     }
 
     /// Error if the file changed since the table was opened, or if a page that was read through
@@ -182,7 +201,7 @@ impl ArrowFile {
     /// [`ArrowTable::read_batch`](super::ArrowTable::read_batch) returned.
     pub fn check_unchanged(&self) -> Result<()> {
         self.mapping.check(&self.path)?;
-        Ok(self.identity.check_unchanged(&self.path)?)
+        Ok(self.source().check_unchanged()?)
     }
 
     /// Gives the pages of the mapping back, so that the process stays small; batches that lie in

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use headrace_io::{InputPolicy, MappingPool, try_map};
+use headrace_io::{InputPolicy, MappingPool, ReadAt, SourceFile, try_map};
 use headrace_ir::Encoding;
 
 use super::dictionary::{self, TableDictionary};
@@ -95,14 +95,31 @@ impl ArrowTable {
     /// Whatever is wrong with a path, a file, or between files. [`FormatError::NoFiles`] if no
     /// file is complete, so that the columns are not known.
     pub fn open(paths: &[PathBuf]) -> Result<ArrowTable> {
+        let listed = list(paths)?;
+        let open = |i: usize, shared: &Shared| ArrowFile::open(&listed[i], shared);
+        Self::open_listed(&listed, open)
+    }
+
+    /// Opens files that are known already, wherever they lie, in their order.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_sources(sources: &[Arc<SourceFile>]) -> Result<ArrowTable> {
+        let paths: Vec<PathBuf> = sources.iter().map(|file| file.path().to_path_buf()).collect();
+        Self::open_listed(&paths, |i, shared| ArrowFile::open_source(&sources[i], shared))
+    }
+
+    fn open_listed(
+        paths: &[PathBuf],
+        open: impl Fn(usize, &Shared) -> Result<Opened> + Sync,
+    ) -> Result<ArrowTable> {
         let mut files = Vec::new();
         let mut skipped = Vec::new();
         let mut seen: HashMap<(u64, u64), PathBuf> = HashMap::new();
-        let listed = list(paths)?;
         let shared = Shared::default();
-        let open = |i: usize| ArrowFile::open(&listed[i], &shared);
-        let opened = try_map(listed.len(), (FILES_PER_THREAD_MIN, METADATA_THREADS_MAX), open)?;
-        for (path, opened) in listed.into_iter().zip(opened) {
+        let threads = (FILES_PER_THREAD_MIN, METADATA_THREADS_MAX);
+        let opened = try_map(paths.len(), threads, |i| open(i, &shared))?;
+        for (path, opened) in paths.iter().cloned().zip(opened) {
             match opened {
                 Opened::Skipped(reason) => skipped.push(SkippedFile { path, reason }),
                 Opened::File(file) => {
