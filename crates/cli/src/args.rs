@@ -61,7 +61,7 @@ pub struct QueryArgs {
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// A file, or every file and folder of files below a folder, becomes a table of its name; may be
-    /// given several times. In SQL: select .. from 'trips.parquet'.
+    /// given several times. In SQL: select .. from 'trips.parquet'. Also s3:// and https:// addresses.
     #[arg(long, value_name = "PATH")]
     pub data: Vec<PathBuf>,
     /// How results are written to standard output.

@@ -36,7 +36,7 @@ pub async fn run(args: &QueryArgs, stop: Arc<AtomicBool>) -> Result<()> {
     let source = source(args)?;
     let session = session::new(&args.engine)?;
     for path in &args.data {
-        session::register(&session, path)?;
+        session::register(&session, path).await?;
     }
     let mut shell = Shell::new(session, args)?;
     match source {

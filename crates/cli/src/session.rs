@@ -5,6 +5,7 @@ use std::path::Path;
 use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
 use datafusion::sql::sqlparser::parser::ParserError;
+use headrace_engine::catalog::Found;
 use headrace_engine::{
     Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings, parse_access,
 };
@@ -42,19 +43,34 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
 /// A session over a folder of tables.
 pub fn open(data: &Path, args: &EngineArgs) -> Result<Session> {
     let session = new(args)?;
-    register(&session, data)?;
+    let found = session.register_path(data).map_err(|error| unusable(data, &error))?;
+    tell_if_none(data, &found);
     Ok(session)
 }
 
 /// Unknown files named in a note.
 const NAMED_MAX: usize = 5;
 
-/// Makes tables of a file or of what lies in a folder; says so where nothing there is one.
-pub fn register(session: &Session, data: &Path) -> Result<()> {
-    let found = session.register_path(data).map_err(|error| {
-        failure(&data.display().to_string(), &error)
-            .hint("--data takes a file or a folder of Arrow, Parquet, CSV or JSON files")
-    })?;
+/// Makes tables of a file or of what lies in a folder, also of another machine; says so where nothing there
+/// is one.
+pub async fn register(session: &Session, data: &Path) -> Result<()> {
+    let found = session.register_place(data).await.map_err(|error| unusable(data, &error))?;
+    tell_if_none(data, &found);
+    Ok(())
+}
+
+fn unusable(data: &Path, error: &DataFusionError) -> CliError {
+    let failure = failure(&data.display().to_string(), error);
+    // A server's refusal has its own remedy.
+    match message(error).contains("\nhint: ") {
+        true => failure,
+        false => {
+            failure.hint("--data takes a file or a folder of Arrow, Parquet, CSV or JSON files")
+        }
+    }
+}
+
+fn tell_if_none(data: &Path, found: &Found) {
     if found.tables.is_empty() {
         let named: Vec<_> =
             found.unknown.iter().take(NAMED_MAX).map(|path| path.display().to_string()).collect();
@@ -66,7 +82,6 @@ pub fn register(session: &Session, data: &Path) -> Result<()> {
         };
         eprintln!("{}: no files of tables{known}", data.display());
     }
-    Ok(())
 }
 
 /// Arguments for a session on one processor, everything else as given.
@@ -104,11 +119,10 @@ pub fn failure(place: &str, error: &DataFusionError) -> CliError {
             None => (message.as_str(), None),
         },
     };
-    let failure = if place.is_empty() || cause.contains(place) {
-        CliError::new(cause)
-    } else {
-        CliError::new(format!("{place}: {cause}"))
-    };
+    // What is said of an address names it, without the signature that may be in it.
+    let is_named = place.is_empty() || place.contains("://") || cause.contains(place);
+    let failure =
+        if is_named { CliError::new(cause) } else { CliError::new(format!("{place}: {cause}")) };
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,

@@ -58,6 +58,20 @@ const ENVIRONMENT: &[(&str, &str)] = &[
          PGSSLCERT, PGSSLKEY",
         "What a `--dsn` leaves open, as libpq takes them",
     ),
+    (
+        "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL",
+        "Who asks S3, and where it is; others that the AWS SDKs read are taken, too",
+    ),
+    (
+        "AWS_PROFILE, AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE, AWS_METADATA_ENDPOINT",
+        "What says so where these do not",
+    ),
+    ("AWS_SKIP_SIGNATURE, AWS_ALLOW_HTTP", "`true`: S3 is asked as nobody; by plain HTTP"),
+    (
+        "HTTPS_PROXY, HTTP_PROXY, NO_PROXY",
+        "Proxies to web servers and S3, and to which there are none",
+    ),
+    ("SSL_CERT_FILE, SSL_CERT_DIR", "Certificates that are trusted, in place of the system's"),
 ];
 
 const HEAD: &str = "\

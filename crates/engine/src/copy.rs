@@ -25,7 +25,7 @@ use futures::StreamExt;
 use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary};
 use tokio::task::spawn_blocking;
 
-use crate::catalog::refused;
+use crate::catalog::{refused, remote};
 use crate::error::external;
 use crate::planner_memory::batch_bytes;
 
@@ -35,12 +35,21 @@ const BATCH_BYTES_MAX: usize = 256 << 20;
 /// How many names are tried for a hidden folder.
 const NAMES_MAX: usize = 1000;
 
-/// Where a COPY writes to; `None`: nowhere on this machine.
-pub fn local_target(copy: &CopyTo) -> Option<PathBuf> {
+/// Where a COPY writes to.
+#[derive(Debug)]
+pub enum Target {
+    /// A file or folder of this machine.
+    Local(PathBuf),
+    /// An object of a store, by its address.
+    Remote(PathBuf),
+}
+
+/// Where a COPY writes to.
+pub fn target_of(copy: &CopyTo) -> Target {
     match copy.output_url.split_once("://") {
-        Some(("file", path)) => Some(PathBuf::from(path)),
-        Some(_) => None,
-        None => Some(PathBuf::from(&copy.output_url)),
+        Some(("file", path)) => Target::Local(PathBuf::from(path)),
+        Some(_) => Target::Remote(PathBuf::from(&copy.output_url)),
+        None => Target::Local(PathBuf::from(&copy.output_url)),
     }
 }
 
@@ -58,21 +67,44 @@ pub fn is_one_file(copy: &CopyTo) -> bool {
     }
 }
 
-/// A hidden folder beside the target; without a commit it is removed.
+/// A hidden folder beside the target, or among the temporary files if that is an object of a store; without a
+/// commit it is removed.
 #[derive(Debug)]
 pub struct Staging {
     folder: PathBuf,
     /// What will take the target's place: a file in the folder, or a folder in it.
     content: PathBuf,
     target: PathBuf,
+    is_remote: bool,
 }
 
 impl Staging {
-    /// Begins to write what will be `target`.
+    /// Begins to write what will be the target.
     ///
     /// # Errors
     /// A target that cannot be a file or a new folder.
-    pub fn new(target: &Path, is_one_file: bool) -> Result<Staging> {
+    pub fn new(target: &Target, is_one_file: bool) -> Result<Staging> {
+        match target {
+            Target::Local(path) => Self::local(path, is_one_file),
+            Target::Remote(address) => Self::remote(address, is_one_file),
+        }
+    }
+
+    fn remote(target: &Path, is_one_file: bool) -> Result<Staging> {
+        remote::check_target(target)?;
+        if !is_one_file {
+            let cause = "a folder of objects could not be whole or not there";
+            return Err(refused(target, cause, "name one object, such as s3://bucket/x.parquet"));
+        }
+        let temporary = std::env::temp_dir();
+        let folder = hidden_folder(&temporary)
+            .map_err(|e| refused(&temporary, e, "TMPDIR names a folder for temporary files"))?;
+        let extension = target.extension().unwrap_or_default().to_string_lossy();
+        let content = folder.join(format!("data.{extension}"));
+        Ok(Staging { folder, content, target: target.to_path_buf(), is_remote: true })
+    }
+
+    fn local(target: &Path, is_one_file: bool) -> Result<Staging> {
         let fail = |cause: &dyn fmt::Display, remedy| refused(target, cause, remedy);
         let name_another = "name another file, or a folder";
         // What is written to through a link is what it leads to.
@@ -103,7 +135,7 @@ impl Staging {
             true => folder.join(format!("data.{extension}")),
             false => folder.join("data"),
         };
-        Ok(Staging { folder, content, target })
+        Ok(Staging { folder, content, target, is_remote: false })
     }
 
     /// Where to write, as DataFusion takes it: no letter of it means anything but itself.
@@ -119,6 +151,11 @@ impl Staging {
         format!("file://{path}{}", if self.is_folder() { "/" } else { "" })
     }
 
+    /// The file or folder that is written.
+    pub fn content(&self) -> &Path {
+        &self.content
+    }
+
     fn is_folder(&self) -> bool {
         self.content.extension().is_none()
     }
@@ -128,6 +165,11 @@ impl Staging {
     /// # Errors
     /// If that fails, what lay there stays.
     pub fn commit(&self) -> Result<()> {
+        if self.is_remote {
+            let opened = File::options().append(true).create(true).open(&self.content);
+            opened.map_err(|e| refused(&self.content, e, "see whether it may be written"))?;
+            return remote::upload(&self.content, &self.target);
+        }
         let put = || -> io::Result<()> {
             // A query of no rows may have written none.
             if self.is_folder() {
@@ -346,14 +388,14 @@ mod tests {
             let name = format!(".headrace-{}-{number}.partial", std::process::id());
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
-        Staging::new(&dir.path().join("t.csv"), true).unwrap().commit().unwrap();
+        Staging::local(&dir.path().join("t.csv"), true).unwrap().commit().unwrap();
         assert!(dir.path().join("t.csv").is_file());
     }
 
     #[test]
     fn a_folder_of_no_rows_is_a_folder() {
         let dir = tempfile::tempdir().unwrap();
-        Staging::new(&dir.path().join("t"), false).unwrap().commit().unwrap();
+        Staging::local(&dir.path().join("t"), false).unwrap().commit().unwrap();
         assert!(dir.path().join("t").is_dir());
     }
 }

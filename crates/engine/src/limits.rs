@@ -5,6 +5,7 @@ use headrace_ceilings::model::{Machine, Scan, Target, beside_measured, predict};
 use headrace_ceilings::{Place, StoreKey};
 use headrace_flow::RaceReport;
 
+use crate::catalog::remote::is_address;
 use crate::exec::PipelineExec;
 
 /// The record of ceilings, and the part of it that concerns one pipeline.
@@ -24,6 +25,9 @@ impl Limits {
         let streamed = planned.tables.get(planned.program.pipeline.source.table_id);
         let file = streamed.and_then(|table| table.arrow().files().first());
         let path = file.map(|file| file.path().to_path_buf());
+        if path.as_deref().is_some_and(is_address) {
+            return Err("no ceiling is known of what lies elsewhere".to_string());
+        }
         if ceilings.is_empty() {
             let path = path.map_or("PATH".to_string(), |path| path.display().to_string());
             return Err(format!("nothing was measured yet; hint: headrace doctor {path}"));

@@ -34,7 +34,10 @@ pub(crate) fn report_lines(report: &RunReport, limits: &Result<Limits, String>) 
     if report.processor == "planner" {
         return lines;
     }
-    let bytes = bytes_by_path_text(&race.bytes_by_path);
+    let mut bytes = bytes_by_path_text(&race.bytes_by_path);
+    if race.bytes_by_path.remote > 0 {
+        bytes += &format!(" in {} reads", race.read_requests);
+    }
     lines.push(format!("bytes {bytes}; {:.2} GB/s", race.gb_per_s()));
     lines.push(format!(
         "read {:.2} ms, h2d {:.2} ms, execute {:.2} ms on {}, kernel {:.2} ms",
@@ -135,6 +138,11 @@ pub struct QueryReport {
     pub bytes_by_path: BytesByPath,
     /// Bytes read for pipelines and builds.
     pub bytes_read: u64,
+    /// Requests to servers while it ran, those of other queries at the same time included.
+    pub remote_requests: u64,
+    /// Bytes of files that came from servers meanwhile: more than `bytes_by_path` says of them, since listings are not
+    /// counted there, nor footers and what lies between small reads.
+    pub remote_bytes: u64,
     /// Time of kernels on a device, in milliseconds.
     pub kernel_ms: f64,
     /// The stage that limited the longest pipeline, in words.

@@ -27,9 +27,10 @@ use tokio::task::spawn_blocking;
 use headrace_flow::Trace;
 use headrace_runner::{Given, Runner, RunnerOptions, Settings};
 
+use crate::catalog::remote::traffic;
 use crate::catalog::{Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables};
 use crate::config::{HeadraceConfig, settings_of};
-use crate::copy::{ArrowSink, Staging, is_one_file, local_target};
+use crate::copy::{ArrowSink, Staging, Target, is_one_file, target_of};
 use crate::explain::skipped_note;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
@@ -157,6 +158,18 @@ impl Session {
         Ok(found)
     }
 
+    /// The same of a path that may be an address, whose server is waited for elsewhere.
+    ///
+    /// # Errors
+    /// A path that cannot be read.
+    pub async fn register_place(&self, path: &Path) -> Result<Found> {
+        let place = path.to_path_buf();
+        let found = spawn_blocking(move || find_tables(&place)).await;
+        let found = found.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
+        self.tables.add(&found.tables);
+        Ok(found)
+    }
+
     /// Makes a file, or a folder of files of one kind, the table of a name, in place of what has it.
     ///
     /// # Errors
@@ -180,7 +193,7 @@ impl Session {
     /// SQL that does not parse or plan; with `headrace.fallback = forbid`, a part of the query
     /// that no pipeline can run.
     pub async fn sql(&self, text: &str) -> Result<Query> {
-        let started = Instant::now();
+        let (started, traffic) = (Instant::now(), traffic());
         let cached = self.plans.get(text, &self.context).await?;
         let plan_cached = cached.is_some();
         let mut notes = Vec::new();
@@ -202,6 +215,7 @@ impl Session {
             notes,
             runner,
             before,
+            traffic,
             started,
             planning_ms,
             plan_cached,
@@ -225,11 +239,10 @@ impl Session {
         let Planned { mut logical, headers } = parsed.plan(&state).await?;
         if let LogicalPlan::Copy(copy) = &logical
             && copy.file_type.get_ext() == "arrow"
-            && let Some(target) = local_target(copy)
         {
             self.plans.clear();
-            let plan = self.plan_arrow_copy(copy, target).await?;
-            return Ok((KnownPlan { plan, headers, loan: None }, None));
+            let (plan, staging) = self.plan_arrow_copy(copy).await?;
+            return Ok((KnownPlan { plan, headers, loan: None }, staging));
         }
         let staging = staged(&mut logical)?;
         // A view has no place in the plan of a query over it: nothing would tell that it was replaced.
@@ -265,8 +278,7 @@ impl Session {
     async fn plan_arrow_copy(
         &self,
         copy: &CopyTo,
-        target: PathBuf,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    ) -> Result<(Arc<dyn ExecutionPlan>, Option<Staging>)> {
         if !copy.partition_by.is_empty() || !is_one_file(copy) {
             return plan_err!(
                 "COPY TO '{}' would write a folder of Arrow files\n\
@@ -280,8 +292,16 @@ impl Session {
         if input.properties().output_partitioning().partition_count() > 1 {
             input = Arc::new(CoalescePartitionsExec::new(input));
         }
-        let sink = ArrowSink::new(target, input.schema());
-        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+        // Our own writer needs no other place for what is not whole yet.
+        let (path, staging) = match target_of(copy) {
+            Target::Local(path) => (path, None),
+            target => {
+                let staging = Staging::new(&target, true)?;
+                (staging.content().to_path_buf(), Some(staging))
+            }
+        };
+        let sink = ArrowSink::new(path, input.schema());
+        Ok((Arc::new(DataSinkExec::new(input, Arc::new(sink), None)), staging))
     }
 }
 
@@ -292,8 +312,7 @@ fn staged(logical: &mut LogicalPlan) -> Result<Option<Staging>> {
             plan_err!("EXPLAIN ANALYZE of a COPY is not offered\nhint: explain its query")
         }
         LogicalPlan::Copy(copy) => {
-            let Some(target) = local_target(copy) else { return Ok(None) };
-            let staging = Staging::new(&target, is_one_file(copy))?;
+            let staging = Staging::new(&target_of(copy), is_one_file(copy))?;
             copy.output_url = staging.url();
             Ok(Some(staging))
         }
@@ -315,6 +334,8 @@ pub struct Query {
     runner: Arc<Runner>,
     /// What earlier queries were given.
     before: Given,
+    /// What was sent and received before.
+    traffic: (u64, u64),
     started: Instant,
     planning_ms: f64,
     plan_cached: bool,
@@ -380,6 +401,8 @@ impl Query {
             wall_ms: self.started.elapsed().as_secs_f64() * 1e3,
             planning_ms: self.planning_ms,
             plan_cached: self.plan_cached,
+            remote_requests: traffic().0 - self.traffic.0,
+            remote_bytes: traffic().1 - self.traffic.1,
             ..report
         }
     }

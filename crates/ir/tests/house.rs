@@ -40,6 +40,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("cudarc", &["gpu"]),
     ("io-uring", &["io"]),
     ("arrow-ipc", &["format", "service", "cli"]),
+    ("object_store", &["engine"]),
     ("pgrx", &["postgres"]),
 ];
 

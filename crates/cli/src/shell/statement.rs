@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use headrace_engine::{Query, QueryReport};
+use headrace_io::decimal_bytes;
 
 use super::Shell;
 use super::mistake::explain;
@@ -129,6 +130,10 @@ fn summary(report: &QueryReport, head: String, args: &EngineArgs) -> String {
     if report.bytes_read > 0 {
         let gb = report.bytes_read as f64 / 1e9;
         text += &format!(", {gb:.3} GB, {:.2} GB/s", gb / (report.wall_ms / 1e3));
+    }
+    if report.remote_requests > 0 {
+        let fetched = decimal_bytes(report.remote_bytes);
+        text += &format!(", {fetched} fetched in {} requests", report.remote_requests);
     }
     text += &format!(", {}", report.processor);
     if let Some(bottleneck) = &report.bottleneck {

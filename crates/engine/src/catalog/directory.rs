@@ -4,7 +4,10 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::files::{entries, is_table_like, kind_of, partition_of, table_name};
+use datafusion::common::Result;
+
+use super::files::{entries, is_remote_table, is_table_like, kind_of, partition_of, table_name};
+use super::remote::{self, Tree};
 
 /// A table found in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +34,19 @@ pub struct Found {
 /// files are left out, and so are `.json` files that are no table. Nothing is opened but these. Of a
 /// file: the table that it is.
 ///
+/// The same of an address: of a folder of S3, one listing says what lies there.
+///
 /// # Errors
 /// A folder that cannot be read.
-pub fn find_tables(path: &Path) -> std::io::Result<Found> {
+pub fn find_tables(path: &Path) -> Result<Found> {
     let mut found = Found::default();
+    if remote::is_address(path) {
+        match remote::tree_of(path)? {
+            Some(tree) => found.search_tree(path, &tree, true),
+            None => found.add(path),
+        }
+        return Ok(found);
+    }
     if std::fs::metadata(path)?.is_dir() {
         found.search(path, true)?;
     } else {
@@ -46,6 +58,43 @@ pub fn find_tables(path: &Path) -> std::io::Result<Found> {
 impl Found {
     fn add(&mut self, path: &Path) {
         self.tables.push(FoundTable { name: table_name(path), path: path.to_path_buf() });
+    }
+
+    /// Files of a folder: one table, unless it is the one that was named.
+    fn add_folder(
+        &mut self,
+        folder: &Path,
+        is_root: bool,
+        has_partitions: bool,
+        files: &[PathBuf],
+    ) {
+        if has_partitions || (!is_root && !files.is_empty()) {
+            self.add(folder);
+        }
+        if is_root && !has_partitions {
+            files.iter().for_each(|file| self.add(file));
+        }
+    }
+
+    fn search_tree(&mut self, folder: &Path, tree: &Tree, is_root: bool) {
+        let has_partitions =
+            tree.folders.keys().any(|name| partition_of(Path::new(name)).is_some());
+        let mut files = Vec::new();
+        for entry in tree.files.values() {
+            match kind_of(&entry.path) {
+                Some(_) if is_remote_table(entry) => files.push(entry.path.clone()),
+                Some(_) => {}
+                None => self.unknown.push(entry.path.clone()),
+            }
+        }
+        self.add_folder(folder, is_root, has_partitions, &files);
+        for (name, below) in &tree.folders {
+            if partition_of(Path::new(name)).is_none() {
+                let folder = folder.to_string_lossy();
+                let path = PathBuf::from(format!("{}/{name}/", folder.trim_end_matches('/')));
+                self.search_tree(&path, below, false);
+            }
+        }
     }
 
     fn search(&mut self, folder: &Path, is_root: bool) -> std::io::Result<()> {
@@ -70,12 +119,7 @@ impl Found {
                 _ => self.unknown.push(path),
             }
         }
-        if has_partitions || (!is_root && !files.is_empty()) {
-            self.add(folder);
-        }
-        if is_root && !has_partitions {
-            files.iter().for_each(|file| self.add(file));
-        }
+        self.add_folder(folder, is_root, has_partitions, &files);
         folders.iter().try_for_each(|folder| self.search(folder, false))
     }
 }

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result};
-use headrace_io::FileIdentity;
+use headrace_io::{FileIdentity, ReadAt, SourceFile};
+
+use super::remote::{self, RemoteFile};
 
 /// Folders within folders that partitions may be; a loop of symbolic links ends here.
 const PARTITION_DEPTH_MAX: usize = 16;
@@ -73,6 +76,7 @@ pub fn extension(path: &Path) -> String {
 
 /// The name of a table of this file or folder.
 pub fn table_name(path: &Path) -> String {
+    let path = &*remote::shown_path(path);
     let stem = |path: &Path| path.file_stem().unwrap_or_default().to_owned();
     let name = match kind_of(path) {
         Some((_, Packing::Plain)) => stem(path),
@@ -82,19 +86,33 @@ pub fn table_name(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// A file of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A file of a table. Two are equal if they are the same version of the same file.
+#[derive(Clone, Debug)]
 pub struct DataFile {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Which version of it.
-    pub identity: FileIdentity,
+    /// Which version of which file; opened when it is read.
+    pub source: Arc<SourceFile>,
+    /// Who fetches it, if it lies elsewhere.
+    pub remote: Option<RemoteFile>,
     /// Values of [`Files::keys`]; `None` is NULL.
     pub values: Vec<Option<String>>,
 }
 
+impl DataFile {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.source.path()
+    }
+}
+
+impl PartialEq for DataFile {
+    fn eq(&self, other: &Self) -> bool {
+        let known = |file: &Self| (file.path().to_path_buf(), file.source.identity());
+        known(self) == known(other) && self.values == other.values
+    }
+}
+
 /// The files of a table, all of one kind, in the order of their paths.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Files {
     /// How they are read.
     pub kind: TableKind,
@@ -111,12 +129,18 @@ impl Files {
     /// # Errors
     /// Whatever keeps them from being one table, with the file that does.
     pub fn of(path: &Path) -> Result<Files> {
-        let metadata = std::fs::metadata(path).map_err(|e| refused(path, e, "look at the name"))?;
         let mut listed = Listed::default();
+        if remote::is_address(path) {
+            for entry in remote::files_of(path)? {
+                listed.add(entry.file.source(), Some(entry.file), &entry.partition)?;
+            }
+            return listed.into_files(&remote::shown_path(path));
+        }
+        let metadata = std::fs::metadata(path).map_err(|e| refused(path, e, "look at the name"))?;
         if metadata.is_dir() {
             listed.folder(path, &mut Vec::new())?;
         } else {
-            listed.add(path.to_path_buf(), &metadata, &[])?;
+            listed.add_local(path, &metadata, &[])?;
         }
         listed.into_files(path)
     }
@@ -144,7 +168,7 @@ impl Listed {
             };
             if !metadata.is_dir() {
                 if is_known && is_table_like(&path, &metadata) {
-                    self.add(path, &metadata, partition)?;
+                    self.add_local(&path, &metadata, partition)?;
                 }
                 continue;
             }
@@ -161,20 +185,31 @@ impl Listed {
         Ok(())
     }
 
-    fn add(
+    fn add_local(
         &mut self,
-        path: PathBuf,
+        path: &Path,
         metadata: &Metadata,
         partition: &[(String, String)],
     ) -> Result<()> {
-        let Some((kind, _)) = kind_of(&path) else {
+        if kind_of(path).is_some() && !metadata.is_file() {
+            return Err(refused(path, "it is no regular file", "tables are made of files"));
+        }
+        let source = SourceFile::known(path, FileIdentity::of_metadata(metadata));
+        self.add(source, None, partition)
+    }
+
+    fn add(
+        &mut self,
+        source: Arc<SourceFile>,
+        remote: Option<RemoteFile>,
+        partition: &[(String, String)],
+    ) -> Result<()> {
+        let path = source.path();
+        let Some((kind, _)) = kind_of(path) else {
             let known = ".parquet, .csv, .tsv, .json, .jsonl (also .gz and .zst of these four), \
                          .arrow, .feather, .ipc and .arrows files are read";
-            return Err(refused(&path, "its name says no kind of file that is known", known));
+            return Err(refused(path, "its name says no kind of file that is known", known));
         };
-        if !metadata.is_file() {
-            return Err(refused(&path, "it is no regular file", "tables are made of files"));
-        }
         let keys: Vec<String> = partition.iter().map(|(key, _)| key.clone()).collect();
         match &self.keys {
             Some(known) if *known != keys => {
@@ -183,13 +218,13 @@ impl Listed {
                     keys.join(", "),
                     known.join(", ")
                 );
-                return Err(refused(&path, cause, "give all files of a table the same partitions"));
+                return Err(refused(path, cause, "give all files of a table the same partitions"));
             }
             _ => self.keys = Some(keys),
         }
         self.by_kind.entry(kind).or_default().push(DataFile {
-            path,
-            identity: FileIdentity::of_metadata(metadata),
+            source,
+            remote,
             values: partition.iter().map(|(_, value)| unescaped(value)).collect(),
         });
         Ok(())
@@ -211,7 +246,7 @@ impl Listed {
 }
 
 fn some_of(kind: TableKind, files: &[DataFile]) -> String {
-    let named = files.iter().take(NAMED_MAX).map(|f| f.path.file_name().unwrap_or_default());
+    let named = files.iter().take(NAMED_MAX).map(|f| f.path().file_name().unwrap_or_default());
     let named: Vec<_> = named.map(|name| name.to_string_lossy()).collect();
     let more = if files.len() > NAMED_MAX { ", .." } else { "" };
     format!("{} {kind} ({}{more})", files.len(), named.join(", "))
@@ -235,8 +270,22 @@ pub fn partition_of(folder: &Path) -> Option<(String, String)> {
 
 /// Whether it is a table at all: settings and manifests are JSON, too, but spread over lines.
 pub fn is_table_like(path: &Path, metadata: &Metadata) -> bool {
-    let is_json = extension(path) == "json";
-    !is_json || !metadata.is_file() || super::records::is_json_table(path)
+    is_table(path, || !metadata.is_file() || super::records::is_json_table(path))
+}
+
+/// The same of a file wherever it lies, whose beginning `is_list` looks at.
+fn is_table(path: &Path, is_list: impl FnOnce() -> bool) -> bool {
+    extension(path) != "json" || is_list()
+}
+
+/// Whether a `.json` object is a table.
+pub fn is_remote_table(entry: &remote::Entry) -> bool {
+    is_table(&entry.path, || {
+        super::records::is_json_list(
+            &entry.path,
+            super::records::FileBytes::whole(entry.file.source()),
+        )
+    })
 }
 
 /// The value that a folder's name stands for, as Hive and Spark write them.

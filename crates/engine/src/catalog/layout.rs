@@ -58,10 +58,10 @@ pub fn inspect(
     kind: TableKind,
     sample_bytes: usize,
 ) -> Result<(TextInput, Schema)> {
-    let path = &file.path;
+    let path = file.path();
     let fail = |cause: &dyn fmt::Display| refused(path, cause, REPAIR);
-    let source = SourceFile::known(path, file.identity);
-    let bytes = FileBytes::at(Arc::clone(&source), 0);
+    let source = Arc::clone(&file.source);
+    let bytes = FileBytes::whole(Arc::clone(&source));
     if kind == TableKind::Arrow {
         let reader = stream::open(bytes).map_err(|e| fail(&e))?;
         let schema = Schema::clone(&reader.schema());

@@ -4,6 +4,8 @@
 //! folder ──directory──► names and paths ──tables──► files ──► Arrow: HeadraceTable, which pipelines stream
 //!                                                       └──► planned: parquet, text (the planner's own scans)
 //! ```
+//!
+//! A path may be an address (`s3://bucket/folder/`, `https://host/x.csv`): `remote` lists and fetches what it names.
 
 mod directory;
 mod files;
@@ -11,6 +13,11 @@ mod layout;
 mod parquet;
 mod planned;
 mod records;
+#[cfg(feature = "remote")]
+pub(crate) mod remote;
+#[cfg(not(feature = "remote"))]
+#[path = "remote_absent.rs"]
+pub(crate) mod remote;
 mod stream;
 mod table;
 mod tables;

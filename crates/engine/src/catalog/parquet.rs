@@ -44,6 +44,7 @@ use headrace_io::{ReadAt, SourceFile};
 use tokio::task::spawn_blocking;
 
 use super::files::{DataFile, refused};
+use super::remote::RemoteFile;
 
 const REPAIR: &str =
     "it is damaged or not whole: write it again, or move it out of its table's folder";
@@ -52,6 +53,7 @@ const REPAIR: &str =
 #[derive(Clone, Debug)]
 pub struct ParquetInput {
     source: Arc<SourceFile>,
+    remote: Option<RemoteFile>,
     metadata: Arc<ParquetMetaData>,
 }
 
@@ -60,7 +62,7 @@ pub struct ParquetInput {
 /// # Errors
 /// With the file's name: what is wrong with it.
 pub fn inspect(file: &DataFile) -> Result<(ParquetInput, Schema)> {
-    let source = SourceFile::known(&file.path, file.identity);
+    let source = Arc::clone(&file.source);
     let read = || {
         let bytes = FileChunks(Arc::clone(&source));
         let metadata = ParquetMetaDataReader::new().parse_and_finish(&bytes)?;
@@ -68,10 +70,11 @@ pub fn inspect(file: &DataFile) -> Result<(ParquetInput, Schema)> {
         let schema = parquet_to_arrow_schema(info.schema_descr(), info.key_value_metadata())?;
         Ok::<_, ParquetError>((metadata, transform_schema_to_view(&schema)))
     };
-    let fail = |cause: String| refused(&file.path, cause, REPAIR);
+    let fail = |cause: String| refused(file.path(), cause, REPAIR);
     let read = catch_unwind(AssertUnwindSafe(read)).map_err(|_| fail(PANICKED.to_string()))?;
     let (metadata, schema) = read.map_err(|e| fail(parquet_text(&e)))?;
-    Ok((ParquetInput { source, metadata: Arc::new(metadata) }, schema))
+    let remote = file.remote.clone();
+    Ok((ParquetInput { source, remote, metadata: Arc::new(metadata) }, schema))
 }
 
 const PANICKED: &str = "the reader of Parquet files panicked";
@@ -188,6 +191,13 @@ impl AsyncFileReader for Reader {
     ) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
         let bytes: u64 = ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum();
         self.metrics.bytes_scanned.add(bytes as usize);
+        if let Some(remote) = self.input.remote.clone() {
+            let fetched = async move {
+                let fetched = remote.ranges(ranges).await;
+                fetched.map_err(|e| ParquetError::External(Box::new(e)))
+            };
+            return fetched.boxed();
+        }
         let source = Arc::clone(&self.input.source);
         let work =
             spawn_blocking(move || ranges.iter().map(|range| read(&source, range)).collect());

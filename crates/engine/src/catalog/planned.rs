@@ -17,7 +17,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_datasource::compute_all_files_statistics;
-use headrace_io::try_map;
+use headrace_io::{ReadAt, try_map};
 
 use super::files::{Files, TableKind};
 use super::union::unite;
@@ -60,7 +60,7 @@ impl PlannedTable {
         let (inputs, schemas): (Vec<Input>, Vec<(PathBuf, Schema)>) = inspected
             .into_iter()
             .zip(&files.files)
-            .map(|((input, schema), file)| (input, (file.path.clone(), schema)))
+            .map(|((input, schema), file)| (input, (file.path().to_path_buf(), schema)))
             .unzip();
         let united = unite(files.kind, &schemas)?;
         let partitions = partition_columns(files);
@@ -79,8 +79,8 @@ impl PlannedTable {
                 }
             });
             let values = values.collect::<Result<Vec<_>>>()?;
-            let path = file.path.to_string_lossy().into_owned();
-            let entry = PartitionedFile::new(path, file.identity.size_bytes);
+            let path = file.path().to_string_lossy().into_owned();
+            let entry = PartitionedFile::new(path, file.source.size_bytes());
             let mut entry = entry.with_partition_values(values);
             entry = match input {
                 Input::Text(input) => entry.with_extension(input),

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 use headrace_io::{ReadAt, SourceFile};
@@ -20,14 +21,22 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// A file's bytes, one after the other, from where they lie; it may change or shrink: then reading fails.
 pub struct FileBytes {
-    file: std::sync::Arc<SourceFile>,
+    file: Arc<SourceFile>,
     offset: u64,
+    /// From the file's beginning on, of one that lies elsewhere, if all of it is wanted.
+    stream: Option<io::Result<Box<dyn Read + Send>>>,
 }
 
 impl FileBytes {
     /// From an offset on.
-    pub fn at(file: std::sync::Arc<SourceFile>, offset: u64) -> Self {
-        Self { file, offset }
+    pub fn at(file: Arc<SourceFile>, offset: u64) -> Self {
+        Self { file, offset, stream: None }
+    }
+
+    /// All of them: what lies elsewhere comes in one answer, so that its server need not know of ranges.
+    pub fn whole(file: Arc<SourceFile>) -> Self {
+        let stream = file.remote_bytes().map(|remote| remote.stream(0));
+        Self { file, offset: 0, stream }
     }
 
     /// Bytes that were not read yet.
@@ -41,10 +50,22 @@ impl Read for FileBytes {
         let wanted = into.len().min(usize::try_from(self.left()).unwrap_or(usize::MAX));
         if wanted > 0 {
             let into = &mut into[..wanted];
-            self.file.read_exact_at(self.offset, into).map_err(io::Error::other)?;
-            self.offset += wanted as u64;
+            let read = match &mut self.stream {
+                Some(Ok(stream)) => stream.read(into)?,
+                Some(Err(error)) => return Err(io::Error::new(error.kind(), error.to_string())),
+                None => self
+                    .file
+                    .read_exact_at(self.offset, into)
+                    .map_err(io::Error::other)
+                    .map(|()| wanted)?,
+            };
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.offset += read as u64;
+            return Ok(read);
         }
-        Ok(wanted)
+        Ok(0)
     }
 }
 
@@ -74,9 +95,12 @@ pub fn unpacked(
 /// Whether a JSON file is a list of objects: its first line is a whole one, or it is an array that begins
 /// with one.
 pub fn is_json_table(path: &Path) -> bool {
-    let Ok(mut reader) = File::open(path).and_then(|file| unpacked(path, file)) else {
-        return false;
-    };
+    File::open(path).is_ok_and(|file| is_json_list(path, file))
+}
+
+/// The same of its bytes.
+pub fn is_json_list(path: &Path, bytes: impl Read + Send + 'static) -> bool {
+    let Ok(mut reader) = unpacked(path, bytes) else { return false };
     let records = Records::of_json(&mut reader);
     // Bytes, since the last character may be cut.
     let (mut start, mut reader) = (Vec::new(), reader.take(FIRST_RECORD_BYTES_MAX));

@@ -14,6 +14,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_format::Table;
 use headrace_format::arrow::ArrowTable;
+use headrace_io::SourceFile;
 use headrace_runner::StreamTable;
 
 use crate::error::external;
@@ -40,7 +41,19 @@ impl HeadraceTable {
     /// # Errors
     /// A file that is no valid Arrow file, or does not have the columns of the others.
     pub fn open(name: &str, paths: &[PathBuf]) -> Result<Arc<Self>> {
-        let arrow = Arc::new(ArrowTable::open(paths).map_err(external)?);
+        Self::of(name, ArrowTable::open(paths).map_err(external)?)
+    }
+
+    /// Opens files that are known already, wherever they lie.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_sources(name: &str, sources: &[Arc<SourceFile>]) -> Result<Arc<Self>> {
+        Self::of(name, ArrowTable::open_sources(sources).map_err(external)?)
+    }
+
+    fn of(name: &str, arrow: ArrowTable) -> Result<Arc<Self>> {
+        let arrow = Arc::new(arrow);
         let statistics = statistics(&arrow);
         let source: Arc<dyn Table> = arrow.clone();
         let stream = Arc::new(StreamTable::new(name, source));

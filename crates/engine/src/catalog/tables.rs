@@ -3,20 +3,27 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::datasource::TableType;
+use headrace_io::{ReadAt, SourceFile};
 use parking_lot::{Mutex, RwLock};
 use tokio::task::spawn_blocking;
 
 use super::files::{Files, TableKind, kind_of, refused, table_name};
 use super::planned::PlannedTable;
+use super::remote::{is_address, shown_path};
 use super::{FoundTable, HeadraceTable, TableEntry};
 
 /// Tables named by a path that are kept open.
 const PATHS_MAX: usize = 256;
+
+/// How long the planner takes a table that lies elsewhere as it was opened for its query: another version found in
+/// between would be another round trip, and the error of nobody.
+const REOPENED_AFTER: Duration = Duration::from_secs(5);
 
 /// Files and folders as tables. Each is opened when it is first named, and anew when its files have changed
 /// since. What is wrong with one is its own error.
@@ -32,6 +39,16 @@ enum Slot {
     Given(Arc<dyn TableProvider>),
     /// Of one path, unless several claim the name.
     Files(Vec<Arc<FileTable>>),
+}
+
+enum Named {
+    Given(Arc<dyn TableProvider>),
+    File(Arc<FileTable>),
+}
+
+async fn opened(files: Arc<FileTable>) -> Result<Arc<dyn TableProvider>> {
+    let opened = spawn_blocking(move || files.current()).await;
+    opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
 }
 
 impl Tables {
@@ -55,14 +72,23 @@ impl Tables {
     /// # Errors
     /// What keeps its files from being a table.
     pub async fn open(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        match self.slot(name)? {
+            None => Ok(None),
+            Some(Named::Given(table)) => Ok(Some(table)),
+            Some(Named::File(files)) => opened(files).await.map(Some),
+        }
+    }
+
+    /// What a name or path stands for.
+    fn slot(&self, name: &str) -> Result<Option<Named>> {
         let slot = self.by_name.read().get(name).cloned();
         let files = match slot {
-            Some(Slot::Given(table)) => return Ok(Some(table)),
+            Some(Slot::Given(table)) => Some(Named::Given(table)),
             Some(Slot::Files(same)) => match same.as_slice() {
-                [one] => Arc::clone(one),
+                [one] => Some(Named::File(Arc::clone(one))),
                 several => {
                     let paths: Vec<_> =
-                        several.iter().map(|f| f.path.display().to_string()).collect();
+                        several.iter().map(|f| shown_path(&f.path).display().to_string()).collect();
                     return exec_err!(
                         "table {name} could be {}\nhint: name one by its path: select .. from '{}'",
                         paths.join(" or "),
@@ -70,19 +96,16 @@ impl Tables {
                     );
                 }
             },
-            None => match self.by_path(name) {
-                Some(files) => files,
-                None => return Ok(None),
-            },
+            None => self.by_path(name).map(Named::File),
         };
-        let opened = spawn_blocking(move || files.current()).await;
-        opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?.map(Some)
+        Ok(files)
     }
 
     fn by_path(&self, name: &str) -> Option<Arc<FileTable>> {
         let path = Path::new(name);
         let could_be = name.contains('/') || kind_of(path).is_some();
-        if !could_be || std::fs::symlink_metadata(path).is_err() {
+        // What an address names is told by opening it.
+        if !could_be || (!is_address(path) && std::fs::symlink_metadata(path).is_err()) {
             return None;
         }
         let mut by_path = self.by_path.lock();
@@ -103,7 +126,14 @@ impl SchemaProvider for Tables {
     /// `None` for one that cannot be opened, lest it spoil lists of all tables: queries ask
     /// [`open`](Tables::open) first.
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        Ok(self.open(name).await.unwrap_or_default())
+        Ok(match self.slot(name) {
+            Ok(Some(Named::Given(table))) => Some(table),
+            Ok(Some(Named::File(files))) => match files.recent() {
+                Some(table) => Some(table),
+                None => opened(files).await.ok(),
+            },
+            Ok(None) | Err(_) => None,
+        })
     }
 
     async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
@@ -144,7 +174,15 @@ impl SchemaProvider for Tables {
 struct FileTable {
     name: String,
     path: PathBuf,
-    opened: Mutex<Option<(Files, Arc<dyn TableProvider>)>>,
+    opened: Mutex<Option<Opened>>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    files: Files,
+    table: Arc<dyn TableProvider>,
+    /// When its files were last listed.
+    listed: Instant,
 }
 
 impl FileTable {
@@ -153,20 +191,30 @@ impl FileTable {
     }
 
     fn last(&self) -> Option<Arc<dyn TableProvider>> {
-        self.opened.lock().as_ref().map(|(_, table)| Arc::clone(table))
+        self.opened.lock().as_ref().map(|opened| Arc::clone(&opened.table))
+    }
+
+    /// The table as it was opened for the query that is being planned, if it lies elsewhere.
+    fn recent(&self) -> Option<Arc<dyn TableProvider>> {
+        // Whoever holds it waits for a server.
+        let opened = self.opened.try_lock()?;
+        let is_recent = |opened: &&Opened| opened.listed.elapsed() < REOPENED_AFTER;
+        let recent = opened.as_ref().filter(is_recent).filter(|_| is_address(&self.path));
+        recent.map(|opened| Arc::clone(&opened.table))
     }
 
     /// The table of the files that there are now: the same as before if nothing has changed.
     fn current(&self) -> Result<Arc<dyn TableProvider>> {
         let mut opened = self.opened.lock();
-        let files = Files::of(&self.path)?;
-        if let Some((known, table)) = opened.as_ref()
-            && *known == files
+        let (files, listed) = (Files::of(&self.path)?, Instant::now());
+        if let Some(known) = opened.as_mut()
+            && known.files == files
         {
-            return Ok(Arc::clone(table));
+            known.listed = listed;
+            return Ok(Arc::clone(&known.table));
         }
         let table = open(&self.name, &self.path, &files)?;
-        *opened = Some((files, Arc::clone(&table)));
+        *opened = Some(Opened { files, table: Arc::clone(&table), listed });
         Ok(table)
     }
 }
@@ -183,10 +231,10 @@ fn open(name: &str, path: &Path, files: &Files) -> Result<Arc<dyn TableProvider>
             "put the column into the files, and these into one folder",
         ));
     }
-    let paths: Vec<PathBuf> = files.files.iter().map(|file| file.path.clone()).collect();
-    match HeadraceTable::open(name, &paths) {
+    let sources: Vec<_> = files.files.iter().map(|file| Arc::clone(&file.source)).collect();
+    match HeadraceTable::open_sources(name, &sources) {
         Ok(table) => Ok(Arc::new(TableEntry(table))),
-        Err(_) if paths.iter().all(|path| is_stream(path)) => PlannedTable::open(files),
+        Err(_) if sources.iter().all(|file| is_stream(file)) => PlannedTable::open(files),
         Err(error) => {
             let remedy = "write it again, or move it out of its table's folder";
             Err(refused(path, error.find_root().message(), remedy))
@@ -195,9 +243,7 @@ fn open(name: &str, path: &Path, files: &Files) -> Result<Arc<dyn TableProvider>
 }
 
 /// Whether a file begins with a message, as streams of batches do; files begin with their own name.
-fn is_stream(path: &Path) -> bool {
+fn is_stream(file: &SourceFile) -> bool {
     let mut start = [0; 4];
-    let read = headrace_io::SourceFile::open(path)
-        .and_then(|file| headrace_io::ReadAt::read_exact_at(file.as_ref(), 0, &mut start));
-    read.is_ok() && start == [0xFF; 4]
+    file.read_exact_at(0, &mut start).is_ok() && start == [0xFF; 4]
 }

@@ -208,7 +208,7 @@ impl Decoder {
     }
 
     fn bytes(&self) -> FileBytes {
-        FileBytes::at(Arc::clone(&self.input.source), 0)
+        FileBytes::whole(Arc::clone(&self.input.source))
     }
 
     fn fail(&self, cause: &dyn fmt::Display) -> DataFusionError {
