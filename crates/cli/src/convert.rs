@@ -12,7 +12,7 @@ use datafusion::common::DataFusionError;
 use headrace_engine::catalog::TableEntry;
 use headrace_engine::copy::{streamed_schema, write_arrow};
 use headrace_engine::{Processor, Session};
-use headrace_format::arrow::WriterSummary;
+use headrace_format::arrow::{WriterSummary, with_narrow_decimals};
 use headrace_ooc::sort::table::{TableSortJob, sort_table};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -49,7 +49,7 @@ async fn convert(args: &ConvertArgs, output: &Path, cancel: &AtomicBool) -> Resu
     let session = session::new(&session::on(Processor::Off, &EngineArgs::default()))?;
     open_whole(&session, &args.input).await?;
     let query = session.sql("select * from input").await.map_err(failed)?;
-    let target = target_schema(&query.schema(), &args.dictionary)?;
+    let target = target_schema(&query.schema(), &args.dictionary, args.narrow_decimals)?;
     let stream = query.stream().map_err(failed)?;
     let (bar, rows) = (progress_bar(), Cell::new(0));
     let progress = |more| {
@@ -118,8 +118,15 @@ fn progress_bar() -> ProgressBar {
 }
 
 /// The input's columns as they stream best; the named ones, if text, as dictionaries.
-fn target_schema(input: &SchemaRef, dictionary: &[String]) -> Result<SchemaRef> {
-    let schema = streamed_schema(input, dictionary);
+fn target_schema(
+    input: &SchemaRef,
+    dictionary: &[String],
+    narrow_decimals: bool,
+) -> Result<SchemaRef> {
+    let mut schema = streamed_schema(input, dictionary);
+    if narrow_decimals {
+        schema = Arc::new(with_narrow_decimals(&schema));
+    }
     let is_dictionary = |name: &String| {
         let field = schema.field_with_name(name);
         field.is_ok_and(|field| matches!(field.data_type(), DataType::Dictionary(..)))

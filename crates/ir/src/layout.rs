@@ -33,6 +33,11 @@ pub struct Extent {
 pub enum Encoding {
     /// Fixed-width little-endian values.
     Plain,
+    /// Decimals as signed little-endian integers of this many bytes (4 or 8), where their type has 16.
+    Narrow {
+        /// Bytes a value.
+        value_bytes: u8,
+    },
     /// Booleans, one bit each, least significant first.
     Bits,
     /// Signed integer codes into the file's dictionary, of this many bytes (1, 2, 4 or 8).
@@ -129,7 +134,9 @@ impl Encoding {
         match self {
             Self::Plain => Some(rows * data_type.plain_width_bytes()? as u64),
             Self::Bits => Some(rows.div_ceil(8)),
-            Self::Dictionary { code_bytes } => Some(rows * u64::from(*code_bytes)),
+            Self::Narrow { value_bytes: bytes } | Self::Dictionary { code_bytes: bytes } => {
+                Some(rows * u64::from(*bytes))
+            }
             Self::Offsets { .. } | Self::Pages { .. } => None,
         }
     }

@@ -9,6 +9,7 @@
 
 mod depth;
 mod headers;
+mod ordered;
 mod precedence;
 mod quantified;
 mod repair;
@@ -17,6 +18,7 @@ mod summarize;
 mod text;
 mod using;
 
+use std::mem;
 use std::ops::ControlFlow;
 
 use datafusion::common::{Result, TableReference};
@@ -24,8 +26,11 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
-    Select, SelectFlavor, SelectItem, Statement, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableFactor, VisitMut, VisitorMut,
+    WildcardAdditionalOptions,
 };
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 
 pub use depth::OnLargeStack;
 pub use headers::Headers;
@@ -74,6 +79,9 @@ impl Parsed {
             }
         }
         let headers = Headers::of(&mut statement, text, state);
+        if let Some(inner) = sql_statement(&mut statement) {
+            ordered::outside(inner);
+        }
         repair::tables(&mut statement, state)?;
         Ok(Self { statement, headers, summarized })
     }
@@ -109,6 +117,20 @@ impl Parsed {
                 return Err(repair.first_error(error));
             }
         }
+    }
+}
+
+/// Makes a query a table, with a name of its own, of a query that selects everything of it.
+fn put_into_from(query: &mut Query, name: &str) {
+    let around = format!("select * from (select 1) as {name}");
+    let mut statements = Parser::parse_sql(&GenericDialect {}, &around).unwrap_or_default();
+    let Some(Statement::Query(mut outer)) = statements.pop() else { return };
+    let SetExpr::Select(select) = outer.body.as_mut() else { return };
+    if let Some(table) = select.from.first_mut()
+        && let TableFactor::Derived { subquery, .. } = &mut table.relation
+    {
+        mem::swap(subquery.as_mut(), query);
+        mem::swap(query, &mut outer);
     }
 }
 

@@ -12,6 +12,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchOptions, make_array};
 use arrow_buffer::{ArrowNativeType, Buffer};
+use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use headrace_io::{MappedFile, MappingPool, SourceFile};
 use headrace_ir::Extent;
@@ -21,6 +22,7 @@ use super::fields::FileField;
 use super::file::{ArrowFile, read_copy};
 use super::growing::with_key_type;
 use super::table::ArrowTable;
+use super::types::table_type;
 use crate::error::{FormatError, Result};
 
 impl ArrowTable {
@@ -94,9 +96,16 @@ impl ArrowTable {
             });
             remap || is_wider
         };
-        let others = (0..self.schema().fields().len()).filter(is_other).count() as u64;
-        let codes_bytes = source.batch_rows(batch).saturating_mul(9 * others);
-        Ok(codes_bytes.saturating_add(source.decoded_bytes_max(batch)?))
+        let columns = 0..self.schema().fields().len();
+        let others = columns.clone().filter(is_other).count() as u64;
+        // Narrow decimals become those of 16 bytes.
+        let is_narrow = |column: &usize| {
+            let own = source.schema.fields[self.fields[file][*column]].data_type();
+            table_type(own) != *own
+        };
+        let narrow = columns.filter(is_narrow).count() as u64;
+        let made_bytes = source.batch_rows(batch).saturating_mul(9 * others + 16 * narrow);
+        Ok(made_bytes.saturating_add(source.decoded_bytes_max(batch)?))
     }
 
     /// The table's columns in the order of a projection.
@@ -139,7 +148,15 @@ impl ArrowTable {
                     FormatError::corrupt(source.path(), 0, place, cause)
                 })
             }
-            _ => bytes.decode(batch, index, field),
+            _ => {
+                let values = bytes.decode(batch, index, field)?;
+                let data_type = self.schema().field(column).data_type();
+                match values.data_type() == data_type {
+                    true => Ok(values),
+                    false => cast(&values, data_type)
+                        .map_err(|e| FormatError::column(field.name(), e.to_string())),
+                }
+            }
         }
     }
 }

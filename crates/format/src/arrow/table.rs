@@ -12,10 +12,10 @@ use headrace_ir::Encoding;
 
 use super::dictionary::{self, TableDictionary};
 use super::fields::FileField;
-use super::file::{ArrowFile, Bounds, Opened, encoding};
+use super::file::{ArrowFile, Bounds, Opened, encoding, row_bits};
 use super::growing::code_capacity;
 use super::schema::{FileSchema, Shared};
-use super::types::{ir_type, is_text};
+use super::types::{ir_type, is_text, table_type};
 use crate::error::{FormatError, Result};
 
 /// File name extensions that a folder's files are recognised by.
@@ -84,6 +84,8 @@ struct TableColumn {
     support: std::result::Result<(), String>,
     dictionary: Option<TableDictionary>,
     stats: ColumnStats,
+    /// Bits of a value, code or offset, at most.
+    row_bits: Option<u64>,
     text_bytes_max: u64,
 }
 
@@ -198,6 +200,17 @@ impl ArrowTable {
     /// Rows of the largest record batch.
     pub(super) fn batch_rows_max(&self) -> u64 {
         self.batch_rows_max
+    }
+
+    /// Bits of a column's value, code or offset in the file where it has most.
+    pub(super) fn row_bits(&self, column: usize) -> Option<u64> {
+        self.columns.get(column)?.row_bits
+    }
+
+    /// Whether decimals lie in fewer than 16 bytes in any of the files.
+    pub fn has_narrow_decimals(&self) -> bool {
+        let is_narrow = |field: &FileField| table_type(field.data_type()) != *field.data_type();
+        self.files().iter().any(|file| file.schema.fields.iter().any(is_narrow))
     }
 
     /// Bytes that a column's text takes in the record batch that has most of it; 0 where values
@@ -353,9 +366,9 @@ fn text_codes(data_type: &DataType) -> Option<&DataType> {
 
 fn unite_column(name: &str, parts: &[ColumnPart<'_>]) -> Result<(Field, TableColumn)> {
     let first = parts.first().ok_or_else(|| FormatError::column(name, "no file has it"))?.field();
-    let first_type = first.data_type().clone();
+    let first_type = table_type(first.data_type());
     for part in parts {
-        let own = part.field().data_type();
+        let own = &table_type(part.field().data_type());
         let alike = *own == first_type || (text_codes(own).and(text_codes(&first_type))).is_some();
         if !alike {
             return Err(FormatError::SchemaMismatch {
@@ -383,6 +396,7 @@ fn unite_column(name: &str, parts: &[ColumnPart<'_>]) -> Result<(Field, TableCol
     let column = TableColumn {
         support: support(field.data_type(), parts),
         stats: stats(parts, null_values),
+        row_bits: parts.iter().filter_map(|part| row_bits(part.field().data_type())).max(),
         text_bytes_max: text_bytes_max(field.data_type(), parts),
         dictionary,
     };

@@ -118,6 +118,12 @@ impl<'a> SourceColumns<'a> {
             Some(picked) => Rows::Picked { start, picked },
         };
         let column = self.column(register)?;
+        if let (Repr::I128, Encoding::Narrow { value_bytes }) =
+            (&column.info.repr, &column.view.encoding)
+        {
+            let validity = column.validity(rows)?.map(Cow::Owned);
+            return Ok(Some(Narrow::of_64(column.narrow_values(*value_bytes, rows), validity)));
+        }
         let (Repr::I128, Some(values)) =
             (&column.info.repr, aligned_values::<i128>(column.view.values))
         else {
@@ -172,6 +178,7 @@ impl<'a> Column<'a> {
             (&view.encoding, &info.repr),
             (Encoding::Dictionary { code_bytes: 1 | 2 | 4 | 8 }, Repr::Code(_))
                 | (Encoding::Bits, Repr::Bool)
+                | (Encoding::Narrow { value_bytes: 4 | 8 }, Repr::I128)
                 | (Encoding::Offsets { offset_bytes: 4 | 8 }, Repr::Str)
         ) || (view.encoding == Encoding::Plain
             && !matches!(info.repr, Repr::Code(_) | Repr::Bool | Repr::Str));
@@ -220,6 +227,10 @@ impl<'a> Column<'a> {
             (Repr::U64, _) => Data::U64(self.plain(rows)),
             (Repr::F32, _) => Data::F32(self.plain(rows)),
             (Repr::F64, _) => Data::F64(self.plain(rows)),
+            (Repr::I128, Encoding::Narrow { value_bytes }) => {
+                let values = self.narrow_values(*value_bytes, rows);
+                Data::I128(values.iter().map(|&value| value.into()).collect())
+            }
             (Repr::I128, _) => Data::I128(self.plain(rows)),
             (Repr::Bool, _) => Data::Bool(unpack_bits(self.view.values, rows).into()),
             (Repr::Code(_), Encoding::Dictionary { code_bytes }) => {
@@ -267,6 +278,14 @@ impl<'a> Column<'a> {
                     .map(|&i| T::from_bytes(&bytes[(start + i as usize) * width..][..width]))
                     .collect(),
             },
+        }
+    }
+
+    /// Decimals that lie in 4 or 8 bytes.
+    fn narrow_values(&self, value_bytes: u8, rows: Rows<'_>) -> Cow<'a, [i64]> {
+        match value_bytes {
+            4 => self.plain::<i32>(rows).iter().map(|&value| value.into()).collect(),
+            _ => self.plain(rows),
         }
     }
 

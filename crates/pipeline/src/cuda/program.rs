@@ -511,6 +511,7 @@ impl CudaProgram {
         let varies = match form {
             ColumnForm::Plain => !is_code,
             ColumnForm::Codes(_) => is_code,
+            ColumnForm::Narrow(_) => matches!(self.bound.registers[index].repr, Repr::I128),
             ColumnForm::Deltas(_) => true,
             ColumnForm::Bits | ColumnForm::Varying | ColumnForm::Text | ColumnForm::Unread => false,
         };

@@ -46,6 +46,11 @@ impl Generator<'_> {
                 self.body.line(format!("{kind} {name}[ROWS];"));
                 self.body.line(format!("hr::load_rows({name}, {values}, row, rows);"));
             }
+            (ColumnForm::Narrow(bytes @ (4 | 8)), Repr::I128) => {
+                let (kind, bits) = (c_type(&repr)?, u32::from(bytes) * 8);
+                self.body.line(format!("{kind} {name}[ROWS];"));
+                self.body.line(format!("hr::spread_values<i{bits}>({name}, {values}, row, rows);"));
+            }
             (ColumnForm::Bits, Repr::Bool) => {
                 let bits = self.names.unique(&format!("{name}_bits"));
                 self.body.line(format!("const u32 {bits} = hr::load_bits<ROWS>({values}, row);"));
