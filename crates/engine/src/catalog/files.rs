@@ -230,7 +230,7 @@ pub fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// Key and value of a folder named `key=value`.
 pub fn partition_of(folder: &Path) -> Option<(String, String)> {
     let (key, value) = folder.file_name()?.to_str()?.split_once('=')?;
-    (!key.is_empty()).then(|| (key.to_string(), value.to_string()))
+    (!key.is_empty()).then(|| (plain(key), value.to_string()))
 }
 
 /// Whether it is a table at all: settings and manifests are JSON, too, but spread over lines.
@@ -244,11 +244,16 @@ fn unescaped(value: &str) -> Option<String> {
     if value == "__HIVE_DEFAULT_PARTITION__" {
         return None;
     }
-    let bytes = value.as_bytes();
+    Some(plain(value))
+}
+
+/// A text in which `%41` stands for `A`.
+fn plain(text: &str) -> String {
+    let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let code = (bytes[at] == b'%').then(|| value.get(at + 1..at + 3)).flatten();
+        let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
         let code = code.filter(|code| !code.starts_with('+'));
         match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
             Some(byte) => {
@@ -261,7 +266,7 @@ fn unescaped(value: &str) -> Option<String> {
             }
         }
     }
-    Some(String::from_utf8_lossy(&plain).into_owned())
+    String::from_utf8_lossy(&plain).into_owned()
 }
 
 /// An error with its place and what helps.

@@ -7,6 +7,7 @@
 
 mod directory;
 mod files;
+mod folders;
 mod layout;
 mod parquet;
 mod planned;

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{ColumnStatistics, DFSchema, Result, ScalarValue};
+use datafusion::common::{ColumnStatistics, Result, ScalarValue};
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
@@ -20,6 +19,7 @@ use datafusion_datasource::compute_all_files_statistics;
 use headrace_io::try_map;
 
 use super::files::{Files, TableKind};
+use super::folders::Folders;
 use super::union::unite;
 use super::{layout, parquet, text};
 
@@ -35,6 +35,7 @@ pub struct PlannedTable {
     kind: TableKind,
     schema: TableSchema,
     files: Vec<PartitionedFile>,
+    folders: Folders,
 }
 
 enum Input {
@@ -63,21 +64,18 @@ impl PlannedTable {
             .map(|((input, schema), file)| (input, (file.path.clone(), schema)))
             .unzip();
         let united = unite(files.kind, &schemas)?;
-        let partitions = partition_columns(files);
+        let folders = Folders::of(&files.keys, files.files.iter())?;
+        let partitions = folders.fields();
         // A partition's column takes the place of one of its name.
         let is_own = |field: &&FieldRef| !files.keys.contains(field.name());
         let fields: Vec<FieldRef> = united.fields().iter().filter(is_own).cloned().collect();
         let file_schema = Arc::new(Schema::new(fields));
         let mut listed = Vec::with_capacity(count);
-        for ((file, input), (_, own)) in files.files.iter().zip(inputs).zip(&schemas) {
-            let values = file.values.iter().zip(&partitions).map(|(value, column)| {
-                match (value, column.data_type()) {
-                    (None, data_type) => ScalarValue::try_new_null(data_type),
-                    (Some(text), data_type) => {
-                        ScalarValue::try_from_string(text.clone(), data_type)
-                    }
-                }
-            });
+        for (at, ((file, input), (_, own))) in
+            files.files.iter().zip(inputs).zip(&schemas).enumerate()
+        {
+            let values = (0..partitions.len())
+                .map(|column| ScalarValue::try_from_array(folders.values(column), at));
             let values = values.collect::<Result<Vec<_>>>()?;
             let path = file.path.to_string_lossy().into_owned();
             let entry = PartitionedFile::new(path, file.identity.size_bytes);
@@ -93,45 +91,7 @@ impl PlannedTable {
         }
         let schema =
             TableSchema::builder(file_schema).with_table_partition_cols(partitions).build();
-        Ok(Arc::new(Self { kind: files.kind, schema, files: listed }))
-    }
-
-    /// The files whose partitions may have rows that meet the filters.
-    fn wanted(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<PartitionedFile>> {
-        let mut files = self.files.clone();
-        let columns = self.schema.table_partition_cols();
-        if columns.is_empty() {
-            return Ok(files);
-        }
-        let schema = Arc::new(Schema::new(columns.clone()));
-        let names = DFSchema::try_from(Schema::clone(&schema))?;
-        for filter in filters {
-            let of_partitions =
-                |c: &&datafusion::common::Column| schema.field_with_name(&c.name).is_ok();
-            let used = filter.column_refs();
-            if files.is_empty() || filter.is_volatile() || !used.iter().all(of_partitions) {
-                continue;
-            }
-            let unqualified =
-                datafusion::logical_expr::expr_rewriter::unnormalize_col(filter.clone());
-            let Ok(filter) = state.create_physical_expr(unqualified, &names) else { continue };
-            let column = |i: usize| {
-                ScalarValue::iter_to_array(
-                    files.iter().map(|file| file.partition_values[i].clone()),
-                )
-            };
-            let values = (0..columns.len()).map(column).collect::<Result<Vec<_>>>()?;
-            let rows = RecordBatch::try_new(Arc::clone(&schema), values)?;
-            // What fails here fails, or not, where the rows are.
-            let Ok(kept) = filter.evaluate(&rows).and_then(|v| v.into_array(rows.num_rows()))
-            else {
-                continue;
-            };
-            let Some(kept) = kept.as_boolean_opt() else { continue };
-            let mut keep = kept.iter().map(|kept| kept == Some(true));
-            files.retain(|_| keep.next().unwrap_or(true));
-        }
-        Ok(files)
+        Ok(Arc::new(Self { kind: files.kind, schema, files: listed, folders }))
     }
 }
 
@@ -151,26 +111,6 @@ fn with_statistics(
         }
     }
     file
-}
-
-/// Integers and dates where all values are; else text.
-fn partition_columns(files: &Files) -> Vec<FieldRef> {
-    let column = |(i, key): (usize, &String)| {
-        let values = || files.files.iter().filter_map(|file| file.values.get(i)?.as_deref());
-        let is = |data_type: &DataType| {
-            let parses = |v: &str| ScalarValue::try_from_string(v.to_string(), data_type).is_ok();
-            values().all(parses)
-        };
-        let is_integer = values().all(|v| v.parse::<i64>().is_ok());
-        let data_type = match () {
-            _ if values().next().is_none() => DataType::Utf8,
-            _ if is_integer => DataType::Int64,
-            _ if values().all(|v| v.len() == 10) && is(&DataType::Date32) => DataType::Date32,
-            _ => DataType::Utf8,
-        };
-        Arc::new(Field::new(key, data_type, true))
-    };
-    files.keys.iter().enumerate().map(column).collect()
 }
 
 #[async_trait]
@@ -198,7 +138,8 @@ impl TableProvider for PlannedTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let threads = state.config().target_partitions().max(1);
-        let files = self.wanted(state, filters)?;
+        let (wanted, _) = self.folders.wanted(filters)?;
+        let files: Vec<_> = wanted.into_iter().map(|file| self.files[file].clone()).collect();
         let source = match self.kind {
             TableKind::Parquet => parquet::source(self.schema.clone(), state.config_options()),
             kind => Arc::new(text::TextSource::new(kind, self.schema.clone(), threads)),

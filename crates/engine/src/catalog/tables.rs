@@ -175,18 +175,9 @@ fn open(name: &str, path: &Path, files: &Files) -> Result<Arc<dyn TableProvider>
     if files.kind != TableKind::Arrow {
         return PlannedTable::open(files);
     }
-    if !files.keys.is_empty() {
-        let cause = "Arrow files in folders of partitions are not read";
-        return Err(refused(
-            path,
-            cause,
-            "put the column into the files, and these into one folder",
-        ));
-    }
-    let paths: Vec<PathBuf> = files.files.iter().map(|file| file.path.clone()).collect();
-    match HeadraceTable::open(name, &paths) {
+    match HeadraceTable::of_files(name, files) {
         Ok(table) => Ok(Arc::new(TableEntry(table))),
-        Err(_) if paths.iter().all(|path| is_stream(path)) => PlannedTable::open(files),
+        Err(_) if files.files.iter().all(|file| is_stream(&file.path)) => PlannedTable::open(files),
         Err(error) => {
             let remedy = "write it again, or move it out of its table's folder";
             Err(refused(path, error.find_root().message(), remedy))

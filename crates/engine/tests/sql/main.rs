@@ -9,6 +9,7 @@ mod corpus;
 mod differential;
 mod facade;
 mod files;
+mod folders;
 mod overflow;
 mod page;
 mod ran;

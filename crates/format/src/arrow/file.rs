@@ -595,7 +595,7 @@ pub(crate) fn row_bits(data_type: &DataType) -> Option<u64> {
         Encoding::Plain => 8 * ir_type(data_type)?.plain_width_bytes()? as u64,
         Encoding::Dictionary { code_bytes } => 8 * u64::from(code_bytes),
         Encoding::Offsets { offset_bytes } => 8 * u64::from(offset_bytes),
-        Encoding::Pages { .. } => return None,
+        Encoding::Pages { .. } | Encoding::Constant { .. } => return None,
     })
 }
 

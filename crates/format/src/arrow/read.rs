@@ -85,7 +85,8 @@ impl ArrowTable {
         };
         // Codes of the table, where the file's are others: 8 bytes and a bit of validity.
         let is_other = |column: &usize| {
-            let own = source.schema.fields[self.fields[file][*column]].dictionary_codes();
+            let Some(&field) = self.fields[file].get(*column) else { return true };
+            let own = source.schema.fields[field].dictionary_codes();
             let remap = self.table_dictionary(*column).is_some_and(|d| d.remap(file).is_some());
             let table = self.schema().field(*column).data_type();
             let is_wider = own.is_some_and(|own| match table {
@@ -123,8 +124,12 @@ impl ArrowTable {
         batch: usize,
         column: usize,
     ) -> Result<ArrayRef> {
-        let index = self.fields[file][column];
         let source = bytes.file;
+        if let Some(value) = self.constant(file, column) {
+            let rows = source.batch_rows(batch) as usize;
+            return Ok(self.constant_array(column, value, rows));
+        }
+        let index = self.fields[file][column];
         let field = &source.schema.fields[index];
         match (self.table_dictionary(column), field.dictionary_codes()) {
             (Some(dictionary), Some(codes)) => {

@@ -24,6 +24,8 @@ pub enum ColumnForm {
     Text,
     /// As no kernel reads it: pages of rows, offsets of 8 bytes.
     Unread,
+    /// One value a segment, which lies nowhere: not read by kernels yet.
+    Constant,
 }
 
 impl ColumnForm {
@@ -35,6 +37,7 @@ impl ColumnForm {
             Encoding::Dictionary { code_bytes } => Self::Codes(*code_bytes),
             Encoding::Offsets { offset_bytes: 4 } => Self::Text,
             Encoding::Offsets { .. } | Encoding::Pages { .. } => Self::Unread,
+            Encoding::Constant { .. } => Self::Constant,
         }
     }
 

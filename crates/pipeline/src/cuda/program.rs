@@ -512,7 +512,8 @@ impl CudaProgram {
             ColumnForm::Plain => !is_code,
             ColumnForm::Codes(_) => is_code,
             ColumnForm::Deltas(_) => true,
-            ColumnForm::Bits | ColumnForm::Varying | ColumnForm::Text | ColumnForm::Unread => false,
+            ColumnForm::Bits | ColumnForm::Varying | ColumnForm::Text => false,
+            ColumnForm::Unread | ColumnForm::Constant => false,
         };
         if column.values == 0 || form == expected || (expected == ColumnForm::Varying && varies) {
             return Ok(());
