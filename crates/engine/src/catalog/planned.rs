@@ -1,6 +1,6 @@
 //! Tables of files that the planner's own operators read: Parquet, separated values, JSON, Arrow streams.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,7 +18,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_datasource::compute_all_files_statistics;
 use headrace_io::try_map;
 
-use super::files::{Files, TableKind};
+use super::files::{Files, TableKind, refused};
 use super::folders::Folders;
 use super::union::unite;
 use super::{layout, parquet, text};
@@ -54,7 +54,7 @@ impl PlannedTable {
         let inspect = |i: usize| match files.kind {
             TableKind::Parquet => parquet::inspect(&files.files[i])
                 .map(|(input, schema)| (Input::Parquet(input), schema)),
-            kind => layout::inspect(&files.files[i], kind, sample_bytes)
+            kind => layout::inspect(&files.files[i], kind, sample_bytes, &files.options)
                 .map(|(input, schema)| (Input::Text(input), schema)),
         };
         let inspected = try_map(count, FILES_AT_ONCE, inspect)?;
@@ -64,6 +64,7 @@ impl PlannedTable {
             .map(|((input, schema), file)| (input, (file.path.clone(), schema)))
             .unzip();
         let united = unite(files.kind, &schemas)?;
+        check_types(files, &united)?;
         let folders = Folders::of(&files.keys, files.files.iter())?;
         let partitions = folders.fields();
         // A partition's column takes the place of one of its name.
@@ -93,6 +94,18 @@ impl PlannedTable {
             TableSchema::builder(file_schema).with_table_partition_cols(partitions).build();
         Ok(Arc::new(Self { kind: files.kind, schema, files: listed, folders }))
     }
+}
+
+/// Whoever gives a type to a column means one that is there.
+fn check_types(files: &Files, schema: &Schema) -> Result<()> {
+    let named = files.options.types.iter().map(|(name, _)| name);
+    let Some(missing) = named.into_iter().find(|name| schema.index_of(name).is_err()) else {
+        return Ok(());
+    };
+    let path = files.files.first().map_or(Path::new(""), |file| &file.path);
+    let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let remedy = format!("columns are {}", names.join(", "));
+    Err(refused(path, format!("types: there is no column {missing}"), remedy))
 }
 
 /// Of a partition that is NULL, nothing is claimed.

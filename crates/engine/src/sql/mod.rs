@@ -8,6 +8,7 @@
 //! It must never know who asks.
 
 mod depth;
+mod functions;
 mod headers;
 mod precedence;
 mod quantified;
@@ -27,6 +28,7 @@ use datafusion::sql::sqlparser::ast::{
     Select, SelectFlavor, SelectItem, Statement, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
+use crate::catalog::Call;
 pub use depth::OnLargeStack;
 pub use headers::Headers;
 use repair::Repair;
@@ -42,6 +44,8 @@ pub struct Parsed {
     headers: Headers,
     /// The query that a SUMMARIZE is about.
     summarized: Option<String>,
+    /// Files that it names by functions, by the names that tables of them have.
+    calls: Vec<(String, Call)>,
 }
 
 /// A statement as the planner sees it.
@@ -61,6 +65,7 @@ impl Parsed {
         let summarized = summarize::subject(text);
         let text = summarized.as_deref().unwrap_or(text);
         let mut statement = parse(text, state)?;
+        let calls = functions::name(&mut statement, state)?;
         if let Some(inner) = sql_statement(&mut statement) {
             depth::check(inner)?;
             precedence::restore(inner);
@@ -75,7 +80,12 @@ impl Parsed {
         }
         let headers = Headers::of(&mut statement, text, state);
         repair::tables(&mut statement, state)?;
-        Ok(Self { statement, headers, summarized })
+        Ok(Self { statement, headers, summarized, calls })
+    }
+
+    /// What it calls that reads files, to be made known before it is planned.
+    pub fn take_calls(&mut self) -> Vec<(String, Call)> {
+        std::mem::take(&mut self.calls)
     }
 
     /// The tables that it names.

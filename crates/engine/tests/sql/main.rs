@@ -10,6 +10,7 @@ mod differential;
 mod facade;
 mod files;
 mod folders;
+mod functions;
 mod overflow;
 mod page;
 mod ran;
