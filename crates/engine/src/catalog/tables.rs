@@ -1,6 +1,6 @@
 //! The tables that a session knows by name, and those that are named by their path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +13,20 @@ use tokio::task::spawn_blocking;
 
 use super::files::{Files, TableKind, kind_of, refused, table_name};
 use super::planned::PlannedTable;
-use super::{FoundTable, HeadraceTable, TableEntry};
+use super::{Call, FoundTable, HeadraceTable, TableEntry};
+
+tokio::task_local! {
+    /// The tables of the statement that is planned: what it opened is not looked at again meanwhile.
+    static OPENED: HashMap<String, Arc<dyn TableProvider>>;
+}
+
+/// Plans with tables that were just opened, by their names.
+pub(crate) async fn with_opened<F: Future>(
+    opened: HashMap<String, Arc<dyn TableProvider>>,
+    planning: F,
+) -> F::Output {
+    OPENED.scope(opened, planning).await
+}
 
 /// Tables named by a path that are kept open.
 const PATHS_MAX: usize = 256;
@@ -24,6 +37,8 @@ const PATHS_MAX: usize = 256;
 pub struct Tables {
     by_name: RwLock<BTreeMap<String, Slot>>,
     by_path: Mutex<BTreeMap<String, Arc<FileTable>>>,
+    /// Of the calls of functions, by their texts, those made last at the end.
+    by_call: Mutex<Vec<Arc<FileTable>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,13 +56,30 @@ impl Tables {
         for table in found {
             let files = Arc::new(FileTable::new(&table.name, &table.path));
             match by_name.get_mut(&table.name) {
-                Some(Slot::Files(same)) if same.iter().any(|f| f.path == table.path) => {}
+                Some(Slot::Files(same)) if same.iter().any(|f| f.given.is_at(&table.path)) => {}
                 Some(Slot::Files(same)) => same.push(files),
                 _ => {
                     by_name.insert(table.name.clone(), Slot::Files(vec![files]));
                 }
             }
         }
+    }
+
+    /// Makes the calls of a statement tables, by their texts.
+    pub(crate) fn add_calls(&self, calls: Vec<(String, Call)>) {
+        let mut by_call = self.by_call.lock();
+        let kept_max = PATHS_MAX.max(calls.len());
+        for (text, call) in calls {
+            let known = by_call.iter().position(|table| table.name == text);
+            let table = match known {
+                Some(known) => by_call.remove(known),
+                None => Arc::new(FileTable::of_call(&text, call)),
+            };
+            by_call.push(table);
+        }
+        // Other statements may be about to open theirs: the oldest leave.
+        let too_many = by_call.len().saturating_sub(kept_max);
+        by_call.drain(..too_many);
     }
 
     /// The table of a name or path, as its files are now; `None`: there is none.
@@ -62,7 +94,7 @@ impl Tables {
                 [one] => Arc::clone(one),
                 several => {
                     let paths: Vec<_> =
-                        several.iter().map(|f| f.path.display().to_string()).collect();
+                        several.iter().map(|f| f.given.place().display().to_string()).collect();
                     return exec_err!(
                         "table {name} could be {}\nhint: name one by its path: select .. from '{}'",
                         paths.join(" or "),
@@ -80,6 +112,9 @@ impl Tables {
     }
 
     fn by_path(&self, name: &str) -> Option<Arc<FileTable>> {
+        if let Some(called) = self.by_call.lock().iter().find(|table| table.name == name) {
+            return Some(Arc::clone(called));
+        }
         let path = Path::new(name);
         let could_be = name.contains('/') || kind_of(path).is_some();
         if !could_be || std::fs::symlink_metadata(path).is_err() {
@@ -103,6 +138,9 @@ impl SchemaProvider for Tables {
     /// `None` for one that cannot be opened, lest it spoil lists of all tables: queries ask
     /// [`open`](Tables::open) first.
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Ok(Some(opened)) = OPENED.try_with(|opened| opened.get(name).cloned()) {
+            return Ok(Some(opened));
+        }
         Ok(self.open(name).await.unwrap_or_default())
     }
 
@@ -139,17 +177,49 @@ impl SchemaProvider for Tables {
     }
 }
 
-/// A table of a file or folder.
+/// Where the files of a table are.
+#[derive(Debug)]
+enum Given {
+    Path(PathBuf),
+    Call(Call),
+}
+
+impl Given {
+    fn is_at(&self, path: &Path) -> bool {
+        matches!(self, Self::Path(own) if own == path)
+    }
+
+    fn place(&self) -> &Path {
+        match self {
+            Self::Path(path) => path,
+            Self::Call(call) => call.paths.first().map_or(Path::new(""), Path::new),
+        }
+    }
+
+    fn files(&self) -> Result<Files> {
+        match self {
+            Self::Path(path) => Files::of(path),
+            Self::Call(call) => call.files(),
+        }
+    }
+}
+
+/// A table of files.
 #[derive(Debug)]
 struct FileTable {
     name: String,
-    path: PathBuf,
+    given: Given,
     opened: Mutex<Option<(Files, Arc<dyn TableProvider>)>>,
 }
 
 impl FileTable {
     fn new(name: &str, path: &Path) -> Self {
-        Self { name: name.to_string(), path: path.to_path_buf(), opened: Mutex::default() }
+        let given = Given::Path(path.to_path_buf());
+        Self { name: name.to_string(), given, opened: Mutex::default() }
+    }
+
+    fn of_call(text: &str, call: Call) -> Self {
+        Self { name: text.to_string(), given: Given::Call(call), opened: Mutex::default() }
     }
 
     fn last(&self) -> Option<Arc<dyn TableProvider>> {
@@ -159,13 +229,13 @@ impl FileTable {
     /// The table of the files that there are now: the same as before if nothing has changed.
     fn current(&self) -> Result<Arc<dyn TableProvider>> {
         let mut opened = self.opened.lock();
-        let files = Files::of(&self.path)?;
+        let files = self.given.files()?;
         if let Some((known, table)) = opened.as_ref()
             && *known == files
         {
             return Ok(Arc::clone(table));
         }
-        let table = open(&self.name, &self.path, &files)?;
+        let table = open(&self.name, self.given.place(), &files)?;
         *opened = Some((files, Arc::clone(&table)));
         Ok(table)
     }
@@ -175,18 +245,9 @@ fn open(name: &str, path: &Path, files: &Files) -> Result<Arc<dyn TableProvider>
     if files.kind != TableKind::Arrow {
         return PlannedTable::open(files);
     }
-    if !files.keys.is_empty() {
-        let cause = "Arrow files in folders of partitions are not read";
-        return Err(refused(
-            path,
-            cause,
-            "put the column into the files, and these into one folder",
-        ));
-    }
-    let paths: Vec<PathBuf> = files.files.iter().map(|file| file.path.clone()).collect();
-    match HeadraceTable::open(name, &paths) {
+    match HeadraceTable::of_files(name, files) {
         Ok(table) => Ok(Arc::new(TableEntry(table))),
-        Err(_) if paths.iter().all(|path| is_stream(path)) => PlannedTable::open(files),
+        Err(_) if files.files.iter().all(|file| is_stream(&file.path)) => PlannedTable::open(files),
         Err(error) => {
             let remedy = "write it again, or move it out of its table's folder";
             Err(refused(path, error.find_root().message(), remedy))

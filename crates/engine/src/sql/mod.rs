@@ -8,6 +8,7 @@
 //! It must never know who asks.
 
 mod depth;
+mod functions;
 mod headers;
 mod ordered;
 mod precedence;
@@ -32,6 +33,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use crate::catalog::Call;
 pub use depth::OnLargeStack;
 pub use headers::Headers;
 use repair::Repair;
@@ -47,6 +49,8 @@ pub struct Parsed {
     headers: Headers,
     /// The query that a SUMMARIZE is about.
     summarized: Option<String>,
+    /// Files that it names by functions, by the names that tables of them have.
+    calls: Vec<(String, Call)>,
 }
 
 /// A statement as the planner sees it.
@@ -66,6 +70,7 @@ impl Parsed {
         let summarized = summarize::subject(text);
         let text = summarized.as_deref().unwrap_or(text);
         let mut statement = parse(text, state)?;
+        let calls = functions::name(&mut statement, state)?;
         if let Some(inner) = sql_statement(&mut statement) {
             depth::check(inner)?;
             precedence::restore(inner);
@@ -83,7 +88,12 @@ impl Parsed {
             ordered::outside(inner);
         }
         repair::tables(&mut statement, state)?;
-        Ok(Self { statement, headers, summarized })
+        Ok(Self { statement, headers, summarized, calls })
+    }
+
+    /// What it calls that reads files, to be made known before it is planned.
+    pub fn take_calls(&mut self) -> Vec<(String, Call)> {
+        std::mem::take(&mut self.calls)
     }
 
     /// The tables that it names.

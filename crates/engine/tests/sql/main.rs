@@ -9,6 +9,8 @@ mod corpus;
 mod differential;
 mod facade;
 mod files;
+mod folders;
+mod functions;
 mod narrow;
 mod overflow;
 mod page;

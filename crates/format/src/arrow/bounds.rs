@@ -22,6 +22,10 @@ struct ColumnSize {
 
 impl ColumnSize {
     fn of(table: &ArrowTable, column: usize) -> Option<Self> {
+        if let Some(value) = table.constant(0, column) {
+            let encoding = Encoding::Constant { value };
+            return Some(Self { encoding, row_bits: 0, text_bytes: 0, extents: 0 });
+        }
         let data_type = table.schema().field(column).data_type();
         let value_bits = table.row_bits(column)?;
         let has_nulls = u64::from(table.column_stats(column).null_count != Some(0));

@@ -598,7 +598,7 @@ pub(crate) fn row_bits(data_type: &DataType) -> Option<u64> {
         Encoding::Narrow { value_bytes: bytes }
         | Encoding::Dictionary { code_bytes: bytes }
         | Encoding::Offsets { offset_bytes: bytes } => 8 * u64::from(bytes),
-        Encoding::Pages { .. } => return None,
+        Encoding::Pages { .. } | Encoding::Constant { .. } => return None,
     })
 }
 

@@ -14,6 +14,7 @@
 mod batches;
 mod bounds;
 mod chunks;
+mod constants;
 mod decode;
 mod dictionary;
 mod fields;

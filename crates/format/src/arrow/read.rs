@@ -87,7 +87,8 @@ impl ArrowTable {
         };
         // Codes of the table, where the file's are others: 8 bytes and a bit of validity.
         let is_other = |column: &usize| {
-            let own = source.schema.fields[self.fields[file][*column]].dictionary_codes();
+            let Some(&field) = self.fields[file].get(*column) else { return true };
+            let own = source.schema.fields[field].dictionary_codes();
             let remap = self.table_dictionary(*column).is_some_and(|d| d.remap(file).is_some());
             let table = self.schema().field(*column).data_type();
             let is_wider = own.is_some_and(|own| match table {
@@ -100,8 +101,8 @@ impl ArrowTable {
         let others = columns.clone().filter(is_other).count() as u64;
         // Narrow decimals become those of 16 bytes.
         let is_narrow = |column: &usize| {
-            let own = source.schema.fields[self.fields[file][*column]].data_type();
-            table_type(own) != *own
+            let own = self.fields[file].get(*column).map(|&field| &source.schema.fields[field]);
+            own.is_some_and(|own| table_type(own.data_type()) != *own.data_type())
         };
         let narrow = columns.filter(is_narrow).count() as u64;
         let made_bytes = source.batch_rows(batch).saturating_mul(9 * others + 16 * narrow);
@@ -132,8 +133,12 @@ impl ArrowTable {
         batch: usize,
         column: usize,
     ) -> Result<ArrayRef> {
-        let index = self.fields[file][column];
         let source = bytes.file;
+        if let Some(value) = self.constant(file, column) {
+            let rows = source.batch_rows(batch) as usize;
+            return Ok(self.constant_array(column, value, rows));
+        }
+        let index = self.fields[file][column];
         let field = &source.schema.fields[index];
         match (self.table_dictionary(column), field.dictionary_codes()) {
             (Some(dictionary), Some(codes)) => {

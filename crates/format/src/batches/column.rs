@@ -74,7 +74,7 @@ impl Column {
                 (fixed(rows)?, None)
             }
             Encoding::Offsets { .. } => (buffer(1)?, Some(fixed(rows + 1)?)),
-            Encoding::Pages { .. } => return Err(unsupported()),
+            Encoding::Pages { .. } | Encoding::Constant { .. } => return Err(unsupported()),
         };
         Ok(Self { encoding, row_bits, values, offsets, validity })
     }

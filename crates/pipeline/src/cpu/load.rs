@@ -146,7 +146,8 @@ impl<'a> SourceColumns<'a> {
     pub fn plain_i32(&self, register: usize) -> Option<(&'a [i32], Option<&'a [u8]>)> {
         let Column { view, info, .. } = self.columns.get(register)?;
         let trusted = view.validity.is_none() || info.nullable;
-        if !trusted || !matches!(info.repr, Repr::I32) {
+        let is_constant = matches!(view.encoding, Encoding::Constant { .. });
+        if is_constant || !trusted || !matches!(info.repr, Repr::I32) {
             return None;
         }
         let values = aligned_values::<i32>(view.values)?;
@@ -180,6 +181,7 @@ impl<'a> Column<'a> {
                 | (Encoding::Bits, Repr::Bool)
                 | (Encoding::Narrow { value_bytes: 4 | 8 }, Repr::I128)
                 | (Encoding::Offsets { offset_bytes: 4 | 8 }, Repr::Str)
+                | (Encoding::Constant { .. }, Repr::I32 | Repr::I64 | Repr::Code(_))
         ) || (view.encoding == Encoding::Plain
             && !matches!(info.repr, Repr::Code(_) | Repr::Bool | Repr::Str));
         if !fits {
@@ -215,6 +217,9 @@ impl<'a> Column<'a> {
     }
 
     fn read(&self, rows: Rows<'_>) -> Result<Vector<'a>, ExecError> {
+        if let Encoding::Constant { value } = self.view.encoding {
+            return self.constant(value);
+        }
         let validity = self.validity(rows)?;
         let data = match (&self.info.repr, &self.view.encoding) {
             (Repr::I8, _) => Data::I8(self.plain(rows)),
@@ -254,6 +259,26 @@ impl<'a> Column<'a> {
             return Err(corrupt(self.info, "NULL in a column that is declared NOT NULL"));
         }
         Ok(Some(bytes))
+    }
+
+    /// One value for all rows, whichever of them are wanted.
+    fn constant(&self, value: Option<i64>) -> Result<Vector<'a>, ExecError> {
+        if value.is_none() && !self.info.nullable {
+            return Err(corrupt(self.info, "NULL in a column that is declared NOT NULL"));
+        }
+        let plain = value.unwrap_or_default();
+        let data = match self.info.repr {
+            Repr::I64 => Data::I64(vec![plain].into()),
+            _ => {
+                let narrow = i32::try_from(plain);
+                let narrow = narrow.map_err(|_| corrupt(self.info, format!("value {plain}")))?;
+                Data::I32(vec![narrow].into())
+            }
+        };
+        if let (Repr::Code(_), Data::I32(code), Some(_)) = (&self.info.repr, &data, value) {
+            self.check_codes(code, self.codes, None)?;
+        }
+        Ok(Vector::constant(data, value.is_none()))
     }
 
     fn plain<T: Plain>(&self, rows: Rows<'_>) -> Cow<'a, [T]> {

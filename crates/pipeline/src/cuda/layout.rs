@@ -26,6 +26,8 @@ pub enum ColumnForm {
     Text,
     /// As no kernel reads it: pages of rows, offsets of 8 bytes.
     Unread,
+    /// One value a segment, which lies nowhere: not read by kernels yet.
+    Constant,
 }
 
 impl ColumnForm {
@@ -38,6 +40,7 @@ impl ColumnForm {
             Encoding::Narrow { value_bytes } => Self::Narrow(*value_bytes),
             Encoding::Offsets { offset_bytes: 4 } => Self::Text,
             Encoding::Offsets { .. } | Encoding::Pages { .. } => Self::Unread,
+            Encoding::Constant { .. } => Self::Constant,
         }
     }
 

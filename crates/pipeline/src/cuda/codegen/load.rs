@@ -31,6 +31,9 @@ impl Generator<'_> {
             return refuse(format!("register {} is read before a step sets it", info.name));
         }
         let form = self.layout.columns[register].form;
+        if form == ColumnForm::Constant {
+            return refuse(format!("column {} is told by the names of folders", info.name));
+        }
         let repr = info.repr.clone();
         let name = self.names.unique(&describe::register_name(self.bound, register));
         if matches!(repr, Repr::Code(_)) {
