@@ -124,7 +124,7 @@ fn values(
     }
     let value = |i: usize| -> Option<String> {
         match &extents.encoding {
-            Encoding::Plain => {
+            Encoding::Plain | Encoding::Narrow { .. } => {
                 assert_eq!(data.len() % rows, 0);
                 let width = data.len() / rows;
                 Some(signed(&data[i * width..][..width]).to_string())
@@ -138,6 +138,7 @@ fn values(
                 Some(String::from_utf8(data[offset(i)..offset(i + 1)].to_vec()).unwrap())
             }
             Encoding::Pages { .. } => panic!("pages in an Arrow file"),
+            Encoding::Constant { value } => value.map(|value| value.to_string()),
             Encoding::Dictionary { code_bytes } => {
                 let width = usize::from(*code_bytes);
                 assert_eq!(data.len(), rows * width);
