@@ -168,7 +168,8 @@ async fn renamed_folders_are_other_values() {
     let session = session(Processor::Cpu, dir.path());
     for key in ["b.y", "b.place"] {
         let sql = format!(
-            "select {key}, count(*) from flat a join t b on a.n = b.n where b.n < 500 group by 1 order by 1"
+            "select {key}, count(*), max(a.t), sum(a.y) from flat a join t b on a.n = b.n
+             where b.n < 500 group by 1 order by 1"
         );
         let before = run(&session, &sql).await.0;
         assert_eq!(run(&session, &sql).await.0, before);

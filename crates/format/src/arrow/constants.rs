@@ -1,5 +1,6 @@
 //! Columns that no file has: one value for all rows of a file, such as its folder's name tells.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -63,12 +64,12 @@ impl ArrowTable {
             kept.map(|(_, field)| *field).collect::<Arc<[usize]>>()
         };
         // Files of one schema share theirs.
-        let mut last: Option<(Arc<[usize]>, Arc<[usize]>)> = None;
-        for fields in &mut self.fields {
-            let known = last.as_ref().filter(|(own, _)| Arc::ptr_eq(own, fields));
-            let new = known.map_or_else(|| without(fields), |(_, new)| Arc::clone(new));
-            last = Some((std::mem::replace(fields, Arc::clone(&new)), new));
-        }
+        let all = std::mem::take(&mut self.fields);
+        let mut shared: HashMap<*const usize, Arc<[usize]>> = HashMap::new();
+        let of_file = |fields: &Arc<[usize]>| {
+            Arc::clone(shared.entry(fields.as_ptr()).or_insert_with(|| without(fields)))
+        };
+        self.fields = all.iter().map(of_file).collect();
         let kept = self.schema.fields().iter().enumerate().filter(|(i, _)| *i != column);
         let kept: Vec<_> = kept.map(|(_, field)| Arc::clone(field)).collect();
         self.schema = Arc::new(Schema::new_with_metadata(kept, self.schema.metadata().clone()));
