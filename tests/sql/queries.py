@@ -7,6 +7,11 @@ import tables
 
 KINDS = ["int", "decimal", "float", "text", "bool", "date", "timestamp"]
 
+# Pairs of rows that a join may look at, by what columns let expect: what has more takes long and shows no more.
+PAIRS_MAX = 300_000
+# How many rows of derived tables' columns have one value.
+DERIVED_SHARE = 0.1
+
 
 @dataclass
 class Select:
@@ -22,6 +27,8 @@ class Select:
     limit: str = ""
     first: str = ""
     more: list = field(default_factory=list)
+    # About how many rows it has, groups and conditions left aside.
+    rows: float = 0
 
     def parts(self) -> list:
         """Everything that may lose an element."""
@@ -150,43 +157,54 @@ class Generator:
         self.aliases += 1
         return f"r{self.aliases}"
 
-    def relation(self, depth: int) -> tuple[str, list]:
+    def relation(self, depth: int) -> tuple[str, list, float]:
+        """Its text, its columns, about how many rows it has."""
         r = self.r
         alias = self.alias()
         if depth > 0 and r.random() < 0.25:
             query, kinds = self.select(depth - 1, inner=True)
-            return f"({query.sql()}) {alias}", [(f"{alias}.c{n}", kind) for n, kind in enumerate(kinds)]
+            return f"({query.sql()}) {alias}", [(f"{alias}.c{n}", kind) for n, kind in enumerate(kinds)], query.rows
         # Two large tables have too many pairs.
         big = 0 if self.has_big else 12 * self.big_share
         name = r.choices(["t1", "t2", "t3", "t4", "big"], [4, 4, 3, 1, big])[0]
         self.has_big |= name == "big"
         columns = ["id", *tables.TABLES[name][2]]
-        return f"{name} {alias}", [(f"{alias}.{column}", tables.kind(column)) for column in columns]
+        return f"{name} {alias}", [(f"{alias}.{column}", tables.kind(column)) for column in columns], tables.TABLES[name][0]
 
-    def on(self, left: list, right: list) -> str:
-        """Equal keys, mostly, and at times a condition on the pair."""
+    def share(self, column: str) -> float:
+        """The share of rows that have a frequent value of a column."""
+        return tables.FREQUENT.get(column.split(".")[-1], DERIVED_SHARE)
+
+    def on(self, left: list, right: list) -> tuple[str, float]:
+        """Equal keys, mostly, and at times a condition on the pair; which share of pairs has equal keys."""
         r = self.r
-        pairs = []
+        pairs, share = [], 1.0
         for _ in range(r.choice([1, 1, 1, 2])):
             kind = r.choice(["int", "int", "int", "text", "date", "decimal"])
             a, b = self.column(left, kind), self.column(right, kind)
             if a and b:
                 exact = kind != "decimal" or a.split(".")[-1] == b.split(".")[-1]
-                pairs += [f"{a} = {b}"] if exact else []
+                if exact:
+                    pairs.append(f"{a} = {b}")
+                    share = min(share, self.share(a), self.share(b))
         if not pairs:
             a, b = self.column(left, "int") or "1", self.column(right, "int") or "1"
             pairs = [f"{a} = {b}"]
+            share = min(self.share(a), self.share(b)) if a != "1" or b != "1" else 1.0
         if r.random() < 0.2:
             pairs.append(self.condition(left + right, 1))
-        return " and ".join(pairs)
+        return " and ".join(pairs), share
 
-    def subquery_condition(self, scope: list, depth: int) -> str:
+    def subquery_condition(self, scope: list, rows: float) -> str:
         r = self.r
-        relation, inner = self.relation(0)
+        relation, inner, inner_rows = self.relation(0)
+        on, share = self.on(scope, inner)
+        if rows * inner_rows * share > PAIRS_MAX:
+            return self.condition(scope, 1)
         way = r.randint(0, 4)
         local = f" and {self.condition(inner, 1)}" if r.random() < 0.6 else ""
         if way <= 1:
-            return f"{self.choice('', 'not ')}exists (select 1 from {relation} where {self.on(scope, inner)}{local})"
+            return f"{self.choice('', 'not ')}exists (select 1 from {relation} where {on}{local})"
         kind = r.choice(["int", "text", "date"])
         a, b = self.column(scope, kind), self.column(inner, kind)
         if way <= 3 and a and b:
@@ -194,7 +212,7 @@ class Generator:
             return f"{a} {self.choice('', 'not ')}in (select {b} from {relation} where true{known}{local})"
         a, b = self.column(scope, "int") or "1", self.column(inner, "int") or "1"
         call = self.choice("max", "min", "count", "sum")
-        correlated = f" and {self.on(scope, inner)}" if r.random() < 0.5 else ""
+        correlated = f" and {on}" if r.random() < 0.5 else ""
         return f"{a} {self.choice('<', '>=', '=')} (select {call}({b}) from {relation} where true{local}{correlated})"
 
     # Queries.
@@ -223,16 +241,20 @@ class Generator:
         r = self.r
         query = Select()
         self.has_big &= inner
-        query.first, scope = self.relation(depth)
+        query.first, scope, query.rows = self.relation(depth)
         for _ in range(r.choice([0, 0, 1, 1, 1, 2, 3])):
-            relation, more = self.relation(depth - 1 if depth > 0 else 0)
+            relation, more, rows = self.relation(depth - 1 if depth > 0 else 0)
             join = self.choice("join", "join", "join", "left join", "right join", "full join")
-            query.joins.append(f" {join} {relation} on {self.on(scope, more)}")
-            scope = scope + more
+            on, share = self.on(scope, more)
+            pairs = query.rows * rows * share
+            if pairs > PAIRS_MAX:
+                continue
+            query.joins.append(f" {join} {relation} on {on}")
+            scope, query.rows = scope + more, max(pairs, query.rows, rows)
         for _ in range(r.choice([0, 0, 1, 1, 2])):
             query.where.append(self.condition(scope))
         if r.random() < 0.3:
-            part = self.subquery_condition(scope, depth)
+            part = self.subquery_condition(scope, query.rows)
             query.where.append(part if r.random() < 0.7 else f"{part} or {self.condition(scope, 1)}")
         kinds = []
         if r.random() < 0.55:

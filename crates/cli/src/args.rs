@@ -322,15 +322,26 @@ pub struct DemoArgs {
 pub struct ConvertArgs {
     /// Parquet, CSV, JSON or Arrow file, or a folder of files of one kind.
     pub input: PathBuf,
-    /// Arrow file to write.
+    /// Arrow file to write; with --partition-by, a folder.
     pub output: PathBuf,
     /// Write repeated text as a dictionary (text with few distinct values streams fastest so).
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub dictionary: Vec<String>,
+    /// Write decimals of up to 18 digits in 4 or 8 bytes instead of 16: fewer bytes to read, by Headrace and by Arrow's
+    /// libraries of version 19 (2025) and later.
+    #[arg(long)]
+    pub narrow_decimals: bool,
     /// Sort by columns, such as date,price:desc,name:asc:nulls-first.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub sort_by: Vec<SortKey>,
-    /// Replace an existing output file.
+    /// Write a folder of Arrow files: a file for each combination of values of these columns, in folders
+    /// that they name (year=2024/month=1/part.arrow).
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    pub partition_by: Vec<String>,
+    /// Limit of host memory, such as 512MB or 4GiB.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory_limit: Option<u64>,
+    /// Replace an existing output file, or a folder of partitions.
     #[arg(long)]
     pub force: bool,
 }

@@ -10,10 +10,11 @@ use std::time::Instant;
 use arrow_schema::{DataType, SchemaRef};
 use datafusion::common::DataFusionError;
 use headrace_engine::catalog::TableEntry;
-use headrace_engine::copy::{streamed_schema, write_arrow};
+use headrace_engine::copy::{Staging, Target, streamed_schema, write_arrow};
+use headrace_engine::partitioned::{check_keys, write_folders};
 use headrace_engine::{Processor, Session};
-use headrace_format::arrow::WriterSummary;
-use headrace_ooc::sort::table::{TableSortJob, sort_table};
+use headrace_format::arrow::{WriterSummary, with_narrow_decimals};
+use headrace_ooc::sort::table::{SortKey, TableSortJob, sort_table};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{ConvertArgs, EngineArgs};
@@ -28,9 +29,12 @@ pub async fn run(args: &ConvertArgs, cancel: Arc<AtomicBool>) -> Result<()> {
             .hint("name another file, or add --force to replace it"));
     }
     let start = Instant::now();
+    if !args.partition_by.is_empty() {
+        return convert_partitioned(args, cancel, start).await;
+    }
     let summary = match args.sort_by.is_empty() {
         true => convert(args, &args.output, &cancel).await?,
-        false => convert_sorted(args, cancel).await?,
+        false => convert_sorted(args, &args.output, &args.sort_by, cancel).await?,
     };
     eprintln!(
         "{}: {} rows, {} record batches, {:.3} GB in {:.2} s",
@@ -46,10 +50,15 @@ pub async fn run(args: &ConvertArgs, cancel: Arc<AtomicBool>) -> Result<()> {
 async fn convert(args: &ConvertArgs, output: &Path, cancel: &AtomicBool) -> Result<WriterSummary> {
     let place = args.input.display().to_string();
     let failed = |error| failure(&place, &error);
-    let session = session::new(&session::on(Processor::Off, &EngineArgs::default()))?;
+    let engine = EngineArgs { memory_limit: args.memory_limit, ..EngineArgs::default() };
+    let session = session::new(&session::on(Processor::Off, &engine))?;
     open_whole(&session, &args.input).await?;
     let query = session.sql("select * from input").await.map_err(failed)?;
-    let target = target_schema(&query.schema(), &args.dictionary)?;
+    let target = target_schema(&query.schema(), &args.dictionary, args.narrow_decimals)?;
+    if !args.partition_by.is_empty() {
+        let keys = check_keys(&target, &args.partition_by);
+        keys.map_err(|cause| CliError::carrying_hint(format!("--partition-by {cause}")))?;
+    }
     let stream = query.stream().map_err(failed)?;
     let (bar, rows) = (progress_bar(), Cell::new(0));
     let progress = |more| {
@@ -86,27 +95,81 @@ impl Drop for Unsorted {
     }
 }
 
-async fn convert_sorted(args: &ConvertArgs, cancel: Arc<AtomicBool>) -> Result<WriterSummary> {
+async fn convert_sorted(
+    args: &ConvertArgs,
+    output: &Path,
+    by: &[SortKey],
+    cancel: Arc<AtomicBool>,
+) -> Result<WriterSummary> {
     // What cannot be written is to be known before the work.
-    drop(headrace_io::write::SinkFile::growing(&args.output).map_err(CliError::new)?);
+    drop(headrace_io::write::SinkFile::growing(output).map_err(CliError::new)?);
     let name = format!(".headrace-{}.unsorted", std::process::id());
-    let unsorted = Unsorted(folder_of(&args.output).join(name));
+    let unsorted = Unsorted(folder_of(output).join(name));
     convert(args, &unsorted.0, &cancel).await?;
     let job = TableSortJob {
         input: unsorted.0.clone(),
-        output: args.output.clone(),
-        by: args.sort_by.clone(),
+        output: output.to_path_buf(),
+        by: by.to_vec(),
         temporary_folder: None,
         temporary_limit_bytes: None,
         rows_per_batch: None,
     };
-    let options = headrace_ooc::Options { token: cancel.into(), ..Default::default() };
+    let options = headrace_ooc::Options {
+        memory_limit_bytes: args.memory_limit,
+        token: cancel.into(),
+        ..Default::default()
+    };
     let sorted =
         crate::blocking(move || sort_table(&job, &options).map_err(CliError::carrying_hint));
     let told = sorted.await?;
     drop(unsorted);
     let (rows, batches, bytes) = (told.plan.rows, told.batches, told.report.output_bytes);
     Ok(WriterSummary { rows, batches, bytes })
+}
+
+/// Sorted by the folders first, so that their files are written one after the other.
+async fn convert_partitioned(
+    args: &ConvertArgs,
+    cancel: Arc<AtomicBool>,
+    start: Instant,
+) -> Result<()> {
+    let replaces = args.output.symlink_metadata().is_ok();
+    let staging = match replaces {
+        true => Staging::replacing_folder(&args.output),
+        false => Staging::new(&Target::Local(args.output.clone()), false),
+    };
+    let staging = staging.map_err(|error| failure("", &error))?;
+    let sorted = Unsorted(staging.content().with_extension("sorted"));
+    let keys = args.partition_by.iter().map(SortKey::ascending);
+    let by: Vec<SortKey> = keys.chain(args.sort_by.iter().cloned()).collect();
+    convert_sorted(args, &sorted.0, &by, Arc::clone(&cancel)).await?;
+    let keys = args.partition_by.clone();
+    let written = crate::blocking(move || {
+        let progress = |_| match cancel.load(Ordering::Relaxed) {
+            true => Err(DataFusionError::Execution("interrupted; nothing was left".to_string())),
+            false => Ok(()),
+        };
+        let summary =
+            write_folders(&sorted.0, &keys, staging.content(), progress).and_then(|summary| {
+                match replaces {
+                    true => staging.replace_folder().map(|()| summary),
+                    false => staging.commit().map(|()| summary),
+                }
+            });
+        drop((sorted, staging));
+        summary.map_err(|error| failure("", &error))
+    });
+    let summary = written.await?;
+    eprintln!(
+        "{}: {} rows in {} files, {} record batches, {:.3} GB in {:.2} s",
+        args.output.display(),
+        summary.rows,
+        summary.files,
+        summary.batches,
+        summary.bytes as f64 / 1e9,
+        start.elapsed().as_secs_f64(),
+    );
+    Ok(())
 }
 
 fn progress_bar() -> ProgressBar {
@@ -118,8 +181,15 @@ fn progress_bar() -> ProgressBar {
 }
 
 /// The input's columns as they stream best; the named ones, if text, as dictionaries.
-fn target_schema(input: &SchemaRef, dictionary: &[String]) -> Result<SchemaRef> {
-    let schema = streamed_schema(input, dictionary);
+fn target_schema(
+    input: &SchemaRef,
+    dictionary: &[String],
+    narrow_decimals: bool,
+) -> Result<SchemaRef> {
+    let mut schema = streamed_schema(input, dictionary);
+    if narrow_decimals {
+        schema = Arc::new(with_narrow_decimals(&schema));
+    }
     let is_dictionary = |name: &String| {
         let field = schema.field_with_name(name);
         field.is_ok_and(|field| matches!(field.data_type(), DataType::Dictionary(..)))

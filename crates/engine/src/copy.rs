@@ -22,10 +22,11 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
-use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary};
+use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary, is_table_file};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tokio::task::spawn_blocking;
 
-use crate::catalog::{refused, remote};
+use crate::catalog::{partition_of, refused, remote};
 use crate::error::external;
 use crate::planner_memory::batch_bytes;
 
@@ -105,7 +106,7 @@ impl Staging {
     }
 
     fn local(target: &Path, is_one_file: bool) -> Result<Staging> {
-        let fail = |cause: &dyn fmt::Display, remedy| refused(target, cause, remedy);
+        let fail = |cause: &dyn fmt::Display, remedy: &str| refused(target, cause, remedy);
         let name_another = "name another file, or a folder";
         // What is written to through a link is what it leads to.
         let target = match std::fs::canonicalize(target) {
@@ -124,6 +125,23 @@ impl Staging {
                 return Err(fail(&"it is there, and no empty folder", "name a new folder"));
             }
         }
+        Self::begin(target, is_one_file)
+    }
+
+    /// Begins to write what will be put in the place of a folder of partitions by
+    /// [`replace_folder`](Self::replace_folder).
+    ///
+    /// # Errors
+    /// A target that is something else.
+    pub fn replacing_folder(target: &Path) -> Result<Staging> {
+        check_is_partitions(target)?;
+        let name_another = "name another folder";
+        let target = std::fs::canonicalize(target).map_err(|e| refused(target, e, name_another))?;
+        Self::begin(target, false)
+    }
+
+    fn begin(target: PathBuf, is_one_file: bool) -> Result<Staging> {
+        let fail = |cause: &dyn fmt::Display, remedy| refused(&target, cause, remedy);
         let folder = hidden_folder(target.parent().unwrap_or(Path::new("/"))).map_err(|e| {
             fail(
                 &format!("cannot write beside it: {e}"),
@@ -151,13 +169,26 @@ impl Staging {
         format!("file://{path}{}", if self.is_folder() { "/" } else { "" })
     }
 
-    /// The file or folder that is written.
+    fn is_folder(&self) -> bool {
+        self.content.extension().is_none()
+    }
+
+    /// What is to be written: a file, or a folder, which the writer makes.
     pub fn content(&self) -> &Path {
         &self.content
     }
 
-    fn is_folder(&self) -> bool {
-        self.content.extension().is_none()
+    /// Puts a folder that was written in the place of another, at once; that one goes with the hidden folder.
+    ///
+    /// # Errors
+    /// What lies there is no folder of partitions, or cannot be replaced; it stays then.
+    pub fn replace_folder(&self) -> Result<()> {
+        check_is_partitions(&self.target)?;
+        std::fs::create_dir_all(&self.content)
+            .and_then(|()| {
+                Ok(renameat_with(CWD, &self.content, CWD, &self.target, RenameFlags::EXCHANGE)?)
+            })
+            .map_err(|e| refused(&self.target, e, "remove it first"))
     }
 
     /// Puts what was written in its place.
@@ -190,6 +221,30 @@ impl Staging {
         }
         Ok(())
     }
+}
+
+/// A folder in whose place another may be put: it has nothing but partitions and files of tables in it.
+///
+/// # Errors
+/// What else it has.
+fn check_is_partitions(folder: &Path) -> Result<()> {
+    let remedy = "remove it, or name another folder";
+    let fail = |path: &Path, cause: &dyn fmt::Display| refused(path, cause, remedy);
+    for entry in std::fs::read_dir(folder).map_err(|e| fail(folder, &e))? {
+        let entry = entry.map_err(|e| fail(folder, &e))?;
+        let (path, kind) = (entry.path(), entry.file_type().map_err(|e| fail(folder, &e))?);
+        match kind.is_dir() {
+            true if partition_of(&path).is_some() => check_is_partitions(&path)?,
+            false if kind.is_file() && is_table_file(&path) => {}
+            _ => {
+                return Err(fail(
+                    &path,
+                    &"it would be lost, and is no part of a table in partitions",
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Staging {

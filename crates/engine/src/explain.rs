@@ -65,6 +65,9 @@ fn source_line(verb: &str, pipeline: &Pipeline, planned: &Planned) -> String {
         table.rows(),
         decimal_bytes(bytes)
     );
+    if let Some(ruled_out) = table.ruled_out_text() {
+        line += &format!(", {ruled_out}");
+    }
     if let Some(skipped) = skipped_text(table) {
         line += &format!(", {skipped}");
     }

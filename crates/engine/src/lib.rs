@@ -30,6 +30,7 @@
 //!
 //! - [`catalog`]: Arrow files as tables with statistics; what a folder holds.
 //! - [`copy`]: what statements write: whole or not at all.
+//! - [`partitioned`]: Arrow files in folders that values of columns name.
 //! - [`scan`]: the planner's own scan of such a table.
 //! - [`overflow`]: integer and decimal arithmetic fails instead of wrapping, whatever runs it.
 //! - [`rule`]: which fragments become pipelines, and why others do not.
@@ -56,6 +57,7 @@ pub mod config;
 pub mod copy;
 pub mod exec;
 pub mod overflow;
+pub mod partitioned;
 pub mod report;
 pub mod rule;
 pub mod scan;

@@ -232,6 +232,9 @@ impl DisplayAs for HeadraceScanExec {
         if let Some(limit) = self.limit {
             write!(f, "{separator}limit={limit}")?;
         }
+        if let Some(ruled_out) = self.table.ruled_out_text() {
+            write!(f, "{separator}{ruled_out}")?;
+        }
         if let Some(skipped) = skipped_text(&self.table) {
             write!(f, "{separator}{skipped}")?;
         }

@@ -28,7 +28,9 @@ use headrace_flow::Trace;
 use headrace_runner::{Given, Runner, RunnerOptions, Settings};
 
 use crate::catalog::remote::traffic;
-use crate::catalog::{Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables};
+use crate::catalog::{
+    Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables, with_opened,
+};
 use crate::config::{HeadraceConfig, settings_of};
 use crate::copy::{ArrowSink, Staging, Target, is_one_file, target_of};
 use crate::explain::skipped_note;
@@ -229,14 +231,18 @@ impl Session {
     ) -> Result<(KnownPlan, Option<Staging>)> {
         let state = self.context.state();
         let options = Arc::clone(state.config().options());
-        let parsed = Parsed::of(text, &state)?;
+        let mut parsed = Parsed::of(text, &state)?;
+        self.tables.add_calls(parsed.take_calls());
         let references = parsed.tables(&state)?;
         // What is wrong with a table is told by opening it; to the planner it is not there.
         let opened = self.open(&references, &options).await?;
         let entry =
             |table: &Arc<dyn TableProvider>| skipped_note(&table.downcast_ref::<TableEntry>()?.0);
-        notes.extend(opened.iter().filter_map(entry));
-        let Planned { mut logical, headers } = parsed.plan(&state).await?;
+        notes.extend(opened.iter().filter_map(|(_, table)| entry(table)));
+        let only_tables = opened.len() == references.len()
+            && opened.iter().all(|(_, table)| table.is::<TableEntry>());
+        let opened = opened.into_iter().collect();
+        let Planned { mut logical, headers } = with_opened(opened, parsed.plan(&state)).await?;
         if let LogicalPlan::Copy(copy) = &logical
             && copy.file_type.get_ext() == "arrow"
         {
@@ -246,8 +252,6 @@ impl Session {
         }
         let staging = staged(&mut logical)?;
         // A view has no place in the plan of a query over it: nothing would tell that it was replaced.
-        let only_tables =
-            opened.len() == references.len() && opened.iter().all(|table| table.is::<TableEntry>());
         let tables = if only_tables { tables_of(&logical)? } else { None };
         if changes_session(&logical) {
             self.plans.clear();
@@ -259,17 +263,18 @@ impl Session {
         Ok((KnownPlan { plan, headers, loan }, staging))
     }
 
-    /// Those of the tables that are of paths, as their files are now.
+    /// Those of the tables that are of paths, as their files are now, by their names.
     async fn open(
         &self,
         references: &[TableReference],
         options: &ConfigOptions,
-    ) -> Result<Vec<Arc<dyn TableProvider>>> {
+    ) -> Result<Vec<(String, Arc<dyn TableProvider>)>> {
         let (names, mut opened) = (&options.catalog, Vec::new());
         for reference in references {
             let named = reference.clone().resolve(&names.default_catalog, &names.default_schema);
             if *named.catalog == names.default_catalog && *named.schema == names.default_schema {
-                opened.extend(self.tables.open(&named.table).await?);
+                let table = self.tables.open(&named.table).await?;
+                opened.extend(table.map(|table| (named.table.to_string(), table)));
             }
         }
         Ok(opened)

@@ -93,6 +93,12 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// If it cannot be had.
     fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>>;
 
+    /// What its rows have besides what its files say, in words: tables of the same files are the same table where
+    /// these are, too.
+    fn beyond_files(&self) -> Option<String> {
+        None
+    }
+
     /// # Errors
     /// A file that is not what it was when the table was opened, if that is to be checked.
     fn check_unchanged(&self) -> Result<()> {
@@ -144,6 +150,10 @@ impl Table for ArrowTable {
 
     fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>> {
         Ok(self.files()[file].source_as(self.policy().check_identity))
+    }
+
+    fn beyond_files(&self) -> Option<String> {
+        self.constants_text()
     }
 
     fn check_unchanged(&self) -> Result<()> {

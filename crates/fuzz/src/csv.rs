@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use datafusion::arrow::csv;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use flate2::{Compression, write::GzEncoder};
-use headrace_engine::catalog::{Block, Blocks, Records};
+use headrace_engine::catalog::{Block, Blocks, Records, Separators};
 
 use crate::sessions::Sessions;
 
@@ -145,7 +145,7 @@ fn cut_separated(text: &[u8], before: usize) {
     }
     let mut padded = padding(columns, BLOCK_BYTES - before);
     padded.extend_from_slice(text);
-    let Some(cut) = blocks(&padded, Records::Separated { delimiter: b',' }) else { return };
+    let Some(cut) = blocks(&padded, Records::Separated(Separators::of(b','))) else { return };
     let Some(whole) = rows(&padded, columns) else { return };
     let parts: Option<Vec<_>> = cut.iter().map(|block| rows(&block.bytes, columns)).collect();
     assert!(

@@ -33,6 +33,11 @@ pub struct Extent {
 pub enum Encoding {
     /// Fixed-width little-endian values.
     Plain,
+    /// Decimals as signed little-endian integers of this many bytes (4 or 8), where their type has 16.
+    Narrow {
+        /// Bytes a value.
+        value_bytes: u8,
+    },
     /// Booleans, one bit each, least significant first.
     Bits,
     /// Signed integer codes into the file's dictionary, of this many bytes (1, 2, 4 or 8).
@@ -51,6 +56,12 @@ pub enum Encoding {
     Pages {
         /// Bytes a page.
         block_bytes: u32,
+    },
+    /// No bytes: all rows of the segment have one value, which something else than the file tells, such as the
+    /// name of its folder.
+    Constant {
+        /// An integer, the days of a date, a code of the table's dictionary; `None` is NULL.
+        value: Option<i64>,
     },
 }
 
@@ -105,9 +116,32 @@ impl Segment {
     /// Extents in the order in which every processor expects its buffers: for each column
     /// values, then offsets, then validity, absent ones left out.
     pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
-        self.columns
-            .iter()
-            .flat_map(|c| std::iter::once(c.values).chain(c.offsets).chain(c.validity))
+        self.columns.iter().flat_map(ColumnExtents::extents)
+    }
+}
+
+impl ColumnExtents {
+    /// A column of one value.
+    pub fn constant(value: Option<i64>) -> Self {
+        Self {
+            encoding: Encoding::Constant { value },
+            values: Extent { offset: 0, bytes: 0 },
+            offsets: None,
+            offsets_base: 0,
+            validity: None,
+            remap: None,
+        }
+    }
+
+    /// Its extents, in their order; a constant has none.
+    pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
+        let values = (!self.is_constant()).then_some(self.values);
+        values.into_iter().chain(self.offsets).chain(self.validity)
+    }
+
+    /// Whether it is [`Encoding::Constant`].
+    pub fn is_constant(&self) -> bool {
+        matches!(self.encoding, Encoding::Constant { .. })
     }
 }
 
@@ -129,7 +163,10 @@ impl Encoding {
         match self {
             Self::Plain => Some(rows * data_type.plain_width_bytes()? as u64),
             Self::Bits => Some(rows.div_ceil(8)),
-            Self::Dictionary { code_bytes } => Some(rows * u64::from(*code_bytes)),
+            Self::Narrow { value_bytes: bytes } | Self::Dictionary { code_bytes: bytes } => {
+                Some(rows * u64::from(*bytes))
+            }
+            Self::Constant { .. } => Some(0),
             Self::Offsets { .. } | Self::Pages { .. } => None,
         }
     }

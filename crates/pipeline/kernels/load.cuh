@@ -184,7 +184,7 @@ template <typename T, u32 BYTES, u32 N> HR_DEVICE T based(u64 base, const Deltas
 }
 
 // Forms of a column that lies differently in different segments: bytes of an unsigned
-// difference, or SIGNED_CODES and the bytes of a signed dictionary code, or PLAIN_VALUES.
+// difference, or SIGNED_CODES and the bytes of a signed dictionary code or a narrow decimal, or PLAIN_VALUES.
 constexpr u32 PLAIN_VALUES = 0, SIGNED_CODES = 16;
 
 template <u32 BYTES, typename T, u32 N>
@@ -214,6 +214,7 @@ HR_DEVICE void load_varying(T (&out)[N], const void* column, u32 form, u64 base,
     case SIGNED_CODES + 1: spread_values<i8>(out, column, row, rows); break;
     case SIGNED_CODES + 2: spread_values<i16>(out, column, row, rows); break;
     case SIGNED_CODES + 4: spread_values<i32>(out, column, row, rows); break;
+    case SIGNED_CODES + 8: spread_values<i64>(out, column, row, rows); break;
     default: load_rows(out, column, row, rows);
     }
 }

@@ -1,7 +1,7 @@
 //! What the rows that survive a pipeline can have in integer-like columns: from its filters,
 //! and from the keys that are in the builds that it probes. Used to skip record batches.
 
-use headrace_ir::{CompareOp, Expr, Pipeline, ProbeKind, Register, Step, Value};
+use headrace_ir::{CompareOp, DataType, Expr, Pipeline, ProbeKind, Register, Step, Value};
 use headrace_pipeline::BuildTable;
 use headrace_pipeline::build::BuildIndex;
 use std::sync::Arc;
@@ -110,6 +110,8 @@ fn add_conjunct(expr: &Expr, found: &mut Vec<(Register, Interval)>) {
 /// The one register that a condition bounds, and how.
 fn interval_of(expr: &Expr) -> Option<(Register, Interval)> {
     match expr {
+        // Of decimals of other scales, what is stored compares otherwise.
+        Expr::Compare { left, right, .. } if scale(left) != scale(right) => None,
         Expr::Compare { op, left, right } => match (plain_register(left), plain_register(right)) {
             (Some(register), None) => Some((register, Interval::of(*op, constant(right)?)?)),
             (None, Some(register)) => {
@@ -145,13 +147,24 @@ fn interval_of(expr: &Expr) -> Option<(Register, Interval)> {
     }
 }
 
-/// A register of integer-like values, also under casts that keep every value.
+/// A register of integer-like values or decimals, also under casts that keep every value.
 fn plain_register(expr: &Expr) -> Option<Register> {
     match expr {
-        Expr::Register { index, data_type, .. } => data_type.integer_range().map(|_| *index),
+        Expr::Register { index, data_type, .. } => {
+            let is_decimal = matches!(data_type, DataType::Decimal128 { .. });
+            (is_decimal || data_type.integer_range().is_some()).then_some(*index)
+        }
         Expr::Cast { value, to, .. } if to.is_integer() && !value.data_type().cast_can_fail(to) => {
             plain_register(value)
         }
+        _ => None,
+    }
+}
+
+/// Digits behind the point of a decimal.
+fn scale(expr: &Expr) -> Option<i8> {
+    match expr.data_type() {
+        DataType::Decimal128 { scale, .. } => Some(scale),
         _ => None,
     }
 }
@@ -173,7 +186,7 @@ fn integer(value: &Value) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use headrace_ir::{DataType, Scalar};
+    use headrace_ir::Scalar;
 
     use super::*;
 
@@ -184,6 +197,22 @@ mod tests {
             nullable: true,
             name: "year".into(),
         })
+    }
+
+    fn decimal(scale: i8) -> DataType {
+        DataType::Decimal128 { precision: 12, scale }
+    }
+
+    #[test]
+    fn decimals_bound_those_of_their_scale() {
+        let (data_type, name) = (decimal(2), "price".into());
+        let price = Expr::Register { index: 0, data_type, nullable: true, name };
+        let below = |scale| {
+            let limit = Expr::Literal(Scalar::int(decimal(scale), 600));
+            Expr::compare(CompareOp::Lt, price.clone(), limit)
+        };
+        assert_eq!(bounds_of(&below(2)), [(0, Interval { min: None, max: Some(599) })]);
+        assert_eq!(bounds_of(&below(1)), []);
     }
 
     fn literal(value: i128) -> Box<Expr> {

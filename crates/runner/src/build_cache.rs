@@ -20,6 +20,8 @@ use crate::table::StreamTable;
 pub struct BuildKey {
     text: String,
     files: Vec<FileIdentity>,
+    /// What the rows have besides.
+    beyond_files: Option<String>,
     probed: Vec<BuildKey>,
 }
 
@@ -40,13 +42,15 @@ impl BuildKey {
             // Debug text says everything, the columns' places in the table included.
             text: format!("{nulls_equal} {pipeline:?}"),
             files: files.map(|file| table.source().file_identity(file)).collect(),
+            beyond_files: table.source().beyond_files(),
             probed,
         })
     }
 
     /// The key of a build of constants.
     pub fn of_values(plan: &BuildPlan, nulls_equal: bool) -> Self {
-        Self { text: format!("{nulls_equal} {plan:?}"), files: Vec::new(), probed: Vec::new() }
+        let text = format!("{nulls_equal} {plan:?}");
+        Self { text, files: Vec::new(), beyond_files: None, probed: Vec::new() }
     }
 }
 

@@ -193,7 +193,7 @@ pub fn segment_view<'a>(
         .iter()
         .map(|column| {
             let mut next = || buffers.next().unwrap_or_default();
-            let values = next();
+            let values = if column.is_constant() { &[] } else { next() };
             let offsets = column.offsets.map(|_| next());
             let validity = column.validity.map(|_| next());
             let remap = column.remap.and_then(|r| remaps.get(r as usize)).map(|r| &**r);

@@ -34,6 +34,11 @@ impl StreamTable {
         Self { name: name.into(), source, dictionaries }
     }
 
+    /// The same name and dictionaries over another source, whose codes are those of this one.
+    pub fn over(&self, source: Arc<dyn Table>) -> Self {
+        Self { name: self.name.clone(), source, dictionaries: self.dictionaries.clone() }
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

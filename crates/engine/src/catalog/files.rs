@@ -11,8 +11,13 @@ use headrace_io::{FileIdentity, ReadAt, SourceFile};
 
 use super::remote::{self, RemoteFile};
 
+use super::call::{Match, ReadOptions};
+
 /// Folders within folders that partitions may be; a loop of symbolic links ends here.
-const PARTITION_DEPTH_MAX: usize = 16;
+pub const PARTITION_DEPTH_MAX: usize = 16;
+
+/// What stands for NULL in the name of a folder.
+const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// Files named in an error, of each kind.
 const NAMED_MAX: usize = 3;
@@ -54,10 +59,10 @@ pub enum Packing {
 
 /// What a name says of a file; `None`: it is no file of a table.
 pub fn kind_of(path: &Path) -> Option<(TableKind, Packing)> {
-    let (inner, packing) = match extension(path).as_str() {
-        "gz" => (path.with_extension(""), Packing::Gzip),
-        "zst" | "zstd" => (path.with_extension(""), Packing::Zstd),
-        _ => (path.to_path_buf(), Packing::Plain),
+    let packing = packing_of(path);
+    let inner = match packing {
+        Packing::Plain => path.to_path_buf(),
+        _ => path.with_extension(""),
     };
     let kind = match extension(&inner).as_str() {
         "csv" | "tsv" => TableKind::Csv,
@@ -67,6 +72,15 @@ pub fn kind_of(path: &Path) -> Option<(TableKind, Packing)> {
         _ => return None,
     };
     Some((kind, packing))
+}
+
+/// How a file is packed, by its name.
+pub fn packing_of(path: &Path) -> Packing {
+    match extension(path).as_str() {
+        "gz" => Packing::Gzip,
+        "zst" | "zstd" => Packing::Zstd,
+        _ => Packing::Plain,
+    }
 }
 
 /// A file's extension in lower case, without that of its packing.
@@ -120,9 +134,35 @@ pub struct Files {
     pub keys: Vec<String>,
     /// The files.
     pub files: Vec<DataFile>,
+    /// How text files are read, where somebody says.
+    pub options: ReadOptions,
 }
 
 impl Files {
+    /// Files of one kind whatever they are called, and those in folders.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of); `path` is where they were looked for.
+    pub fn of_kind(kind: TableKind, found: Vec<Match>, path: &Path) -> Result<Files> {
+        let mut listed = Listed { kind: Some(kind), ..Listed::default() };
+        for (path, mut folders) in found {
+            if remote::is_address(&path) {
+                listed.address(&path)?;
+                continue;
+            }
+            let metadata =
+                std::fs::metadata(&path).map_err(|e| refused(&path, e, "look at the name"))?;
+            match metadata.is_dir() {
+                true => listed.folder(&path, &mut folders)?,
+                false => listed.add_local(&path, &metadata, &folders)?,
+            }
+        }
+        let mut files = listed.into_files(path)?;
+        files.files.sort_by(|a, b| a.path().cmp(b.path()));
+        files.files.dedup_by(|a, b| a.path() == b.path());
+        Ok(files)
+    }
+
     /// The files of a path: a file, a folder of files, or a folder of partitions
     /// (`year=2024/month=1/..`).
     ///
@@ -131,9 +171,7 @@ impl Files {
     pub fn of(path: &Path) -> Result<Files> {
         let mut listed = Listed::default();
         if remote::is_address(path) {
-            for entry in remote::files_of(path)? {
-                listed.add(entry.file.source(), Some(entry.file), &entry.partition)?;
-            }
+            listed.address(path)?;
             return listed.into_files(&remote::shown_path(path));
         }
         let metadata = std::fs::metadata(path).map_err(|e| refused(path, e, "look at the name"))?;
@@ -148,16 +186,26 @@ impl Files {
 
 #[derive(Default)]
 struct Listed {
+    /// What files are that were named; `None`: what they are called.
+    kind: Option<TableKind>,
     by_kind: BTreeMap<TableKind, Vec<DataFile>>,
     keys: Option<Vec<String>>,
 }
 
 impl Listed {
+    fn address(&mut self, address: &Path) -> Result<()> {
+        for entry in remote::files_of(address)? {
+            self.add(entry.file.source(), Some(entry.file), &entry.partition)?;
+        }
+        Ok(())
+    }
+
     fn folder(&mut self, folder: &Path, partition: &mut Vec<(String, String)>) -> Result<()> {
         let fail = |e| refused(folder, e, "see whether the folder may be read");
         for path in entries(folder).map_err(fail)? {
             let key = partition_of(&path);
-            let is_known = kind_of(&path).is_some();
+            let known = kind_of(&path).map(|(kind, _)| kind);
+            let is_known = known.is_some_and(|known| self.kind.is_none_or(|kind| kind == known));
             // Whatever else lies there may be broken as it likes.
             let metadata = match std::fs::metadata(&path) {
                 Err(cause) if is_known => {
@@ -191,7 +239,7 @@ impl Listed {
         metadata: &Metadata,
         partition: &[(String, String)],
     ) -> Result<()> {
-        if kind_of(path).is_some() && !metadata.is_file() {
+        if (self.kind.is_some() || kind_of(path).is_some()) && !metadata.is_file() {
             return Err(refused(path, "it is no regular file", "tables are made of files"));
         }
         let source = SourceFile::known(path, FileIdentity::of_metadata(metadata));
@@ -205,7 +253,7 @@ impl Listed {
         partition: &[(String, String)],
     ) -> Result<()> {
         let path = source.path();
-        let Some((kind, _)) = kind_of(path) else {
+        let Some(kind) = self.kind.or_else(|| Some(kind_of(path)?.0)) else {
             let known = ".parquet, .csv, .tsv, .json, .jsonl (also .gz and .zst of these four), \
                          .arrow, .feather, .ipc and .arrows files are read";
             return Err(refused(path, "its name says no kind of file that is known", known));
@@ -240,7 +288,10 @@ impl Listed {
         }
         match self.by_kind.pop_first() {
             None => Err(refused(path, "no files of a table in it", "name another folder")),
-            Some((kind, files)) => Ok(Files { kind, keys: self.keys.unwrap_or_default(), files }),
+            Some((kind, files)) => {
+                let (keys, options) = (self.keys.unwrap_or_default(), ReadOptions::default());
+                Ok(Files { kind, keys, files, options })
+            }
         }
     }
 }
@@ -265,7 +316,37 @@ pub fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// Key and value of a folder named `key=value`.
 pub fn partition_of(folder: &Path) -> Option<(String, String)> {
     let (key, value) = folder.file_name()?.to_str()?.split_once('=')?;
-    (!key.is_empty()).then(|| (key.to_string(), value.to_string()))
+    (!key.is_empty()).then(|| (plain(key), value.to_string()))
+}
+
+/// The name of the folder of rows whose column `key` has a value; `None` is NULL. What [`partition_of`] and the
+/// reader of its values make of it is the same again.
+pub fn partition_name(key: &str, value: Option<&str>) -> String {
+    let value = match value {
+        None => NULL_VALUE.to_string(),
+        // A text that looks like none.
+        Some(NULL_VALUE) => format!("%5F{}", &NULL_VALUE[1..]),
+        Some(value) => escaped(value),
+    };
+    let key = match key.strip_prefix('.') {
+        Some(rest) => format!("%2E{}", escaped(rest)),
+        None => escaped(key),
+    };
+    format!("{key}={value}")
+}
+
+/// A text in which `%41` stands for `A`, as Hive writes it.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            letter if letter.is_ascii_control() || "\"#%'*/:=?\\{}[]^<>|".contains(letter) => {
+                escaped.push_str(&format!("%{:02X}", letter as u32));
+            }
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
 }
 
 /// Whether it is a table at all: settings and manifests are JSON, too, but spread over lines.
@@ -290,14 +371,19 @@ pub fn is_remote_table(entry: &remote::Entry) -> bool {
 
 /// The value that a folder's name stands for, as Hive and Spark write them.
 fn unescaped(value: &str) -> Option<String> {
-    if value == "__HIVE_DEFAULT_PARTITION__" {
+    if value == NULL_VALUE {
         return None;
     }
-    let bytes = value.as_bytes();
+    Some(plain(value))
+}
+
+/// A text in which `%41` stands for `A`.
+fn plain(text: &str) -> String {
+    let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let code = (bytes[at] == b'%').then(|| value.get(at + 1..at + 3)).flatten();
+        let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
         let code = code.filter(|code| !code.starts_with('+'));
         match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
             Some(byte) => {
@@ -310,7 +396,7 @@ fn unescaped(value: &str) -> Option<String> {
             }
         }
     }
-    Some(String::from_utf8_lossy(&plain).into_owned())
+    String::from_utf8_lossy(&plain).into_owned()
 }
 
 /// An error with its place and what helps.
@@ -325,4 +411,26 @@ pub fn refused(
     let text = if cause.contains(&place) { cause } else { format!("{place}: {cause}") };
     let hint = if text.contains("\nhint: ") { String::new() } else { format!("\nhint: {remedy}") };
     DataFusionError::Execution(text + &hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_folders_are_read_as_they_were_meant() {
+        let texts = ["", "a", "a/b=c %", "..", "%41", "Ω\n\u{1}\"", NULL_VALUE, "%5F", "a=b"];
+        for key in texts.iter().filter(|key| !key.is_empty()) {
+            for value in texts.iter().copied().map(Some).chain([None]) {
+                let name = partition_name(key, value);
+                assert!(!name.contains('/') && !name.starts_with('.'), "{name}");
+                let (read_key, read) = partition_of(Path::new(&name)).unwrap_or_default();
+                assert_eq!(
+                    (read_key.as_str(), unescaped(&read).as_deref()),
+                    (*key, value),
+                    "{name}"
+                );
+            }
+        }
+    }
 }

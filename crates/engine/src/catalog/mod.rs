@@ -7,8 +7,10 @@
 //!
 //! A path may be an address (`s3://bucket/folder/`, `https://host/x.csv`): `remote` lists and fetches what it names.
 
+mod call;
 mod directory;
 mod files;
+mod folders;
 mod layout;
 mod parquet;
 mod planned;
@@ -24,11 +26,13 @@ mod tables;
 mod text;
 mod union;
 
+pub(crate) use call::{Call, ReadOptions};
 pub use directory::{Found, FoundTable, find_tables};
-pub(crate) use files::refused;
+pub(crate) use files::{PARTITION_DEPTH_MAX, Packing, partition_name, partition_of, refused};
 pub use files::{TableKind, table_name};
 // How texts are cut, for those who feed it with broken ones.
 #[doc(hidden)]
-pub use records::{Block, Blocks, Records};
+pub use records::{Block, Blocks, Records, Separators};
 pub use table::{HeadraceTable, TableEntry};
 pub use tables::Tables;
+pub(crate) use tables::with_opened;

@@ -1,13 +1,12 @@
 //! Tables of files that the planner's own operators read: Parquet, separated values, JSON, Arrow streams.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{ColumnStatistics, DFSchema, Result, ScalarValue};
+use datafusion::common::{ColumnStatistics, Result, ScalarValue};
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
@@ -19,7 +18,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_datasource::compute_all_files_statistics;
 use headrace_io::{ReadAt, try_map};
 
-use super::files::{Files, TableKind};
+use super::files::{Files, TableKind, refused};
+use super::folders::Folders;
 use super::union::unite;
 use super::{layout, parquet, text};
 
@@ -35,6 +35,7 @@ pub struct PlannedTable {
     kind: TableKind,
     schema: TableSchema,
     files: Vec<PartitionedFile>,
+    folders: Folders,
 }
 
 enum Input {
@@ -53,7 +54,7 @@ impl PlannedTable {
         let inspect = |i: usize| match files.kind {
             TableKind::Parquet => parquet::inspect(&files.files[i])
                 .map(|(input, schema)| (Input::Parquet(input), schema)),
-            kind => layout::inspect(&files.files[i], kind, sample_bytes)
+            kind => layout::inspect(&files.files[i], kind, sample_bytes, &files.options)
                 .map(|(input, schema)| (Input::Text(input), schema)),
         };
         let inspected = try_map(count, FILES_AT_ONCE, inspect)?;
@@ -63,21 +64,19 @@ impl PlannedTable {
             .map(|((input, schema), file)| (input, (file.path().to_path_buf(), schema)))
             .unzip();
         let united = unite(files.kind, &schemas)?;
-        let partitions = partition_columns(files);
+        check_types(files, &united)?;
+        let folders = Folders::of(&files.keys, files.files.iter())?;
+        let partitions = folders.fields();
         // A partition's column takes the place of one of its name.
         let is_own = |field: &&FieldRef| !files.keys.contains(field.name());
         let fields: Vec<FieldRef> = united.fields().iter().filter(is_own).cloned().collect();
         let file_schema = Arc::new(Schema::new(fields));
         let mut listed = Vec::with_capacity(count);
-        for ((file, input), (_, own)) in files.files.iter().zip(inputs).zip(&schemas) {
-            let values = file.values.iter().zip(&partitions).map(|(value, column)| {
-                match (value, column.data_type()) {
-                    (None, data_type) => ScalarValue::try_new_null(data_type),
-                    (Some(text), data_type) => {
-                        ScalarValue::try_from_string(text.clone(), data_type)
-                    }
-                }
-            });
+        for (at, ((file, input), (_, own))) in
+            files.files.iter().zip(inputs).zip(&schemas).enumerate()
+        {
+            let values = (0..partitions.len())
+                .map(|column| ScalarValue::try_from_array(folders.values(column), at));
             let values = values.collect::<Result<Vec<_>>>()?;
             let path = file.path().to_string_lossy().into_owned();
             let entry = PartitionedFile::new(path, file.source.size_bytes());
@@ -93,46 +92,20 @@ impl PlannedTable {
         }
         let schema =
             TableSchema::builder(file_schema).with_table_partition_cols(partitions).build();
-        Ok(Arc::new(Self { kind: files.kind, schema, files: listed }))
+        Ok(Arc::new(Self { kind: files.kind, schema, files: listed, folders }))
     }
+}
 
-    /// The files whose partitions may have rows that meet the filters.
-    fn wanted(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<PartitionedFile>> {
-        let mut files = self.files.clone();
-        let columns = self.schema.table_partition_cols();
-        if columns.is_empty() {
-            return Ok(files);
-        }
-        let schema = Arc::new(Schema::new(columns.clone()));
-        let names = DFSchema::try_from(Schema::clone(&schema))?;
-        for filter in filters {
-            let of_partitions =
-                |c: &&datafusion::common::Column| schema.field_with_name(&c.name).is_ok();
-            let used = filter.column_refs();
-            if files.is_empty() || filter.is_volatile() || !used.iter().all(of_partitions) {
-                continue;
-            }
-            let unqualified =
-                datafusion::logical_expr::expr_rewriter::unnormalize_col(filter.clone());
-            let Ok(filter) = state.create_physical_expr(unqualified, &names) else { continue };
-            let column = |i: usize| {
-                ScalarValue::iter_to_array(
-                    files.iter().map(|file| file.partition_values[i].clone()),
-                )
-            };
-            let values = (0..columns.len()).map(column).collect::<Result<Vec<_>>>()?;
-            let rows = RecordBatch::try_new(Arc::clone(&schema), values)?;
-            // What fails here fails, or not, where the rows are.
-            let Ok(kept) = filter.evaluate(&rows).and_then(|v| v.into_array(rows.num_rows()))
-            else {
-                continue;
-            };
-            let Some(kept) = kept.as_boolean_opt() else { continue };
-            let mut keep = kept.iter().map(|kept| kept == Some(true));
-            files.retain(|_| keep.next().unwrap_or(true));
-        }
-        Ok(files)
-    }
+/// Whoever gives a type to a column means one that is there.
+fn check_types(files: &Files, schema: &Schema) -> Result<()> {
+    let named = files.options.types.iter().map(|(name, _)| name);
+    let Some(missing) = named.into_iter().find(|name| schema.index_of(name).is_err()) else {
+        return Ok(());
+    };
+    let path = files.files.first().map_or(Path::new(""), |file| file.path());
+    let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let remedy = format!("columns are {}", names.join(", "));
+    Err(refused(path, format!("types: there is no column {missing}"), remedy))
 }
 
 /// Of a partition that is NULL, nothing is claimed.
@@ -151,26 +124,6 @@ fn with_statistics(
         }
     }
     file
-}
-
-/// Integers and dates where all values are; else text.
-fn partition_columns(files: &Files) -> Vec<FieldRef> {
-    let column = |(i, key): (usize, &String)| {
-        let values = || files.files.iter().filter_map(|file| file.values.get(i)?.as_deref());
-        let is = |data_type: &DataType| {
-            let parses = |v: &str| ScalarValue::try_from_string(v.to_string(), data_type).is_ok();
-            values().all(parses)
-        };
-        let is_integer = values().all(|v| v.parse::<i64>().is_ok());
-        let data_type = match () {
-            _ if values().next().is_none() => DataType::Utf8,
-            _ if is_integer => DataType::Int64,
-            _ if values().all(|v| v.len() == 10) && is(&DataType::Date32) => DataType::Date32,
-            _ => DataType::Utf8,
-        };
-        Arc::new(Field::new(key, data_type, true))
-    };
-    files.keys.iter().enumerate().map(column).collect()
 }
 
 #[async_trait]
@@ -198,7 +151,8 @@ impl TableProvider for PlannedTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let threads = state.config().target_partitions().max(1);
-        let files = self.wanted(state, filters)?;
+        let (wanted, _) = self.folders.wanted(filters)?;
+        let files: Vec<_> = wanted.into_iter().map(|file| self.files[file].clone()).collect();
         let source = match self.kind {
             TableKind::Parquet => parquet::source(self.schema.clone(), state.config_options()),
             kind => Arc::new(text::TextSource::new(kind, self.schema.clone(), threads)),

@@ -9,7 +9,7 @@ use flate2::read::MultiGzDecoder;
 use headrace_io::{ReadAt, SourceFile};
 use memchr::{memchr, memchr_iter, memchr2, memchr3, memrchr};
 
-use super::files::{Packing, kind_of};
+use super::files::{Packing, packing_of};
 
 /// A record that is longer is taken for a quote that nobody closed.
 const RECORD_BYTES_MAX: usize = 256 << 20;
@@ -69,27 +69,37 @@ impl Read for FileBytes {
     }
 }
 
-/// The bytes of a file, unpacked as its name says, without a byte order mark.
+/// The bytes of a file, unpacked, without a byte order mark.
 pub fn unpacked(
-    path: &Path,
+    packing: Packing,
     bytes: impl Read + Send + 'static,
 ) -> io::Result<Box<dyn BufRead + Send>> {
     let buffer_bytes = 1 << 20;
-    let mut reader: Box<dyn BufRead + Send> = match kind_of(path).map(|(_, packing)| packing) {
-        Some(Packing::Gzip) => {
+    let mut reader: Box<dyn BufRead + Send> = match packing {
+        Packing::Gzip => {
             let packed = BufReader::with_capacity(buffer_bytes, bytes);
             Box::new(BufReader::with_capacity(buffer_bytes, MultiGzDecoder::new(packed)))
         }
-        Some(Packing::Zstd) => Box::new(BufReader::with_capacity(
+        Packing::Zstd => Box::new(BufReader::with_capacity(
             buffer_bytes,
             zstd::stream::read::Decoder::new(bytes)?,
         )),
-        _ => Box::new(BufReader::with_capacity(buffer_bytes, bytes)),
+        Packing::Plain => Box::new(BufReader::with_capacity(buffer_bytes, bytes)),
     };
     if reader.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
         reader.consume(BYTE_ORDER_MARK.len());
     }
     Ok(reader)
+}
+
+/// Reads over lines; how many there were of those.
+pub fn skip_lines(reader: &mut dyn BufRead, lines: u64) -> io::Result<u64> {
+    for skipped in 0..lines {
+        if reader.skip_until(b'\n')? == 0 {
+            return Ok(skipped);
+        }
+    }
+    Ok(lines)
 }
 
 /// Whether a JSON file is a list of objects: its first line is a whole one, or it is an array that begins
@@ -100,7 +110,7 @@ pub fn is_json_table(path: &Path) -> bool {
 
 /// The same of its bytes.
 pub fn is_json_list(path: &Path, bytes: impl Read + Send + 'static) -> bool {
-    let Ok(mut reader) = unpacked(path, bytes) else { return false };
+    let Ok(mut reader) = unpacked(packing_of(path), bytes) else { return false };
     let records = Records::of_json(&mut reader);
     // Bytes, since the last character may be cut.
     let (mut start, mut reader) = (Vec::new(), reader.take(FIRST_RECORD_BYTES_MAX));
@@ -125,12 +135,30 @@ pub enum Records {
     /// With each line.
     Lines,
     /// With a line outside of quotes; a quote counts where a value begins.
-    Separated {
-        /// Between values.
-        delimiter: u8,
-    },
+    Separated(Separators),
     /// JSON values of any layout, also as members of one array.
     Values,
+}
+
+/// What stands between and around separated values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Separators {
+    /// Between values.
+    pub delimiter: u8,
+    /// Around a value.
+    pub quote: u8,
+    /// Before a quote that is part of a value, besides doubling it.
+    pub escape: Option<u8>,
+}
+
+impl Separators {
+    /// No byte of a text: stands for no quote at all.
+    pub const NO_QUOTE: u8 = 0xFF;
+
+    /// Quotes that are doubled.
+    pub fn of(delimiter: u8) -> Self {
+        Self { delimiter, quote: b'"', escape: None }
+    }
 }
 
 impl Records {
@@ -150,6 +178,8 @@ pub struct Block {
     pub bytes: Vec<u8>,
     /// Line of the file in which it begins, from 1.
     pub first_line: u64,
+    /// Whether nothing of the file's records comes before it.
+    pub is_first: bool,
 }
 
 /// A file's blocks.
@@ -160,6 +190,7 @@ pub struct Blocks {
     /// The beginning of a record whose end was not seen yet.
     rest: Vec<u8>,
     line: u64,
+    is_begun: bool,
     is_done: bool,
 }
 
@@ -181,13 +212,15 @@ enum Place {
     Quoted,
     /// After a quote inside of quotes, or a backslash: what comes next says what it was.
     Escape,
+    /// After what stands before a quote that is part of a value.
+    Escaped,
 }
 
 impl Blocks {
     /// Blocks of whatever the reader still has.
     pub fn new(reader: Box<dyn BufRead + Send>, records: Records, first_line: u64) -> Self {
         let (state, rest) = (State::default(), Vec::new());
-        Self { reader, records, state, rest, line: first_line, is_done: false }
+        Self { reader, records, state, rest, line: first_line, is_begun: false, is_done: false }
     }
 
     /// The next block, of about `bytes`; `None` at the end.
@@ -218,11 +251,12 @@ impl Blocks {
             let unread = memchr_iter(b'\n', &self.rest).count() as u64;
             self.line = self.line.saturating_sub(unread);
         }
-        if let Records::Separated { .. } = self.records {
+        if let Records::Separated(_) = self.records {
             check_text(&block, first_line)?;
         }
-        let mut block = Block { bytes: block, first_line };
-        if first_line > 1 && block.bytes.starts_with(BYTE_ORDER_MARK) {
+        let is_first = !std::mem::replace(&mut self.is_begun, true);
+        let mut block = Block { bytes: block, first_line, is_first };
+        if !is_first && block.bytes.starts_with(BYTE_ORDER_MARK) {
             // The reader of a block would take it for that of a file; an empty line is no record.
             block.bytes.insert(0, b'\n');
             block.first_line -= 1;
@@ -234,7 +268,7 @@ impl Blocks {
     fn cut(&mut self, block: &mut [u8], seen: usize) -> Option<usize> {
         match self.records {
             Records::Lines => memrchr(b'\n', &block[seen..]).map(|at| seen + at + 1),
-            Records::Separated { delimiter } => self.state.cut_separated(block, seen, delimiter),
+            Records::Separated(separators) => self.state.cut_separated(block, seen, separators),
             Records::Values => self.state.cut_values(block, seen),
         }
     }
@@ -257,9 +291,17 @@ fn is_line_end(byte: u8) -> bool {
 }
 
 impl State {
-    fn cut_separated(&mut self, block: &[u8], seen: usize, delimiter: u8) -> Option<usize> {
+    fn cut_separated(
+        &mut self,
+        block: &[u8],
+        seen: usize,
+        separators: Separators,
+    ) -> Option<usize> {
+        let Separators { delimiter, quote, escape } = separators;
+        // What no text has is looked for where there is no escape.
+        let escape = escape.unwrap_or(Separators::NO_QUOTE);
         let is_plain = matches!(self.place, Place::Start | Place::Inside);
-        if is_plain && memchr(b'"', &block[seen..]).is_none() {
+        if is_plain && memchr(quote, &block[seen..]).is_none() {
             self.place = match block.last() {
                 Some(last) if *last == delimiter || is_line_end(*last) => Place::Start,
                 _ if block.len() == seen => self.place,
@@ -271,10 +313,13 @@ impl State {
         while at < block.len() {
             let byte = block[at];
             self.place = match (self.place, byte) {
-                (Place::Start, b'"') | (Place::Escape, b'"') => Place::Quoted,
-                (Place::Quoted, b'"') => Place::Escape,
+                (Place::Escaped, _) => Place::Quoted,
+                (Place::Start | Place::Escape, byte) if byte == quote => Place::Quoted,
+                (Place::Quoted, byte) if byte == quote => Place::Escape,
+                (Place::Quoted, byte) if byte == escape => Place::Escaped,
                 (Place::Quoted, _) => {
-                    at = memchr(b'"', &block[at..]).map_or(block.len(), |next| at + next);
+                    let next = memchr2(quote, escape, &block[at..]);
+                    at = next.map_or(block.len(), |next| at + next);
                     continue;
                 }
                 (_, b'\n') => {
@@ -357,7 +402,7 @@ mod tests {
 
     #[test]
     fn what_is_no_text_is_told_by_its_line() {
-        let commas = Records::Separated { delimiter: b',' };
+        let commas = Records::Separated(Separators::of(b','));
         // Two bytes of a character that the quote's end of a record stands between.
         for text in [b"a\n\"\xc3\xa9\"\nx\xef\n\"\xbb\xbf\"\n".as_slice(), b"a\n\xc3\xa9\nb\xe9"] {
             let mut blocks = Blocks::new(Box::new(io::Cursor::new(text.to_vec())), commas, 1);
@@ -383,7 +428,7 @@ mod tests {
         let filler = "x".repeat(10_000);
         let row = format!("\"a\n\"\"b\n\",5\" pipe,{filler}\n");
         let text = row.repeat(50);
-        let found = blocks(&text, Records::Separated { delimiter: b',' }, 1);
+        let found = blocks(&text, Records::Separated(Separators::of(b',')), 1);
         assert!(found.len() > 5);
         assert!(found.iter().all(|(block, _)| block.len() % row.len() == 0));
         assert_eq!(found.iter().map(|(block, _)| block.as_str()).collect::<String>(), text);
@@ -396,7 +441,7 @@ mod tests {
     fn a_carriage_return_ends_a_record_too() {
         let filler = "x".repeat(10_000);
         let row = format!("1,{filler}\r\"a\nb\",{filler}\n");
-        let found = blocks(&row.repeat(50), Records::Separated { delimiter: b',' }, 1);
+        let found = blocks(&row.repeat(50), Records::Separated(Separators::of(b',')), 1);
         assert!(found.len() > 5);
         assert!(found.iter().all(|(block, _)| block.len() % row.len() == 0));
     }

@@ -1,22 +1,24 @@
 //! Arrow files as a DataFusion table.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
-use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics};
+use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics, internal_err};
 use datafusion::datasource::TableType;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_format::Table;
 use headrace_format::arrow::ArrowTable;
-use headrace_io::SourceFile;
 use headrace_runner::StreamTable;
 
+use super::files::{DataFile, Files};
+use super::folders::Folders;
 use crate::error::external;
 use crate::rule::types::integer_scalar;
 use crate::scan::HeadraceScanExec;
@@ -27,6 +29,10 @@ pub struct HeadraceTable {
     arrow: Arc<ArrowTable>,
     statistics: Statistics,
     stream: Arc<StreamTable>,
+    /// Columns that folders give.
+    folders: Option<Folders>,
+    /// Files that folders ruled out.
+    ruled_out_files: usize,
 }
 
 impl fmt::Debug for HeadraceTable {
@@ -41,23 +47,70 @@ impl HeadraceTable {
     /// # Errors
     /// A file that is no valid Arrow file, or does not have the columns of the others.
     pub fn open(name: &str, paths: &[PathBuf]) -> Result<Arc<Self>> {
-        Self::of(name, ArrowTable::open(paths).map_err(external)?)
+        Ok(Self::of(name, ArrowTable::open(paths).map_err(external)?, None))
     }
 
-    /// Opens files that are known already, wherever they lie.
+    /// Opens listed files as one table, wherever they lie, with the columns that their folders give.
     ///
     /// # Errors
-    /// As for [`open`](Self::open).
-    pub fn open_sources(name: &str, sources: &[Arc<SourceFile>]) -> Result<Arc<Self>> {
-        Self::of(name, ArrowTable::open_sources(sources).map_err(external)?)
+    /// As [`open`](Self::open).
+    pub(super) fn of_files(name: &str, files: &Files) -> Result<Arc<Self>> {
+        let sources: Vec<_> = files.files.iter().map(|file| Arc::clone(&file.source)).collect();
+        let arrow = ArrowTable::open_sources(&sources).map_err(external)?;
+        if files.keys.is_empty() {
+            return Ok(Self::of(name, arrow, None));
+        }
+        // Not all of them need be part of the table.
+        let by_path: HashMap<&Path, &DataFile> =
+            files.files.iter().map(|file| (file.path(), file)).collect();
+        let opened = arrow.files().iter().filter_map(|file| by_path.get(file.path()).copied());
+        let folders = Folders::of(&files.keys, opened)?;
+        let constants = files.keys.iter().enumerate();
+        let constants: Vec<_> = constants
+            .map(|(column, key)| (key.clone(), Arc::clone(folders.values(column))))
+            .collect();
+        let arrow = arrow.with_constants(&constants).map_err(external)?;
+        let folders = folders.typed_as(arrow.schema())?;
+        Ok(Self::of(name, arrow, Some(folders)))
     }
 
-    fn of(name: &str, arrow: ArrowTable) -> Result<Arc<Self>> {
+    fn of(name: &str, arrow: ArrowTable, folders: Option<Folders>) -> Arc<Self> {
         let arrow = Arc::new(arrow);
         let statistics = statistics(&arrow);
         let source: Arc<dyn Table> = arrow.clone();
         let stream = Arc::new(StreamTable::new(name, source));
-        Ok(Arc::new(Self { name: name.to_string(), arrow, statistics, stream }))
+        let (name, ruled_out_files) = (name.to_string(), 0);
+        Arc::new(Self { name, arrow, statistics, stream, folders, ruled_out_files })
+    }
+
+    /// The files whose folders meet the conditions, all of which they decide: the table itself if all do.
+    fn wanted(self: &Arc<Self>, filters: &[Expr]) -> Result<Arc<Self>> {
+        let Some(folders) = self.folders.as_ref().filter(|_| !filters.is_empty()) else {
+            return Ok(Arc::clone(self));
+        };
+        let (wanted, all_decided) = folders.wanted(filters)?;
+        if !all_decided {
+            return internal_err!(
+                "a condition on folders of {} that they do not decide",
+                self.name
+            );
+        }
+        let ruled_out_files = self.arrow.files().len() - wanted.len();
+        if ruled_out_files == 0 {
+            return Ok(Arc::clone(self));
+        }
+        let arrow = Arc::new(self.arrow.only(&wanted));
+        let statistics = statistics(&arrow);
+        let stream = Arc::new(self.stream.over(arrow.clone()));
+        let name = self.name.clone();
+        Ok(Arc::new(Self { name, arrow, statistics, stream, folders: None, ruled_out_files }))
+    }
+
+    /// Files that are not read because of their folders, and those that are, in words.
+    pub fn ruled_out_text(&self) -> Option<String> {
+        let read = self.arrow.files().len();
+        let all = read + self.ruled_out_files;
+        (self.ruled_out_files > 0).then(|| format!("{read} of {all} files by their folders"))
     }
 
     /// Name in the catalogue.
@@ -155,11 +208,26 @@ impl TableProvider for TableEntry {
         Some(self.0.statistics.clone())
     }
 
+    /// Conditions on the names of folders alone are met by choosing files.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| {
+            let folders = self.0.folders.as_ref();
+            match folders.is_some_and(|folders| folders.decide(filter)) {
+                true => TableProviderFilterPushDown::Exact,
+                false => TableProviderFilterPushDown::Unsupported,
+            }
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
     async fn scan(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let columns = match projection {
@@ -167,7 +235,8 @@ impl TableProvider for TableEntry {
             None => (0..self.0.arrow_schema().fields().len()).collect(),
         };
         let partitions = state.config().target_partitions();
-        let scan = HeadraceScanExec::try_new(Arc::clone(&self.0), columns, partitions, limit)?;
+        let table = self.0.wanted(filters)?;
+        let scan = HeadraceScanExec::try_new(table, columns, partitions, limit)?;
         Ok(Arc::new(scan))
     }
 }

@@ -1,9 +1,8 @@
 //! The tables that a session knows by name, and those that are named by their path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
@@ -16,14 +15,23 @@ use tokio::task::spawn_blocking;
 use super::files::{Files, TableKind, kind_of, refused, table_name};
 use super::planned::PlannedTable;
 use super::remote::{is_address, shown_path};
-use super::{FoundTable, HeadraceTable, TableEntry};
+use super::{Call, FoundTable, HeadraceTable, TableEntry};
+
+tokio::task_local! {
+    /// The tables of the statement that is planned: what it opened is not looked at again meanwhile.
+    static OPENED: HashMap<String, Arc<dyn TableProvider>>;
+}
+
+/// Plans with tables that were just opened, by their names.
+pub(crate) async fn with_opened<F: Future>(
+    opened: HashMap<String, Arc<dyn TableProvider>>,
+    planning: F,
+) -> F::Output {
+    OPENED.scope(opened, planning).await
+}
 
 /// Tables named by a path that are kept open.
 const PATHS_MAX: usize = 256;
-
-/// How long the planner takes a table that lies elsewhere as it was opened for its query: another version found in
-/// between would be another round trip, and the error of nobody.
-const REOPENED_AFTER: Duration = Duration::from_secs(5);
 
 /// Files and folders as tables. Each is opened when it is first named, and anew when its files have changed
 /// since. What is wrong with one is its own error.
@@ -31,6 +39,8 @@ const REOPENED_AFTER: Duration = Duration::from_secs(5);
 pub struct Tables {
     by_name: RwLock<BTreeMap<String, Slot>>,
     by_path: Mutex<BTreeMap<String, Arc<FileTable>>>,
+    /// Of the calls of functions, by their texts, those made last at the end.
+    by_call: Mutex<Vec<Arc<FileTable>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,16 +51,6 @@ enum Slot {
     Files(Vec<Arc<FileTable>>),
 }
 
-enum Named {
-    Given(Arc<dyn TableProvider>),
-    File(Arc<FileTable>),
-}
-
-async fn opened(files: Arc<FileTable>) -> Result<Arc<dyn TableProvider>> {
-    let opened = spawn_blocking(move || files.current()).await;
-    opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
-}
-
 impl Tables {
     /// Makes tables known, in place of what has their names.
     pub fn add(&self, found: &[FoundTable]) {
@@ -58,7 +58,7 @@ impl Tables {
         for table in found {
             let files = Arc::new(FileTable::new(&table.name, &table.path));
             match by_name.get_mut(&table.name) {
-                Some(Slot::Files(same)) if same.iter().any(|f| f.path == table.path) => {}
+                Some(Slot::Files(same)) if same.iter().any(|f| f.given.is_at(&table.path)) => {}
                 Some(Slot::Files(same)) => same.push(files),
                 _ => {
                     by_name.insert(table.name.clone(), Slot::Files(vec![files]));
@@ -67,28 +67,38 @@ impl Tables {
         }
     }
 
+    /// Makes the calls of a statement tables, by their texts.
+    pub(crate) fn add_calls(&self, calls: Vec<(String, Call)>) {
+        let mut by_call = self.by_call.lock();
+        let kept_max = PATHS_MAX.max(calls.len());
+        for (text, call) in calls {
+            let known = by_call.iter().position(|table| table.name == text);
+            let table = match known {
+                Some(known) => by_call.remove(known),
+                None => Arc::new(FileTable::of_call(&text, call)),
+            };
+            by_call.push(table);
+        }
+        // Other statements may be about to open theirs: the oldest leave.
+        let too_many = by_call.len().saturating_sub(kept_max);
+        by_call.drain(..too_many);
+    }
+
     /// The table of a name or path, as its files are now; `None`: there is none.
     ///
     /// # Errors
     /// What keeps its files from being a table.
     pub async fn open(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        match self.slot(name)? {
-            None => Ok(None),
-            Some(Named::Given(table)) => Ok(Some(table)),
-            Some(Named::File(files)) => opened(files).await.map(Some),
-        }
-    }
-
-    /// What a name or path stands for.
-    fn slot(&self, name: &str) -> Result<Option<Named>> {
         let slot = self.by_name.read().get(name).cloned();
         let files = match slot {
-            Some(Slot::Given(table)) => Some(Named::Given(table)),
+            Some(Slot::Given(table)) => return Ok(Some(table)),
             Some(Slot::Files(same)) => match same.as_slice() {
-                [one] => Some(Named::File(Arc::clone(one))),
+                [one] => Arc::clone(one),
                 several => {
-                    let paths: Vec<_> =
-                        several.iter().map(|f| shown_path(&f.path).display().to_string()).collect();
+                    let paths: Vec<_> = several
+                        .iter()
+                        .map(|f| shown_path(f.given.place()).display().to_string())
+                        .collect();
                     return exec_err!(
                         "table {name} could be {}\nhint: name one by its path: select .. from '{}'",
                         paths.join(" or "),
@@ -96,12 +106,19 @@ impl Tables {
                     );
                 }
             },
-            None => self.by_path(name).map(Named::File),
+            None => match self.by_path(name) {
+                Some(files) => files,
+                None => return Ok(None),
+            },
         };
-        Ok(files)
+        let opened = spawn_blocking(move || files.current()).await;
+        opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?.map(Some)
     }
 
     fn by_path(&self, name: &str) -> Option<Arc<FileTable>> {
+        if let Some(called) = self.by_call.lock().iter().find(|table| table.name == name) {
+            return Some(Arc::clone(called));
+        }
         let path = Path::new(name);
         let could_be = name.contains('/') || kind_of(path).is_some();
         // What an address names is told by opening it.
@@ -126,14 +143,10 @@ impl SchemaProvider for Tables {
     /// `None` for one that cannot be opened, lest it spoil lists of all tables: queries ask
     /// [`open`](Tables::open) first.
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        Ok(match self.slot(name) {
-            Ok(Some(Named::Given(table))) => Some(table),
-            Ok(Some(Named::File(files))) => match files.recent() {
-                Some(table) => Some(table),
-                None => opened(files).await.ok(),
-            },
-            Ok(None) | Err(_) => None,
-        })
+        if let Ok(Some(opened)) = OPENED.try_with(|opened| opened.get(name).cloned()) {
+            return Ok(Some(opened));
+        }
+        Ok(self.open(name).await.unwrap_or_default())
     }
 
     async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
@@ -169,52 +182,66 @@ impl SchemaProvider for Tables {
     }
 }
 
-/// A table of a file or folder.
+/// Where the files of a table are.
+#[derive(Debug)]
+enum Given {
+    Path(PathBuf),
+    Call(Call),
+}
+
+impl Given {
+    fn is_at(&self, path: &Path) -> bool {
+        matches!(self, Self::Path(own) if own == path)
+    }
+
+    fn place(&self) -> &Path {
+        match self {
+            Self::Path(path) => path,
+            Self::Call(call) => call.paths.first().map_or(Path::new(""), Path::new),
+        }
+    }
+
+    fn files(&self) -> Result<Files> {
+        match self {
+            Self::Path(path) => Files::of(path),
+            Self::Call(call) => call.files(),
+        }
+    }
+}
+
+/// A table of files.
 #[derive(Debug)]
 struct FileTable {
     name: String,
-    path: PathBuf,
-    opened: Mutex<Option<Opened>>,
-}
-
-#[derive(Debug)]
-struct Opened {
-    files: Files,
-    table: Arc<dyn TableProvider>,
-    /// When its files were last listed.
-    listed: Instant,
+    given: Given,
+    opened: Mutex<Option<(Files, Arc<dyn TableProvider>)>>,
 }
 
 impl FileTable {
     fn new(name: &str, path: &Path) -> Self {
-        Self { name: name.to_string(), path: path.to_path_buf(), opened: Mutex::default() }
+        let given = Given::Path(path.to_path_buf());
+        Self { name: name.to_string(), given, opened: Mutex::default() }
+    }
+
+    fn of_call(text: &str, call: Call) -> Self {
+        Self { name: text.to_string(), given: Given::Call(call), opened: Mutex::default() }
     }
 
     fn last(&self) -> Option<Arc<dyn TableProvider>> {
-        self.opened.lock().as_ref().map(|opened| Arc::clone(&opened.table))
-    }
-
-    /// The table as it was opened for the query that is being planned, if it lies elsewhere.
-    fn recent(&self) -> Option<Arc<dyn TableProvider>> {
-        // Whoever holds it waits for a server.
-        let opened = self.opened.try_lock()?;
-        let is_recent = |opened: &&Opened| opened.listed.elapsed() < REOPENED_AFTER;
-        let recent = opened.as_ref().filter(is_recent).filter(|_| is_address(&self.path));
-        recent.map(|opened| Arc::clone(&opened.table))
+        self.opened.lock().as_ref().map(|(_, table)| Arc::clone(table))
     }
 
     /// The table of the files that there are now: the same as before if nothing has changed.
     fn current(&self) -> Result<Arc<dyn TableProvider>> {
         let mut opened = self.opened.lock();
-        let (files, listed) = (Files::of(&self.path)?, Instant::now());
-        if let Some(known) = opened.as_mut()
-            && known.files == files
+        let files = self.given.files()?;
+        if let Some((known, table)) = opened.as_ref()
+            && *known == files
         {
-            known.listed = listed;
-            return Ok(Arc::clone(&known.table));
+            return Ok(Arc::clone(table));
         }
-        let table = open(&self.name, &self.path, &files)?;
-        *opened = Some(Opened { files, table: Arc::clone(&table), listed });
+        let table = open(&self.name, self.given.place(), &files)?;
+        *opened = Some((files, Arc::clone(&table)));
         Ok(table)
     }
 }
@@ -223,18 +250,11 @@ fn open(name: &str, path: &Path, files: &Files) -> Result<Arc<dyn TableProvider>
     if files.kind != TableKind::Arrow {
         return PlannedTable::open(files);
     }
-    if !files.keys.is_empty() {
-        let cause = "Arrow files in folders of partitions are not read";
-        return Err(refused(
-            path,
-            cause,
-            "put the column into the files, and these into one folder",
-        ));
-    }
-    let sources: Vec<_> = files.files.iter().map(|file| Arc::clone(&file.source)).collect();
-    match HeadraceTable::open_sources(name, &sources) {
+    match HeadraceTable::of_files(name, files) {
         Ok(table) => Ok(Arc::new(TableEntry(table))),
-        Err(_) if sources.iter().all(|file| is_stream(file)) => PlannedTable::open(files),
+        Err(_) if files.files.iter().all(|file| is_stream(&file.source)) => {
+            PlannedTable::open(files)
+        }
         Err(error) => {
             let remedy = "write it again, or move it out of its table's folder";
             Err(refused(path, error.find_root().message(), remedy))

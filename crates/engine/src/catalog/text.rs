@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::csv;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json;
@@ -36,7 +35,7 @@ use tokio::task::spawn_blocking;
 
 use super::files::{TableKind, refused};
 use super::layout::{Layout, REPAIR, SAMPLE_RECORDS_MAX, TextInput, plain_text};
-use super::records::{Block, Blocks, FileBytes, Records, unpacked};
+use super::records::{Block, Blocks, FileBytes, Records};
 
 /// Bytes of a block: what one task makes batches of.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -176,13 +175,13 @@ impl Decoder {
             Layout::Batches => {
                 return received(produce(move |send| producer.batches(send))).boxed();
             }
-            Layout::Separated { delimiter, .. } => Records::Separated { delimiter: *delimiter },
-            Layout::Json(records) => *records,
+            Layout::Separated { format, .. } => Records::Separated(format.separators),
+            Layout::Json { records, .. } => *records,
         };
         let blocks = received(produce(move |send| {
             let fail = |e: std::io::Error| producer.fail(&e);
-            let reader = unpacked(producer.path(), producer.bytes()).map_err(fail)?;
-            let mut blocks = Blocks::new(reader, records, 1);
+            let (reader, first_line) = producer.input.open().map_err(fail)?;
+            let mut blocks = Blocks::new(reader, records, first_line);
             while let Some(block) = blocks.next(BLOCK_BYTES).map_err(fail)? {
                 if !send(block) {
                     break;
@@ -234,7 +233,7 @@ impl Decoder {
             let remedy = match text.contains("as type") {
                 true => format!(
                     "the types of columns are told from a file's first {SAMPLE_RECORDS_MAX} rows: mend the \
-                     value, or name the types (create external table t (a text, ..) stored as csv location ..)"
+                     value, or name the types (from read_csv('..', types => {{'column': 'VARCHAR'}}))"
                 ),
                 false => REPAIR.to_string(),
             };
@@ -242,7 +241,7 @@ impl Decoder {
         };
         let text = Cursor::new(&block.bytes);
         match &self.input.layout {
-            Layout::Separated { delimiter, columns } => {
+            Layout::Separated { format, columns } => {
                 let types = by_name(&self.all);
                 let typed = |name: &String| match types.get(name.as_str()) {
                     Some(field) => FieldRef::clone(field),
@@ -254,17 +253,18 @@ impl Decoder {
                 let wanted = |i: &usize| read.contains_key(columns[*i].as_str());
                 let wanted: Vec<usize> = (0..columns.len()).filter(wanted).collect();
                 let names: Vec<&str> = wanted.iter().map(|i| columns[*i].as_str()).collect();
-                let reader = csv::ReaderBuilder::new(Arc::new(schema))
-                    .with_header(block.first_line == 1)
-                    .with_delimiter(*delimiter)
+                let reader = format
+                    .reader(schema, block.is_first)
                     .with_batch_size(self.batch_rows.min(CELLS_MAX / columns.len().max(1)).max(1))
                     .with_projection(wanted.clone())
                     .build(text)
                     .map_err(fail)?;
                 reader.map(|batch| self.arranged(&batch.map_err(fail)?, &names)).collect()
             }
-            _ => {
+            layout => {
+                let is_typed = matches!(layout, Layout::Json { is_typed: true, .. });
                 let reader = json::ReaderBuilder::new(Arc::clone(&self.schema))
+                    .with_coerce_primitive(is_typed)
                     .with_batch_size(self.batch_rows)
                     .build(text)
                     .map_err(fail)?;

@@ -66,15 +66,16 @@ fn puts_out_left_rows(join_type: JoinType) -> bool {
     matches!(join_type, Full | Left | LeftAnti | LeftMark | LeftSemi)
 }
 
-/// A plan that may be executed more than once: it begins anew each time.
+/// A plan that may be executed more than once: it begins anew each time. Rules move nothing through it.
 #[derive(Debug)]
-struct AgainExec {
+pub struct AgainExec {
     input: Arc<dyn ExecutionPlan>,
     executed: AtomicBool,
 }
 
 impl AgainExec {
-    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+    /// Of a plan that was not executed yet.
+    pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         Self { input, executed: AtomicBool::new(false) }
     }
 }

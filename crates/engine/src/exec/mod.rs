@@ -15,7 +15,7 @@ mod output;
 mod plan;
 mod stream;
 
-pub use again::NestedLoopsInLittleMemory;
+pub use again::{AgainExec, NestedLoopsInLittleMemory};
 pub use order::OrderExec;
 pub use output::Output;
 pub use plan::PipelineExec;

@@ -91,13 +91,17 @@ fn flatten_scan(
     if scan.fetch().is_some() {
         return why("a scan with LIMIT is left to the planner");
     }
-    let mut columns = fields_of(&scan.schema());
-    for (column, &index) in columns.iter_mut().zip(scan.projection()) {
-        if let (Ok(field), Err(reason)) = (&*column, scan.table().column_support(index)) {
-            *column = why(format!("column {}: {reason}", field.name));
-        }
-    }
-    Ok(graph.add_leaf(Arc::clone(plan), None, columns))
+    Ok(graph.add_leaf(Arc::clone(plan), decoded_by_scan(scan), fields_of(&scan.schema())))
+}
+
+/// Why a scan decodes columns itself, whose rows then stream: they do not lie in the files as pipelines take them.
+pub(super) fn decoded_by_scan(scan: &HeadraceScanExec) -> Option<WhyNot> {
+    let schema = scan.schema();
+    schema.fields().iter().zip(scan.projection()).find_map(|(field, &index)| {
+        ir_type(field.data_type())?;
+        let reason = scan.table().column_support(index).err()?;
+        Some(WhyNot::new(format!("column {}: {reason}", field.name())))
+    })
 }
 
 fn flatten_filter(

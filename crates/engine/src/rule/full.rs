@@ -20,6 +20,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, HashJoinExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::union::UnionExec;
 
+use crate::exec::AgainExec;
 use crate::scan::HeadraceScanExec;
 
 /// The two halves of a full join.
@@ -73,7 +74,10 @@ impl Halves {
         right: Arc<dyn ExecutionPlan>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let right: Arc<dyn ExecutionPlan> = Arc::new(ProjectionExec::try_new(self.columns, right)?);
-        UnionExec::try_new(vec![left, right])
+        let union = UnionExec::try_new(vec![left, right])?;
+        // A projection that the planner moves below a union tells of equal columns, of which the union knows nothing, and an
+        // order by both loses one. It moves none below this node.
+        Ok(Arc::new(AgainExec::new(union)))
     }
 }
 

@@ -189,8 +189,11 @@ impl Rewriter<'_> {
     fn leave_scan(
         &self,
         scan: &HeadraceScanExec,
-        reasons: Vec<WhyNot>,
+        mut reasons: Vec<WhyNot>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if reasons.is_empty() {
+            reasons.extend(flatten::decoded_by_scan(scan));
+        }
         if self.must_run() {
             let unknown = WhyNot::new("the scan is not part of a pipeline");
             return Err(forbidden(reasons.last().unwrap_or(&unknown)));
@@ -243,6 +246,9 @@ impl Rewriter<'_> {
             || graph.leaves.iter().any(|leaf| !leaf.filters.is_empty());
         if !worth && !self.must_run() {
             return None;
+        }
+        if let (false, Some(reason)) = (worth, graph.leaves.iter().find_map(|l| l.opaque.clone())) {
+            return Some(Err(reason));
         }
         let named = named(columns, &plan.schema());
         Some(named.and_then(|columns| self.assemble(graph, SinkSpec::Rows { columns })))

@@ -177,7 +177,11 @@ impl SinkSpec {
 /// Bytes of all Headrace tables' columns below a plan.
 pub(super) fn scanned_bytes(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     match plan.downcast_ref::<HeadraceScanExec>() {
-        Some(scan) => scan.projection().iter().map(|&c| scan.table().column_bytes(c)).sum(),
+        Some(scan) => {
+            let bytes = scan.projection().iter().map(|&c| scan.table().column_bytes(c)).sum();
+            // A row takes something where it is kept, wherever its values come from.
+            u64::max(bytes, scan.table().rows())
+        }
         None => plan.children().into_iter().map(scanned_bytes).sum(),
     }
 }
@@ -186,10 +190,9 @@ fn leaf_bytes(leaf: &Leaf, used: &BTreeSet<Register>) -> u64 {
     let Some(scan) = leaf.scan() else {
         return groups_bytes(&leaf.plan).unwrap_or_else(|| scanned_bytes(&leaf.plan));
     };
-    used.iter()
-        .filter(|&&r| leaf.owns(r))
-        .map(|r| scan.table().column_bytes(scan.projection()[r - leaf.first]))
-        .sum()
+    let used = used.iter().filter(|&&r| leaf.owns(r));
+    let bytes = used.map(|r| scan.table().column_bytes(scan.projection()[r - leaf.first])).sum();
+    u64::max(bytes, scan.table().rows())
 }
 
 /// Bytes of the groups of an aggregation, if a plan is one, by the ranges of its keys.

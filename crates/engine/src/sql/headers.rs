@@ -175,7 +175,7 @@ fn column_name(expr: &Expr) -> Option<String> {
 }
 
 /// A name as the planner normalises it.
-fn normal(name: &Ident) -> String {
+pub(super) fn normal(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),
         None => name.value.to_lowercase(),

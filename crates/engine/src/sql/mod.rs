@@ -8,7 +8,9 @@
 //! It must never know who asks.
 
 mod depth;
+mod functions;
 mod headers;
+mod ordered;
 mod precedence;
 mod quantified;
 mod repair;
@@ -17,6 +19,7 @@ mod summarize;
 mod text;
 mod using;
 
+use std::mem;
 use std::ops::ControlFlow;
 
 use datafusion::common::{Result, TableReference};
@@ -24,9 +27,13 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
-    Select, SelectFlavor, SelectItem, Statement, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableFactor, VisitMut, VisitorMut,
+    WildcardAdditionalOptions,
 };
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 
+use crate::catalog::Call;
 pub use depth::OnLargeStack;
 pub use headers::Headers;
 use repair::Repair;
@@ -42,6 +49,8 @@ pub struct Parsed {
     headers: Headers,
     /// The query that a SUMMARIZE is about.
     summarized: Option<String>,
+    /// Files that it names by functions, by the names that tables of them have.
+    calls: Vec<(String, Call)>,
 }
 
 /// A statement as the planner sees it.
@@ -61,6 +70,7 @@ impl Parsed {
         let summarized = summarize::subject(text);
         let text = summarized.as_deref().unwrap_or(text);
         let mut statement = parse(text, state)?;
+        let calls = functions::name(&mut statement, state)?;
         if let Some(inner) = sql_statement(&mut statement) {
             depth::check(inner)?;
             precedence::restore(inner);
@@ -74,8 +84,16 @@ impl Parsed {
             }
         }
         let headers = Headers::of(&mut statement, text, state);
+        if let Some(inner) = sql_statement(&mut statement) {
+            ordered::outside(inner);
+        }
         repair::tables(&mut statement, state)?;
-        Ok(Self { statement, headers, summarized })
+        Ok(Self { statement, headers, summarized, calls })
+    }
+
+    /// What it calls that reads files, to be made known before it is planned.
+    pub fn take_calls(&mut self) -> Vec<(String, Call)> {
+        std::mem::take(&mut self.calls)
     }
 
     /// The tables that it names.
@@ -109,6 +127,20 @@ impl Parsed {
                 return Err(repair.first_error(error));
             }
         }
+    }
+}
+
+/// Makes a query a table, with a name of its own, of a query that selects everything of it.
+fn put_into_from(query: &mut Query, name: &str) {
+    let around = format!("select * from (select 1) as {name}");
+    let mut statements = Parser::parse_sql(&GenericDialect {}, &around).unwrap_or_default();
+    let Some(Statement::Query(mut outer)) = statements.pop() else { return };
+    let SetExpr::Select(select) = outer.body.as_mut() else { return };
+    if let Some(table) = select.from.first_mut()
+        && let TableFactor::Derived { subquery, .. } = &mut table.relation
+    {
+        mem::swap(subquery.as_mut(), query);
+        mem::swap(query, &mut outer);
     }
 }
 

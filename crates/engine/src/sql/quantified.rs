@@ -6,18 +6,14 @@
 //! one whose tables are named elsewhere in the statement; what looks outside under such a name is refused by the planner.
 
 use std::collections::HashMap;
-use std::mem;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectNamePart, Query, SetExpr, Statement, TableFactor, Visit, VisitMut, Visitor,
-    VisitorMut,
+    Expr, ObjectNamePart, Statement, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 
-/// A subquery with a name, around any other.
-const NAMED: &str = "select * from (select 1) as quantified";
+/// What such a subquery is called.
+const NAME: &str = "quantified";
 
 /// Gives subqueries of ANY and ALL names of their own where their tables' names are also others'.
 pub fn name(statement: &mut Statement) {
@@ -65,22 +61,9 @@ impl VisitorMut for Name {
         if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr
             && let Expr::Subquery(query) = right.as_mut()
             && Names::of(&**query).0.iter().any(|(name, inside)| self.0.0.get(name) > Some(inside))
-            && let Some(named) = named(query)
         {
-            *query = named;
+            super::put_into_from(query, NAME);
         }
         ControlFlow::Continue(())
     }
-}
-
-/// The query as a table of a query; it is taken out of its place.
-fn named(query: &mut Box<Query>) -> Option<Box<Query>> {
-    let mut statements = Parser::parse_sql(&GenericDialect {}, NAMED).ok()?;
-    let Statement::Query(mut outer) = statements.pop()? else { return None };
-    let SetExpr::Select(select) = outer.body.as_mut() else { return None };
-    let TableFactor::Derived { subquery, .. } = &mut select.from.first_mut()?.relation else {
-        return None;
-    };
-    mem::swap(subquery, query);
-    Some(outer)
 }

@@ -1,5 +1,9 @@
 //! Queries of many shapes: what pipelines answer is what the planner's own operators do, and nothing is left to them.
 
+use datafusion::arrow::compute::{cast, concat_batches};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::ipc::CompressionType;
+use datafusion::arrow::ipc::writer::{FileWriter, IpcWriteOptions};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use headrace_engine::{Processor, QueryReport, RunnerOptions, Session, SessionOptions, Settings};
@@ -284,4 +288,56 @@ async fn groups_that_no_join_asks_for_are_not_made() {
 async fn orders_are_the_planners() {
     let queries: Vec<String> = ORDERED.iter().map(ToString::to_string).collect();
     none(differences(&queries, true).await);
+}
+
+fn write_as(path: &std::path::Path, batch: &RecordBatch, compression: Option<CompressionType>) {
+    let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = FileWriter::try_new_with_options(file, &batch.schema(), options).unwrap();
+    writer.write(batch).unwrap();
+    writer.finish().unwrap();
+}
+
+/// What does not lie as pipelines take it is decoded by the scan, and its rows stream; the reason is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn compressed_batches_and_views_stream() {
+    let (folder, off, cpu) = sessions().await;
+    let all = off.sql("select id, text, small, price from types").await.unwrap();
+    let (batches, _) = all.collect().await.unwrap();
+    let whole = concat_batches(&batches[0].schema(), &batches).unwrap();
+    let mut columns = whole.columns().to_vec();
+    columns[1] = cast(&columns[1], &DataType::Utf8View).unwrap();
+    let names = ["id", "text", "small", "price"];
+    let views = RecordBatch::try_from_iter_with_nullable(
+        names.into_iter().zip(columns).map(|(name, column)| (name, column, true)),
+    );
+    for (name, batch, compression) in [
+        ("lz4", &whole, Some(CompressionType::LZ4_FRAME)),
+        ("zstd", &whole, Some(CompressionType::ZSTD)),
+        ("views", &views.unwrap(), None),
+    ] {
+        let path = folder.path().join(format!("{name}.arrow"));
+        write_as(&path, batch, compression);
+        off.register_path(&path).unwrap();
+        cpu.register_path(&path).unwrap();
+        for query in [
+            "select text, count(*), sum(small), min(price) from T where id > 1 group by text",
+            "select a.id, f_id, b.text from T a join fact on a.id = f_dim left join T b on b.id = f_value",
+            "select id, text from T where text like 'a%'",
+        ] {
+            let sql = query.replace('T', name);
+            let (mut wanted, _) = rows(&off, &sql).await.unwrap();
+            let (mut found, report) = rows(&cpu, &sql).await.unwrap();
+            wanted.sort();
+            found.sort();
+            assert_eq!(found, wanted, "{sql}");
+            assert!(!wanted.is_empty() && !report.pipelines.is_empty(), "{sql}: {report:?}");
+            let reason = if name == "views" { "lie as views" } else { "is compressed" };
+            assert!(report.why_not.iter().any(|why| why.contains(reason)), "{sql}: {report:?}");
+        }
+        let forbid = "set headrace.fallback = 'forbid'";
+        rows(&cpu, forbid).await.unwrap();
+        assert!(rows(&cpu, &format!("select id from {name} where text = 'a'")).await.is_err());
+        rows(&cpu, &forbid.replace("forbid", "allow")).await.unwrap();
+    }
 }

@@ -6,7 +6,7 @@ use headrace_ir::Encoding;
 use headrace_ir::layout::ROW_ALIGNMENT;
 
 use super::chunks::{CHUNK_EXTRA_SHARE, Parts};
-use super::file::{encoding, row_bits};
+use super::file::encoding;
 use super::table::ArrowTable;
 use crate::feed::FeedBounds;
 
@@ -22,9 +22,12 @@ struct ColumnSize {
 
 impl ColumnSize {
     fn of(table: &ArrowTable, column: usize) -> Option<Self> {
+        if let Some(value) = table.constant(0, column) {
+            let encoding = Encoding::Constant { value };
+            return Some(Self { encoding, row_bits: 0, text_bytes: 0, extents: 0 });
+        }
         let data_type = table.schema().field(column).data_type();
-        // Codes are as wide as the widest of all files.
-        let value_bits = row_bits(data_type)?;
+        let value_bits = table.row_bits(column)?;
         let has_nulls = u64::from(table.column_stats(column).null_count != Some(0));
         let in_first = table
             .files()

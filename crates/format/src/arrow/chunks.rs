@@ -171,8 +171,11 @@ impl ArrowTable {
         if condition.min.is_none() && condition.max.is_none() {
             return false;
         }
-        let field = self.fields[file][condition.column];
-        match self.files()[file].bounds(batch, field) {
+        let bounds = match self.constant(file, condition.column) {
+            Some(value) => self.constant_bounds(condition.column, value),
+            None => self.files()[file].bounds(batch, self.fields[file][condition.column]),
+        };
+        match bounds {
             Bounds::Unknown => false,
             Bounds::NoValues => true,
             Bounds::Range(min, max) => {
@@ -491,7 +494,7 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
             _ => known.source(),
         };
         let offset = |&column: &usize| {
-            let field = self.table.fields[file][column];
+            let Some(&field) = self.table.fields[file].get(column) else { return Ok(0) };
             Ok(known.text_offset(&*source, (batch, field), row)?.unwrap_or(0))
         };
         let offsets = self.columns.iter().map(offset).collect();
@@ -501,7 +504,11 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
 
     /// Where the values of a column of the feed lie.
     fn extents(&self, part: &Part, at: usize) -> Option<ColumnExtents> {
-        let field = self.table.fields[part.file][*self.columns.get(at)?];
+        let column = *self.columns.get(at)?;
+        if let Some(value) = self.table.constant(part.file, column) {
+            return Some(ColumnExtents::constant(value));
+        }
+        let field = self.table.fields[part.file][column];
         let rows = (part.first_row, part.rows);
         self.table.files()[part.file].extents(part.batch, field, rows, part.texts.get(at))
     }
@@ -509,8 +516,7 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
     fn size(&self, part: &Part) -> Size {
         let extents = (0..self.columns.len()).filter_map(|at| self.extents(part, at));
         extents.fold(Size::default(), |size, extents| {
-            let own = [Some(extents.values), extents.offsets, extents.validity];
-            own.iter().flatten().fold(size, |size, extent| Size {
+            extents.extents().fold(size, |size, extent| Size {
                 bytes: size.bytes + extent.bytes,
                 extents: size.extents + 1,
             })
@@ -546,7 +552,7 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
     /// Bytes of all texts of a batch; `None` if no column has any.
     fn texts_bytes(&self, file: usize, batch: usize) -> Option<u64> {
         let fields = &self.table.fields[file];
-        let of_column = |&c: &usize| self.table.files()[file].text_bytes(batch, fields[c]);
+        let of_column = |&c: &usize| self.table.files()[file].text_bytes(batch, *fields.get(c)?);
         self.columns.iter().filter_map(of_column).reduce(u64::saturating_add)
     }
 

@@ -22,6 +22,17 @@ pub struct TableDictionary {
 }
 
 impl TableDictionary {
+    /// Of values that no file has codes of.
+    pub fn of_codes(values: Arc<StringArray>) -> Self {
+        Self { values, remaps: Vec::new(), remap_of_file: Vec::new() }
+    }
+
+    /// Of some of the files.
+    pub fn only(&self, wanted: &[usize]) -> Self {
+        let remap_of = |&file: &usize| self.remap_of_file.get(file).copied().flatten();
+        Self { remap_of_file: wanted.iter().map(remap_of).collect(), ..self.clone() }
+    }
+
     /// How codes of a file become codes of the table, with its number among the remaps; `None`
     /// if they are the same.
     pub fn remap(&self, file: usize) -> Option<(u32, &Arc<[i32]>)> {

@@ -595,6 +595,8 @@ pub(super) fn read_copy(source: &dyn ReadAt, extent: Extent) -> Result<Buffer> {
 pub(crate) fn encoding(data_type: &DataType) -> Option<Encoding> {
     Some(match data_type {
         DataType::Boolean => Encoding::Bits,
+        DataType::Decimal32(_, _) => Encoding::Narrow { value_bytes: 4 },
+        DataType::Decimal64(_, _) => Encoding::Narrow { value_bytes: 8 },
         DataType::Utf8 | DataType::Binary => Encoding::Offsets { offset_bytes: 4 },
         DataType::LargeUtf8 | DataType::LargeBinary => Encoding::Offsets { offset_bytes: 8 },
         DataType::Dictionary(key, values) if is_text(values) => {
@@ -612,9 +614,10 @@ pub(crate) fn row_bits(data_type: &DataType) -> Option<u64> {
     Some(match encoding(data_type)? {
         Encoding::Bits => 1,
         Encoding::Plain => 8 * ir_type(data_type)?.plain_width_bytes()? as u64,
-        Encoding::Dictionary { code_bytes } => 8 * u64::from(code_bytes),
-        Encoding::Offsets { offset_bytes } => 8 * u64::from(offset_bytes),
-        Encoding::Pages { .. } => return None,
+        Encoding::Narrow { value_bytes: bytes }
+        | Encoding::Dictionary { code_bytes: bytes }
+        | Encoding::Offsets { offset_bytes: bytes } => 8 * u64::from(bytes),
+        Encoding::Pages { .. } | Encoding::Constant { .. } => return None,
     })
 }
 
@@ -623,7 +626,7 @@ fn fits(data_type: &DataType, min: i128, max: i128) -> bool {
     let (low, high): (i128, i128) = match data_type {
         DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),
         DataType::Int16 => (i16::MIN.into(), i16::MAX.into()),
-        DataType::Int32 | DataType::Date32 | DataType::Time32(_) => {
+        DataType::Int32 | DataType::Date32 | DataType::Time32(_) | DataType::Decimal32(_, _) => {
             (i32::MIN.into(), i32::MAX.into())
         }
         DataType::UInt8 => (0, u8::MAX.into()),

@@ -14,6 +14,7 @@
 mod batches;
 mod bounds;
 mod chunks;
+mod constants;
 mod decode;
 mod dictionary;
 mod fields;
@@ -43,4 +44,4 @@ pub use spill::{SpillFile, SpillFolder};
 pub use statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY, has_statistics};
 pub use table::{ArrowTable, ColumnStats, SkippedFile, is_table_file};
 pub use types::ir_type;
-pub use writer::{ArrowWriter, WriterOptions, WriterSummary};
+pub use writer::{ArrowWriter, WriterOptions, WriterSummary, with_narrow_decimals};

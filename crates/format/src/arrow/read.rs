@@ -12,6 +12,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchOptions, make_array};
 use arrow_buffer::{ArrowNativeType, Buffer};
+use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use headrace_io::{MappedFile, MappingPool, SourceFile};
 use headrace_ir::Extent;
@@ -21,6 +22,7 @@ use super::fields::FileField;
 use super::file::{ArrowFile, read_copy};
 use super::growing::with_key_type;
 use super::table::ArrowTable;
+use super::types::table_type;
 use crate::error::{FormatError, Result};
 
 impl ArrowTable {
@@ -85,7 +87,8 @@ impl ArrowTable {
         };
         // Codes of the table, where the file's are others: 8 bytes and a bit of validity.
         let is_other = |column: &usize| {
-            let own = source.schema.fields[self.fields[file][*column]].dictionary_codes();
+            let Some(&field) = self.fields[file].get(*column) else { return true };
+            let own = source.schema.fields[field].dictionary_codes();
             let remap = self.table_dictionary(*column).is_some_and(|d| d.remap(file).is_some());
             let table = self.schema().field(*column).data_type();
             let is_wider = own.is_some_and(|own| match table {
@@ -94,9 +97,16 @@ impl ArrowTable {
             });
             remap || is_wider
         };
-        let others = (0..self.schema().fields().len()).filter(is_other).count() as u64;
-        let codes_bytes = source.batch_rows(batch).saturating_mul(9 * others);
-        Ok(codes_bytes.saturating_add(source.decoded_bytes_max(batch)?))
+        let columns = 0..self.schema().fields().len();
+        let others = columns.clone().filter(is_other).count() as u64;
+        // Narrow decimals become those of 16 bytes.
+        let is_narrow = |column: &usize| {
+            let own = self.fields[file].get(*column).map(|&field| &source.schema.fields[field]);
+            own.is_some_and(|own| table_type(own.data_type()) != *own.data_type())
+        };
+        let narrow = columns.filter(is_narrow).count() as u64;
+        let made_bytes = source.batch_rows(batch).saturating_mul(9 * others + 16 * narrow);
+        Ok(made_bytes.saturating_add(source.decoded_bytes_max(batch)?))
     }
 
     /// The table's columns in the order of a projection.
@@ -123,8 +133,12 @@ impl ArrowTable {
         batch: usize,
         column: usize,
     ) -> Result<ArrayRef> {
-        let index = self.fields[file][column];
         let source = bytes.file;
+        if let Some(value) = self.constant(file, column) {
+            let rows = source.batch_rows(batch) as usize;
+            return Ok(self.constant_array(column, value, rows));
+        }
+        let index = self.fields[file][column];
         let field = &source.schema.fields[index];
         match (self.table_dictionary(column), field.dictionary_codes()) {
             (Some(dictionary), Some(codes)) => {
@@ -139,7 +153,15 @@ impl ArrowTable {
                     FormatError::corrupt(source.path(), 0, place, cause)
                 })
             }
-            _ => bytes.decode(batch, index, field),
+            _ => {
+                let values = bytes.decode(batch, index, field)?;
+                let data_type = self.schema().field(column).data_type();
+                match values.data_type() == data_type {
+                    true => Ok(values),
+                    false => cast(&values, data_type)
+                        .map_err(|e| FormatError::column(field.name(), e.to_string())),
+                }
+            }
         }
     }
 }

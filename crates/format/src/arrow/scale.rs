@@ -55,7 +55,7 @@ fn file(shared: &Shared, number: u64, columns: usize, batches: usize) -> ArrowFi
 
 fn table(files: usize, columns: usize, batches: usize) -> ArrowTable {
     let shared = Shared::default();
-    let files = (0..files).map(|i| file(&shared, i as u64, columns, batches)).collect();
+    let files = (0..files).map(|i| file(&shared, i as u64, columns, batches).into()).collect();
     let names = (0..columns).map(|i| format!("c{i}")).collect();
     ArrowTable::unite(names, files, Vec::new()).unwrap()
 }

@@ -10,7 +10,7 @@ use headrace_ir::Encoding;
 
 use super::fields::{FileField, Footprint};
 use super::file::encoding;
-use super::types::ir_type;
+use super::types::{ir_type, table_type};
 
 /// Values by dictionary id.
 pub(crate) type Dictionaries = HashMap<i64, ArrayData>;
@@ -50,7 +50,7 @@ impl Lie {
         let row_bits = match encoding {
             Encoding::Bits => 1,
             Encoding::Offsets { offset_bytes } => u64::from(offset_bytes) * 8,
-            _ => encoding.values_bytes(&ir_type(field.data_type())?, 8)?,
+            _ => encoding.values_bytes(&ir_type(&table_type(field.data_type()))?, 8)?,
         };
         Some(Lie { encoding, row_bits })
     }

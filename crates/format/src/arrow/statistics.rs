@@ -21,10 +21,11 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Date64Type, Decimal128Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
-    Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType,
+    Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
@@ -60,7 +61,14 @@ pub fn has_statistics(data_type: &DataType) -> bool {
     data_type.is_integer()
         || matches!(
             data_type,
-            Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(_, _) | Decimal128(_, _)
+            Date32
+                | Date64
+                | Time32(_)
+                | Time64(_)
+                | Timestamp(_, _)
+                | Decimal32(_, _)
+                | Decimal64(_, _)
+                | Decimal128(_, _)
         )
 }
 
@@ -86,6 +94,8 @@ pub(crate) fn extremes(array: &ArrayRef) -> Extremes {
         Timestamp(TimeUnit::Millisecond, _) => of::<TimestampMillisecondType>(array),
         Timestamp(TimeUnit::Microsecond, _) => of::<TimestampMicrosecondType>(array),
         Timestamp(TimeUnit::Nanosecond, _) => of::<TimestampNanosecondType>(array),
+        Decimal32(_, _) => of::<Decimal32Type>(array),
+        Decimal64(_, _) => of::<Decimal64Type>(array),
         Decimal128(_, _) => of::<Decimal128Type>(array),
         _ => None,
     }

@@ -10,12 +10,13 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use headrace_io::{InputPolicy, MappingPool, ReadAt, SourceFile, try_map};
 use headrace_ir::Encoding;
 
+use super::constants::Constants;
 use super::dictionary::{self, TableDictionary};
 use super::fields::FileField;
-use super::file::{ArrowFile, Bounds, Opened, encoding};
+use super::file::{ArrowFile, Bounds, Opened, encoding, row_bits};
 use super::growing::code_capacity;
 use super::schema::{FileSchema, Shared};
-use super::types::{ir_type, is_text};
+use super::types::{ir_type, is_text, table_type};
 use crate::error::{FormatError, Result};
 
 /// File name extensions that a folder's files are recognised by.
@@ -41,18 +42,19 @@ const MAPPINGS_MAX: usize = 1024;
 /// it may in one of the files, or does although the file's schema denies it.
 #[derive(Debug)]
 pub struct ArrowTable {
-    schema: SchemaRef,
-    files: Vec<ArrowFile>,
-    /// By file, then by table column: the field of the file. Files of one schema share theirs.
+    pub(super) schema: SchemaRef,
+    pub(super) files: Vec<Arc<ArrowFile>>,
+    /// By file, then by table column: the field of the file. Files of one schema share theirs. Columns that no
+    /// file has come last.
     pub(super) fields: Vec<Arc<[usize]>>,
     /// For batches as Arrow arrays; not more than it keeps, besides those in use.
     pub(super) mappings: Arc<MappingPool>,
-    skipped: Vec<SkippedFile>,
-    policy: InputPolicy,
-    rows: u64,
+    pub(super) skipped: Vec<SkippedFile>,
+    pub(super) policy: InputPolicy,
+    pub(super) rows: u64,
     /// Of the largest record batch.
-    batch_rows_max: u64,
-    columns: Vec<TableColumn>,
+    pub(super) batch_rows_max: u64,
+    pub(super) columns: Vec<TableColumn>,
 }
 
 /// A file that is not part of the table.
@@ -79,12 +81,45 @@ pub struct ColumnStats {
     pub bytes: u64,
 }
 
-#[derive(Debug)]
-struct TableColumn {
-    support: std::result::Result<(), String>,
-    dictionary: Option<TableDictionary>,
-    stats: ColumnStats,
-    text_bytes_max: u64,
+#[derive(Clone, Debug)]
+pub(super) struct TableColumn {
+    pub(super) support: std::result::Result<(), String>,
+    pub(super) dictionary: Option<TableDictionary>,
+    pub(super) stats: ColumnStats,
+    /// Bits of a value, code or offset, at most.
+    pub(super) row_bits: Option<u64>,
+    pub(super) text_bytes_max: u64,
+    /// Of a column that no file has.
+    pub(super) constants: Option<Constants>,
+}
+
+impl TableColumn {
+    /// The column of some of the files; of each, the field.
+    pub(super) fn only<'a>(
+        &self,
+        (wanted, field): (&[usize], &Field),
+        part: impl Fn(usize) -> (&'a Arc<ArrowFile>, usize),
+    ) -> TableColumn {
+        let part = |at: usize| {
+            let (file, field) = part(at);
+            ColumnPart { file, field }
+        };
+        let parts: Vec<ColumnPart<'_>> = (0..wanted.len()).map(part).collect();
+        let dictionary = self.dictionary.as_ref().map(|dictionary| dictionary.only(wanted));
+        TableColumn {
+            support: support(field.data_type(), &parts),
+            row_bits: self.row_bits,
+            stats: stats(&parts, has_null_values(self.dictionary.as_ref())),
+            text_bytes_max: text_bytes_max(field.data_type(), &parts),
+            dictionary,
+            constants: None,
+        }
+    }
+}
+
+/// Whether a dictionary of one of the files has an entry that is NULL.
+fn has_null_values(dictionary: Option<&TableDictionary>) -> bool {
+    dictionary.is_some_and(|d| d.remaps.iter().any(|remap| remap.contains(&-1)))
 }
 
 impl ArrowTable {
@@ -136,12 +171,12 @@ impl ArrowTable {
         }
         let Some(first) = files.first() else { return Err(no_files(paths, &skipped)) };
         let names = first.schema.fields.iter().map(|f| f.name().to_string()).collect();
-        Self::unite(names, files, skipped)
+        Self::unite(names, files.into_iter().map(Arc::new).collect(), skipped)
     }
 
     pub(super) fn unite(
         names: Vec<String>,
-        files: Vec<ArrowFile>,
+        files: Vec<Arc<ArrowFile>>,
         skipped: Vec<SkippedFile>,
     ) -> Result<ArrowTable> {
         let fields = match_files(&names, &files)?;
@@ -160,8 +195,8 @@ impl ArrowTable {
         let metadata = files.first().map(|first| first.schema.metadata.clone()).unwrap_or_default();
         Ok(ArrowTable {
             schema: Arc::new(Schema::new_with_metadata(table_fields, metadata)),
-            rows: files.iter().map(ArrowFile::rows).sum(),
-            batch_rows_max: files.iter().map(ArrowFile::batch_rows_max).max().unwrap_or(0),
+            rows: files.iter().map(|file| file.rows()).sum(),
+            batch_rows_max: files.iter().map(|file| file.batch_rows_max()).max().unwrap_or(0),
             policy: InputPolicy::default(),
             files,
             fields,
@@ -193,7 +228,7 @@ impl ArrowTable {
     }
 
     /// The files, sorted by path. [`headrace_ir::Segment::file`] counts these.
-    pub fn files(&self) -> &[ArrowFile] {
+    pub fn files(&self) -> &[Arc<ArrowFile>] {
         &self.files
     }
 
@@ -215,6 +250,17 @@ impl ArrowTable {
     /// Rows of the largest record batch.
     pub(super) fn batch_rows_max(&self) -> u64 {
         self.batch_rows_max
+    }
+
+    /// Bits of a column's value, code or offset in the file where it has most.
+    pub(super) fn row_bits(&self, column: usize) -> Option<u64> {
+        self.columns.get(column)?.row_bits
+    }
+
+    /// Whether decimals lie in fewer than 16 bytes in any of the files.
+    pub fn has_narrow_decimals(&self) -> bool {
+        let is_narrow = |field: &FileField| table_type(field.data_type()) != *field.data_type();
+        self.files().iter().any(|file| file.schema.fields.iter().any(is_narrow))
     }
 
     /// Bytes that a column's text takes in the record batch that has most of it; 0 where values
@@ -244,7 +290,7 @@ impl ArrowTable {
     /// Error if a file changed since the table was opened, see
     /// [`ArrowFile::check_unchanged`].
     pub fn check_unchanged(&self) -> Result<()> {
-        self.files.iter().try_for_each(ArrowFile::check_unchanged)
+        self.files.iter().try_for_each(|file| file.check_unchanged())
     }
 }
 
@@ -294,9 +340,9 @@ pub fn is_table_file(path: &Path) -> bool {
 }
 
 /// The fields of every file for the columns of the table.
-fn match_files(names: &[String], files: &[ArrowFile]) -> Result<Vec<Arc<[usize]>>> {
+fn match_files(names: &[String], files: &[Arc<ArrowFile>]) -> Result<Vec<Arc<[usize]>>> {
     let mut by_schema: HashMap<*const FileSchema, Arc<[usize]>> = HashMap::new();
-    let of_file = |file: &ArrowFile| match by_schema.entry(Arc::as_ptr(&file.schema)) {
+    let of_file = |file: &Arc<ArrowFile>| match by_schema.entry(Arc::as_ptr(&file.schema)) {
         Entry::Occupied(known) => Ok(known.get().clone()),
         Entry::Vacant(new) => Ok(new.insert(match_columns(names, file)?.into()).clone()),
     };
@@ -370,9 +416,9 @@ fn text_codes(data_type: &DataType) -> Option<&DataType> {
 
 fn unite_column(name: &str, parts: &[ColumnPart<'_>]) -> Result<(Field, TableColumn)> {
     let first = parts.first().ok_or_else(|| FormatError::column(name, "no file has it"))?.field();
-    let first_type = first.data_type().clone();
+    let first_type = table_type(first.data_type());
     for part in parts {
-        let own = part.field().data_type();
+        let own = &table_type(part.field().data_type());
         let alike = *own == first_type || (text_codes(own).and(text_codes(&first_type))).is_some();
         if !alike {
             return Err(FormatError::SchemaMismatch {
@@ -383,8 +429,7 @@ fn unite_column(name: &str, parts: &[ColumnPart<'_>]) -> Result<(Field, TableCol
         }
     }
     let dictionary = unite_dictionaries(name, &first_type, parts)?;
-    let null_values =
-        dictionary.as_ref().is_some_and(|d| d.remaps.iter().any(|remap| remap.contains(&-1)));
+    let null_values = has_null_values(dictionary.as_ref());
     let data_type = match &dictionary {
         None => first_type,
         Some(d) => {
@@ -400,8 +445,10 @@ fn unite_column(name: &str, parts: &[ColumnPart<'_>]) -> Result<(Field, TableCol
     let column = TableColumn {
         support: support(field.data_type(), parts),
         stats: stats(parts, null_values),
+        row_bits: parts.iter().filter_map(|part| row_bits(part.field().data_type())).max(),
         text_bytes_max: text_bytes_max(field.data_type(), parts),
         dictionary,
+        constants: None,
     };
     Ok((field, column))
 }

@@ -36,6 +36,17 @@ pub fn ir_type(data_type: &Arrow) -> Option<DataType> {
     })
 }
 
+/// The type that a table's column has where a file's has this one: decimals of few digits may lie in 4 or 8 bytes, and are
+/// decimals like others.
+pub(crate) fn table_type(data_type: &Arrow) -> Arrow {
+    match data_type {
+        Arrow::Decimal32(precision, scale) | Arrow::Decimal64(precision, scale) => {
+            Arrow::Decimal128(*precision, *scale)
+        }
+        other => other.clone(),
+    }
+}
+
 /// Text in one of its three plain layouts.
 pub(crate) fn is_text(data_type: &Arrow) -> bool {
     matches!(data_type, Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Utf8View)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
+use arrow_cast::{CastOptions, cast_with_options};
 use arrow_ipc::convert::IpcSchemaEncoder;
 use arrow_ipc::writer::{DictionaryHandling, DictionaryTracker, IpcWriteOptions, StreamEncoder};
 use arrow_ipc::{Block, FooterBuilder, MessageHeader, MetadataVersion};
@@ -19,6 +20,7 @@ use super::growing::GrowingDictionary;
 use super::message::MAGIC;
 use super::scan::{MessageScanner, ScannedMessage};
 use super::statistics::{self, Extremes, MAX_VALUES_KEY, MIN_VALUES_KEY};
+use super::types::table_type;
 use crate::error::{FormatError, Result};
 
 /// Alignment of every buffer within the file, in bytes: a cache line, and enough for any vector
@@ -34,11 +36,14 @@ pub struct WriterOptions {
     /// Whether the smallest and largest value of every batch are kept, see
     /// [`has_statistics`](super::has_statistics).
     pub statistics: bool,
+    /// Whether decimals of up to 9 and 18 digits lie in 4 and 8 bytes. They are read as decimals like others, at a fraction
+    /// of the bytes; other programs read them with Arrow's libraries of version 19 (2025) and later.
+    pub narrow_decimals: bool,
 }
 
 impl Default for WriterOptions {
     fn default() -> Self {
-        Self { rows_per_batch: 1 << 20, statistics: true }
+        Self { rows_per_batch: 1 << 20, statistics: true, narrow_decimals: false }
     }
 }
 
@@ -131,7 +136,10 @@ impl<W: Write> ArrowWriter<W> {
         if options.rows_per_batch == 0 {
             return Err(FormatError::Argument("record batches of 0 rows".into()));
         }
-        let schema = without_statistics(schema);
+        let mut schema = without_statistics(schema);
+        if options.narrow_decimals {
+            schema = with_narrow_decimals(&schema);
+        }
         schema.fields().iter().try_for_each(|field| check_type(field.name(), field.data_type()))?;
         let ipc = IpcWriteOptions::try_new(BUFFER_ALIGN_BYTES, false, MetadataVersion::V5)
             .map_err(|e| FormatError::arrow("choosing write options", e))?
@@ -191,6 +199,37 @@ impl<W: Write> ArrowWriter<W> {
     /// tell apart; [`FormatError::Write`] if the disk refuses. The writer is of no use after
     /// an error; drop it.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        match self.options.narrow_decimals {
+            true => self.write_as_it_is(&self.narrowed(batch)?),
+            false => self.write_as_it_is(batch),
+        }
+    }
+
+    /// A batch whose decimals are as narrow as the file's.
+    fn narrowed(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let narrow = |(column, field): (&ArrayRef, &Arc<Field>)| {
+            let (own, wanted) = (column.data_type(), field.data_type());
+            if own == wanted || table_type(wanted) != *own {
+                return Ok(Arc::clone(column));
+            }
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            cast_with_options(column, wanted, &options)
+                .map_err(|e| FormatError::column(field.name(), e.to_string()))
+        };
+        let columns: Vec<ArrayRef> =
+            batch.columns().iter().zip(self.schema.fields()).map(narrow).collect::<Result<_>>()?;
+        let fields = batch.schema_ref().fields().iter().zip(&columns);
+        let fields: Vec<Field> = fields
+            .map(|(field, column)| {
+                field.as_ref().clone().with_data_type(column.data_type().clone())
+            })
+            .collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+            .map_err(|e| FormatError::arrow("narrowing decimals", e))
+    }
+
+    fn write_as_it_is(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check_batch(batch)?;
         if batch.num_rows() == 0 {
             return Ok(());
@@ -440,6 +479,21 @@ fn growing_dictionary(field: &Field) -> Option<GrowingDictionary> {
         DataType::Dictionary(key, value) => Some(GrowingDictionary::new(field.name(), key, value)),
         _ => None,
     }
+}
+
+/// The same columns with decimals as narrow as their digits let them be: see [`WriterOptions::narrow_decimals`].
+pub fn with_narrow_decimals(schema: &Schema) -> Schema {
+    let narrow = |field: &Arc<Field>| match field.data_type() {
+        DataType::Decimal128(precision @ ..=9, scale) => {
+            field.as_ref().clone().with_data_type(DataType::Decimal32(*precision, *scale))
+        }
+        DataType::Decimal128(precision @ ..=18, scale) => {
+            field.as_ref().clone().with_data_type(DataType::Decimal64(*precision, *scale))
+        }
+        _ => field.as_ref().clone(),
+    };
+    let fields: Vec<Field> = schema.fields().iter().map(narrow).collect();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
 }
 
 fn without_statistics(schema: &Schema) -> Schema {

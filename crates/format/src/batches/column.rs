@@ -70,9 +70,11 @@ impl Column {
         };
         let (values, offsets) = match encoding {
             Encoding::Bits => (packed(&BooleanBuffer::new(buffer(0)?, first, rows)), None),
-            Encoding::Plain | Encoding::Dictionary { .. } => (fixed(rows)?, None),
+            Encoding::Plain | Encoding::Narrow { .. } | Encoding::Dictionary { .. } => {
+                (fixed(rows)?, None)
+            }
             Encoding::Offsets { .. } => (buffer(1)?, Some(fixed(rows + 1)?)),
-            Encoding::Pages { .. } => return Err(unsupported()),
+            Encoding::Pages { .. } | Encoding::Constant { .. } => return Err(unsupported()),
         };
         Ok(Self { encoding, row_bits, values, offsets, validity })
     }

@@ -124,7 +124,7 @@ fn values(
     }
     let value = |i: usize| -> Option<String> {
         match &extents.encoding {
-            Encoding::Plain => {
+            Encoding::Plain | Encoding::Narrow { .. } => {
                 assert_eq!(data.len() % rows, 0);
                 let width = data.len() / rows;
                 Some(signed(&data[i * width..][..width]).to_string())
@@ -137,7 +137,7 @@ fn values(
                 let offset = |i: usize| offset(i) - extents.offsets_base as usize;
                 Some(String::from_utf8(data[offset(i)..offset(i + 1)].to_vec()).unwrap())
             }
-            Encoding::Pages { .. } => panic!("pages in an Arrow file"),
+            Encoding::Pages { .. } | Encoding::Constant { .. } => panic!("no column of a file"),
             Encoding::Dictionary { code_bytes } => {
                 let width = usize::from(*code_bytes);
                 assert_eq!(data.len(), rows * width);

@@ -118,6 +118,12 @@ impl<'a> SourceColumns<'a> {
             Some(picked) => Rows::Picked { start, picked },
         };
         let column = self.column(register)?;
+        if let (Repr::I128, Encoding::Narrow { value_bytes }) =
+            (&column.info.repr, &column.view.encoding)
+        {
+            let validity = column.validity(rows)?.map(Cow::Owned);
+            return Ok(Some(Narrow::of_64(column.narrow_values(*value_bytes, rows), validity)));
+        }
         let (Repr::I128, Some(values)) =
             (&column.info.repr, aligned_values::<i128>(column.view.values))
         else {
@@ -140,7 +146,8 @@ impl<'a> SourceColumns<'a> {
     pub fn plain_i32(&self, register: usize) -> Option<(&'a [i32], Option<&'a [u8]>)> {
         let Column { view, info, .. } = self.columns.get(register)?;
         let trusted = view.validity.is_none() || info.nullable;
-        if !trusted || !matches!(info.repr, Repr::I32) {
+        let is_constant = matches!(view.encoding, Encoding::Constant { .. });
+        if is_constant || !trusted || !matches!(info.repr, Repr::I32) {
             return None;
         }
         let values = aligned_values::<i32>(view.values)?;
@@ -172,7 +179,9 @@ impl<'a> Column<'a> {
             (&view.encoding, &info.repr),
             (Encoding::Dictionary { code_bytes: 1 | 2 | 4 | 8 }, Repr::Code(_))
                 | (Encoding::Bits, Repr::Bool)
+                | (Encoding::Narrow { value_bytes: 4 | 8 }, Repr::I128)
                 | (Encoding::Offsets { offset_bytes: 4 | 8 }, Repr::Str)
+                | (Encoding::Constant { .. }, Repr::I32 | Repr::I64 | Repr::Code(_))
         ) || (view.encoding == Encoding::Plain
             && !matches!(info.repr, Repr::Code(_) | Repr::Bool | Repr::Str));
         if !fits {
@@ -208,6 +217,9 @@ impl<'a> Column<'a> {
     }
 
     fn read(&self, rows: Rows<'_>) -> Result<Vector<'a>, ExecError> {
+        if let Encoding::Constant { value } = self.view.encoding {
+            return self.constant(value);
+        }
         let validity = self.validity(rows)?;
         let data = match (&self.info.repr, &self.view.encoding) {
             (Repr::I8, _) => Data::I8(self.plain(rows)),
@@ -220,6 +232,10 @@ impl<'a> Column<'a> {
             (Repr::U64, _) => Data::U64(self.plain(rows)),
             (Repr::F32, _) => Data::F32(self.plain(rows)),
             (Repr::F64, _) => Data::F64(self.plain(rows)),
+            (Repr::I128, Encoding::Narrow { value_bytes }) => {
+                let values = self.narrow_values(*value_bytes, rows);
+                Data::I128(values.iter().map(|&value| value.into()).collect())
+            }
             (Repr::I128, _) => Data::I128(self.plain(rows)),
             (Repr::Bool, _) => Data::Bool(unpack_bits(self.view.values, rows).into()),
             (Repr::Code(_), Encoding::Dictionary { code_bytes }) => {
@@ -245,6 +261,26 @@ impl<'a> Column<'a> {
         Ok(Some(bytes))
     }
 
+    /// One value for all rows, whichever of them are wanted.
+    fn constant(&self, value: Option<i64>) -> Result<Vector<'a>, ExecError> {
+        if value.is_none() && !self.info.nullable {
+            return Err(corrupt(self.info, "NULL in a column that is declared NOT NULL"));
+        }
+        let plain = value.unwrap_or_default();
+        let data = match self.info.repr {
+            Repr::I64 => Data::I64(vec![plain].into()),
+            _ => {
+                let narrow = i32::try_from(plain);
+                let narrow = narrow.map_err(|_| corrupt(self.info, format!("value {plain}")))?;
+                Data::I32(vec![narrow].into())
+            }
+        };
+        if let (Repr::Code(_), Data::I32(code), Some(_)) = (&self.info.repr, &data, value) {
+            self.check_codes(code, self.codes, None)?;
+        }
+        Ok(Vector::constant(data, value.is_none()))
+    }
+
     fn plain<T: Plain>(&self, rows: Rows<'_>) -> Cow<'a, [T]> {
         let bytes = self.view.values;
         let width = size_of::<T>();
@@ -267,6 +303,14 @@ impl<'a> Column<'a> {
                     .map(|&i| T::from_bytes(&bytes[(start + i as usize) * width..][..width]))
                     .collect(),
             },
+        }
+    }
+
+    /// Decimals that lie in 4 or 8 bytes.
+    fn narrow_values(&self, value_bytes: u8, rows: Rows<'_>) -> Cow<'a, [i64]> {
+        match value_bytes {
+            4 => self.plain::<i32>(rows).iter().map(|&value| value.into()).collect(),
+            _ => self.plain(rows),
         }
     }
 

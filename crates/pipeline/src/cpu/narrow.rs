@@ -43,10 +43,21 @@ impl<'a> Narrow<'a> {
             bits |= (low ^ sign) as u64;
             low
         }));
-        let vector = Vector { data: Data::I64(narrow.into()), validity, constant: false };
+        (lost == 0).then(|| Self::bounded(narrow.into(), validity, bits))
+    }
+
+    /// Of values of 64 bits.
+    pub fn of_64(values: Cow<'a, [i64]>, validity: Option<Cow<'a, [u8]>>) -> Self {
+        let bits = values.iter().fold(0, |bits, value| bits | (value ^ (value >> 63)) as u64);
+        Self::bounded(values, validity, bits)
+    }
+
+    /// Of values whose magnitudes have no other bits.
+    fn bounded(values: Cow<'a, [i64]>, validity: Option<Cow<'a, [u8]>>, bits: u64) -> Self {
+        let vector = Vector { data: Data::I64(values), validity, constant: false };
         // A negative value is larger in magnitude by one than its inverted bits.
         let bound = u64::MAX.checked_shr(bits.leading_zeros()).unwrap_or(0) + 1;
-        (lost == 0).then(|| Self { vector: Rc::new(vector), bound })
+        Self { vector: Rc::new(vector), bound }
     }
 
     /// The same values as a column of 64 bits; `None`: they do not fit, or are no integers.

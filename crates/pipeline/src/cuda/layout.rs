@@ -13,6 +13,8 @@ pub enum ColumnForm {
     Bits,
     /// Signed dictionary codes of this many bytes.
     Codes(u8),
+    /// Decimals as signed integers of 4 or 8 bytes.
+    Narrow(u8),
     /// Unsigned differences of 1, 2, 3 or 4 bytes from a base that the segment tells. Those of
     /// three bytes lie in two planes: the low 16 bits of all rows, then, from a multiple of 16
     /// bytes on, the high 8 bits.
@@ -24,6 +26,8 @@ pub enum ColumnForm {
     Text,
     /// As no kernel reads it: pages of rows, offsets of 8 bytes.
     Unread,
+    /// One value a segment, which lies nowhere: not read by kernels yet.
+    Constant,
 }
 
 impl ColumnForm {
@@ -33,15 +37,17 @@ impl ColumnForm {
             Encoding::Plain => Self::Plain,
             Encoding::Bits => Self::Bits,
             Encoding::Dictionary { code_bytes } => Self::Codes(*code_bytes),
+            Encoding::Narrow { value_bytes } => Self::Narrow(*value_bytes),
             Encoding::Offsets { offset_bytes: 4 } => Self::Text,
             Encoding::Offsets { .. } | Encoding::Pages { .. } => Self::Unread,
+            Encoding::Constant { .. } => Self::Constant,
         }
     }
 
     /// As a descriptor tells a kernel for varying forms (`load_varying` in `load.cuh`).
     pub fn word(self) -> u64 {
         match self {
-            Self::Codes(bytes) => 16 + u64::from(bytes),
+            Self::Codes(bytes) | Self::Narrow(bytes) => 16 + u64::from(bytes),
             Self::Deltas(bytes) => u64::from(bytes),
             _ => 0,
         }

@@ -511,8 +511,10 @@ impl CudaProgram {
         let varies = match form {
             ColumnForm::Plain => !is_code,
             ColumnForm::Codes(_) => is_code,
+            ColumnForm::Narrow(_) => matches!(self.bound.registers[index].repr, Repr::I128),
             ColumnForm::Deltas(_) => true,
-            ColumnForm::Bits | ColumnForm::Varying | ColumnForm::Text | ColumnForm::Unread => false,
+            ColumnForm::Bits | ColumnForm::Varying | ColumnForm::Text => false,
+            ColumnForm::Unread | ColumnForm::Constant => false,
         };
         if column.values == 0 || form == expected || (expected == ColumnForm::Varying && varies) {
             return Ok(());

@@ -35,6 +35,7 @@ pub struct Shape {
     pub nulls: bool,
     /// Bytes by which each buffer misses a 16-byte boundary.
     pub skew: usize,
+    /// Of codes; decimals lie in as many or more.
     pub code_bytes: u8,
     pub remap: bool,
     /// Whether texts are plain: offsets into bytes, as a device has them in every other segment, and
@@ -260,6 +261,22 @@ fn column(
                 values.extend_from_slice(&code[..usize::from(shape.code_bytes)]);
             }
         }
+        "d" => {
+            let value_bytes = match shape.code_bytes {
+                8 => 8,
+                2 => 4,
+                // Differently in each segment.
+                4 => [4, 8, 16][random.below(3) as usize],
+                _ => 16,
+            };
+            if value_bytes < 16 {
+                encoding = Encoding::Narrow { value_bytes };
+            }
+            for _ in 0..rows {
+                let value = i128::from(random.between(-9_999_999, 9_999_999)).to_le_bytes();
+                values.extend(&value[..usize::from(value_bytes)]);
+            }
+        }
         "g" => {
             encoding = Encoding::Bits;
             values.extend((0..rows.div_ceil(8)).map(|_| random.next() as u8));
@@ -283,7 +300,6 @@ fn push_value(random: &mut Random, name: &str, to: &mut Vec<u8>) {
             let limit = if wide { 1 << 61 } else { 1_000_000 };
             to.extend(random.between(-limit, limit).to_le_bytes());
         }
-        "d" => to.extend(i128::from(random.between(-9_999_999, 9_999_999)).to_le_bytes()),
         "e" => to.extend(float(random).to_le_bytes()),
         "h" => to.extend((random.next() as i8).to_le_bytes()),
         "u" => to.extend((random.between(0, 300) as u16).to_le_bytes()),

@@ -31,6 +31,9 @@ impl Generator<'_> {
             return refuse(format!("register {} is read before a step sets it", info.name));
         }
         let form = self.layout.columns[register].form;
+        if form == ColumnForm::Constant {
+            return refuse(format!("column {} is told by the names of folders", info.name));
+        }
         let repr = info.repr.clone();
         let name = self.names.unique(&describe::register_name(self.bound, register));
         if matches!(repr, Repr::Code(_)) {
@@ -45,6 +48,11 @@ impl Generator<'_> {
                 let kind = c_type(repr)?;
                 self.body.line(format!("{kind} {name}[ROWS];"));
                 self.body.line(format!("hr::load_rows({name}, {values}, row, rows);"));
+            }
+            (ColumnForm::Narrow(bytes @ (4 | 8)), Repr::I128) => {
+                let (kind, bits) = (c_type(&repr)?, u32::from(bytes) * 8);
+                self.body.line(format!("{kind} {name}[ROWS];"));
+                self.body.line(format!("hr::spread_values<i{bits}>({name}, {values}, row, rows);"));
             }
             (ColumnForm::Bits, Repr::Bool) => {
                 let bits = self.names.unique(&format!("{name}_bits"));

@@ -1,0 +1,285 @@
+//! `read_csv('x.csv', delim => ';')` and its like in FROM: tables of files, read as the call says.
+//!
+//! A call becomes a table whose name is the text of the call, so that it is opened, seen as its files are
+//! now, and planned as any other.
+
+use std::ops::ControlFlow;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, DataFusionError, Result, plan_datafusion_err, plan_err};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::ExprSchemable;
+use datafusion::sql::parser::{CopyToSource, Statement as DFStatement};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CastKind, Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, ObjectName,
+    ObjectNamePart, TableFactor, Value, VisitMut, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use crate::catalog::{Call, Packing, ReadOptions, TableKind};
+
+/// Options that say what is always so.
+const ALWAYS: [&str; 3] = ["union_by_name", "hive_partitioning", "auto_detect"];
+
+/// Replaces calls by names; what they call.
+///
+/// # Errors
+/// A call of a function that reads files with options that it does not have.
+pub fn name(statement: &mut DFStatement, state: &SessionState) -> Result<Vec<(String, Call)>> {
+    let mut namer = Namer { state, calls: Vec::new() };
+    let flow = match statement {
+        DFStatement::Explain(explain) => return name(&mut explain.statement, state),
+        DFStatement::Statement(statement) => statement.visit(&mut namer),
+        DFStatement::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Query(query) => query.visit(&mut namer),
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        },
+        _ => ControlFlow::Continue(()),
+    };
+    match flow {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(namer.calls),
+    }
+}
+
+struct Namer<'a> {
+    state: &'a SessionState,
+    calls: Vec<(String, Call)>,
+}
+
+impl VisitorMut for Namer<'_> {
+    type Break = DataFusionError;
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        let TableFactor::Table { name, args: args @ Some(_), .. } = factor else {
+            return ControlFlow::Continue(());
+        };
+        let Some((kind, function)) = function_of(name) else { return ControlFlow::Continue(()) };
+        let given = args.take().map(|args| args.args).unwrap_or_default();
+        let texts: Vec<String> = given.iter().map(ToString::to_string).collect();
+        let text = format!("{function}({})", texts.join(", "));
+        match call(kind, &given, self.state) {
+            Ok(call) => self.calls.push((text.clone(), call)),
+            Err(error) => {
+                let cause = error.find_root().message().to_string();
+                return ControlFlow::Break(plan_datafusion_err!("{function}: {cause}"));
+            }
+        }
+        *name = ObjectName::from(vec![Ident::with_quote('"', text)]);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The kind of files that a function reads, and its name.
+fn function_of(name: &ObjectName) -> Option<(TableKind, &'static str)> {
+    let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
+    Some(match name.value.to_ascii_lowercase().as_str() {
+        "read_csv" | "read_csv_auto" => (TableKind::Csv, "read_csv"),
+        "read_json" | "read_json_auto" | "read_ndjson" | "read_ndjson_auto" => {
+            (TableKind::Json, "read_json")
+        }
+        "read_parquet" | "parquet_scan" => (TableKind::Parquet, "read_parquet"),
+        "read_arrow" => (TableKind::Arrow, "read_arrow"),
+        _ => return None,
+    })
+}
+
+fn call(kind: TableKind, args: &[FunctionArg], state: &SessionState) -> Result<Call> {
+    let mut call = Call { kind, paths: Vec::new(), options: ReadOptions::default() };
+    for (place, arg) in args.iter().enumerate() {
+        match option(arg)? {
+            (None, value) if place == 0 => call.paths = texts(value)?,
+            (None, value) => {
+                return plan_err!(
+                    "{value} has no name\nhint: options are written so: delim => ';'"
+                );
+            }
+            (Some(name), value) => {
+                let name = name.to_ascii_lowercase();
+                let set = set(&mut call, &name, value, state);
+                set.map_err(|e| plan_datafusion_err!("{name}: {}", e.find_root().message()))?;
+            }
+        }
+    }
+    match call.paths.is_empty() {
+        true => plan_err!(
+            "it names no file\nhint: its first argument is a path, or a list of paths: ['a', 'b']"
+        ),
+        false => Ok(call),
+    }
+}
+
+/// The name, if it has one, and the value of an argument: `name => value`, `name := value`, `name = value`.
+fn option(arg: &FunctionArg) -> Result<(Option<String>, &Expr)> {
+    let (name, value) = match arg {
+        FunctionArg::Named { name, arg, .. } => (Some(name.value.clone()), arg),
+        FunctionArg::ExprNamed { name, arg, .. } => (Some(name.to_string()), arg),
+        FunctionArg::Unnamed(arg) => (None, arg),
+    };
+    let FunctionArgExpr::Expr(value) = value else { return plan_err!("{value} is no value") };
+    match value {
+        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } if name.is_none() => {
+            match left.as_ref() {
+                Expr::Identifier(name) => Ok((Some(name.value.clone()), right)),
+                _ => plan_err!("{value} is no option"),
+            }
+        }
+        _ => Ok((name, value)),
+    }
+}
+
+fn set(call: &mut Call, name: &str, value: &Expr, state: &SessionState) -> Result<()> {
+    let options = &mut call.options;
+    if ALWAYS.contains(&name) {
+        return match flag(value)? {
+            true => Ok(()),
+            false => plan_err!("it cannot be turned off\nhint: leave it out"),
+        };
+    }
+    let (is_csv, is_json) = (call.kind == TableKind::Csv, call.kind == TableKind::Json);
+    match name {
+        "delim" | "sep" | "delimiter" if is_csv => options.delimiter = Some(byte(value)?),
+        "quote" if is_csv => {
+            options.quote = (!text(value)?.is_empty()).then(|| byte(value)).transpose()?;
+        }
+        "escape" if is_csv => {
+            let escape = (!text(value)?.is_empty()).then(|| byte(value)).transpose()?;
+            // Doubled quotes are read in any case.
+            options.escape = escape.filter(|escape| Some(*escape) != options.quote);
+        }
+        "header" if is_csv => options.has_header = flag(value)?,
+        "nullstr" | "null" if is_csv => options.nulls = texts(value)?,
+        "skip" if is_csv => options.skip_lines = number(value)?,
+        "names" | "column_names" if is_csv => options.names = texts(value)?,
+        "all_varchar" if is_csv => options.is_all_text = flag(value)?,
+        "columns" if is_csv || is_json => options.columns = typed(value, state)?,
+        "types" | "dtypes" | "column_types" if is_csv || is_json => match value {
+            Expr::Array(_) if is_csv => {
+                let types = texts(value)?;
+                let types = types.iter().map(|text| data_type(text, state));
+                options.types_by_place = types.collect::<Result<_>>()?;
+            }
+            _ => options.types = typed(value, state)?,
+        },
+        "compression" if is_csv || is_json => {
+            options.packing = match text(value)?.to_ascii_lowercase().as_str() {
+                "none" | "uncompressed" => Some(Packing::Plain),
+                "gzip" => Some(Packing::Gzip),
+                "zstd" => Some(Packing::Zstd),
+                "auto" | "auto_detect" => None,
+                other => return plan_err!("{other} is not known\nhint: none, gzip, zstd, auto"),
+            }
+        }
+        _ => {
+            let known = match call.kind {
+                TableKind::Csv => {
+                    "delim, quote, escape, header, nullstr, skip, names, columns, types, all_varchar, compression"
+                }
+                TableKind::Json => "columns, types, compression",
+                _ => "none but paths",
+            };
+            return plan_err!("there is no such option\nhint: options are {known}");
+        }
+    }
+    Ok(())
+}
+
+fn literal(value: &Expr) -> Result<&Value> {
+    match value {
+        Expr::Value(value) => Ok(&value.value),
+        _ => plan_err!("{value} is no constant"),
+    }
+}
+
+fn text(value: &Expr) -> Result<&str> {
+    match literal(value)? {
+        Value::SingleQuotedString(text)
+        | Value::DollarQuotedString(datafusion::sql::sqlparser::ast::DollarQuotedString {
+            value: text,
+            ..
+        }) => Ok(text),
+        other => plan_err!("{other} is no text\nhint: texts stand between '"),
+    }
+}
+
+/// A text, or a list of texts.
+fn texts(value: &Expr) -> Result<Vec<String>> {
+    match value {
+        Expr::Array(list) => {
+            list.elem.iter().map(|text_of| text(text_of).map(String::from)).collect()
+        }
+        one => Ok(vec![text(one)?.to_string()]),
+    }
+}
+
+fn flag(value: &Expr) -> Result<bool> {
+    match literal(value)? {
+        Value::Boolean(flag) => Ok(*flag),
+        other => plan_err!("{other} is neither true nor false"),
+    }
+}
+
+fn number(value: &Expr) -> Result<u64> {
+    match literal(value)? {
+        Value::Number(number, _) => {
+            number.parse().map_err(|_| plan_datafusion_err!("{number} is no count"))
+        }
+        other => plan_err!("{other} is no count"),
+    }
+}
+
+/// One byte, as letters that stand between values are.
+fn byte(value: &Expr) -> Result<u8> {
+    let text = text(value)?;
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [byte] if !matches!(byte, b'\n' | b'\r') => Ok(*byte),
+        _ => plan_err!("'{text}' is not one byte\nhint: such as ',' or '\\t'"),
+    }
+}
+
+/// `{'name': 'type'}`.
+fn typed(value: &Expr, state: &SessionState) -> Result<Vec<(String, DataType)>> {
+    let Expr::Dictionary(fields) = value else {
+        return plan_err!("{value} names no types\nhint: they are written so: {{'a': 'INTEGER'}}");
+    };
+    let column = |field: &datafusion::sql::sqlparser::ast::DictionaryField| {
+        Ok((field.key.value.clone(), data_type(text(&field.value)?, state)?))
+    };
+    fields.iter().map(column).collect()
+}
+
+/// A type that values of text files can have, by its name in SQL.
+fn data_type(text: &str, state: &SessionState) -> Result<DataType> {
+    let unknown = || plan_datafusion_err!("{text} is no type of SQL");
+    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).map_err(|_| unknown())?;
+    let named = parser.parse_data_type().map_err(|_| unknown())?;
+    if parser.peek_token().token != Token::EOF {
+        return Err(unknown());
+    }
+    let null = Box::new(Expr::Value(Value::Null.with_empty_span()));
+    let cast = Expr::Cast {
+        kind: CastKind::Cast,
+        expr: null,
+        data_type: named,
+        array: false,
+        format: None,
+    };
+    let cast = ExprWithAlias { expr: cast, alias: None };
+    let empty = DFSchema::empty();
+    let typed = state.create_logical_expr_from_sql_expr(cast, &empty).map_err(|_| unknown())?;
+    match typed.get_type(&empty)? {
+        DataType::Utf8View | DataType::LargeUtf8 => Ok(DataType::Utf8),
+        known if known.is_primitive() || matches!(known, DataType::Boolean | DataType::Utf8) => {
+            match known {
+                DataType::Interval(_) | DataType::Duration(_) => {
+                    plan_err!("values of text files cannot be {text}")
+                }
+                known => Ok(known),
+            }
+        }
+        _ => plan_err!("values of text files cannot be {text}"),
+    }
+}
