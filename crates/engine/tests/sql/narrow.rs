@@ -76,7 +76,7 @@ async fn narrow_decimals_are_decimals() {
     std::fs::create_dir(folder.path().join("twice")).unwrap();
     std::fs::copy(&wide, folder.path().join("twice/1.arrow")).unwrap();
     std::fs::copy(&wide, folder.path().join("twice/2.arrow")).unwrap();
-    let table = ArrowTable::open(&[narrow.clone()]).unwrap();
+    let table = ArrowTable::open(std::slice::from_ref(&narrow)).unwrap();
     assert!(table.has_narrow_decimals());
     assert_eq!(table.schema().field(2).data_type(), &DataType::Decimal128(15, 2));
 
