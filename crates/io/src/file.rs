@@ -394,7 +394,6 @@ mod tests {
 
     use super::*;
 
-    /// As if a pipe had taken the place of a file between the look at it and its opening.
     /// Every byte is the lowest one of its offset.
     #[derive(Debug)]
     struct Counted;
@@ -426,6 +425,7 @@ mod tests {
         assert!(crate::MappedFile::map(file).is_err());
     }
 
+    /// As if a pipe had taken the place of a file between the look at it and its opening.
     #[test]
     fn a_pipe_is_refused_without_waiting_for_its_other_end() {
         let dir = tempfile::tempdir().unwrap();
