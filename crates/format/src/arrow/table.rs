@@ -148,7 +148,7 @@ impl ArrowTable {
         paths: &[PathBuf],
         open: impl Fn(usize, &Shared) -> Result<Opened> + Sync,
     ) -> Result<ArrowTable> {
-        let mut files = Vec::new();
+        let mut files: Vec<Arc<ArrowFile>> = Vec::new();
         let mut skipped = Vec::new();
         let mut seen: HashMap<(u64, u64), PathBuf> = HashMap::new();
         let shared = Shared::default();
@@ -165,13 +165,13 @@ impl ArrowTable {
                         skipped.push(SkippedFile { path, reason });
                         continue;
                     }
-                    files.push(*file);
+                    files.push(Arc::from(file));
                 }
             }
         }
         let Some(first) = files.first() else { return Err(no_files(paths, &skipped)) };
         let names = first.schema.fields.iter().map(|f| f.name().to_string()).collect();
-        Self::unite(names, files.into_iter().map(Arc::new).collect(), skipped)
+        Self::unite(names, files, skipped)
     }
 
     pub(super) fn unite(
