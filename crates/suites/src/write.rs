@@ -240,11 +240,8 @@ fn write_file(
 ) -> Result<WriterSummary, SuiteError> {
     let FilePlan { path, pieces } = &board.job.files[file];
     let failed = |source| SuiteError::Write { path: path.clone(), source };
-    let options = WriterOptions {
-        rows_per_batch: board.job.rows_per_batch as usize,
-        narrow_decimals: true,
-        ..WriterOptions::default()
-    };
+    let options =
+        WriterOptions { rows_per_batch: board.job.rows_per_batch as usize, ..Default::default() };
     let schema = board.job.table.schema();
     let mut writer = ArrowWriter::create(path, &schema, options).map_err(failed)?;
     let mut early = BTreeMap::new();
