@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::expr::{Expr, OnOverflow};
+use crate::pipeline::OrderKey;
 use crate::types::DataType;
 
 /// An aggregate function.
@@ -38,6 +39,14 @@ pub enum AggregateOutput {
     /// The keys and partial states of its groups, for whoever merges those of several runs, of
     /// several parts of a table, or of several machines. A group may come more than once.
     Partial,
+    /// As `Final`, but of the groups at least that come first by one of the output columns, and of those that tie
+    /// with the last of them. Whether a total fits its type is asked of all groups.
+    First {
+        /// The column.
+        by: OrderKey,
+        /// How many groups.
+        groups: u64,
+    },
 }
 
 /// One aggregate of an [`crate::Sink::Aggregate`].

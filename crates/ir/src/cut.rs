@@ -176,7 +176,7 @@ mod tests {
 
     fn probe(build: usize, key: Expr, residual: Option<Expr>) -> Step {
         let (kind, payload) = (ProbeKind::Left, vec![0, 1]);
-        Step::Probe(Probe { build, keys: vec![key], kind, null_equal: false, residual, payload })
+        Step::Probe(Probe { kind, residual, payload, ..Probe::semi(build, vec![key]) })
     }
 
     /// t(a, b, c) with registers 3, 4 of the first probe, 5 computed, 6, 7 of the second.

@@ -235,7 +235,8 @@ impl Program {
         };
         match sink {
             Sink::Aggregate { keys, sets, calls, output } => {
-                let calls = calls.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let texts = calls.iter().map(ToString::to_string).collect::<Vec<_>>();
+                let calls = texts.join(", ");
                 let partial = if *output == AggregateOutput::Partial { "partial " } else { "" };
                 if keys.is_empty() && sets.is_empty() {
                     format!("{partial}aggregate {calls}")
@@ -247,7 +248,9 @@ impl Program {
                     let sets: Vec<_> = sets.iter().map(set).collect();
                     format!("{partial}aggregate {calls} by {} in {}", names(keys), sets.join(", "))
                 } else {
-                    format!("{partial}aggregate {calls} by {}", names(keys))
+                    let columns = keys.iter().map(|key| key.name.clone()).chain(texts);
+                    let first = first_of(*output, &columns.collect::<Vec<_>>());
+                    format!("{partial}aggregate {calls} by {}{first}", names(keys))
                 }
             }
             Sink::Rows { columns, limit: None } => format!("rows {}", names(columns)),
@@ -269,11 +272,23 @@ impl Program {
 }
 
 fn keys_of(order: &[OrderKey], columns: &[NamedExpr]) -> String {
-    let keys = order.iter().map(|key| {
-        let name = columns.get(key.column).map_or("?", |column| column.name.as_str());
-        let direction = if key.descending { " desc" } else { "" };
-        let nulls = if key.nulls_first { "first" } else { "last" };
-        format!("{name}{direction} nulls {nulls}")
-    });
-    keys.collect::<Vec<_>>().join(", ")
+    let names: Vec<_> = columns.iter().map(|column| column.name.clone()).collect();
+    order.iter().map(|key| key_of(key, &names)).collect::<Vec<_>>().join(", ")
+}
+
+fn key_of(key: &OrderKey, columns: &[String]) -> String {
+    let name = columns.get(key.column).map_or("?", String::as_str);
+    let direction = if key.descending { " desc" } else { "" };
+    let nulls = if key.nulls_first { "first" } else { "last" };
+    format!("{name}{direction} nulls {nulls}")
+}
+
+/// Which groups are wanted, if not all.
+fn first_of(output: AggregateOutput, columns: &[String]) -> String {
+    match output {
+        AggregateOutput::First { by, groups } => {
+            format!(", the first {groups} by {}", key_of(&by, columns))
+        }
+        AggregateOutput::Final | AggregateOutput::Partial => String::new(),
+    }
 }

@@ -50,7 +50,9 @@ impl Program {
     /// The program is not valid, or has means or squared deviations beside its distinct calls, which
     /// cannot be put together of those of parts.
     pub fn without_distinct(&self) -> Result<Option<Distinct>, IrError> {
-        let Sink::Aggregate { keys, calls, .. } = &self.pipeline.sink else { return Ok(None) };
+        let Sink::Aggregate { keys, calls, output: of_groups, .. } = &self.pipeline.sink else {
+            return Ok(None);
+        };
         let mut arguments: Vec<Expr> = Vec::new();
         for value in calls.iter().filter(|call| call.is_distinct()).filter_map(AggregateCall::value)
         {
@@ -83,7 +85,8 @@ impl Program {
             expr: source.register(index),
         };
         let keys = keys.iter().enumerate().map(key).collect();
-        let sink = Sink::aggregate(keys, groups);
+        let (sets, output) = (Vec::new(), *of_groups);
+        let sink = Sink::Aggregate { keys, sets, calls: groups, output };
         let groups = Program::new(Vec::new(), Pipeline { source, steps: Vec::new(), sink });
         Ok(Some(Distinct { values, groups, counts }))
     }

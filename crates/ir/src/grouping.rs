@@ -45,6 +45,7 @@ impl Program {
             null_equal: false,
             residual: None,
             payload: (0..build.payload.len()).collect(),
+            is_optional: false,
         };
         let mut program = self.clone();
         program.builds.push(build);

@@ -92,13 +92,16 @@ pub struct Probe {
     /// Payload columns of the build that are appended, by their index in
     /// [`BuildPlan::payload`].
     pub payload: Vec<usize>,
+    /// Whether it may be left out: what it drops is of no use to anybody, but changes no answer. Only a
+    /// semi probe can be.
+    pub is_optional: bool,
 }
 
 impl Probe {
     /// Keeps the rows that have a match.
     pub fn semi(build: usize, keys: Vec<Expr>) -> Self {
-        let kind = ProbeKind::Semi;
-        Self { build, keys, kind, null_equal: false, residual: None, payload: Vec::new() }
+        let (kind, payload) = (ProbeKind::Semi, Vec::new());
+        Self { build, keys, kind, null_equal: false, residual: None, payload, is_optional: false }
     }
 }
 
@@ -163,7 +166,7 @@ pub enum Sink {
 }
 
 /// A column that rows are ordered by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OrderKey {
     /// Its place among the output columns.
     pub column: usize,
@@ -243,7 +246,7 @@ pub enum BuildSource {
 
 /// The version of programs that this crate writes and reads: changed whenever the meaning of a
 /// serialised program changes.
-pub const PROGRAM_VERSION: u32 = 4;
+pub const PROGRAM_VERSION: u32 = 5;
 
 /// A pipeline and the builds that it probes, in an order in which they can be made. Together with
 /// its tables and the rows of its child plans it says everything that a processor has to know.

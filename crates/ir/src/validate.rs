@@ -153,6 +153,10 @@ impl Scope<'_> {
                 return fail(place, format!("key {key} is {is}, {} is {wanted}", field.name));
             }
         }
+        let is_semi = probe.kind == ProbeKind::Semi && probe.payload.is_empty();
+        if probe.is_optional && !is_semi {
+            return fail(place, format!("a {} probe may not be left out", probe.kind));
+        }
         let outer = probe.kind == ProbeKind::Left;
         for &index in &probe.payload {
             let Some(field) = build.payload.get(index) else {
@@ -175,7 +179,14 @@ impl Scope<'_> {
     fn check_sink(&self, sink: &Sink) -> Result<()> {
         match sink {
             Sink::Aggregate { keys, sets, calls, output } => {
-                let is_plain = sets.is_empty() && *output == AggregateOutput::Final;
+                let is_plain = sets.is_empty() && *output != AggregateOutput::Partial;
+                if let AggregateOutput::First { by, .. } = output
+                    && (!sets.is_empty() || by.column >= keys.len() + calls.len())
+                {
+                    let cause =
+                        format!("the first by column {} of {} groups", by.column, sets.len());
+                    return fail(self.place, cause);
+                }
                 if let Some(call) = calls.iter().find(|call| call.is_distinct() && !is_plain) {
                     let cause = format!("{call} of grouping sets, or as a partial state");
                     return fail(self.place, cause);
@@ -404,6 +415,7 @@ mod tests {
                     null_equal: false,
                     residual: None,
                     payload: vec![0],
+                    is_optional: false,
                 })],
                 sink: Sink::aggregate(
                     vec![NamedExpr { name: "d_year".into(), expr: reg(1, DataType::Int32) }],
@@ -590,14 +602,7 @@ mod tests {
     fn a_build_cannot_probe_itself() {
         let mut program = program();
         let BuildSource::Pipeline(pipeline) = &mut program.builds[0].source else { panic!() };
-        pipeline.steps.push(Step::Probe(Probe {
-            build: 0,
-            keys: vec![reg(0, DataType::Int32)],
-            kind: ProbeKind::Semi,
-            null_equal: false,
-            residual: None,
-            payload: vec![],
-        }));
+        pipeline.steps.push(Step::Probe(Probe::semi(0, vec![reg(0, DataType::Int32)])));
         assert!(program.validate().is_err());
     }
 

@@ -7,12 +7,12 @@
 //!   present:      1    0    1    1    0        one bit each
 //!   d_year (u8):  0   255   0    1   255       value = base + raw; 255 = absent
 //!
-//! Hash: anything else. Payload columns lie in build-row order; rows of one key follow
-//! each other in a chain.
+//! Chains: anything else. Payload columns lie in build-row order; rows of one key follow
+//! each other in a chain, whose first is found by address or by hash.
 //! ```
 
 mod assemble;
-mod hash_index;
+mod chains;
 pub mod key;
 mod payload;
 mod rekey;
@@ -26,6 +26,8 @@ use crate::bound::Repr;
 
 pub use assemble::BuildOptions;
 pub(crate) use assemble::{BuildColumn, integers};
+pub use chains::Slots;
+pub use key::EncodedKeys;
 pub(crate) use rekey::ByCode;
 
 /// Rows by key.
@@ -43,7 +45,7 @@ pub struct BuildTable {
     /// estimates which share of foreign keys finds a match.
     pub source_rows: Option<u64>,
     /// Whether rows with a NULL key are kept, to be found by probes for which NULLs are equal
-    /// (always a `Hash` build).
+    /// (always by `Chains`).
     pub nulls_equal: bool,
     /// Whether a row with a NULL key was offered (it matches nothing unless NULLs are equal).
     pub has_null_key: bool,
@@ -83,30 +85,51 @@ pub enum BuildIndex {
         /// Bit `i % 64` of word `i / 64` tells whether key `base + i` is there.
         present: Vec<u64>,
     },
-    /// Hash table with chains of duplicates.
-    Hash(HashIndex),
+    /// Chains of the rows of a key.
+    Chains(Chains),
 }
 
-/// Open-addressing table from the hash of a key to the first row of its chain.
+/// The rows of each key, the first of which is found by `heads`.
 #[derive(Debug)]
-pub struct HashIndex {
-    /// Power-of-two number of entries; a row number, or `u32::MAX` where empty.
-    pub heads: Vec<u32>,
+pub struct Chains {
+    /// Where a key's first row is found.
+    pub heads: Heads,
     /// Next row of the same key, or `u32::MAX`.
     pub next: Vec<u32>,
-    /// Keys by row: for each key column a NULL byte (0, or 1 and nothing after it), then the
-    /// value as fixed-width little-endian bytes; text as its length (`u32`) and its bytes.
-    pub key_bytes: Vec<u8>,
-    /// Start of each row's key in `key_bytes`, and the end of the last.
-    pub key_offsets: Vec<u64>,
     /// Length of the longest chain; 0 without rows.
     pub duplicates_max: u64,
     /// The same build by dictionary code, if it was asked for.
     pub(crate) by_code: ByCode,
 }
 
-/// A payload column. In a `Direct` build entry `i` belongs to key `base + i`, in a `Hash`
-/// build to row `i`.
+/// From a key to the first row that has it.
+#[derive(Debug)]
+pub enum Heads {
+    /// By the one integer key less `base`: a row number, or `u32::MAX` where no row has it.
+    Direct {
+        /// Smallest key.
+        base: i64,
+        /// First row by `key - base`.
+        heads: Vec<u32>,
+    },
+    /// By a hash of the one integer key.
+    Integers {
+        /// By hash.
+        slots: Slots,
+        /// Keys by row.
+        keys: Vec<i64>,
+    },
+    /// By a hash of the keys as bytes.
+    Encoded {
+        /// By hash.
+        slots: Slots,
+        /// Keys by row.
+        keys: EncodedKeys,
+    },
+}
+
+/// A payload column. In a `Direct` build entry `i` belongs to key `base + i`, in one by
+/// `Chains` to row `i`.
 #[derive(Debug)]
 pub struct PayloadColumn {
     /// Column.

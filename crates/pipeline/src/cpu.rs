@@ -42,7 +42,7 @@ mod select;
 mod shift;
 pub(crate) mod simd;
 mod sink;
-mod sorted;
+pub(crate) mod sorted;
 pub(crate) mod text;
 pub(crate) mod vector;
 

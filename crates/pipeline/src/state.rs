@@ -1,6 +1,7 @@
 //! Running values of groups, as both processors produce them, and finished output.
 
 mod finish;
+mod first;
 pub mod mean;
 pub(crate) mod merge;
 mod spread;
@@ -13,6 +14,7 @@ use crate::build::BuildTable;
 
 pub use finish::finish_dense;
 pub(crate) use finish::{finish_groups, output_batch};
+pub(crate) use first::FirstGroups;
 pub use spread::Spread;
 pub use texts::Texts;
 

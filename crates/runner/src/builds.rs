@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use headrace_io::Kept;
 use headrace_ir::{BuildPlan, BuildSource, Pipeline, Sink, SourceKind, Step};
-use headrace_pipeline::build::{BuildIndex, BuildOptions};
+use headrace_pipeline::build::{BuildIndex, BuildOptions, Chains, Heads};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError};
 
@@ -70,7 +70,10 @@ impl Built {
         };
         let index = match &table.index {
             BuildIndex::Direct { domain, .. } => format!("direct over {domain} keys"),
-            BuildIndex::Hash(_) => "hashed".to_string(),
+            BuildIndex::Chains(Chains { heads: Heads::Direct { heads, .. }, .. }) => {
+                format!("direct over {} keys", heads.len())
+            }
+            BuildIndex::Chains(_) => "hashed".to_string(),
         };
         let duplicates = if table.unique { "" } else { " with duplicates" };
         let cached = if self.cached { ", cached" } else { "" };
@@ -201,7 +204,7 @@ impl Run<'_> {
     }
 
     fn build(&self, index: usize, before: &[Slot], threads: usize) -> Result<Built, RunError> {
-        let plan = &self.program.builds[index];
+        let plan = &without_divided(&self.program.builds[index], before);
         let options = BuildOptions { nulls_equal: self.nulls_equal(index), source_rows: None };
         let of_batches = |batches: &[RecordBatch]| {
             BuildTable::from_batches(&plan.name, &plan.keys, &plan.payload, batches, options)
@@ -281,6 +284,20 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// A build without those of its probes that need not be and whose build is divided.
+fn without_divided(plan: &BuildPlan, before: &[Slot]) -> BuildPlan {
+    let mut plan = plan.clone();
+    if let BuildSource::Pipeline(pipeline) = &mut plan.source {
+        pipeline.steps.retain(|step| match step {
+            Step::Probe(probe) => {
+                !(probe.is_optional && matches!(before[probe.build], Slot::Divided(_)))
+            }
+            _ => true,
+        });
+    }
+    plan
 }
 
 /// The builds that a build's own pipeline probes.

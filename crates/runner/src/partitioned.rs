@@ -50,13 +50,15 @@ const BUILD_ROW_BYTES: u64 = 32;
 
 impl Run<'_> {
     /// Whether a build may be divided: one probe asks for it, of the streamed pipeline, and what the
-    /// probe means of a row is decided by the rows of equal keys.
+    /// probe means of a row is decided by the rows of equal keys. Others that ask may be left out.
     pub(crate) fn may_divide(&self, build: usize) -> bool {
         let is_of = |step: &&Step| matches!(step, Step::Probe(probe) if probe.build == build);
         let steps = self.program.pipeline.steps.iter();
         let of_builds = self.program.builds.iter().filter_map(BuildPlan::pipeline);
         let probes: Vec<_> = steps.filter(is_of).collect();
-        let is_alone = of_builds.flat_map(|pipeline| &pipeline.steps).filter(is_of).count() == 0;
+        let must = |step: &&Step| !matches!(step, Step::Probe(probe) if probe.is_optional);
+        let of_builds = of_builds.flat_map(|pipeline| &pipeline.steps).filter(is_of);
+        let is_alone = of_builds.filter(must).count() == 0;
         let may = |kind: ProbeKind| {
             use ProbeKind::{Anti, Inner, Left, Semi};
             matches!(kind, Inner | Left | Semi | Anti)

@@ -15,11 +15,12 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder,
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
 };
-use headrace_ir::Sink;
+use headrace_ir::{AggregateOutput, OrderKey, Sink};
 use headrace_pipeline::WhyNot;
 use headrace_runner::{Processor, RunReport, Runner, Settings};
 use parking_lot::Mutex;
 
+use super::output::Output;
 use super::stream::stream;
 use crate::explain;
 use crate::rule::Planned;
@@ -76,6 +77,27 @@ impl PipelineExec {
         let planned = Arc::new(planned);
         let report = Arc::default();
         Self { runner, settings, planned, children, original, why_not, properties, metrics, report }
+    }
+
+    /// The same, asked for no more groups than come first by a column, as [`AggregateOutput::First`]; `None` where it
+    /// has no groups, or the column is none of its program's.
+    pub fn of_first_groups(&self, by: OrderKey, groups: u64) -> Option<Self> {
+        let column = match self.planned.outputs.get(by.column) {
+            Some(Output::Column(column)) => *column,
+            None if self.planned.outputs.is_empty() => by.column,
+            _ => return None,
+        };
+        let mut planned = Planned { children: self.children.clone(), ..(*self.planned).clone() };
+        match &mut planned.program.pipeline.sink {
+            Sink::Aggregate { sets, output: output @ AggregateOutput::Final, .. }
+                if sets.is_empty() =>
+            {
+                *output = AggregateOutput::First { by: OrderKey { column, ..by }, groups };
+            }
+            _ => return None,
+        }
+        let (runner, original) = (Arc::clone(&self.runner), Arc::clone(&self.original));
+        Some(Self::new(runner, self.settings.clone(), planned, original, self.why_not.clone()))
     }
 
     /// The settings that it was planned under.

@@ -177,9 +177,11 @@ impl Rewriter<'_> {
     /// A sort of all rows as our own; where that cannot be, and of a few first ones, the planner's.
     fn ordered(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(sort) = plan.downcast_ref::<SortExec>() else { return Ok(plan) };
-        let is_whole = sort.fetch().is_none() && !sort.preserve_partitioning();
-        if self.settings.processor == Processor::Off || !is_whole {
+        if self.settings.processor == Processor::Off || sort.preserve_partitioning() {
             return Ok(plan);
+        }
+        if let Some(rows) = sort.fetch() {
+            return of_first_groups(sort, rows).unwrap_or(Ok(plan));
         }
         let node = OrderExec::in_place_of(sort, Arc::clone(self.runner), self.settings.threads);
         Ok(node.map_or_else(|_| Arc::clone(&plan), |node| Arc::new(node)))
@@ -260,12 +262,7 @@ impl Rewriter<'_> {
         if sort.preserve_partitioning() || !begins_rows(sort.input()) {
             return None;
         }
-        let key = |key: &PhysicalSortExpr| {
-            let column = key.expr.downcast_ref::<Column>()?.index();
-            let SortOptions { descending, nulls_first } = key.options;
-            Some(OrderKey { column, descending, nulls_first })
-        };
-        let order = sort.expr().iter().map(key).collect::<Option<Vec<_>>>()?;
+        let order = sort.expr().iter().map(order_key).collect::<Option<Vec<_>>>()?;
         let mut graph = Graph::default();
         let columns = flatten::flatten(sort.input(), &mut graph);
         let columns = columns.and_then(|columns| named(columns, &sort.input().schema()));
@@ -302,6 +299,33 @@ impl Rewriter<'_> {
         let runner = Arc::clone(self.runner);
         Ok(Arc::new(PipelineExec::new(runner, self.settings.clone(), planned, plan, reasons)))
     }
+}
+
+/// A sort of a few first rows above an aggregation that gives no more groups than it needs.
+fn of_first_groups(sort: &SortExec, rows: usize) -> Option<Result<Arc<dyn ExecutionPlan>>> {
+    let by = order_key(sort.expr().first())?;
+    let input = asked_for_first(sort.input(), by, rows as u64)?;
+    Some(with_children(Arc::new(sort.clone()), vec![input]))
+}
+
+fn asked_for_first(
+    plan: &Arc<dyn ExecutionPlan>,
+    by: OrderKey,
+    rows: u64,
+) -> Option<Arc<dyn ExecutionPlan>> {
+    if let Some(pipeline) = plan.downcast_ref::<PipelineExec>() {
+        return Some(Arc::new(pipeline.of_first_groups(by, rows)?));
+    }
+    let projection = plan.downcast_ref::<ProjectionExec>()?;
+    let column = projection.expr().get(by.column)?.expr.downcast_ref::<Column>()?.index();
+    let input = asked_for_first(projection.input(), OrderKey { column, ..by }, rows)?;
+    with_children(Arc::clone(plan), vec![input]).ok()
+}
+
+fn order_key(key: &PhysicalSortExpr) -> Option<OrderKey> {
+    let column = key.expr.downcast_ref::<Column>()?.index();
+    let SortOptions { descending, nulls_first } = key.options;
+    Some(OrderKey { column, descending, nulls_first })
 }
 
 /// Whether projections and filters at most stand between a node and a join or scan. What

@@ -24,7 +24,7 @@ use super::aggregate::raw_aggregation;
 use super::expr_util::map_registers;
 use super::graph::{Graph, Leaf, mark_field, register};
 use super::order::{self, PlannedProbe, PlannedStep};
-use super::reduce::reduce_groups;
+use super::reduce::{plain, reduce_groups};
 use super::types::scalar;
 use crate::catalog::HeadraceTable;
 use crate::exec::Output;
@@ -310,6 +310,13 @@ impl Assembly {
         let source = feeds.source(stream, &needed, &mut numbering)?;
         let mut builds = Vec::new();
         let mut steps = filter_steps(&stream.filters, &numbering)?;
+        let mut made = HashMap::new();
+        // What tells of other builds which of their rows are of use comes before them.
+        for probe in self.probes().filter(|probe| self.told_by(probe).next().is_some()) {
+            made.insert(probe.leaf, builds.len());
+            let leaf = &self.graph.leaves[probe.leaf];
+            builds.push(plan_build(leaf, probe, &[], vec![], &mut feeds)?);
+        }
         for step in &self.steps {
             steps.push(match step {
                 PlannedStep::Filter(condition) => Step::Filter(numbering.apply(condition)?),
@@ -317,15 +324,22 @@ impl Assembly {
                     let leaf = &self.graph.leaves[probe.leaf];
                     let payload: Vec<_> =
                         needed.iter().copied().filter(|&r| leaf.owns(r)).collect();
-                    let reducer = match self.may_reduce(probe) {
-                        true => {
+                    if !made.contains_key(&probe.leaf) {
+                        let mut reducers: Vec<Reducer> = Vec::new();
+                        if self.may_reduce(probe) {
                             builds.push(plan_reducer(stream, probe, &mut feeds)?);
-                            Some(builds.len() - 1)
+                            let keys = probe.keys.iter().map(|(_, key)| key.clone()).collect();
+                            reducers.push((builds.len() - 1, keys));
                         }
-                        false => None,
-                    };
-                    builds.push(plan_build(leaf, probe, &payload, reducer, &mut feeds)?);
-                    probe_step(builds.len() - 1, probe, &payload, leaf, &mut numbering)?
+                        for teller in self.probes() {
+                            let keys = self.told_by(teller).find(|(of, _)| *of == probe.leaf);
+                            reducers.extend(keys.map(|(_, keys)| (made[&teller.leaf], keys)));
+                        }
+                        let build = plan_build(leaf, probe, &payload, reducers, &mut feeds)?;
+                        made.insert(probe.leaf, builds.len());
+                        builds.push(build);
+                    }
+                    probe_step(made[&probe.leaf], probe, &payload, leaf, &mut numbering)?
                 }
             });
         }
@@ -347,6 +361,38 @@ impl Assembly {
         Ok(Planned { program, tables, children, outputs, subqueries })
     }
 
+    fn probes(&self) -> impl Iterator<Item = &PlannedProbe> {
+        self.steps.iter().filter_map(|step| match step {
+            PlannedStep::Probe(probe) => Some(probe),
+            PlannedStep::Filter(_) => None,
+        })
+    }
+
+    /// The leaves of inner joins whose rows are of use only where a semi join's build has them, too, and their columns that
+    /// it is to have: a streamed row that matches them looks for the same values there.
+    ///
+    /// ```text
+    /// lineitem ⋈ orders on l_orderkey = o_orderkey, ⋉ large on l_orderkey = key: of orders, those in large
+    /// ```
+    fn told_by<'s>(
+        &'s self,
+        semi: &'s PlannedProbe,
+    ) -> impl Iterator<Item = (usize, Vec<Expr>)> + 's {
+        let is_plain = semi.kind == ProbeKind::Semi && semi.residual.is_none() && !semi.null_equal;
+        let tells = is_plain && !self.may_reduce(semi);
+        self.probes().filter_map(move |probe| {
+            let leaf = &self.graph.leaves[probe.leaf];
+            let asks = probe.kind == ProbeKind::Inner && !probe.null_equal && leaf.scan().is_some();
+            let same = |wanted: &Expr| {
+                let mut keys = probe.keys.iter();
+                let (_, key) = keys.find(|(kept, key)| is_same_value(kept, key, wanted))?;
+                Some(key.clone())
+            };
+            let keys = semi.keys.iter().map(|(kept, _)| same(kept)).collect::<Option<_>>();
+            keys.filter(|_| tells && asks).map(|keys| (probe.leaf, keys))
+        })
+    }
+
     /// Whether a build, larger than what is streamed, is to be made of rows alone that can find a match:
     /// their keys are known from a build over the streamed table, which is small, and what remains has
     /// the same matches. Where a NULL in the build means something, all of it is made.
@@ -361,6 +407,15 @@ impl Assembly {
             && bytes <= self.reducer_bytes_max
             && keys.all(|key| !key.can_fail() && self.graph.leaves_of(key) == [self.stream])
     }
+}
+
+/// A build, and what of a row is looked up in it: without a match the row is of no use.
+type Reducer = (usize, Vec<Expr>);
+
+/// Whether a key of a build, where it matches a streamed row's, is the value that is wanted of that row.
+fn is_same_value(streamed: &Expr, key: &Expr, wanted: &Expr) -> bool {
+    let is_wanted = plain(wanted).is_some() && plain(streamed) == plain(wanted);
+    is_wanted && plain(key).is_some() && key.data_type() == wanted.data_type()
 }
 
 /// From graph registers to pipeline registers.
@@ -498,6 +553,7 @@ fn probe_step(
         null_equal: probe.null_equal,
         residual: probe.residual.as_ref().map(|r| numbering.apply(r)).transpose()?,
         payload: (0..payload.len()).collect(),
+        is_optional: false,
     }))
 }
 
@@ -509,19 +565,21 @@ fn plan_build(
     leaf: &Leaf,
     probe: &PlannedProbe,
     payload: &[Register],
-    reducer: Option<usize>,
+    reducers: Vec<Reducer>,
     feeds: &mut Feeds,
 ) -> Result<BuildPlan, WhyNot> {
     let keys: Vec<_> = probe.keys.iter().map(|(_, key)| key.clone()).collect();
     let mut needed: BTreeSet<Register> = payload.iter().copied().collect();
-    needed.extend(keys.iter().chain(&leaf.filters).flat_map(Expr::registers));
+    let asked = reducers.iter().flat_map(|(_, keys)| keys);
+    needed.extend(keys.iter().chain(&leaf.filters).chain(asked).flat_map(Expr::registers));
     let mut numbering = Numbering::default();
     let source = feeds.source(leaf, &needed, &mut numbering)?;
     let mut steps = filter_steps(&leaf.filters, &numbering)?;
     let at_hand = keys.iter().map(|key| numbering.apply(key)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(reducer) = reducer {
-        let null_equal = probe.null_equal;
-        steps.push(Step::Probe(Probe { null_equal, ..Probe::semi(reducer, at_hand.clone()) }));
+    for (reducer, keys) in reducers {
+        let keys = keys.iter().map(|key| numbering.apply(key)).collect::<Result<_, _>>()?;
+        let (null_equal, is_optional) = (probe.null_equal, true);
+        steps.push(Step::Probe(Probe { null_equal, is_optional, ..Probe::semi(reducer, keys) }));
     }
     let key_fields = keys
         .iter()
@@ -547,7 +605,7 @@ fn plan_reducer(
 ) -> Result<BuildPlan, WhyNot> {
     let kept = probe.keys.iter().map(|(kept, _)| (kept.clone(), kept.clone())).collect();
     let keys = PlannedProbe { keys: kept, residual: None, ..*probe };
-    plan_build(stream, &keys, &[], None, feeds)
+    plan_build(stream, &keys, &[], vec![], feeds)
 }
 
 /// A leaf's plan, projected to some of its registers.

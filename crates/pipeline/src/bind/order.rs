@@ -8,7 +8,7 @@ use headrace_ir::ProbeKind;
 
 use crate::bind::Lookups;
 use crate::bound::{Bound, BoundExpr, BoundStep, RegisterInfo, Repr};
-use crate::build::{BuildIndex, BuildTable};
+use crate::build::{BuildIndex, BuildTable, Chains, Heads};
 
 /// Reading a value of a column that no earlier step has read, relative to computing on one.
 const LOAD_COST: f64 = 1.0;
@@ -117,7 +117,12 @@ fn lookup_cost(build: &BuildTable, at: At) -> f64 {
     let (bytes, hash) = match &build.index {
         // Payload is read only for the rows that are left.
         BuildIndex::Direct { domain, .. } => (domain / 8, 0.0),
-        BuildIndex::Hash(_) => (build.bytes, HASH_COST),
+        BuildIndex::Chains(Chains { heads: Heads::Direct { heads, .. }, .. })
+            if matches!(at.lookups, Lookups::Cpu) =>
+        {
+            (4 * heads.len() as u64, 0.0)
+        }
+        BuildIndex::Chains(_) => (build.bytes, HASH_COST),
     };
     let costs: &[(u64, f64)] = match at.lookups {
         Lookups::Cpu => &CPU_LOOKUP_COSTS,

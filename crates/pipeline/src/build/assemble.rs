@@ -8,7 +8,7 @@ use headrace_ir::{Field, Scalar};
 use crate::ExecError;
 use crate::bound::Repr;
 use crate::build::payload::{Placement, encode};
-use crate::build::{BuildId, BuildIndex, BuildTable, HashIndex, PayloadColumn, PayloadData, key};
+use crate::build::{BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, PayloadData, key};
 use crate::column::{Column, vector_array};
 use crate::column_in::append_array;
 use crate::cpu::eval::literal;
@@ -21,6 +21,8 @@ const DIRECT_ENTRIES_A_ROW: u64 = 64;
 /// .. or this many, whatever the number of rows: a strongly filtered dimension is probed four
 /// times faster by address than by hash, and 4 Mi entries of a byte are quickly made.
 const DIRECT_ENTRIES_MIN: u64 = 4 << 20;
+/// Without payload an entry is a bit.
+const DIRECT_BITS_MIN: u64 = 8 * DIRECT_ENTRIES_MIN;
 /// But never more than this: 1 Gi bits are 128 MiB.
 const DIRECT_ENTRIES_MAX: u64 = 1 << 30;
 
@@ -125,13 +127,14 @@ impl BuildTable {
                 "build {name} has {rows} rows; at most 2^32 - 2 can be numbered"
             )));
         }
-        let direct = if options.nulls_equal { None } else { direct_index(&keys, rows) };
+        let direct =
+            if options.nulls_equal { None } else { direct_index(&keys, rows, payload.is_empty()) };
         let (index, placement, unique) = match direct {
             Some((index, placement)) => (index, placement, true),
             None => {
-                let index = hash_index(&keys, rows);
-                let unique = index.duplicates_max <= 1;
-                (BuildIndex::Hash(index), Placement::in_row_order(rows), unique)
+                let chains = chains(&keys, rows, options.nulls_equal);
+                let unique = chains.duplicates_max <= 1;
+                (BuildIndex::Chains(chains), Placement::in_row_order(rows), unique)
             }
         };
         let payload = payload
@@ -158,7 +161,7 @@ impl BuildTable {
     /// Most rows of one key.
     pub fn duplicates_max(&self) -> u64 {
         match &self.index {
-            BuildIndex::Hash(index) => index.duplicates_max.max(1),
+            BuildIndex::Chains(chains) => chains.duplicates_max.max(1),
             BuildIndex::Direct { .. } => 1,
         }
     }
@@ -167,7 +170,7 @@ impl BuildTable {
     pub fn entries(&self) -> usize {
         match &self.index {
             BuildIndex::Direct { domain, .. } => *domain as usize,
-            BuildIndex::Hash(index) => index.next.len(),
+            BuildIndex::Chains(chains) => chains.next.len(),
         }
     }
 }
@@ -183,7 +186,11 @@ fn rows_without_null(keys: &[BuildColumn<'_>], rows: usize) -> Option<Vec<u32>> 
 }
 
 /// A direct-address table, if there is one integer key, dense enough, without duplicates.
-fn direct_index(keys: &[BuildColumn<'_>], rows: usize) -> Option<(BuildIndex, Placement)> {
+fn direct_index(
+    keys: &[BuildColumn<'_>],
+    rows: usize,
+    is_bits: bool,
+) -> Option<(BuildIndex, Placement)> {
     let [key] = keys else { return None };
     if !key.repr.is_integer_like() {
         return None;
@@ -192,7 +199,8 @@ fn direct_index(keys: &[BuildColumn<'_>], rows: usize) -> Option<(BuildIndex, Pl
     let base = values.iter().copied().min().unwrap_or(0);
     let max = values.iter().copied().max().unwrap_or(-1);
     let domain = u64::try_from(i128::from(max) - i128::from(base) + 1).ok()?;
-    let allowed = (rows as u64).saturating_mul(DIRECT_ENTRIES_A_ROW).max(DIRECT_ENTRIES_MIN);
+    let at_least = if is_bits { DIRECT_BITS_MIN } else { DIRECT_ENTRIES_MIN };
+    let allowed = (rows as u64).saturating_mul(DIRECT_ENTRIES_A_ROW).max(at_least);
     if domain > allowed.min(DIRECT_ENTRIES_MAX) {
         return None;
     }
@@ -224,22 +232,22 @@ pub(crate) fn integers<'v>(data: &'v Data<'_>) -> Option<Cow<'v, [i64]>> {
     })
 }
 
-fn hash_index(keys: &[BuildColumn<'_>], rows: usize) -> HashIndex {
-    let encoded = key::encode(keys.iter().map(|key| &key.vector), rows);
-    let offsets = encoded.offsets.iter().map(|&offset| offset as u64).collect();
-    HashIndex::new(encoded.bytes, offsets)
+/// NULLs are no numbers: where they may be found, keys are bytes.
+fn chains(keys: &[BuildColumn<'_>], rows: usize, with_nulls: bool) -> Chains {
+    if let ([key], false) = (keys, with_nulls)
+        && key.repr.is_integer_like()
+        && let Some(values) = integers(&key.vector.spelled(rows).data)
+    {
+        return Chains::of_integers(&values);
+    }
+    Chains::of_encoded(key::encode(keys.iter().map(|key| &key.vector), rows))
 }
 
 fn index_bytes(index: &BuildIndex) -> u64 {
-    let bytes = match index {
-        BuildIndex::Direct { present, .. } => present.len() * 8,
-        BuildIndex::Hash(index) => {
-            (index.heads.len() + index.next.len()) * 4
-                + index.key_bytes.len()
-                + index.key_offsets.len() * 8
-        }
-    };
-    bytes as u64
+    match index {
+        BuildIndex::Direct { present, .. } => size_of_val::<[u64]>(present) as u64,
+        BuildIndex::Chains(chains) => chains.bytes(),
+    }
 }
 
 fn payload_bytes(column: &PayloadColumn) -> u64 {

@@ -6,9 +6,14 @@
 //!                  1                                        NULL
 //! ```
 
+use crate::cpu::simd::prefetch;
 use crate::cpu::vector::{Data, Vector};
 
+/// Steps of [`EncodedKeys::ask_for`].
+pub(crate) const ASK_STEPS: usize = 2;
+
 /// Encoded keys of some rows.
+#[derive(Debug)]
 pub struct EncodedKeys {
     /// All keys, one after the other.
     pub bytes: Vec<u8>,
@@ -21,6 +26,15 @@ impl EncodedKeys {
     #[inline]
     pub fn row(&self, row: usize) -> &[u8] {
         &self.bytes[self.offsets[row]..self.offsets[row + 1]]
+    }
+
+    /// A key will be read soon: of all such keys first where they lie, then the bytes.
+    #[inline(always)]
+    pub(crate) fn ask_for(&self, step: usize, row: usize) {
+        match step {
+            0 => prefetch(&raw const self.offsets[row]),
+            _ => prefetch(self.bytes.as_ptr().wrapping_add(self.offsets[row])),
+        }
     }
 }
 
@@ -127,15 +141,18 @@ pub fn canonical_f32(value: f32) -> f32 {
     if value.is_nan() { f32::NAN } else { value + 0.0 }
 }
 
-/// Hash of an encoded key: eight bytes at a time, multiply and fold (the mixing step of
-/// wyhash, <https://github.com/wangyi-fudan/wyhash>).
-pub fn hash(key: &[u8]) -> u64 {
-    const SEED: u64 = 0xa076_1d64_78bd_642f;
+const SEED: u64 = 0xa076_1d64_78bd_642f;
+
+/// Multiply and fold, the mixing step of wyhash, <https://github.com/wangyi-fudan/wyhash>.
+#[inline(always)]
+pub(crate) fn fold(state: u64, word: u64) -> u64 {
     const FACTOR: u64 = 0xe703_7ed1_a0b4_28db;
-    let fold = |state: u64, word: u64| {
-        let product = u128::from(state ^ word) * u128::from(FACTOR);
-        (product as u64) ^ (product >> 64) as u64
-    };
+    let product = u128::from(state ^ word) * u128::from(FACTOR);
+    (product as u64) ^ (product >> 64) as u64
+}
+
+/// Hash of an encoded key, eight bytes at a time.
+pub fn hash(key: &[u8]) -> u64 {
     let (words, tail) = key.as_chunks::<8>();
     let state = words.iter().fold(SEED, |state, word| fold(state, u64::from_le_bytes(*word)));
     let mut last = [0u8; 8];

@@ -9,7 +9,7 @@ use headrace_ir::Field;
 use crate::ExecError;
 use crate::bound::Repr;
 use crate::build::payload::code_vector;
-use crate::build::{BuildColumn, BuildIndex, BuildOptions, BuildTable, HashIndex, key};
+use crate::build::{BuildColumn, BuildIndex, BuildOptions, BuildTable, Chains, key};
 use crate::cpu::context::NO_MATCH;
 use crate::cpu::payload;
 use crate::cpu::vector::{Data, Vector};
@@ -49,22 +49,25 @@ impl BuildTable {
         &self,
         dictionary: &Arc<Dictionary>,
     ) -> Result<Arc<Self>, ExecError> {
-        let BuildIndex::Hash(index) = &self.index else {
+        let BuildIndex::Chains(chains) = &self.index else {
             return Err(ExecError::Internal("a direct-address build on text".into()));
         };
-        index.by_code.get_or_make(dictionary, || self.recoded(index, dictionary))
+        chains.by_code.get_or_make(dictionary, || self.recoded(chains, dictionary))
     }
 
-    fn recoded(&self, index: &HashIndex, dictionary: &Arc<Dictionary>) -> Result<Self, ExecError> {
+    fn recoded(&self, chains: &Chains, dictionary: &Arc<Dictionary>) -> Result<Self, ExecError> {
         let (mut codes, mut entries) = (Vec::new(), Vec::new());
         for code in 0..dictionary.values.len() {
             let text = Vector::constant(Data::Str(vec![dictionary.values.value(code)]), false);
             let encoded = key::encode(std::iter::once(&text), 1);
-            let mut entry = index.find(encoded.row(0)).unwrap_or(NO_MATCH);
+            let heads = chains.find_encoded(&encoded, NO_MATCH);
+            let heads =
+                heads.ok_or_else(|| ExecError::Internal("a build on text by number".into()))?;
+            let mut entry = heads[0];
             while entry != NO_MATCH {
                 codes.push(code as i32);
                 entries.push(entry);
-                entry = index.next[entry as usize];
+                entry = chains.next[entry as usize];
             }
         }
         let rows = entries.len();

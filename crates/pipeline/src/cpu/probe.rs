@@ -6,7 +6,7 @@ use headrace_ir::ProbeKind;
 
 use crate::ExecError;
 use crate::bound::BoundProbe;
-use crate::build::{BuildIndex, BuildTable, PayloadData, key};
+use crate::build::{BuildIndex, BuildTable, Chains, PayloadData, integers, key};
 use crate::cpu::any_match::any_match;
 use crate::cpu::context::{Context, NO_MATCH};
 use crate::cpu::eval::{Shared, eval};
@@ -57,7 +57,14 @@ pub fn probe<'a>(
             }
             heads
         }
-        BuildIndex::Hash(_) => hash_heads(probe, &keys, key_nulls.as_deref(), context.rows())?,
+        BuildIndex::Chains(chains) => {
+            let mut heads = chain_heads(chains, &keys, context.rows())?;
+            if let (Some(nulls), false) = (&key_nulls, probe.null_equal) {
+                let nulls = nulls.iter().zip(&mut heads).filter(|(null, _)| **null != 0);
+                nulls.for_each(|(_, head)| *head = NO_MATCH);
+            }
+            heads
+        }
     };
     let multiplies = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Left);
     // The first row of a chain tells whether there is a match; with a residual any row may.
@@ -247,7 +254,7 @@ fn direct_lookup<'a, K: Copy + Into<i64>>(
 ) -> Result<Matches<'a>, ExecError> {
     let build: &BuildTable = &probe.build;
     let BuildIndex::Direct { base, domain, present } = &build.index else {
-        return Err(ExecError::Internal("a direct-address probe of a hash build".into()));
+        return Err(ExecError::Internal("a direct-address probe of a build by chains".into()));
     };
     let scan = Scan { keys, valid, base: *base, domain: *domain };
     let Some(position) = wanted.payload else {
@@ -363,19 +370,15 @@ impl<K: Copy + Into<i64>> Scan<'_, K> {
     }
 }
 
-/// First build row of each streamed row's key, or [`NO_MATCH`].
-fn hash_heads(
-    probe: &BoundProbe,
-    keys: &[Shared<'_>],
-    key_nulls: Option<&[u8]>,
-    rows: usize,
-) -> Result<Vec<u32>, ExecError> {
-    let BuildIndex::Hash(index) = &probe.build.index else {
-        return Err(ExecError::Internal("a hash probe of a direct-address build".into()));
+/// First build row of each streamed row's key, or [`NO_MATCH`]; for a NULL anything, unless NULLs are equal.
+fn chain_heads(chains: &Chains, keys: &[Shared<'_>], rows: usize) -> Result<Vec<u32>, ExecError> {
+    let heads = match keys {
+        [key] if chains.is_of_integers() => {
+            integers(&key.spelled(rows).data).and_then(|keys| chains.find_integers(&keys, NO_MATCH))
+        }
+        _ => chains.find_encoded(&key::encode(keys.iter().map(|key| &**key), rows), NO_MATCH),
     };
-    let encoded = key::encode(keys.iter().map(|key| &**key), rows);
-    let skipped = key_nulls.filter(|_| !probe.null_equal);
-    Ok(index.find_all(&encoded, skipped, NO_MATCH))
+    heads.ok_or_else(|| ExecError::Internal("a key that the build has no rows by".into()))
 }
 
 /// Matched pairs in portions.
@@ -433,7 +436,7 @@ impl<'a> PairStream<'a> {
 pub(super) fn next_of(probe: &BoundProbe, entry: u32) -> u32 {
     match &probe.build.index {
         BuildIndex::Direct { .. } => NO_MATCH,
-        BuildIndex::Hash(index) => index.next[entry as usize],
+        BuildIndex::Chains(chains) => chains.next[entry as usize],
     }
 }
 

@@ -45,6 +45,7 @@ impl<'a> Runner<'a, '_> {
             Portion::Picked(rows) => Context::picked(registers, source, rows, &texts),
         };
         scan.set_registers(&mut context)?;
+        self.sink.drop_early(&self.bound.sink, &mut context)?;
         self.steps(&mut context, scan.steps())
     }
 

@@ -56,7 +56,7 @@ impl SinkState {
                 Self::Rows { columns: empty(columns.iter())?, batches: Vec::new() }
             }
             BoundSink::Sorted { columns, .. } => {
-                Self::Sorted(SortedRows::new(empty(columns.iter())?))
+                Self::Sorted(SortedRows::new(empty(columns.iter())?, bound))
             }
             BoundSink::Build { keys, payload } => {
                 Self::Build { columns: empty(keys.iter().chain(payload))? }
@@ -75,6 +75,20 @@ impl SinkState {
             }
             Self::Sorted(rows) => rows.bytes(),
             Self::Build { columns } => columns.iter().map(Column::bytes).sum(),
+        }
+    }
+
+    /// Drops rows that the sink has no use for, before the steps.
+    pub fn drop_early<'a>(
+        &self,
+        sink: &'a BoundSink,
+        context: &mut Context<'a>,
+    ) -> Result<(), ExecError> {
+        match (self, sink) {
+            (Self::Sorted(rows), BoundSink::Sorted { columns, order, .. }) => {
+                rows.drop_early(context, columns, order)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Rows that may be among the first of an order, as many as are wanted and as many again.
 //!
 //! A row that does not come before the last of those that are wanted is dropped before its other columns are
-//! read, so that soon most rows cost no more than their order's keys.
+//! read, so that soon most rows cost no more than their order's keys. Where the first of these is a column of the table and
+//! nothing can fail, that is asked before any other step.
 
 use std::cmp::Ordering;
 
@@ -9,10 +10,12 @@ use arrow_array::RecordBatch;
 use headrace_ir::{Field, OrderKey};
 
 use crate::ExecError;
-use crate::bound::BoundExpr;
+use crate::bound::{Bound, BoundExpr, BoundKind, BoundSink, BoundStep};
 use crate::column::Column;
+use crate::cpu::compare::text_order;
 use crate::cpu::context::Context;
 use crate::cpu::eval::eval;
+use crate::cpu::select::positions;
 use crate::cpu::sink::{OUTPUT_ROWS, append, cut_batch};
 use crate::cpu::vector::{Data, Element, Vector};
 
@@ -22,14 +25,16 @@ const SPARE_ROWS: usize = 4096;
 /// The rows of one worker.
 pub struct SortedRows {
     columns: Vec<Column>,
+    /// Whether rows may be dropped before the steps.
+    is_early: bool,
     /// The last of the rows that are wanted so far, its keys alone, once there are as many.
     last: Option<Vec<Column>>,
 }
 
 impl SortedRows {
     /// No rows, of these columns.
-    pub fn new(columns: Vec<Column>) -> Self {
-        Self { columns, last: None }
+    pub fn new(columns: Vec<Column>, bound: &Bound) -> Self {
+        Self { columns, is_early: is_early(bound), last: None }
     }
 
     /// Host bytes, and those that sorting takes beside them.
@@ -39,6 +44,30 @@ impl SortedRows {
 
     fn rows(&self) -> usize {
         self.columns.first().map_or(0, Column::rows)
+    }
+
+    /// Goes on with the rows that by the first of the order's keys may be among those that are wanted.
+    pub fn drop_early<'a>(
+        &self,
+        context: &mut Context<'a>,
+        columns: &'a [(Field, BoundExpr)],
+        order: &[OrderKey],
+    ) -> Result<(), ExecError> {
+        let (true, Some(last), Some(key)) = (self.is_early, &self.last, order.first()) else {
+            return Ok(());
+        };
+        let last = last[0].vector();
+        if !last.is_valid(0) {
+            return Ok(());
+        }
+        let rows = context.rows();
+        let vector = eval(context, &columns[key.column].1)?;
+        let mask = may_precede(&vector.spelled(rows), &last, key);
+        let kept = positions(&mask);
+        if kept.len() < rows {
+            context.push(kept);
+        }
+        Ok(())
     }
 
     /// Takes in the current rows.
@@ -114,6 +143,47 @@ impl SortedRows {
     }
 }
 
+/// Whether the first key is at hand before the steps, none of which, nor what is put out, can fail for a row.
+fn is_early(bound: &Bound) -> bool {
+    let BoundSink::Sorted { columns, order, .. } = &bound.sink else { return false };
+    let is_at_hand = |expr: &BoundExpr| matches!(expr.kind, BoundKind::Register(register) if register < bound.source_registers);
+    let first = order.first().and_then(|key| columns.get(key.column));
+    let can_fail = |step: &BoundStep| match step {
+        BoundStep::Filter { expr, .. } | BoundStep::Compute { expr, .. } => expr.can_fail(),
+        BoundStep::Probe(probe) => {
+            probe.keys.iter().chain(&probe.residual).any(BoundExpr::can_fail)
+        }
+    };
+    first.is_some_and(|(_, expr)| is_at_hand(expr))
+        && !bound.steps.iter().any(can_fail)
+        && !columns.iter().any(|(_, expr)| expr.can_fail())
+}
+
+/// One byte a row, 0 where it comes after a row whose key is not NULL.
+fn may_precede(keys: &Vector<'_>, last: &Vector<'_>, key: &OrderKey) -> Vec<u8> {
+    macro_rules! by_element {
+        ($($variant:ident),*) => {
+            match (&keys.data, &last.data) {
+                $((Data::$variant(keys), Data::$variant(last)) => {
+                    let last = last[0];
+                    match key.descending {
+                        true => keys.iter().map(|key| u8::from(!key.less(last))).collect(),
+                        false => keys.iter().map(|key| u8::from(!last.less(*key))).collect(),
+                    }
+                })*
+                // Bool and texts: what is dropped later is dropped then.
+                (data, _) => vec![1; data.len()],
+            }
+        };
+    }
+    let mut mask: Vec<u8> = by_element!(I8, I16, I32, I64, U8, U16, U32, U64, F32, F64, I128);
+    if let Some(valid) = &keys.validity {
+        let null = u8::from(key.nulls_first);
+        mask.iter_mut().zip(valid.iter()).for_each(|(m, &v)| *m = if v == 0 { null } else { *m });
+    }
+    mask
+}
+
 /// The number of the last of some rows, if there is one.
 fn rows_before(rows: usize) -> Option<u32> {
     rows.checked_sub(1).and_then(|last| u32::try_from(last).ok())
@@ -152,7 +222,7 @@ fn drop_later<'a>(
 }
 
 /// Which of two rows comes first, each given by its keys' columns and its number there.
-fn compare(
+pub(crate) fn compare(
     order: &[OrderKey],
     (left, l): (&[Vector<'_>], u32),
     (right, r): (&[Vector<'_>], u32),
@@ -175,7 +245,7 @@ macro_rules! ordered {
         match ($left, $right) {
             $((Data::$variant(left), Data::$variant(right)) => elements(left[$l], right[$r]),)*
             (Data::Bool(left), Data::Bool(right)) => left[$l].cmp(&right[$r]),
-            (Data::Str(left), Data::Str(right)) => left[$l].cmp(right[$r]),
+            (Data::Str(left), Data::Str(right)) => text_order(left[$l], right[$r]),
             _ => unreachable!("a key's columns are of one expression"),
         }
     };

@@ -1,7 +1,7 @@
 //! Builds as the device holds them.
 
 use crate::bound::Repr;
-use crate::build::{BuildIndex, BuildTable, PayloadData};
+use crate::build::{BuildIndex, BuildTable, Chains, Heads, PayloadData};
 use crate::cuda::codegen::payload_shape;
 use crate::cuda::program::BuildPiece;
 use crate::error::{ExecError, WhyNot};
@@ -91,10 +91,10 @@ pub fn piece_bytes(build: &BuildTable, piece: BuildPiece) -> Result<Vec<u8>, Exe
             let payload = build.payload.get(column).ok_or_else(missing)?;
             words(payload.validity.as_deref().ok_or_else(missing)?)
         }
-        (BuildPiece::HashRows, BuildIndex::Hash(_)) => hash_table(build)?.0,
-        (BuildPiece::HashKeys, BuildIndex::Hash(_)) => hash_table(build)?.1,
-        (BuildPiece::HashNext, BuildIndex::Hash(index)) => {
-            index.next.iter().flat_map(|row| row.to_le_bytes()).collect()
+        (BuildPiece::HashRows, BuildIndex::Chains(chains)) => hash_table(build, chains)?.0,
+        (BuildPiece::HashKeys, BuildIndex::Chains(chains)) => hash_table(build, chains)?.1,
+        (BuildPiece::HashNext, BuildIndex::Chains(chains)) => {
+            chains.next.iter().flat_map(|row| row.to_le_bytes()).collect()
         }
         _ => return Err(missing()),
     };
@@ -135,18 +135,13 @@ fn payload_bytes(data: &PayloadData) -> Vec<u8> {
 
 /// Rows by slot, and keys by slot. Of rows with equal keys the first stays, from which the chain
 /// leads to the others.
-fn hash_table(build: &BuildTable) -> Result<(Vec<u8>, Vec<u8>), ExecError> {
-    let BuildIndex::Hash(index) = &build.index else {
-        return Err(ExecError::Internal(format!("build {} has no hash index", build.name)));
-    };
+fn hash_table(build: &BuildTable, chains: &Chains) -> Result<(Vec<u8>, Vec<u8>), ExecError> {
     let why = |error: WhyNot| ExecError::Internal(error.0);
     let key_words = if key_width(build).map_err(why)? == KeyWidth::One { 1 } else { 2 };
     let slots = slots_of(build.rows) as usize;
     let mut rows = vec![u32::MAX; slots];
     let mut keys = vec![0u64; slots * key_words];
-    for (row, ends) in index.key_offsets.windows(2).enumerate() {
-        let bytes = index.key_bytes.get(ends[0] as usize..ends[1] as usize).unwrap_or_default();
-        let Some(key) = pack_key(build, bytes)? else { continue };
+    for (row, key) in packed_keys(build, chains)? {
         let (low, high) = (key as u64, (key >> 64) as u64);
         let hash = if key_words == 1 { mix(low) } else { mix(low ^ mix(high)) };
         let mut slot = hash as u32 as usize & (slots - 1);
@@ -156,7 +151,7 @@ fn hash_table(build: &BuildTable) -> Result<(Vec<u8>, Vec<u8>), ExecError> {
                 _ => keys[2 * slot] == low && keys[2 * slot + 1] == high,
             };
             if rows[slot] == u32::MAX {
-                rows[slot] = row as u32;
+                rows[slot] = row;
                 keys[slot * key_words] = low;
                 if key_words == 2 {
                     keys[2 * slot + 1] = high;
@@ -170,6 +165,32 @@ fn hash_table(build: &BuildTable) -> Result<(Vec<u8>, Vec<u8>), ExecError> {
         }
     }
     Ok((rows.iter().flat_map(|row| row.to_le_bytes()).collect(), words(&keys)))
+}
+
+/// The keys that are not NULL, as [`pack_key`], and rows that have them: of each key the first comes first.
+fn packed_keys(build: &BuildTable, chains: &Chains) -> Result<Vec<(u32, u128)>, ExecError> {
+    let integer = |(row, key): (u32, i64)| {
+        let repr = build.key_reprs.first().map_or(Ok(8), repr_bytes);
+        let bits = 8 * repr.map_err(|why| ExecError::Internal(why.0))? as u32;
+        Ok((row, u128::from(key as u64 & u64::MAX >> (64 - bits.min(64)))))
+    };
+    match &chains.heads {
+        Heads::Direct { base, heads } => {
+            let heads = heads.iter().enumerate().filter(|(_, row)| **row != u32::MAX);
+            heads.map(|(at, &row)| integer((row, base.wrapping_add(at as i64)))).collect()
+        }
+        Heads::Integers { keys, .. } => {
+            keys.iter().enumerate().map(|(row, &key)| integer((row as u32, key))).collect()
+        }
+        Heads::Encoded { keys, .. } => {
+            let rows = 0..keys.offsets.len() - 1;
+            let packed = rows.map(|row| Ok((row as u32, pack_key(build, keys.row(row))?)));
+            let known = |key: Result<(u32, Option<u128>), ExecError>| {
+                key.map(|(row, key)| key.map(|key| (row, key))).transpose()
+            };
+            packed.filter_map(known).collect()
+        }
+    }
 }
 
 /// A key's values side by side, or `None` where one is NULL: probes look such keys up never.

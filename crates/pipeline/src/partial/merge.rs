@@ -1,5 +1,6 @@
 //! From tables and partial states of groups to what comes out: partition by partition.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -16,7 +17,7 @@ use crate::partial::PartialSchema;
 use crate::partial::hash::FAN_OUT_MAX;
 use crate::partial::runs::by_partition;
 use crate::partial::schema::with_portable_values;
-use crate::state::finish_groups;
+use crate::state::{FirstGroups, finish_groups};
 
 /// Groups of a table that lies in a core's own cache.
 const PARTITION_GROUPS: usize = 4 * 1024;
@@ -189,12 +190,26 @@ impl<'a> Outlet<'a> {
     fn put(&self, state: &HashState, groups: &[u32]) -> Result<(), ExecError> {
         for some in groups.chunks(state.portion_groups()) {
             self.check()?;
-            let batch = self.batch(state, some)?;
+            let batch = self.batch(state, &self.first(state, some)?)?;
             if !(self.emit)(batch) {
                 self.enough.store(true, Ordering::Relaxed);
             }
         }
         Ok(())
+    }
+
+    /// Of some groups those that may be wanted.
+    fn first<'g>(&self, state: &HashState, groups: &'g [u32]) -> Result<Cow<'g, [u32]>, ExecError> {
+        match FirstGroups::of(self.bound) {
+            Some(first) if first.leaves_out(groups.len()) => {
+                let by = first.key().map(|key| {
+                    let numbers = groups.iter().map(|&group| group as usize);
+                    state.table().key_column(key, numbers)
+                });
+                Ok(first.among(groups, by.transpose()?, state.states())?.into())
+            }
+            _ => Ok(groups.into()),
+        }
     }
 
     fn batch(&self, state: &HashState, groups: &[u32]) -> Result<RecordBatch, ExecError> {

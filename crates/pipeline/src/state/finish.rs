@@ -96,7 +96,7 @@ fn dense_key(key: &BoundKey, groups: &[usize]) -> Result<Vector<'static>, ExecEr
 }
 
 /// The aggregate columns of the given groups.
-fn finish_calls(
+pub(super) fn finish_calls(
     calls: &[BoundCall],
     accumulators: &[Accumulator],
     states: &[AccumulatorState],

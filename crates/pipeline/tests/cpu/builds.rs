@@ -73,7 +73,7 @@ fn a_column_of_nulls_alone() {
 /// A probe by column `k` of the stream that only asks whether there is a match.
 fn asks(kind: ProbeKind, key: headrace_ir::Expr, residual: Option<headrace_ir::Expr>) -> Step {
     let payload = if residual.is_some() { vec![0] } else { vec![] };
-    Step::Probe(Probe { build: 0, keys: vec![key], kind, null_equal: false, residual, payload })
+    Step::Probe(Probe { kind, residual, payload, ..Probe::semi(0, vec![key]) })
 }
 
 /// All pairs would be 10^10 and more: this ends because a row's first match is enough.

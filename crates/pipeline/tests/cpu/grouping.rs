@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::RecordBatch;
 use headrace_ir::{
-    AggregateFunction, CastFailure, DataType, Expr, OnOverflow, Pipeline, Sink, Value,
+    AggregateFunction, AggregateOutput, CastFailure, DataType, Expr, OnOverflow, OrderKey,
+    Pipeline, Sink, Value,
 };
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
@@ -219,6 +220,84 @@ proptest! {
             }
         }
     }
+}
+
+/// Groups as their lines say: key, count, total, smallest text.
+fn cells(line: &str) -> (i64, i64, i64, String) {
+    let cells: Vec<&str> = line.split('|').collect();
+    let number = |at: usize| cells[at].parse().unwrap();
+    (number(0), number(1), number(2), cells[3].to_string())
+}
+
+#[test]
+fn of_the_first_groups_none_is_missing() {
+    const ROWS: usize = 60_000;
+    let keys: Vec<i32> = (0..ROWS as i64).map(|i| (i * i % 9973) as i32).collect();
+    let values: Vec<i32> = (0..ROWS as i32).map(|i| i % 91 - 45).collect();
+    let texts: Vec<String> = keys.iter().map(|key| format!("{key:05}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let table = Table::new("t", ROWS).int32("k", &keys).int32("v", &values).text("w", &texts);
+    let of = |column: &str| Some(table.col(column));
+    let calls = vec![
+        call(AggregateFunction::Count, None, DataType::Int64),
+        call(AggregateFunction::Sum, of("v"), DataType::Int64),
+        call(AggregateFunction::Min, of("w"), DataType::Utf8),
+    ];
+    let groups = |output: AggregateOutput, workers: usize, flush: Option<usize>| {
+        let (keys, calls) = (vec![named("k", table.col("k"))], calls.clone());
+        let sink = Sink::Aggregate { keys, sets: vec![], calls, output };
+        let options =
+            RunOptions { dense_groups_max: 0, workers, groups_max: flush, ..RunOptions::default() };
+        match run_with(&table, vec![], sink, &[], options).unwrap() {
+            Output::Batches(batches) => {
+                rows(&batches).iter().map(|line| cells(line)).collect::<Vec<_>>()
+            }
+            Output::Build(_) => panic!("a build"),
+        }
+    };
+    let mut all = groups(AggregateOutput::Final, 1, None);
+    all.sort();
+    for (column, descending) in
+        [(0, false), (0, true), (1, true), (1, false), (2, true), (3, false)]
+    {
+        let by = OrderKey { column, descending, nulls_first: false };
+        let rank = |group: &(i64, i64, i64, String)| {
+            let rank = [group.0, group.1, group.2, group.3.parse().unwrap()][column];
+            if descending { -rank } else { rank }
+        };
+        let mut ranks: Vec<i64> = all.iter().map(rank).collect();
+        ranks.sort_unstable();
+        for wanted in [1, 10, 3000, all.len(), all.len() + 1] {
+            for (workers, flush) in [(1, None), (3, None), (2, Some(500))] {
+                let first = AggregateOutput::First { by, groups: wanted as u64 };
+                let mut found = groups(first, workers, flush);
+                found.sort();
+                assert!(found.iter().all(|group| all.binary_search(group).is_ok()));
+                let last = ranks[wanted.min(ranks.len()) - 1];
+                let missing = all.iter().filter(|group| rank(group) <= last);
+                let missing = missing.filter(|group| found.binary_search(group).is_err());
+                assert_eq!(missing.count(), 0, "{by:?} {wanted} {workers} {flush:?}");
+                let few = wanted > 10 || column == 1 || found.len() < all.len() / 4;
+                assert!(few, "{} of {} for {wanted}: {by:?}", found.len(), all.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_total_that_does_not_fit_is_an_error_of_groups_that_nobody_wants() {
+    let widest = DataType::Decimal128 { precision: 38, scale: 0 };
+    let large = 10i128.pow(38) - 1;
+    let mut table = decimals(&[large, large, 1, 2, 3], widest.clone());
+    table = table.int32("k", &[7, 7, 1, 2, 3]);
+    let by = OrderKey { column: 0, descending: false, nulls_first: false };
+    let (keys, output) =
+        (vec![named("k", table.col("k"))], AggregateOutput::First { by, groups: 1 });
+    let calls = vec![call(AggregateFunction::Sum, Some(table.col("d")), widest)];
+    let sink = Sink::Aggregate { keys, sets: vec![], calls, output };
+    let options = RunOptions { dense_groups_max: 0, ..RunOptions::default() };
+    let error = run_with(&table, vec![], sink, &[], options).unwrap_err();
+    assert!(matches!(error, ExecError::Overflow { .. }), "{error}");
 }
 
 fn decimals(values: &[i128], data_type: DataType) -> Table {

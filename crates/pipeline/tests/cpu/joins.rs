@@ -187,6 +187,7 @@ fn found(case: &Case, build: Arc<BuildTable>, batch_rows: usize) -> Vec<String> 
         null_equal: case.null_equal,
         residual: case.residual.clone(),
         payload,
+        is_optional: false,
     });
     let options = RunOptions { batch_rows, ..RunOptions::default() };
     let sink = Sink::Rows { columns, limit: None };
@@ -252,11 +253,11 @@ fn the_layout_follows_the_keys() {
 
     let sparse = Table::new("d", 3).int32("k", &[5, i32::MIN, i32::MAX]).int32("v", &[1, 2, 3]);
     let sparse = build(&sparse, vec![], &["k"], &["v"]);
-    assert!(matches!(sparse.index, BuildIndex::Hash(_)) && sparse.unique);
+    assert!(matches!(sparse.index, BuildIndex::Chains(_)) && sparse.unique);
 
     let twice = Table::new("d", 3).int32("k", &[5, 5, 6]).int32("v", &[1, 2, 3]);
     let twice = build(&twice, vec![], &["k"], &["v"]);
-    assert!(matches!(twice.index, BuildIndex::Hash(_)) && !twice.unique);
+    assert!(matches!(twice.index, BuildIndex::Chains(_)) && !twice.unique);
 
     let empty = Table::new("d", 0).int32("k", &[]).int32("v", &[]);
     let empty = build(&empty, vec![], &["k"], &["v"]);

@@ -135,6 +135,7 @@ fn lookup(random: &mut Random, case: &Case, which: usize) -> (Step, Rendered) {
         null_equal: false,
         residual: None,
         payload: if kind == ProbeKind::Inner { vec![0] } else { vec![] },
+        is_optional: false,
     });
     let rendered = move |case: &Case, row: usize| {
         let dimension = &case.dimensions[which];

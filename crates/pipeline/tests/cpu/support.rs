@@ -214,14 +214,7 @@ pub fn call(
 }
 
 pub fn inner(build: usize, key: Expr, payload: Vec<usize>) -> Step {
-    Step::Probe(Probe {
-        build,
-        keys: vec![key],
-        kind: ProbeKind::Inner,
-        null_equal: false,
-        residual: None,
-        payload,
-    })
+    Step::Probe(Probe { kind: ProbeKind::Inner, payload, ..Probe::semi(build, vec![key]) })
 }
 
 /// How a pipeline is run.

@@ -328,6 +328,7 @@ impl Layout {
                 null_equal: false,
                 residual: join.residual(&mut translator)?,
                 payload: (0..payload.len()).collect(),
+                is_optional: false,
             }));
             if matches!(join.kind, ProbeKind::Semi | ProbeKind::Anti) {
                 numbers((*join.inner).relids).for_each(|relation| translator.forget(relation));

@@ -79,7 +79,7 @@ fn probe(build: usize, key: usize, kind: ProbeKind) -> Probe {
         ProbeKind::Inner | ProbeKind::Left => vec![0, 1],
         _ => vec![],
     };
-    Probe { build, keys, kind, null_equal: false, residual: None, payload }
+    Probe { kind, payload, ..Probe::semi(build, keys) }
 }
 
 /// What a join puts out.
@@ -208,6 +208,40 @@ fn two_builds_that_are_too_large_with_conditions_around_them() {
     ])));
     let (_, report) = compared(&program, &tables, "two builds");
     assert_eq!(report.builds.iter().filter(|b| b.contains("divided")).count(), 2);
+}
+
+/// `f` with `e` inner and `d` semi by the same key; of `e` those rows are of use that `d` has, too.
+fn told(tables: &[Arc<StreamTable>], is_told: bool) -> Program {
+    let mut program = join(tables, probe(0, 0, ProbeKind::Semi), Out::Groups);
+    let mut other = build(tables, 2);
+    if let (BuildSource::Pipeline(pipeline), true) = (&mut other.source, is_told) {
+        let keys = vec![pipeline.source.register(0)];
+        pipeline.steps.push(Step::Probe(Probe { is_optional: true, ..Probe::semi(0, keys) }));
+    }
+    program.builds.push(other);
+    program.pipeline.steps.push(Step::Probe(probe(1, 0, ProbeKind::Inner)));
+    program
+}
+
+#[test]
+fn what_tells_a_build_which_rows_are_of_use_may_be_divided() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tables = tables(folder.path());
+    let even = folder.path().join("even");
+    std::fs::create_dir(&even).unwrap();
+    tables[1] = table(&even, "d", &batch(300_000, |i| i * 31 % 200_003 * 2));
+    let rows_of = |is_told| {
+        let program = told(&tables, is_told);
+        let runner = runner(None, folder.path());
+        let (answer, report) = run_on(Processor::Cpu, &runner, &program, &tables).unwrap();
+        let of_e = report.builds[1].split(' ').nth(1).map(|rows| rows.parse::<u64>().unwrap());
+        (rows(&answer), of_e.unwrap())
+    };
+    let (all, told_rows) = (rows_of(false), rows_of(true));
+    assert!(all.0 == told_rows.0);
+    assert!(told_rows.1 < all.1 * 2 / 3, "{} of {}", told_rows.1, all.1);
+    let (_, report) = compared(&told(&tables, true), &tables, "told");
+    assert!(report.builds[0].contains("divided"), "{:?}", report.builds);
 }
 
 #[test]

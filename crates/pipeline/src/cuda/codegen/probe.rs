@@ -52,7 +52,7 @@ impl Generator<'_> {
             BuildIndex::Direct { base, domain, .. } => {
                 self.find_direct(step, probe, (*base, *domain), &appended, null_key)?;
             }
-            BuildIndex::Hash(_) => self.find_hashed(step, probe, &appended, null_key, None)?,
+            BuildIndex::Chains(_) => self.find_hashed(step, probe, &appended, null_key, None)?,
         }
         self.body.close();
         if judged.is_some() {

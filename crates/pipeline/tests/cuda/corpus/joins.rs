@@ -27,6 +27,7 @@ pub fn joins() -> Vec<Case> {
         null_equal: false,
         residual: Some(lt(year(false), i32s(1995))),
         payload: vec![0],
+        is_optional: false,
     });
     let pair = vec![
         reg("k"),
@@ -123,7 +124,7 @@ pub fn several_matches() -> Vec<Case> {
         );
         let residual = Some(Expr::Or(vec![late, is_null(brand())]));
         let keys = vec![reg(key)];
-        Step::Probe(Probe { build, keys, kind, null_equal: false, residual, payload: all() })
+        Step::Probe(Probe { kind, residual, payload: all(), ..Probe::semi(build, keys) })
     };
     let counts = || {
         let smallest = call(Min, Some(reg("d")));

@@ -179,7 +179,7 @@ pub const SEVERAL: usize = 5;
 pub const EMPTY: usize = 6;
 
 fn probe(build: usize, kind: ProbeKind, keys: Vec<Expr>, payload: Vec<usize>) -> Step {
-    Step::Probe(Probe { build, keys, kind, null_equal: false, residual: None, payload })
+    Step::Probe(Probe { kind, payload, ..Probe::semi(build, keys) })
 }
 
 /// A key of the hashed build from `k`.

@@ -1,0 +1,268 @@
+//! Chains of rows of one key, and the ways to the first row of each.
+
+use std::ops::Range;
+
+use crate::build::key::{ASK_STEPS, EncodedKeys, fold};
+use crate::build::{ByCode, Chains, Heads, key};
+use crate::cpu::simd::prefetch;
+
+const NONE: u32 = u32::MAX;
+
+/// Rows that are looked up together: all ask for a cache line before the first of them reads its own.
+const BLOCK_ROWS: usize = 64;
+
+/// Heads by address may take as many entries for each row; a hash table takes two to four, and the keys beside them.
+const ADDRESSES_A_ROW: u64 = 4;
+/// Or this many, whatever the number of rows.
+const ADDRESSES_MIN: u64 = 1 << 16;
+
+impl Chains {
+    /// Chains of rows whose one key is an integer.
+    pub(crate) fn of_integers(keys: &[i64]) -> Self {
+        let rows = keys.len();
+        let mut links = Links::of_rows(rows);
+        let (base, domain) = span(keys);
+        if domain <= (rows as u64 * ADDRESSES_A_ROW).max(ADDRESSES_MIN) {
+            let mut heads = vec![NONE; domain as usize];
+            for (row, key) in keys.iter().enumerate().rev() {
+                links.link(row, &mut heads[key.wrapping_sub(base) as usize]);
+            }
+            return links.chains(Heads::Direct { base, heads });
+        }
+        let mut slots = Slots::for_rows(rows);
+        for block in blocks_backwards(rows) {
+            let first = slots.asked_for(block.clone(), |row| fold(0, keys[row] as u64), |_, _| {});
+            for row in block.clone().rev() {
+                let slot = slots.find(first[row - block.start], |head| keys[head] == keys[row]);
+                links.link(row, &mut slots.0[slot]);
+            }
+        }
+        links.chains(Heads::Integers { slots, keys: keys.to_vec() })
+    }
+
+    /// Chains of rows with any keys.
+    pub(crate) fn of_encoded(keys: EncodedKeys) -> Self {
+        let rows = keys.offsets.len() - 1;
+        let mut links = Links::of_rows(rows);
+        let mut slots = Slots::for_rows(rows);
+        for block in blocks_backwards(rows) {
+            let hash = |row| key::hash(keys.row(row));
+            let first = slots.asked_for(block.clone(), hash, |step, head| keys.ask_for(step, head));
+            for row in block.clone().rev() {
+                let is_same = |head: usize| keys.row(head) == keys.row(row);
+                let slot = slots.find(first[row - block.start], is_same);
+                links.link(row, &mut slots.0[slot]);
+            }
+        }
+        links.chains(Heads::Encoded { slots, keys })
+    }
+
+    /// First row of each integer key, `missing` for those that are not there.
+    pub(crate) fn find_integers(&self, wanted: &[i64], missing: u32) -> Option<Vec<u32>> {
+        match &self.heads {
+            Heads::Direct { base, heads } => {
+                let head = |key: &i64| {
+                    let row = heads.get(key.wrapping_sub(*base) as u64 as usize);
+                    found(row.copied().unwrap_or(NONE), missing)
+                };
+                Some(wanted.iter().map(head).collect())
+            }
+            Heads::Integers { slots, keys } => {
+                let hash = |row: usize| fold(0, wanted[row] as u64);
+                let ask = |step, head: usize| {
+                    if step == 0 {
+                        prefetch(&raw const keys[head]);
+                    }
+                };
+                let is_same = |row: usize, head: usize| keys[head] == wanted[row];
+                Some(slots.find_all(wanted.len(), (hash, ask, is_same), missing))
+            }
+            Heads::Encoded { .. } => None,
+        }
+    }
+
+    /// First row of each encoded key, `missing` for those that are not there; `None` if keys are not found by that.
+    pub(crate) fn find_encoded(&self, wanted: &EncodedKeys, missing: u32) -> Option<Vec<u32>> {
+        let Heads::Encoded { slots, keys } = &self.heads else { return None };
+        let hash = |row: usize| key::hash(wanted.row(row));
+        let is_same = |row: usize, head: usize| keys.row(head) == wanted.row(row);
+        let rows = wanted.offsets.len() - 1;
+        Some(slots.find_all(rows, (hash, |step, head| keys.ask_for(step, head), is_same), missing))
+    }
+
+    /// Whether one integer key is looked up as a number.
+    pub(crate) fn is_of_integers(&self) -> bool {
+        !matches!(self.heads, Heads::Encoded { .. })
+    }
+
+    /// Host bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let heads = match &self.heads {
+            Heads::Direct { heads, .. } => size_of_val::<[u32]>(heads),
+            Heads::Integers { slots, keys } => slots.bytes() + size_of_val::<[i64]>(keys),
+            Heads::Encoded { slots, keys } => {
+                slots.bytes() + keys.bytes.len() + size_of_val::<[usize]>(&keys.offsets)
+            }
+        };
+        (heads + size_of_val::<[u32]>(&self.next)) as u64
+    }
+}
+
+fn found(row: u32, missing: u32) -> u32 {
+    if row == NONE { missing } else { row }
+}
+
+/// The smallest of some integers, and how many there are up to the largest.
+fn span(keys: &[i64]) -> (i64, u64) {
+    let base = keys.iter().copied().min().unwrap_or(0);
+    let max = keys.iter().copied().max().unwrap_or(0);
+    (base, (i128::from(max) - i128::from(base) + 1).try_into().unwrap_or(u64::MAX))
+}
+
+/// Chains in the making. Rows are linked from the last to the first, so that chains run forwards.
+struct Links {
+    next: Vec<u32>,
+    /// Of the chain that begins with a row.
+    lengths: Vec<u32>,
+}
+
+impl Links {
+    fn of_rows(rows: usize) -> Self {
+        Self { next: vec![NONE; rows], lengths: vec![0; rows] }
+    }
+
+    /// Puts a row before the others of its chain.
+    #[inline(always)]
+    fn link(&mut self, row: usize, head: &mut u32) {
+        let others = if *head == NONE { 0 } else { self.lengths[*head as usize] };
+        self.lengths[row] = 1 + others;
+        self.next[row] = *head;
+        *head = row as u32;
+    }
+
+    fn chains(self, heads: Heads) -> Chains {
+        let duplicates_max = self.lengths.into_iter().max().unwrap_or(0).into();
+        Chains { heads, next: self.next, duplicates_max, by_code: ByCode::default() }
+    }
+}
+
+/// Rows in blocks, the last first.
+fn blocks_backwards(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    (1..=rows).rev().step_by(BLOCK_ROWS).map(|end| end.saturating_sub(BLOCK_ROWS)..end)
+}
+
+/// Open addressing with linear probing: the first row of the chain that lies there, or `u32::MAX`. A power of two of them, at most
+/// half of which are taken.
+#[derive(Debug)]
+pub struct Slots(Vec<u32>);
+
+impl Slots {
+    fn for_rows(rows: usize) -> Self {
+        Self(vec![NONE; (rows * 2).next_power_of_two().max(2)])
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val::<[u32]>(&self.0)
+    }
+
+    /// Where a key is, or the empty slot where it belongs, looked for from a slot on.
+    #[inline(always)]
+    fn find(&self, first: usize, is_same: impl Fn(usize) -> bool) -> usize {
+        let mask = self.0.len() - 1;
+        let mut slot = first;
+        while self.0[slot] != NONE && !is_same(self.0[slot] as usize) {
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+
+    /// The first slots of a block of keys; what will be read of them is on its way, what of heads by `ask`, step by step.
+    #[inline(always)]
+    fn asked_for(
+        &self,
+        rows: Range<usize>,
+        hash: impl Fn(usize) -> u64,
+        ask: impl Fn(usize, usize),
+    ) -> [usize; BLOCK_ROWS] {
+        let mut slots = [0; BLOCK_ROWS];
+        let count = rows.len();
+        for (slot, row) in slots.iter_mut().zip(rows) {
+            *slot = hash(row) as usize & (self.0.len() - 1);
+            prefetch(&raw const self.0[*slot]);
+        }
+        for step in 0..ASK_STEPS {
+            let heads = slots[..count].iter().map(|&slot| self.0[slot]);
+            heads.filter(|&head| head != NONE).for_each(|head| ask(step, head as usize));
+        }
+        slots
+    }
+
+    #[inline(always)]
+    fn find_all(
+        &self,
+        rows: usize,
+        (hash, ask, is_same): (
+            impl Fn(usize) -> u64,
+            impl Fn(usize, usize),
+            impl Fn(usize, usize) -> bool,
+        ),
+        missing: u32,
+    ) -> Vec<u32> {
+        let mut heads = Vec::with_capacity(rows);
+        for begin in (0..rows).step_by(BLOCK_ROWS) {
+            let end = (begin + BLOCK_ROWS).min(rows);
+            let first = self.asked_for(begin..end, &hash, &ask);
+            heads.extend((begin..end).zip(first).map(|(row, first)| {
+                found(self.0[self.find(first, |head| is_same(row, head))], missing)
+            }));
+        }
+        heads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows of each wanted key, by its chain.
+    fn chain(chains: &Chains, mut row: u32) -> Vec<u32> {
+        let mut rows = Vec::new();
+        while row != NONE {
+            rows.push(row);
+            row = chains.next[row as usize];
+        }
+        rows
+    }
+
+    #[test]
+    fn rows_of_a_key_are_found_in_their_order_whatever_the_way() {
+        // Close together, and too far apart to be addresses.
+        for factor in [1, 1 << 40] {
+            let keys: Vec<i64> = (0..1000).map(|row| (row * 7919 % 300 - 150) * factor).collect();
+            let chains = Chains::of_integers(&keys);
+            assert_eq!(matches!(chains.heads, Heads::Direct { .. }), factor == 1);
+            assert_eq!(chains.duplicates_max, 4);
+            let wanted: Vec<i64> =
+                (-160..160).map(|key| key * factor).chain([i64::MIN, i64::MAX]).collect();
+            let heads = chains.find_integers(&wanted, NONE).unwrap_or_default();
+            for (key, head) in wanted.iter().zip(heads) {
+                let rows = keys.iter().enumerate().filter(|(_, own)| *own == key);
+                assert_eq!(
+                    chain(&chains, head),
+                    rows.map(|(row, _)| row as u32).collect::<Vec<_>>(),
+                    "{key}"
+                );
+            }
+        }
+        let none = Chains::of_integers(&[]);
+        assert_eq!((none.find_integers(&[0, 5], 7), none.duplicates_max), (Some(vec![7, 7]), 0));
+    }
+
+    #[test]
+    fn the_ends_of_integers_are_keys_like_any_other() {
+        let chains = Chains::of_integers(&[i64::MAX, i64::MIN, i64::MAX]);
+        assert!(matches!(chains.heads, Heads::Integers { .. }));
+        assert_eq!(chains.find_integers(&[i64::MIN, i64::MAX, 0], NONE), Some(vec![1, 0, NONE]));
+        assert_eq!(chain(&chains, 0), [0, 2]);
+    }
+}
