@@ -240,8 +240,9 @@ fn write_file(
 ) -> Result<WriterSummary, SuiteError> {
     let FilePlan { path, pieces } = &board.job.files[file];
     let failed = |source| SuiteError::Write { path: path.clone(), source };
+    let rows_per_batch = board.job.rows_per_batch as usize;
     let options =
-        WriterOptions { rows_per_batch: board.job.rows_per_batch as usize, ..Default::default() };
+        WriterOptions { rows_per_batch, narrow_decimals: true, ..WriterOptions::default() };
     let schema = board.job.table.schema();
     let mut writer = ArrowWriter::create(path, &schema, options).map_err(failed)?;
     let mut early = BTreeMap::new();

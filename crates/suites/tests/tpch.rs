@@ -10,7 +10,7 @@ use std::{
 use arrow_array::{
     RecordBatch,
     cast::AsArray,
-    types::{Date32Type, Decimal128Type, Int64Type},
+    types::{Date32Type, Decimal64Type, Int64Type},
 };
 use arrow_ipc::reader::FileReader;
 use headrace_suites::{GenerateOptions, Progress, Suite, SuiteError, Summary, generate};
@@ -29,9 +29,8 @@ fn read(path: &Path) -> Vec<RecordBatch> {
 /// The sum of a decimal column in hundredths.
 fn sum(batches: &[RecordBatch], column: &str) -> i128 {
     let column = |batch: &RecordBatch| batch.column_by_name(column).unwrap().clone();
-    let total =
-        |batch| column(batch).as_primitive::<Decimal128Type>().values().iter().sum::<i128>();
-    batches.iter().map(total).sum()
+    let total = |batch| column(batch).as_primitive::<Decimal64Type>().values().iter().sum::<i64>();
+    batches.iter().map(total).map(i128::from).sum()
 }
 
 fn rows(summary: &Summary) -> Vec<(&str, u64)> {

@@ -28,7 +28,7 @@
 //! |---|---|
 //! | `_sk` keys, numbers without digits after the point | Int32 |
 //! | `_ticket_number`, `_order_number` | Int64 |
-//! | money | Decimal128(7, 2), of promotions (15, 2); shares and offsets of hours (5, 2) |
+//! | money | Decimal128(7, 2) in 4 bytes, of promotions (15, 2) in 8; shares and offsets of hours (5, 2) in 4 |
 //! | dates | Date32 |
 //! | text | Utf8 |
 

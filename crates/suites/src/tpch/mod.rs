@@ -26,7 +26,7 @@
 //! |---|---|
 //! | keys | Int64 |
 //! | numbers without digits after the point (`l_linenumber`, `p_size`, `ps_availqty`, `o_shippriority`) | Int32 |
-//! | `l_quantity`, money, rates | Decimal128(15, 2) |
+//! | `l_quantity`, money, rates | Decimal128(15, 2), in 8 bytes |
 //! | dates | Date32 |
 //! | text of a short list | Dictionary(Int8, Utf8); `p_type`, of 150 values, Dictionary(Int16, Utf8) |
 //! | other text | Utf8 |
