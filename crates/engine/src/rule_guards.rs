@@ -26,6 +26,8 @@ use headrace_runner::Processor;
 
 use crate::catalog::TableEntry;
 use crate::config::settings_of;
+use crate::conjunctions::GuardedConjunctions;
+use crate::exec::{FalseConstants, NestedLoopsInLittleMemory};
 
 /// DataFusion's rules, with guards around those that need one.
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -38,14 +40,22 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     Optimizer::new().rules.into_iter().map(guard).collect()
 }
 
-/// DataFusion's rules for physical plans, with guards around those that need one.
-pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+/// DataFusion's rules for physical plans, with guards around those that need one, and ours that mend what plans mean:
+/// for sessions without a limit of the planner's memory, or with one.
+pub fn physical_rules(has_limit: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
     let guard = |rule: Rule| match rule.name() {
         "FilterPushdown" | "FilterPushdown(Post)" => Arc::new(ByName(rule)) as Rule,
         _ => rule,
     };
-    PhysicalOptimizer::default().rules.into_iter().map(guard).collect()
+    let mut rules: Vec<Rule> = PhysicalOptimizer::default().rules.into_iter().map(guard).collect();
+    let place = rules.iter().position(|rule| rule.name() == "EnsureRequirements");
+    rules.insert(place.unwrap_or_default(), Arc::new(FalseConstants));
+    rules.push(Arc::new(GuardedConjunctions));
+    if has_limit {
+        rules.push(Arc::new(NestedLoopsInLittleMemory));
+    }
+    rules
 }
 
 /// A rule that takes columns of one name for the same.

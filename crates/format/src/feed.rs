@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Poll, Waker};
 
 use headrace_io::ReadAt;
 use headrace_ir::{Chunk, Encoding};
 
 use crate::Result;
+use crate::arrow::ColumnBound;
 
 /// Chunks of a table, in the order of its rows, made as they are asked for. Nothing is kept of those
 /// that were taken.
@@ -28,6 +30,41 @@ pub trait Feed: Send + fmt::Debug {
 
     /// What was yielded and left out so far.
     fn totals(&self) -> ChunkTotals;
+
+    /// Chunks come best first from now on, as far as statistics tell, and record batches that have no row of use any more
+    /// are left out. Asked before the first chunk; what has no statistics goes on as it is.
+    fn first_by(&mut self, first: FirstBy) {
+        drop(first);
+    }
+}
+
+/// That the first rows by a column are wanted alone, so that more and more of the others are of no use.
+#[derive(Clone, Debug)]
+pub struct FirstBy {
+    /// Column of the table, of an integer-like type. Of rows with a NULL there nobody is to want one.
+    pub column: usize,
+    /// Whether the largest values come first.
+    pub descending: bool,
+    /// The last value of use (days, ticks, unscaled decimal), which comes ever earlier while chunks are consumed: see
+    /// [`FirstBy::new`].
+    pub last: Arc<AtomicI64>,
+}
+
+impl FirstBy {
+    /// Nothing known yet: `last` is the very last of all values.
+    pub fn new(column: usize, descending: bool) -> Self {
+        let last = if descending { i64::MIN } else { i64::MAX };
+        Self { column, descending, last: Arc::new(AtomicI64::new(last)) }
+    }
+
+    /// What rows of use have in the column, by what is known now.
+    pub(crate) fn condition(&self) -> ColumnBound {
+        // The very last says nothing: NULLs, too, may be of use.
+        let last = Some(self.last.load(Ordering::Relaxed));
+        let last = last.filter(|last| ![i64::MIN, i64::MAX].contains(last));
+        let (min, max) = if self.descending { (last, None) } else { (None, last) };
+        ColumnBound { column: self.column, min, max }
+    }
 }
 
 /// A chunk as a feed gives it.

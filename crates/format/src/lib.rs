@@ -48,6 +48,6 @@ mod pages;
 mod table;
 
 pub use error::{FormatError, Result};
-pub use feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
+pub use feed::{ChunkTotals, FedChunk, Feed, FeedBounds, FirstBy};
 pub use pages::{PageDecoder, PageSource, Pages};
 pub use table::Table;

@@ -46,7 +46,7 @@ pub(crate) mod sorted;
 pub(crate) mod text;
 pub(crate) mod vector;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use arrow_array::RecordBatch;
@@ -93,6 +93,9 @@ pub struct WorkerOptions {
     pub groups_max: usize,
     /// Rows that reached a row sink with a limit.
     pub emitted_rows: Arc<AtomicU64>,
+    /// Of rows in an order, the first key of the last that is wanted, as a column's statistics have it, once somebody knows:
+    /// ever smaller, or ever larger where the largest come first. See [`Bound::first_by`].
+    pub last_wanted: Option<Arc<AtomicI64>>,
     /// Ends merging early.
     pub cancel: CancelToken,
     /// What was spilled.
@@ -116,6 +119,7 @@ impl WorkerOptions {
             tier: Tier::best(),
             groups_max: usize::MAX,
             emitted_rows: Arc::default(),
+            last_wanted: None,
             cancel: CancelToken::new(),
             spilled: Arc::default(),
             level: Arc::default(),

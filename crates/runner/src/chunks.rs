@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::task::{Poll, Waker};
 
 use headrace_flow::{BoxError, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, ReadSpec};
 use headrace_format::arrow::{ChunkOptions, ColumnBound};
-use headrace_format::{ChunkTotals, Feed, FormatError, Table};
+use headrace_format::{ChunkTotals, Feed, FirstBy, FormatError, Table};
 use headrace_io::{EXTENT_ALIGN_BYTES, ReadAt};
-use headrace_ir::{Chunk, Segment, ValueRange};
+use headrace_ir::{Chunk, DataType, Segment, ValueRange};
+use headrace_pipeline::bound::Bound;
 use headrace_pipeline::{ColumnView, SegmentView, SourceColumn, SourceInfo};
 use parking_lot::Mutex;
 
@@ -84,6 +86,24 @@ impl TableFeed {
     /// What is known before the first chunk.
     pub fn bounds(&self) -> headrace_format::FeedBounds {
         self.feed.bounds()
+    }
+
+    /// Says which rows come first, if a pipeline wants no others and the column's statistics tell; answers what its workers are
+    /// to move on.
+    pub fn first_by(&mut self, bound: &Bound, ordinals: &[usize]) -> Option<Arc<AtomicI64>> {
+        let (register, key) = bound.first_by()?;
+        let data_type = &bound.registers[register].data_type;
+        let is_decimal = matches!(data_type, DataType::Decimal128 { .. });
+        let column = ordinals[register];
+        let stats = self.table.column_stats(column);
+        let nulls_are_last = !key.nulls_first || stats.null_count == Some(0);
+        if !nulls_are_last || !(is_decimal || data_type.integer_range().is_some()) {
+            return None;
+        }
+        let first = FirstBy::new(column, key.descending);
+        let last = Arc::clone(&first.last);
+        self.feed.first_by(first);
+        Some(last)
     }
 
     /// What was given so far, while others take the chunks.

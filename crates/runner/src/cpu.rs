@@ -8,7 +8,7 @@ use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
 use headrace_format::arrow::ChunkOptions;
 use headrace_format::batches::BatchSegment;
 use headrace_format::{PageDecoder, Pages};
-use headrace_ir::{Segment, SourceKind};
+use headrace_ir::{Segment, Sink, SourceKind};
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, CpuWorker};
 
@@ -19,17 +19,19 @@ use crate::task::{Done, Emit, Scope, Task};
 /// Runs a task.
 pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let started = Instant::now();
-    let Planned { feed, info } = chunks::plan(task, chunk_options(task))?;
+    let Planned { mut feed, info } = chunks::plan(task, chunk_options(task))?;
     let bound = bind(task.pipeline, &info, task.builds, &BindOptions::default())?;
     let program = CpuProgram::compile(Arc::new(bound))?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
     let totals = feed.totals();
+    let last_wanted = feed.first_by(program.bound(), &task.pipeline.source.ordinals);
     let (feed, book) = HostFeed::new(feed);
     let bounds = feed.bounds();
     // A worker without a chunk would only cost a thread.
     let chunks_max = bounds.chunks.map_or(usize::MAX, |chunks| chunks as usize);
     let threads = task.threads.clamp(1, chunks_max.max(1));
-    let options = task.runner.group_options(task.groups, threads, task.token);
+    let mut options = task.runner.group_options(task.groups, threads, task.token);
+    options.last_wanted = last_wanted;
     let (source, ordinals) = (task.table.source(), &task.pipeline.source.ordinals);
     let consumers = (0..threads)
         .map(|_| {
@@ -65,6 +67,8 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
     const PART_ROWS_MIN: u64 = 16 << 10;
     const PART_ROWS_MAX: u64 = 1 << 20;
     const CHUNK_BYTES_MIN: u64 = 256 << 10;
+    // Of an order's first rows most chunks turn out to be of no use, if they are not given out before that is known.
+    const FIRST_ROWS_CHUNKS: u64 = 8;
     // Of rows of which nobody knows how many come: of batches the least, of pages by their bytes.
     const UNKNOWN_PART_ROWS: u64 = 1 << 17;
     const UNKNOWN_CHUNK_BYTES_MIN: u64 = 1 << 20;
@@ -78,7 +82,11 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
             let bytes: u64 = ordinals.iter().map(|&c| task.table.column_bytes(c)).sum();
             // A power of two: a table that grows keeps its parts for a while.
             let part_rows_max = 1 << rows.clamp(PART_ROWS_MIN, PART_ROWS_MAX).ilog2();
-            (part_rows_max, (bytes / shares).max(CHUNK_BYTES_MIN))
+            let smaller = match task.pipeline.sink {
+                Sink::Sorted { limit: Some(_), .. } => FIRST_ROWS_CHUNKS,
+                _ => 1,
+            };
+            (part_rows_max, (bytes / shares).max(CHUNK_BYTES_MIN) / smaller)
         }
         _ => {
             let files = 0..source.file_count();

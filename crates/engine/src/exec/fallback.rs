@@ -4,18 +4,22 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::physical_optimizer::optimizer::{ConfigOnlyContext, PhysicalOptimizer};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::ConfigOnlyContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+
+use crate::rule_guards::physical_rules;
 
 /// Applies the rules that the fragment missed when it was replaced, and makes it one partition.
 pub fn finish_plan(
     fragment: Arc<dyn ExecutionPlan>,
     options: &ConfigOptions,
+    has_limit: bool,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let context = ConfigOnlyContext::new(options);
     let mut plan = fragment;
-    for rule in missed_rules() {
+    for rule in missed_rules(has_limit) {
         plan = rule.optimize_with_context(plan, &context)?;
     }
     if plan.properties().partitioning.partition_count() > 1 {
@@ -24,9 +28,8 @@ pub fn finish_plan(
     Ok(plan)
 }
 
-fn missed_rules()
--> Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>> {
-    let rules = PhysicalOptimizer::default().rules;
+fn missed_rules(has_limit: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let rules = physical_rules(has_limit);
     let first = rules.iter().position(|r| r.name() == "join_selection").unwrap_or_default();
     rules.into_iter().skip(first).collect()
 }

@@ -50,9 +50,8 @@ use headrace_pipeline::WhyNot;
 use headrace_runner::{Fallback, Processor, Runner, Settings};
 
 use crate::config::settings_of;
-use crate::conjunctions::GuardedConjunctions;
 use crate::error::forbidden;
-use crate::exec::{NestedLoopsInLittleMemory, OrderExec, PipelineExec};
+use crate::exec::{OrderExec, PipelineExec};
 use crate::rule_guards::physical_rules;
 use crate::scan::HeadraceScanExec;
 use graph::Graph;
@@ -77,15 +76,10 @@ impl PipelineRule {
     /// DataFusion's rules with this one before the first that looks at join sides,
     /// distribution or order.
     pub fn rules(runner: Arc<Runner>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-        let mut rules = physical_rules();
+        let mut rules = physical_rules(runner.memory().planner_bytes.is_some());
         let place =
             rules.iter().position(|rule| rule.name() == "join_selection").unwrap_or_default();
-        let has_limit = runner.memory().planner_bytes.is_some();
         rules.insert(place, Arc::new(Self::new(runner)));
-        rules.push(Arc::new(GuardedConjunctions));
-        if has_limit {
-            rules.push(Arc::new(NestedLoopsInLittleMemory));
-        }
         rules
     }
 }

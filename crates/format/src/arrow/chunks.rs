@@ -11,7 +11,7 @@ use headrace_ir::{Chunk, ColumnExtents, Segment};
 use super::file::Bounds;
 use super::table::{ArrowTable, METADATA_THREADS_MAX};
 use crate::error::{FormatError, Result};
-use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
+use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds, FirstBy};
 
 /// Rows of a segment fit 31 bits.
 const SEGMENT_ROWS_MAX: u64 = (i32::MAX as u64) / ROW_ALIGNMENT * ROW_ALIGNMENT;
@@ -165,17 +165,20 @@ impl ArrowTable {
         options.check()
     }
 
+    fn bounds_of(&self, column: usize, file: usize, batch: usize) -> Bounds {
+        match self.constant(file, column) {
+            Some(value) => self.constant_bounds(column, value),
+            None => self.files()[file].bounds(batch, self.fields[file][column]),
+        }
+    }
+
     /// Whether no row of a batch can meet the condition, going by statistics that were believed
     /// when the file was opened.
     fn rules_out(&self, condition: &ColumnBound, file: usize, batch: usize) -> bool {
         if condition.min.is_none() && condition.max.is_none() {
             return false;
         }
-        let bounds = match self.constant(file, condition.column) {
-            Some(value) => self.constant_bounds(condition.column, value),
-            None => self.files()[file].bounds(batch, self.fields[file][condition.column]),
-        };
-        match bounds {
+        match self.bounds_of(condition.column, file, batch) {
             Bounds::Unknown => false,
             Bounds::NoValues => true,
             Bounds::Range(min, max) => {
@@ -338,6 +341,10 @@ impl<T: Deref<Target = ArrowTable> + Send + std::fmt::Debug> Feed for ChunkFeed<
     fn totals(&self) -> ChunkTotals {
         self.totals()
     }
+
+    fn first_by(&mut self, first: FirstBy) {
+        self.parts.first_by(first);
+    }
 }
 
 /// A row range of a record batch.
@@ -388,6 +395,9 @@ pub(super) struct Parts<T> {
     pub(super) options: ChunkOptions,
     pub(super) long_texts: LongTexts,
     at: Place,
+    first: Option<FirstBy>,
+    /// Files and batches that come after `at`, if they do not in their own order.
+    turns: Option<std::vec::IntoIter<(usize, usize)>>,
     /// The file whose offsets were read last.
     source: Option<(usize, Arc<SourceFile>)>,
 }
@@ -400,7 +410,8 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         options: ChunkOptions,
     ) -> Self {
         let (long_texts, at) = (LongTexts::default(), Place::default());
-        Self { table, columns, conditions, options, long_texts, at, source: None }
+        let (first, turns, source) = (None, None, None);
+        Self { table, columns, conditions, options, long_texts, at, first, turns, source }
     }
 
     /// The same from the first on.
@@ -412,6 +423,40 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
     /// There are no more.
     fn end(&mut self) {
         self.at = Place { file: self.table.files().len(), ..Place::default() };
+        self.turns = None;
+    }
+
+    /// See [`Feed::first_by`].
+    fn first_by(&mut self, first: FirstBy) {
+        let files = self.table.files().iter().enumerate();
+        let batches = files.flat_map(|(file, it)| (0..it.batches()).map(move |b| (file, b)));
+        // What is not known has to be read anyhow.
+        let mut turns: Vec<_> = batches
+            .map(|(file, batch)| {
+                let best = match self.table.bounds_of(first.column, file, batch) {
+                    Bounds::Range(_, max) if first.descending => Some(-max),
+                    Bounds::Range(min, _) => Some(min),
+                    Bounds::NoValues | Bounds::Unknown => None,
+                };
+                (best.is_none(), best, (file, batch))
+            })
+            .collect();
+        turns.sort();
+        let turns: Vec<_> = turns.into_iter().map(|(_, _, place)| place).collect();
+        self.first = Some(first);
+        if !turns.is_sorted() {
+            self.turns = Some(turns.into_iter());
+            self.at = self.after(0, 0);
+        }
+    }
+
+    /// Where the batch after one begins.
+    fn after(&mut self, file: usize, batch: usize) -> Place {
+        let (file, batch) = match &mut self.turns {
+            Some(turns) => turns.next().unwrap_or((self.table.files().len(), 0)),
+            None => (file, batch + 1),
+        };
+        Place { file, batch, ..Place::default() }
     }
 
     fn next(&mut self, totals: &mut ChunkTotals) -> Result<Option<Part>> {
@@ -422,12 +467,15 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
             if batch >= source.batches() {
                 self.at = Place { file: file + 1, ..Place::default() };
             } else if row >= rows {
-                self.at = Place { file, batch: batch + 1, ..Place::default() };
+                self.at = self.after(file, batch);
+            } else if part_rows > 0 && self.is_of_no_use(file, batch) {
+                totals.pruned_rows += rows - row;
+                self.at.row = rows;
             } else if part_rows > 0 {
                 let part = self.part(rows)?;
                 self.at.row += part.rows;
                 return Ok(Some(part));
-            } else if self.is_ruled_out(file, batch) {
+            } else if self.is_ruled_out(file, batch) || self.is_of_no_use(file, batch) {
                 totals.pruned_batches += 1;
                 totals.pruned_rows += rows;
                 self.at.row = rows;
@@ -442,6 +490,12 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
 
     fn is_ruled_out(&self, file: usize, batch: usize) -> bool {
         self.conditions.iter().any(|condition| self.table.rules_out(condition, file, batch))
+    }
+
+    /// Whether all rows of a batch come after the first that are wanted.
+    fn is_of_no_use(&self, file: usize, batch: usize) -> bool {
+        let first = self.first.as_ref();
+        first.is_some_and(|first| self.table.rules_out(&first.condition(), file, batch))
     }
 
     /// The next part of a batch of so many rows: halved until its texts fit, too.

@@ -56,7 +56,7 @@ impl SinkState {
                 Self::Rows { columns: empty(columns.iter())?, batches: Vec::new() }
             }
             BoundSink::Sorted { columns, .. } => {
-                Self::Sorted(SortedRows::new(empty(columns.iter())?, bound))
+                Self::Sorted(SortedRows::new(empty(columns.iter())?, bound, options))
             }
             BoundSink::Build { keys, payload } => {
                 Self::Build { columns: empty(keys.iter().chain(payload))? }

@@ -5,16 +5,21 @@
 //! nothing can fail, that is asked before any other step.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicI64};
 
 use arrow_array::RecordBatch;
-use headrace_ir::{Field, OrderKey};
+use headrace_ir::{Field, OrderKey, Register};
 
 use crate::ExecError;
-use crate::bound::{Bound, BoundExpr, BoundKind, BoundSink, BoundStep};
+use crate::bound::{Bound, BoundExpr, BoundKind, BoundSink, BoundStep, Repr};
+use crate::build::integers;
 use crate::column::Column;
+use crate::cpu::WorkerOptions;
 use crate::cpu::compare::text_order;
 use crate::cpu::context::Context;
 use crate::cpu::eval::eval;
+use crate::cpu::payload::from_i64;
 use crate::cpu::select::positions;
 use crate::cpu::sink::{OUTPUT_ROWS, append, cut_batch};
 use crate::cpu::vector::{Data, Element, Vector};
@@ -27,14 +32,17 @@ pub struct SortedRows {
     columns: Vec<Column>,
     /// Whether rows may be dropped before the steps.
     is_early: bool,
+    /// What other workers know, too.
+    last_wanted: Option<Arc<AtomicI64>>,
     /// The last of the rows that are wanted so far, its keys alone, once there are as many.
     last: Option<Vec<Column>>,
 }
 
 impl SortedRows {
     /// No rows, of these columns.
-    pub fn new(columns: Vec<Column>, bound: &Bound) -> Self {
-        Self { columns, is_early: is_early(bound), last: None }
+    pub fn new(columns: Vec<Column>, bound: &Bound, options: &WorkerOptions) -> Self {
+        let is_early = bound.first_by().is_some();
+        Self { columns, is_early, last_wanted: options.last_wanted.clone(), last: None }
     }
 
     /// Host bytes, and those that sorting takes beside them.
@@ -53,21 +61,48 @@ impl SortedRows {
         columns: &'a [(Field, BoundExpr)],
         order: &[OrderKey],
     ) -> Result<(), ExecError> {
-        let (true, Some(last), Some(key)) = (self.is_early, &self.last, order.first()) else {
-            return Ok(());
-        };
-        let last = last[0].vector();
-        if !last.is_valid(0) {
-            return Ok(());
-        }
+        let (true, Some(key)) = (self.is_early, order.first()) else { return Ok(()) };
+        let (_, expr) = &columns[key.column];
+        let Some(last) = self.last_known(&expr.repr, key)? else { return Ok(()) };
         let rows = context.rows();
-        let vector = eval(context, &columns[key.column].1)?;
+        let vector = eval(context, expr)?;
         let mask = may_precede(&vector.spelled(rows), &last, key);
         let kept = positions(&mask);
         if kept.len() < rows {
             context.push(kept);
         }
         Ok(())
+    }
+
+    /// The first key of the last row that is wanted, by what anybody knows.
+    fn last_known(&self, repr: &Repr, key: &OrderKey) -> Result<Option<Vector<'_>>, ExecError> {
+        let none = if key.descending { i64::MIN } else { i64::MAX };
+        let shared = self.last_wanted.as_ref().map(|last| last.load(atomic::Ordering::Relaxed));
+        if let Some(last) = shared.filter(|last| *last != none) {
+            let data = match repr {
+                Repr::I128 => Data::I128(vec![last.into()].into()),
+                _ => from_i64(repr, std::iter::once(last))?,
+            };
+            return Ok(Some(Vector::new(data)));
+        }
+        let own = self.last.as_ref().map(|last| last[0].vector());
+        Ok(own.filter(|last| last.is_valid(0)))
+    }
+
+    /// Tells the other workers what this one knows.
+    fn tell(&self, key: &OrderKey) {
+        let (Some(shared), Some(last)) = (&self.last_wanted, &self.last) else { return };
+        let last = last[0].vector();
+        let value = match &last.data {
+            Data::I128(values) => i64::try_from(values[0]).ok(),
+            data => integers(data).map(|values| values[0]),
+        };
+        if let Some(value) = value.filter(|_| last.is_valid(0)) {
+            match key.descending {
+                true => shared.fetch_max(value, atomic::Ordering::Relaxed),
+                false => shared.fetch_min(value, atomic::Ordering::Relaxed),
+            };
+        }
     }
 
     /// Takes in the current rows.
@@ -117,6 +152,9 @@ impl SortedRows {
             let keys: Vec<&Column> = order.iter().map(|key| &self.columns[key.column]).collect();
             let last = keys.into_iter().map(|column| column.take(&[last]));
             self.last = Some(last.collect::<Result<_, _>>()?);
+            if let (true, Some(key)) = (self.is_early, order.first()) {
+                self.tell(key);
+            }
         }
         Ok(())
     }
@@ -143,20 +181,23 @@ impl SortedRows {
     }
 }
 
-/// Whether the first key is at hand before the steps, none of which, nor what is put out, can fail for a row.
-fn is_early(bound: &Bound) -> bool {
-    let BoundSink::Sorted { columns, order, .. } = &bound.sink else { return false };
-    let is_at_hand = |expr: &BoundExpr| matches!(expr.kind, BoundKind::Register(register) if register < bound.source_registers);
-    let first = order.first().and_then(|key| columns.get(key.column));
-    let can_fail = |step: &BoundStep| match step {
-        BoundStep::Filter { expr, .. } | BoundStep::Compute { expr, .. } => expr.can_fail(),
-        BoundStep::Probe(probe) => {
-            probe.keys.iter().chain(&probe.residual).any(BoundExpr::can_fail)
-        }
-    };
-    first.is_some_and(|(_, expr)| is_at_hand(expr))
-        && !bound.steps.iter().any(can_fail)
-        && !columns.iter().any(|(_, expr)| expr.can_fail())
+impl Bound {
+    /// The source register by which rows are ordered first, and how, if rows may be dropped by it before the steps: then none
+    /// of these, nor what is put out, can fail for a row.
+    pub fn first_by(&self) -> Option<(Register, OrderKey)> {
+        let BoundSink::Sorted { columns, order, limit: Some(_) } = &self.sink else { return None };
+        let key = order.first()?;
+        let BoundKind::Register(register) = columns.get(key.column)?.1.kind else { return None };
+        let can_fail = |step: &BoundStep| match step {
+            BoundStep::Filter { expr, .. } | BoundStep::Compute { expr, .. } => expr.can_fail(),
+            BoundStep::Probe(probe) => {
+                probe.keys.iter().chain(&probe.residual).any(BoundExpr::can_fail)
+            }
+        };
+        let may_fail =
+            self.steps.iter().any(can_fail) || columns.iter().any(|(_, expr)| expr.can_fail());
+        (register < self.source_registers && !may_fail).then_some((register, *key))
+    }
 }
 
 /// One byte a row, 0 where it comes after a row whose key is not NULL.

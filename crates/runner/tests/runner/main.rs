@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod distinct;
+mod first_rows;
 mod heaps;
 mod inputs;
 mod parameters;
