@@ -131,8 +131,13 @@ fn blocks(bytes: &[u8], records: Records) -> Option<Vec<Block>> {
     }
 }
 
+/// As they were before a block that begins with a byte order mark got an empty line before it.
 fn joined(blocks: &[Block]) -> Vec<u8> {
-    blocks.iter().flat_map(|block| block.bytes.iter().copied()).collect()
+    let own = |block: &Block| match block.bytes.as_slice() {
+        [b'\n', rest @ ..] if !block.is_first && rest.starts_with(b"\xEF\xBB\xBF") => rest.to_vec(),
+        bytes => bytes.to_vec(),
+    };
+    blocks.iter().flat_map(own).collect()
 }
 
 /// Wherever reading stops, blocks have the rows that the whole text has.

@@ -130,6 +130,12 @@ fn field(field: ipc::Field<'_>) -> Result<FileField, String> {
         ends.is_positions = true;
     }
     let values = data_type(field, &children).map_err(|cause| format!("{name}: {cause}"))?;
+    let parts = parts_of_a_value(&values);
+    if parts > PARTS_MAX {
+        return Err(format!(
+            "{name}: a value of {parts} parts, of which at most {PARTS_MAX} are read"
+        ));
+    }
     let (data_type, dictionary) = match field.dictionary() {
         None => (values, None),
         Some(encoding) => {
@@ -143,6 +149,30 @@ fn field(field: ipc::Field<'_>) -> Result<FileField, String> {
     let field = Field::new(name, data_type, field.nullable())
         .with_metadata(metadata(field.custom_metadata()));
     Ok(FileField { field, dictionary, children, is_positions: false })
+}
+
+/// A NULL takes as much as any other value of a type: more than this is what a damaged file says.
+const PARTS_MAX: u64 = 1 << 24;
+
+/// Bytes or values that each value of a type has, NULLs as well.
+fn parts_of_a_value(data_type: &DataType) -> u64 {
+    match data_type {
+        DataType::FixedSizeBinary(bytes) => u64::try_from(*bytes).unwrap_or(0),
+        DataType::FixedSizeList(item, count) => {
+            let count = u64::try_from(*count).unwrap_or(0);
+            count.saturating_mul(parts_of_a_value(item.data_type()))
+        }
+        DataType::Struct(fields) => {
+            let parts = fields.iter().map(|field| parts_of_a_value(field.data_type()));
+            parts.fold(0, u64::saturating_add)
+        }
+        DataType::Union(fields, _) => {
+            let parts = fields.iter().map(|(_, field)| parts_of_a_value(field.data_type()));
+            parts.fold(1, u64::saturating_add)
+        }
+        DataType::RunEndEncoded(_, values) => parts_of_a_value(values.data_type()),
+        _ => 1,
+    }
 }
 
 fn integer(int: ipc::Int<'_>) -> Result<DataType, String> {
@@ -313,6 +343,9 @@ fn union_type(union: ipc::Union<'_>, children: &[FileField]) -> Result<DataType,
         ipc::UnionMode::Dense => UnionMode::Dense,
         other => return Err(format!("union mode {other:?}")),
     };
+    if children.is_empty() {
+        return Err("a union of no types".into());
+    }
     let ids: Vec<i32> = match union.typeIds() {
         Some(ids) => ids.iter().collect(),
         None => (0..children.len() as i32).collect(),
