@@ -1,5 +1,6 @@
 //! The builds of a program: those that earlier runs made, and the others, several at a time.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -204,7 +205,7 @@ impl Run<'_> {
     }
 
     fn build(&self, index: usize, before: &[Slot], threads: usize) -> Result<Built, RunError> {
-        let plan = &without_divided(&self.program.builds[index], before);
+        let plan = &*without_divided(&self.program.builds[index], before);
         let options = BuildOptions { nulls_equal: self.nulls_equal(index), source_rows: None };
         let of_batches = |batches: &[RecordBatch]| {
             BuildTable::from_batches(&plan.name, &plan.keys, &plan.payload, batches, options)
@@ -287,15 +288,16 @@ impl Run<'_> {
 }
 
 /// A build without those of its probes that need not be and whose build is divided.
-fn without_divided(plan: &BuildPlan, before: &[Slot]) -> BuildPlan {
-    let mut plan = plan.clone();
-    if let BuildSource::Pipeline(pipeline) = &mut plan.source {
-        pipeline.steps.retain(|step| match step {
-            Step::Probe(probe) => {
-                !(probe.is_optional && matches!(before[probe.build], Slot::Divided(_)))
-            }
-            _ => true,
-        });
+fn without_divided<'p>(plan: &'p BuildPlan, before: &[Slot]) -> Cow<'p, BuildPlan> {
+    let is_left_out = |step: &Step| match step {
+        Step::Probe(probe) => probe.is_optional && matches!(before[probe.build], Slot::Divided(_)),
+        _ => false,
+    };
+    let mut plan = Cow::Borrowed(plan);
+    if plan.pipeline().is_some_and(|pipeline| pipeline.steps.iter().any(is_left_out))
+        && let BuildSource::Pipeline(pipeline) = &mut plan.to_mut().source
+    {
+        pipeline.steps.retain(|step| !is_left_out(step));
     }
     plan
 }
