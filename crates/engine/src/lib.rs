@@ -68,6 +68,7 @@ mod error;
 mod explain;
 mod floats;
 mod limits;
+mod panics;
 mod plan_cache;
 mod planner_memory;
 mod rule_guards;

@@ -6,6 +6,12 @@
 //! rule. They lose nothing but the order of cross joins: conditions become join keys by later
 //! rules.
 //!
+//! `single_distinct_aggregation_to_group_by` makes a sum of sums out of a sum beside a DISTINCT: of decimals it has ten digits
+//! more than the plan above was made for, and comparing them fails. Nor does it know groups by `x` and by `CAST(x AS INT)` apart.
+//!
+//! `eliminate_group_by_constant` computes `CAST(x AS INT)` above groups by `x`, as a column of the same name, and refuses what it
+//! made.
+//!
 //! `FilterPushdown`, of physical plans, finds the columns of a condition in the plan below by their names. Where two
 //! have the same, as those of a join do, the condition is asked of the wrong one and rows are lost. Plans with
 //! such a node go without it: what can be pushed without doubt was pushed before, when columns had tables.
@@ -17,7 +23,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{NullEquality, Result};
 use datafusion::datasource::source_as_provider;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -34,7 +40,10 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     type Rule = Arc<dyn OptimizerRule + Send + Sync>;
     let guard = |rule: Rule| match rule.name() {
         "eliminate_cross_join" => Arc::new(Guarded(rule, nulls_are_equal_somewhere)) as Rule,
-        "single_distinct_aggregation_to_group_by" => Arc::new(Guarded(rule, is_ours)) as Rule,
+        "single_distinct_aggregation_to_group_by" => {
+            Arc::new(Guarded(rule, takes_distinct_as_it_is)) as Rule
+        }
+        "eliminate_group_by_constant" => Arc::new(Guarded(rule, has_groups_of_one_name)) as Rule,
         _ => rule,
     };
     Optimizer::new().rules.into_iter().map(guard).collect()
@@ -125,6 +134,29 @@ fn nulls_are_equal_somewhere(plan: &LogicalPlan, _: &dyn OptimizerConfig) -> Res
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
+}
+
+/// Whether DISTINCT of an aggregate is to stay: where pipelines take it, beside sums whose type would change, and groups that
+/// would have one name.
+fn takes_distinct_as_it_is(plan: &LogicalPlan, config: &dyn OptimizerConfig) -> Result<bool> {
+    Ok(sums_decimals(plan)? || has_groups_of_one_name(plan, config)? || is_ours(plan, config)?)
+}
+
+/// Whether a plan's own node has a sum of decimals over all rows: a sum of such sums has more digits.
+fn sums_decimals(plan: &LogicalPlan) -> Result<bool> {
+    let LogicalPlan::Aggregate(aggregate) = plan else { return Ok(false) };
+    let has_sum = aggregate.aggr_expr.iter().any(|expr| {
+        matches!(expr, Expr::AggregateFunction(call) if !call.params.distinct && call.func.name() == "sum")
+    });
+    Ok(has_sum && aggregate.schema.fields().iter().any(|field| field.data_type().is_decimal()))
+}
+
+/// Whether a plan's own node groups by two things of one name.
+fn has_groups_of_one_name(plan: &LogicalPlan, _: &dyn OptimizerConfig) -> Result<bool> {
+    let LogicalPlan::Aggregate(aggregate) = plan else { return Ok(false) };
+    let mut names = HashSet::new();
+    let is_new = |expr: &Expr| names.insert(expr.schema_name().to_string());
+    Ok(!aggregate.group_expr.iter().all(is_new))
 }
 
 /// Whether a plan reads tables of ours, and pipelines are wanted: they take DISTINCT as it is.

@@ -34,16 +34,18 @@ use crate::catalog::{
 use crate::config::{HeadraceConfig, settings_of};
 use crate::copy::{ArrowSink, Staging, Target, is_one_file, target_of};
 use crate::explain::skipped_note;
+use crate::floats::extremes;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
+use crate::panics::{caught, caught_stream};
 use crate::plan_cache::{KnownPlan, Loan, PlanCache, changes_session, tables_of};
 use crate::planner_memory;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
 use crate::rule_guards::optimizer_rules;
 use crate::semantics;
-use crate::sql::{Headers, OnLargeStack, Parsed, Planned};
+use crate::sql::{Headers, Named, OnLargeStack, Parsed, Planned};
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +89,8 @@ impl Session {
             .with_option_extension(HeadraceConfig(options.settings));
         let options = config.options_mut();
         options.explain.format = ExplainFormat::Indent;
+        // It takes `x IS FALSE` for a value that is never NULL in one of its plans, and refuses the other.
+        options.execution.skip_physical_aggregate_schema_check = true;
         options.execution.max_spill_file_size_bytes = one_batch_a_spill_file()?;
         let mut runtime = RuntimeEnvBuilder::new();
         if let Some(bytes) = runner.memory().planner_bytes {
@@ -106,8 +110,12 @@ impl Session {
         }
         let state = state.build();
         let context = SessionContext::new_with_state(state);
+        context.register_udf(Named::function());
         context.register_udaf(checked_sum());
         context.register_udaf(exact_avg());
+        for extreme in extremes::of_floats() {
+            context.register_udaf(extreme);
+        }
         let tables = Arc::new(Tables::default());
         let names = context.state().config_options().catalog.clone();
         if let Some(catalog) = context.catalog(&names.default_catalog) {
@@ -201,7 +209,7 @@ impl Session {
         let mut notes = Vec::new();
         let (KnownPlan { plan, headers, loan }, staging) = match cached {
             Some(known) => (known, None),
-            None => OnLargeStack::new(self.plan(text, &mut notes)).await?,
+            None => caught(OnLargeStack::new(self.plan(text, &mut notes))).await?,
         };
         let context = self.context.task_ctx();
         let planning_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -368,7 +376,7 @@ impl Query {
             let _held = &loan;
             renamed(batch?, &headers)
         };
-        let batches = stream.map(rename).boxed();
+        let batches = caught_stream(stream.map(rename).boxed());
         let Some(staging) = self.staging.clone() else {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)));
         };

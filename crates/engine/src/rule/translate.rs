@@ -22,7 +22,9 @@ use headrace_pipeline::WhyNot;
 use headrace_pipeline::cpu::is_cast_supported;
 
 use super::types::scalar;
+use crate::floats::computed::OneNan;
 use crate::overflow::arith::{CheckedArithmetic, CheckedNegate};
+use crate::sql::Named;
 
 /// What an input column is in terms of the fragment's registers, or why it cannot be read.
 pub type InputColumn = Result<Expr, WhyNot>;
@@ -291,6 +293,12 @@ impl Translator<'_> {
             && let [value] = function.args()
         {
             return self.negate(value, OnOverflow::Error);
+        }
+        // Processors have one NaN, and no names.
+        if (implementation.is::<OneNan>() || implementation.is::<Named>())
+            && let [value] = function.args()
+        {
+            return self.translate(value);
         }
         match self.call(expr, function)? {
             Some(call) => Ok(call),

@@ -3,14 +3,19 @@
 //!
 //! - [`subqueries`]: a subquery of one value may be NULL.
 //! - [`not_in`]: NOT IN of a subquery that looks at the outer row.
+//! - [`aggregated`]: an aggregate over what a subquery finds by other conditions than equality.
 //! - [`set_operations`]: EXCEPT ALL and INTERSECT ALL count rows.
 //! - [`order`]: intervals by their length, and one zero, wherever values are compared.
 //! - [`similar`]: patterns of SIMILAR TO.
+//! - [`ordered`]: aggregates are ordered by what orders something.
+//! - [`crate::floats::computed`]: one NaN.
 //!
 //! Each may see a plan that it has changed before: what it makes is not what it looks for.
 
+mod aggregated;
 mod not_in;
 mod order;
+mod ordered;
 mod set_operations;
 mod similar;
 mod subqueries;
@@ -24,14 +29,19 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::floats::computed;
+
 /// The rules, in the order in which they are to run.
 pub fn rules() -> impl Iterator<Item = Arc<dyn AnalyzerRule + Send + Sync>> {
-    let rules: [(&'static str, Rewrite); 5] = [
+    let rules: [(&'static str, Rewrite); 8] = [
         ("headrace_nullable_subqueries", subqueries::rewrite),
         ("headrace_not_in", not_in::rewrite),
+        ("headrace_aggregated_subqueries", aggregated::rewrite),
         ("headrace_set_operations", set_operations::rewrite),
         ("headrace_order", order::rewrite),
         ("headrace_similar", similar::rewrite),
+        ("headrace_ordered_aggregates", ordered::rewrite),
+        ("headrace_one_nan", computed::rewrite),
     ];
     rules.into_iter().map(|(name, rewrite)| Arc::new(EachNode { name, rewrite }) as _)
 }
@@ -56,7 +66,7 @@ impl AnalyzerRule for EachNode {
 }
 
 /// Changes the expressions of a node; what they are called stays.
-fn map_expressions(
+pub(crate) fn map_expressions(
     plan: LogicalPlan,
     mut rewrite: impl FnMut(Expr) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {

@@ -7,6 +7,8 @@
 //!
 //! It must never know who asks.
 
+mod casts;
+mod columnless;
 mod depth;
 mod functions;
 mod headers;
@@ -17,6 +19,7 @@ mod repair;
 mod spelled;
 mod summarize;
 mod text;
+mod tuples;
 mod using;
 
 use std::mem;
@@ -34,6 +37,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::catalog::Call;
+pub use casts::Named;
 pub use depth::OnLargeStack;
 pub use headers::Headers;
 use repair::Repair;
@@ -81,6 +85,7 @@ impl Parsed {
                 statement = parse(SHOW_TABLES, state)?;
             } else {
                 let _ = inner.visit(&mut FromFirst);
+                columnless::check(inner)?;
             }
         }
         let headers = Headers::of(&mut statement, text, state);
@@ -147,7 +152,11 @@ fn put_into_from(query: &mut Query, name: &str) {
 /// One statement of a text in the session's dialect.
 fn parse(text: &str, state: &SessionState) -> Result<DFStatement> {
     let dialect = state.config().options().sql_parser.dialect;
-    state.sql_to_statement(text, &dialect)
+    state.sql_to_statement(text, &dialect).or_else(|error| match tuples::spelled(text) {
+        // Its places would be those of another text.
+        Some(spelled) => state.sql_to_statement(&spelled, &dialect).map_err(|_| error),
+        None => Err(error),
+    })
 }
 
 /// The statement that an EXPLAIN is about, or the statement itself.

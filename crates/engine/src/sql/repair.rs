@@ -1,6 +1,7 @@
 //! What is tried when the planner refuses a statement: names in another case than the table's,
-//! and columns of one name or of none. A statement that cannot be mended fails as it did at first.
+//! columns of one name or of none, and casts that are called as what they cast. A statement that cannot be mended fails as it did at first.
 
+use std::mem;
 use std::ops::ControlFlow;
 
 use datafusion::common::{Column, DataFusionError, Result, SchemaError, TableReference};
@@ -12,20 +13,22 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::headers::{Headers, make_unique};
-use super::sql_statement;
+use super::{casts, sql_statement};
 
-/// What the planner says of two columns of one name, and of ORDER BY 1 where that is computed from keys of groups.
-const NAMELESS: [&str; 2] =
-    ["Projections require unique expression names", "Column in ORDER BY must be in GROUP BY"];
+/// What the planner says of ORDER BY 1 where that is computed from keys of groups.
+const NAMELESS: &str = "Column in ORDER BY must be in GROUP BY";
+/// What it says of two columns, groups, aggregates or windows of one name.
+const EQUAL_NAMES: &str = "require unique expression names";
 
 fn wants_names(text: &str) -> bool {
-    NAMELESS.iter().any(|nameless| text.contains(nameless))
+    text.contains(NAMELESS) || text.contains(EQUAL_NAMES)
 }
 
 /// What was tried so far.
 #[derive(Default)]
 pub struct Repair {
     made_unique: bool,
+    named_casts: bool,
     /// Names of columns that were replaced.
     renamed: Vec<String>,
     first: Option<DataFusionError>,
@@ -44,11 +47,13 @@ impl Repair {
                 SchemaError::FieldNotFound { field, valid_fields } => {
                     self.column(field, valid_fields, statement)
                 }
-                _ => false,
+                SchemaError::DuplicateQualifiedField { .. }
+                | SchemaError::DuplicateUnqualifiedField { .. }
+                | SchemaError::AmbiguousReference { .. } => return self.casts(statement),
             },
-            DataFusionError::Plan(text) if wants_names(text) && !self.made_unique => {
-                self.made_unique = true;
-                make_unique(statement, headers)
+            DataFusionError::Plan(text) if wants_names(text) => {
+                let named = !mem::replace(&mut self.made_unique, true);
+                (named && make_unique(statement, headers)) || self.casts(statement)
             }
             _ => false,
         };
@@ -74,6 +79,13 @@ impl Repair {
         let _ = inner.visit(&mut RenameColumn { from: &lower, to: exact });
         self.renamed.push(lower);
         true
+    }
+
+    /// Casts, where two things have one name.
+    fn casts(&mut self, statement: &mut DFStatement) -> bool {
+        let done = mem::replace(&mut self.named_casts, true);
+        let Some(inner) = sql_statement(statement).filter(|_| !done) else { return false };
+        casts::name(inner)
     }
 
     /// The error of the statement as it was written, where the last one speaks of what was made of it.

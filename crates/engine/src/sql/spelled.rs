@@ -1,12 +1,13 @@
 //! Short words of SQL and of other databases, spelled out: `FETCH FIRST n ROWS ONLY` is LIMIT, `ORDER BY ALL` names
-//! every column of the SELECT, and `(a, b) IN ((1, 2), ..)` is a disjunction of equal pairs.
+//! every column of the SELECT, aggregates are not ordered by columns of a number, and `(a, b) IN ((1, 2), ..)` is a disjunction of equal pairs.
 
 use std::mem;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Fetch, LimitClause, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr,
-    Statement, UnaryOperator, Value, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Fetch, Function, FunctionArgumentClause, FunctionArguments, LimitClause,
+    OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Statement, UnaryOperator, Value,
+    VisitMut, VisitorMut,
 };
 
 /// Spells out what the planner would refuse.
@@ -26,6 +27,9 @@ impl VisitorMut for SpellOut {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = expr {
+            list.clauses.retain_mut(orders_by_values);
+        }
         if let Expr::InList { expr: row, list, negated } = expr
             && let Expr::Tuple(values) = row.as_ref()
             && !(values.is_empty() || list.is_empty())
@@ -39,6 +43,16 @@ impl VisitorMut for SpellOut {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Whether a clause of a function is left without its numbers: `max(x ORDER BY 1)` is ordered by a constant, not by a
+/// column of its number.
+fn orders_by_values(clause: &mut FunctionArgumentClause) -> bool {
+    let FunctionArgumentClause::OrderBy(exprs) = clause else { return true };
+    exprs.retain(|order| {
+        !matches!(&order.expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
+    });
+    !exprs.is_empty()
 }
 
 /// `FETCH FIRST n ROWS ONLY`; without a number it is one row.

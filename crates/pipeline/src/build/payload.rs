@@ -148,18 +148,41 @@ fn narrow(values: &[i64], range: Option<ValueRange>, placement: &Placement) -> P
 
 /// A sorted dictionary of the texts that occur, and each row's code.
 fn code_texts(texts: &[&str], valid: Option<&[u8]>) -> Result<(Dictionary, Vec<i64>), ExecError> {
-    let is_valid = |row: usize| valid.is_none_or(|valid| valid[row] != 0);
-    let mut distinct: Vec<&str> =
-        texts.iter().enumerate().filter(|(row, _)| is_valid(*row)).map(|(_, &t)| t).collect();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let code = |text: &str| distinct.binary_search(&text).map_or(0, |code| code as i64);
-    let codes = texts.iter().map(|text| code(text)).collect();
+    let rows = || (0..texts.len()).filter(|&row| valid.is_none_or(|valid| valid[row] != 0));
+    let common = common_bytes(rows().map(|row| texts[row].as_bytes()));
+    // Most are told apart by eight bytes that lie beside each other.
+    let mut order: Vec<(u64, usize)> =
+        rows().map(|row| (head(&texts[row].as_bytes()[common..]), row)).collect();
+    order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| texts[a.1].cmp(texts[b.1])));
+    let (mut distinct, mut codes) = (Vec::new(), vec![0; texts.len()]);
+    for (_, row) in order {
+        if distinct.last() != Some(&texts[row]) {
+            distinct.push(texts[row]);
+        }
+        codes[row] = distinct.len() as i64 - 1;
+    }
     let bytes: usize = distinct.iter().map(|text| text.len()).sum();
     if i32::try_from(bytes).is_err() {
         return Err(ExecError::Internal(format!("{bytes} bytes of distinct texts in a build")));
     }
     Ok((Dictionary { values: StringArray::from(distinct) }, codes))
+}
+
+/// With how many bytes all of them begin alike.
+fn common_bytes<'a>(mut texts: impl Iterator<Item = &'a [u8]>) -> usize {
+    let Some(first) = texts.next() else { return 0 };
+    texts.fold(first.len(), |common, text| {
+        let alike = first[..common].iter().zip(text).take_while(|(a, b)| a == b);
+        alike.count()
+    })
+}
+
+/// Up to eight bytes as a number of the same order.
+fn head(bytes: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let taken = bytes.len().min(8);
+    head[..taken].copy_from_slice(&bytes[..taken]);
+    u64::from_be_bytes(head)
 }
 
 /// The part of a dictionary that occurs, and each row's code in it. Order is kept.
@@ -182,4 +205,34 @@ fn recode(codes: &[i32], valid: Option<&[u8]>, all: &Dictionary) -> (Dictionary,
 /// A vector of the codes of a streamed dictionary, for a build that is probed by code.
 pub(crate) fn code_vector(codes: Vec<i32>) -> Vector<'static> {
     Vector::new(Data::I32(codes.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn codes_of_texts_are_in_their_order() {
+        let texts =
+            ["ab\0", "ab", "", "abcdefghij", "abcdefghii", "ab", "abcdefgh", "zz", "ab\0\0"];
+        let all = |with: &str| texts.map(|text| format!("{with}{text}"));
+        for with in ["", "Customer#", "é"] {
+            let texts = all(with);
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let mut valid = vec![1; texts.len()];
+            valid[7] = 0;
+            let (dictionary, codes) = code_texts(&texts, Some(&valid)).unwrap();
+            let mut sorted: Vec<&str> = texts.clone();
+            sorted.retain(|text| !text.ends_with("zz"));
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(dictionary.values.iter().flatten().collect::<Vec<_>>(), sorted);
+            for (row, text) in texts.iter().enumerate().filter(|(row, _)| *row != 7) {
+                assert_eq!(sorted[codes[row] as usize], *text);
+            }
+        }
+        let (dictionary, codes) = code_texts(&["x"], Some(&[0])).unwrap();
+        assert_eq!((dictionary.values.iter().count(), codes), (0, vec![0]));
+    }
 }

@@ -2,7 +2,12 @@
 //!
 //! SQL has one NaN, which equals itself and is greater than every other value; pipelines compare
 //! so. DataFusion compares and hashes NaNs by their bits: one with its sign set is smaller than
-//! everything, and two of other bits differ. What it reads from us has one pattern of bits.
+//! everything, and two of other bits differ. What it reads from us has one pattern of bits, and so has what it
+//! computes ([`computed`]): the NaN that hardware makes of `inf - inf` has its sign set. Its `min` and `max` of groups
+//! take a NaN for smaller or greater as the rows come ([`extremes`]).
+
+pub mod computed;
+pub mod extremes;
 
 use std::sync::Arc;
 

@@ -1,0 +1,100 @@
+//! Casts that the planner takes for what they cast.
+//!
+//! It calls `CAST(x AS INT)` as it calls `x`, and refuses two groups, aggregates or windows of one name. [`Named`] around a
+//! cast is its value under another name.
+
+use std::mem;
+use std::ops::ControlFlow;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, Statement, Value, VisitMut, VisitorMut,
+};
+
+/// What is around a cast is called.
+const NAME: &str = "cast";
+
+/// Gives every cast a name of its own; whether there is one.
+pub fn name(statement: &mut Statement) -> bool {
+    let mut name = Name { found: false };
+    let _ = statement.visit(&mut name);
+    name.found
+}
+
+struct Name {
+    found: bool,
+}
+
+impl VisitorMut for Name {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if matches!(expr, Expr::Cast { .. }) {
+            self.found = true;
+            let cast = mem::replace(expr, Expr::value(Value::Null));
+            *expr = Expr::Function(call(NAME, cast));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn call(name: &str, argument: Expr) -> Function {
+    let arguments = FunctionArgumentList {
+        duplicate_treatment: None,
+        args: vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))],
+        clauses: Vec::new(),
+    };
+    Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(arguments),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    }
+}
+
+/// The function around casts, which is its argument.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Named {
+    signature: Signature,
+}
+
+impl Named {
+    /// As sessions register it.
+    pub fn function() -> ScalarUDF {
+        ScalarUDF::from(Self { signature: Signature::any(1, Volatility::Immutable) })
+    }
+}
+
+impl ScalarUDFImpl for Named {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match arguments {
+            [value] => Ok(value.clone()),
+            _ => internal_err!("{NAME} of {} values", arguments.len()),
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        args.args.pop().map_or_else(|| internal_err!("{NAME} of no value"), Ok)
+    }
+}
