@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
     Operator, Subquery, lit,
 };
 
-/// Turns such subqueries of a WHERE or a SELECT into joins.
+/// Turns such subqueries of a WHERE, a SELECT or an aggregate into joins.
 pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Filter(filter) if has_open(&filter.predicate) => {
@@ -54,6 +54,22 @@ pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
                     }
                 });
             LogicalPlanBuilder::from(joined).project(named)?.build().map(Transformed::yes)
+        }
+        LogicalPlan::Aggregate(aggregate)
+            if aggregate.group_expr.iter().chain(&aggregate.aggr_expr).any(has_open) =>
+        {
+            let mut exprs = [aggregate.group_expr.as_slice(), &aggregate.aggr_expr].concat();
+            let Some(joined) = joined(aggregate.input.as_ref().clone(), &mut exprs)? else {
+                return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+            };
+            let before = aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
+            let mut groups: Vec<Expr> = before
+                .zip(exprs)
+                .map(|(before, expr)| expr.alias_if_changed(before.schema_name().to_string()))
+                .collect::<Result<_>>()?;
+            let calls = groups.split_off(aggregate.group_expr.len());
+            let aggregate = Aggregate::try_new(Arc::new(joined), groups, calls)?;
+            Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
         }
         other => Ok(Transformed::no(other)),
     }
