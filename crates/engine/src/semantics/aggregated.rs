@@ -98,6 +98,9 @@ fn has_open(expr: &Expr) -> bool {
 /// The outer rows with what the subqueries of expressions find for them; the expressions then ask for that. `None`: none
 /// was one of ours.
 fn joined(mut outer: LogicalPlan, exprs: &mut [Expr]) -> Result<Option<LogicalPlan>> {
+    if differs_when_asked_again(&outer)? {
+        return Ok(None);
+    }
     let mut count = 0;
     for expr in exprs {
         let replaced = std::mem::take(expr).transform_up(|part| {
@@ -113,6 +116,14 @@ fn joined(mut outer: LogicalPlan, exprs: &mut [Expr]) -> Result<Option<LogicalPl
         *expr = replaced.data;
     }
     Ok((count > 0).then_some(outer))
+}
+
+/// Whether a plan may have other rows the second time: the outer rows are read once for their values, and once for themselves.
+fn differs_when_asked_again(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        let is_chance = node.expressions().iter().any(Expr::is_volatile);
+        Ok(is_chance || matches!(node, LogicalPlan::Limit(_)))
+    })
 }
 
 /// A subquery: an aggregate without groups, over rows that outer ones choose.
