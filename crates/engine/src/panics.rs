@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 
 use datafusion::common::{DataFusionError, Result};
 use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 
 /// The outcome of `work`; its panic as an error.
 pub async fn caught<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -14,7 +14,7 @@ pub async fn caught<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 
 /// The items of a stream; its panic as an error, behind which nothing comes.
 pub fn caught_stream<T: Send + 'static>(
-    items: BoxStream<'static, Result<T>>,
+    items: impl Stream<Item = Result<T>> + Send + 'static,
 ) -> BoxStream<'static, Result<T>> {
     let items = AssertUnwindSafe(items).catch_unwind();
     items.map(|item| item.unwrap_or_else(|panic| Err(error_of(&*panic)))).boxed()
@@ -43,7 +43,7 @@ mod tests {
         let error = caught::<()>(async { panic!("no {}", "plan") }).await;
         assert!(error.unwrap_err().to_string().contains("no plan"));
         let tenth = |by| Ok(10_u32.checked_div(by).unwrap());
-        let mut items = caught_stream(iter([1, 0, 2]).map(tenth).boxed());
+        let mut items = caught_stream(iter([1, 0, 2]).map(tenth));
         assert_eq!(items.try_next().await.unwrap(), Some(10));
         assert!(items.try_next().await.is_err());
         assert_eq!(items.try_next().await.unwrap(), None);

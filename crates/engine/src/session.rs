@@ -376,7 +376,7 @@ impl Query {
             let _held = &loan;
             renamed(batch?, &headers)
         };
-        let batches = caught_stream(stream.map(rename).boxed());
+        let batches = caught_stream(stream.map(rename));
         let Some(staging) = self.staging.clone() else {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)));
         };

@@ -1,5 +1,6 @@
 //! Short words of SQL and of other databases, spelled out: `FETCH FIRST n ROWS ONLY` is LIMIT, `ORDER BY ALL` names
-//! every column of the SELECT, aggregates are not ordered by columns of a number, and `(a, b) IN ((1, 2), ..)` is a disjunction of equal pairs.
+//! every column of the SELECT, aggregates are not ordered by columns of a number, and `(a, b) IN ((1, 2), ..)` is a disjunction
+//! of equal pairs.
 
 use std::mem;
 use std::ops::ControlFlow;
