@@ -74,6 +74,7 @@ mod planner_memory;
 mod rule_guards;
 mod semantics;
 mod session;
+mod strict;
 
 pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{

@@ -2,18 +2,19 @@
 
 use std::sync::{Arc, LazyLock};
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::one_nan;
 use crate::semantics::map_expressions;
+use crate::strict;
 
 /// Puts [`OneNan`] around what may be a NaN of another pattern.
 pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -84,6 +85,10 @@ impl ScalarUDFImpl for OneNan {
             [value] => Ok(value.clone()),
             _ => internal_err!("one_nan of {} values", arguments.len()),
         }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(strict::field_of_argument(self.name(), &args))
     }
 
     fn is_strict(&self) -> bool {

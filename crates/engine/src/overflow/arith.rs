@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Datum};
 use datafusion::arrow::compute::kernels::numeric;
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, Field, FieldRef};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, FieldRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
 use datafusion::logical_expr::binary::BinaryTypeCoercer;
@@ -13,6 +13,8 @@ use datafusion::logical_expr::{
     Signature, Volatility,
 };
 use datafusion::physical_expr_common::datum::apply;
+
+use crate::strict;
 
 /// `left op right`, failing when the result does not fit its type.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -88,11 +90,6 @@ fn operand_text(expr: &Expr) -> String {
     }
 }
 
-fn nullable_like_arguments(args: &ReturnFieldArgs, data_type: DataType) -> FieldRef {
-    let nullable = args.arg_fields.iter().any(|f| f.is_nullable());
-    Arc::new(Field::new("checked", data_type, nullable))
-}
-
 fn argument_text(args: &ScalarFunctionArgs, index: usize) -> String {
     match (&args.args[index], args.arg_fields.get(index)) {
         (ColumnarValue::Scalar(value), _) => value.to_string(),
@@ -159,7 +156,7 @@ impl ScalarUDFImpl for CheckedArithmetic {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let types: Vec<_> = args.arg_fields.iter().map(|f| f.data_type().clone()).collect();
-        Ok(nullable_like_arguments(&args, self.return_type(&types)?))
+        Ok(strict::field(self.name(), &args, self.return_type(&types)?))
     }
 
     fn is_strict(&self) -> bool {
@@ -227,8 +224,7 @@ impl ScalarUDFImpl for CheckedNegate {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let data_type = args.arg_fields[0].data_type().clone();
-        Ok(nullable_like_arguments(&args, data_type))
+        Ok(strict::field_of_argument(self.name(), &args))
     }
 
     fn is_strict(&self) -> bool {

@@ -6,15 +6,18 @@
 use std::mem;
 use std::ops::ControlFlow;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
     ObjectName, Statement, Value, VisitMut, VisitorMut,
 };
+
+use crate::strict;
 
 /// What is around a cast is called.
 const NAME: &str = "cast";
@@ -88,6 +91,10 @@ impl ScalarUDFImpl for Named {
             [value] => Ok(value.clone()),
             _ => internal_err!("{NAME} of {} values", arguments.len()),
         }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(strict::field_of_argument(NAME, &args))
     }
 
     fn is_strict(&self) -> bool {
