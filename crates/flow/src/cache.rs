@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 
 use headrace_io::{
     AlignedBuffer, FileIdentity, Kept, LastUsed, MemoryBudget, MemoryUse, Placement, Reclaim,
-    Window,
+    Regions, Window,
 };
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -52,6 +52,7 @@ pub struct HostCacheStats {
 pub struct HostCache {
     budget_bytes: u64,
     memory: Arc<MemoryBudget>,
+    regions: Regions,
     inner: Mutex<Inner>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -102,6 +103,7 @@ impl HostCache {
         let cache = Arc::new(HostCache {
             budget_bytes,
             memory: memory.clone(),
+            regions: Regions::default(),
             inner: Mutex::new(Inner::default()),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -192,7 +194,7 @@ impl HostCache {
 
     fn allocate(&self, bytes: usize) -> Option<Reserved> {
         let memory = self.memory.reserve_free(MemoryUse::HostCache, bytes as u64)?;
-        let buffer = AlignedBuffer::allocate(bytes).ok()?;
+        let buffer = self.regions.allocate(bytes).ok()?;
         Some(Reserved { buffer, _memory: memory })
     }
 }

@@ -73,7 +73,7 @@ pub use identity::FileIdentity;
 pub use last_used::{Kept, LastUsed};
 pub use mapped::{MappedFile, PoisonMark};
 pub use mapping_pool::MappingPool;
-pub use memory::AlignedBuffer;
+pub use memory::{AlignedBuffer, Regions};
 pub use memory_file::{HeldBytes, MemoryFile};
 pub use parallel::try_map;
 pub use policy::InputPolicy;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -10,17 +11,41 @@ use crate::{IoError, Result};
 /// Huge page size of the architectures we run on; only a hint, never needed for correctness.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// Smallest page of the architectures we run on.
+const PAGE_BYTES: usize = 4096;
+
+/// Buffers smaller than a huge page are cut from so much address space.
+const REGION_BYTES: usize = 32 << 20;
+
 /// Anonymous, zeroed, page-aligned memory outside the heap, with the advice to use huge pages.
 ///
 /// Pages are taken from the system when they are first touched, so that a buffer which is never
-/// used costs nothing. Buffers of 2 MiB and more start on a huge page boundary. The address is
-/// stable for the buffer's life: it can be registered with io_uring and with a GPU driver.
+/// used costs nothing. Buffers of 2 MiB and more start on a huge page boundary; smaller ones share huge pages if they come
+/// from [`Regions`]. The address is stable for the buffer's life: it can be registered with io_uring and with a GPU driver.
 #[derive(Debug)]
 pub struct AlignedBuffer {
-    /// Start of what was mapped; at or before `start`.
-    mapping: NonNull<u8>,
-    mapping_bytes: usize,
+    owner: Owner,
     start: NonNull<u8>,
+    bytes: usize,
+}
+
+/// What a buffer's memory goes back to.
+#[derive(Debug)]
+enum Owner {
+    Nobody,
+    Alone {
+        _mapping: Mapping,
+    },
+    /// A part of a region that no other buffer has.
+    Part {
+        region: Arc<AlignedBuffer>,
+    },
+}
+
+/// Memory that is unmapped in the end.
+#[derive(Debug)]
+struct Mapping {
+    address: NonNull<u8>,
     bytes: usize,
 }
 
@@ -36,12 +61,7 @@ impl AlignedBuffer {
     /// [`IoError::Memory`] where the system refuses.
     pub fn allocate(bytes: usize) -> Result<AlignedBuffer> {
         if bytes == 0 {
-            return Ok(AlignedBuffer {
-                mapping: NonNull::dangling(),
-                mapping_bytes: 0,
-                start: NonNull::dangling(),
-                bytes: 0,
-            });
+            return Ok(AlignedBuffer { owner: Owner::Nobody, start: NonNull::dangling(), bytes });
         }
         let fail = |cause| IoError::Memory { bytes, cause };
         let slack = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 0 };
@@ -73,7 +93,8 @@ impl AlignedBuffer {
             // SAFETY: advice about our own mapping; failure is harmless and ignored.
             unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
         }
-        Ok(AlignedBuffer { mapping, mapping_bytes, start, bytes })
+        let mapping = Mapping { address: mapping, bytes: mapping_bytes };
+        Ok(AlignedBuffer { owner: Owner::Alone { _mapping: mapping }, start, bytes })
     }
 
     /// Length.
@@ -136,12 +157,61 @@ impl AlignedBuffer {
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
-        if self.mapping_bytes == 0 {
-            return;
+        if let Owner::Part { region } = &self.owner
+            && Arc::strong_count(region) > 1
+        {
+            let bytes = self.bytes.next_multiple_of(PAGE_BYTES);
+            // SAFETY: whole pages that only this buffer had, inside a region that is still mapped: the next who is given
+            // them, which nobody is, would find zeros. What the system refuses goes back with the region.
+            unsafe { libc::madvise(self.start.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
         }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
         // SAFETY: this is exactly the mapping made in `allocate`, and nobody can borrow from it
         // any more.
-        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
+        unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Buffers cut one behind the other from regions of huge pages.
+///
+/// The system gives memory by the page, on its first touch, and a read past the page cache looks every page up: of 4 KiB
+/// each, that takes longer than a fast drive needs for the bytes. A buffer's pages go back when it is dropped, and a
+/// region's address space with its last buffer.
+#[derive(Debug, Default)]
+pub struct Regions {
+    current: Mutex<Option<Region>>,
+}
+
+#[derive(Debug)]
+struct Region {
+    memory: Arc<AlignedBuffer>,
+    used_bytes: usize,
+}
+
+impl Regions {
+    /// A buffer of `bytes` bytes, as [`AlignedBuffer::allocate`] gives it.
+    ///
+    /// # Errors
+    /// [`IoError::Memory`] where the system refuses.
+    pub fn allocate(&self, bytes: usize) -> Result<AlignedBuffer> {
+        if bytes == 0 || bytes >= HUGE_PAGE_BYTES {
+            return AlignedBuffer::allocate(bytes);
+        }
+        let taken_bytes = bytes.next_multiple_of(PAGE_BYTES);
+        let mut current = self.current.lock();
+        let region = match current.take() {
+            Some(region) if region.used_bytes + taken_bytes <= REGION_BYTES => region,
+            _ => Region { memory: Arc::new(AlignedBuffer::allocate(REGION_BYTES)?), used_bytes: 0 },
+        };
+        // SAFETY: the region has so many bytes left behind what is used.
+        let start = unsafe { region.memory.start.add(region.used_bytes) };
+        let owner = Owner::Part { region: region.memory.clone() };
+        *current = Some(Region { used_bytes: region.used_bytes + taken_bytes, ..region });
+        Ok(AlignedBuffer { owner, start, bytes })
     }
 }
 
@@ -165,6 +235,29 @@ mod tests {
             buffer.touch(3);
             assert!(buffer.as_slice().iter().all(|b| *b == 7));
         }
+    }
+
+    #[test]
+    fn buffers_of_a_region_are_apart_and_outlive_it() {
+        let regions = Regions::default();
+        let sizes = [1, 4095, 4096, 4097, 1 << 20, HUGE_PAGE_BYTES - 1];
+        let mut buffers = Vec::new();
+        for number in 0..200 {
+            let mut buffer = regions.allocate(sizes[number % sizes.len()]).unwrap();
+            assert!(buffer.as_slice().iter().all(|b| *b == 0), "fresh memory");
+            assert_eq!(buffer.as_ptr() as usize % PAGE_BYTES, 0);
+            buffer.as_mut_slice().fill(number as u8);
+            buffers.push((number as u8, buffer));
+        }
+        drop(regions);
+        // Every other one first: what stays is whole.
+        let mut odd = Vec::new();
+        for (number, buffer) in buffers {
+            if number % 2 == 1 {
+                odd.push((number, buffer));
+            }
+        }
+        assert!(odd.iter().all(|(number, b)| b.as_slice().iter().all(|byte| byte == number)));
     }
 
     #[test]
