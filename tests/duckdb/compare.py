@@ -66,9 +66,18 @@ def load(data: pathlib.Path, suite: str) -> duckdb.DuckDBPyConnection:
                 parts.append(pa.ipc.open_file(source).read_all())
         table = pa.concat_tables(parts)
         connection.register("incoming", table)
-        connection.execute(f'create table "{name}" as select * from incoming')
+        columns = ", ".join(map(declared, table.schema))
+        connection.execute(f'create table "{name}" as select {columns} from incoming')
         connection.unregister("incoming")
     return connection
+
+
+def declared(field: pa.Field) -> str:
+    """A column in the type of its table, where a file may hold a narrower one."""
+    said = (field.metadata or {}).get(b"headrace.type", b"").decode()
+    types = {"Int64": "bigint"}
+    found = types.get(said) or re.sub(r"^Decimal128", "decimal", said)
+    return f'cast("{field.name}" as {found}) as "{field.name}"' if found else f'"{field.name}"'
 
 
 def headrace_rows(command: list, sql: str) -> list:

@@ -327,10 +327,11 @@ pub struct ConvertArgs {
     /// Write repeated text as a dictionary (text with few distinct values streams fastest so).
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub dictionary: Vec<String>,
-    /// Write decimals of up to 18 digits in 4 or 8 bytes instead of 16: fewer bytes to read, by Headrace and by Arrow's
-    /// libraries of version 19 (2025) and later.
+    /// Write decimals in 4 or 8 bytes instead of 16 and integers in 4 instead of 8, where all values fit: fewer bytes to
+    /// read. They stay what they are for Headrace; other programs read decimals so with Arrow's libraries of version 19
+    /// (2025) and later. Input without statistics is read twice.
     #[arg(long)]
-    pub narrow_decimals: bool,
+    pub narrow: bool,
     /// Sort by columns, such as date,price:desc,name:asc:nulls-first.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub sort_by: Vec<SortKey>,

@@ -1,19 +1,23 @@
 //! `headrace convert`: any file that the planner reads becomes an Arrow file to stream.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use arrow_schema::{DataType, SchemaRef};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Decimal128Type, Int64Type};
+use arrow_schema::{DataType, Field, SchemaRef};
 use datafusion::common::DataFusionError;
 use headrace_engine::catalog::TableEntry;
 use headrace_engine::copy::{Staging, Target, streamed_schema, write_arrow};
 use headrace_engine::partitioned::{check_keys, write_folders};
 use headrace_engine::{Processor, Session};
-use headrace_format::arrow::{WriterSummary, with_narrow_decimals};
+use headrace_format::arrow::{WriterSummary, narrow_schema};
 use headrace_ooc::sort::table::{SortKey, TableSortJob, sort_table};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -54,7 +58,11 @@ async fn convert(args: &ConvertArgs, output: &Path, cancel: &AtomicBool) -> Resu
     let session = session::new(&session::on(Processor::Off, &engine))?;
     open_whole(&session, &args.input).await?;
     let query = session.sql("select * from input").await.map_err(failed)?;
-    let target = target_schema(&query.schema(), &args.dictionary, args.narrow_decimals)?;
+    let mut target = target_schema(&query.schema(), &args.dictionary)?;
+    if args.narrow {
+        let bounds = bounds(&session, &target).await.map_err(failed)?;
+        target = Arc::new(narrow_schema(&target, |field| bounds.get(field.name()).cloned()));
+    }
     if !args.partition_by.is_empty() {
         let keys = check_keys(&target, &args.partition_by);
         keys.map_err(|cause| CliError::carrying_hint(format!("--partition-by {cause}")))?;
@@ -181,15 +189,8 @@ fn progress_bar() -> ProgressBar {
 }
 
 /// The input's columns as they stream best; the named ones, if text, as dictionaries.
-fn target_schema(
-    input: &SchemaRef,
-    dictionary: &[String],
-    narrow_decimals: bool,
-) -> Result<SchemaRef> {
-    let mut schema = streamed_schema(input, dictionary);
-    if narrow_decimals {
-        schema = Arc::new(with_narrow_decimals(&schema));
-    }
+fn target_schema(input: &SchemaRef, dictionary: &[String]) -> Result<SchemaRef> {
+    let schema = streamed_schema(input, dictionary);
     let is_dictionary = |name: &String| {
         let field = schema.field_with_name(name);
         field.is_ok_and(|field| matches!(field.data_type(), DataType::Dictionary(..)))
@@ -202,6 +203,42 @@ fn target_schema(
         Some(name) => Err(CliError::new(format!("--dictionary {name}: no such column"))
             .hint(format!("columns: {}", names(input)))),
     }
+}
+
+/// The smallest and largest value of each column that may become narrower: of a decimal, unscaled. Statistics tell them where
+/// the input has some that are exact; else all rows are read.
+async fn bounds(
+    session: &Session,
+    schema: &SchemaRef,
+) -> datafusion::error::Result<HashMap<String, RangeInclusive<i128>>> {
+    let is_wide = |field: &&Arc<Field>| {
+        matches!(field.data_type(), DataType::Int64 | DataType::Decimal128(..))
+    };
+    let wide: Vec<_> = schema.fields().iter().filter(is_wide).collect();
+    if wide.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ends = wide.iter().map(|field| {
+        let name = field.name().replace('"', "\"\"");
+        format!("min(\"{name}\"), max(\"{name}\")")
+    });
+    let query = format!("select {} from input", ends.collect::<Vec<_>>().join(", "));
+    let (batches, _) = session.sql(&query).await?.collect().await?;
+    let Some(ends) = batches.iter().find(|batch| batch.num_rows() > 0) else {
+        return Ok(HashMap::new());
+    };
+    let end = |column: usize| {
+        let column = ends.column(column);
+        match column.data_type() {
+            _ if column.is_null(0) => None,
+            DataType::Int64 => Some(column.as_primitive::<Int64Type>().value(0).into()),
+            DataType::Decimal128(..) => Some(column.as_primitive::<Decimal128Type>().value(0)),
+            _ => None,
+        }
+    };
+    // A column without values has room in any width.
+    let range = |i: usize| end(2 * i).unwrap_or(0)..=end(2 * i + 1).unwrap_or(0);
+    Ok(wide.iter().enumerate().map(|(i, field)| (field.name().clone(), range(i))).collect())
 }
 
 fn names(schema: &SchemaRef) -> String {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::sink::DataSink;
@@ -364,7 +364,13 @@ async fn blocking<T: Send + 'static>(
 
 fn recoded(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields());
-    let columns = columns.map(|(column, field)| Ok(cast(column, field.data_type())?));
+    // A value that does not fit must not become NULL.
+    let fit = CastOptions { safe: false, ..CastOptions::default() };
+    let columns = columns.map(|(column, field)| {
+        cast_with_options(column, field.data_type(), &fit).map_err(|error| {
+            DataFusionError::from(error).context(format!("column {}", field.name()))
+        })
+    });
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let columns = columns.collect::<Result<Vec<_>>>()?;
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Int8Type, Int32Type, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Int8Type, Int32Type, Schema, TimeUnit};
 use datafusion::arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use datafusion::arrow::ipc::{CompressionType, MetadataVersion};
-use headrace_format::arrow::{ArrowWriter, WriterOptions};
+use headrace_format::arrow::{ArrowWriter, WriterOptions, narrow_schema};
 
 /// Of the SQL corpus.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/tests/slt");
@@ -322,10 +322,14 @@ fn nested() -> RecordBatch {
 }
 
 fn ours(batch: &RecordBatch, rows_per_batch: usize) -> Vec<u8> {
+    ours_as(&batch.schema(), batch, rows_per_batch)
+}
+
+fn ours_as(schema: &Schema, batch: &RecordBatch, rows_per_batch: usize) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("t.arrow");
     let options = WriterOptions { rows_per_batch, ..WriterOptions::default() };
-    let mut writer = ArrowWriter::create(&path, &batch.schema(), options).expect("a writer");
+    let mut writer = ArrowWriter::create(&path, schema, options).expect("a writer");
     writer.write(batch).and_then(|()| writer.finish()).expect("a file");
     std::fs::read(&path).expect("the file")
 }
@@ -358,19 +362,16 @@ pub fn arrow_files() -> Vec<(String, Vec<u8>)> {
         batch(columns(20).into_iter().filter(|(n, _)| names.contains(n)).collect())
     };
     let (pair, texts) = (small(&["i32", "k"]), small(&["t", "i64", "b"]));
+    let wide = small(&["i64", "n"]);
+    let narrow = narrow_schema(&wide.schema(), |_| Some(-99_999..=99_999));
     let old = IpcWriteOptions::try_new(8, true, MetadataVersion::V4).expect("an old version");
     let more = [
         ("ours-pair", ours(&pair, 8)),
         ("ours-texts", ours(&texts, 1000)),
+        ("ours-narrow", ours_as(&narrow, &wide, 8)),
         ("ours-all", ours(&all, 10)),
         ("ours-empty", ours(&all.slice(0, 0), 10)),
-        (
-            "ours-nothing",
-            ours(
-                &RecordBatch::new_empty(Arc::new(datafusion::arrow::datatypes::Schema::empty())),
-                10,
-            ),
-        ),
+        ("ours-nothing", ours(&RecordBatch::new_empty(Arc::new(Schema::empty())), 10)),
         ("foreign-pair", foreign(&pair, IpcWriteOptions::default())),
         ("foreign-old", foreign(&pair, old)),
         ("foreign-all", foreign(&all, IpcWriteOptions::default())),

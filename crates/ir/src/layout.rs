@@ -33,7 +33,8 @@ pub struct Extent {
 pub enum Encoding {
     /// Fixed-width little-endian values.
     Plain,
-    /// Decimals as signed little-endian integers of this many bytes (4 or 8), where their type has 16.
+    /// Decimals as signed little-endian integers of this many bytes (4 or 8), where their type has 16; integers of 8 bytes
+    /// in 4.
     Narrow {
         /// Bytes a value.
         value_bytes: u8,

@@ -25,7 +25,7 @@ use std::{
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary};
+use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary, narrow_schema};
 use parking_lot::{Condvar, Mutex};
 
 use crate::SuiteError;
@@ -241,9 +241,8 @@ fn write_file(
     let FilePlan { path, pieces } = &board.job.files[file];
     let failed = |source| SuiteError::Write { path: path.clone(), source };
     let rows_per_batch = board.job.rows_per_batch as usize;
-    let options =
-        WriterOptions { rows_per_batch, narrow_decimals: true, ..WriterOptions::default() };
-    let schema = board.job.table.schema();
+    let options = WriterOptions { rows_per_batch, ..WriterOptions::default() };
+    let schema = narrow_schema(&board.job.table.schema(), |_| None);
     let mut writer = ArrowWriter::create(path, &schema, options).map_err(failed)?;
     let mut early = BTreeMap::new();
     for number in pieces.clone() {

@@ -10,9 +10,11 @@ use std::{
 use arrow_array::{
     RecordBatch,
     cast::AsArray,
-    types::{Date32Type, Decimal64Type, Int64Type},
+    types::{Date32Type, Decimal32Type, Int32Type},
 };
 use arrow_ipc::reader::FileReader;
+use arrow_schema::DataType;
+use headrace_format::arrow::ArrowTable;
 use headrace_suites::{GenerateOptions, Progress, Suite, SuiteError, Summary, generate};
 use tempfile::tempdir;
 
@@ -29,8 +31,8 @@ fn read(path: &Path) -> Vec<RecordBatch> {
 /// The sum of a decimal column in hundredths.
 fn sum(batches: &[RecordBatch], column: &str) -> i128 {
     let column = |batch: &RecordBatch| batch.column_by_name(column).unwrap().clone();
-    let total = |batch| column(batch).as_primitive::<Decimal64Type>().values().iter().sum::<i64>();
-    batches.iter().map(total).map(i128::from).sum()
+    let values = |batch| column(batch).as_primitive::<Decimal32Type>().values().clone();
+    batches.iter().flat_map(|batch| values(batch).to_vec()).map(i128::from).sum()
 }
 
 fn rows(summary: &Summary) -> Vec<(&str, u64)> {
@@ -69,8 +71,13 @@ fn data_of_this_version() {
     let lines = table("lineitem");
     let column = |name| lines[0].column_by_name(name).unwrap().clone();
     assert_eq!(column("l_shipdate").as_primitive::<Date32Type>().value(0), 9568);
-    assert_eq!(column("l_orderkey").as_primitive::<Int64Type>().value(6), 2);
+    assert_eq!(column("l_orderkey").as_primitive::<Int32Type>().value(6), 2);
     assert_eq!(column("l_comment").as_string::<i32>().value(0), "egular courts above the");
+    // Narrow columns are what the specification has.
+    let lineitem = ArrowTable::open(&[dir.path().join("lineitem.arrow")]).unwrap();
+    let is = |name| lineitem.schema().field_with_name(name).unwrap().data_type();
+    assert_eq!(is("l_orderkey"), &DataType::Int64);
+    assert_eq!(is("l_discount"), &DataType::Decimal128(15, 2));
 }
 
 #[test]

@@ -174,14 +174,18 @@ impl SinkSpec {
     }
 }
 
-/// Bytes of all Headrace tables' columns below a plan.
+/// About what columns of a table take where they are kept: a value something, however narrow it lies in a file, and a row,
+/// wherever its values come from.
+fn kept_bytes(table: &HeadraceTable, columns: impl Iterator<Item = usize>) -> u64 {
+    let rows = table.rows();
+    let of = |column| table.column_bytes(column).max(rows.saturating_mul(VALUE_BYTES));
+    columns.map(of).fold(0, u64::saturating_add).max(rows)
+}
+
+/// Bytes of all Headrace tables' columns below a plan, where they are kept.
 pub(super) fn scanned_bytes(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     match plan.downcast_ref::<HeadraceScanExec>() {
-        Some(scan) => {
-            let bytes = scan.projection().iter().map(|&c| scan.table().column_bytes(c)).sum();
-            // A row takes something where it is kept, wherever its values come from.
-            u64::max(bytes, scan.table().rows())
-        }
+        Some(scan) => kept_bytes(scan.table(), scan.projection().iter().copied()),
         None => plan.children().into_iter().map(scanned_bytes).sum(),
     }
 }
@@ -191,8 +195,7 @@ fn leaf_bytes(leaf: &Leaf, used: &BTreeSet<Register>) -> u64 {
         return groups_bytes(&leaf.plan).unwrap_or_else(|| scanned_bytes(&leaf.plan));
     };
     let used = used.iter().filter(|&&r| leaf.owns(r));
-    let bytes = used.map(|r| scan.table().column_bytes(scan.projection()[r - leaf.first])).sum();
-    u64::max(bytes, scan.table().rows())
+    kept_bytes(scan.table(), used.map(|r| scan.projection()[r - leaf.first]))
 }
 
 /// Bytes of the groups of an aggregation, if a plan is one, by the ranges of its keys.

@@ -1,13 +1,13 @@
-//! Decimals that lie in 4 and 8 bytes are decimals like others: the same answers, types and pruning, of fewer bytes.
+//! Decimals that lie in 4 and 8 bytes, and integers that lie in 4, are what they are: the same answers, types and pruning, of fewer bytes.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Decimal128Array, Int32Array, RecordBatch};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::{ArrayRef, Decimal128Array, Int32Array, Int64Array, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, Settings};
-use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions};
+use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions, narrow_schema};
 
 const ROWS: i32 = 5000;
 
@@ -24,9 +24,24 @@ fn decimals(precision: u8, scale: i8) -> ArrayRef {
     Arc::new(values.with_precision_and_scale(precision, scale).unwrap())
 }
 
+/// More digits than the values have.
+fn loose() -> ArrayRef {
+    let value = |row: i32| (row % 17 != 2).then_some(i128::from(row * 31 % 50_000) - 25_000);
+    let values = Decimal128Array::from_iter((0..ROWS).map(value));
+    Arc::new(values.with_precision_and_scale(28, 2).unwrap())
+}
+
 fn batch() -> RecordBatch {
-    let columns: [(&str, ArrayRef); 5] = [
+    let wide = |row: i32| match row % 13 {
+        4 => None,
+        6 if row < 60 => Some(i64::from(i32::MAX)),
+        8 if row < 60 => Some(-i64::from(i32::MAX)),
+        _ => Some(i64::from(row % 300)),
+    };
+    let columns: [(&str, ArrayRef); 7] = [
         ("id", Arc::new(Int32Array::from_iter_values(0..ROWS))),
+        ("wide", Arc::new(Int64Array::from_iter((0..ROWS).map(wide)))),
+        ("loose", loose()),
         ("few", decimals(9, 2)),
         ("mid", decimals(15, 2)),
         ("many", decimals(18, 4)),
@@ -36,12 +51,26 @@ fn batch() -> RecordBatch {
         .unwrap()
 }
 
-fn write(path: &Path, narrow_decimals: bool) -> u64 {
-    let options = WriterOptions { rows_per_batch: 700, narrow_decimals, ..Default::default() };
-    let batch = batch();
-    let mut writer = ArrowWriter::create(path, &batch.schema(), options).unwrap();
-    writer.write(&batch).unwrap();
+fn write_as(path: &Path, schema: &Schema, rows_per_batch: usize, batch: &RecordBatch) -> u64 {
+    let options = WriterOptions { rows_per_batch, ..Default::default() };
+    let mut writer = ArrowWriter::create(path, schema, options).unwrap();
+    writer.write(batch).unwrap();
     writer.finish().unwrap().bytes
+}
+
+fn write(path: &Path, is_narrow: bool) -> u64 {
+    let batch = batch();
+    // Of decimals that have more digits than their values need, and of integers.
+    let bounds = |field: &Field| match field.name().as_str() {
+        "loose" => Some(-50_000..=50_000),
+        "wide" => Some(i128::from(i32::MIN) + 1..=i32::MAX.into()),
+        _ => None,
+    };
+    let schema = match is_narrow {
+        true => narrow_schema(&batch.schema(), bounds),
+        false => batch.schema().as_ref().clone(),
+    };
+    write_as(path, &schema, 700, &batch)
 }
 
 fn session(processor: Processor, folder: &Path) -> Session {
@@ -60,6 +89,12 @@ const QUERIES: &[&str] = &[
     "select count(*), sum(a.id) from T a join T b on a.mid = b.mid and a.few <= b.few where b.id < 300",
     "select id from T where few is null and id < 50 order by id",
     "select avg(mid), avg(few), count(distinct many) from T where most > -100000",
+    "select count(*), count(wide), min(wide), max(wide), sum(wide), sum(loose), avg(loose) from T",
+    "select wide, count(*), sum(loose) from T where wide between 5 and 2000 and loose > -100 group by wide order by wide",
+    "select count(*), sum(b.wide) from T a join T b on a.wide = b.wide and a.loose <= b.loose where b.id < 300",
+    "select id, wide + 4000000000 as x, loose * loose as y from T where wide > 250 or wide is null order by id limit 50",
+    "select max(wide * wide) from T",
+    "select distinct wide from T where id < 200 order by 1 desc nulls last",
     "select case when few > 100 then mid else many end as x, count(*) from T where id < 90 group by 1 order by 1",
 ];
 
@@ -77,8 +112,18 @@ async fn narrow_decimals_are_decimals() {
     std::fs::copy(&wide, folder.path().join("twice/1.arrow")).unwrap();
     std::fs::copy(&wide, folder.path().join("twice/2.arrow")).unwrap();
     let table = ArrowTable::open(std::slice::from_ref(&narrow)).unwrap();
-    assert!(table.has_narrow_decimals());
-    assert_eq!(table.schema().field(2).data_type(), &DataType::Decimal128(15, 2));
+    let lies =
+        |name: &str| table.narrow_schema().field_with_name(name).unwrap().data_type().clone();
+    let is = |name: &str| table.schema().field_with_name(name).unwrap().clone();
+    for (name, own, narrow) in [
+        ("mid", DataType::Decimal128(15, 2), DataType::Decimal64(15, 2)),
+        ("loose", DataType::Decimal128(28, 2), DataType::Decimal32(9, 2)),
+        ("wide", DataType::Int64, DataType::Int32),
+        ("id", DataType::Int32, DataType::Int32),
+    ] {
+        assert_eq!((is(name).data_type(), lies(name)), (&own, narrow), "{name}");
+        assert!(is(name).metadata().is_empty(), "{name}");
+    }
 
     let (off, cpu) =
         (session(Processor::Off, folder.path()), session(Processor::Cpu, folder.path()));
@@ -97,20 +142,40 @@ async fn narrow_decimals_are_decimals() {
     }
 }
 
+#[test]
+fn what_does_not_fit_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let larger = i64::from(i32::MAX) + 1;
+    let integers: ArrayRef = Arc::new(Int64Array::from(vec![Some(larger), None]));
+    let decimals = Decimal128Array::from(vec![Some(1_000_000_000), None]);
+    let decimals: ArrayRef = Arc::new(decimals.with_precision_and_scale(15, 2).unwrap());
+    for (name, column) in [("integers", integers), ("decimals", decimals)] {
+        let batch = RecordBatch::try_from_iter_with_nullable([(name, column, true)]).unwrap();
+        let schema = narrow_schema(&batch.schema(), |_| Some(0..=99));
+        let path = folder.path().join(name);
+        let mut writer = ArrowWriter::create(&path, &schema, WriterOptions::default()).unwrap();
+        let error = writer.write(&batch).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+        drop(writer);
+        assert!(!path.exists());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statistics_of_narrow_decimals_prune() {
     let folder = tempfile::tempdir().unwrap();
-    let options = WriterOptions { rows_per_batch: 64, narrow_decimals: true, ..Default::default() };
     let values = Decimal128Array::from_iter_values((0..640).map(i128::from));
     let values: ArrayRef = Arc::new(values.with_precision_and_scale(12, 2).unwrap());
-    let batch = RecordBatch::try_from_iter([("d", values)]).unwrap();
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..640));
+    let batch = RecordBatch::try_from_iter([("d", values), ("n", numbers)]).unwrap();
     let path = folder.path().join("t.arrow");
-    let mut writer = ArrowWriter::create(&path, &batch.schema(), options).unwrap();
-    writer.write(&batch).unwrap();
-    writer.finish().unwrap();
+    let schema = narrow_schema(&batch.schema(), |_| Some(0..=640));
+    write_as(&path, &schema, 64, &batch);
     let cpu = session(Processor::Cpu, folder.path());
-    let query = cpu.sql("select count(*) as n from t where d >= 6").await.unwrap();
-    let (found, report) = query.collect().await.unwrap();
-    assert!(pretty_format_batches(&found).unwrap().to_string().contains("| 40 |"));
-    assert_eq!(report.pipelines[0].pruned_batches, 9, "{report:?}");
+    for condition in ["d >= 6", "n >= 600"] {
+        let query = format!("select count(*) as n from t where {condition}");
+        let (found, report) = cpu.sql(&query).await.unwrap().collect().await.unwrap();
+        assert!(pretty_format_batches(&found).unwrap().to_string().contains("| 40 |"));
+        assert_eq!(report.pipelines[0].pruned_batches, 9, "{report:?}");
+    }
 }

@@ -17,7 +17,7 @@ use headrace_format::arrow::{ArrowWriter, WriterOptions};
 /// Writes one file of record batches of `rows_per_batch` rows.
 pub fn write(path: &Path, batch: &RecordBatch, rows_per_batch: usize, statistics: bool) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let options = WriterOptions { rows_per_batch, statistics, ..WriterOptions::default() };
+    let options = WriterOptions { rows_per_batch, statistics };
     let mut writer = ArrowWriter::create(path, &batch.schema(), options).unwrap();
     writer.write(batch).unwrap();
     writer.finish().unwrap();

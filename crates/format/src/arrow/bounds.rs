@@ -32,7 +32,7 @@ impl ColumnSize {
         let in_first = table
             .files()
             .first()
-            .map(|file| encoding(file.schema.fields[table.fields[0][column]].data_type()));
+            .map(|file| file.schema.fields[table.fields[0][column]].encoding());
         let encoding = in_first.flatten().or_else(|| encoding(data_type))?;
         let has_text = u64::from(matches!(encoding, Encoding::Offsets { .. }));
         Some(Self {

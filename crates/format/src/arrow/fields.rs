@@ -6,6 +6,10 @@ use std::sync::Arc;
 use arrow_ipc as ipc;
 use arrow_schema::{DataType, Field, Fields, IntervalUnit, TimeUnit, UnionFields, UnionMode};
 use flatbuffers::{ForwardsUOffset, Vector};
+use headrace_ir::Encoding;
+
+use super::file::encoding;
+use super::types::table_type;
 
 /// A column of a file, or a child of one.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +52,19 @@ impl FileField {
 
     pub fn data_type(&self) -> &DataType {
         self.field.data_type()
+    }
+
+    /// The type of the table's column.
+    pub fn table_type(&self) -> DataType {
+        table_type(&self.field)
+    }
+
+    /// How its values lie, in the words of the pipeline IR; `None` where [`encoding`] is.
+    pub fn encoding(&self) -> Option<Encoding> {
+        match (self.data_type(), self.table_type()) {
+            (DataType::Int32, DataType::Int64) => Some(Encoding::Narrow { value_bytes: 4 }),
+            (own, _) => encoding(own),
+        }
     }
 
     /// The values of this field's dictionary, as a field of its own.

@@ -43,5 +43,5 @@ pub(crate) use file::{encoding, row_bits};
 pub use spill::{SpillFile, SpillFolder};
 pub use statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY, has_statistics};
 pub use table::{ArrowTable, ColumnStats, SkippedFile, is_table_file};
-pub use types::ir_type;
-pub use writer::{ArrowWriter, WriterOptions, WriterSummary, with_narrow_decimals};
+pub use types::{ir_type, narrow_schema};
+pub use writer::{ArrowWriter, WriterOptions, WriterSummary};

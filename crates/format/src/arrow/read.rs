@@ -22,7 +22,6 @@ use super::fields::FileField;
 use super::file::{ArrowFile, read_copy};
 use super::growing::with_key_type;
 use super::table::ArrowTable;
-use super::types::table_type;
 use crate::error::{FormatError, Result};
 
 impl ArrowTable {
@@ -99,10 +98,10 @@ impl ArrowTable {
         };
         let columns = 0..self.schema().fields().len();
         let others = columns.clone().filter(is_other).count() as u64;
-        // Narrow decimals become those of 16 bytes.
+        // What is narrow gets its bytes: 16 at most.
         let is_narrow = |column: &usize| {
             let own = self.fields[file].get(*column).map(|&field| &source.schema.fields[field]);
-            own.is_some_and(|own| table_type(own.data_type()) != *own.data_type())
+            own.is_some_and(|own| own.table_type() != *own.data_type())
         };
         let narrow = columns.filter(is_narrow).count() as u64;
         let made_bytes = source.batch_rows(batch).saturating_mul(9 * others + 16 * narrow);

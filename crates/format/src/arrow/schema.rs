@@ -9,8 +9,7 @@ use arrow_data::ArrayData;
 use headrace_ir::Encoding;
 
 use super::fields::{FileField, Footprint};
-use super::file::encoding;
-use super::types::{ir_type, table_type};
+use super::types::ir_type;
 
 /// Values by dictionary id.
 pub(crate) type Dictionaries = HashMap<i64, ArrayData>;
@@ -46,11 +45,11 @@ pub(crate) struct Lie {
 
 impl Lie {
     fn of(field: &FileField) -> Option<Lie> {
-        let encoding = encoding(field.data_type())?;
+        let encoding = field.encoding()?;
         let row_bits = match encoding {
             Encoding::Bits => 1,
             Encoding::Offsets { offset_bytes } => u64::from(offset_bytes) * 8,
-            _ => encoding.values_bytes(&ir_type(&table_type(field.data_type()))?, 8)?,
+            _ => encoding.values_bytes(&ir_type(&field.table_type())?, 8)?,
         };
         Some(Lie { encoding, row_bits })
     }

@@ -16,7 +16,7 @@ use super::fields::FileField;
 use super::file::{ArrowFile, Bounds, Opened, encoding, row_bits};
 use super::growing::code_capacity;
 use super::schema::{FileSchema, Shared};
-use super::types::{ir_type, is_text, table_type};
+use super::types::{ir_type, is_text, without_table_type};
 use crate::error::{FormatError, Result};
 
 /// File name extensions that a folder's files are recognised by.
@@ -257,10 +257,22 @@ impl ArrowTable {
         self.columns.get(column)?.row_bits
     }
 
-    /// Whether decimals lie in fewer than 16 bytes in any of the files.
-    pub fn has_narrow_decimals(&self) -> bool {
-        let is_narrow = |field: &FileField| table_type(field.data_type()) != *field.data_type();
-        self.files().iter().any(|file| file.schema.fields.iter().any(is_narrow))
+    /// The table's columns as narrow as all files have them.
+    pub fn narrow_schema(&self) -> Schema {
+        let narrow = |(column, field): (usize, &Arc<Field>)| {
+            let own = self.files().iter().zip(&self.fields);
+            let own = own.filter_map(|(file, fields)| file.schema.fields.get(*fields.get(column)?));
+            let bits = |field: &FileField| row_bits(field.data_type());
+            // Of as many bytes, the one of most digits.
+            match own.max_by_key(|field| (bits(field), field.data_type().to_string())) {
+                Some(widest) if widest.table_type() != *widest.data_type() => {
+                    widest.field.clone().with_nullable(field.is_nullable())
+                }
+                _ => field.as_ref().clone(),
+            }
+        };
+        let fields: Vec<Field> = self.schema().fields().iter().enumerate().map(narrow).collect();
+        Schema::new_with_metadata(fields, self.schema().metadata().clone())
     }
 
     /// Bytes that a column's text takes in the record batch that has most of it; 0 where values
@@ -416,9 +428,9 @@ fn text_codes(data_type: &DataType) -> Option<&DataType> {
 
 fn unite_column(name: &str, parts: &[ColumnPart<'_>]) -> Result<(Field, TableColumn)> {
     let first = parts.first().ok_or_else(|| FormatError::column(name, "no file has it"))?.field();
-    let first_type = table_type(first.data_type());
+    let first_type = first.table_type();
     for part in parts {
-        let own = &table_type(part.field().data_type());
+        let own = &part.field().table_type();
         let alike = *own == first_type || (text_codes(own).and(text_codes(&first_type))).is_some();
         if !alike {
             return Err(FormatError::SchemaMismatch {
@@ -441,7 +453,7 @@ fn unite_column(name: &str, parts: &[ColumnPart<'_>]) -> Result<(Field, TableCol
     let nullable =
         null_values || parts.iter().any(|p| p.field().field.is_nullable() || p.has_nulls());
     let metadata = first.field.metadata().clone();
-    let field = Field::new(name, data_type, nullable).with_metadata(metadata);
+    let field = without_table_type(Field::new(name, data_type, nullable).with_metadata(metadata));
     let column = TableColumn {
         support: support(field.data_type(), parts),
         stats: stats(parts, null_values),

@@ -1,6 +1,10 @@
 //! Types of the pipeline IR and types of Arrow.
 
-use arrow_schema::{DataType as Arrow, TimeUnit as ArrowUnit};
+use std::ops::RangeInclusive;
+
+use arrow_schema::{
+    DECIMAL128_MAX_PRECISION, DataType as Arrow, Field, Schema, TimeUnit as ArrowUnit,
+};
 use headrace_ir::{DataType, TimeUnit};
 
 /// The IR's type of values of an Arrow type, whatever their encoding; `None` for types that
@@ -36,15 +40,72 @@ pub fn ir_type(data_type: &Arrow) -> Option<DataType> {
     })
 }
 
-/// The type that a table's column has where a file's has this one: decimals of few digits may lie in 4 or 8 bytes, and are
-/// decimals like others.
-pub(crate) fn table_type(data_type: &Arrow) -> Arrow {
-    match data_type {
+/// Metadata key of a file's column: the type of the table's, in whose place a narrower one lies.
+const TABLE_TYPE_KEY: &str = "headrace.type";
+
+/// The type that a table's column has where a file's is this one. Decimals may lie in 4 or 8 bytes, with as many digits as
+/// those have, and integers of 8 bytes in 4: how they lie, not what they are.
+pub(crate) fn table_type(field: &Field) -> Arrow {
+    let said = field.metadata().get(TABLE_TYPE_KEY);
+    match *field.data_type() {
+        Arrow::Int32 if said.is_some_and(|said| *said == Arrow::Int64.to_string()) => Arrow::Int64,
         Arrow::Decimal32(precision, scale) | Arrow::Decimal64(precision, scale) => {
-            Arrow::Decimal128(*precision, *scale)
+            let wide = said.and_then(|said| digits_said(said, scale));
+            Arrow::Decimal128(wide.unwrap_or(precision).max(precision), scale)
         }
-        other => other.clone(),
+        ref other => other.clone(),
     }
+}
+
+/// The digits of a decimal type that a text names, if it has that scale.
+fn digits_said(said: &str, scale: i8) -> Option<u8> {
+    let digits = said.strip_prefix("Decimal128(")?.split(',').next()?.parse().ok()?;
+    let is_type = (1..=DECIMAL128_MAX_PRECISION).contains(&digits);
+    (is_type && *said == Arrow::Decimal128(digits, scale).to_string()).then_some(digits)
+}
+
+/// The same columns in fewer bytes: decimals as their digits allow, and decimals and integers of 8 bytes as the bounds of
+/// their values allow, where those are known (of a decimal, of its unscaled values). They are read as what they are,
+/// at a fraction of the bytes; other programs read integers of 4 bytes, and decimals of 4 and 8 with Arrow's libraries of
+/// version 19 (2025) and later.
+pub fn narrow_schema(
+    schema: &Schema,
+    bounds: impl Fn(&Field) -> Option<RangeInclusive<i128>>,
+) -> Schema {
+    let fields: Vec<Field> =
+        schema.fields().iter().map(|field| narrow_field(field, bounds(field))).collect();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
+}
+
+fn narrow_field(field: &Field, bounds: Option<RangeInclusive<i128>>) -> Field {
+    let within = |most: i128| {
+        bounds.as_ref().is_some_and(|range| *range.start() >= -most && *range.end() <= most)
+    };
+    let fits =
+        |precision: u8, digits: u8| precision <= digits || within(10_i128.pow(digits.into()) - 1);
+    let own = field.data_type();
+    let narrow = match *own {
+        Arrow::Int64 if within(i32::MAX.into()) => Arrow::Int32,
+        Arrow::Decimal128(precision, scale) if fits(precision, 9) && scale <= 9 => {
+            Arrow::Decimal32(precision.min(9), scale)
+        }
+        Arrow::Decimal128(precision, scale) if fits(precision, 18) && scale <= 18 => {
+            Arrow::Decimal64(precision.min(18), scale)
+        }
+        ref other => other.clone(),
+    };
+    let mut narrow = field.clone().with_data_type(narrow);
+    let is = table_type(field);
+    if table_type(&narrow) != is {
+        narrow.metadata_mut().insert(TABLE_TYPE_KEY.into(), is.to_string());
+    }
+    narrow
+}
+
+/// Takes away what a file's column says of the table's.
+pub(crate) fn without_table_type(mut field: Field) -> Field {
+    field.metadata_mut().remove(TABLE_TYPE_KEY);
+    field
 }
 
 /// Text in one of its three plain layouts.
@@ -74,5 +135,63 @@ mod tests {
         assert_eq!(ir_type(&Arrow::Null), None);
         assert_eq!(ir_type(&Arrow::Time32(ArrowUnit::Second)), None);
         assert_eq!(ir_type(&Arrow::new_list(Arrow::Int32, true)), None);
+    }
+
+    #[test]
+    fn a_file_says_what_its_narrow_columns_are() {
+        let schema = Schema::new(vec![
+            Field::new("key", Arrow::Int64, false),
+            Field::new("many", Arrow::Decimal128(38, 2), true),
+            Field::new("fraction", Arrow::Decimal128(38, 12), true),
+            Field::new("few", Arrow::Decimal128(9, 2), true),
+            Field::new("text", Arrow::Utf8, true),
+        ]);
+        let most = |field: &Field| match field.name().as_str() {
+            "key" => Some(i128::from(i32::MIN) + 1..=0),
+            _ => Some(-999_999_999..=0),
+        };
+        let narrow = narrow_schema(&schema, most);
+        let types: Vec<_> = narrow.fields().iter().map(|field| field.data_type()).collect();
+        let wanted = [
+            &Arrow::Int32,
+            &Arrow::Decimal32(9, 2),
+            &Arrow::Decimal64(18, 12),
+            &Arrow::Decimal32(9, 2),
+            &Arrow::Utf8,
+        ];
+        assert_eq!(types, wanted);
+        for (own, narrow) in schema.fields().iter().zip(narrow.fields()) {
+            assert_eq!(table_type(narrow), *own.data_type());
+        }
+        assert_eq!(narrow_schema(&narrow, most), narrow);
+        // One more, or nothing that is known.
+        let wide = narrow_schema(&schema, |_| Some(0..=1_000_000_000_000_000_000));
+        assert_eq!(wide.field(0), schema.field(0));
+        assert_eq!(wide.field(1), schema.field(1));
+        let unknown = narrow_schema(&schema, |_| None);
+        assert_eq!(unknown.field(1), schema.field(1));
+        assert_eq!(unknown.field(3).data_type(), &Arrow::Decimal32(9, 2));
+    }
+
+    #[test]
+    fn what_a_file_says_of_other_types_is_ignored() {
+        let said = |data_type: Arrow, said: &str| {
+            let metadata = [(TABLE_TYPE_KEY.to_string(), said.to_string())];
+            table_type(&Field::new("x", data_type, true).with_metadata(metadata.into()))
+        };
+        assert_eq!(said(Arrow::Float64, "Int64"), Arrow::Float64);
+        assert_eq!(said(Arrow::Int16, "Int64"), Arrow::Int16);
+        assert_eq!(said(Arrow::Int32, "Utf8"), Arrow::Int32);
+        let decimal = |text| said(Arrow::Decimal32(9, 2), text);
+        assert_eq!(decimal("Decimal128(15, 2)"), Arrow::Decimal128(15, 2));
+        for other in [
+            "Decimal128(15, 3)",
+            "Decimal128(5, 2)",
+            "Decimal128(39, 2)",
+            "Decimal128(",
+            "Decimal128(015, 2)",
+        ] {
+            assert_eq!(decimal(other), Arrow::Decimal128(9, 2), "{other}");
+        }
     }
 }

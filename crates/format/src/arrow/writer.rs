@@ -36,14 +36,11 @@ pub struct WriterOptions {
     /// Whether the smallest and largest value of every batch are kept, see
     /// [`has_statistics`](super::has_statistics).
     pub statistics: bool,
-    /// Whether decimals of up to 9 and 18 digits lie in 4 and 8 bytes. They are read as decimals like others, at a fraction
-    /// of the bytes; other programs read them with Arrow's libraries of version 19 (2025) and later.
-    pub narrow_decimals: bool,
 }
 
 impl Default for WriterOptions {
     fn default() -> Self {
-        Self { rows_per_batch: 1 << 20, statistics: true, narrow_decimals: false }
+        Self { rows_per_batch: 1 << 20, statistics: true }
     }
 }
 
@@ -90,6 +87,8 @@ pub struct ArrowWriter<W = BufWriter<Appended>> {
     dictionary_blocks: Vec<Block>,
     record_blocks: Vec<Block>,
     rows: u64,
+    /// Whether any column is narrower than the table's.
+    narrows: bool,
 }
 
 impl ArrowWriter {
@@ -136,10 +135,7 @@ impl<W: Write> ArrowWriter<W> {
         if options.rows_per_batch == 0 {
             return Err(FormatError::Argument("record batches of 0 rows".into()));
         }
-        let mut schema = without_statistics(schema);
-        if options.narrow_decimals {
-            schema = with_narrow_decimals(&schema);
-        }
+        let schema = without_statistics(schema);
         schema.fields().iter().try_for_each(|field| check_type(field.name(), field.data_type()))?;
         let ipc = IpcWriteOptions::try_new(BUFFER_ALIGN_BYTES, false, MetadataVersion::V5)
             .map_err(|e| FormatError::arrow("choosing write options", e))?
@@ -167,6 +163,7 @@ impl<W: Write> ArrowWriter<W> {
             dictionary_blocks: Vec::new(),
             record_blocks: Vec::new(),
             rows: 0,
+            narrows: schema.fields().iter().any(|f| table_type(f) != *f.data_type()),
             schema: Arc::new(schema),
             options,
         };
@@ -191,25 +188,26 @@ impl<W: Write> ArrowWriter<W> {
         self.offset
     }
 
-    /// Takes rows. Columns are matched by position; names of the batch do not matter.
+    /// Takes rows. Columns are matched by position; names of the batch do not matter. Where the schema is one of
+    /// [`narrow_schema`](super::narrow_schema), they may have the types that they had before.
     ///
     /// # Errors
-    /// [`FormatError::Column`] if a column has another type than the file's, has NULLs where
+    /// [`FormatError::Column`] if a column has another type than the file's or a value that does not fit it, has NULLs where
     /// the schema promises none, or brings more distinct dictionary values than its codes can
     /// tell apart; [`FormatError::Write`] if the disk refuses. The writer is of no use after
     /// an error; drop it.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        match self.options.narrow_decimals {
+        match self.narrows {
             true => self.write_as_it_is(&self.narrowed(batch)?),
             false => self.write_as_it_is(batch),
         }
     }
 
-    /// A batch whose decimals are as narrow as the file's.
+    /// A batch whose columns are as narrow as the file's.
     fn narrowed(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let narrow = |(column, field): (&ArrayRef, &Arc<Field>)| {
             let (own, wanted) = (column.data_type(), field.data_type());
-            if own == wanted || table_type(wanted) != *own {
+            if own == wanted || table_type(field) != *own {
                 return Ok(Arc::clone(column));
             }
             let options = CastOptions { safe: false, ..CastOptions::default() };
@@ -226,7 +224,7 @@ impl<W: Write> ArrowWriter<W> {
             .collect();
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
-            .map_err(|e| FormatError::arrow("narrowing decimals", e))
+            .map_err(|e| FormatError::arrow("narrowing columns", e))
     }
 
     fn write_as_it_is(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -479,21 +477,6 @@ fn growing_dictionary(field: &Field) -> Option<GrowingDictionary> {
         DataType::Dictionary(key, value) => Some(GrowingDictionary::new(field.name(), key, value)),
         _ => None,
     }
-}
-
-/// The same columns with decimals as narrow as their digits let them be: see [`WriterOptions::narrow_decimals`].
-pub fn with_narrow_decimals(schema: &Schema) -> Schema {
-    let narrow = |field: &Arc<Field>| match field.data_type() {
-        DataType::Decimal128(precision @ ..=9, scale) => {
-            field.as_ref().clone().with_data_type(DataType::Decimal32(*precision, *scale))
-        }
-        DataType::Decimal128(precision @ ..=18, scale) => {
-            field.as_ref().clone().with_data_type(DataType::Decimal64(*precision, *scale))
-        }
-        _ => field.as_ref().clone(),
-    };
-    let fields: Vec<Field> = schema.fields().iter().map(narrow).collect();
-    Schema::new_with_metadata(fields, schema.metadata().clone())
 }
 
 fn without_statistics(schema: &Schema) -> Schema {

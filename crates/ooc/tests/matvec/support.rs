@@ -107,8 +107,7 @@ impl Matrix {
         };
         let field = |column| Field::new(format!("c{column}"), float.clone(), false);
         let schema = Schema::new((0..self.columns).map(field).collect::<Vec<_>>());
-        let options =
-            WriterOptions { rows_per_batch, statistics: false, ..WriterOptions::default() };
+        let options = WriterOptions { rows_per_batch, statistics: false };
         let mut writer = ArrowWriter::create(path, &schema, options).unwrap();
         let column = |column| -> ArrayRef {
             let values = (0..self.rows).map(move |row| self.values[row * self.columns + column]);

@@ -180,6 +180,7 @@ impl<'a> Column<'a> {
             (Encoding::Dictionary { code_bytes: 1 | 2 | 4 | 8 }, Repr::Code(_))
                 | (Encoding::Bits, Repr::Bool)
                 | (Encoding::Narrow { value_bytes: 4 | 8 }, Repr::I128)
+                | (Encoding::Narrow { value_bytes: 4 }, Repr::I64)
                 | (Encoding::Offsets { offset_bytes: 4 | 8 }, Repr::Str)
                 | (Encoding::Constant { .. }, Repr::I32 | Repr::I64 | Repr::Code(_))
         ) || (view.encoding == Encoding::Plain
@@ -225,6 +226,9 @@ impl<'a> Column<'a> {
             (Repr::I8, _) => Data::I8(self.plain(rows)),
             (Repr::I16, _) => Data::I16(self.plain(rows)),
             (Repr::I32, _) => Data::I32(self.plain(rows)),
+            (Repr::I64, Encoding::Narrow { value_bytes }) => {
+                Data::I64(self.narrow_values(*value_bytes, rows))
+            }
             (Repr::I64, _) => Data::I64(self.plain(rows)),
             (Repr::U8, _) => Data::U8(self.plain(rows)),
             (Repr::U16, _) => Data::U16(self.plain(rows)),
@@ -306,7 +310,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Decimals that lie in 4 or 8 bytes.
+    /// Decimals that lie in 4 or 8 bytes, integers in 4.
     fn narrow_values(&self, value_bytes: u8, rows: Rows<'_>) -> Cow<'a, [i64]> {
         match value_bytes {
             4 => self.plain::<i32>(rows).iter().map(|&value| value.into()).collect(),

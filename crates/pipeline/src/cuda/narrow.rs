@@ -52,7 +52,8 @@ impl Narrowing {
                     arrow_array::Array::len(&dictionary.values).max(translated.unwrap_or(0));
                 (u32::from(bytes), 0, codes.saturating_sub(1) as i64)
             }
-            (ColumnForm::Narrow(bytes @ (4 | 8)), Repr::I128) => {
+            (ColumnForm::Narrow(bytes @ (4 | 8)), Repr::I128)
+            | (ColumnForm::Narrow(bytes @ 4), Repr::I64) => {
                 let range = info.range?;
                 (u32::from(bytes), range.min, range.max)
             }

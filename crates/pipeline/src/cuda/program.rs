@@ -511,7 +511,9 @@ impl CudaProgram {
         let varies = match form {
             ColumnForm::Plain => !is_code,
             ColumnForm::Codes(_) => is_code,
-            ColumnForm::Narrow(_) => matches!(self.bound.registers[index].repr, Repr::I128),
+            ColumnForm::Narrow(_) => {
+                matches!(self.bound.registers[index].repr, Repr::I128 | Repr::I64)
+            }
             ColumnForm::Deltas(_) => true,
             ColumnForm::Bits | ColumnForm::Varying | ColumnForm::Text => false,
             ColumnForm::Unread | ColumnForm::Constant => false,

@@ -24,9 +24,9 @@
 //!
 //! | values | written as |
 //! |---|---|
-//! | keys | Int64 |
+//! | keys | Int64, in 4 bytes where the scale allows it |
 //! | numbers without digits after the point (`l_linenumber`, `p_size`, `ps_availqty`, `o_shippriority`) | Int32 |
-//! | `l_quantity`, money, rates | Decimal128(15, 2), in 8 bytes |
+//! | `l_quantity`, money, rates | Decimal128(15, 2), in 4 bytes |
 //! | dates | Date32 |
 //! | text of a short list | Dictionary(Int8, Utf8); `p_type`, of 150 values, Dictionary(Int16, Utf8) |
 //! | other text | Utf8 |

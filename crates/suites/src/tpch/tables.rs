@@ -1,9 +1,11 @@
 //! The eight tables, in pieces.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use headrace_format::arrow::narrow_schema;
 use tpchgen::generators::{
     CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator,
     PartSuppGenerator, RegionGenerator, SupplierGenerator,
@@ -89,10 +91,23 @@ pub(crate) fn tables(scale: f64) -> Result<Vec<Box<dyn TableGenerator>>, SuiteEr
     let named = Suite::Tpch.tables().iter().zip(tables);
     Ok(named
         .map(|(&name, (rows, units, schema, make))| {
-            let schema = stored(&schema);
+            let schema = Arc::new(narrow_schema(&stored(&schema), bounds(scale)));
             Box::new(Table { name, scale, rows, units, schema, make }) as Box<dyn TableGenerator>
         })
         .collect())
+}
+
+/// Of what the values of numeric columns are at most; the tightest that matter.
+fn bounds(scale: f64) -> impl Fn(&Field) -> Option<RangeInclusive<i128>> {
+    move |field| {
+        let most = match field.data_type() {
+            // An order's price, in cents: seven lines of fifty of the dearest part, with tax.
+            DataType::Decimal128(_, 2) => 7 * 50 * 209_900 * 108 / 100,
+            _ if field.name().ends_with("orderkey") => (6e6 * scale).ceil() as i128,
+            _ => (2e5 * scale).ceil() as i128 + 25,
+        };
+        Some(-most..=most)
+    }
 }
 
 /// The columns as they are written: texts of a short list by code, others plain.

@@ -269,11 +269,11 @@ pub fn sort_table(job: &TableSortJob, options: &Options) -> Result<TableSortRepo
     let plan_ns = started.elapsed().as_nanos() as u64;
     let reserved = sizes.output_bytes() + (units.len() * size_of::<Unit>()) as u64;
     let _reserved = room.memory.reserve(MemoryUse::Operators, reserved)?;
-    let narrow_decimals = table.has_narrow_decimals();
+    let stored = table.narrow_schema();
     let begin = || -> Result<Output> {
         let rows_per_batch = sizes.batch_rows;
-        let options = WriterOptions { rows_per_batch, narrow_decimals, ..WriterOptions::default() };
-        let writer = ArrowWriter::create(&job.output, &columns.table, options)?;
+        let options = WriterOptions { rows_per_batch, ..WriterOptions::default() };
+        let writer = ArrowWriter::create(&job.output, &stored, options)?;
         Ok(Output::new(writer, sizes.batch_bytes))
     };
     let mut output = begin()?;
