@@ -39,6 +39,7 @@ mod error;
 mod faulty;
 mod file;
 mod handles;
+pub mod huge;
 mod identity;
 mod last_used;
 mod mapped;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::{IoError, Result};
 
 /// Huge page size of the architectures we run on; only a hint, never needed for correctness.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Smallest page of the architectures we run on.
 const PAGE_BYTES: usize = 4096;

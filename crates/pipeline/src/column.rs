@@ -10,6 +10,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, StringArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType as ArrowType, TimeUnit as ArrowUnit};
+use headrace_io::huge;
 use headrace_ir::{DataType, Field, TimeUnit};
 
 use crate::ExecError;
@@ -71,7 +72,9 @@ macro_rules! append {
     ($into:expr, $from:expr, $($variant:ident),*) => {
         match ($into, $from) {
             $((Data::$variant(into), Data::$variant(from)) => {
-                into.to_mut().extend_from_slice(from);
+                let into = into.to_mut();
+                huge::reserve(into, from.len());
+                into.extend_from_slice(from);
                 Ok(())
             })*
             _ => Err(ExecError::Internal("columns of different representations".into())),

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::build::key::{ASK_STEPS, EncodedKeys, fold};
 use crate::build::{ByCode, Chains, Heads, key};
 use crate::cpu::simd::prefetch;
+use headrace_io::huge::filled;
 
 const NONE: u32 = u32::MAX;
 
@@ -23,7 +24,7 @@ impl Chains {
         let mut links = Links::of_rows(rows);
         let (base, domain) = span(keys);
         if domain <= (rows as u64 * ADDRESSES_A_ROW).max(ADDRESSES_MIN) {
-            let mut heads = vec![NONE; domain as usize];
+            let mut heads = filled(NONE, domain as usize);
             for (row, key) in keys.iter().enumerate().rev() {
                 links.link(row, &mut heads[key.wrapping_sub(base) as usize]);
             }
@@ -122,28 +123,42 @@ fn span(keys: &[i64]) -> (i64, u64) {
 /// Chains in the making. Rows are linked from the last to the first, so that chains run forwards.
 struct Links {
     next: Vec<u32>,
-    /// Of the chain that begins with a row.
-    lengths: Vec<u32>,
+    /// Of the chain that begins with a row; those of 255 rows and more are counted in the end.
+    lengths: Vec<u8>,
 }
 
 impl Links {
     fn of_rows(rows: usize) -> Self {
-        Self { next: vec![NONE; rows], lengths: vec![0; rows] }
+        Self { next: filled(NONE, rows), lengths: vec![0; rows] }
     }
 
     /// Puts a row before the others of its chain.
     #[inline(always)]
     fn link(&mut self, row: usize, head: &mut u32) {
         let others = if *head == NONE { 0 } else { self.lengths[*head as usize] };
-        self.lengths[row] = 1 + others;
+        self.lengths[row] = others.saturating_add(1);
         self.next[row] = *head;
         *head = row as u32;
     }
 
     fn chains(self, heads: Heads) -> Chains {
-        let duplicates_max = self.lengths.into_iter().max().unwrap_or(0).into();
+        let duplicates_max = match self.lengths.into_iter().max().unwrap_or(0) {
+            u8::MAX => longest(&self.next),
+            length => length.into(),
+        };
         Chains { heads, next: self.next, duplicates_max, by_code: ByCode::default() }
     }
+}
+
+/// Rows of the longest chain.
+fn longest(next: &[u32]) -> u64 {
+    let mut follows = vec![false; next.len()];
+    let has_next = |row: &&u32| **row != NONE;
+    next.iter().filter(has_next).for_each(|&row| follows[row as usize] = true);
+    let after = |&row: &u32| Some(next[row as usize]).filter(|&row| row != NONE);
+    let first = (0..next.len() as u32).filter(|&row| !follows[row as usize]);
+    let length = |row| std::iter::successors(Some(row), after).count() as u64;
+    first.map(length).max().unwrap_or(0)
 }
 
 /// Rows in blocks, the last first.
@@ -158,7 +173,7 @@ pub struct Slots(Vec<u32>);
 
 impl Slots {
     fn for_rows(rows: usize) -> Self {
-        Self(vec![NONE; (rows * 2).next_power_of_two().max(2)])
+        Self(filled(NONE, (rows * 2).next_power_of_two().max(2)))
     }
 
     fn bytes(&self) -> usize {
@@ -253,6 +268,10 @@ mod tests {
                     "{key}"
                 );
             }
+        }
+        for rows in [254, 255, 256, 1000] {
+            let keys: Vec<i64> = (0..rows).flat_map(|row| [7, row % 5 * 10]).collect();
+            assert_eq!(Chains::of_integers(&keys).duplicates_max, rows as u64, "{rows}");
         }
         let none = Chains::of_integers(&[]);
         assert_eq!((none.find_integers(&[0, 5], 7), none.duplicates_max), (Some(vec![7, 7]), 0));

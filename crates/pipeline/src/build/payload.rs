@@ -11,6 +11,7 @@ use crate::build::assemble::{BuildColumn, integers};
 use crate::build::{PayloadColumn, PayloadData};
 use crate::cpu::vector::{Data, Vector};
 use crate::segment::Dictionary;
+use headrace_io::huge::{filled, reserved};
 
 /// Where the rows' values go.
 pub(crate) struct Placement {
@@ -28,9 +29,13 @@ impl Placement {
 
     fn place<T: Copy, U: Copy>(&self, values: &[T], fill: U, convert: impl Fn(T) -> U) -> Vec<U> {
         match &self.entry_of_row {
-            None => values.iter().map(|&v| convert(v)).collect(),
+            None => {
+                let mut placed = reserved(values.len());
+                placed.extend(values.iter().map(|&v| convert(v)));
+                placed
+            }
             Some(entry_of_row) => {
-                let mut placed = vec![fill; self.entries];
+                let mut placed = filled(fill, self.entries);
                 for (&entry, &value) in entry_of_row.iter().zip(values) {
                     placed[entry as usize] = convert(value);
                 }

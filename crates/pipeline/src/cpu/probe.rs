@@ -381,6 +381,11 @@ fn chain_heads(chains: &Chains, keys: &[Shared<'_>], rows: usize) -> Result<Vec<
     heads.ok_or_else(|| ExecError::Internal("a key that the build has no rows by".into()))
 }
 
+/// Chains of at most so many rows are walked together ..
+const SHORT_CHAIN: usize = 64;
+/// .. so many of them.
+const BLOCK_ROWS: usize = 64;
+
 /// Matched pairs in portions.
 pub struct PairStream<'a> {
     probe: &'a BoundProbe,
@@ -394,6 +399,34 @@ pub struct PairStream<'a> {
 impl<'a> PairStream<'a> {
     /// The next pairs; empty at the end.
     fn next_pairs(&mut self) -> (Vec<u32>, Vec<u32>) {
+        match &self.probe.build.index {
+            BuildIndex::Chains(chains) if chains.duplicates_max <= SHORT_CHAIN as u64 => {
+                self.short_chains(&chains.next)
+            }
+            _ => self.chain_by_chain(),
+        }
+    }
+
+    /// Those of rows in blocks: a step along each chain of a block after the other, so that what they wait for of memory
+    /// comes at the same time.
+    fn short_chains(&mut self, next: &[u32]) -> (Vec<u32>, Vec<u32>) {
+        const BLOCK_PAIRS: usize = BLOCK_ROWS * SHORT_CHAIN;
+        const { assert!(BLOCK_PAIRS <= PAIRS_MAX) };
+        let (mut rows, mut entries) = (Vec::new(), Vec::new());
+        while self.row < self.heads.len() && rows.len() + BLOCK_PAIRS <= PAIRS_MAX {
+            let end = self.heads.len().min(self.row + BLOCK_ROWS);
+            let (walked, lengths) = walk_together(&self.heads[self.row..end], next);
+            for ((row, chain), length) in (self.row..end).zip(&walked).zip(lengths) {
+                rows.extend(std::iter::repeat_n(row as u32, length));
+                entries.extend_from_slice(&chain[..length]);
+            }
+            self.row = end;
+        }
+        (rows, entries)
+    }
+
+    /// Those of chains of any length, which a portion may end within.
+    fn chain_by_chain(&mut self) -> (Vec<u32>, Vec<u32>) {
         let (mut rows, mut entries) = (Vec::new(), Vec::new());
         while self.row < self.heads.len() && rows.len() < PAIRS_MAX {
             let mut entry = self.entry.take().unwrap_or(self.heads[self.row]);
@@ -430,6 +463,32 @@ impl<'a> PairStream<'a> {
     pub fn probe(&self) -> &'a BoundProbe {
         self.probe
     }
+}
+
+/// The build rows of each of at most [`BLOCK_ROWS`] chains, and how many they are.
+fn walk_together(
+    heads: &[u32],
+    next: &[u32],
+) -> ([[u32; SHORT_CHAIN]; BLOCK_ROWS], [usize; BLOCK_ROWS]) {
+    let (mut walked, mut lengths) = ([[0; SHORT_CHAIN]; BLOCK_ROWS], [0; BLOCK_ROWS]);
+    let mut live = [(0, NO_MATCH); BLOCK_ROWS];
+    let mut count = 0;
+    for (row, &head) in heads.iter().enumerate() {
+        live[count] = (row, head);
+        count += usize::from(head != NO_MATCH);
+    }
+    while count > 0 {
+        let mut left = 0;
+        for i in 0..count {
+            let (row, entry) = live[i];
+            walked[row][lengths[row]] = entry;
+            lengths[row] += 1;
+            live[left] = (row, next[entry as usize]);
+            left += usize::from(live[left].1 != NO_MATCH);
+        }
+        count = left;
+    }
+    (walked, lengths)
 }
 
 /// The build row after `entry` in its chain, or [`NO_MATCH`].

@@ -277,6 +277,17 @@ fn column(
                 values.extend(&value[..usize::from(value_bytes)]);
             }
         }
+        "c" if matches!(shape.code_bytes, 4 | 8) => {
+            // All of them, or differently in each segment.
+            let is_narrow = shape.code_bytes == 8 || random.below(2) == 0;
+            if is_narrow {
+                encoding = Encoding::Narrow { value_bytes: 4 };
+            }
+            for _ in 0..rows {
+                let value = random.between(-1_000_000, 1_000_000).to_le_bytes();
+                values.extend(&value[..if is_narrow { 4 } else { 8 }]);
+            }
+        }
         "g" => {
             encoding = Encoding::Bits;
             values.extend((0..rows.div_ceil(8)).map(|_| random.next() as u8));

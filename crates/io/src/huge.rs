@@ -1,0 +1,63 @@
+//! Vectors whose memory comes in huge pages, where the system gives some.
+//!
+//! A large vector that is filled once costs more for its pages of 4 KiB, one fault each, than for its values.
+
+use crate::memory::HUGE_PAGE_BYTES;
+
+/// An empty vector with room for so many values.
+pub fn reserved<T>(values: usize) -> Vec<T> {
+    let mut vector: Vec<T> = Vec::with_capacity(values);
+    let bytes = vector.capacity() * size_of::<T>();
+    let start: *mut u8 = vector.as_mut_ptr().cast();
+    let first = start.align_offset(HUGE_PAGE_BYTES);
+    // Whole huge pages alone: no more memory is taken than the vector has.
+    let whole = bytes.saturating_sub(first) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if whole > 0 {
+        // SAFETY: advice about memory of the vector's own, which changes no contents; failure is harmless.
+        unsafe { libc::madvise(start.add(first).cast(), whole, libc::MADV_HUGEPAGE) };
+    }
+    vector
+}
+
+/// Room for more values in a vector that grows.
+pub fn reserve<T: Copy>(vector: &mut Vec<T>, more: usize) {
+    let needed = vector.len() + more;
+    let capacity = needed.max(2 * vector.capacity());
+    // A smaller one grows where it lies, or is copied soon enough.
+    if needed <= vector.capacity() || capacity * size_of::<T>() < 2 * HUGE_PAGE_BYTES {
+        return;
+    }
+    let mut larger = reserved(capacity);
+    larger.extend_from_slice(vector);
+    *vector = larger;
+}
+
+/// So many equal values.
+pub fn filled<T: Clone>(value: T, values: usize) -> Vec<T> {
+    let mut vector = reserved(values);
+    vector.resize(values, value);
+    vector
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_are_vectors() {
+        for values in [0, 1, 1000, 3 * HUGE_PAGE_BYTES + 5] {
+            let mut vector = filled(7_u16, values);
+            assert!(vector.len() == values && vector.iter().all(|value| *value == 7));
+            vector.push(8);
+            assert_eq!(vector.last(), Some(&8));
+        }
+        assert!(reserved::<()>(10).is_empty());
+        let (mut growing, more) = (Vec::new(), [1, 2, 3]);
+        for _ in 0..HUGE_PAGE_BYTES {
+            reserve(&mut growing, more.len());
+            growing.extend_from_slice(&more);
+        }
+        assert!(growing.chunks(3).all(|chunk| chunk == more));
+        assert_eq!(growing.len(), 3 * HUGE_PAGE_BYTES);
+    }
+}
