@@ -85,7 +85,7 @@ pub fn write_folders(
     progress: impl Fn(u64) -> Result<()>,
 ) -> Result<FoldersSummary> {
     let table = ArrowTable::open(&[sorted.to_path_buf()]).map_err(external)?;
-    let mut folders = Folders::new(table.schema(), keys, folder)?;
+    let mut folders = Folders::new(&table.narrow_schema(), keys, folder)?;
     for (file, source) in table.files().iter().enumerate() {
         for batch in 0..source.batches() {
             let batch = table.read_batch(file, batch, None).map_err(external)?;
@@ -114,7 +114,7 @@ struct Folders<'a> {
 type Output = std::io::BufWriter<headrace_io::write::Appended>;
 
 impl<'a> Folders<'a> {
-    fn new(schema: &SchemaRef, keys: &'a [String], folder: &'a Path) -> Result<Self> {
+    fn new(schema: &Schema, keys: &'a [String], folder: &'a Path) -> Result<Self> {
         let key_columns = keys.iter().map(|key| schema.index_of(key));
         let key_columns: Vec<usize> = key_columns.collect::<Result<_, _>>()?;
         let columns = (0..schema.fields().len()).filter(|column| !key_columns.contains(column));
