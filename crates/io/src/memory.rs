@@ -161,8 +161,8 @@ impl Drop for AlignedBuffer {
             && Arc::strong_count(region) > 1
         {
             let bytes = self.bytes.next_multiple_of(PAGE_BYTES);
-            // SAFETY: whole pages that only this buffer had, inside a region that is still mapped: the next who is given
-            // them, which nobody is, would find zeros. What the system refuses goes back with the region.
+            // SAFETY: whole pages that only this buffer had, inside a region that is still mapped; nobody is given them
+            // again. What the system refuses goes back with the region.
             unsafe { libc::madvise(self.start.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
         }
     }
