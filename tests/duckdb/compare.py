@@ -75,8 +75,7 @@ def load(data: pathlib.Path, suite: str) -> duckdb.DuckDBPyConnection:
 def declared(field: pa.Field) -> str:
     """A column in the type of its table, where a file may hold a narrower one."""
     said = (field.metadata or {}).get(b"headrace.type", b"").decode()
-    types = {"Int64": "bigint"}
-    found = types.get(said) or re.sub(r"^Decimal128", "decimal", said)
+    found = said.replace("Int64", "bigint").replace("Decimal128", "decimal")
     return f'cast("{field.name}" as {found}) as "{field.name}"' if found else f'"{field.name}"'
 
 

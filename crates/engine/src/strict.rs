@@ -5,17 +5,13 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::logical_expr::ReturnFieldArgs;
+use datafusion::arrow::datatypes::{Field, FieldRef};
+use datafusion::common::Result;
+use datafusion::logical_expr::{ReturnFieldArgs, ScalarUDFImpl};
 
-/// What a function named so gives for arguments of those fields.
-pub fn field(name: &str, args: &ReturnFieldArgs, data_type: DataType) -> FieldRef {
+/// What such a function gives for arguments of those fields.
+pub fn return_field(function: &impl ScalarUDFImpl, args: &ReturnFieldArgs) -> Result<FieldRef> {
+    let types: Vec<_> = args.arg_fields.iter().map(|f| f.data_type().clone()).collect();
     let nullable = args.arg_fields.iter().any(|f| f.is_nullable());
-    Arc::new(Field::new(name, data_type, nullable))
-}
-
-/// The same for a function of one argument, whose type its value has.
-pub fn field_of_argument(name: &str, args: &ReturnFieldArgs) -> FieldRef {
-    let data_type = args.arg_fields.first().map_or(DataType::Null, |f| f.data_type().clone());
-    field(name, args, data_type)
+    Ok(Arc::new(Field::new(function.name(), function.return_type(&types)?, nullable)))
 }

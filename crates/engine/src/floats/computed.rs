@@ -88,7 +88,7 @@ impl ScalarUDFImpl for OneNan {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        Ok(strict::field_of_argument(self.name(), &args))
+        strict::return_field(self, &args)
     }
 
     fn is_strict(&self) -> bool {

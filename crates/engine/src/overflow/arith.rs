@@ -155,8 +155,7 @@ impl ScalarUDFImpl for CheckedArithmetic {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let types: Vec<_> = args.arg_fields.iter().map(|f| f.data_type().clone()).collect();
-        Ok(strict::field(self.name(), &args, self.return_type(&types)?))
+        strict::return_field(self, &args)
     }
 
     fn is_strict(&self) -> bool {
@@ -224,7 +223,7 @@ impl ScalarUDFImpl for CheckedNegate {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        Ok(strict::field_of_argument(self.name(), &args))
+        strict::return_field(self, &args)
     }
 
     fn is_strict(&self) -> bool {

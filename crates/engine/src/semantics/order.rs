@@ -140,8 +140,7 @@ impl ScalarUDFImpl for Comparable {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let types: Vec<_> = args.arg_fields.iter().map(|f| f.data_type().clone()).collect();
-        Ok(strict::field(self.name(), &args, self.return_type(&types)?))
+        strict::return_field(self, &args)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

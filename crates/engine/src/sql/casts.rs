@@ -94,7 +94,7 @@ impl ScalarUDFImpl for Named {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        Ok(strict::field_of_argument(NAME, &args))
+        strict::return_field(self, &args)
     }
 
     fn is_strict(&self) -> bool {

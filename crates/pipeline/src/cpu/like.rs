@@ -97,13 +97,11 @@ fn match_parts(parts: &[Part], text: &str) -> bool {
             None if rest.is_empty() => return true,
             None => None,
             Some(Part::Any) if part + 1 == parts.len() => return true,
-            Some(Part::Any) => match may_begin(&parts[part + 1], rest) {
-                None => return false,
-                begin => {
-                    retry = begin.map(|begin| (part + 1, begin));
-                    begin
-                }
-            },
+            Some(Part::Any) => {
+                let Some(begin) = may_begin(&parts[part + 1], rest) else { return false };
+                retry = Some((part + 1, begin));
+                Some(begin)
+            }
             Some(Part::One) => skip_one(rest),
             Some(Part::Text(wanted)) => rest.strip_prefix(wanted.text.as_str()),
         };
