@@ -75,7 +75,8 @@ def load(data: pathlib.Path, suite: str) -> duckdb.DuckDBPyConnection:
 def declared(field: pa.Field) -> str:
     """A column in the type of its table, where a file may hold a narrower one."""
     said = (field.metadata or {}).get(b"headrace.type", b"").decode()
-    found = said.replace("Int64", "bigint").replace("Decimal128", "decimal")
+    names = {"Int16": "smallint", "Int32": "integer", "Int64": "bigint"}
+    found = names.get(said) or said.replace("Decimal128", "decimal")
     return f'cast("{field.name}" as {found}) as "{field.name}"' if found else f'"{field.name}"'
 
 

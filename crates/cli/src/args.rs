@@ -327,7 +327,7 @@ pub struct ConvertArgs {
     /// Write repeated text as a dictionary (text with few distinct values streams fastest so).
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub dictionary: Vec<String>,
-    /// Write decimals in 4 or 8 bytes instead of 16 and integers in 4 instead of 8, where all values fit: fewer bytes to
+    /// Write decimals in 4 or 8 bytes instead of 16 and signed integers in 1, 2 or 4, where all values fit: fewer bytes to
     /// read. They stay what they are for Headrace; other programs read decimals so with Arrow's libraries of version 19
     /// (2025) and later. Input without statistics is read twice.
     #[arg(long)]

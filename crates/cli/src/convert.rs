@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Decimal128Type, Int64Type};
+use arrow_array::types::{Decimal128Type, Int16Type, Int32Type, Int64Type};
 use arrow_schema::{DataType, Field, SchemaRef};
 use datafusion::common::DataFusionError;
 use headrace_engine::catalog::TableEntry;
@@ -212,7 +212,8 @@ async fn bounds(
     schema: &SchemaRef,
 ) -> datafusion::error::Result<HashMap<String, RangeInclusive<i128>>> {
     let is_wide = |field: &&Arc<Field>| {
-        matches!(field.data_type(), DataType::Int64 | DataType::Decimal128(..))
+        use DataType::{Decimal128, Int16, Int32, Int64};
+        matches!(field.data_type(), Int16 | Int32 | Int64 | Decimal128(..))
     };
     let wide: Vec<_> = schema.fields().iter().filter(is_wide).collect();
     if wide.is_empty() {
@@ -231,6 +232,8 @@ async fn bounds(
         let column = ends.column(column);
         match column.data_type() {
             _ if column.is_null(0) => None,
+            DataType::Int16 => Some(column.as_primitive::<Int16Type>().value(0).into()),
+            DataType::Int32 => Some(column.as_primitive::<Int32Type>().value(0).into()),
             DataType::Int64 => Some(column.as_primitive::<Int64Type>().value(0).into()),
             DataType::Decimal128(..) => Some(column.as_primitive::<Decimal128Type>().value(0)),
             _ => None,

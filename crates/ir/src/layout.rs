@@ -33,8 +33,8 @@ pub struct Extent {
 pub enum Encoding {
     /// Fixed-width little-endian values.
     Plain,
-    /// Decimals as signed little-endian integers of this many bytes (4 or 8), where their type has 16; integers of 8 bytes
-    /// in 4.
+    /// Signed little-endian integers of this many bytes, where their type has more: decimals in 4 or 8, signed integers in
+    /// 1, 2 or 4.
     Narrow {
         /// Bytes a value.
         value_bytes: u8,

@@ -43,6 +43,8 @@ pub enum Slot {
     Made(Arc<BuildTable>),
     /// In temporary files, divided by key.
     Divided(Arc<Parts>),
+    /// Nowhere: memory does not hold it, and nobody needs it.
+    LeftOut,
 }
 
 impl Built {
@@ -56,10 +58,16 @@ impl Built {
         Self { slot, name: name.to_string(), cached: false, bytes, held: None }
     }
 
+    fn left_out(name: &str) -> Self {
+        let (slot, name) = (Slot::LeftOut, name.to_string());
+        Self { slot, name, cached: false, bytes: 0, held: None }
+    }
+
     /// In words: its rows, how keys are found, its size.
     pub fn describe(&self) -> String {
         let table = match &self.slot {
             Slot::Made(table) => table,
+            Slot::LeftOut => return format!("{}: more than memory holds, left out", self.name),
             Slot::Divided(parts) => {
                 let (rows, bytes) = (parts.rows(), parts.spilled_bytes());
                 let bytes = headrace_io::decimal_bytes(bytes);
@@ -87,12 +95,12 @@ impl Built {
     }
 }
 
-/// The builds as pipelines take them. Those that are divided no pipeline probes that takes these:
+/// The builds as pipelines take them. Those that are not made no pipeline probes that takes these:
 /// something empty stands in their place.
 pub fn slot_tables(slots: &[Slot]) -> Result<Vec<Arc<BuildTable>>, ExecError> {
     let table = |slot: &Slot| match slot {
         Slot::Made(table) => Ok(Arc::clone(table)),
-        Slot::Divided(_) => {
+        Slot::Divided(_) | Slot::LeftOut => {
             let empty = BuildTable::from_batches("", &[], &[], &[], BuildOptions::default());
             Ok(Arc::new(empty?))
         }
@@ -205,7 +213,7 @@ impl Run<'_> {
     }
 
     fn build(&self, index: usize, before: &[Slot], threads: usize) -> Result<Built, RunError> {
-        let plan = &*without_divided(&self.program.builds[index], before);
+        let plan = &*without_unmade(&self.program.builds[index], before);
         let options = BuildOptions { nulls_equal: self.nulls_equal(index), source_rows: None };
         let of_batches = |batches: &[RecordBatch]| {
             BuildTable::from_batches(&plan.name, &plan.keys, &plan.payload, batches, options)
@@ -229,7 +237,13 @@ impl Run<'_> {
                 }
             }
             BuildSource::Pipeline(pipeline) => {
-                self.build_from_table(plan, pipeline, before, options, threads)?
+                let made = self.build_from_table(plan, pipeline, before, options, threads);
+                return match made.and_then(|made| self.keep(made)) {
+                    Err(error) if self.may_leave_out(index, &error) => {
+                        Ok(Built::left_out(&plan.name))
+                    }
+                    made => made,
+                };
             }
             BuildSource::Child(child) => {
                 let children = self.request.children;
@@ -242,6 +256,14 @@ impl Run<'_> {
             }
         };
         self.keep((table, bytes))
+    }
+
+    /// Whether a build failed for want of memory, and whoever asks it can do without.
+    fn may_leave_out(&self, build: usize, error: &RunError) -> bool {
+        let pipelines = self.program.builds.iter().filter_map(BuildPlan::pipeline);
+        let steps = pipelines.chain([&self.program.pipeline]).flat_map(|pipeline| &pipeline.steps);
+        let needs = |step: &Step| matches!(step, Step::Probe(probe) if probe.build == build && !probe.is_optional);
+        error.class() == ErrorClass::OutOfMemory && !steps.into_iter().any(needs)
     }
 
     /// Reserves the memory of a build that was just made of so many bytes.
@@ -287,10 +309,10 @@ impl Run<'_> {
     }
 }
 
-/// A build without those of its probes that need not be and whose build is divided.
-fn without_divided<'p>(plan: &'p BuildPlan, before: &[Slot]) -> Cow<'p, BuildPlan> {
+/// A build without those of its probes that need not be and whose build is not in memory.
+fn without_unmade<'p>(plan: &'p BuildPlan, before: &[Slot]) -> Cow<'p, BuildPlan> {
     let is_left_out = |step: &Step| match step {
-        Step::Probe(probe) => probe.is_optional && matches!(before[probe.build], Slot::Divided(_)),
+        Step::Probe(probe) => probe.is_optional && !matches!(before[probe.build], Slot::Made(_)),
         _ => false,
     };
     let mut plan = Cow::Borrowed(plan);

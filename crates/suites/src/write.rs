@@ -13,7 +13,7 @@
 
 use std::{
     collections::BTreeMap,
-    ops::Range,
+    ops::{Range, RangeInclusive},
     path::PathBuf,
     sync::{
         atomic::{AtomicBool, Ordering},
@@ -24,7 +24,7 @@ use std::{
 };
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Field, SchemaRef};
 use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary, narrow_schema};
 use parking_lot::{Condvar, Mutex};
 
@@ -38,6 +38,10 @@ pub(crate) trait TableGenerator: Send + Sync {
     /// The table's name in SQL and of its file.
     fn name(&self) -> &'static str;
     fn schema(&self) -> SchemaRef;
+    /// What the values of a numeric column are at most, so that they lie as narrow.
+    fn bounds(&self, _column: &Field) -> Option<RangeInclusive<i128>> {
+        None
+    }
     /// Rows of all pieces; about as many, where only making them tells.
     fn rows(&self) -> u64;
     /// Number of pieces, for record batches of so many rows.
@@ -240,9 +244,9 @@ fn write_file(
 ) -> Result<WriterSummary, SuiteError> {
     let FilePlan { path, pieces } = &board.job.files[file];
     let failed = |source| SuiteError::Write { path: path.clone(), source };
-    let rows_per_batch = board.job.rows_per_batch as usize;
+    let (table, rows_per_batch) = (board.job.table, board.job.rows_per_batch as usize);
     let options = WriterOptions { rows_per_batch, ..WriterOptions::default() };
-    let schema = narrow_schema(&board.job.table.schema(), |_| None);
+    let schema = narrow_schema(&table.schema(), |column| table.bounds(column));
     let mut writer = ArrowWriter::create(path, &schema, options).map_err(failed)?;
     let mut early = BTreeMap::new();
     for number in pieces.clone() {

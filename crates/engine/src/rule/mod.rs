@@ -14,6 +14,7 @@
 //! and EXPLAIN shows it there.
 
 mod aggregate;
+mod builds;
 mod expr_util;
 mod flatten;
 mod full;

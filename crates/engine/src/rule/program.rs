@@ -15,16 +15,17 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use headrace_ir::{
-    AggregateCall, AggregateOutput, BuildPlan, BuildSource, Expr, Field, NamedExpr, OrderKey,
-    Pipeline, Probe, ProbeKind, Program, Register, Sink, Source, SourceKind, Step, Value,
+    AggregateCall, AggregateOutput, Expr, Field, NamedExpr, OrderKey, Pipeline, Probe, ProbeKind,
+    Program, Register, Sink, Source, SourceKind, Step, Value,
 };
 use headrace_pipeline::WhyNot;
 
 use super::aggregate::raw_aggregation;
+use super::builds::Builds;
 use super::expr_util::map_registers;
 use super::graph::{Graph, Leaf, mark_field, register};
 use super::order::{self, PlannedProbe, PlannedStep};
-use super::reduce::{plain, reduce_groups};
+use super::reduce::reduce_groups;
 use super::types::scalar;
 use crate::catalog::HeadraceTable;
 use crate::exec::Output;
@@ -84,7 +85,7 @@ impl Planned {
 
 /// What feeds a program, as it is gathered.
 #[derive(Default)]
-struct Feeds {
+pub(super) struct Feeds {
     tables: Vec<Arc<HeadraceTable>>,
     children: Vec<Arc<dyn ExecutionPlan>>,
 }
@@ -92,7 +93,7 @@ struct Feeds {
 impl Feeds {
     /// The source over the columns of a leaf that are needed, whose registers are appended to the
     /// numbering. That of a child plan has the number of the plan, until the tables are counted.
-    fn source(
+    pub fn source(
         &mut self,
         leaf: &Leaf,
         needed: &BTreeSet<Register>,
@@ -129,9 +130,9 @@ pub fn assemble(
     reducer_bytes_max: u64,
 ) -> Result<Planned, WhyNot> {
     reduce_groups(&mut graph, reducer_bytes_max);
-    let Stream { leaf: stream, smaller_than } = choose_stream(&graph, &sink)?;
-    let (graph, steps) = order::ordered(graph, stream)?;
-    let mut assembly = Assembly { graph, sink, stream, smaller_than, reducer_bytes_max, steps };
+    let stream = choose_stream(&graph, &sink)?;
+    let (graph, steps) = order::ordered(graph, stream.leaf)?;
+    let mut assembly = Assembly { graph, sink, stream, reducer_bytes_max, steps };
     assembly.reuse_keys()?;
     assembly.finish()
 }
@@ -139,9 +140,7 @@ pub fn assemble(
 struct Assembly {
     graph: Graph,
     sink: SinkSpec,
-    stream: usize,
-    /// Leaves that hang from the streamed rows and are larger than these.
-    smaller_than: Vec<usize>,
+    stream: Stream,
     reducer_bytes_max: u64,
     steps: Vec<PlannedStep>,
 }
@@ -238,17 +237,14 @@ fn used_registers(graph: &Graph, sink: &SinkSpec) -> BTreeSet<Register> {
     all.chain(graph.conjuncts.iter().map(|c| &c.expr)).flat_map(Expr::registers).collect()
 }
 
-/// What a row of keys takes at most in a build, few and short as they are.
-pub(super) const REDUCER_ROW_BYTES: u64 = 64;
-
 /// About what a value of a group takes.
 const VALUE_BYTES: u64 = 8;
 
 /// What is streamed.
-struct Stream {
-    leaf: usize,
+pub(super) struct Stream {
+    pub leaf: usize,
     /// Leaves that hang from it though they are larger.
-    smaller_than: Vec<usize>,
+    pub smaller_than: Vec<usize>,
 }
 
 /// The leaf to stream: the one with the most bytes of those that may be, a table if it has one.
@@ -300,7 +296,7 @@ impl Assembly {
     /// Registers that the streamed pipeline reads, wherever they come from.
     fn stream_registers(&self) -> BTreeSet<Register> {
         let steps = self.steps.iter().flat_map(PlannedStep::exprs);
-        let filters = &self.graph.leaves[self.stream].filters;
+        let filters = &self.graph.leaves[self.stream.leaf].filters;
         let all = self.sink.exprs().into_iter().chain(steps).chain(filters);
         all.flat_map(Expr::registers).collect()
     }
@@ -309,45 +305,24 @@ impl Assembly {
         let needed = self.stream_registers();
         let mut numbering = Numbering::default();
         let mut feeds = Feeds::default();
-        let stream = &self.graph.leaves[self.stream];
+        let stream = &self.graph.leaves[self.stream.leaf];
         let source = feeds.source(stream, &needed, &mut numbering)?;
-        let mut builds = Vec::new();
         let mut steps = filter_steps(&stream.filters, &numbering)?;
-        let mut made = HashMap::new();
-        // What tells of other builds which of their rows are of use comes before them.
-        for probe in self.probes().filter(|probe| self.told_by(probe).next().is_some()) {
-            made.insert(probe.leaf, builds.len());
-            let leaf = &self.graph.leaves[probe.leaf];
-            builds.push(plan_build(leaf, probe, &[], vec![], &mut feeds)?);
-        }
+        let (graph, stream) = (&self.graph, &self.stream);
+        let mut builds =
+            Builds::new(graph, &self.steps, stream, &needed, self.reducer_bytes_max, feeds);
         for step in &self.steps {
             steps.push(match step {
                 PlannedStep::Filter(condition) => Step::Filter(numbering.apply(condition)?),
                 PlannedStep::Probe(probe) => {
-                    let leaf = &self.graph.leaves[probe.leaf];
-                    let payload: Vec<_> =
-                        needed.iter().copied().filter(|&r| leaf.owns(r)).collect();
-                    if !made.contains_key(&probe.leaf) {
-                        let mut reducers: Vec<Reducer> = Vec::new();
-                        if self.may_reduce(probe) {
-                            builds.push(plan_reducer(stream, probe, &mut feeds)?);
-                            let keys = probe.keys.iter().map(|(_, key)| key.clone()).collect();
-                            reducers.push((builds.len() - 1, keys));
-                        }
-                        for teller in self.probes() {
-                            let keys = self.told_by(teller).find(|(of, _)| *of == probe.leaf);
-                            reducers.extend(keys.map(|(_, keys)| (made[&teller.leaf], keys)));
-                        }
-                        let build = plan_build(leaf, probe, &payload, reducers, &mut feeds)?;
-                        made.insert(probe.leaf, builds.len());
-                        builds.push(build);
-                    }
-                    probe_step(made[&probe.leaf], probe, &payload, leaf, &mut numbering)?
+                    let (build, payload) = (builds.of(probe)?, builds.payload(probe));
+                    let leaf = &graph.leaves[probe.leaf];
+                    probe_step(build, probe, &payload, leaf, &mut numbering)?
                 }
             });
         }
         let sink = finish_sink(&self.sink, &numbering)?;
-        let Feeds { tables, children } = feeds;
+        let (builds, Feeds { tables, children }) = builds.finish();
         let mut program = Program::new(builds, Pipeline { source, steps, sink });
         for source in program.sources_mut().filter(|it| it.kind == SourceKind::Batches) {
             source.table_id += tables.len();
@@ -363,67 +338,11 @@ impl Assembly {
         };
         Ok(Planned { program, tables, children, outputs, subqueries })
     }
-
-    fn probes(&self) -> impl Iterator<Item = &PlannedProbe> {
-        self.steps.iter().filter_map(|step| match step {
-            PlannedStep::Probe(probe) => Some(probe),
-            PlannedStep::Filter(_) => None,
-        })
-    }
-
-    /// The leaves of inner joins whose rows are of use only where a semi join's build has them, too, and their columns that
-    /// it is to have: a streamed row that matches them looks for the same values there.
-    ///
-    /// ```text
-    /// lineitem ⋈ orders on l_orderkey = o_orderkey, ⋉ large on l_orderkey = key: of orders, those in large
-    /// ```
-    fn told_by<'s>(
-        &'s self,
-        semi: &'s PlannedProbe,
-    ) -> impl Iterator<Item = (usize, Vec<Expr>)> + 's {
-        let is_plain = semi.kind == ProbeKind::Semi && semi.residual.is_none() && !semi.null_equal;
-        let tells = is_plain && !self.may_reduce(semi);
-        self.probes().filter_map(move |probe| {
-            let leaf = &self.graph.leaves[probe.leaf];
-            let asks = probe.kind == ProbeKind::Inner && !probe.null_equal && leaf.scan().is_some();
-            let same = |wanted: &Expr| {
-                let mut keys = probe.keys.iter();
-                let (_, key) = keys.find(|(kept, key)| is_same_value(kept, key, wanted))?;
-                Some(key.clone())
-            };
-            let keys = semi.keys.iter().map(|(kept, _)| same(kept)).collect::<Option<_>>();
-            keys.filter(|_| tells && asks).map(|keys| (probe.leaf, keys))
-        })
-    }
-
-    /// Whether a build, larger than what is streamed, is to be made of rows alone that can find a match:
-    /// their keys are known from a build over the streamed table, which is small, and what remains has
-    /// the same matches. Where a NULL in the build means something, all of it is made.
-    fn may_reduce(&self, probe: &PlannedProbe) -> bool {
-        let stream = &self.graph.leaves[self.stream];
-        let Some(scan) = stream.scan() else { return false };
-        let is_exact = matches!(probe.kind, ProbeKind::Left | ProbeKind::Semi | ProbeKind::Anti);
-        let bytes = scan.table().rows().saturating_mul(REDUCER_ROW_BYTES);
-        let mut keys = probe.keys.iter().map(|(kept, _)| kept);
-        is_exact
-            && self.smaller_than.contains(&probe.leaf)
-            && bytes <= self.reducer_bytes_max
-            && keys.all(|key| !key.can_fail() && self.graph.leaves_of(key) == [self.stream])
-    }
-}
-
-/// A build, and what of a row is looked up in it: without a match the row is of no use.
-type Reducer = (usize, Vec<Expr>);
-
-/// Whether a key of a build, where it matches a streamed row's, is the value that is wanted of that row.
-fn is_same_value(streamed: &Expr, key: &Expr, wanted: &Expr) -> bool {
-    let is_wanted = plain(wanted).is_some() && plain(streamed) == plain(wanted);
-    is_wanted && plain(key).is_some() && key.data_type() == wanted.data_type()
 }
 
 /// From graph registers to pipeline registers.
 #[derive(Default)]
-struct Numbering {
+pub(super) struct Numbering {
     map: HashMap<Register, Expr>,
     next: Register,
 }
@@ -434,7 +353,7 @@ impl Numbering {
         self.next += 1;
     }
 
-    fn apply(&self, expr: &Expr) -> Result<Expr, WhyNot> {
+    pub fn apply(&self, expr: &Expr) -> Result<Expr, WhyNot> {
         map_registers(expr, &mut |index| match self.map.get(&index) {
             Some(found) => Ok(found.clone()),
             None => why(format!("register {index} is read before it is there")),
@@ -524,7 +443,7 @@ fn any_column(table: &HeadraceTable) -> Result<(usize, Field), WhyNot> {
 }
 
 /// Filters, those that cannot fail first.
-fn filter_steps(filters: &[Expr], numbering: &Numbering) -> Result<Vec<Step>, WhyNot> {
+pub(super) fn filter_steps(filters: &[Expr], numbering: &Numbering) -> Result<Vec<Step>, WhyNot> {
     let (safe, failing): (Vec<_>, Vec<_>) = filters.iter().partition(|f| !f.can_fail());
     safe.into_iter()
         .chain(failing)
@@ -558,57 +477,6 @@ fn probe_step(
         payload: (0..payload.len()).collect(),
         is_optional: false,
     }))
-}
-
-fn named(expr: Expr) -> NamedExpr {
-    NamedExpr { name: expr.to_string(), expr }
-}
-
-fn plan_build(
-    leaf: &Leaf,
-    probe: &PlannedProbe,
-    payload: &[Register],
-    reducers: Vec<Reducer>,
-    feeds: &mut Feeds,
-) -> Result<BuildPlan, WhyNot> {
-    let keys: Vec<_> = probe.keys.iter().map(|(_, key)| key.clone()).collect();
-    let mut needed: BTreeSet<Register> = payload.iter().copied().collect();
-    let asked = reducers.iter().flat_map(|(_, keys)| keys);
-    needed.extend(keys.iter().chain(&leaf.filters).chain(asked).flat_map(Expr::registers));
-    let mut numbering = Numbering::default();
-    let source = feeds.source(leaf, &needed, &mut numbering)?;
-    let mut steps = filter_steps(&leaf.filters, &numbering)?;
-    let at_hand = keys.iter().map(|key| numbering.apply(key)).collect::<Result<Vec<_>, _>>()?;
-    for (reducer, keys) in reducers {
-        let keys = keys.iter().map(|key| numbering.apply(key)).collect::<Result<_, _>>()?;
-        let (null_equal, is_optional) = (probe.null_equal, true);
-        steps.push(Step::Probe(Probe { null_equal, is_optional, ..Probe::semi(reducer, keys) }));
-    }
-    let key_fields = keys
-        .iter()
-        .map(|key| Field::new(key.to_string(), key.data_type(), key.nullable()))
-        .collect();
-    let payload_fields = payload
-        .iter()
-        .map(|&r| leaf.columns[r - leaf.first].clone())
-        .collect::<Result<Vec<_>, _>>()?;
-    let payload = payload.iter().zip(&payload_fields);
-    let payload = payload.map(|(&r, field)| numbering.apply(&register(r, field)).map(named));
-    let payload = payload.collect::<Result<_, WhyNot>>()?;
-    let sink = Sink::Build { keys: at_hand.into_iter().map(named).collect(), payload };
-    let source = BuildSource::Pipeline(Box::new(Pipeline { source, steps, sink }));
-    Ok(BuildPlan { name: leaf.name(), source, keys: key_fields, payload: payload_fields })
-}
-
-/// The keys by which streamed rows will look for a match.
-fn plan_reducer(
-    stream: &Leaf,
-    probe: &PlannedProbe,
-    feeds: &mut Feeds,
-) -> Result<BuildPlan, WhyNot> {
-    let kept = probe.keys.iter().map(|(kept, _)| (kept.clone(), kept.clone())).collect();
-    let keys = PlannedProbe { keys: kept, residual: None, ..*probe };
-    plan_build(stream, &keys, &[], vec![], feeds)
 }
 
 /// A leaf's plan, projected to some of its registers.

@@ -26,8 +26,9 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use headrace_ir::{Expr, ProbeKind, Register};
 
+use super::builds::REDUCER_ROW_BYTES;
 use super::graph::{Filtered, Graph, Leaf};
-use super::program::{REDUCER_ROW_BYTES, scanned_bytes};
+use super::program::scanned_bytes;
 use super::with_children;
 
 /// Leaves out groups that cannot be part of the answer, where a table of keys takes at most so many bytes.

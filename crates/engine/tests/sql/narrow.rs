@@ -1,9 +1,12 @@
-//! Decimals that lie in 4 and 8 bytes, and integers that lie in 4, are what they are: the same answers, types and pruning, of fewer bytes.
+//! Decimals that lie in 4 and 8 bytes, and integers that lie in 1, 2 and 4, are what they are: the same answers, types and
+//! pruning, of fewer bytes.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Decimal128Array, Int32Array, Int64Array, RecordBatch};
+use datafusion::arrow::array::{
+    ArrayRef, Decimal128Array, Int16Array, Int32Array, Int64Array, RecordBatch,
+};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, Settings};
@@ -38,7 +41,18 @@ fn batch() -> RecordBatch {
         8 if row < 60 => Some(-i64::from(i32::MAX)),
         _ => Some(i64::from(row % 300)),
     };
-    let columns: [(&str, ArrayRef); 7] = [
+    let tiny = |row: i32| (row % 19 != 3).then_some(row * 7 % 255 - 127);
+    let short = |row: i32| match row % 23 {
+        5 => None,
+        7 if row < 60 => Some(i64::from(i16::MAX)),
+        9 if row < 60 => Some(-i64::from(i16::MAX)),
+        _ => Some(i64::from(row % 1000)),
+    };
+    let columns: [(&str, ArrayRef); 11] = [
+        ("key", Arc::new(Int64Array::from_iter_values((0..ROWS).map(i64::from)))),
+        ("tiny", Arc::new(Int32Array::from_iter((0..ROWS).map(tiny)))),
+        ("short", Arc::new(Int64Array::from_iter((0..ROWS).map(short)))),
+        ("month", Arc::new(Int16Array::from_iter_values((0..ROWS).map(|row| (row % 12) as i16)))),
         ("id", Arc::new(Int32Array::from_iter_values(0..ROWS))),
         ("wide", Arc::new(Int64Array::from_iter((0..ROWS).map(wide)))),
         ("loose", loose()),
@@ -64,6 +78,9 @@ fn write(path: &Path, is_narrow: bool) -> u64 {
     let bounds = |field: &Field| match field.name().as_str() {
         "loose" => Some(-50_000..=50_000),
         "wide" => Some(i128::from(i32::MIN) + 1..=i32::MAX.into()),
+        "tiny" | "month" => Some(-127..=127),
+        "key" => Some(0..=ROWS.into()),
+        "short" => Some(-i128::from(i16::MAX)..=i16::MAX.into()),
         _ => None,
     };
     let schema = match is_narrow {
@@ -94,6 +111,16 @@ const QUERIES: &[&str] = &[
     "select count(*), sum(b.wide) from T a join T b on a.wide = b.wide and a.loose <= b.loose where b.id < 300",
     "select id, wide + 4000000000 as x, loose * loose as y from T where wide > 250 or wide is null order by id limit 50",
     "select max(wide * wide) from T",
+    "select count(*), count(tiny), min(tiny), max(tiny), sum(tiny), min(short), max(short), sum(short), sum(month) from T",
+    "select id, tiny, short from T where tiny > 100 and short <= 300 order by id",
+    "select count(*) from T where short between -40000 and 40000 and tiny >= -200 and wide < 9000000000",
+    "select count(*) from T where short > 40000 or tiny < -200",
+    "select count(*), sum(few) from T where few >= -12.5 and few < 100 and month in (1, 5, 11)",
+    "select month, tiny, count(*) from T where month = 3 and id < 700 group by month, tiny order by tiny nulls first",
+    "select count(*), sum(b.short), sum(b.tiny) from T a join T b on a.tiny = b.id and a.month = b.month",
+    "select count(*), sum(b.tiny), sum(b.mid) from T a join T b on a.short = b.key where b.tiny between 0 and 90",
+    "select distinct short * tiny from T where id < 300 order by 1 nulls last",
+    "select count(*), sum(few) from T where few > 12.345 and few <= 399.9991",
     "select distinct wide from T where id < 200 order by 1 desc nulls last",
     "select case when few > 100 then mid else many end as x, count(*) from T where id < 90 group by 1 order by 1",
 ];
@@ -119,6 +146,9 @@ async fn narrow_decimals_are_decimals() {
         ("mid", DataType::Decimal128(15, 2), DataType::Decimal64(15, 2)),
         ("loose", DataType::Decimal128(28, 2), DataType::Decimal32(9, 2)),
         ("wide", DataType::Int64, DataType::Int32),
+        ("tiny", DataType::Int32, DataType::Int8),
+        ("short", DataType::Int64, DataType::Int16),
+        ("month", DataType::Int16, DataType::Int8),
         ("id", DataType::Int32, DataType::Int32),
     ] {
         assert_eq!((is(name).data_type(), lies(name)), (&own, narrow), "{name}");

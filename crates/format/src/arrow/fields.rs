@@ -61,9 +61,12 @@ impl FileField {
 
     /// How its values lie, in the words of the pipeline IR; `None` where [`encoding`] is.
     pub fn encoding(&self) -> Option<Encoding> {
-        match (self.data_type(), self.table_type()) {
-            (DataType::Int32, DataType::Int64) => Some(Encoding::Narrow { value_bytes: 4 }),
-            (own, _) => encoding(own),
+        let own = self.data_type();
+        match own.primitive_width() {
+            Some(bytes @ (1 | 2 | 4)) if own.is_signed_integer() && self.table_type() != *own => {
+                Some(Encoding::Narrow { value_bytes: bytes as u8 })
+            }
+            _ => encoding(own),
         }
     }
 

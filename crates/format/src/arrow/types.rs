@@ -43,17 +43,33 @@ pub fn ir_type(data_type: &Arrow) -> Option<DataType> {
 /// Metadata key of a file's column: the type of the table's, in whose place a narrower one lies.
 const TABLE_TYPE_KEY: &str = "headrace.type";
 
+/// Signed integers, each with the largest that lies in it.
+const INTEGERS: [(Arrow, i64); 4] = [
+    (Arrow::Int8, i8::MAX as i64),
+    (Arrow::Int16, i16::MAX as i64),
+    (Arrow::Int32, i32::MAX as i64),
+    (Arrow::Int64, i64::MAX),
+];
+
+/// The integer types wider than one; none for another type.
+fn wider(own: &Arrow) -> impl Iterator<Item = &'static Arrow> {
+    let place = INTEGERS.iter().position(|(integer, _)| integer == own);
+    INTEGERS.iter().skip(place.map_or(INTEGERS.len(), |place| place + 1)).map(|(it, _)| it)
+}
+
 /// The type that a table's column has where a file's is this one. Decimals may lie in 4 or 8 bytes, with as many digits as
-/// those have, and integers of 8 bytes in 4: how they lie, not what they are.
+/// those have, and integers in fewer than they have: how they lie, not what they are.
 pub(crate) fn table_type(field: &Field) -> Arrow {
     let said = field.metadata().get(TABLE_TYPE_KEY);
     match *field.data_type() {
-        Arrow::Int32 if said.is_some_and(|said| *said == Arrow::Int64.to_string()) => Arrow::Int64,
         Arrow::Decimal32(precision, scale) | Arrow::Decimal64(precision, scale) => {
             let wide = said.and_then(|said| digits_said(said, scale));
             Arrow::Decimal128(wide.unwrap_or(precision).max(precision), scale)
         }
-        ref other => other.clone(),
+        ref own => {
+            let is_said = |integer: &&Arrow| said.is_some_and(|said| *said == integer.to_string());
+            wider(own).find(is_said).unwrap_or(own).clone()
+        }
     }
 }
 
@@ -64,10 +80,10 @@ fn digits_said(said: &str, scale: i8) -> Option<u8> {
     (is_type && *said == Arrow::Decimal128(digits, scale).to_string()).then_some(digits)
 }
 
-/// The same columns in fewer bytes: decimals as their digits allow, and decimals and integers of 8 bytes as the bounds of
+/// The same columns in fewer bytes: decimals as their digits allow, and decimals and signed integers as the bounds of
 /// their values allow, where those are known (of a decimal, of its unscaled values). They are read as what they are,
-/// at a fraction of the bytes; other programs read integers of 4 bytes, and decimals of 4 and 8 with Arrow's libraries of
-/// version 19 (2025) and later.
+/// at a fraction of the bytes; other programs read integers of 1, 2 or 4 bytes, and decimals of 4 and 8 with Arrow's libraries
+/// of version 19 (2025) and later.
 pub fn narrow_schema(
     schema: &Schema,
     bounds: impl Fn(&Field) -> Option<RangeInclusive<i128>>,
@@ -85,14 +101,18 @@ fn narrow_field(field: &Field, bounds: Option<RangeInclusive<i128>>) -> Field {
         |precision: u8, digits: u8| precision <= digits || within(10_i128.pow(digits.into()) - 1);
     let own = field.data_type();
     let narrow = match *own {
-        Arrow::Int64 if within(i32::MAX.into()) => Arrow::Int32,
         Arrow::Decimal128(precision, scale) if fits(precision, 9) && scale <= 9 => {
             Arrow::Decimal32(precision.min(9), scale)
         }
         Arrow::Decimal128(precision, scale) if fits(precision, 18) && scale <= 18 => {
             Arrow::Decimal64(precision.min(18), scale)
         }
-        ref other => other.clone(),
+        ref own => {
+            let mut narrower =
+                INTEGERS.iter().filter(|(integer, _)| wider(integer).any(|it| it == own));
+            let fitting = narrower.find(|(_, most)| within((*most).into()));
+            fitting.map_or(own, |(integer, _)| integer).clone()
+        }
     };
     let mut narrow = field.clone().with_data_type(narrow);
     let is = table_type(field);
@@ -141,6 +161,10 @@ mod tests {
     fn a_file_says_what_its_narrow_columns_are() {
         let schema = Schema::new(vec![
             Field::new("key", Arrow::Int64, false),
+            Field::new("year", Arrow::Int64, true),
+            Field::new("size", Arrow::Int32, true),
+            Field::new("byte", Arrow::Int8, true),
+            Field::new("natural", Arrow::UInt32, true),
             Field::new("many", Arrow::Decimal128(38, 2), true),
             Field::new("fraction", Arrow::Decimal128(38, 12), true),
             Field::new("few", Arrow::Decimal128(9, 2), true),
@@ -148,12 +172,18 @@ mod tests {
         ]);
         let most = |field: &Field| match field.name().as_str() {
             "key" => Some(i128::from(i32::MIN) + 1..=0),
+            "year" => Some(0..=i16::MAX.into()),
+            "size" | "byte" | "natural" => Some(1..=50),
             _ => Some(-999_999_999..=0),
         };
         let narrow = narrow_schema(&schema, most);
         let types: Vec<_> = narrow.fields().iter().map(|field| field.data_type()).collect();
         let wanted = [
             &Arrow::Int32,
+            &Arrow::Int16,
+            &Arrow::Int8,
+            &Arrow::Int8,
+            &Arrow::UInt32,
             &Arrow::Decimal32(9, 2),
             &Arrow::Decimal64(18, 12),
             &Arrow::Decimal32(9, 2),
@@ -167,10 +197,11 @@ mod tests {
         // One more, or nothing that is known.
         let wide = narrow_schema(&schema, |_| Some(0..=1_000_000_000_000_000_000));
         assert_eq!(wide.field(0), schema.field(0));
-        assert_eq!(wide.field(1), schema.field(1));
+        let of = |schema: &Schema, name: &str| schema.field_with_name(name).unwrap().clone();
+        assert_eq!(of(&wide, "many"), of(&schema, "many"));
         let unknown = narrow_schema(&schema, |_| None);
-        assert_eq!(unknown.field(1), schema.field(1));
-        assert_eq!(unknown.field(3).data_type(), &Arrow::Decimal32(9, 2));
+        assert_eq!(of(&unknown, "many"), of(&schema, "many"));
+        assert_eq!(of(&unknown, "few").data_type(), &Arrow::Decimal32(9, 2));
     }
 
     #[test]
@@ -180,7 +211,9 @@ mod tests {
             table_type(&Field::new("x", data_type, true).with_metadata(metadata.into()))
         };
         assert_eq!(said(Arrow::Float64, "Int64"), Arrow::Float64);
-        assert_eq!(said(Arrow::Int16, "Int64"), Arrow::Int16);
+        assert_eq!(said(Arrow::Int16, "Int64"), Arrow::Int64);
+        assert_eq!(said(Arrow::Int16, "Int8"), Arrow::Int16);
+        assert_eq!(said(Arrow::UInt16, "Int64"), Arrow::UInt16);
         assert_eq!(said(Arrow::Int32, "Utf8"), Arrow::Int32);
         let decimal = |text| said(Arrow::Decimal32(9, 2), text);
         assert_eq!(decimal("Decimal128(15, 2)"), Arrow::Decimal128(15, 2));

@@ -30,7 +30,8 @@ pub fn compare<'a>(
     Ok(Vector::bools(values, both_valid(left, right, rows)))
 }
 
-fn scale(data_type: &DataType) -> i8 {
+/// Digits behind the point, of decimals.
+pub fn scale(data_type: &DataType) -> i8 {
     match data_type {
         DataType::Decimal128 { scale, .. } => *scale,
         _ => 0,

@@ -59,6 +59,14 @@ impl Rows<'_> {
     }
 }
 
+/// Signed integers as they lie.
+#[derive(Clone, Copy)]
+pub enum Small<'a> {
+    I8(&'a [i8]),
+    I16(&'a [i16]),
+    I32(&'a [i32]),
+}
+
 fn corrupt(info: &RegisterInfo, cause: impl Into<String>) -> ExecError {
     ExecError::Corrupt { column: info.name.clone(), cause: cause.into() }
 }
@@ -141,18 +149,26 @@ impl<'a> SourceColumns<'a> {
         })
     }
 
-    /// A column of 32-bit integers as it lies, with its validity bits. `None`: it is anything
-    /// else, or what is said of its NULLs has to be checked.
-    pub fn plain_i32(&self, register: usize) -> Option<(&'a [i32], Option<&'a [u8]>)> {
+    /// A column of signed integers, or of decimals, as it lies in at most 32 bits a value, with its validity bits. `None`: it
+    /// is anything else, or what is said of its NULLs has to be checked.
+    pub fn small(&self, register: usize) -> Option<(Small<'a>, Option<&'a [u8]>)> {
         let Column { view, info, .. } = self.columns.get(register)?;
         let trusted = view.validity.is_none() || info.nullable;
-        let is_constant = matches!(view.encoding, Encoding::Constant { .. });
-        if is_constant || !trusted || !matches!(info.repr, Repr::I32) {
-            return None;
-        }
-        let values = aligned_values::<i32>(view.values)?;
+        let bytes = match (&view.encoding, &info.repr) {
+            (Encoding::Plain, Repr::I8) => 1,
+            (Encoding::Plain, Repr::I16) => 2,
+            (Encoding::Plain, Repr::I32) => 4,
+            (Encoding::Narrow { value_bytes }, _) => *value_bytes,
+            _ => return None,
+        };
+        let values = match bytes {
+            1 => Small::I8(aligned_values(view.values)?),
+            2 => Small::I16(aligned_values(view.values)?),
+            4 => Small::I32(aligned_values(view.values)?),
+            _ => return None,
+        };
         // Rows are numbered by 32 bits.
-        u32::try_from(values.len()).ok().map(|_| (values, view.validity))
+        (trusted && u32::try_from(view.values.len()).is_ok()).then_some((values, view.validity))
     }
 
     fn column(&self, register: usize) -> Result<&Column<'a>, ExecError> {
@@ -180,7 +196,9 @@ impl<'a> Column<'a> {
             (Encoding::Dictionary { code_bytes: 1 | 2 | 4 | 8 }, Repr::Code(_))
                 | (Encoding::Bits, Repr::Bool)
                 | (Encoding::Narrow { value_bytes: 4 | 8 }, Repr::I128)
-                | (Encoding::Narrow { value_bytes: 4 }, Repr::I64)
+                | (Encoding::Narrow { value_bytes: 1 | 2 | 4 }, Repr::I64)
+                | (Encoding::Narrow { value_bytes: 1 | 2 }, Repr::I32)
+                | (Encoding::Narrow { value_bytes: 1 }, Repr::I16)
                 | (Encoding::Offsets { offset_bytes: 4 | 8 }, Repr::Str)
                 | (Encoding::Constant { .. }, Repr::I32 | Repr::I64 | Repr::Code(_))
         ) || (view.encoding == Encoding::Plain
@@ -224,7 +242,12 @@ impl<'a> Column<'a> {
         let validity = self.validity(rows)?;
         let data = match (&self.info.repr, &self.view.encoding) {
             (Repr::I8, _) => Data::I8(self.plain(rows)),
+            (Repr::I16, Encoding::Narrow { .. }) => Data::I16(self.widened::<i8, _>(rows)),
             (Repr::I16, _) => Data::I16(self.plain(rows)),
+            (Repr::I32, Encoding::Narrow { value_bytes: 1 }) => {
+                Data::I32(self.widened::<i8, _>(rows))
+            }
+            (Repr::I32, Encoding::Narrow { .. }) => Data::I32(self.widened::<i16, _>(rows)),
             (Repr::I32, _) => Data::I32(self.plain(rows)),
             (Repr::I64, Encoding::Narrow { value_bytes }) => {
                 Data::I64(self.narrow_values(*value_bytes, rows))
@@ -310,10 +333,17 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Decimals that lie in 4 or 8 bytes, integers in 4.
+    /// Values that lie in fewer bytes than they have.
+    fn widened<N: Plain + Into<W>, W: Clone>(&self, rows: Rows<'_>) -> Cow<'a, [W]> {
+        self.plain::<N>(rows).iter().map(|&value| value.into()).collect()
+    }
+
+    /// Decimals that lie in 4 or 8 bytes, integers in 1, 2 or 4.
     fn narrow_values(&self, value_bytes: u8, rows: Rows<'_>) -> Cow<'a, [i64]> {
         match value_bytes {
-            4 => self.plain::<i32>(rows).iter().map(|&value| value.into()).collect(),
+            1 => self.widened::<i8, _>(rows),
+            2 => self.widened::<i16, _>(rows),
+            4 => self.widened::<i32, _>(rows),
             _ => self.plain(rows),
         }
     }

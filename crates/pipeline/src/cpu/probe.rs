@@ -196,12 +196,20 @@ pub fn set_direct_payload<'a>(
     context: &mut Context<'a>,
     probe: &'a BoundProbe,
 ) -> Result<(), ExecError> {
-    let internal = || ExecError::Internal("a scan of no direct-address probe by 32 bits".into());
+    let internal = || ExecError::Internal("a scan of no direct-address probe by integers".into());
     let BuildIndex::Direct { base, .. } = &probe.build.index else { return Err(internal()) };
     let keys = eval(context, &probe.keys[0])?;
-    let Data::I32(keys) = &keys.data else { return Err(internal()) };
-    let entries = keys.iter().map(|&key| i64::from(key).wrapping_sub(*base) as u32).collect();
-    set_payload(context, probe, entries, None);
+    macro_rules! entries {
+        ($($variant:ident),*) => {
+            match &keys.data {
+                $(Data::$variant(keys) => {
+                    keys.iter().map(|&key| i64::from(key).wrapping_sub(*base) as u32).collect()
+                })*
+                _ => return Err(internal()),
+            }
+        };
+    }
+    set_payload(context, probe, entries!(I8, I16, I32, I64), None);
     Ok(())
 }
 

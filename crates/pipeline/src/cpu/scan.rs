@@ -1,5 +1,5 @@
-//! The first steps of a pipeline, as far as they only compare and look up numbers of 32 bits
-//! that lie in the segment: run over its bytes, without a vector in between.
+//! The first steps of a pipeline, as far as they only compare and look up numbers that lie in the segment in at most
+//! 32 bits, whatever their type: run over its bytes, without a vector in between.
 //!
 //! ```text
 //! batch of rows ──bits──► conditions ──positions──► conditions ──► picked rows of many batches
@@ -19,10 +19,13 @@ use crate::ExecError;
 use crate::bound::{Bound, BoundExpr, BoundKind, BoundProbe, BoundSink, BoundStep, Repr};
 use crate::build::BuildIndex;
 use crate::cpu::WorkerOptions;
+use crate::cpu::compare::scale;
 use crate::cpu::context::Context;
-use crate::cpu::load::SourceColumns;
+use crate::cpu::load::{Small, SourceColumns};
 use crate::cpu::probe::set_direct_payload;
-use crate::cpu::simd::{Members, Test, Tier, prefetch_pages, prefetch_rows};
+use crate::cpu::simd::{
+    Members, Test, Tier, keep_positions, map_into, prefetch_pages, prefetch_rows,
+};
 
 /// A whole column is read while one row in so many is alive: a cache line holds 16 values, so
 /// picking some would touch nearly all of them.
@@ -45,7 +48,7 @@ pub struct Scan<'a> {
 
 struct Condition<'a> {
     register: Register,
-    values: &'a [i32],
+    values: Small<'a>,
     validity: Option<&'a [u8]>,
     kind: Kind<'a>,
 }
@@ -123,9 +126,13 @@ impl<'a> Scan<'a> {
 
     fn look_up(&mut self, source: &SourceColumns<'a>, probe: &'a BoundProbe) -> Option<()> {
         let BuildIndex::Direct { base, domain, present } = &probe.build.index else { return None };
-        let [BoundExpr { kind: BoundKind::Register(register), .. }] = probe.keys.as_slice() else {
+        let [BoundExpr { kind: BoundKind::Register(register), repr, .. }] = probe.keys.as_slice()
+        else {
             return None;
         };
+        if matches!(repr, Repr::I128) {
+            return None;
+        }
         let keeps_matches = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi);
         if !keeps_matches || probe.residual.is_some() {
             return None;
@@ -144,7 +151,7 @@ impl<'a> Scan<'a> {
         register: Register,
         kind: Kind<'a>,
     ) -> Option<()> {
-        let (values, validity) = source.plain_i32(register)?;
+        let (values, validity) = source.small(register)?;
         self.conditions.push(Condition { register, values, validity, kind });
         Some(())
     }
@@ -163,8 +170,7 @@ impl<'a> Scan<'a> {
         {
             conditions = later;
             condition.keep_bits(self.tier, start, rows, &mut self.words);
-            let next = condition.values.get(start + rows..).unwrap_or_default();
-            prefetch_pages(&next[..rows.min(next.len())]);
+            condition.prefetch(start + rows, rows);
             alive = self.words.iter().map(|word| word.count_ones() as usize).sum();
             if alive == 0 {
                 return;
@@ -217,7 +223,25 @@ impl Condition<'_> {
                 *word &= bits_from(validity, start + i * 64);
             }
         }
-        tier.keep_bits(&self.test(), &self.values[start..start + rows], words);
+        let test = self.test();
+        match self.values {
+            Small::I8(values) => keep_widened(tier, &test, &values[start..start + rows], words),
+            Small::I16(values) => keep_widened(tier, &test, &values[start..start + rows], words),
+            Small::I32(values) => tier.keep_bits(&test, &values[start..start + rows], words),
+        }
+    }
+
+    /// Asks for the rows that will be looked at next.
+    fn prefetch(&self, start: usize, rows: usize) {
+        fn ask<T>(values: &[T], start: usize, rows: usize) {
+            let next = values.get(start..).unwrap_or_default();
+            prefetch_pages(&next[..rows.min(next.len())]);
+        }
+        match self.values {
+            Small::I8(values) => ask(values, start, rows),
+            Small::I16(values) => ask(values, start, rows),
+            Small::I32(values) => ask(values, start, rows),
+        }
     }
 
     /// Of the positions from `first` on.
@@ -231,10 +255,34 @@ impl Condition<'_> {
             }
             positions.truncate(kept);
         }
-        prefetch_rows(self.values, &positions[first..]);
-        let kept = tier.keep_positions(&self.test(), self.values, &mut positions[first..]);
+        let (test, left) = (self.test(), &mut positions[first..]);
+        let kept = match self.values {
+            Small::I8(values) => keep_few(&test, values, left),
+            Small::I16(values) => keep_few(&test, values, left),
+            Small::I32(values) => {
+                prefetch_rows(values, left);
+                tier.keep_positions(&test, values, left)
+            }
+        };
         positions.truncate(first + kept);
     }
+}
+
+/// Clears the bits of rows whose value fails the test.
+fn keep_widened<N: Copy + Into<i32>>(tier: Tier, test: &Test<'_>, values: &[N], words: &mut [u64]) {
+    const TOGETHER: usize = 512;
+    let mut wide = [0; TOGETHER];
+    for (values, words) in values.chunks(TOGETHER).zip(words.chunks_mut(TOGETHER / 64)) {
+        let wide = &mut wide[..values.len()];
+        map_into(values, wide, Into::into);
+        tier.keep_bits(test, wide, words);
+    }
+}
+
+/// Moves the positions whose value passes the test to the front; answers how many.
+fn keep_few<N: Copy + Into<i32>>(test: &Test<'_>, values: &[N], positions: &mut [u32]) -> usize {
+    prefetch_rows(values, positions);
+    keep_positions(test, values, positions)
 }
 
 /// 64 bits from bit `start` on, 0 past the end.
@@ -257,20 +305,24 @@ fn interval(expr: &BoundExpr) -> Option<(Register, RangeInclusive<i32>)> {
         }
         _ => return None,
     };
-    let (Repr::I32, Repr::I32, Value::Int(value)) = (&left.repr, &right.repr, &constant.value)
-    else {
+    let is_signed = matches!(left.repr, Repr::I8 | Repr::I16 | Repr::I32 | Repr::I64 | Repr::I128);
+    let Value::Int(value) = constant.value else { return None };
+    let is_of_one_scale = scale(&left.data_type) == scale(&right.data_type);
+    if !is_signed || !left.repr.same_as(&right.repr) || !is_of_one_scale {
         return None;
-    };
-    let value = i32::try_from(*value).ok()?;
-    let range = match op {
-        CompareOp::Eq => value..=value,
+    }
+    // Of the values that a column of 32 bits may have.
+    let (least, most) = (i128::from(i32::MIN), i128::from(i32::MAX));
+    let (low, high) = match op {
+        CompareOp::Eq => (value, value),
         CompareOp::Ne => return None,
-        CompareOp::Lt => i32::MIN..=value.checked_sub(1)?,
-        CompareOp::Le => i32::MIN..=value,
-        CompareOp::Gt => value.checked_add(1)?..=i32::MAX,
-        CompareOp::Ge => value..=i32::MAX,
+        CompareOp::Lt => (least, value.checked_sub(1)?),
+        CompareOp::Le => (least, value),
+        CompareOp::Gt => (value.checked_add(1)?, most),
+        CompareOp::Ge => (value, most),
     };
-    Some((*register, range))
+    let (low, high) = (low.max(least), high.min(most));
+    (low <= high).then_some((*register, low as i32..=high as i32))
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ mod portable;
 
 use std::sync::LazyLock;
 
+pub use portable::keep_positions;
+
 /// Instructions that kernels are run with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
@@ -204,18 +206,19 @@ pub fn prefetch<T>(value: *const T) {
 }
 
 /// Asks for the values of these rows.
-pub fn prefetch_rows(values: &[i32], rows: &[u32]) {
+pub fn prefetch_rows<T>(values: &[T], rows: &[u32]) {
     rows.iter().for_each(|&row| prefetch(values.as_ptr().wrapping_add(row as usize)));
 }
 
 /// Asks for the first cache lines of each page that is about to be read: the processor's own
 /// prefetching of what is read in order ends with a page.
-pub fn prefetch_pages(values: &[i32]) {
-    const PAGE_VALUES: usize = 1024;
-    const LINE_VALUES: usize = 16;
+pub fn prefetch_pages<T>(values: &[T]) {
+    const PAGE_BYTES: usize = 4096;
+    const LINE_BYTES: usize = 64;
     const LINES: usize = 8;
-    for page in values.chunks(PAGE_VALUES) {
-        page.chunks(LINE_VALUES).take(LINES).for_each(|line| prefetch(line.as_ptr()));
+    for page in values.chunks(PAGE_BYTES / size_of::<T>()) {
+        let lines = page.chunks(LINE_BYTES / size_of::<T>());
+        lines.take(LINES).for_each(|line| prefetch(line.as_ptr()));
     }
 }
 

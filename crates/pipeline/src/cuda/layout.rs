@@ -13,7 +13,7 @@ pub enum ColumnForm {
     Bits,
     /// Signed dictionary codes of this many bytes.
     Codes(u8),
-    /// Decimals as signed integers of 4 or 8 bytes, integers of 8 bytes as those of 4.
+    /// Decimals as signed integers of 4 or 8 bytes, integers as those of fewer bytes than they have.
     Narrow(u8),
     /// Unsigned differences of 1, 2, 3 or 4 bytes from a base that the segment tells. Those of
     /// three bytes lie in two planes: the low 16 bits of all rows, then, from a multiple of 16

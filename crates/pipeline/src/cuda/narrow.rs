@@ -53,7 +53,7 @@ impl Narrowing {
                 (u32::from(bytes), 0, codes.saturating_sub(1) as i64)
             }
             (ColumnForm::Narrow(bytes @ (4 | 8)), Repr::I128)
-            | (ColumnForm::Narrow(bytes @ 4), Repr::I64) => {
+            | (ColumnForm::Narrow(bytes @ (2 | 4)), Repr::I32 | Repr::I64) => {
                 let range = info.range?;
                 (u32::from(bytes), range.min, range.max)
             }

@@ -512,7 +512,8 @@ impl CudaProgram {
             ColumnForm::Plain => !is_code,
             ColumnForm::Codes(_) => is_code,
             ColumnForm::Narrow(_) => {
-                matches!(self.bound.registers[index].repr, Repr::I128 | Repr::I64)
+                let repr = &self.bound.registers[index].repr;
+                matches!(repr, Repr::I16 | Repr::I32 | Repr::I64 | Repr::I128)
             }
             ColumnForm::Deltas(_) => true,
             ColumnForm::Bits | ColumnForm::Varying | ColumnForm::Text => false,

@@ -288,6 +288,23 @@ fn column(
                 values.extend(&value[..if is_narrow { 4 } else { 8 }]);
             }
         }
+        name @ ("b" | "k") => {
+            let value_bytes = match (name, shape.code_bytes) {
+                ("b", 1) => 1,
+                ("b", 2) | ("k", 8) => 2,
+                // Differently in each segment.
+                ("b", 8) => [1, 2, 4][random.below(3) as usize],
+                ("k", 2) => [2, 4][random.below(2) as usize],
+                _ => 4,
+            };
+            if value_bytes < 4 {
+                encoding = Encoding::Narrow { value_bytes };
+            }
+            let mut wide = Vec::new();
+            (0..rows).for_each(|_| push_value(random, name, &mut wide));
+            let narrow = wide.chunks_exact(4).flat_map(|value| &value[..usize::from(value_bytes)]);
+            values.extend(narrow);
+        }
         "g" => {
             encoding = Encoding::Bits;
             values.extend((0..rows.div_ceil(8)).map(|_| random.next() as u8));

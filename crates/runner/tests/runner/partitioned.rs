@@ -244,6 +244,21 @@ fn what_tells_a_build_which_rows_are_of_use_may_be_divided() {
     assert!(report.builds[0].contains("divided"), "{:?}", report.builds);
 }
 
+/// The keys of `e` tell which rows of `e` are of use, and nobody else asks for them.
+#[test]
+fn what_only_tells_is_left_out_where_memory_does_not_hold_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = tables(folder.path());
+    let mut told = build(&tables, 2);
+    let BuildSource::Pipeline(pipeline) = &mut told.source else { unreachable!() };
+    let keys = vec![pipeline.source.register(0)];
+    pipeline.steps.push(Step::Probe(Probe { is_optional: true, ..Probe::semi(0, keys) }));
+    let mut program = join(&tables, probe(1, 0, ProbeKind::Inner), Out::Groups);
+    program.builds = vec![build(&tables, 2), told];
+    let (_, report) = compared(&program, &tables, "left out");
+    assert!(report.builds[0].contains("left out"), "{:?}", report.builds);
+}
+
 #[test]
 fn a_build_of_batches_that_come_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -103,8 +103,13 @@ fn bounds(scale: f64) -> impl Fn(&Field) -> Option<RangeInclusive<i128>> {
         let most = match field.data_type() {
             // An order's price, in cents: seven lines of fifty of the dearest part, with tax.
             DataType::Decimal128(_, 2) => 7 * 50 * 209_900 * 108 / 100,
-            _ if field.name().ends_with("orderkey") => (6e6 * scale).ceil() as i128,
-            _ => (2e5 * scale).ceil() as i128 + 25,
+            _ => match field.name().rsplit('_').next() {
+                Some("orderkey") => (6e6 * scale).ceil() as i128,
+                Some("partkey" | "custkey") => (2e5 * scale).ceil() as i128,
+                Some("suppkey" | "availqty") => (1e4 * scale).ceil().max(9999.0) as i128,
+                // Keys of nations and regions, numbers of lines, sizes, and a priority that is 0.
+                _ => 50,
+            },
         };
         Some(-most..=most)
     }

@@ -47,7 +47,12 @@ fn each_word(column: &[i32], words: &mut [u64], test: impl Fn(i32) -> bool) {
     }
 }
 
-pub fn keep_positions(test: &Test<'_>, column: &[i32], positions: &mut [u32]) -> usize {
+/// Moves the positions whose value passes the test to the front; answers how many.
+pub fn keep_positions<N: Copy + Into<i32>>(
+    test: &Test<'_>,
+    column: &[N],
+    positions: &mut [u32],
+) -> usize {
     match test {
         Test::Between { low, width } => compact(column, positions, between(*low, *width)),
         Test::Member(members) => compact(column, positions, |value| members.contains(value)),
@@ -56,12 +61,16 @@ pub fn keep_positions(test: &Test<'_>, column: &[i32], positions: &mut [u32]) ->
 
 /// Without a branch on whether a value passes: writes first and then counts or does not count.
 #[inline(always)]
-fn compact(column: &[i32], positions: &mut [u32], test: impl Fn(i32) -> bool) -> usize {
+fn compact<N: Copy + Into<i32>>(
+    column: &[N],
+    positions: &mut [u32],
+    test: impl Fn(i32) -> bool,
+) -> usize {
     let mut kept = 0;
     for at in 0..positions.len() {
         let position = positions[at];
         positions[kept] = position;
-        kept += usize::from(test(column[position as usize]));
+        kept += usize::from(test(column[position as usize].into()));
     }
     kept
 }

@@ -50,7 +50,7 @@ impl Generator<'_> {
                 self.body.line(format!("hr::load_rows({name}, {values}, row, rows);"));
             }
             (ColumnForm::Narrow(bytes @ (4 | 8)), Repr::I128)
-            | (ColumnForm::Narrow(bytes @ 4), Repr::I64) => {
+            | (ColumnForm::Narrow(bytes @ (1 | 2 | 4)), Repr::I16 | Repr::I32 | Repr::I64) => {
                 let (kind, bits) = (c_type(&repr)?, u32::from(bytes) * 8);
                 self.body.line(format!("{kind} {name}[ROWS];"));
                 self.body.line(format!("hr::spread_values<i{bits}>({name}, {values}, row, rows);"));

@@ -333,6 +333,19 @@ impl RowGenerator for Lineorders {
         self.schema.clone()
     }
 
+    fn most(&self, column: &str) -> Option<u32> {
+        match column {
+            "lo_linenumber" => Some(7),
+            "lo_custkey" => Some(self.sizes.customers),
+            "lo_partkey" => Some(self.sizes.parts),
+            "lo_suppkey" => Some(self.sizes.suppliers),
+            "lo_quantity" => Some(50),
+            "lo_discount" => Some(10),
+            "lo_tax" => Some(8),
+            _ => None,
+        }
+    }
+
     fn rows(&self) -> u64 {
         self.index.rows()
     }

@@ -1,10 +1,11 @@
 //! The five tables. Each generator makes any range of its rows, on any thread, with the same
 //! result.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, Field, SchemaRef};
 
 use super::scale::Cardinalities;
 use crate::{SuiteError, write::TableGenerator};
@@ -53,6 +54,11 @@ trait RowGenerator: Send + Sync {
     fn schema(&self) -> SchemaRef;
     fn rows(&self) -> u64;
 
+    /// What the values of a column are at most, where they are worth fewer bytes than its type has.
+    fn most(&self, _column: &str) -> Option<u32> {
+        None
+    }
+
     /// The columns of a range that lies within the table.
     fn columns(&self, rows: Range<u64>) -> Result<Vec<ArrayRef>, ArrowError>;
 
@@ -82,6 +88,10 @@ impl<T: RowGenerator> TableGenerator for Batches<T> {
 
     fn schema(&self) -> SchemaRef {
         self.0.schema()
+    }
+
+    fn bounds(&self, column: &Field) -> Option<RangeInclusive<i128>> {
+        self.0.most(column.name()).map(|most| 0..=most.into())
     }
 
     fn rows(&self) -> u64 {
