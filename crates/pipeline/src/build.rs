@@ -118,6 +118,8 @@ pub enum Heads {
         slots: Slots,
         /// Keys by row.
         keys: Vec<i64>,
+        /// Which keys are there, where that takes few bits.
+        present: Option<Presence>,
     },
     /// By a hash of the keys as bytes.
     Encoded {
@@ -126,6 +128,17 @@ pub enum Heads {
         /// Keys by row.
         keys: EncodedKeys,
     },
+}
+
+/// A set of integers, one bit for each number of a domain.
+#[derive(Debug)]
+pub struct Presence {
+    /// The smallest number of the domain.
+    pub base: i64,
+    /// Numbers of the domain.
+    pub domain: u64,
+    /// Bit `i % 64` of word `i / 64` tells whether `base + i` is there.
+    pub words: Vec<u64>,
 }
 
 /// A payload column. In a `Direct` build entry `i` belongs to key `base + i`, in one by

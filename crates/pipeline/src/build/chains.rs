@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::build::key::{ASK_STEPS, EncodedKeys, fold};
-use crate::build::{ByCode, Chains, Heads, key};
+use crate::build::{ByCode, Chains, Heads, Presence, key};
 use crate::cpu::simd::prefetch;
 use headrace_io::huge::filled;
 
@@ -16,6 +16,10 @@ const BLOCK_ROWS: usize = 64;
 const ADDRESSES_A_ROW: u64 = 4;
 /// Or this many, whatever the number of rows.
 const ADDRESSES_MIN: u64 = 1 << 16;
+
+/// Most rows that ask for a number find out by one bit that it is not there: so many bits a row, 32 bytes, are about what the
+/// row takes itself.
+const PRESENCE_BITS_A_ROW: u64 = 256;
 
 impl Chains {
     /// Chains of rows whose one key is an integer.
@@ -38,7 +42,8 @@ impl Chains {
                 links.link(row, &mut slots.0[slot]);
             }
         }
-        links.chains(Heads::Integers { slots, keys: keys.to_vec() })
+        let present = presence(keys, base, domain);
+        links.chains(Heads::Integers { slots, keys: keys.to_vec(), present })
     }
 
     /// Chains of rows with any keys.
@@ -68,7 +73,7 @@ impl Chains {
                 };
                 Some(wanted.iter().map(head).collect())
             }
-            Heads::Integers { slots, keys } => {
+            Heads::Integers { slots, keys, .. } => {
                 let hash = |row: usize| fold(0, wanted[row] as u64);
                 let ask = |step, head: usize| {
                     if step == 0 {
@@ -100,7 +105,10 @@ impl Chains {
     pub(crate) fn bytes(&self) -> u64 {
         let heads = match &self.heads {
             Heads::Direct { heads, .. } => size_of_val::<[u32]>(heads),
-            Heads::Integers { slots, keys } => slots.bytes() + size_of_val::<[i64]>(keys),
+            Heads::Integers { slots, keys, present } => {
+                let bits = present.as_ref().map_or(0, |it| size_of_val::<[u64]>(&it.words));
+                slots.bytes() + size_of_val::<[i64]>(keys) + bits
+            }
             Heads::Encoded { slots, keys } => {
                 slots.bytes() + keys.bytes.len() + size_of_val::<[usize]>(&keys.offsets)
             }
@@ -111,6 +119,19 @@ impl Chains {
 
 fn found(row: u32, missing: u32) -> u32 {
     if row == NONE { missing } else { row }
+}
+
+/// Bits for the numbers of a domain, unless they are more than a hash table is worth.
+fn presence(keys: &[i64], base: i64, domain: u64) -> Option<Presence> {
+    let is_small = domain <= (keys.len() as u64).saturating_mul(PRESENCE_BITS_A_ROW);
+    is_small.then(|| {
+        let mut words = filled(0_u64, domain.div_ceil(64) as usize);
+        for key in keys {
+            let entry = key.wrapping_sub(base) as u64 as usize;
+            words[entry / 64] |= 1 << (entry % 64);
+        }
+        Presence { base, domain, words }
+    })
 }
 
 /// The smallest of some integers, and how many there are up to the largest.
@@ -280,8 +301,21 @@ mod tests {
     #[test]
     fn the_ends_of_integers_are_keys_like_any_other() {
         let chains = Chains::of_integers(&[i64::MAX, i64::MIN, i64::MAX]);
-        assert!(matches!(chains.heads, Heads::Integers { .. }));
+        assert!(matches!(chains.heads, Heads::Integers { present: None, .. }));
         assert_eq!(chains.find_integers(&[i64::MIN, i64::MAX, 0], NONE), Some(vec![1, 0, NONE]));
         assert_eq!(chain(&chains, 0), [0, 2]);
+    }
+
+    #[test]
+    fn keys_that_lie_apart_have_bits() {
+        let keys: Vec<i64> = (0..4000).map(|row| row / 2 * 77 - 1000).collect();
+        let Heads::Integers { present: Some(present), .. } = Chains::of_integers(&keys).heads
+        else {
+            panic!("no bits")
+        };
+        let is_there = |i: u64| present.words[i as usize / 64] >> (i % 64) & 1 == 1;
+        let found = (0..present.domain).filter(|&i| is_there(i));
+        let found: Vec<i64> = found.map(|i| present.base + i as i64).collect();
+        assert_eq!(found, keys.iter().copied().step_by(2).collect::<Vec<_>>());
     }
 }

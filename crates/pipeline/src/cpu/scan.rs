@@ -17,7 +17,7 @@ use headrace_ir::{CompareOp, ProbeKind, Register, Value};
 
 use crate::ExecError;
 use crate::bound::{Bound, BoundExpr, BoundKind, BoundProbe, BoundSink, BoundStep, Repr};
-use crate::build::BuildIndex;
+use crate::build::{BuildIndex, Chains, Heads, Presence};
 use crate::cpu::WorkerOptions;
 use crate::cpu::compare::scale;
 use crate::cpu::context::Context;
@@ -30,6 +30,9 @@ use crate::cpu::simd::{
 /// A whole column is read while one row in so many is alive: a cache line holds 16 values, so
 /// picking some would touch nearly all of them.
 const READ_ALL_SHARE: usize = 16;
+
+/// Rows are looked up twice where at most this share is expected to find a match.
+const DROP_SHARE_MAX: f64 = 0.5;
 
 /// The first steps over one segment, and the rows that they have left and nobody has taken.
 pub struct Scan<'a> {
@@ -95,6 +98,9 @@ impl<'a> Scan<'a> {
                 BoundStep::Compute { .. } => None,
             };
             if taken.is_none() {
+                if let BoundStep::Probe(probe) = step {
+                    scan.drop_absent(source, probe);
+                }
                 break;
             }
             scan.steps += 1;
@@ -143,6 +149,26 @@ impl<'a> Scan<'a> {
             self.probes.push(probe);
         }
         Some(())
+    }
+
+    /// Drops rows whose key a build by chains does not have, before the step itself, which remains to be done.
+    fn drop_absent(&mut self, source: &SourceColumns<'a>, probe: &'a BoundProbe) -> Option<()> {
+        let BuildIndex::Chains(Chains { heads: Heads::Integers { present, .. }, .. }) =
+            &probe.build.index
+        else {
+            return None;
+        };
+        let [BoundExpr { kind: BoundKind::Register(register), .. }] = probe.keys.as_slice() else {
+            return None;
+        };
+        let keeps_matches = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi);
+        let finds_nulls = probe.null_equal || probe.build.nulls_equal;
+        if !keeps_matches || finds_nulls || probe.selectivity > DROP_SHARE_MAX {
+            return None;
+        }
+        let Presence { base, domain, words } = present.as_ref()?;
+        let members = Members::new(*base, *domain, words)?;
+        self.condition(source, *register, Kind::Member(members))
     }
 
     fn condition(
