@@ -76,15 +76,8 @@ impl Default for BuildId {
 /// How a key is found.
 #[derive(Debug)]
 pub enum BuildIndex {
-    /// One integer key (or code); `present` has one bit per `key - base` in `0..domain`.
-    Direct {
-        /// Smallest key.
-        base: i64,
-        /// Number of possible keys.
-        domain: u64,
-        /// Bit `i % 64` of word `i / 64` tells whether key `base + i` is there.
-        present: Vec<u64>,
-    },
+    /// One integer key (or code), by its place in the domain.
+    Direct(Presence),
     /// Chains of the rows of a key.
     Chains(Chains),
 }
@@ -130,6 +123,17 @@ pub enum Heads {
     },
 }
 
+impl BuildIndex {
+    /// Which keys are there, where bits tell.
+    pub(crate) fn presence(&self) -> Option<&Presence> {
+        match self {
+            Self::Direct(present) => Some(present),
+            Self::Chains(Chains { heads: Heads::Integers { present, .. }, .. }) => present.as_ref(),
+            Self::Chains(_) => None,
+        }
+    }
+}
+
 /// A set of integers, one bit for each number of a domain.
 #[derive(Debug)]
 pub struct Presence {
@@ -139,6 +143,28 @@ pub struct Presence {
     pub domain: u64,
     /// Bit `i % 64` of word `i / 64` tells whether `base + i` is there.
     pub words: Vec<u64>,
+}
+
+impl Presence {
+    /// None of a domain's numbers.
+    pub(crate) fn empty(base: i64, domain: u64) -> Self {
+        Self { base, domain, words: vec![0; domain.div_ceil(64) as usize] }
+    }
+
+    /// Adds a number of the domain and answers its place there; `None`: it is there already.
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, number: i64) -> Option<usize> {
+        let place = number.wrapping_sub(self.base) as u64 as usize;
+        let (word, bit) = (&mut self.words[place / 64], 1 << (place % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new.then_some(place)
+    }
+
+    /// Host bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        size_of_val::<[u64]>(&self.words) as u64
+    }
 }
 
 /// A payload column. In a `Direct` build entry `i` belongs to key `base + i`, in one by

@@ -3,7 +3,7 @@
 
 use headrace_ir::{CompareOp, DataType, Expr, Pipeline, ProbeKind, Register, Step, Value};
 use headrace_pipeline::BuildTable;
-use headrace_pipeline::build::BuildIndex;
+use headrace_pipeline::build::{BuildIndex, Presence};
 use std::sync::Arc;
 
 /// A closed interval, either end of which may be open; empty if `min > max`.
@@ -82,7 +82,7 @@ fn key_interval(build: &BuildTable) -> Option<Interval> {
         return Some(Interval::EMPTY);
     }
     match &build.index {
-        BuildIndex::Direct { base, domain, .. }
+        BuildIndex::Direct(Presence { base, domain, .. })
             if build.keys[0].data_type.integer_range().is_some() =>
         {
             let last = i64::try_from(domain.saturating_sub(1)).ok()?;

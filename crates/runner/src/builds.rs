@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use headrace_io::Kept;
-use headrace_ir::{BuildPlan, BuildSource, Pipeline, Sink, SourceKind, Step};
+use headrace_ir::{BuildPlan, BuildSource, Pipeline, Probe, Sink, SourceKind, Step};
 use headrace_pipeline::build::{BuildIndex, BuildOptions, Chains, Heads};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError};
@@ -78,7 +78,7 @@ impl Built {
             }
         };
         let index = match &table.index {
-            BuildIndex::Direct { domain, .. } => format!("direct over {domain} keys"),
+            BuildIndex::Direct(present) => format!("direct over {} keys", present.domain),
             BuildIndex::Chains(Chains { heads: Heads::Direct { heads, .. }, .. }) => {
                 format!("direct over {} keys", heads.len())
             }
@@ -206,10 +206,14 @@ impl Run<'_> {
 
     /// Whether a build is probed where NULL equals NULL.
     fn nulls_equal(&self, build: usize) -> bool {
+        self.probes_of(build).any(|probe| probe.null_equal)
+    }
+
+    /// The probes that ask a build, of all pipelines.
+    fn probes_of(&self, build: usize) -> impl Iterator<Item = &Probe> {
         let of_builds = self.program.builds.iter().filter_map(BuildPlan::pipeline);
-        of_builds.chain(std::iter::once(&self.program.pipeline)).flat_map(|p| &p.steps).any(
-            |step| matches!(step, Step::Probe(probe) if probe.build == build && probe.null_equal),
-        )
+        let all = of_builds.chain([&self.program.pipeline]).flat_map(probes);
+        all.filter(move |probe| probe.build == build)
     }
 
     fn build(&self, index: usize, before: &[Slot], threads: usize) -> Result<Built, RunError> {
@@ -260,10 +264,8 @@ impl Run<'_> {
 
     /// Whether a build failed for want of memory, and whoever asks it can do without.
     fn may_leave_out(&self, build: usize, error: &RunError) -> bool {
-        let pipelines = self.program.builds.iter().filter_map(BuildPlan::pipeline);
-        let steps = pipelines.chain([&self.program.pipeline]).flat_map(|pipeline| &pipeline.steps);
-        let needs = |step: &Step| matches!(step, Step::Probe(probe) if probe.build == build && !probe.is_optional);
-        error.class() == ErrorClass::OutOfMemory && !steps.into_iter().any(needs)
+        error.class() == ErrorClass::OutOfMemory
+            && self.probes_of(build).all(|probe| probe.is_optional)
     }
 
     /// Reserves the memory of a build that was just made of so many bytes.
@@ -326,9 +328,13 @@ fn without_unmade<'p>(plan: &'p BuildPlan, before: &[Slot]) -> Cow<'p, BuildPlan
 
 /// The builds that a build's own pipeline probes.
 fn probed(plan: &BuildPlan) -> impl Iterator<Item = usize> + '_ {
-    let steps = plan.pipeline().into_iter().flat_map(|pipeline| &pipeline.steps);
-    steps.filter_map(|step| match step {
-        Step::Probe(probe) => Some(probe.build),
+    plan.pipeline().into_iter().flat_map(probes).map(|probe| probe.build)
+}
+
+/// The probes of a pipeline.
+pub(crate) fn probes(pipeline: &Pipeline) -> impl Iterator<Item = &Probe> {
+    pipeline.steps.iter().filter_map(|step| match step {
+        Step::Probe(probe) => Some(probe),
         _ => None,
     })
 }

@@ -34,7 +34,7 @@ use headrace_pipeline::partition::LEVELS;
 use headrace_pipeline::{BuildTable, ExecError, arrow_field};
 use parking_lot::Mutex;
 
-use crate::builds::Slot;
+use crate::builds::{Slot, probes};
 use crate::error::RunError;
 use crate::parts::{Divider, Dividing, Gathered, Part, Parts};
 use crate::run::{Run, Streamed, Streaming};
@@ -52,18 +52,15 @@ impl Run<'_> {
     /// Whether a build may be divided: one probe asks for it, of the streamed pipeline, and what the
     /// probe means of a row is decided by the rows of equal keys. Others that ask may be left out.
     pub(crate) fn may_divide(&self, build: usize) -> bool {
-        let is_of = |step: &&Step| matches!(step, Step::Probe(probe) if probe.build == build);
-        let steps = self.program.pipeline.steps.iter();
+        let is_of = |probe: &&Probe| probe.build == build;
+        let streamed: Vec<_> = probes(&self.program.pipeline).filter(is_of).collect();
         let of_builds = self.program.builds.iter().filter_map(BuildPlan::pipeline);
-        let probes: Vec<_> = steps.filter(is_of).collect();
-        let must = |step: &&Step| !matches!(step, Step::Probe(probe) if probe.is_optional);
-        let of_builds = of_builds.flat_map(|pipeline| &pipeline.steps).filter(is_of);
-        let is_alone = of_builds.filter(must).count() == 0;
+        let is_alone = of_builds.flat_map(probes).filter(is_of).all(|probe| probe.is_optional);
         let may = |kind: ProbeKind| {
             use ProbeKind::{Anti, Inner, Left, Semi};
             matches!(kind, Inner | Left | Semi | Anti)
         };
-        is_alone && matches!(probes.as_slice(), [Step::Probe(probe)] if may(probe.kind))
+        is_alone && matches!(streamed.as_slice(), [probe] if may(probe.kind))
     }
 
     /// The rows of a build: in memory if so many bytes are enough, divided by their keys if not. And the

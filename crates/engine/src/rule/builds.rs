@@ -209,23 +209,25 @@ impl<'a> Builds<'a> {
     /// build means something, all of it is made.
     fn may_reduce(&self, probe: &PlannedProbe) -> bool {
         let stream = &self.graph.leaves[self.stream.leaf];
-        let is_smaller = self.stream.smaller_than.contains(&probe.leaf);
-        let looked_up = self.expected_share();
-        let is_worth_it = is_smaller || (looked_up <= FEW_SHARE && self.is_large(probe));
-        let keys_bytes = rows(stream) * looked_up * REDUCER_ROW_BYTES as f64;
         let is_exact = !matches!(probe.kind, ProbeKind::NullAwareAnti | ProbeKind::Mark);
-        stream.scan().is_some()
-            && is_exact
-            && is_worth_it
-            && keys_bytes <= self.reducer_bytes_max as f64
-            && self.asks_for_streamed(probe)
+        let may = stream.scan().is_some() && is_exact && self.asks_for_streamed(probe);
+        if !may || !self.is_large(probe) {
+            return false;
+        }
+        let share = self.expected_share();
+        let keys_bytes = rows(stream) * share * REDUCER_ROW_BYTES as f64;
+        (share <= FEW_SHARE || self.is_larger(probe)) && keys_bytes <= self.reducer_bytes_max as f64
+    }
+
+    /// Whether a build hangs from what is streamed though it is larger.
+    fn is_larger(&self, probe: &PlannedProbe) -> bool {
+        self.stream.smaller_than.contains(&probe.leaf)
     }
 
     /// Whether a build is about as large as what is streamed.
     fn is_large(&self, probe: &PlannedProbe) -> bool {
         let streamed = rows(&self.graph.leaves[self.stream.leaf]);
-        self.stream.smaller_than.contains(&probe.leaf)
-            || self.expected_rows(probe) >= streamed * LARGE_SHARE
+        self.is_larger(probe) || self.expected_rows(probe) >= streamed * LARGE_SHARE
     }
 
     /// Rows of a build that its own conditions are expected to leave; none where they are not known.

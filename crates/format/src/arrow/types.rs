@@ -44,17 +44,17 @@ pub fn ir_type(data_type: &Arrow) -> Option<DataType> {
 const TABLE_TYPE_KEY: &str = "headrace.type";
 
 /// Signed integers, each with the largest that lies in it.
-const INTEGERS: [(Arrow, i64); 4] = [
+static INTEGERS: [(Arrow, i64); 4] = [
     (Arrow::Int8, i8::MAX as i64),
     (Arrow::Int16, i16::MAX as i64),
     (Arrow::Int32, i32::MAX as i64),
     (Arrow::Int64, i64::MAX),
 ];
 
-/// The integer types wider than one; none for another type.
-fn wider(own: &Arrow) -> impl Iterator<Item = &'static Arrow> {
-    let place = INTEGERS.iter().position(|(integer, _)| integer == own);
-    INTEGERS.iter().skip(place.map_or(INTEGERS.len(), |place| place + 1)).map(|(it, _)| it)
+/// The integers narrower than a type; none for another type.
+fn narrower(wide: &Arrow) -> &'static [(Arrow, i64)] {
+    let place = INTEGERS.iter().position(|(integer, _)| integer == wide);
+    &INTEGERS[..place.unwrap_or(0)]
 }
 
 /// The type that a table's column has where a file's is this one. Decimals may lie in 4 or 8 bytes, with as many digits as
@@ -67,8 +67,10 @@ pub(crate) fn table_type(field: &Field) -> Arrow {
             Arrow::Decimal128(wide.unwrap_or(precision).max(precision), scale)
         }
         ref own => {
-            let is_said = |integer: &&Arrow| said.is_some_and(|said| *said == integer.to_string());
-            wider(own).find(is_said).unwrap_or(own).clone()
+            let is_said = |wide: &Arrow| said.is_some_and(|said| *said == wide.to_string());
+            let lies_in_own = |wide: &Arrow| narrower(wide).iter().any(|(it, _)| it == own);
+            let wide = INTEGERS.iter().find(|(wide, _)| lies_in_own(wide) && is_said(wide));
+            wide.map_or(own, |(wide, _)| wide).clone()
         }
     }
 }
@@ -108,9 +110,7 @@ fn narrow_field(field: &Field, bounds: Option<RangeInclusive<i128>>) -> Field {
             Arrow::Decimal64(precision.min(18), scale)
         }
         ref own => {
-            let mut narrower =
-                INTEGERS.iter().filter(|(integer, _)| wider(integer).any(|it| it == own));
-            let fitting = narrower.find(|(_, most)| within((*most).into()));
+            let fitting = narrower(own).iter().find(|(_, most)| within((*most).into()));
             fitting.map_or(own, |(integer, _)| integer).clone()
         }
     };

@@ -116,7 +116,7 @@ fn nodes(expr: &BoundExpr) -> f64 {
 fn lookup_cost(build: &BuildTable, at: At) -> f64 {
     let (bytes, hash) = match &build.index {
         // Payload is read only for the rows that are left.
-        BuildIndex::Direct { domain, .. } => (domain / 8, 0.0),
+        BuildIndex::Direct(present) => (present.domain / 8, 0.0),
         BuildIndex::Chains(Chains { heads: Heads::Direct { heads, .. }, .. })
             if matches!(at.lookups, Lookups::Cpu) =>
         {
@@ -250,7 +250,7 @@ mod tests {
 
     use super::*;
     use crate::bound::{BoundKind, BoundProbe};
-    use crate::build::BuildId;
+    use crate::build::{BuildId, Presence};
 
     /// A dimension with keys `1..=domain` of which a share is left, probed by register `key`.
     fn dimension(name: &str, key: usize, domain: u64, selectivity: f64) -> BoundStep {
@@ -263,7 +263,7 @@ mod tests {
             nulls_equal: false,
             has_null_key: false,
             unique: true,
-            index: BuildIndex::Direct { base: 1, domain, present: Vec::new() },
+            index: BuildIndex::Direct(Presence { base: 1, domain, words: Vec::new() }),
             payload: Vec::new(),
             bytes: domain / 8,
             id: BuildId::default(),

@@ -8,11 +8,12 @@ use headrace_ir::{Field, Scalar};
 use crate::ExecError;
 use crate::bound::Repr;
 use crate::build::payload::{Placement, encode};
-use crate::build::{BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, PayloadData, key};
+use crate::build::{
+    BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, PayloadData, Presence, key,
+};
 use crate::column::{Column, vector_array};
 use crate::column_in::append_array;
 use crate::cpu::eval::literal;
-use crate::cpu::payload::bit;
 use crate::cpu::vector::{Data, Vector};
 use crate::state::output_batch;
 
@@ -162,14 +163,14 @@ impl BuildTable {
     pub fn duplicates_max(&self) -> u64 {
         match &self.index {
             BuildIndex::Chains(chains) => chains.duplicates_max.max(1),
-            BuildIndex::Direct { .. } => 1,
+            BuildIndex::Direct(_) => 1,
         }
     }
 
     /// Entries of each payload column.
     pub fn entries(&self) -> usize {
         match &self.index {
-            BuildIndex::Direct { domain, .. } => *domain as usize,
+            BuildIndex::Direct(present) => present.domain as usize,
             BuildIndex::Chains(chains) => chains.next.len(),
         }
     }
@@ -204,18 +205,13 @@ fn direct_index(
     if domain > allowed.min(DIRECT_ENTRIES_MAX) {
         return None;
     }
-    let mut present = vec![0u64; (domain as usize).div_ceil(64)];
+    let mut present = Presence::empty(base, domain);
     let mut entries = Vec::with_capacity(rows);
     for &value in values.iter() {
-        let entry = value.wrapping_sub(base) as usize;
-        if bit(&present, entry) {
-            return None;
-        }
-        present[entry / 64] |= 1 << (entry % 64);
-        entries.push(entry as u32);
+        entries.push(present.insert(value)? as u32);
     }
     let placement = Placement { entry_of_row: Some(entries), entries: domain as usize };
-    Some((BuildIndex::Direct { base, domain, present }, placement))
+    Some((BuildIndex::Direct(present), placement))
 }
 
 /// Integer-like data as 64-bit values.
@@ -245,7 +241,7 @@ fn chains(keys: &[BuildColumn<'_>], rows: usize, with_nulls: bool) -> Chains {
 
 fn index_bytes(index: &BuildIndex) -> u64 {
     match index {
-        BuildIndex::Direct { present, .. } => size_of_val::<[u64]>(present) as u64,
+        BuildIndex::Direct(present) => present.bytes(),
         BuildIndex::Chains(chains) => chains.bytes(),
     }
 }

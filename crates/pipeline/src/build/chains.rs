@@ -106,7 +106,7 @@ impl Chains {
         let heads = match &self.heads {
             Heads::Direct { heads, .. } => size_of_val::<[u32]>(heads),
             Heads::Integers { slots, keys, present } => {
-                let bits = present.as_ref().map_or(0, |it| size_of_val::<[u64]>(&it.words));
+                let bits = present.as_ref().map_or(0, Presence::bytes) as usize;
                 slots.bytes() + size_of_val::<[i64]>(keys) + bits
             }
             Heads::Encoded { slots, keys } => {
@@ -125,12 +125,11 @@ fn found(row: u32, missing: u32) -> u32 {
 fn presence(keys: &[i64], base: i64, domain: u64) -> Option<Presence> {
     let is_small = domain <= (keys.len() as u64).saturating_mul(PRESENCE_BITS_A_ROW);
     is_small.then(|| {
-        let mut words = filled(0_u64, domain.div_ceil(64) as usize);
-        for key in keys {
-            let entry = key.wrapping_sub(base) as u64 as usize;
-            words[entry / 64] |= 1 << (entry % 64);
+        let mut present = Presence::empty(base, domain);
+        for &key in keys {
+            present.insert(key);
         }
-        Presence { base, domain, words }
+        present
     })
 }
 

@@ -6,7 +6,7 @@ use headrace_ir::ProbeKind;
 
 use crate::ExecError;
 use crate::bound::BoundProbe;
-use crate::build::{BuildIndex, BuildTable, Chains, PayloadData, integers, key};
+use crate::build::{BuildIndex, BuildTable, Chains, PayloadData, Presence, integers, key};
 use crate::cpu::any_match::any_match;
 use crate::cpu::context::{Context, NO_MATCH};
 use crate::cpu::eval::{Shared, eval};
@@ -45,11 +45,11 @@ pub fn probe<'a>(
         probe.keys.iter().map(|key| eval(context, key)).collect::<Result<_, _>>()?;
     let key_nulls = key_nulls(&keys, context.rows());
     let found = match &probe.build.index {
-        BuildIndex::Direct { .. } if probe.residual.is_none() => {
+        BuildIndex::Direct(_) if probe.residual.is_none() => {
             let matches = direct_matches(probe, &keys[0], context.rows())?;
             return frame_matches(context, probe, matches, key_nulls).map(|()| Probed::Framed);
         }
-        BuildIndex::Direct { .. } => {
+        BuildIndex::Direct(_) => {
             let matches = direct_matches(probe, &keys[0], context.rows())?;
             let mut heads = vec![NO_MATCH; context.rows()];
             for (&row, &entry) in matches.rows.iter().zip(&matches.entries) {
@@ -197,19 +197,13 @@ pub fn set_direct_payload<'a>(
     probe: &'a BoundProbe,
 ) -> Result<(), ExecError> {
     let internal = || ExecError::Internal("a scan of no direct-address probe by integers".into());
-    let BuildIndex::Direct { base, .. } = &probe.build.index else { return Err(internal()) };
+    let BuildIndex::Direct(Presence { base, .. }) = &probe.build.index else {
+        return Err(internal());
+    };
     let keys = eval(context, &probe.keys[0])?;
-    macro_rules! entries {
-        ($($variant:ident),*) => {
-            match &keys.data {
-                $(Data::$variant(keys) => {
-                    keys.iter().map(|&key| i64::from(key).wrapping_sub(*base) as u32).collect()
-                })*
-                _ => return Err(internal()),
-            }
-        };
-    }
-    set_payload(context, probe, entries!(I8, I16, I32, I64), None);
+    let keys = integers(&keys.data).ok_or_else(internal)?;
+    let entries = keys.iter().map(|key| key.wrapping_sub(*base) as u32).collect();
+    set_payload(context, probe, entries, None);
     Ok(())
 }
 
@@ -261,7 +255,7 @@ fn direct_lookup<'a, K: Copy + Into<i64>>(
     wanted: Wanted,
 ) -> Result<Matches<'a>, ExecError> {
     let build: &BuildTable = &probe.build;
-    let BuildIndex::Direct { base, domain, present } = &build.index else {
+    let BuildIndex::Direct(Presence { base, domain, words: present }) = &build.index else {
         return Err(ExecError::Internal("a direct-address probe of a build by chains".into()));
     };
     let scan = Scan { keys, valid, base: *base, domain: *domain };
@@ -502,7 +496,7 @@ fn walk_together(
 /// The build row after `entry` in its chain, or [`NO_MATCH`].
 pub(super) fn next_of(probe: &BoundProbe, entry: u32) -> u32 {
     match &probe.build.index {
-        BuildIndex::Direct { .. } => NO_MATCH,
+        BuildIndex::Direct(_) => NO_MATCH,
         BuildIndex::Chains(chains) => chains.next[entry as usize],
     }
 }

@@ -17,7 +17,7 @@ use headrace_ir::{CompareOp, ProbeKind, Register, Value};
 
 use crate::ExecError;
 use crate::bound::{Bound, BoundExpr, BoundKind, BoundProbe, BoundSink, BoundStep, Repr};
-use crate::build::{BuildIndex, Chains, Heads, Presence};
+use crate::build::{BuildIndex, Presence};
 use crate::cpu::WorkerOptions;
 use crate::cpu::compare::scale;
 use crate::cpu::context::Context;
@@ -130,21 +130,12 @@ impl<'a> Scan<'a> {
         self.condition(source, register, Kind::Between(range))
     }
 
+    /// The whole of a probe by address: whether a row has a match.
     fn look_up(&mut self, source: &SourceColumns<'a>, probe: &'a BoundProbe) -> Option<()> {
-        let BuildIndex::Direct { base, domain, present } = &probe.build.index else { return None };
-        let [BoundExpr { kind: BoundKind::Register(register), repr, .. }] = probe.keys.as_slice()
-        else {
-            return None;
-        };
-        if matches!(repr, Repr::I128) {
+        if !matches!(probe.build.index, BuildIndex::Direct(_)) || probe.residual.is_some() {
             return None;
         }
-        let keeps_matches = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi);
-        if !keeps_matches || probe.residual.is_some() {
-            return None;
-        }
-        let members = Members::new(*base, *domain, present)?;
-        self.condition(source, *register, Kind::Member(members))?;
+        self.keep_present(source, probe)?;
         if probe.kind == ProbeKind::Inner && !probe.payload.is_empty() {
             self.probes.push(probe);
         }
@@ -152,21 +143,25 @@ impl<'a> Scan<'a> {
     }
 
     /// Drops rows whose key a build by chains does not have, before the step itself, which remains to be done.
-    fn drop_absent(&mut self, source: &SourceColumns<'a>, probe: &'a BoundProbe) -> Option<()> {
-        let BuildIndex::Chains(Chains { heads: Heads::Integers { present, .. }, .. }) =
-            &probe.build.index
+    fn drop_absent(&mut self, source: &SourceColumns<'a>, probe: &'a BoundProbe) {
+        let is_by_chains = matches!(probe.build.index, BuildIndex::Chains(_));
+        let finds_nulls = probe.null_equal || probe.build.nulls_equal;
+        if is_by_chains && !finds_nulls && probe.selectivity <= DROP_SHARE_MAX {
+            let _may_be_none = self.keep_present(source, probe);
+        }
+    }
+
+    /// Keeps the rows whose key is there, where the build has bits for that and the others are of no use.
+    fn keep_present(&mut self, source: &SourceColumns<'a>, probe: &'a BoundProbe) -> Option<()> {
+        let Presence { base, domain, words } = probe.build.index.presence()?;
+        let [BoundExpr { kind: BoundKind::Register(register), repr, .. }] = probe.keys.as_slice()
         else {
             return None;
         };
-        let [BoundExpr { kind: BoundKind::Register(register), .. }] = probe.keys.as_slice() else {
-            return None;
-        };
         let keeps_matches = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi);
-        let finds_nulls = probe.null_equal || probe.build.nulls_equal;
-        if !keeps_matches || finds_nulls || probe.selectivity > DROP_SHARE_MAX {
+        if !keeps_matches || matches!(repr, Repr::I128) {
             return None;
         }
-        let Presence { base, domain, words } = present.as_ref()?;
         let members = Members::new(*base, *domain, words)?;
         self.condition(source, *register, Kind::Member(members))
     }

@@ -1,7 +1,7 @@
 //! Builds as the device holds them.
 
 use crate::bound::Repr;
-use crate::build::{BuildIndex, BuildTable, Chains, Heads, PayloadData};
+use crate::build::{BuildIndex, BuildTable, Chains, Heads, PayloadData, Presence};
 use crate::cuda::codegen::payload_shape;
 use crate::cuda::program::BuildPiece;
 use crate::error::{ExecError, WhyNot};
@@ -70,7 +70,7 @@ pub fn piece_bytes(build: &BuildTable, piece: BuildPiece) -> Result<Vec<u8>, Exe
     let missing = || ExecError::Internal(format!("build {} has no {piece:?}", build.name));
     let mut bytes = match (piece, &build.index) {
         // Behind the last key stands an absent one, for keys outside.
-        (BuildPiece::Present, BuildIndex::Direct { present, domain, .. }) => {
+        (BuildPiece::Present, BuildIndex::Direct(Presence { domain, words: present, .. })) => {
             let mut present = present.clone();
             present.push(0);
             if let Some(last) = present.get_mut((domain / 64) as usize) {
@@ -81,7 +81,9 @@ pub fn piece_bytes(build: &BuildTable, piece: BuildPiece) -> Result<Vec<u8>, Exe
         (BuildPiece::Payload(column), index) => {
             let data = &build.payload.get(column).ok_or_else(missing)?.data;
             let mut bytes = payload_bytes(data);
-            if let (BuildIndex::Direct { domain, .. }, shape) = (index, payload_shape(data)) {
+            if let (BuildIndex::Direct(Presence { domain, .. }), shape) =
+                (index, payload_shape(data))
+            {
                 bytes.truncate((domain * shape.width_bytes) as usize);
                 bytes.resize(bytes.len() + shape.width_bytes as usize, u8::MAX);
             }
@@ -98,7 +100,7 @@ pub fn piece_bytes(build: &BuildTable, piece: BuildPiece) -> Result<Vec<u8>, Exe
         }
         _ => return Err(missing()),
     };
-    if let BuildIndex::Direct { domain, .. } = &build.index {
+    if let BuildIndex::Direct(Presence { domain, .. }) = &build.index {
         let entry_bits = match piece {
             BuildPiece::Payload(column) => {
                 payload_shape(&build.payload[column].data).width_bytes * 8

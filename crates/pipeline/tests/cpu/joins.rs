@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headrace_ir::{CompareOp, DataType, Expr, Probe, ProbeKind, Sink, Step, Value};
-use headrace_pipeline::build::BuildIndex;
+use headrace_pipeline::build::{BuildIndex, Presence};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildOptions, BuildTable};
 use proptest::prelude::*;
@@ -248,7 +248,9 @@ fn rows_of(batches: &[arrow_array::RecordBatch]) -> Vec<String> {
 fn the_layout_follows_the_keys() {
     let dense = Table::new("d", 3).int32("k", &[5, 1, 9]).int32("v", &[100, 101, 102]);
     let dense = build(&dense, vec![], &["k"], &["v"]);
-    let BuildIndex::Direct { base, domain, present } = &dense.index else { panic!() };
+    let BuildIndex::Direct(Presence { base, domain, words: present }) = &dense.index else {
+        panic!()
+    };
     assert_eq!((*base, *domain, present[0]), (1, 9, 0b1_0001_0001));
 
     let sparse = Table::new("d", 3).int32("k", &[5, i32::MIN, i32::MAX]).int32("v", &[1, 2, 3]);

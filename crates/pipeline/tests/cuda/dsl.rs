@@ -7,7 +7,9 @@ use headrace_ir::{
     ProbeKind, Scalar, ValueRange,
 };
 use headrace_pipeline::bound::*;
-use headrace_pipeline::build::{BuildId, BuildIndex, BuildTable, PayloadColumn, PayloadData};
+use headrace_pipeline::build::{
+    BuildId, BuildIndex, BuildTable, PayloadColumn, PayloadData, Presence,
+};
 use headrace_pipeline::cuda::{ColumnForm, ColumnLayout, SegmentLayout};
 
 /// A program under construction.
@@ -235,7 +237,7 @@ pub fn direct_build(
         nulls_equal: false,
         has_null_key: false,
         unique: true,
-        index: BuildIndex::Direct { base, domain, present },
+        index: BuildIndex::Direct(Presence { base, domain, words: present }),
         payload,
         bytes: 0,
         id: BuildId::default(),

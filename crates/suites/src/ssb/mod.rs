@@ -21,9 +21,10 @@
 //!
 //! # Columns
 //!
-//! `i32` is Arrow Int32 (lineorder's file holds small numbers in 1 or 2 bytes), `text` Utf8, `code8` and `code16` Dictionary(Int8 or Int16, Utf8): 8 bits
-//! for lists of up to 100 values, 16 above. A dictionary holds its whole list, whether or not
-//! every word occurs. Money is in cents. Dates are the decimal number yyyymmdd.
+//! `i32` is Arrow Int32 (lineorder's file holds small numbers in 1 or 2 bytes), `text` Utf8,
+//! `code8` and `code16` Dictionary(Int8 or Int16, Utf8): 8 bits for lists of up to 100 values, 16
+//! above. A dictionary holds its whole list, whether or not every word occurs. Money is in cents.
+//! Dates are the decimal number yyyymmdd.
 //!
 //! | column | written as | values |
 //! |---|---|---|

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use headrace_format::arrow::narrow_schema;
 use tpchgen::generators::{
     CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator,
     PartSuppGenerator, RegionGenerator, SupplierGenerator,
@@ -91,28 +90,10 @@ pub(crate) fn tables(scale: f64) -> Result<Vec<Box<dyn TableGenerator>>, SuiteEr
     let named = Suite::Tpch.tables().iter().zip(tables);
     Ok(named
         .map(|(&name, (rows, units, schema, make))| {
-            let schema = Arc::new(narrow_schema(&stored(&schema), bounds(scale)));
+            let schema = stored(&schema);
             Box::new(Table { name, scale, rows, units, schema, make }) as Box<dyn TableGenerator>
         })
         .collect())
-}
-
-/// Of what the values of numeric columns are at most; the tightest that matter.
-fn bounds(scale: f64) -> impl Fn(&Field) -> Option<RangeInclusive<i128>> {
-    move |field| {
-        let most = match field.data_type() {
-            // An order's price, in cents: seven lines of fifty of the dearest part, with tax.
-            DataType::Decimal128(_, 2) => 7 * 50 * 209_900 * 108 / 100,
-            _ => match field.name().rsplit('_').next() {
-                Some("orderkey") => (6e6 * scale).ceil() as i128,
-                Some("partkey" | "custkey") => (2e5 * scale).ceil() as i128,
-                Some("suppkey" | "availqty") => (1e4 * scale).ceil().max(9999.0) as i128,
-                // Keys of nations and regions, numbers of lines, sizes, and a priority that is 0.
-                _ => 50,
-            },
-        };
-        Some(-most..=most)
-    }
 }
 
 /// The columns as they are written: texts of a short list by code, others plain.
@@ -148,6 +129,22 @@ impl TableGenerator for Table {
 
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
+    }
+
+    /// The tightest that matter.
+    fn bounds(&self, column: &Field) -> Option<RangeInclusive<i128>> {
+        let most = match column.data_type() {
+            // An order's price, in cents: seven lines of fifty of the dearest part, with tax.
+            DataType::Decimal128(_, 2) => 7 * 50 * 209_900 * 108 / 100,
+            _ => match column.name().rsplit('_').next() {
+                Some("orderkey") => (6e6 * self.scale).ceil() as i128,
+                Some("partkey" | "custkey") => (2e5 * self.scale).ceil() as i128,
+                Some("suppkey" | "availqty") => (1e4 * self.scale).ceil().max(9999.0) as i128,
+                // Keys of nations and regions, numbers of lines, sizes, and a priority that is 0.
+                _ => 50,
+            },
+        };
+        Some(-most..=most)
     }
 
     fn rows(&self) -> u64 {

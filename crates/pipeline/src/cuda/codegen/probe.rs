@@ -6,7 +6,7 @@ use super::shared::{SharedItem, marked_payload, payload_shape};
 use super::text::c_type;
 use super::{Generator, Held, Result, chain, describe, queue, refuse};
 use crate::bound::{BoundExpr, BoundProbe, BoundStep, Repr};
-use crate::build::{BuildIndex, BuildTable, PayloadData};
+use crate::build::{BuildIndex, BuildTable, PayloadData, Presence};
 use crate::cuda::program::{BuildPiece, Param};
 use crate::cuda::tables::{KeyWidth, key_width, slots_of};
 
@@ -49,7 +49,7 @@ impl Generator<'_> {
         }
         self.body.open("if (alive >> r & 1u)");
         match &probe.build.index {
-            BuildIndex::Direct { base, domain, .. } => {
+            BuildIndex::Direct(Presence { base, domain, .. }) => {
                 self.find_direct(step, probe, (*base, *domain), &appended, null_key)?;
             }
             BuildIndex::Chains(_) => self.find_hashed(step, probe, &appended, null_key, None)?,
@@ -90,7 +90,7 @@ impl Generator<'_> {
     fn table_without_branches(&self, step: usize, probe: &BoundProbe) -> Option<BuildPiece> {
         let [key] = probe.keys.as_slice() else { return None };
         let simple = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi)
-            && matches!(probe.build.index, BuildIndex::Direct { .. })
+            && matches!(probe.build.index, BuildIndex::Direct(_))
             && !self.may_be_null(key)
             && !key.can_fail();
         if !simple {
@@ -115,7 +115,7 @@ impl Generator<'_> {
         probe: &BoundProbe,
         piece: BuildPiece,
     ) -> Result<()> {
-        let (BuildIndex::Direct { base, domain, .. }, [key]) =
+        let (BuildIndex::Direct(Presence { base, domain, .. }), [key]) =
             (&probe.build.index, probe.keys.as_slice())
         else {
             return refuse("a look-up by hash without branches");
@@ -169,7 +169,7 @@ impl Generator<'_> {
         let Some(BoundStep::Probe(probe)) = bound.steps.get(step) else {
             return refuse("payload of a step that is no probe");
         };
-        let (BuildIndex::Direct { base, domain, .. }, [key]) =
+        let (BuildIndex::Direct(Presence { base, domain, .. }), [key]) =
             (&probe.build.index, probe.keys.as_slice())
         else {
             return refuse("late payload of a build by hash");

@@ -56,7 +56,7 @@ pub(super) fn step(bound: &Bound, tuning: Tuning) -> Option<usize> {
 pub(super) fn can_be_read_again(probe: &BoundProbe) -> bool {
     probe.kind == ProbeKind::Inner
         && probe.residual.is_none()
-        && matches!(probe.build.index, BuildIndex::Direct { .. })
+        && matches!(probe.build.index, BuildIndex::Direct(_))
         && probe.keys.iter().all(|key| matches!(key.kind, BoundKind::Register(_)))
 }
 

@@ -3,7 +3,7 @@
 
 use crate::bind::order::is_near_on_gpu;
 use crate::bound::{Bound, BoundProbe, BoundStep};
-use crate::build::{BuildIndex, PayloadData};
+use crate::build::{BuildIndex, PayloadData, Presence};
 use crate::cuda::program::{BuildPiece, Tuning};
 use headrace_ir::ProbeKind;
 
@@ -102,7 +102,7 @@ impl SharedPlan {
     /// The first look of a probe goes to shared memory if that table fits: the narrow payload
     /// with absent marks if it is small, else the bitmap where it removes enough rows.
     fn add_probe(&mut self, step: usize, probe: &BoundProbe, rate: f64, limit: u64) {
-        let BuildIndex::Direct { domain, .. } = &probe.build.index else { return };
+        let BuildIndex::Direct(Presence { domain, .. }) = &probe.build.index else { return };
         let bitmap_bytes = bitmap_bytes(*domain);
         let marked = marked_payload(probe).map(|column| {
             let width = payload_shape(&probe.build.payload[column].data).width_bytes;
