@@ -4,7 +4,6 @@
 //! cast is its value under another name.
 
 use std::mem;
-use std::ops::ControlFlow;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, internal_err};
@@ -14,9 +13,10 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Statement, Value, VisitMut, VisitorMut,
+    ObjectName, Statement, Value, VisitorMut,
 };
 
+use super::walk::{self, Flow, ON, Stop};
 use crate::strict;
 
 /// What is around a cast is called.
@@ -25,7 +25,7 @@ const NAME: &str = "cast";
 /// Gives every cast a name of its own; whether there is one.
 pub fn name(statement: &mut Statement) -> bool {
     let mut name = Name { found: false };
-    let _ = statement.visit(&mut name);
+    walk::change_all(statement, &mut name);
     name.found
 }
 
@@ -34,15 +34,15 @@ struct Name {
 }
 
 impl VisitorMut for Name {
-    type Break = ();
+    type Break = Stop;
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if matches!(expr, Expr::Cast { .. }) {
             self.found = true;
             let cast = mem::replace(expr, Expr::value(Value::Null));
             *expr = Expr::Function(call(NAME, cast));
         }
-        ControlFlow::Continue(())
+        ON
     }
 }
 

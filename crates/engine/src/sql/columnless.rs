@@ -1,35 +1,35 @@
 //! `(SELECT FROM t)` as a value: it has rows, but no value. The planner takes its first column without a look.
 
-use std::ops::ControlFlow;
+use datafusion::common::{Result, plan_datafusion_err};
+use datafusion::sql::sqlparser::ast::{Expr, Query, SetExpr, Statement, Visitor};
 
-use datafusion::common::{Result, plan_err};
-use datafusion::sql::sqlparser::ast::{Expr, Query, SetExpr, Statement, Visit, Visitor};
+use super::walk::{self, Flow, ON, Stop};
 
 /// Refuses a statement with a subquery of no columns where its value is asked for.
 ///
 /// # Errors
 /// That it has one.
 pub fn check(statement: &Statement) -> Result<()> {
-    match statement.visit(&mut Values) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => plan_err!(
-            "a subquery that is asked for a value has no column\nhint: SELECT x FROM .., or EXISTS (SELECT FROM ..)"
-        ),
-    }
+    walk::look(statement, &mut Values)
 }
 
 struct Values;
 
 impl Visitor for Values {
-    type Break = ();
+    type Break = Stop;
 
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
         let query = match expr {
             Expr::Subquery(query) => query,
             Expr::InSubquery { subquery, .. } => subquery,
-            _ => return ControlFlow::Continue(()),
+            _ => return ON,
         };
-        if has_no_column(query) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if !has_no_column(query) {
+            return ON;
+        }
+        walk::stop(plan_datafusion_err!(
+            "a subquery that is asked for a value has no column\nhint: SELECT x FROM .., or EXISTS (SELECT FROM ..)"
+        ))
     }
 }
 

@@ -2,12 +2,13 @@
 //! itself for each. So statements are planned on a stack that has room, and what is deeper still is refused.
 
 use std::future::Future;
-use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use datafusion::common::{Result, plan_err};
-use datafusion::sql::sqlparser::ast::{Expr, Statement, Visit, Visitor};
+use datafusion::common::{Result, plan_datafusion_err};
+use datafusion::sql::sqlparser::ast::{Expr, Statement, Visitor};
+
+use super::walk::{self, Flow, ON, Stop};
 
 /// Levels of an expression that is planned.
 const LEVELS_MAX: usize = 4000;
@@ -20,28 +21,28 @@ const STACK_BYTES: usize = 512 << 20;
 /// # Errors
 /// That it has.
 pub fn check(statement: &Statement) -> Result<()> {
-    match statement.visit(&mut Levels(0)) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => plan_err!(
-            "an expression has more than {LEVELS_MAX} levels\nhint: each operator of a chain such as a + b + .. is \
-             one: write IN (..) for = .. OR = .., set parentheses in the middle, or take the sum in parts"
-        ),
-    }
+    walk::look(statement, &mut Levels(0))
 }
 
 struct Levels(usize);
 
 impl Visitor for Levels {
-    type Break = ();
+    type Break = Stop;
 
-    fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, _: &Expr) -> Flow {
         self.0 += 1;
-        if self.0 > LEVELS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.0 <= LEVELS_MAX {
+            return ON;
+        }
+        walk::stop(plan_datafusion_err!(
+            "an expression has more than {LEVELS_MAX} levels\nhint: each operator of a chain such as a + b + .. is \
+             one: write IN (..) for = .. OR = .., set parentheses in the middle, or take the sum in parts"
+        ))
     }
 
-    fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, _: &Expr) -> Flow {
         self.0 -= 1;
-        ControlFlow::Continue(())
+        ON
     }
 }
 

@@ -3,21 +3,20 @@
 //! A call becomes a table whose name is the text of the call, so that it is opened, seen as its files are
 //! now, and planned as any other.
 
-use std::ops::ControlFlow;
-
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{DFSchema, DataFusionError, Result, plan_datafusion_err, plan_err};
+use datafusion::common::{DFSchema, Result, plan_datafusion_err, plan_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::parser::{CopyToSource, Statement as DFStatement};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, ObjectName,
-    ObjectNamePart, TableFactor, Value, VisitMut, VisitorMut,
+    ObjectNamePart, TableFactor, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::walk::{self, Flow, ON, Stop};
 use crate::catalog::{Call, Packing, ReadOptions, TableKind};
 
 /// Options that say what is always so.
@@ -29,19 +28,17 @@ const ALWAYS: [&str; 3] = ["union_by_name", "hive_partitioning", "auto_detect"];
 /// A call of a function that reads files with options that it does not have.
 pub fn name(statement: &mut DFStatement, state: &SessionState) -> Result<Vec<(String, Call)>> {
     let mut namer = Namer { state, calls: Vec::new() };
-    let flow = match statement {
+    match statement {
         DFStatement::Explain(explain) => return name(&mut explain.statement, state),
-        DFStatement::Statement(statement) => statement.visit(&mut namer),
-        DFStatement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(&mut namer),
-            CopyToSource::Relation(_) => ControlFlow::Continue(()),
-        },
-        _ => ControlFlow::Continue(()),
-    };
-    match flow {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(namer.calls),
+        DFStatement::Statement(statement) => walk::change(statement, &mut namer)?,
+        DFStatement::CopyTo(copy) => {
+            if let CopyToSource::Query(query) = &mut copy.source {
+                walk::change(query, &mut namer)?;
+            }
+        }
+        _ => {}
     }
+    Ok(namer.calls)
 }
 
 struct Namer<'a> {
@@ -50,13 +47,11 @@ struct Namer<'a> {
 }
 
 impl VisitorMut for Namer<'_> {
-    type Break = DataFusionError;
+    type Break = Stop;
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
-        let TableFactor::Table { name, args: args @ Some(_), .. } = factor else {
-            return ControlFlow::Continue(());
-        };
-        let Some((kind, function)) = function_of(name) else { return ControlFlow::Continue(()) };
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        let TableFactor::Table { name, args: args @ Some(_), .. } = factor else { return ON };
+        let Some((kind, function)) = function_of(name) else { return ON };
         let given = args.take().map(|args| args.args).unwrap_or_default();
         let texts: Vec<String> = given.iter().map(ToString::to_string).collect();
         let text = format!("{function}({})", texts.join(", "));
@@ -64,11 +59,11 @@ impl VisitorMut for Namer<'_> {
             Ok(call) => self.calls.push((text.clone(), call)),
             Err(error) => {
                 let cause = error.find_root().message().to_string();
-                return ControlFlow::Break(plan_datafusion_err!("{function}: {cause}"));
+                return walk::stop(plan_datafusion_err!("{function}: {cause}"));
             }
         }
         *name = ObjectName::from(vec![Ident::with_quote('"', text)]);
-        ControlFlow::Continue(())
+        ON
     }
 }
 

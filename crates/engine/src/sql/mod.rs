@@ -21,16 +21,16 @@ mod summarize;
 mod text;
 mod tuples;
 mod using;
+mod walk;
 
 use std::mem;
-use std::ops::ControlFlow;
 
 use datafusion::common::{Result, TableReference};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
-    Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableFactor, VisitMut, VisitorMut,
+    Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableFactor, VisitorMut,
     WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -42,6 +42,7 @@ pub use depth::OnLargeStack;
 pub use headers::Headers;
 use repair::Repair;
 pub use text::Places;
+use walk::{Flow, ON, Stop};
 
 /// Without the planner's own tables.
 const SHOW_TABLES: &str = "select table_name as name from information_schema.tables \
@@ -84,7 +85,7 @@ impl Parsed {
             if is_show_tables(inner) {
                 statement = parse(SHOW_TABLES, state)?;
             } else {
-                let _ = inner.visit(&mut FromFirst);
+                walk::change_all(inner, &mut FromFirst);
                 columnless::check(inner)?;
             }
         }
@@ -176,13 +177,13 @@ fn is_show_tables(statement: &Statement) -> bool {
 struct FromFirst;
 
 impl VisitorMut for FromFirst {
-    type Break = ();
+    type Break = Stop;
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         if select.flavor == SelectFlavor::FromFirstNoSelect {
             select.projection = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
         }
         select.flavor = SelectFlavor::Standard;
-        ControlFlow::Continue(())
+        ON
     }
 }

@@ -5,36 +5,36 @@
 //! becomes `SELECT * FROM (SELECT ..) ORDER BY b`.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Value,
-    ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
+    ValueWithSpan, Visitor, VisitorMut,
 };
 
 use super::headers::normal;
+use super::walk::{self, Flow, ON, Stop};
 
 /// What such a query is called where it is a table.
 const NAME: &str = "grouped";
 
 /// Puts orders outside where the planner would take an output for something else.
 pub fn outside(statement: &mut Statement) {
-    let _ = statement.visit(&mut Outside);
+    walk::change_all(statement, &mut Outside);
 }
 
 struct Outside;
 
 impl VisitorMut for Outside {
-    type Break = ();
+    type Break = Stop;
 
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
         if is_mistaken(query) {
             let (order_by, limit_clause) = (query.order_by.take(), query.limit_clause.take());
             let fetch = query.fetch.take();
             super::put_into_from(query, NAME);
             (query.order_by, query.limit_clause, query.fetch) = (order_by, limit_clause, fetch);
         }
-        ControlFlow::Continue(())
+        ON
     }
 }
 
@@ -88,8 +88,8 @@ struct Cast {
 impl Cast {
     fn of(select: &Select) -> Self {
         let mut cast = Self::default();
-        let _ = select.projection.visit(&mut cast);
-        let _ = select.group_by.visit(&mut cast);
+        walk::look_at_all(&select.projection, &mut cast);
+        walk::look_at_all(&select.group_by, &mut cast);
         cast
     }
 
@@ -99,20 +99,20 @@ impl Cast {
 }
 
 impl Visitor for Cast {
-    type Break = ();
+    type Break = Stop;
 
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
         match expr {
             Expr::Cast { .. } => self.depth += 1,
             Expr::Identifier(name) => self.add(Some(name)),
             Expr::CompoundIdentifier(names) => self.add(names.last()),
             _ => {}
         }
-        ControlFlow::Continue(())
+        ON
     }
 
-    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &Expr) -> Flow {
         self.depth -= usize::from(matches!(expr, Expr::Cast { .. }));
-        ControlFlow::Continue(())
+        ON
     }
 }

@@ -4,24 +4,24 @@
 //! condition, or none at all. What was written in parentheses is a node of its own, so a conjunction
 //! that lies bare where none can be is one that was swallowed; it is put back above what comes before it.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Statement, UnaryOperator, Value, VisitorMut,
 };
+
+use super::walk::{self, Flow, ON, Stop};
 
 /// Puts conjunctions and disjunctions back that were taken for the right side of IS [NOT] DISTINCT FROM.
 pub fn restore(statement: &mut Statement) {
-    let _ = statement.visit(&mut Restore);
+    walk::change_all(statement, &mut Restore);
 }
 
 struct Restore;
 
 impl VisitorMut for Restore {
-    type Break = ();
+    type Break = Stop;
 
     // Operands come before the operator.
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         match expr {
             Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right)
                 if is(right, &[BinaryOperator::And, BinaryOperator::Or]) =>
@@ -51,7 +51,7 @@ impl VisitorMut for Restore {
             }
             _ => {}
         }
-        ControlFlow::Continue(())
+        ON
     }
 }
 
@@ -94,16 +94,16 @@ mod tests {
     fn bare(condition: &str) -> String {
         struct Strip;
         impl VisitorMut for Strip {
-            type Break = ();
-            fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            type Break = Stop;
+            fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
                 if let Expr::Nested(inner) = expr {
                     *expr = std::mem::replace(inner, Expr::value(Value::Null));
                 }
-                ControlFlow::Continue(())
+                ON
             }
         }
         let mut statement = restored(condition);
-        let _ = statement.visit(&mut Strip);
+        walk::change_all(&mut statement, &mut Strip);
         format!("{statement:#?}").lines().filter(|line| !line.contains("Location")).collect()
     }
 

@@ -6,11 +6,12 @@
 //! one whose tables are named elsewhere in the statement; what looks outside under such a name is refused by the planner.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectNamePart, Statement, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+    Expr, ObjectNamePart, Statement, TableFactor, Visit, Visitor, VisitorMut,
 };
+
+use super::walk::{self, Flow, ON, Stop};
 
 /// What such a subquery is called.
 const NAME: &str = "quantified";
@@ -18,7 +19,7 @@ const NAME: &str = "quantified";
 /// Gives subqueries of ANY and ALL names of their own where their tables' names are also others'.
 pub fn name(statement: &mut Statement) {
     let all = Names::of(statement);
-    let _ = statement.visit(&mut Name(all));
+    walk::change_all(statement, &mut Name(all));
 }
 
 /// How often tables of a name are in some part of a statement.
@@ -28,15 +29,15 @@ struct Names(HashMap<String, usize>);
 impl Names {
     fn of(part: &impl Visit) -> Self {
         let mut names = Self::default();
-        let _ = part.visit(&mut names);
+        walk::look_at_all(part, &mut names);
         names
     }
 }
 
 impl Visitor for Names {
-    type Break = ();
+    type Break = Stop;
 
-    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> Flow {
         if let TableFactor::Table { name, alias, .. } = table {
             let ident = match (alias, name.0.last()) {
                 (Some(alias), _) => Some(&alias.name),
@@ -47,23 +48,23 @@ impl Visitor for Names {
                 *self.0.entry(ident.value.to_lowercase()).or_default() += 1;
             }
         }
-        ControlFlow::Continue(())
+        ON
     }
 }
 
 struct Name(Names);
 
 impl VisitorMut for Name {
-    type Break = ();
+    type Break = Stop;
 
     // Subqueries of a subquery come before it.
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr
             && let Expr::Subquery(query) = right.as_mut()
             && Names::of(&**query).0.iter().any(|(name, inside)| self.0.0.get(name) > Some(inside))
         {
             super::put_into_from(query, NAME);
         }
-        ControlFlow::Continue(())
+        ON
     }
 }

@@ -2,17 +2,15 @@
 //! columns of one name or of none, and casts that are called as what they cast. A statement that cannot be mended fails as it did at first.
 
 use std::mem;
-use std::ops::ControlFlow;
 
 use datafusion::common::{Column, DataFusionError, Result, SchemaError, TableReference};
 use datafusion::execution::session_state::SessionState;
 
 use datafusion::sql::parser::Statement as DFStatement;
-use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, ObjectNamePart, VisitMut, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, VisitorMut};
 
 use super::headers::{Headers, make_unique};
+use super::walk::{self, Flow, ON, Stop};
 use super::{casts, sql_statement};
 
 /// What the planner says of ORDER BY 1 where that is computed from keys of groups.
@@ -76,7 +74,7 @@ impl Repair {
         let (&[exact], Some(inner)) = (exact.as_slice(), sql_statement(statement)) else {
             return false;
         };
-        let _ = inner.visit(&mut RenameColumn { from: &lower, to: exact });
+        walk::change_all(inner, &mut RenameColumn { from: &lower, to: exact });
         self.renamed.push(lower);
         true
     }
@@ -101,7 +99,7 @@ pub fn tables(statement: &mut DFStatement, state: &SessionState) -> Result<()> {
     let Some(inner) = sql_statement(statement) else { return Ok(()) };
     for reference in references {
         if let Some(exact) = in_another_case(&reference, state) {
-            let _ = inner.visit(&mut RenameTable { from: reference.table(), to: &exact });
+            walk::change_all(inner, &mut RenameTable { from: reference.table(), to: &exact });
         }
     }
     Ok(())
@@ -129,25 +127,25 @@ struct RenameTable<'a> {
 }
 
 impl VisitorMut for RenameTable<'_> {
-    type Break = ();
+    type Break = Stop;
 
-    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> Flow {
         if let Some(ObjectNamePart::Identifier(name)) = relation.0.last_mut()
             && is_unquoted(name, self.from)
         {
             *name = Ident::with_quote('"', self.to);
         }
-        ControlFlow::Continue(())
+        ON
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::CompoundIdentifier(names) = expr
             && let [.., table, _] = names.as_mut_slice()
             && is_unquoted(table, self.from)
         {
             *table = Ident::with_quote('"', self.to);
         }
-        ControlFlow::Continue(())
+        ON
     }
 }
 
@@ -157,9 +155,9 @@ struct RenameColumn<'a> {
 }
 
 impl VisitorMut for RenameColumn<'_> {
-    type Break = ();
+    type Break = Stop;
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         let name = match expr {
             Expr::Identifier(name) => Some(name),
             Expr::CompoundIdentifier(names) => names.last_mut(),
@@ -170,6 +168,6 @@ impl VisitorMut for RenameColumn<'_> {
         {
             *name = Ident::with_quote('"', self.to);
         }
-        ControlFlow::Continue(())
+        ON
     }
 }

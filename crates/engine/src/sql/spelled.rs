@@ -3,31 +3,32 @@
 //! of equal pairs.
 
 use std::mem;
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Fetch, Function, FunctionArgumentClause, FunctionArguments, LimitClause,
     OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Statement, UnaryOperator, Value,
-    VisitMut, VisitorMut,
+    VisitorMut,
 };
+
+use super::walk::{self, Flow, ON, Stop};
 
 /// Spells out what the planner would refuse.
 pub fn out(statement: &mut Statement) {
-    let _ = statement.visit(&mut SpellOut);
+    walk::change_all(statement, &mut SpellOut);
 }
 
 struct SpellOut;
 
 impl VisitorMut for SpellOut {
-    type Break = ();
+    type Break = Stop;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         fetch(query);
         order_by_all(query);
-        ControlFlow::Continue(())
+        ON
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = expr {
             list.clauses.retain_mut(orders_by_values);
         }
@@ -42,7 +43,7 @@ impl VisitorMut for SpellOut {
                 false => any,
             };
         }
-        ControlFlow::Continue(())
+        ON
     }
 }
 

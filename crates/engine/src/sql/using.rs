@@ -5,16 +5,16 @@
 //! table, and in `*`, what it stands for. A `k` in a subquery, which may be the subquery's own, is left to the planner,
 //! which knows two and refuses it.
 
-use std::ops::ControlFlow;
-
-use datafusion::common::{DataFusionError, Result, not_impl_err};
+use datafusion::common::{Result, not_impl_err};
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
     Query, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement, TableFactor,
-    TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+
+use super::walk::{self, Flow, ON, Stop};
 
 const HINT: &str = "hint: write ON a.k = b.k, and coalesce(a.k, b.k) for the column of both";
 
@@ -23,26 +23,23 @@ const HINT: &str = "hint: write ON a.k = b.k, and coalesce(a.k, b.k) for the col
 /// # Errors
 /// Joins whose columns cannot be told from the statement alone.
 pub fn merge(statement: &mut Statement) -> Result<()> {
-    match statement.visit(&mut Merge) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk::change(statement, &mut Merge)
 }
 
 struct Merge;
 
 impl VisitorMut for Merge {
-    type Break = DataFusionError;
+    type Break = Stop;
 
-    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+    fn post_visit_select(&mut self, select: &mut Select) -> Flow {
         for index in 0..select.from.len() {
             if select.from[index].joins.iter().any(is_other_side)
                 && let Err(error) = in_select(select, index)
             {
-                return ControlFlow::Break(error);
+                return walk::stop(error);
             }
         }
-        ControlFlow::Continue(())
+        ON
     }
 }
 
@@ -92,7 +89,7 @@ fn in_select(select: &mut Select, index: usize) -> Result<()> {
     let mut replace = Replace { columns: &columns, queries: 0 };
     // What stands in FROM sees its own tables alone.
     let from = std::mem::take(&mut select.from);
-    let _ = select.visit(&mut replace);
+    walk::change_all(select, &mut replace);
     select.from = from;
     Ok(())
 }
@@ -245,25 +242,25 @@ struct Replace<'a> {
 }
 
 impl VisitorMut for Replace<'_> {
-    type Break = ();
+    type Break = Stop;
 
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, _: &mut Query) -> Flow {
         self.queries += 1;
-        ControlFlow::Continue(())
+        ON
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, _: &mut Query) -> Flow {
         self.queries -= 1;
-        ControlFlow::Continue(())
+        ON
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::Identifier(name) = expr
             && self.queries == 0
             && let Some(stands_for) = self.columns.find(name)
         {
             *expr = stands_for.clone();
         }
-        ControlFlow::Continue(())
+        ON
     }
 }

@@ -14,6 +14,10 @@ use headrace_io::{Kept, LastUsed};
 
 use crate::cuda::layout::ColumnForm;
 
+/// Entries at most, however small: each takes about a kilobyte of host memory, most of it the driver's, which no limit
+/// knows of. Of a table of very many small record batches a part stays, and the rest is streamed.
+const ENTRIES_MAX: usize = 1 << 18;
+
 /// A file as it was when its identity was taken: see [`ResidentColumns::file_id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(u64);
@@ -173,10 +177,12 @@ impl ResidentColumns {
         found
     }
 
-    /// Makes room for `bytes` under the budget, if entries of older queries allow it.
+    /// Makes room for an entry of `bytes` under the budget, if entries of older queries allow it.
     pub fn make_room(&self, bytes: u64, query: u64) -> bool {
         let mut state = self.state();
-        while state.columns.bytes() + bytes > state.stats.budget_bytes {
+        while state.columns.bytes() + bytes > state.stats.budget_bytes
+            || state.columns.len() >= ENTRIES_MAX
+        {
             if !state.evict(query) {
                 state.stats.refusals += 1;
                 return false;
