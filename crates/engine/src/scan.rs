@@ -25,6 +25,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
 };
 use futures::{Stream, TryStreamExt};
+use headrace_format::arrow::StoredBatch;
 use headrace_pipeline::WhyNot;
 
 use crate::catalog::HeadraceTable;
@@ -100,8 +101,8 @@ fn partition(table: &HeadraceTable, wanted: usize) -> Vec<Range<usize>> {
 
 /// Gives mapped pages back behind a scan whose session has a memory limit.
 ///
-/// A batch's pages go when the next batch is asked for, or with the stream. Whoever still reads
-/// the batch, or another part of the file, faults its pages in again from the page cache.
+/// Pages of rows go when the next rows are asked for, or with the stream. Whoever still reads
+/// them, or another part of the file, faults its pages in again from the page cache.
 struct ReleaseMapped {
     table: Option<Arc<HeadraceTable>>,
     file: Option<usize>,
@@ -153,6 +154,8 @@ struct Reader {
     table: Arc<HeadraceTable>,
     projection: Vec<usize>,
     at: Place,
+    /// The batch that is being read, and its first row that was not.
+    open: Option<(StoredBatch, usize)>,
     batches_left: usize,
     rows_left: usize,
     /// Files that were read and not looked at since.
@@ -162,13 +165,14 @@ struct Reader {
 }
 
 impl Reader {
-    /// Some batches, small ones together; none at the end. Batches lie in mappings of the files:
-    /// one that changed meanwhile is an error.
+    /// Some rows, small batches together; none at the end. They lie in mappings of the files: one that changed meanwhile
+    /// is an error.
     fn read(&mut self) -> Result<Vec<RecordBatch>> {
         const ROWS_WANTED: usize = 8192;
         let (mut batches, mut rows) = (Vec::new(), 0);
-        while rows < ROWS_WANTED && self.batches_left > 0 && self.rows_left > 0 {
-            let batch = self.read_batch()?;
+        while rows < ROWS_WANTED
+            && let Some(batch) = self.read_rows()?
+        {
             rows += batch.num_rows();
             batches.push(batch);
         }
@@ -181,17 +185,42 @@ impl Reader {
         Ok(batches)
     }
 
-    fn read_batch(&mut self) -> Result<RecordBatch> {
+    /// The next rows of the batch that is open, or of the next one; of a batch without rows none.
+    fn read_rows(&mut self) -> Result<Option<RecordBatch>> {
+        /// In the table's types, columns may take several times the memory of what lies in the file.
+        const ROWS_MAX: usize = 64 << 10;
+        let metrics = self.metrics.clone();
+        let _timer = metrics.elapsed_compute().timer();
+        let Some((stored, first)) = self.opened()? else { return Ok(None) };
+        let arrow = self.table.arrow();
+        let rows = (stored.rows() - first).min(ROWS_MAX).min(self.rows_left);
+        let read = arrow.read_rows(&stored, first..first + rows).map_err(external)?;
+        let wanted = with_one_nan(&read)?;
+        self.rows_left -= rows;
+        if first + rows < stored.rows() {
+            self.open = Some((stored, first + rows));
+        }
+        Ok(Some(wanted.record_output(&self.metrics)))
+    }
+
+    /// Takes the batch that is open, or opens the next one, if there is any and rows are wanted.
+    fn opened(&mut self) -> Result<Option<(StoredBatch, usize)>> {
+        if self.rows_left == 0 {
+            return Ok(None);
+        }
+        if let Some(open) = self.open.take() {
+            self.release.next(self.release.file);
+            return Ok(Some(open));
+        }
+        if self.batches_left == 0 {
+            return Ok(None);
+        }
         let Place { file, batch } = self.next_place();
         self.release.next(Some(file));
         let first = self.unchecked.take().map_or(file, |files| files.start);
         self.unchecked = Some(first..file + 1);
-        let _timer = self.metrics.elapsed_compute().timer();
-        let read = self.table.arrow().read_batch(file, batch, Some(&self.projection));
-        let read = read.map_err(external)?;
-        let wanted = with_one_nan(&read.slice(0, read.num_rows().min(self.rows_left)))?;
-        self.rows_left -= wanted.num_rows();
-        Ok(wanted.record_output(&self.metrics))
+        let stored = self.table.arrow().stored_batch(file, batch, Some(&self.projection));
+        Ok(Some((stored.map_err(external)?, 0)))
     }
 
     fn next_place(&mut self) -> Place {
@@ -307,6 +336,7 @@ impl ExecutionPlan for HeadraceScanExec {
         };
         let reader = Reader {
             at: Place::of(&self.table, batches.start),
+            open: None,
             batches_left: batches.len(),
             rows_left: self.limit.unwrap_or(usize::MAX),
             unchecked: None,

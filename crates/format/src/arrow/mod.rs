@@ -40,6 +40,7 @@ pub(crate) use chunks::Filling;
 pub use chunks::{CHUNK_EXTRA_SHARE, ChunkFeed, ChunkOptions, ColumnBound};
 pub use file::ArrowFile;
 pub(crate) use file::{encoding, row_bits};
+pub use read::StoredBatch;
 pub use spill::{SpillFile, SpillFolder};
 pub use statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY, has_statistics};
 pub use table::{ArrowTable, ColumnStats, SkippedFile, is_table_file};

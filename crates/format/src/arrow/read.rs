@@ -1,5 +1,6 @@
 //! Record batches as Arrow arrays: any type, any compression, in place where that is possible.
 
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -44,33 +45,57 @@ impl ArrowTable {
         batch: usize,
         projection: Option<&[usize]>,
     ) -> Result<RecordBatch> {
-        let all: Vec<usize>;
+        let stored = self.stored_batch(file, batch, projection)?;
+        self.read_rows(&stored, 0..stored.rows)
+    }
+
+    /// A record batch as it lies in its file, for whoever wants [some rows](Self::read_rows) at a time: what is
+    /// narrow there, or has other codes than the table's, takes several times the bytes in the table's types.
+    ///
+    /// # Errors
+    /// Those of [`read_batch`](Self::read_batch).
+    pub fn stored_batch(
+        &self,
+        file: usize,
+        batch: usize,
+        projection: Option<&[usize]>,
+    ) -> Result<StoredBatch> {
         let columns = match projection {
-            Some(columns) => columns,
-            None => {
-                all = (0..self.schema().fields().len()).collect();
-                &all
-            }
+            Some(columns) => columns.to_vec(),
+            None => (0..self.schema().fields().len()).collect(),
         };
-        let schema = self.projected_schema(columns)?;
+        let schema = self.projected_schema(&columns)?;
         let Some(source) = self.files().get(file).filter(|file| batch < file.batches()) else {
             return Err(FormatError::Argument(format!("record batch {batch} of file {file}")));
         };
         let bytes = Bytes::of(source, &self.mappings)?;
-        let arrays = columns
-            .iter()
-            .map(|column| self.read_column(&bytes, file, batch, *column))
-            .collect::<Result<Vec<_>>>();
-        if arrays.is_err() {
-            // What was replaced under the reader's hands is not corrupt.
-            source.check_unchanged()?;
-        }
-        let arrays = arrays?;
+        let stored = |&column: &usize| self.stored_column(&bytes, file, batch, column);
+        let arrays = unless_changed(source, columns.iter().map(stored).collect())?;
         source.mapping.check(source.path())?;
         let rows = source.batch_rows(batch) as usize;
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|cause| {
-            let place = format!("record batch {batch}");
+        Ok(StoredBatch { file, batch, columns, schema, arrays, rows })
+    }
+
+    /// Rows of a batch in the table's types, as [`read_batch`](Self::read_batch) gives all of them.
+    ///
+    /// # Errors
+    /// Those of [`read_batch`](Self::read_batch).
+    ///
+    /// # Panics
+    /// If the batch has fewer rows.
+    pub fn read_rows(&self, stored: &StoredBatch, rows: Range<usize>) -> Result<RecordBatch> {
+        let source = &self.files()[stored.file];
+        let columns = stored.columns.iter().zip(&stored.arrays);
+        let in_table = |(&column, array): (&usize, &Option<ArrayRef>)| match array {
+            Some(array) => self.in_table(stored, column, array.slice(rows.start, rows.len())),
+            None => self.constant_rows(stored.file, column, rows.len()),
+        };
+        let arrays = unless_changed(source, columns.map(in_table).collect())?;
+        source.mapping.check(source.path())?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let batch = RecordBatch::try_new_with_options(stored.schema.clone(), arrays, &options);
+        batch.map_err(|cause| {
+            let place = format!("record batch {}", stored.batch);
             FormatError::corrupt(source.path(), 0, place, cause.to_string())
         })
     }
@@ -125,44 +150,82 @@ impl ArrowTable {
         Ok(Arc::new(Schema::new_with_metadata(fields, self.schema().metadata().clone())))
     }
 
-    fn read_column(
+    /// A column as it lies in the file, codes without what they stand for; `None` where it is no column of the file.
+    fn stored_column(
         &self,
         bytes: &Bytes<'_>,
         file: usize,
         batch: usize,
         column: usize,
-    ) -> Result<ArrayRef> {
-        let source = bytes.file;
-        if let Some(value) = self.constant(file, column) {
-            let rows = source.batch_rows(batch) as usize;
-            return Ok(self.constant_array(column, value, rows));
+    ) -> Result<Option<ArrayRef>> {
+        if self.constant(file, column).is_some() {
+            return Ok(None);
         }
         let index = self.fields[file][column];
-        let field = &source.schema.fields[index];
+        let field = &bytes.file.schema.fields[index];
+        let codes = self.table_dictionary(column).and_then(|_| field.dictionary_codes());
+        bytes.decode(batch, index, codes.as_ref().unwrap_or(field)).map(Some)
+    }
+
+    /// Rows of a column that has one value in a file.
+    fn constant_rows(&self, file: usize, column: usize, rows: usize) -> Result<ArrayRef> {
+        let value = self.constant(file, column).ok_or_else(|| {
+            FormatError::column(self.schema().field(column).name(), "not of one value")
+        })?;
+        Ok(self.constant_array(column, value, rows))
+    }
+
+    /// What a column of a file holds, in the table's type.
+    fn in_table(&self, stored: &StoredBatch, column: usize, values: ArrayRef) -> Result<ArrayRef> {
+        let source = &self.files()[stored.file];
+        let field = &source.schema.fields[self.fields[stored.file][column]];
+        let data_type = self.schema().field(column).data_type();
         match (self.table_dictionary(column), field.dictionary_codes()) {
-            (Some(dictionary), Some(codes)) => {
-                let codes = bytes.decode(batch, index, &codes)?;
-                let DataType::Dictionary(key, _) = self.schema().field(column).data_type() else {
+            (Some(dictionary), Some(_)) => {
+                let DataType::Dictionary(key, _) = data_type else {
                     return Err(FormatError::column(field.name(), "not a dictionary"));
                 };
-                let remap = dictionary.remap(file).map(|(_, remap)| &**remap);
-                let values: ArrayRef = dictionary.values.clone();
-                table_codes(&codes, remap, key, values).map_err(|cause| {
-                    let place = format!("record batch {batch}, column {}", field.name());
+                let remap = dictionary.remap(stored.file).map(|(_, remap)| &**remap);
+                let meanings: ArrayRef = dictionary.values.clone();
+                table_codes(&values, remap, key, meanings).map_err(|cause| {
+                    let place = format!("record batch {}, column {}", stored.batch, field.name());
                     FormatError::corrupt(source.path(), 0, place, cause)
                 })
             }
-            _ => {
-                let values = bytes.decode(batch, index, field)?;
-                let data_type = self.schema().field(column).data_type();
-                match values.data_type() == data_type {
-                    true => Ok(values),
-                    false => cast(&values, data_type)
-                        .map_err(|e| FormatError::column(field.name(), e.to_string())),
-                }
-            }
+            _ if values.data_type() == data_type => Ok(values),
+            _ => cast(&values, data_type)
+                .map_err(|e| FormatError::column(field.name(), e.to_string())),
         }
     }
+}
+
+/// A record batch as it lies in its file: see [`ArrowTable::stored_batch`].
+#[derive(Debug)]
+pub struct StoredBatch {
+    file: usize,
+    batch: usize,
+    /// The table's columns that were asked for.
+    columns: Vec<usize>,
+    /// Theirs.
+    schema: SchemaRef,
+    /// `None`: one value in all of the file.
+    arrays: Vec<Option<ArrayRef>>,
+    rows: usize,
+}
+
+impl StoredBatch {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+}
+
+/// What was replaced under the reader's hands is not corrupt.
+fn unless_changed<T>(source: &ArrowFile, read: Result<T>) -> Result<T> {
+    if read.is_err() {
+        source.check_unchanged()?;
+    }
+    read
 }
 
 /// Where the bytes of a file's batches come from.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use headrace_format::arrow::ArrowTable;
+use headrace_format::arrow::{ArrowTable, StoredBatch};
 use headrace_runner::RunReport;
 use pgrx::pg_sys::{
     self, Datum, ExplainState, ForeignScan, ForeignScanState, List, TupleTableSlot,
@@ -156,7 +156,7 @@ pub struct Reader {
     file: usize,
     batch: usize,
     /// The record batch at hand, and how many of its rows were sliced.
-    whole: Option<(RecordBatch, usize)>,
+    whole: Option<(StoredBatch, usize)>,
     /// By column of files, in order: the rows at hand.
     slice: Vec<ArrayRef>,
     rows: usize,
@@ -281,7 +281,7 @@ impl Reader {
         let failed = |error: headrace_format::FormatError| WhyNot(error.to_string());
         let (batch, first) = loop {
             match self.whole.take() {
-                Some((batch, sliced)) if sliced < batch.num_rows() => break (batch, sliced),
+                Some((batch, sliced)) if sliced < batch.rows() => break (batch, sliced),
                 _ => {}
             }
             let Some(file) = arrow.files().get(self.file) else { return Ok(false) };
@@ -301,13 +301,14 @@ impl Reader {
                 Origin::Folder => None,
             });
             let ordinals: Vec<usize> = ordinals.collect();
-            let batch = arrow.read_batch(self.file, self.batch, Some(&ordinals)).map_err(failed)?;
+            let batch = arrow.stored_batch(self.file, self.batch, Some(&ordinals));
+            let batch = batch.map_err(failed)?;
             ran.batches += 1;
             self.batch += 1;
             self.whole = Some((batch, 0));
         };
-        let rows = SLICE_ROWS.min(batch.num_rows() - first);
-        let slice = batch.slice(first, rows);
+        let rows = SLICE_ROWS.min(batch.rows() - first);
+        let slice = arrow.read_rows(&batch, first..first + rows).map_err(failed)?;
         let of_files = self.columns.iter().filter_map(|(column, origin)| match origin {
             Origin::File { read_as, .. } => Some((column, read_as)),
             Origin::Folder => None,
