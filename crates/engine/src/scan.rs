@@ -34,6 +34,10 @@ use crate::explain::skipped_text;
 use crate::floats::one_nan;
 use crate::planner_memory::in_pieces;
 
+/// Rows that are read together: in the table's types, columns may take several times the bytes that they have in the
+/// file, and a record batch may have millions of rows.
+const ROWS_MAX: usize = 64 << 10;
+
 /// The scan.
 #[derive(Clone, Debug)]
 pub struct HeadraceScanExec {
@@ -187,8 +191,6 @@ impl Reader {
 
     /// The next rows of the batch that is open, or of the next one; of a batch without rows none.
     fn read_rows(&mut self) -> Result<Option<RecordBatch>> {
-        /// In the table's types, columns may take several times the memory of what lies in the file.
-        const ROWS_MAX: usize = 64 << 10;
         let metrics = self.metrics.clone();
         let _timer = metrics.elapsed_compute().timer();
         let Some((stored, first)) = self.opened()? else { return Ok(None) };
@@ -394,16 +396,19 @@ mod tests {
 
     fn write(folder: &Path) -> Arc<HeadraceTable> {
         for file in 0..FILES {
-            let values: ArrayRef =
-                Arc::new(Int32Array::from_iter_values(file * ROWS..(file + 1) * ROWS));
-            let batch = RecordBatch::try_from_iter([("i", values)]).unwrap();
-            let options = WriterOptions { rows_per_batch: 100, ..WriterOptions::default() };
             let path = folder.join(format!("{file}.arrow"));
-            let mut writer = ArrowWriter::create(&path, &batch.schema(), options).unwrap();
-            writer.write(&batch).unwrap();
-            writer.finish().unwrap();
+            write_numbers(&path, file * ROWS..(file + 1) * ROWS, 100);
         }
         HeadraceTable::open("t", &[folder.to_path_buf()]).unwrap()
+    }
+
+    fn write_numbers(path: &Path, numbers: Range<i32>, rows_per_batch: usize) {
+        let values: ArrayRef = Arc::new(Int32Array::from_iter_values(numbers));
+        let batch = RecordBatch::try_from_iter([("i", values)]).unwrap();
+        let options = WriterOptions { rows_per_batch, ..WriterOptions::default() };
+        let mut writer = ArrowWriter::create(path, &batch.schema(), options).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
     }
 
     fn values(batches: &[RecordBatch]) -> Vec<i32> {
@@ -434,6 +439,24 @@ mod tests {
                     assert_eq!(all, (0..FILES * ROWS).collect::<Vec<_>>());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_large_record_batch_comes_in_parts() {
+        const LARGE: i32 = 150_000;
+        let dir = tempfile::tempdir().unwrap();
+        write_numbers(&dir.path().join("large.arrow"), 0..LARGE, LARGE as usize);
+        let table = HeadraceTable::open("t", &[dir.path().to_path_buf()]).unwrap();
+        assert_eq!(table.arrow().files()[0].batches(), 1);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for limit in [None, Some(100_000), Some(ROWS_MAX)] {
+            let scan = HeadraceScanExec::try_new(table.clone(), vec![0], 1, limit).unwrap();
+            let stream = scan.execute(0, Arc::default()).unwrap();
+            let batches: Vec<_> = runtime.block_on(stream.try_collect()).unwrap();
+            assert!(batches.iter().all(|batch| batch.num_rows() <= ROWS_MAX));
+            let rows = limit.map_or(LARGE, |rows| rows as i32);
+            assert_eq!(values(&batches), (0..rows).collect::<Vec<_>>());
         }
     }
 
