@@ -191,8 +191,8 @@ impl Reader {
 
     /// The next rows of the batch that is open, or of the next one; of a batch without rows none.
     fn read_rows(&mut self) -> Result<Option<RecordBatch>> {
-        let metrics = self.metrics.clone();
-        let _timer = metrics.elapsed_compute().timer();
+        let elapsed = self.metrics.elapsed_compute().clone();
+        let _timer = elapsed.timer();
         let Some((stored, first)) = self.opened()? else { return Ok(None) };
         let arrow = self.table.arrow();
         let rows = (stored.rows() - first).min(ROWS_MAX).min(self.rows_left);

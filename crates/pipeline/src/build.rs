@@ -20,6 +20,7 @@ mod rekey;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use headrace_io::huge::filled;
 use headrace_ir::{Field, ValueRange};
 
 use crate::bound::Repr;
@@ -148,7 +149,7 @@ pub struct Presence {
 impl Presence {
     /// None of a domain's numbers.
     pub(crate) fn empty(base: i64, domain: u64) -> Self {
-        Self { base, domain, words: vec![0; domain.div_ceil(64) as usize] }
+        Self { base, domain, words: filled(0, domain.div_ceil(64) as usize) }
     }
 
     /// Adds a number of the domain and answers its place there; `None`: it is there already.
