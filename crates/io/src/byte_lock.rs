@@ -90,7 +90,13 @@ fn lock(file: &File, command: i32, range: &Range<u64>) -> io::Result<libc::flock
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
+    use std::sync::{Mutex, PoisonError};
+
     use super::*;
+
+    /// A fork has the open files of the whole process, and with them the locks of whatever test runs beside
+    /// it: one of these tests at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     fn sorted(lock: &ByteLock) -> Vec<Range<u64>> {
         let mut others = lock.others().unwrap();
@@ -100,6 +106,7 @@ mod tests {
 
     #[test]
     fn locks_are_seen_by_others_and_gone_when_dropped() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("locks");
         let take = |ranges: &[Range<u64>]| ByteLock::take(&path, ranges.to_vec()).unwrap();
@@ -122,6 +129,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_killed_holds_nothing() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("locks");
         let own = ByteLock::take(&path, [0..1]).unwrap().unwrap();
