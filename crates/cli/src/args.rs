@@ -332,6 +332,10 @@ pub struct ConvertArgs {
     /// (2025) and later. Input without statistics is read twice.
     #[arg(long)]
     pub narrow: bool,
+    /// As --narrow, and integers, dates and decimals in as few bytes as the range of their values asks for: 1 to 4, as
+    /// differences from the smallest. Half the bytes, or less; other programs see such columns as binary values.
+    #[arg(long)]
+    pub packed: bool,
     /// Sort by columns, such as date,price:desc,name:asc:nulls-first.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub sort_by: Vec<SortKey>,

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Decimal128Type, Int16Type, Int32Type, Int64Type};
+use arrow_array::types::{Date32Type, Decimal128Type, Int16Type, Int32Type, Int64Type};
 use arrow_schema::{DataType, Field, SchemaRef};
 use datafusion::common::DataFusionError;
 use headrace_engine::catalog::TableEntry;
 use headrace_engine::copy::{Staging, Target, streamed_schema, write_arrow};
 use headrace_engine::partitioned::{check_keys, write_folders};
 use headrace_engine::{Processor, Session};
-use headrace_format::arrow::{WriterSummary, narrow_schema};
+use headrace_format::arrow::{WriterSummary, narrow_schema, packed_schema};
 use headrace_ooc::sort::table::{SortKey, TableSortJob, sort_table};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -59,9 +59,13 @@ async fn convert(args: &ConvertArgs, output: &Path, cancel: &AtomicBool) -> Resu
     open_whole(&session, &args.input).await?;
     let query = session.sql("select * from input").await.map_err(failed)?;
     let mut target = target_schema(&query.schema(), &args.dictionary)?;
-    if args.narrow {
+    if args.narrow || args.packed {
         let bounds = bounds(&session, &target).await.map_err(failed)?;
-        target = Arc::new(narrow_schema(&target, |field| bounds.get(field.name()).cloned()));
+        let of = |field: &Field| bounds.get(field.name()).cloned();
+        target = Arc::new(match args.packed {
+            true => packed_schema(&target, of),
+            false => narrow_schema(&target, of),
+        });
     }
     if !args.partition_by.is_empty() {
         let keys = check_keys(&target, &args.partition_by);
@@ -212,8 +216,8 @@ async fn bounds(
     schema: &SchemaRef,
 ) -> datafusion::error::Result<HashMap<String, RangeInclusive<i128>>> {
     let is_wide = |field: &&Arc<Field>| {
-        use DataType::{Decimal128, Int16, Int32, Int64};
-        matches!(field.data_type(), Int16 | Int32 | Int64 | Decimal128(..))
+        use DataType::{Date32, Decimal128, Int16, Int32, Int64};
+        matches!(field.data_type(), Int16 | Int32 | Int64 | Date32 | Decimal128(..))
     };
     let wide: Vec<_> = schema.fields().iter().filter(is_wide).collect();
     if wide.is_empty() {
@@ -235,6 +239,7 @@ async fn bounds(
             DataType::Int16 => Some(column.as_primitive::<Int16Type>().value(0).into()),
             DataType::Int32 => Some(column.as_primitive::<Int32Type>().value(0).into()),
             DataType::Int64 => Some(column.as_primitive::<Int64Type>().value(0).into()),
+            DataType::Date32 => Some(column.as_primitive::<Date32Type>().value(0).into()),
             DataType::Decimal128(..) => Some(column.as_primitive::<Decimal128Type>().value(0)),
             _ => None,
         }

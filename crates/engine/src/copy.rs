@@ -308,7 +308,7 @@ impl<W: Write> StreamedWriter<W> {
     /// # Errors
     /// Those of [`ArrowWriter::write`], and values that do not fit the file's types.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let batch = recoded(batch, self.writer.schema())?;
+        let batch = recoded(batch, self.writer.held_schema())?;
         let (rows, bytes) = (batch.num_rows(), batch_bytes(&batch)?);
         self.writer.write(&batch).map_err(external)?;
         let pending_rows = self.writer.pending_rows();

@@ -7,7 +7,7 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::{DataType, Int8Type, Int32Type, Schema, TimeUnit};
 use datafusion::arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use datafusion::arrow::ipc::{CompressionType, MetadataVersion};
-use headrace_format::arrow::{ArrowWriter, WriterOptions, narrow_schema};
+use headrace_format::arrow::{ArrowWriter, WriterOptions, narrow_schema, packed_schema};
 
 /// Of the SQL corpus.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/tests/slt");
@@ -363,12 +363,14 @@ pub fn arrow_files() -> Vec<(String, Vec<u8>)> {
     };
     let (pair, texts) = (small(&["i32", "k"]), small(&["t", "i64", "b"]));
     let wide = small(&["i64", "n"]);
-    let narrow = narrow_schema(&wide.schema(), |_| Some(-99_999..=99_999));
+    let bounds = |_: &Field| Some(-99_999..=99_999);
+    let narrow = narrow_schema(&wide.schema(), bounds);
     let old = IpcWriteOptions::try_new(8, true, MetadataVersion::V4).expect("an old version");
     let more = [
         ("ours-pair", ours(&pair, 8)),
         ("ours-texts", ours(&texts, 1000)),
         ("ours-narrow", ours_as(&narrow, &wide, 8)),
+        ("ours-packed", ours_as(&packed_schema(&wide.schema(), bounds), &wide, 8)),
         ("ours-all", ours(&all, 10)),
         ("ours-empty", ours(&all.slice(0, 0), 10)),
         ("ours-nothing", ours(&RecordBatch::new_empty(Arc::new(Schema::empty())), 10)),

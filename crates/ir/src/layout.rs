@@ -39,6 +39,14 @@ pub enum Encoding {
         /// Bytes a value.
         value_bytes: u8,
     },
+    /// Unsigned little-endian differences of this many bytes, 1 to 4, from a base (frame of reference): signed integers,
+    /// dates, and decimals as their unscaled values. Base and largest difference together fit the type, and 64 bits.
+    Deltas {
+        /// What the differences are from.
+        base: i64,
+        /// Bytes a difference.
+        delta_bytes: u8,
+    },
     /// Booleans, one bit each, least significant first.
     Bits,
     /// Signed integer codes into the file's dictionary, of this many bytes (1, 2, 4 or 8).
@@ -164,9 +172,9 @@ impl Encoding {
         match self {
             Self::Plain => Some(rows * data_type.plain_width_bytes()? as u64),
             Self::Bits => Some(rows.div_ceil(8)),
-            Self::Narrow { value_bytes: bytes } | Self::Dictionary { code_bytes: bytes } => {
-                Some(rows * u64::from(*bytes))
-            }
+            Self::Narrow { value_bytes: bytes }
+            | Self::Deltas { delta_bytes: bytes, .. }
+            | Self::Dictionary { code_bytes: bytes } => Some(rows * u64::from(*bytes)),
             Self::Constant { .. } => Some(0),
             Self::Offsets { .. } | Self::Pages { .. } => None,
         }

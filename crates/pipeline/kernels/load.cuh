@@ -162,6 +162,43 @@ HR_DEVICE void load_deltas(Deltas<BYTES, N>& out, const void* column, u32 row, u
     }
 }
 
+// As above, of differences that lie as in a file: one behind the other, from any address on. In registers they are as above.
+template <u32 BYTES, u32 N>
+HR_DEVICE void load_packed(Deltas<BYTES, N>& out, const void* column, u32 row, u32 rows)
+{
+    if constexpr (BYTES == 3 && N == 1) {
+        const u8* at = static_cast<const u8*>(column) + u64(row) * 3;
+        out.value = u32(at[0]) | u32(at[1]) << 8 | u32(at[2]) << 16;
+    } else if constexpr (BYTES == 3) {
+        constexpr u32 WORDS = N * 3 / 4, TOGETHER = WORDS % 2 == 0 ? 2 : 1;
+        const u64 address = reinterpret_cast<u64>(column) + u64(row) * 3;
+        const u32 left = rows - row;
+        u32 words[WORDS];
+        if (left >= N && (address & (TOGETHER * 4 - 1)) == 0) {
+#pragma unroll
+            for (u32 k = 0; k < WORDS; k += TOGETHER) {
+                u32 part[TOGETHER];
+                stream_words(part, reinterpret_cast<const void*>(address + k * 4));
+#pragma unroll
+                for (u32 i = 0; i < TOGETHER; ++i) words[k + i] = part[i];
+            }
+        } else {
+            careful_words(words, address, (left < N ? left : N) * 3);
+        }
+#pragma unroll
+        for (u32 k = 0; k < N / 4; ++k) {
+            const u32 a = words[3 * k], b = words[3 * k + 1], c = words[3 * k + 2];
+            out.low[2 * k] = byte_perm(a, b, 0x4310u);
+            out.low[2 * k + 1] = byte_perm(b, c, 0x6532u);
+            out.high[k] = byte_perm(byte_perm(a, b, 0x0052u), c, 0x7410u);
+        }
+    } else if constexpr (N == 1) {
+        out.value = row_value<typename DeltaWord<BYTES>::type>(column, row);
+    } else {
+        load_words<typename DeltaWord<BYTES>::type, N>(out.words, column, row, rows);
+    }
+}
+
 // 24 bits of row r: half of the word `low`, a byte of the word `high`.
 HR_DEVICE u32 joined(u32 low, u32 high, u32 r)
 {
@@ -184,14 +221,23 @@ template <typename T, u32 BYTES, u32 N> HR_DEVICE T based(u64 base, const Deltas
 }
 
 // Forms of a column that lies differently in different segments: bytes of an unsigned
-// difference, or SIGNED_CODES and the bytes of a signed dictionary code or a narrow decimal, or PLAIN_VALUES.
-constexpr u32 PLAIN_VALUES = 0, SIGNED_CODES = 16;
+// difference, PACKED_DELTAS and those of one that lies as in a file, SIGNED_CODES and the bytes of a signed dictionary
+// code or a narrow decimal, or PLAIN_VALUES.
+constexpr u32 PLAIN_VALUES = 0, SIGNED_CODES = 16, PACKED_DELTAS = 32;
 
 template <u32 BYTES, typename T, u32 N>
 HR_DEVICE void spread_deltas(T (&out)[N], const void* column, u64 base, u32 row, u32 rows)
 {
     Deltas<BYTES, N> deltas;
     load_deltas(deltas, column, row, rows);
+#pragma unroll
+    for (u32 r = 0; r < N; ++r) out[r] = based<T>(base, deltas, r);
+}
+template <u32 BYTES, typename T, u32 N>
+HR_DEVICE void spread_packed(T (&out)[N], const void* column, u64 base, u32 row, u32 rows)
+{
+    Deltas<BYTES, N> deltas;
+    load_packed(deltas, column, row, rows);
 #pragma unroll
     for (u32 r = 0; r < N; ++r) out[r] = based<T>(base, deltas, r);
 }
@@ -215,6 +261,10 @@ HR_DEVICE void load_varying(T (&out)[N], const void* column, u32 form, u64 base,
     case SIGNED_CODES + 2: spread_values<i16>(out, column, row, rows); break;
     case SIGNED_CODES + 4: spread_values<i32>(out, column, row, rows); break;
     case SIGNED_CODES + 8: spread_values<i64>(out, column, row, rows); break;
+    case PACKED_DELTAS + 1: spread_packed<1>(out, column, base, row, rows); break;
+    case PACKED_DELTAS + 2: spread_packed<2>(out, column, base, row, rows); break;
+    case PACKED_DELTAS + 3: spread_packed<3>(out, column, base, row, rows); break;
+    case PACKED_DELTAS + 4: spread_packed<4>(out, column, base, row, rows); break;
     default: load_rows(out, column, row, rows);
     }
 }

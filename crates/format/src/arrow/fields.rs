@@ -9,6 +9,7 @@ use flatbuffers::{ForwardsUOffset, Vector};
 use headrace_ir::Encoding;
 
 use super::file::encoding;
+use super::packed::Packed;
 use super::types::table_type;
 
 /// A column of a file, or a child of one.
@@ -59,9 +60,22 @@ impl FileField {
         table_type(&self.field)
     }
 
+    /// How it is packed, if it is.
+    pub fn packed(&self) -> Option<Packed> {
+        Packed::of(&self.field)
+    }
+
+    /// The type whose values the file holds: of a packed column the table's.
+    pub fn value_type(&self) -> DataType {
+        self.packed().map_or_else(|| self.data_type().clone(), |packed| packed.is)
+    }
+
     /// How its values lie, in the words of the pipeline IR; `None` where [`encoding`] is.
     pub fn encoding(&self) -> Option<Encoding> {
         let own = self.data_type();
+        if let Some(packed) = self.packed() {
+            return Some(packed.encoding());
+        }
         match own.primitive_width() {
             Some(bytes @ (1 | 2 | 4)) if own.is_signed_integer() && self.table_type() != *own => {
                 Some(Encoding::Narrow { value_bytes: bytes as u8 })

@@ -332,9 +332,9 @@ impl ArrowFile {
         texts: &Texts,
         head: Option<&FileField>,
     ) -> std::result::Result<ColumnExtremes, String> {
-        let field = &self.schema.fields[i];
-        if !statistics::has_statistics(field.data_type()) {
-            return Err(format!("smallest and largest values of type {}", field.data_type()));
+        let value_type = self.schema.fields[i].value_type();
+        if !statistics::has_statistics(&value_type) {
+            return Err(format!("smallest and largest values of type {value_type}"));
         }
         let head = head.ok_or("the schema at the start of the file lacks the column")?;
         let head = |key: &str| head.field.metadata().get(key);
@@ -350,8 +350,8 @@ impl ArrowFile {
                 None if rows > 0 && nulls.is_some_and(|nulls| nulls < rows) => {
                     return Err(format!("batch {batch} has values but no smallest one"));
                 }
-                Some((min, max)) if !fits(field.data_type(), min, max) => {
-                    return Err(format!("{min}..{max} does not fit {}", field.data_type()));
+                Some((min, max)) if !fits(&value_type, min, max) => {
+                    return Err(format!("{min}..{max} does not fit {value_type}"));
                 }
                 _ => {}
             }
@@ -617,7 +617,9 @@ pub(crate) fn row_bits(data_type: &DataType) -> Option<u64> {
         Encoding::Narrow { value_bytes: bytes }
         | Encoding::Dictionary { code_bytes: bytes }
         | Encoding::Offsets { offset_bytes: bytes } => 8 * u64::from(bytes),
-        Encoding::Pages { .. } | Encoding::Constant { .. } => return None,
+        Encoding::Deltas { .. } | Encoding::Pages { .. } | Encoding::Constant { .. } => {
+            return None;
+        }
     })
 }
 

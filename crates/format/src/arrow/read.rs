@@ -193,6 +193,9 @@ impl ArrowTable {
                 })
             }
             _ if values.data_type() == data_type => Ok(values),
+            _ if let Some(packed) = field.packed() => {
+                packed.unpack(&values).map_err(|cause| FormatError::column(field.name(), cause))
+            }
             _ => cast(&values, data_type)
                 .map_err(|e| FormatError::column(field.name(), e.to_string())),
         }

@@ -13,7 +13,7 @@ use headrace_ir::Encoding;
 use super::constants::Constants;
 use super::dictionary::{self, TableDictionary};
 use super::fields::FileField;
-use super::file::{ArrowFile, Bounds, Opened, encoding, row_bits};
+use super::file::{ArrowFile, Bounds, Opened, encoding};
 use super::growing::code_capacity;
 use super::schema::{FileSchema, Shared};
 use super::types::{ir_type, is_text, without_table_type};
@@ -260,11 +260,22 @@ impl ArrowTable {
     /// The table's columns as narrow as all files have them.
     pub fn narrow_schema(&self) -> Schema {
         let narrow = |(column, field): (usize, &Arc<Field>)| {
-            let own = self.files().iter().zip(&self.fields);
-            let own = own.filter_map(|(file, fields)| file.schema.fields.get(*fields.get(column)?));
-            let bits = |field: &FileField| row_bits(field.data_type());
+            let parts = self.files.iter().zip(&self.fields);
+            let parts: Vec<ColumnPart<'_>> = parts
+                .filter_map(|(file, fields)| Some(ColumnPart { file, field: *fields.get(column)? }))
+                .collect();
+            // What is packed has the same base everywhere, or none that all values fit.
+            let is_packed = parts.iter().any(|part| part.field().packed().is_some());
+            let is_alike =
+                |part: &ColumnPart<'_>| part.field().packed() == parts[0].field().packed();
+            if is_packed && !parts.iter().all(is_alike) {
+                return field.as_ref().clone();
+            }
             // Of as many bytes, the one of most digits.
-            match own.max_by_key(|field| (bits(field), field.data_type().to_string())) {
+            let widest = parts
+                .iter()
+                .max_by_key(|part| (part.row_bits(), part.field().data_type().to_string()));
+            match widest.map(ColumnPart::field) {
                 Some(widest) if widest.table_type() != *widest.data_type() => {
                     widest.field.clone().with_nullable(field.is_nullable())
                 }
@@ -402,6 +413,11 @@ impl ColumnPart<'_> {
         &self.file.schema.fields[self.field]
     }
 
+    /// Bits of a value, code or offset, where pipelines can take them in place.
+    fn row_bits(&self) -> Option<u64> {
+        self.file.schema.places[self.field].lie.as_ref().map(|lie| lie.row_bits)
+    }
+
     /// Whether NULLs may occur whatever the schema says: not every writer keeps to it.
     fn has_nulls(&self) -> bool {
         let batches = 0..self.file.batches();
@@ -457,7 +473,7 @@ fn unite_column(name: &str, parts: &[ColumnPart<'_>]) -> Result<(Field, TableCol
     let column = TableColumn {
         support: support(field.data_type(), parts),
         stats: stats(parts, null_values),
-        row_bits: parts.iter().filter_map(|part| row_bits(part.field().data_type())).max(),
+        row_bits: parts.iter().filter_map(ColumnPart::row_bits).max(),
         text_bytes_max: text_bytes_max(field.data_type(), parts),
         dictionary,
         constants: None,

@@ -7,6 +7,8 @@ use arrow_schema::{
 };
 use headrace_ir::{DataType, TimeUnit};
 
+use super::packed::{BASE_KEY, Packed};
+
 /// The IR's type of values of an Arrow type, whatever their encoding; `None` for types that
 /// pipelines do not know. Text lies as `Utf8`, `LargeUtf8`, `Utf8View` or a dictionary of one
 /// of them.
@@ -41,7 +43,7 @@ pub fn ir_type(data_type: &Arrow) -> Option<DataType> {
 }
 
 /// Metadata key of a file's column: the type of the table's, in whose place a narrower one lies.
-const TABLE_TYPE_KEY: &str = "headrace.type";
+pub(crate) const TABLE_TYPE_KEY: &str = "headrace.type";
 
 /// Signed integers, each with the largest that lies in it.
 static INTEGERS: [(Arrow, i64); 4] = [
@@ -63,8 +65,14 @@ pub(crate) fn table_type(field: &Field) -> Arrow {
     let said = field.metadata().get(TABLE_TYPE_KEY);
     match *field.data_type() {
         Arrow::Decimal32(precision, scale) | Arrow::Decimal64(precision, scale) => {
-            let wide = said.and_then(|said| digits_said(said, scale));
-            Arrow::Decimal128(wide.unwrap_or(precision).max(precision), scale)
+            let wide = match said.and_then(|said| decimal_said(said)) {
+                Some(Arrow::Decimal128(digits, its_scale)) if its_scale == scale => digits,
+                _ => precision,
+            };
+            Arrow::Decimal128(wide.max(precision), scale)
+        }
+        Arrow::FixedSizeBinary(_) => {
+            Packed::of(field).map_or_else(|| field.data_type().clone(), |packed| packed.is)
         }
         ref own => {
             let is_said = |wide: &Arrow| said.is_some_and(|said| *said == wide.to_string());
@@ -75,11 +83,13 @@ pub(crate) fn table_type(field: &Field) -> Arrow {
     }
 }
 
-/// The digits of a decimal type that a text names, if it has that scale.
-fn digits_said(said: &str, scale: i8) -> Option<u8> {
-    let digits = said.strip_prefix("Decimal128(")?.split(',').next()?.parse().ok()?;
+/// The decimal type that a text names.
+pub(crate) fn decimal_said(said: &str) -> Option<Arrow> {
+    let (digits, scale) = said.strip_prefix("Decimal128(")?.strip_suffix(')')?.split_once(", ")?;
+    let (digits, scale) = (digits.parse().ok()?, scale.parse().ok()?);
     let is_type = (1..=DECIMAL128_MAX_PRECISION).contains(&digits);
-    (is_type && *said == Arrow::Decimal128(digits, scale).to_string()).then_some(digits)
+    let decimal = Arrow::Decimal128(digits, scale);
+    (is_type && *said == decimal.to_string()).then_some(decimal)
 }
 
 /// The same columns in fewer bytes: decimals as their digits allow, and decimals and signed integers as the bounds of
@@ -125,6 +135,7 @@ fn narrow_field(field: &Field, bounds: Option<RangeInclusive<i128>>) -> Field {
 /// Takes away what a file's column says of the table's.
 pub(crate) fn without_table_type(mut field: Field) -> Field {
     field.metadata_mut().remove(TABLE_TYPE_KEY);
+    field.metadata_mut().remove(BASE_KEY);
     field
 }
 

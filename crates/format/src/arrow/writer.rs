@@ -18,9 +18,10 @@ use headrace_io::write::Appended;
 
 use super::growing::GrowingDictionary;
 use super::message::MAGIC;
+use super::packed::Packed;
 use super::scan::{MessageScanner, ScannedMessage};
 use super::statistics::{self, Extremes, MAX_VALUES_KEY, MIN_VALUES_KEY};
-use super::types::table_type;
+use super::types::{table_type, without_table_type};
 use crate::error::{FormatError, Result};
 
 /// Alignment of every buffer within the file, in bytes: a cache line, and enough for any vector
@@ -73,11 +74,13 @@ pub struct ArrowWriter<W = BufWriter<Appended>> {
     file: Option<W>,
     offset: u64,
     schema: SchemaRef,
+    /// Its columns until a batch is written: what is packed is packed then, behind its statistics.
+    held: SchemaRef,
     options: WriterOptions,
     /// `None` once finished.
     encoder: Option<StreamEncoder>,
     messages: MessageScanner,
-    /// Rows that do not fill a batch yet; dictionary columns as codes of `dictionaries`.
+    /// Rows that do not fill a batch yet; dictionary columns as codes of `dictionaries`, packed ones as what they are.
     pending: VecDeque<Vec<ArrayRef>>,
     pending_rows: usize,
     pending_lens: VecDeque<usize>,
@@ -140,6 +143,7 @@ impl<W: Write> ArrowWriter<W> {
         let ipc = IpcWriteOptions::try_new(BUFFER_ALIGN_BYTES, false, MetadataVersion::V5)
             .map_err(|e| FormatError::arrow("choosing write options", e))?
             .with_dictionary_handling(DictionaryHandling::Delta);
+        let held = Schema::new(schema.fields().iter().map(|f| held_field(f)).collect::<Vec<_>>());
         let encoder = StreamEncoder::try_new_with_options(&schema, ipc)
             .map_err(|e| FormatError::arrow("starting the file", e))?;
         let mut writer = ArrowWriter {
@@ -152,11 +156,12 @@ impl<W: Write> ArrowWriter<W> {
             pending_rows: 0,
             pending_lens: VecDeque::new(),
             dictionaries: schema.fields().iter().map(|f| growing_dictionary(f)).collect(),
-            statistics: schema
+            statistics: held
                 .fields()
                 .iter()
                 .map(|f| {
-                    (options.statistics && statistics::has_statistics(f.data_type())).then(Vec::new)
+                    let keeps = options.statistics && statistics::has_statistics(f.data_type());
+                    keeps.then(Vec::new)
                 })
                 .collect(),
             dictionary_ids: HashSet::new(),
@@ -165,6 +170,7 @@ impl<W: Write> ArrowWriter<W> {
             rows: 0,
             narrows: schema.fields().iter().any(|f| table_type(f) != *f.data_type()),
             schema: Arc::new(schema),
+            held: Arc::new(held),
             options,
         };
         let mut head = [0; BUFFER_ALIGN_BYTES];
@@ -178,6 +184,11 @@ impl<W: Write> ArrowWriter<W> {
         &self.schema
     }
 
+    /// The columns as [`write`](Self::write) takes them: packed ones are not packed yet.
+    pub fn held_schema(&self) -> &SchemaRef {
+        &self.held
+    }
+
     /// Rows taken so far, the buffered ones included.
     pub fn rows(&self) -> u64 {
         self.rows + self.pending_rows as u64
@@ -189,7 +200,7 @@ impl<W: Write> ArrowWriter<W> {
     }
 
     /// Takes rows. Columns are matched by position; names of the batch do not matter. Where the schema is one of
-    /// [`narrow_schema`](super::narrow_schema), they may have the types that they had before.
+    /// [`narrow_schema`](super::narrow_schema), or of [`packed_schema`](super::packed_schema), they may have the types that they had before.
     ///
     /// # Errors
     /// [`FormatError::Column`] if a column has another type than the file's or a value that does not fit it, has NULLs where
@@ -215,7 +226,7 @@ impl<W: Write> ArrowWriter<W> {
                 .map_err(|e| FormatError::column(field.name(), e.to_string()))
         };
         let columns: Vec<ArrayRef> =
-            batch.columns().iter().zip(self.schema.fields()).map(narrow).collect::<Result<_>>()?;
+            batch.columns().iter().zip(self.held.fields()).map(narrow).collect::<Result<_>>()?;
         let fields = batch.schema_ref().fields().iter().zip(&columns);
         let fields: Vec<Field> = fields
             .map(|(field, column)| {
@@ -294,7 +305,7 @@ impl<W: Write> ArrowWriter<W> {
                 self.schema.fields().len()
             )));
         }
-        for (column, field) in batch.columns().iter().zip(self.schema.fields()) {
+        for (column, field) in batch.columns().iter().zip(self.held.fields()) {
             if column.data_type() != field.data_type() {
                 let cause = format!("{} given, {} expected", column.data_type(), field.data_type());
                 return Err(FormatError::column(field.name(), cause));
@@ -319,9 +330,13 @@ impl<W: Write> ArrowWriter<W> {
         let columns = columns
             .iter()
             .zip(&mut self.dictionaries)
-            .map(|(column, dictionary)| match dictionary {
-                Some(dictionary) => dictionary.attach(column),
-                None => Ok(column.clone()),
+            .zip(self.schema.fields())
+            .map(|((column, dictionary), field)| match (dictionary, Packed::of(field)) {
+                (Some(dictionary), _) => dictionary.attach(column),
+                (None, Some(packed)) => {
+                    packed.pack(column).map_err(|cause| FormatError::column(field.name(), cause))
+                }
+                (None, None) => Ok(column.clone()),
             })
             .collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -470,6 +485,14 @@ fn join(parts: &[ArrayRef], field: &Field) -> Result<ArrayRef> {
     let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
     arrow_select::concat::concat(&parts)
         .map_err(|e| FormatError::arrow(format!("joining rows of column {}", field.name()), e))
+}
+
+/// A packed column as what it is, any other as it is.
+fn held_field(field: &Field) -> Field {
+    match Packed::of(field) {
+        Some(packed) => without_table_type(field.clone().with_data_type(packed.is)),
+        None => field.clone(),
+    }
 }
 
 fn growing_dictionary(field: &Field) -> Option<GrowingDictionary> {

@@ -74,7 +74,9 @@ impl Column {
                 (fixed(rows)?, None)
             }
             Encoding::Offsets { .. } => (buffer(1)?, Some(fixed(rows + 1)?)),
-            Encoding::Pages { .. } | Encoding::Constant { .. } => return Err(unsupported()),
+            Encoding::Deltas { .. } | Encoding::Pages { .. } | Encoding::Constant { .. } => {
+                return Err(unsupported());
+            }
         };
         Ok(Self { encoding, row_bits, values, offsets, validity })
     }

@@ -139,6 +139,13 @@ fn values(
                 let width = data.len() / rows;
                 Some(signed(&data[i * width..][..width]).to_string())
             }
+            Encoding::Deltas { base, delta_bytes } => {
+                let width = usize::from(*delta_bytes);
+                assert_eq!(data.len(), rows * width);
+                let mut delta = [0; 8];
+                delta[..width].copy_from_slice(&data[i * width..][..width]);
+                Some((base + i64::from_le_bytes(delta)).to_string())
+            }
             Encoding::Bits => Some(bit(&data, i).to_string()),
             Encoding::Offsets { offset_bytes } => {
                 let width = usize::from(*offset_bytes);

@@ -59,12 +59,45 @@ impl Rows<'_> {
     }
 }
 
-/// Signed integers as they lie.
+/// Integers as they lie; unsigned ones are differences from a base.
 #[derive(Clone, Copy)]
 pub enum Small<'a> {
     I8(&'a [i8]),
     I16(&'a [i16]),
     I32(&'a [i32]),
+    U8(&'a [u8]),
+    U16(&'a [u16]),
+    U24(&'a [U24]),
+}
+
+/// An unsigned integer of 24 bits, least significant byte first.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct U24([u8; 3]);
+
+impl From<U24> for u32 {
+    #[inline(always)]
+    fn from(U24([low, middle, high]): U24) -> Self {
+        Self::from_le_bytes([low, middle, high, 0])
+    }
+}
+
+impl From<U24> for i32 {
+    #[inline(always)]
+    fn from(U24([low, middle, high]): U24) -> Self {
+        Self::from_le_bytes([low, middle, high, 0])
+    }
+}
+
+/// A column of integers as it lies.
+#[derive(Clone, Copy)]
+pub struct SmallColumn<'a> {
+    /// Its values, or differences.
+    pub values: Small<'a>,
+    /// What the differences are from; 0 for values.
+    pub base: i32,
+    /// Validity bits, if any.
+    pub validity: Option<&'a [u8]>,
 }
 
 fn corrupt(info: &RegisterInfo, cause: impl Into<String>) -> ExecError {
@@ -126,11 +159,9 @@ impl<'a> SourceColumns<'a> {
             Some(picked) => Rows::Picked { start, picked },
         };
         let column = self.column(register)?;
-        if let (Repr::I128, Encoding::Narrow { value_bytes }) =
-            (&column.info.repr, &column.view.encoding)
-        {
+        if let (Repr::I128, Some(values)) = (&column.info.repr, column.values_of_64(rows)) {
             let validity = column.validity(rows)?.map(Cow::Owned);
-            return Ok(Some(Narrow::of_64(column.narrow_values(*value_bytes, rows), validity)));
+            return Ok(Some(Narrow::of_64(values, validity)));
         }
         let (Repr::I128, Some(values)) =
             (&column.info.repr, aligned_values::<i128>(column.view.values))
@@ -149,26 +180,36 @@ impl<'a> SourceColumns<'a> {
         })
     }
 
-    /// A column of signed integers, or of decimals, as it lies in at most 32 bits a value, with its validity bits. `None`: it
-    /// is anything else, or what is said of its NULLs has to be checked.
-    pub fn small(&self, register: usize) -> Option<(Small<'a>, Option<&'a [u8]>)> {
+    /// A column of signed integers, or of decimals, as it lies in at most 32 bits a value that are values of 32 bits. `None`:
+    /// it is anything else, or what is said of its NULLs has to be checked.
+    pub fn small(&self, register: usize) -> Option<SmallColumn<'a>> {
         let Column { view, info, .. } = self.columns.get(register)?;
         let trusted = view.validity.is_none() || info.nullable;
-        let bytes = match (&view.encoding, &info.repr) {
-            (Encoding::Plain, Repr::I8) => 1,
-            (Encoding::Plain, Repr::I16) => 2,
-            (Encoding::Plain, Repr::I32) => 4,
-            (Encoding::Narrow { value_bytes }, _) => *value_bytes,
-            _ => return None,
-        };
-        let values = match bytes {
-            1 => Small::I8(aligned_values(view.values)?),
-            2 => Small::I16(aligned_values(view.values)?),
-            4 => Small::I32(aligned_values(view.values)?),
+        let (values, base) = match (&view.encoding, &info.repr) {
+            (Encoding::Plain, Repr::I8) | (Encoding::Narrow { value_bytes: 1 }, _) => {
+                (Small::I8(aligned_values(view.values)?), 0)
+            }
+            (Encoding::Plain, Repr::I16) | (Encoding::Narrow { value_bytes: 2 }, _) => {
+                (Small::I16(aligned_values(view.values)?), 0)
+            }
+            (Encoding::Plain, Repr::I32) | (Encoding::Narrow { value_bytes: 4 }, _) => {
+                (Small::I32(aligned_values(view.values)?), 0)
+            }
+            (&Encoding::Deltas { base, delta_bytes: delta_bytes @ 1..=3 }, _) => {
+                let values = match delta_bytes {
+                    1 => Small::U8(aligned_values(view.values)?),
+                    2 => Small::U16(aligned_values(view.values)?),
+                    _ => Small::U24(aligned_values(view.values)?),
+                };
+                let last = base.checked_add((1 << (8 * delta_bytes)) - 1)?;
+                i32::try_from(last).ok()?;
+                (values, i32::try_from(base).ok()?)
+            }
             _ => return None,
         };
         // Rows are numbered by 32 bits.
-        (trusted && u32::try_from(view.values.len()).is_ok()).then_some((values, view.validity))
+        let is_numbered = u32::try_from(view.values.len()).is_ok();
+        (trusted && is_numbered).then_some(SmallColumn { values, base, validity: view.validity })
     }
 
     fn column(&self, register: usize) -> Result<&Column<'a>, ExecError> {
@@ -199,6 +240,9 @@ impl<'a> Column<'a> {
                 | (Encoding::Narrow { value_bytes: 1 | 2 | 4 }, Repr::I64)
                 | (Encoding::Narrow { value_bytes: 1 | 2 }, Repr::I32)
                 | (Encoding::Narrow { value_bytes: 1 }, Repr::I16)
+                | (Encoding::Deltas { delta_bytes: 1..=4, .. }, Repr::I128 | Repr::I64)
+                | (Encoding::Deltas { delta_bytes: 1..=3, .. }, Repr::I32)
+                | (Encoding::Deltas { delta_bytes: 1, .. }, Repr::I16)
                 | (Encoding::Offsets { offset_bytes: 4 | 8 }, Repr::Str)
                 | (Encoding::Constant { .. }, Repr::I32 | Repr::I64 | Repr::Code(_))
         ) || (view.encoding == Encoding::Plain
@@ -242,6 +286,17 @@ impl<'a> Column<'a> {
         let validity = self.validity(rows)?;
         let data = match (&self.info.repr, &self.view.encoding) {
             (Repr::I8, _) => Data::I8(self.plain(rows)),
+            (Repr::I16, &Encoding::Deltas { base, .. }) => {
+                Data::I16(self.based::<u8, _>(rows, |delta| base.wrapping_add(delta.into()) as i16))
+            }
+            (Repr::I32, &Encoding::Deltas { base, delta_bytes }) => {
+                let value = |delta: u32| (base as i32).wrapping_add(delta as i32);
+                Data::I32(match delta_bytes {
+                    1 => self.based::<u8, _>(rows, value),
+                    2 => self.based::<u16, _>(rows, value),
+                    _ => self.based::<U24, _>(rows, value),
+                })
+            }
             (Repr::I16, Encoding::Narrow { .. }) => Data::I16(self.widened::<i8, _>(rows)),
             (Repr::I16, _) => Data::I16(self.plain(rows)),
             (Repr::I32, Encoding::Narrow { value_bytes: 1 }) => {
@@ -249,21 +304,19 @@ impl<'a> Column<'a> {
             }
             (Repr::I32, Encoding::Narrow { .. }) => Data::I32(self.widened::<i16, _>(rows)),
             (Repr::I32, _) => Data::I32(self.plain(rows)),
-            (Repr::I64, Encoding::Narrow { value_bytes }) => {
-                Data::I64(self.narrow_values(*value_bytes, rows))
+            (Repr::I64, _) => {
+                Data::I64(self.values_of_64(rows).unwrap_or_else(|| self.plain(rows)))
             }
-            (Repr::I64, _) => Data::I64(self.plain(rows)),
             (Repr::U8, _) => Data::U8(self.plain(rows)),
             (Repr::U16, _) => Data::U16(self.plain(rows)),
             (Repr::U32, _) => Data::U32(self.plain(rows)),
             (Repr::U64, _) => Data::U64(self.plain(rows)),
             (Repr::F32, _) => Data::F32(self.plain(rows)),
             (Repr::F64, _) => Data::F64(self.plain(rows)),
-            (Repr::I128, Encoding::Narrow { value_bytes }) => {
-                let values = self.narrow_values(*value_bytes, rows);
-                Data::I128(values.iter().map(|&value| value.into()).collect())
-            }
-            (Repr::I128, _) => Data::I128(self.plain(rows)),
+            (Repr::I128, _) => Data::I128(match self.values_of_64(rows) {
+                Some(values) => values.iter().map(|&value| value.into()).collect(),
+                None => self.plain(rows),
+            }),
             (Repr::Bool, _) => Data::Bool(unpack_bits(self.view.values, rows).into()),
             (Repr::Code(_), Encoding::Dictionary { code_bytes }) => {
                 return self.codes(*code_bytes, rows, validity);
@@ -338,14 +391,34 @@ impl<'a> Column<'a> {
         self.plain::<N>(rows).iter().map(|&value| value.into()).collect()
     }
 
-    /// Decimals that lie in 4 or 8 bytes, integers in 1, 2 or 4.
-    fn narrow_values(&self, value_bytes: u8, rows: Rows<'_>) -> Cow<'a, [i64]> {
-        match value_bytes {
-            1 => self.widened::<i8, _>(rows),
-            2 => self.widened::<i16, _>(rows),
-            4 => self.widened::<i32, _>(rows),
-            _ => self.plain(rows),
-        }
+    /// Values that lie as differences.
+    fn based<N: Plain + Into<u32>, W: Clone>(
+        &self,
+        rows: Rows<'_>,
+        value: impl Fn(u32) -> W,
+    ) -> Cow<'a, [W]> {
+        self.plain::<N>(rows).iter().map(|&delta| value(delta.into())).collect()
+    }
+
+    /// Decimals and integers that lie in other bytes than they have, none of them of more than 64 bits.
+    fn values_of_64(&self, rows: Rows<'_>) -> Option<Cow<'a, [i64]>> {
+        Some(match self.view.encoding {
+            Encoding::Narrow { value_bytes: 1 } => self.widened::<i8, _>(rows),
+            Encoding::Narrow { value_bytes: 2 } => self.widened::<i16, _>(rows),
+            Encoding::Narrow { value_bytes: 4 } => self.widened::<i32, _>(rows),
+            Encoding::Narrow { .. } => self.plain(rows),
+            Encoding::Deltas { base, delta_bytes } => {
+                // Whoever says what lies there has seen to it that it fits.
+                let value = |delta: u32| base.wrapping_add(delta.into());
+                match delta_bytes {
+                    1 => self.based::<u8, _>(rows, value),
+                    2 => self.based::<u16, _>(rows, value),
+                    3 => self.based::<U24, _>(rows, value),
+                    _ => self.based::<u32, _>(rows, value),
+                }
+            }
+            _ => return None,
+        })
     }
 
     fn codes(
@@ -522,6 +595,16 @@ macro_rules! plain {
 }
 
 plain!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, i128);
+
+// SAFETY: three bytes without padding, of which any are a number.
+unsafe impl Plain for U24 {
+    #[inline(always)]
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let mut value = [0; 3];
+        value.copy_from_slice(bytes);
+        Self(value)
+    }
+}
 
 /// The bytes as values, where they happen to be aligned and the machine is little-endian.
 fn aligned_values<T: Plain>(bytes: &[u8]) -> Option<&[T]> {

@@ -21,7 +21,7 @@ use crate::build::{BuildIndex, Presence};
 use crate::cpu::WorkerOptions;
 use crate::cpu::compare::scale;
 use crate::cpu::context::Context;
-use crate::cpu::load::{Small, SourceColumns};
+use crate::cpu::load::{Small, SmallColumn, SourceColumns};
 use crate::cpu::probe::set_direct_payload;
 use crate::cpu::simd::{
     Members, Test, Tier, keep_positions, map_into, prefetch_pages, prefetch_rows,
@@ -51,8 +51,7 @@ pub struct Scan<'a> {
 
 struct Condition<'a> {
     register: Register,
-    values: Small<'a>,
-    validity: Option<&'a [u8]>,
+    column: SmallColumn<'a>,
     kind: Kind<'a>,
 }
 
@@ -172,8 +171,8 @@ impl<'a> Scan<'a> {
         register: Register,
         kind: Kind<'a>,
     ) -> Option<()> {
-        let (values, validity) = source.small(register)?;
-        self.conditions.push(Condition { register, values, validity, kind });
+        let column = source.small(register)?;
+        self.conditions.push(Condition { register, column, kind });
         Some(())
     }
 
@@ -227,47 +226,59 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Runs something over a column's values, whatever their type.
+macro_rules! with_values {
+    ($column:expr, $values:ident => $body:expr) => {
+        match $column.values {
+            Small::I8($values) => $body,
+            Small::I16($values) => $body,
+            Small::I32($values) => $body,
+            Small::U8($values) => $body,
+            Small::U16($values) => $body,
+            Small::U24($values) => $body,
+        }
+    };
+}
+
 impl Condition<'_> {
+    /// Of the values as they lie.
     fn test(&self) -> Test<'_> {
         match &self.kind {
             Kind::Between(range) => {
                 let (low, high) = (*range.start(), *range.end());
-                Test::Between { low, width: high.wrapping_sub(low) as u32 }
+                let width = high.wrapping_sub(low) as u32;
+                Test::Between { low: low.wrapping_sub(self.column.base), width }
             }
-            Kind::Member(members) => Test::Member(*members),
+            Kind::Member(members) => Test::Member(members.less(self.column.base)),
         }
     }
 
     fn keep_bits(&self, tier: Tier, start: usize, rows: usize, words: &mut [u64]) {
-        if let Some(validity) = self.validity {
+        if let Some(validity) = self.column.validity {
             for (i, word) in words.iter_mut().enumerate() {
                 *word &= bits_from(validity, start + i * 64);
             }
         }
         let test = self.test();
-        match self.values {
-            Small::I8(values) => keep_widened(tier, &test, &values[start..start + rows], words),
-            Small::I16(values) => keep_widened(tier, &test, &values[start..start + rows], words),
+        match self.column.values {
             Small::I32(values) => tier.keep_bits(&test, &values[start..start + rows], words),
+            _ => with_values!(self.column, values => {
+                keep_widened(tier, &test, &values[start..start + rows], words);
+            }),
         }
     }
 
     /// Asks for the rows that will be looked at next.
     fn prefetch(&self, start: usize, rows: usize) {
-        fn ask<T>(values: &[T], start: usize, rows: usize) {
+        with_values!(self.column, values => {
             let next = values.get(start..).unwrap_or_default();
             prefetch_pages(&next[..rows.min(next.len())]);
-        }
-        match self.values {
-            Small::I8(values) => ask(values, start, rows),
-            Small::I16(values) => ask(values, start, rows),
-            Small::I32(values) => ask(values, start, rows),
-        }
+        });
     }
 
     /// Of the positions from `first` on.
     fn keep_positions(&self, tier: Tier, first: usize, positions: &mut Vec<u32>) {
-        if let Some(validity) = self.validity {
+        if let Some(validity) = self.column.validity {
             let mut kept = first;
             for at in first..positions.len() {
                 let row = positions[at] as usize;
@@ -277,13 +288,12 @@ impl Condition<'_> {
             positions.truncate(kept);
         }
         let (test, left) = (self.test(), &mut positions[first..]);
-        let kept = match self.values {
-            Small::I8(values) => keep_few(&test, values, left),
-            Small::I16(values) => keep_few(&test, values, left),
+        let kept = match self.column.values {
             Small::I32(values) => {
                 prefetch_rows(values, left);
                 tier.keep_positions(&test, values, left)
             }
+            _ => with_values!(self.column, values => keep_few(&test, values, left)),
         };
         positions.truncate(first + kept);
     }

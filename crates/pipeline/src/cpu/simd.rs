@@ -185,6 +185,11 @@ impl<'t> Members<'t> {
         (present.len() >= (domain as usize).div_ceil(64)).then_some(Self { base, domain, present })
     }
 
+    /// The same numbers less `base`, in wrapping arithmetic.
+    pub(crate) fn less(self, base: i32) -> Self {
+        Self { base: self.base.wrapping_sub(base), ..self }
+    }
+
     #[inline(always)]
     fn contains(&self, value: i32) -> bool {
         let entry = value.wrapping_sub(self.base) as u32;

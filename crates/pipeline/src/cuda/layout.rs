@@ -19,6 +19,8 @@ pub enum ColumnForm {
     /// three bytes lie in two planes: the low 16 bits of all rows, then, from a multiple of 16
     /// bytes on, the high 8 bits.
     Deltas(u8),
+    /// Such differences as a file has them: one behind the other, from any address on.
+    Packed(u8),
     /// Differently in different segments, each of which tells how.
     Varying,
     /// Texts: as offsets of 4 bytes into bytes, or as views of 16, a 64-bit address and a 64-bit
@@ -38,6 +40,7 @@ impl ColumnForm {
             Encoding::Bits => Self::Bits,
             Encoding::Dictionary { code_bytes } => Self::Codes(*code_bytes),
             Encoding::Narrow { value_bytes } => Self::Narrow(*value_bytes),
+            Encoding::Deltas { delta_bytes, .. } => Self::Packed(*delta_bytes),
             Encoding::Offsets { offset_bytes: 4 } => Self::Text,
             Encoding::Offsets { .. } | Encoding::Pages { .. } => Self::Unread,
             Encoding::Constant { .. } => Self::Constant,
@@ -48,6 +51,7 @@ impl ColumnForm {
     pub fn word(self) -> u64 {
         match self {
             Self::Codes(bytes) | Self::Narrow(bytes) => 16 + u64::from(bytes),
+            Self::Packed(bytes) => 32 + u64::from(bytes),
             Self::Deltas(bytes) => u64::from(bytes),
             _ => 0,
         }

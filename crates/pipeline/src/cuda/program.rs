@@ -511,7 +511,7 @@ impl CudaProgram {
         let varies = match form {
             ColumnForm::Plain => !is_code,
             ColumnForm::Codes(_) => is_code,
-            ColumnForm::Narrow(_) => {
+            ColumnForm::Narrow(_) | ColumnForm::Packed(_) => {
                 let repr = &self.bound.registers[index].repr;
                 matches!(repr, Repr::I16 | Repr::I32 | Repr::I64 | Repr::I128)
             }

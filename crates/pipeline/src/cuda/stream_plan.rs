@@ -39,7 +39,8 @@ pub(super) enum ColumnOrigin {
     Read {
         values: usize,
         offsets: Option<usize>,
-        offsets_base: u64,
+        /// What offsets, or differences, count from.
+        base: i64,
         validity: Option<usize>,
         form: ColumnForm,
         key: Option<ColumnKey>,
@@ -322,8 +323,11 @@ fn plan_segment(
             Some(resident) => ColumnOrigin::Resident(resident),
             None => {
                 let form = ColumnForm::of(&extents.encoding);
-                let offsets_base = extents.offsets_base;
-                ColumnOrigin::Read { values, offsets, offsets_base, validity, form, key }
+                let base = match extents.encoding {
+                    Encoding::Deltas { base, .. } => base,
+                    _ => extents.offsets_base as i64,
+                };
+                ColumnOrigin::Read { values, offsets, base, validity, form, key }
             }
         };
     }

@@ -309,13 +309,15 @@ impl<'a> StreamProgram<'a> {
     ) -> Result<(), ExecError> {
         for segment in &chunk.segments {
             for (column, origin) in segment.columns.iter().enumerate() {
-                let ColumnOrigin::Read { values, validity, form, key: Some(key), .. } = origin
+                let ColumnOrigin::Read { values, base, validity, form, key: Some(key), .. } =
+                    origin
                 else {
                     continue;
                 };
                 let from = (buffers[*values], validity.map(|v| buffers[v]));
                 let narrowing = self.narrowing(slot, column, *form, key);
-                self.keep_column(stream, slot, from, (*key, *form, segment.rows), narrowing)?;
+                let lie = (*form, *base);
+                self.keep_column(stream, slot, from, (*key, lie, segment.rows), narrowing)?;
             }
         }
         Ok(())
@@ -340,7 +342,7 @@ impl<'a> StreamProgram<'a> {
         stream: &Stream,
         slot: usize,
         (values, validity): (DeviceSlice, Option<DeviceSlice>),
-        (key, form, rows): (ColumnKey, ColumnForm, u32),
+        (key, (form, base), rows): (ColumnKey, (ColumnForm, i64), u32),
         narrowing: Option<(Narrowing, usize)>,
     ) -> Result<(), ExecError> {
         let device = Arc::clone(self.execution.device());
@@ -376,7 +378,7 @@ impl<'a> StreamProgram<'a> {
             rows,
             buffer,
             form: narrowing.map_or(form, |(narrowing, _)| narrowing.form()),
-            base: narrowing.map_or(0, |(narrowing, _)| narrowing.base),
+            base: narrowing.map_or(base, |(narrowing, _)| narrowing.base),
             validity: validity.map(|v| (validity_at as u64, v.bytes as u64)),
         };
         let misfit = narrowing.map(|(_, flag)| flag);
@@ -492,16 +494,14 @@ pub(super) fn on_device(segment: &PlannedSegment, buffers: &[DeviceSlice]) -> De
                 remap: *remap,
                 bytes: None,
             },
-            ColumnOrigin::Read { values, offsets, offsets_base, validity, form, .. } => {
-                DeviceColumn {
-                    values: at(offsets.unwrap_or(*values)),
-                    form: *form,
-                    base: *offsets_base as i64,
-                    validity: validity.map(at),
-                    remap: *remap,
-                    bytes: offsets.map(|_| (at(*values), buffers[*values].bytes as u64)),
-                }
-            }
+            ColumnOrigin::Read { values, offsets, base, validity, form, .. } => DeviceColumn {
+                values: at(offsets.unwrap_or(*values)),
+                form: *form,
+                base: *base,
+                validity: validity.map(at),
+                remap: *remap,
+                bytes: offsets.map(|_| (at(*values), buffers[*values].bytes as u64)),
+            },
         })
         .collect();
     DeviceSegment { rows: segment.rows, columns }

@@ -262,48 +262,57 @@ fn column(
             }
         }
         "d" => {
-            let value_bytes = match shape.code_bytes {
-                8 => 8,
-                2 => 4,
+            encoding = match shape.code_bytes {
+                1 => Encoding::Deltas { base: -8_000_000, delta_bytes: 3 },
+                2 => Encoding::Narrow { value_bytes: 4 },
+                8 => Encoding::Narrow { value_bytes: 8 },
                 // Differently in each segment.
-                4 => [4, 8, 16][random.below(3) as usize],
-                _ => 16,
+                _ => match random.below(4) {
+                    0 => Encoding::Plain,
+                    1 => Encoding::Deltas { base: -9_999_999, delta_bytes: 4 },
+                    which => Encoding::Narrow { value_bytes: [4, 8][which as usize - 2] },
+                },
             };
-            if value_bytes < 16 {
-                encoding = Encoding::Narrow { value_bytes };
-            }
-            for _ in 0..rows {
-                let value = i128::from(random.between(-9_999_999, 9_999_999)).to_le_bytes();
-                values.extend(&value[..usize::from(value_bytes)]);
-            }
+            (0..rows).for_each(|_| {
+                let value = random.between(-8_000_000, 8_000_000);
+                values.extend(as_it_lies(&encoding, 16, value));
+            });
         }
-        "c" if matches!(shape.code_bytes, 4 | 8) => {
-            // All of them, or differently in each segment.
-            let is_narrow = shape.code_bytes == 8 || random.below(2) == 0;
-            if is_narrow {
-                encoding = Encoding::Narrow { value_bytes: 4 };
-            }
-            for _ in 0..rows {
-                let value = random.between(-1_000_000, 1_000_000).to_le_bytes();
-                values.extend(&value[..if is_narrow { 4 } else { 8 }]);
-            }
+        "c" if shape.code_bytes != 1 => {
+            encoding = match (shape.code_bytes, random.below(3)) {
+                (2, _) => Encoding::Deltas { base: -1_000_000, delta_bytes: 3 },
+                (8, _) | (_, 0) => Encoding::Narrow { value_bytes: 4 },
+                // Differently in each segment.
+                (_, 1) => Encoding::Deltas { base: -1_000_001, delta_bytes: 4 },
+                _ => Encoding::Plain,
+            };
+            (0..rows).for_each(|_| {
+                let value = random.between(-1_000_000, 1_000_000);
+                values.extend(as_it_lies(&encoding, 8, value));
+            });
         }
         name @ ("b" | "k") => {
-            let value_bytes = match (name, shape.code_bytes) {
-                ("b", 1) => 1,
-                ("b", 2) | ("k", 8) => 2,
+            let narrow = |value_bytes| Encoding::Narrow { value_bytes };
+            let deltas = |base, delta_bytes| Encoding::Deltas { base, delta_bytes };
+            encoding = match (name, shape.code_bytes) {
+                ("b", 1) => narrow(1),
+                ("b", 2) | ("k", 8) => narrow(2),
+                ("b", 4) => deltas(-100, 1),
+                ("k", 1) => deltas(1, 2),
+                ("k", 4) => deltas(-16_776_000, 3),
                 // Differently in each segment.
-                ("b", 8) => [1, 2, 4][random.below(3) as usize],
-                ("k", 2) => [2, 4][random.below(2) as usize],
-                _ => 4,
+                ("b", _) => match random.below(5) {
+                    0 => Encoding::Plain,
+                    which @ 1..=2 => narrow(which as u8),
+                    which => deltas(-7, which as u8 - 1),
+                },
+                _ if random.below(2) == 0 => narrow(2),
+                _ => Encoding::Plain,
             };
-            if value_bytes < 4 {
-                encoding = Encoding::Narrow { value_bytes };
-            }
             let mut wide = Vec::new();
             (0..rows).for_each(|_| push_value(random, name, &mut wide));
-            let narrow = wide.chunks_exact(4).flat_map(|value| &value[..usize::from(value_bytes)]);
-            values.extend(narrow);
+            let wide = wide.as_chunks().0.iter().map(|value| i32::from_le_bytes(*value));
+            values.extend(wide.flat_map(|value| as_it_lies(&encoding, 4, value.into())));
         }
         "g" => {
             encoding = Encoding::Bits;
@@ -317,6 +326,16 @@ fn column(
         bits
     });
     ColumnData { encoding, values, offsets, offsets_base, validity, remap }
+}
+
+/// A value of a type of so many bytes.
+fn as_it_lies(encoding: &Encoding, plain_bytes: u8, value: i64) -> Vec<u8> {
+    let (value, bytes) = match *encoding {
+        Encoding::Deltas { base, delta_bytes } => (value - base, delta_bytes),
+        Encoding::Narrow { value_bytes } => (value, value_bytes),
+        _ => (value, plain_bytes),
+    };
+    i128::from(value).to_le_bytes()[..usize::from(bytes)].to_vec()
 }
 
 fn push_value(random: &mut Random, name: &str, to: &mut Vec<u8>) {

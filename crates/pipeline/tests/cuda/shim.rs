@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
+use headrace_ir::Encoding;
 use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
@@ -174,7 +175,11 @@ pub fn run_on_shim(
                 },
                 bytes: texts.and_then(|(_, bytes)| bytes),
                 form: narrow.map_or(ColumnForm::of(&column.encoding), |narrow| narrow.form),
-                base: narrow.map_or(column.offsets_base.into(), |narrow| narrow.base),
+                base: match (narrow, &column.encoding) {
+                    (Some(narrow), _) => narrow.base,
+                    (None, Encoding::Deltas { base, .. }) => *base,
+                    _ => column.offsets_base.into(),
+                },
                 validity: column.validity.as_ref().map(|v| keep(Memory::of(v)) + skew),
                 remap: column.remap,
             });

@@ -71,9 +71,10 @@ impl EagerPlan {
 fn touched(form: ColumnForm, repr: &Repr, rate: f64) -> f64 {
     let row_bytes = match form {
         ColumnForm::Deltas(3) => 2,
-        ColumnForm::Deltas(bytes) | ColumnForm::Codes(bytes) | ColumnForm::Narrow(bytes) => {
-            i32::from(bytes)
-        }
+        ColumnForm::Deltas(bytes)
+        | ColumnForm::Packed(bytes)
+        | ColumnForm::Codes(bytes)
+        | ColumnForm::Narrow(bytes) => i32::from(bytes),
         ColumnForm::Bits => 1,
         _ => match repr {
             Repr::I8 | Repr::U8 => 1,

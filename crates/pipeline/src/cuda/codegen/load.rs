@@ -61,8 +61,14 @@ impl Generator<'_> {
                 self.body.line(format!("bool {name}[ROWS];"));
                 self.body.line(format!("EACH_ROW(r) {name}[r] = {bits} >> r & 1u;"));
             }
-            (ColumnForm::Deltas(bytes), repr) if !matches!(repr, Repr::Bool) => {
-                self.load_deltas(&name, &values, bytes);
+            (ColumnForm::Deltas(bytes) | ColumnForm::Packed(bytes), repr)
+                if !matches!(repr, Repr::Bool) =>
+            {
+                let load = match form {
+                    ColumnForm::Packed(_) => "load_packed",
+                    _ => "load_deltas",
+                };
+                self.load_deltas(load, &name, &values, bytes);
                 let base = self.base(register, &name);
                 let valid = self.load_validity(register, &name)?;
                 self.held[register] = Held::Deltas { name, base, valid };
@@ -78,9 +84,9 @@ impl Generator<'_> {
         Ok(())
     }
 
-    fn load_deltas(&mut self, name: &str, values: &str, bytes: u8) {
+    fn load_deltas(&mut self, load: &str, name: &str, values: &str, bytes: u8) {
         self.body.line(format!("hr::Deltas<{bytes}, ROWS> {name};"));
-        self.body.line(format!("hr::load_deltas({name}, {values}, row, rows);"));
+        self.body.line(format!("hr::{load}({name}, {values}, row, rows);"));
     }
 
     /// A local copy of a column's base.
@@ -136,7 +142,7 @@ impl Generator<'_> {
                 format!("u64(i64({raw}[r]))")
             }
             ColumnForm::Deltas(bytes) => {
-                self.load_deltas(&raw, &values, bytes);
+                self.load_deltas("load_deltas", &raw, &values, bytes);
                 let base = self.base(register, &name);
                 format!("hr::based<u64>({base}, {raw}, r)")
             }

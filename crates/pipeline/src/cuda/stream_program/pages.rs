@@ -97,7 +97,7 @@ impl StreamProgram<'_> {
         let slice = |address, bytes| DeviceSlice { address, bytes: bytes as usize };
         let columns: Vec<_> = self.pages()?.columns().to_vec();
         if columns.is_empty() {
-            let rows = (key.key, ColumnForm::Plain, segment.rows);
+            let rows = (key.key, (ColumnForm::Plain, 0), segment.rows);
             return self.keep_column(stream, slot, (slice(0, 0), None), rows, None);
         }
         // Texts lie in their pages, which do not stay.
@@ -110,7 +110,8 @@ impl StreamProgram<'_> {
             let validity = validity.map(|at| slice(at, bitmap_bytes(segment.rows)));
             let from = (slice(values, column.values_bytes(segment.rows)), validity);
             let narrowing = self.narrowing(slot, column.register, column.form, &key);
-            self.keep_column(stream, slot, from, (key, column.form, segment.rows), narrowing)?;
+            let lie = (column.form, 0);
+            self.keep_column(stream, slot, from, (key, lie, segment.rows), narrowing)?;
         }
         Ok(())
     }

@@ -1,0 +1,353 @@
+//! Columns in as few bytes as the range of their values asks for: unsigned differences of 1 to 4 bytes from a base
+//! (frame of reference), where a file's narrow integer or decimal would take more.
+//!
+//! Arrow has no such type. A packed column is one of binary values of that width, and says in its metadata what they
+//! are: `headrace.type`, the table's type, and `headrace.base`. Programs that do not know it see bytes, and no wrong
+//! numbers.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Int16Type, Int32Type, Int64Type,
+};
+use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, PrimitiveArray};
+use arrow_buffer::Buffer;
+use arrow_schema::{DataType, Field, Schema};
+use headrace_ir::Encoding;
+
+use super::types::{TABLE_TYPE_KEY, decimal_said, narrow_schema, table_type};
+
+/// Metadata key of a packed column: what its differences are from.
+pub(crate) const BASE_KEY: &str = "headrace.base";
+
+/// Most bytes of a difference.
+const DELTA_BYTES_MAX: u8 = 4;
+
+/// How a column is packed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Packed {
+    /// The table's type.
+    pub is: DataType,
+    base: i64,
+    delta_bytes: u8,
+}
+
+impl Packed {
+    /// As a file's column says of itself; `None` where it is not packed, or says what cannot be.
+    pub fn of(field: &Field) -> Option<Self> {
+        let &DataType::FixedSizeBinary(width) = field.data_type() else { return None };
+        let said = field.metadata().get(TABLE_TYPE_KEY)?;
+        let base = field.metadata().get(BASE_KEY)?.parse().ok()?;
+        let known = [DataType::Int16, DataType::Int32, DataType::Int64, DataType::Date32];
+        let plain = known.into_iter().find(|known| known.to_string() == *said);
+        let packed = Self {
+            is: plain.or_else(|| decimal_said(said))?,
+            base,
+            delta_bytes: width.try_into().ok()?,
+        };
+        if packed.is.primitive_width()? <= usize::from(packed.delta_bytes) {
+            return None;
+        }
+        let values = values_of(&packed.is)?;
+        let last = base.checked_add(packed.delta_max()?)?;
+        (values.contains(&base) && values.contains(&last)).then_some(packed)
+    }
+
+    /// For values within bounds; `None` where they need more bytes than packed ones have.
+    fn for_values(is: DataType, bounds: &RangeInclusive<i128>) -> Option<Self> {
+        let values = values_of(&is)?;
+        let (least, most) =
+            (i64::try_from(*bounds.start()).ok()?, i64::try_from(*bounds.end()).ok()?);
+        let widths = 1..=DELTA_BYTES_MAX;
+        let fitting = widths.map(|delta_bytes| Self { is: is.clone(), base: least, delta_bytes });
+        let mut packed = fitting.into_iter().find(|packed| {
+            packed
+                .delta_max()
+                .is_some_and(|largest| most.checked_sub(least).is_some_and(|span| span <= largest))
+        })?;
+        // Whatever lies in the bytes is to be a value of the type.
+        packed.base = least.min(values.end().checked_sub(packed.delta_max()?)?);
+        (values.contains(&packed.base)).then_some(packed)
+    }
+
+    /// The largest difference that the bytes hold; `None`: no width of a packed column.
+    fn delta_max(&self) -> Option<i64> {
+        let is_width = (1..=DELTA_BYTES_MAX).contains(&self.delta_bytes);
+        is_width.then(|| (1 << (8 * self.delta_bytes)) - 1)
+    }
+
+    /// How the values lie, in the words of the pipeline IR.
+    pub fn encoding(&self) -> Encoding {
+        Encoding::Deltas { base: self.base, delta_bytes: self.delta_bytes }
+    }
+
+    /// Values of the table's type, packed.
+    ///
+    /// # Errors
+    /// A value lies outside of what the column holds, or the column is of another type.
+    pub fn pack(&self, column: &ArrayRef) -> Result<ArrayRef, String> {
+        match (&self.is, column.data_type()) {
+            (is, own) if is != own => Err(format!("{own} given, {is} expected")),
+            (DataType::Int16, _) => self.pack_values::<Int16Type>(column),
+            (DataType::Int32, _) => self.pack_values::<Int32Type>(column),
+            (DataType::Int64, _) => self.pack_values::<Int64Type>(column),
+            (DataType::Date32, _) => self.pack_values::<Date32Type>(column),
+            (DataType::Decimal128(_, _), _) => self.pack_values::<Decimal128Type>(column),
+            (other, _) => Err(format!("{other} is never packed")),
+        }
+    }
+
+    fn pack_values<T: ArrowPrimitiveType>(&self, column: &ArrayRef) -> Result<ArrayRef, String>
+    where
+        T::Native: Into<i128>,
+    {
+        let column: &PrimitiveArray<T> = column.as_primitive();
+        let (base, largest) = (i128::from(self.base), i128::from(self.delta_max().unwrap_or(0)));
+        let width = usize::from(self.delta_bytes);
+        let mut bytes = Vec::with_capacity(column.len() * width);
+        for (row, &value) in column.values().iter().enumerate() {
+            let delta = value.into().wrapping_sub(base);
+            // What lies under a NULL may be anything.
+            let delta = match (0..=largest).contains(&delta) {
+                true => delta,
+                false if column.is_null(row) => 0,
+                false => {
+                    return Err(format!(
+                        "{} is not within {base} and {}",
+                        value.into(),
+                        base + largest
+                    ));
+                }
+            };
+            bytes.extend_from_slice(&delta.to_le_bytes()[..width]);
+        }
+        let (width, nulls) = (i32::from(self.delta_bytes), column.nulls().cloned());
+        let packed = FixedSizeBinaryArray::try_new(width, Buffer::from_vec(bytes), nulls);
+        packed.map(|array| Arc::new(array) as ArrayRef).map_err(|cause| cause.to_string())
+    }
+
+    /// Packed values in the table's type.
+    ///
+    /// # Errors
+    /// The column has another width.
+    pub fn unpack(&self, column: &ArrayRef) -> Result<ArrayRef, String> {
+        let own = column.as_fixed_size_binary_opt();
+        let Some(packed) = own.filter(|own| own.value_length() == i32::from(self.delta_bytes))
+        else {
+            return Err(format!(
+                "{} where {} bytes a value are packed",
+                column.data_type(),
+                self.delta_bytes
+            ));
+        };
+        Ok(match self.is {
+            DataType::Int16 => {
+                Arc::new(self.unpack_values::<Int16Type>(packed, |value| value as i16))
+            }
+            DataType::Date32 => {
+                Arc::new(self.unpack_values::<Date32Type>(packed, |value| value as i32))
+            }
+            DataType::Int32 => {
+                Arc::new(self.unpack_values::<Int32Type>(packed, |value| value as i32))
+            }
+            DataType::Decimal128(_, _) => {
+                let values = self.unpack_values::<Decimal128Type>(packed, i128::from);
+                Arc::new(values.with_data_type(self.is.clone()))
+            }
+            _ => Arc::new(self.unpack_values::<Int64Type>(packed, |value| value)),
+        })
+    }
+
+    fn unpack_values<T: ArrowPrimitiveType>(
+        &self,
+        packed: &FixedSizeBinaryArray,
+        value: impl Fn(i64) -> T::Native,
+    ) -> PrimitiveArray<T> {
+        let width = usize::from(self.delta_bytes);
+        let one = |bytes: &[u8]| {
+            let mut delta = [0; 8];
+            delta[..width].copy_from_slice(bytes);
+            // `of` and `for_values` have seen to it that this fits.
+            value(self.base.wrapping_add(i64::from_le_bytes(delta)))
+        };
+        let values = packed.value_data().chunks_exact(width).map(one).collect();
+        PrimitiveArray::new(values, packed.nulls().cloned())
+    }
+}
+
+/// The values of a type that may be packed, as far as they fit 64 bits.
+fn values_of(is: &DataType) -> Option<RangeInclusive<i64>> {
+    match is {
+        DataType::Int16 => Some(i16::MIN.into()..=i16::MAX.into()),
+        DataType::Int32 | DataType::Date32 => Some(i32::MIN.into()..=i32::MAX.into()),
+        DataType::Int64 | DataType::Decimal128(_, _) => Some(i64::MIN..=i64::MAX),
+        _ => None,
+    }
+}
+
+/// The same columns in as few bytes as is known how: narrow as [`narrow_schema`] has them, and packed where that takes fewer
+/// bytes. Other programs see packed columns as binary values.
+pub fn packed_schema(
+    schema: &Schema,
+    bounds: impl Fn(&Field) -> Option<RangeInclusive<i128>>,
+) -> Schema {
+    let pack = |(narrow, own): (&Arc<Field>, &Arc<Field>)| {
+        let packed = bounds(own).and_then(|bounds| Packed::for_values(table_type(narrow), &bounds));
+        let fewer = |packed: &Packed| {
+            narrow
+                .data_type()
+                .primitive_width()
+                .is_some_and(|width| usize::from(packed.delta_bytes) < width)
+        };
+        match packed.filter(fewer) {
+            None => narrow.as_ref().clone(),
+            Some(packed) => {
+                let width = DataType::FixedSizeBinary(packed.delta_bytes.into());
+                let mut field = narrow.as_ref().clone().with_data_type(width);
+                field.metadata_mut().insert(TABLE_TYPE_KEY.into(), packed.is.to_string());
+                field.metadata_mut().insert(BASE_KEY.into(), packed.base.to_string());
+                field
+            }
+        }
+    };
+    let narrow = narrow_schema(schema, &bounds);
+    let fields: Vec<Field> = narrow.fields().iter().zip(schema.fields()).map(pack).collect();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use arrow_array::types::{Date32Type, Decimal128Type, Int32Type, Int64Type};
+
+    use super::*;
+
+    fn packed(is: DataType, bounds: RangeInclusive<i128>) -> Option<Field> {
+        let schema = Schema::new(vec![Field::new("x", is, true)]);
+        let packed = packed_schema(&schema, |_| Some(bounds.clone()));
+        Packed::of(packed.field(0)).map(|_| packed.field(0).clone())
+    }
+
+    fn width(is: DataType, bounds: RangeInclusive<i128>) -> Option<u8> {
+        packed(is, bounds).and_then(|field| Some(Packed::of(&field)?.delta_bytes))
+    }
+
+    #[test]
+    fn as_few_bytes_as_the_range_asks_for() {
+        let decimal = DataType::Decimal128(15, 2);
+        assert_eq!(width(DataType::Int32, 19_920_101..=19_990_101), Some(3));
+        assert_eq!(width(DataType::Int32, 19_920_101..=19_980_802), Some(2));
+        assert_eq!(width(DataType::Date32, 8035..=10_591), Some(2));
+        assert_eq!(width(DataType::Int64, 1..=6_000_000), Some(3));
+        assert_eq!(width(DataType::Int64, 0..=i128::from(u32::MAX)), Some(4));
+        assert_eq!(width(DataType::Int64, 0..=1 << 32), None);
+        assert_eq!(width(decimal.clone(), 90_091..=10_494_950), Some(3));
+        assert_eq!(width(decimal.clone(), 0..=10), Some(1));
+        // What narrow columns have already, and what is not packed.
+        assert_eq!(width(DataType::Int32, 1..=50), None);
+        assert_eq!(width(DataType::Int32, -8_000_000..=40_000_000), None);
+        assert_eq!(width(DataType::UInt32, 70_000..=70_001), None);
+        assert_eq!(width(decimal, i128::MIN..=0), None);
+        assert_eq!(width(DataType::Float64, 0..=1), None);
+    }
+
+    #[test]
+    fn whatever_lies_in_the_bytes_is_a_value() {
+        for (is, values) in [
+            (DataType::Int32, i32::MIN.into()..=i128::from(i32::MAX)),
+            (DataType::Int64, i64::MIN.into()..=i64::MAX.into()),
+        ] {
+            for bounds in
+                [*values.end() - 70_000..=*values.end(), *values.start()..=*values.start() + 70_000]
+            {
+                let packed = Packed::of(&packed(is.clone(), bounds.clone()).unwrap()).unwrap();
+                assert!(i128::from(packed.base) <= *bounds.start());
+                assert!(
+                    i128::from(packed.base) + i128::from(packed.delta_max().unwrap())
+                        >= *bounds.end()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked_and_what_does_not_fit_is_told() {
+        let nulls = || Some(vec![true, false, true].into());
+        let arrays: [(ArrayRef, RangeInclusive<i128>); 4] = [
+            (
+                Arc::new(PrimitiveArray::<Int32Type>::new(
+                    vec![19_920_101, 0, 19_980_802].into(),
+                    nulls(),
+                )),
+                19_920_101..=19_980_802,
+            ),
+            (
+                Arc::new(PrimitiveArray::<Int64Type>::new(
+                    vec![-8_000_000, 5, 8_000_000].into(),
+                    nulls(),
+                )),
+                -8_000_000..=8_000_000,
+            ),
+            (
+                Arc::new(PrimitiveArray::<Date32Type>::new(
+                    vec![9000, 1 << 30, 8035].into(),
+                    nulls(),
+                )),
+                8035..=10_591,
+            ),
+            (
+                Arc::new(
+                    PrimitiveArray::<Decimal128Type>::new(vec![-255, 1 << 100, 0].into(), nulls())
+                        .with_data_type(DataType::Decimal128(15, 2)),
+                ),
+                -255..=0,
+            ),
+        ];
+        for (array, bounds) in arrays {
+            let field = packed(array.data_type().clone(), bounds).unwrap();
+            let packed = Packed::of(&field).unwrap();
+            let there = packed.pack(&array).unwrap();
+            assert_eq!(there.data_type(), field.data_type());
+            assert_eq!(&packed.unpack(&there).unwrap(), &array);
+            assert_eq!(&packed.unpack(&there.slice(1, 2)).unwrap(), &array.slice(1, 2));
+        }
+        let field = packed(DataType::Int32, 70_000..=70_010).unwrap();
+        let packed = Packed::of(&field).unwrap();
+        let of = |value| Arc::new(PrimitiveArray::<Int32Type>::from(vec![value])) as ArrayRef;
+        assert!(packed.pack(&of(70_255)).is_ok());
+        assert_eq!(packed.pack(&of(70_256)).unwrap_err(), "70256 is not within 70000 and 70255");
+        assert!(packed.pack(&of(69_999)).is_err());
+        assert!(
+            packed
+                .pack(&(Arc::new(PrimitiveArray::<Int64Type>::from(vec![70_000])) as ArrayRef))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn what_a_column_says_that_cannot_be_is_ignored() {
+        let field = packed(DataType::Int32, 70_000..=200_000).unwrap();
+        let with = |key: &str, value: &str| {
+            let mut field = field.clone();
+            field.metadata_mut().insert(key.into(), value.into());
+            Packed::of(&field)
+        };
+        assert!(with(BASE_KEY, "-5").is_some());
+        for base in ["", "x", "2147483647", "-2147483649", "9223372036854775807"] {
+            assert_eq!(with(BASE_KEY, base), None, "{base}");
+        }
+        for is in ["Int8", "Utf8", "Float64", "Decimal128(99, 2)", "Decimal128(15, 02)"] {
+            assert_eq!(with(TABLE_TYPE_KEY, is), None, "{is}");
+        }
+        for width in [0, 5, 1 << 20] {
+            let wide = field.clone().with_data_type(DataType::FixedSizeBinary(width));
+            assert_eq!(Packed::of(&wide), None, "{width}");
+        }
+        // As many bytes as the type has.
+        let mut wide = field.with_data_type(DataType::FixedSizeBinary(4));
+        wide.metadata_mut().insert(BASE_KEY.into(), i32::MIN.to_string());
+        assert_eq!(Packed::of(&wide), None);
+    }
+}
