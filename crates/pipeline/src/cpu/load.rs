@@ -9,6 +9,7 @@ use headrace_ir::Encoding;
 use crate::ExecError;
 use crate::bound::{RegisterInfo, Repr};
 use crate::cpu::narrow::Narrow;
+use crate::cpu::simd::{Tier, U24, Widen};
 use crate::cpu::vector::{Data, Vector};
 use crate::segment::{ColumnView, SegmentView};
 
@@ -68,25 +69,6 @@ pub enum Small<'a> {
     U8(&'a [u8]),
     U16(&'a [u16]),
     U24(&'a [U24]),
-}
-
-/// An unsigned integer of 24 bits, least significant byte first.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub struct U24([u8; 3]);
-
-impl From<U24> for u32 {
-    #[inline(always)]
-    fn from(U24([low, middle, high]): U24) -> Self {
-        Self::from_le_bytes([low, middle, high, 0])
-    }
-}
-
-impl From<U24> for i32 {
-    #[inline(always)]
-    fn from(U24([low, middle, high]): U24) -> Self {
-        Self::from_le_bytes([low, middle, high, 0])
-    }
 }
 
 /// A column of integers as it lies.
@@ -392,12 +374,20 @@ impl<'a> Column<'a> {
     }
 
     /// Values that lie as differences.
-    fn based<N: Plain + Into<u32>, W: Clone>(
+    fn based<N: Plain + Widen, W: Clone>(
         &self,
         rows: Rows<'_>,
         value: impl Fn(u32) -> W,
     ) -> Cow<'a, [W]> {
-        self.plain::<N>(rows).iter().map(|&delta| value(delta.into())).collect()
+        const TOGETHER: usize = 512;
+        let (deltas, mut wide) = (self.plain::<N>(rows), [0; TOGETHER]);
+        let mut values = Vec::with_capacity(deltas.len());
+        for deltas in deltas.chunks(TOGETHER) {
+            let wide = &mut wide[..deltas.len()];
+            N::widen(Tier::best(), deltas, wide);
+            values.extend(wide.iter().map(|&delta| value(delta as u32)));
+        }
+        values.into()
     }
 
     /// Decimals and integers that lie in other bytes than they have, none of them of more than 64 bits.
@@ -414,7 +404,7 @@ impl<'a> Column<'a> {
                     1 => self.based::<u8, _>(rows, value),
                     2 => self.based::<u16, _>(rows, value),
                     3 => self.based::<U24, _>(rows, value),
-                    _ => self.based::<u32, _>(rows, value),
+                    _ => self.based::<i32, _>(rows, value),
                 }
             }
             _ => return None,

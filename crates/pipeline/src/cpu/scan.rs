@@ -23,9 +23,7 @@ use crate::cpu::compare::scale;
 use crate::cpu::context::Context;
 use crate::cpu::load::{Small, SmallColumn, SourceColumns};
 use crate::cpu::probe::set_direct_payload;
-use crate::cpu::simd::{
-    Members, Test, Tier, keep_positions, map_into, prefetch_pages, prefetch_rows,
-};
+use crate::cpu::simd::{Members, Test, Tier, Widen, keep_positions, prefetch_pages, prefetch_rows};
 
 /// A whole column is read while one row in so many is alive: a cache line holds 16 values, so
 /// picking some would touch nearly all of them.
@@ -300,18 +298,18 @@ impl Condition<'_> {
 }
 
 /// Clears the bits of rows whose value fails the test.
-fn keep_widened<N: Copy + Into<i32>>(tier: Tier, test: &Test<'_>, values: &[N], words: &mut [u64]) {
+fn keep_widened<N: Widen>(tier: Tier, test: &Test<'_>, values: &[N], words: &mut [u64]) {
     const TOGETHER: usize = 512;
     let mut wide = [0; TOGETHER];
     for (values, words) in values.chunks(TOGETHER).zip(words.chunks_mut(TOGETHER / 64)) {
         let wide = &mut wide[..values.len()];
-        map_into(values, wide, Into::into);
+        N::widen(tier, values, wide);
         tier.keep_bits(test, wide, words);
     }
 }
 
 /// Moves the positions whose value passes the test to the front; answers how many.
-fn keep_few<N: Copy + Into<i32>>(test: &Test<'_>, values: &[N], positions: &mut [u32]) -> usize {
+fn keep_few<N: Widen>(test: &Test<'_>, values: &[N], positions: &mut [u32]) -> usize {
     prefetch_rows(values, positions);
     keep_positions(test, values, positions)
 }

@@ -75,7 +75,7 @@ impl Tier {
         assert_eq!(words.len(), column.len().div_ceil(64), "one bit a row");
         match test {
             Test::Member(members) if !self.gathers && !self.holds(members) => {
-                portable::keep_bits(test, column, words);
+                of_tier!(self, look_up(members, column, words));
             }
             _ => of_tier!(self, keep_bits(test, column, words)),
         }
@@ -152,6 +152,38 @@ fn has_fast_gathers() -> bool {
     false
 }
 
+/// An integer that lies in at most 32 bits.
+pub trait Widen: Copy + Into<i32> {
+    /// Sets `output[i]` to `input[i]`, as far as there are both.
+    fn widen(_tier: Tier, input: &[Self], output: &mut [i32]) {
+        map_into(input, output, Into::into);
+    }
+}
+
+impl Widen for i8 {}
+impl Widen for u8 {}
+impl Widen for i16 {}
+impl Widen for u16 {}
+impl Widen for i32 {}
+
+/// An unsigned integer of 24 bits, least significant byte first.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct U24(pub [u8; 3]);
+
+impl From<U24> for i32 {
+    #[inline(always)]
+    fn from(U24([low, middle, high]): U24) -> Self {
+        Self::from_le_bytes([low, middle, high, 0])
+    }
+}
+
+impl Widen for U24 {
+    fn widen(tier: Tier, input: &[Self], output: &mut [i32]) {
+        of_tier!(tier, widen_24(input, output));
+    }
+}
+
 /// A condition on a value of 32 bits.
 #[derive(Clone, Copy, Debug)]
 pub enum Test<'t> {
@@ -188,6 +220,14 @@ impl<'t> Members<'t> {
     /// The same numbers less `base`, in wrapping arithmetic.
     pub(crate) fn less(self, base: i32) -> Self {
         Self { base: self.base.wrapping_sub(base), ..self }
+    }
+
+    /// The bitmap's bytes: bit `i % 8` of byte `i / 8` is that of `base + i`.
+    #[cfg(target_endian = "little")]
+    fn bytes(&self) -> &'t [u8] {
+        let present = self.present;
+        // SAFETY: the bytes of initialised words, as many as they have, borrowed as long.
+        unsafe { std::slice::from_raw_parts(present.as_ptr().cast(), size_of_val(present)) }
     }
 
     #[inline(always)]
@@ -336,6 +376,22 @@ mod tests {
                     assert_eq!(found[..count], kept, "{tier:?} {test:?} positions of {length}");
                 }
             });
+        }
+    }
+
+    #[test]
+    fn every_tier_widens_alike() {
+        let mut seed = 3;
+        for length in lengths() {
+            let input: Vec<U24> =
+                (0..length).map(|_| U24([0; 3].map(|_: u8| random(&mut seed) as u8))).collect();
+            let expected: Vec<i32> = input.iter().map(|&value| value.into()).collect();
+            for tier in Tier::all() {
+                let mut output = vec![-1; length + 1];
+                U24::widen(tier, &input, &mut output);
+                assert_eq!(output.pop(), Some(-1));
+                assert_eq!(output, expected, "{tier:?} of {length}");
+            }
         }
     }
 

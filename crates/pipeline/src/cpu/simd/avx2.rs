@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Members, Test, portable};
+use super::{Members, Test, U24, portable};
 
 /// Lanes of 32 bits.
 const LANES: usize = 8;
@@ -30,6 +30,24 @@ const fn compress_table() -> [[u32; LANES]; 256] {
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub fn map_into<T: Copy, U>(input: &[T], output: &mut [U], f: impl Fn(T) -> U) {
     input.iter().zip(output).for_each(|(&i, o)| *o = f(i));
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+pub fn widen_24(input: &[U24], output: &mut [i32]) {
+    let (whole, rest) = input.as_chunks::<LANES>();
+    let (wide, last) = output.split_at_mut((whole.len() * LANES).min(output.len()));
+    let low = _mm_setr_epi8(0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1);
+    let high = _mm_setr_epi8(4, 5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15, -1);
+    for (values, wide) in whole.iter().zip(wide.as_chunks_mut::<LANES>().0) {
+        let (from, to) = (values.as_ptr().cast::<u8>(), wide.as_mut_ptr().cast::<__m128i>());
+        // SAFETY: bytes 0 to 16 and 8 to 24 are those of the values; there is room for 8 of 32 bits.
+        unsafe {
+            _mm_storeu_si128(to, _mm_shuffle_epi8(_mm_loadu_si128(from.cast()), low));
+            let second = _mm_loadu_si128(from.add(8).cast());
+            _mm_storeu_si128(to.add(1), _mm_shuffle_epi8(second, high));
+        }
+    }
+    portable::widen_24(rest, last);
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
@@ -108,6 +126,11 @@ fn each_word(whole: &[[i32; 64]], words: &mut [u64], test: impl Fn(__m256i) -> u
         }
         *word &= kept;
     }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+pub fn look_up(members: &Members<'_>, column: &[i32], words: &mut [u64]) {
+    portable::look_up_together(members, column, words, |bytes| pack(bytes));
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Members, Test};
+use super::{Members, Test, U24, portable};
 
 /// Lanes of 32 bits.
 const LANES: usize = 16;
@@ -16,6 +16,25 @@ const SPARSE_ROWS: u32 = 40;
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi1,bmi2,popcnt")]
 pub fn map_into<T: Copy, U>(input: &[T], output: &mut [U], f: impl Fn(T) -> U) {
     input.iter().zip(output).for_each(|(&i, o)| *o = f(i));
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi1,bmi2,popcnt")]
+pub fn widen_24(input: &[U24], output: &mut [i32]) {
+    let (whole, rest) = input.as_chunks::<LANES>();
+    let (wide, last) = output.split_at_mut((whole.len() * LANES).min(output.len()));
+    // Four values of three bytes to each quarter, then a byte of zeros behind each.
+    let quarters = _mm512_setr_epi32(0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11);
+    let apart =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1));
+    for (values, wide) in whole.iter().zip(wide.as_chunks_mut::<LANES>().0) {
+        // SAFETY: of 64 bytes only the 48 of the values are read; there is room for 16 of 32 bits.
+        unsafe {
+            let packed = _mm512_maskz_loadu_epi8((1 << 48) - 1, values.as_ptr().cast());
+            let spread = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(quarters, packed), apart);
+            _mm512_storeu_si512(wide.as_mut_ptr().cast(), spread);
+        }
+    }
+    portable::widen_24(rest, last);
 }
 
 /// The first `lanes` lanes, or all of them.
@@ -179,6 +198,11 @@ fn each_word(column: &[i32], words: &mut [u64], test: impl Fn(__mmask16, __m512i
         }
         *word = kept;
     }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi1,bmi2,popcnt")]
+pub fn look_up(members: &Members<'_>, column: &[i32], words: &mut [u64]) {
+    portable::look_up_together(members, column, words, |bytes| pack(bytes));
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi1,bmi2,popcnt")]
