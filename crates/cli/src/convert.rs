@@ -71,7 +71,7 @@ async fn convert(args: &ConvertArgs, output: &Path, cancel: &AtomicBool) -> Resu
         let keys = check_keys(&target, &args.partition_by);
         keys.map_err(|cause| CliError::carrying_hint(format!("--partition-by {cause}")))?;
     }
-    let stream = query.stream().map_err(failed)?;
+    let stream = query.stream_in_order().map_err(failed)?;
     let (bar, rows) = (progress_bar(), Cell::new(0));
     let progress = |more| {
         rows.set(rows.get() + more);

@@ -348,10 +348,14 @@ pub async fn write_arrow(
 ) -> Result<WriterSummary> {
     let writer = ArrowWriter::create(path, schema, WriterOptions::default()).map_err(external)?;
     let mut writer = StreamedWriter::new(writer);
-    while let Some(batch) = data.next().await {
+    let mut next = data.next().await;
+    while let Some(batch) = next {
         let batch = batch?;
         progress(batch.num_rows() as u64)?;
-        writer = blocking(move || writer.write(&batch).map(|()| writer)).await?;
+        let written = blocking(move || writer.write(&batch).map(|()| writer));
+        // The next rows are made while these are written.
+        let (written, more) = tokio::join!(written, data.next());
+        (writer, next) = (written?, more);
     }
     blocking(move || writer.into_inner().finish().map_err(external)).await
 }

@@ -18,9 +18,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::stream::try_unfold;
+use futures::stream::{iter, try_unfold};
 use futures::{StreamExt, TryStreamExt};
 use tokio::task::spawn_blocking;
 
@@ -370,7 +370,23 @@ impl Query {
     /// # Errors
     /// If the plan cannot be started; what fails later comes through the stream.
     pub fn stream(&self) -> Result<SendableRecordBatchStream> {
-        let stream = execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context))?;
+        self.delivered(execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context))?)
+    }
+
+    /// As [`stream`](Self::stream), one partition of the plan after the other: all rows of a table come in its order, which
+    /// is worth something to whoever keeps them. At most one partition runs at a time.
+    ///
+    /// # Errors
+    /// Those of [`stream`](Self::stream).
+    pub fn stream_in_order(&self) -> Result<SendableRecordBatchStream> {
+        let (plan, context) = (Arc::clone(&self.plan), Arc::clone(&self.context));
+        let partitions = 0..plan.output_partitioning().partition_count();
+        let started = move |partition| plan.execute(partition, Arc::clone(&context));
+        let batches = iter(partitions).map(started).try_flatten();
+        self.delivered(Box::pin(RecordBatchStreamAdapter::new(self.plan.schema(), batches)))
+    }
+
+    fn delivered(&self, stream: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
         let (headers, loan) = (self.headers.clone(), self.loan.clone());
         let rename = move |batch: Result<RecordBatch>| {
             let _held = &loan;

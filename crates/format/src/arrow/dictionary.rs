@@ -49,7 +49,13 @@ impl TableDictionary {
 pub(crate) fn unify(files: &[ArrayRef]) -> Result<TableDictionary, String> {
     let (sources, source_of_file) = distinct(files)?;
     let sorted = match sources.as_slice() {
-        [single] if is_sorted_set(single) => single.clone(),
+        [single] if is_sorted_set(single) => {
+            return Ok(TableDictionary {
+                values: single.clone(),
+                remaps: Vec::new(),
+                remap_of_file: vec![None; files.len()],
+            });
+        }
         _ => Arc::new(sorted_set(&sources)?),
     };
     if i32::try_from(sorted.len()).is_err() {
@@ -72,6 +78,9 @@ pub(crate) fn unify(files: &[ArrayRef]) -> Result<TableDictionary, String> {
 /// Different dictionaries, and which one each file has: writers of logs give every file the same,
 /// which then is the same memory and is looked at once.
 fn distinct(files: &[ArrayRef]) -> Result<(Vec<Arc<StringArray>>, Vec<usize>), String> {
+    if let [file] = files {
+        return Ok((vec![plain_text(file)?], vec![0]));
+    }
     let mut sources: Vec<Arc<StringArray>> = Vec::new();
     let mut by_memory: HashMap<Memory, usize> = HashMap::new();
     let mut by_hash: HashMap<u64, Vec<usize>> = HashMap::new();
