@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Int8Type, Int32Type, Schema, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, Int8Type, Int32Type, Schema, TimeUnit};
 use datafusion::arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use datafusion::arrow::ipc::{CompressionType, MetadataVersion};
 use headrace_format::arrow::{ArrowWriter, WriterOptions, narrow_schema, packed_schema};

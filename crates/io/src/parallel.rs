@@ -1,6 +1,8 @@
-//! Many small reads at once: each of a cold file costs a latency.
+//! Many small things at once: each read of a cold file costs a latency.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::block_signals;
 
 /// Applies `f` to every index below `count`, in order of the results; the error of the lowest
 /// index that fails. Each of up to `threads_max` threads has at least `items_per_thread_min` items to do.
@@ -34,12 +36,21 @@ pub fn try_map<T: Send, E: Send>(
         }
     };
     let mut done = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let helper = || {
+            block_signals();
+            work()
+        };
+        // Without another thread this one does it all.
+        let named = || std::thread::Builder::new().name("headrace-helper".into());
+        let helpers: Vec<_> =
+            (1..threads).filter_map(|_| named().spawn_scoped(scope, helper).ok()).collect();
+        let mut done = work();
         let join = |worker: std::thread::ScopedJoinHandle<'_, _>| match worker.join() {
             Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        workers.into_iter().flat_map(join).collect::<Vec<_>>()
+        done.extend(helpers.into_iter().flat_map(join));
+        done
     });
     done.sort_unstable_by_key(|(i, _)| *i);
     done.into_iter().map(|(_, result)| result).collect()

@@ -207,6 +207,7 @@ impl CpuProgram {
             Some(worker) => worker.options.clone(),
             None => WorkerOptions::new(u64::MAX),
         };
+        build_options.threads = options.workers;
         // What the states take is held until they are merged.
         let (states, mut memory): (Vec<_>, Vec<_>) =
             workers.into_iter().map(|worker| (worker.sink, worker.memory)).unzip();

@@ -218,7 +218,8 @@ impl Run<'_> {
 
     fn build(&self, index: usize, before: &[Slot], threads: usize) -> Result<Built, RunError> {
         let plan = &*without_unmade(&self.program.builds[index], before);
-        let options = BuildOptions { nulls_equal: self.nulls_equal(index), source_rows: None };
+        let options =
+            BuildOptions { nulls_equal: self.nulls_equal(index), threads, ..Default::default() };
         let of_batches = |batches: &[RecordBatch]| {
             BuildTable::from_batches(&plan.name, &plan.keys, &plan.payload, batches, options)
         };

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use arrow_array::RecordBatch;
+use headrace_io::try_map;
 use headrace_ir::{Field, Scalar};
 
 use crate::ExecError;
@@ -34,6 +35,8 @@ pub struct BuildOptions {
     pub nulls_equal: bool,
     /// Rows of the table that the build was filtered from (see [`BuildTable::source_rows`]).
     pub source_rows: Option<u64>,
+    /// Threads that lay out payload columns; 0 is one.
+    pub threads: usize,
 }
 
 /// One column of a build in the making.
@@ -138,10 +141,9 @@ impl BuildTable {
                 (BuildIndex::Chains(chains), Placement::in_row_order(rows), unique)
             }
         };
-        let payload = payload
-            .iter()
-            .map(|column| encode(column, &placement))
-            .collect::<Result<Vec<_>, _>>()?;
+        // Texts are sorted, each column's by itself.
+        let laid_out = |column: usize| encode(&payload[column], &placement);
+        let payload = try_map(payload.len(), (1, options.threads), laid_out)?;
         let bytes = index_bytes(&index) + payload.iter().map(payload_bytes).sum::<u64>();
         Ok(Self {
             name: name.to_string(),

@@ -89,7 +89,7 @@ impl BuildTable {
                 })
             })
             .collect::<Result<Vec<_>, ExecError>>()?;
-        let options = BuildOptions { nulls_equal: false, source_rows: self.source_rows };
+        let options = BuildOptions { source_rows: self.source_rows, ..BuildOptions::default() };
         let mut build = Self::assemble(&self.name, keys, payload, rows, options)?;
         build.has_null_key = self.has_null_key;
         // Whether the build is empty decides `NOT IN`, so its own rows count.

@@ -149,7 +149,7 @@ fn dimension_build(case: &Case) -> Arc<BuildTable> {
     let sink = Sink::Build { keys: columns(&case.build_keys), payload: columns(&PAYLOAD) };
     let options = RunOptions {
         workers: 3,
-        build: BuildOptions { nulls_equal: case.null_equal, source_rows: None },
+        build: BuildOptions { nulls_equal: case.null_equal, threads: 2, ..Default::default() },
         ..RunOptions::default()
     };
     match run_with(table, vec![], sink, &[], options).unwrap() {
