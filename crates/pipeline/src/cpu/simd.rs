@@ -223,7 +223,7 @@ impl<'t> Members<'t> {
     }
 
     /// The bitmap's bytes: bit `i % 8` of byte `i / 8` is that of `base + i`.
-    #[cfg(target_endian = "little")]
+    #[cfg(target_arch = "x86_64")]
     fn bytes(&self) -> &'t [u8] {
         let present = self.present;
         // SAFETY: the bytes of initialised words, as many as they have, borrowed as long.

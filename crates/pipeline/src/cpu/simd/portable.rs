@@ -44,7 +44,7 @@ pub fn look_up(members: &Members<'_>, column: &[i32], words: &mut [u64]) {
 
 /// As [`look_up`], compiled for a tier's instructions: what is computed of 64 values is computed together, and one load a
 /// value is left. `pack` sets one bit a byte that is not 0.
-#[cfg(target_endian = "little")]
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn look_up_together(
     members: &Members<'_>,
