@@ -225,19 +225,12 @@ template <typename T, u32 BYTES, u32 N> HR_DEVICE T based(u64 base, const Deltas
 // code or a narrow decimal, or PLAIN_VALUES.
 constexpr u32 PLAIN_VALUES = 0, SIGNED_CODES = 16, PACKED_DELTAS = 32;
 
-template <u32 BYTES, typename T, u32 N>
+template <u32 BYTES, bool IS_PACKED, typename T, u32 N>
 HR_DEVICE void spread_deltas(T (&out)[N], const void* column, u64 base, u32 row, u32 rows)
 {
     Deltas<BYTES, N> deltas;
-    load_deltas(deltas, column, row, rows);
-#pragma unroll
-    for (u32 r = 0; r < N; ++r) out[r] = based<T>(base, deltas, r);
-}
-template <u32 BYTES, typename T, u32 N>
-HR_DEVICE void spread_packed(T (&out)[N], const void* column, u64 base, u32 row, u32 rows)
-{
-    Deltas<BYTES, N> deltas;
-    load_packed(deltas, column, row, rows);
+    if constexpr (IS_PACKED) load_packed(deltas, column, row, rows);
+    else load_deltas(deltas, column, row, rows);
 #pragma unroll
     for (u32 r = 0; r < N; ++r) out[r] = based<T>(base, deltas, r);
 }
@@ -253,18 +246,18 @@ template <typename T, u32 N>
 HR_DEVICE void load_varying(T (&out)[N], const void* column, u32 form, u64 base, u32 row, u32 rows)
 {
     switch (form) {
-    case 1: spread_deltas<1>(out, column, base, row, rows); break;
-    case 2: spread_deltas<2>(out, column, base, row, rows); break;
-    case 3: spread_deltas<3>(out, column, base, row, rows); break;
-    case 4: spread_deltas<4>(out, column, base, row, rows); break;
+    case 1: spread_deltas<1, false>(out, column, base, row, rows); break;
+    case 2: spread_deltas<2, false>(out, column, base, row, rows); break;
+    case 3: spread_deltas<3, false>(out, column, base, row, rows); break;
+    case 4: spread_deltas<4, false>(out, column, base, row, rows); break;
     case SIGNED_CODES + 1: spread_values<i8>(out, column, row, rows); break;
     case SIGNED_CODES + 2: spread_values<i16>(out, column, row, rows); break;
     case SIGNED_CODES + 4: spread_values<i32>(out, column, row, rows); break;
     case SIGNED_CODES + 8: spread_values<i64>(out, column, row, rows); break;
-    case PACKED_DELTAS + 1: spread_packed<1>(out, column, base, row, rows); break;
-    case PACKED_DELTAS + 2: spread_packed<2>(out, column, base, row, rows); break;
-    case PACKED_DELTAS + 3: spread_packed<3>(out, column, base, row, rows); break;
-    case PACKED_DELTAS + 4: spread_packed<4>(out, column, base, row, rows); break;
+    case PACKED_DELTAS + 1: spread_deltas<1, true>(out, column, base, row, rows); break;
+    case PACKED_DELTAS + 2: spread_deltas<2, true>(out, column, base, row, rows); break;
+    case PACKED_DELTAS + 3: spread_deltas<3, true>(out, column, base, row, rows); break;
+    case PACKED_DELTAS + 4: spread_deltas<4, true>(out, column, base, row, rows); break;
     default: load_rows(out, column, row, rows);
     }
 }
