@@ -60,7 +60,7 @@ async fn convert(args: &ConvertArgs, output: &Path, cancel: &AtomicBool) -> Resu
     let query = session.sql("select * from input").await.map_err(failed)?;
     let mut target = target_schema(&query.schema(), &args.dictionary)?;
     if args.narrow || args.packed {
-        let bounds = bounds(&session, &target).await.map_err(failed)?;
+        let bounds = bounds(&session, &target, args.packed).await.map_err(failed)?;
         let of = |field: &Field| bounds.get(field.name()).cloned();
         target = Arc::new(match args.packed {
             true => packed_schema(&target, of),
@@ -214,10 +214,15 @@ fn target_schema(input: &SchemaRef, dictionary: &[String]) -> Result<SchemaRef> 
 async fn bounds(
     session: &Session,
     schema: &SchemaRef,
+    packed: bool,
 ) -> datafusion::error::Result<HashMap<String, RangeInclusive<i128>>> {
     let is_wide = |field: &&Arc<Field>| {
         use DataType::{Date32, Decimal128, Int16, Int32, Int64};
-        matches!(field.data_type(), Int16 | Int32 | Int64 | Date32 | Decimal128(..))
+        match field.data_type() {
+            Int16 | Int32 | Int64 | Decimal128(..) => true,
+            Date32 => packed,
+            _ => false,
+        }
     };
     let wide: Vec<_> = schema.fields().iter().filter(is_wide).collect();
     if wide.is_empty() {

@@ -76,7 +76,7 @@ pub use mapped::{MappedFile, PoisonMark};
 pub use mapping_pool::MappingPool;
 pub use memory::{AlignedBuffer, Regions};
 pub use memory_file::{HeldBytes, MemoryFile};
-pub use parallel::try_map;
+pub use parallel::{on_threads, try_map};
 pub use policy::InputPolicy;
 pub use probe::PathProbe;
 pub use read::ReadRequest;

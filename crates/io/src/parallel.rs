@@ -35,25 +35,33 @@ pub fn try_map<T: Send, E: Send>(
             }
         }
     };
-    let mut done = std::thread::scope(|scope| {
-        let helper = || {
-            block_signals();
-            work()
-        };
-        // Without another thread this one does it all.
+    let unless_panicked = |done| match done {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    let mut done: Vec<_> =
+        on_threads(threads, work).into_iter().flat_map(unless_panicked).collect();
+    done.sort_unstable_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Does `work` on this thread and, at the same time, on up to `threads` less one others: what it
+/// came to here, then there, or how it panicked there. Threads that cannot be had are done without.
+pub fn on_threads<T: Send>(
+    threads: usize,
+    work: impl Fn() -> T + Sync,
+) -> Vec<std::thread::Result<T>> {
+    let helper = || {
+        block_signals();
+        work()
+    };
+    std::thread::scope(|scope| {
         let named = || std::thread::Builder::new().name("headrace-helper".into());
         let helpers: Vec<_> =
             (1..threads).filter_map(|_| named().spawn_scoped(scope, helper).ok()).collect();
-        let mut done = work();
-        let join = |worker: std::thread::ScopedJoinHandle<'_, _>| match worker.join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        done.extend(helpers.into_iter().flat_map(join));
-        done
-    });
-    done.sort_unstable_by_key(|(i, _)| *i);
-    done.into_iter().map(|(_, result)| result).collect()
+        let own = Ok(work());
+        std::iter::once(own).chain(helpers.into_iter().map(|helper| helper.join())).collect()
+    })
 }
 
 #[cfg(test)]

@@ -49,17 +49,15 @@ impl TableDictionary {
 pub(crate) fn unify(files: &[ArrayRef]) -> Result<TableDictionary, String> {
     let (sources, source_of_file) = distinct(files)?;
     let sorted = match sources.as_slice() {
-        [single] if is_sorted_set(single) => {
-            return Ok(TableDictionary {
-                values: single.clone(),
-                remaps: Vec::new(),
-                remap_of_file: vec![None; files.len()],
-            });
-        }
+        [single] if is_sorted_set(single) => single.clone(),
         _ => Arc::new(sorted_set(&sources)?),
     };
     if i32::try_from(sorted.len()).is_err() {
         return Err(format!("{} distinct values", sorted.len()));
+    }
+    if sources.iter().all(|source| Arc::ptr_eq(source, &sorted)) {
+        // Its codes are the table's.
+        return Ok(TableDictionary::of_codes(sorted));
     }
     // One for all sources: they may be as many as the files.
     let codes: HashMap<&str, i32> = sorted.iter().flatten().zip(0..).collect();

@@ -65,11 +65,6 @@ impl FileField {
         Packed::of(&self.field)
     }
 
-    /// The type whose values the file holds: of a packed column the table's.
-    pub fn value_type(&self) -> DataType {
-        self.packed().map_or_else(|| self.data_type().clone(), |packed| packed.is)
-    }
-
     /// How its values lie, in the words of the pipeline IR; `None` where [`encoding`] is.
     pub fn encoding(&self) -> Option<Encoding> {
         let own = self.data_type();

@@ -15,6 +15,7 @@ use super::decode::{DecodeError, Decoder};
 use super::fields::{FileField, Footprint};
 use super::mapping::Mapping;
 use super::message::{self, BatchMessage, Block, MAGIC, TRAILER_BYTES};
+use super::packed::value_type;
 use super::schema::{Dictionaries, FileSchema, Lie, Shared};
 use super::statistics::{self, ColumnExtremes, MAX_VALUES_KEY, MIN_VALUES_KEY, Texts};
 use super::table::METADATA_THREADS_MAX;
@@ -332,7 +333,7 @@ impl ArrowFile {
         texts: &Texts,
         head: Option<&FileField>,
     ) -> std::result::Result<ColumnExtremes, String> {
-        let value_type = self.schema.fields[i].value_type();
+        let value_type = value_type(&self.schema.fields[i].field);
         if !statistics::has_statistics(&value_type) {
             return Err(format!("smallest and largest values of type {value_type}"));
         }

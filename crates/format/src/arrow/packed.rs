@@ -17,7 +17,7 @@ use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, Schema};
 use headrace_ir::Encoding;
 
-use super::types::{TABLE_TYPE_KEY, decimal_said, narrow_schema, table_type};
+use super::types::{TABLE_TYPE_KEY, decimal_said, narrow_field, table_type};
 
 /// Metadata key of a packed column: what its differences are from.
 pub(crate) const BASE_KEY: &str = "headrace.base";
@@ -51,7 +51,7 @@ impl Packed {
             return None;
         }
         let values = values_of(&packed.is)?;
-        let last = base.checked_add(packed.delta_max()?)?;
+        let last = base.checked_add(delta_max(packed.delta_bytes)?)?;
         (values.contains(&base) && values.contains(&last)).then_some(packed)
     }
 
@@ -60,22 +60,12 @@ impl Packed {
         let values = values_of(&is)?;
         let (least, most) =
             (i64::try_from(*bounds.start()).ok()?, i64::try_from(*bounds.end()).ok()?);
-        let widths = 1..=DELTA_BYTES_MAX;
-        let fitting = widths.map(|delta_bytes| Self { is: is.clone(), base: least, delta_bytes });
-        let mut packed = fitting.into_iter().find(|packed| {
-            packed
-                .delta_max()
-                .is_some_and(|largest| most.checked_sub(least).is_some_and(|span| span <= largest))
-        })?;
+        let span = most.checked_sub(least)?;
+        let holds = |bytes: &u8| delta_max(*bytes).is_some_and(|largest| span <= largest);
+        let delta_bytes = (1..=DELTA_BYTES_MAX).find(holds)?;
         // Whatever lies in the bytes is to be a value of the type.
-        packed.base = least.min(values.end().checked_sub(packed.delta_max()?)?);
-        (values.contains(&packed.base)).then_some(packed)
-    }
-
-    /// The largest difference that the bytes hold; `None`: no width of a packed column.
-    fn delta_max(&self) -> Option<i64> {
-        let is_width = (1..=DELTA_BYTES_MAX).contains(&self.delta_bytes);
-        is_width.then(|| (1 << (8 * self.delta_bytes)) - 1)
+        let base = least.min(values.end().checked_sub(delta_max(delta_bytes)?)?);
+        values.contains(&base).then_some(Self { is, base, delta_bytes })
     }
 
     /// How the values lie, in the words of the pipeline IR.
@@ -104,7 +94,8 @@ impl Packed {
         T::Native: Into<i128>,
     {
         let column: &PrimitiveArray<T> = column.as_primitive();
-        let (base, largest) = (i128::from(self.base), i128::from(self.delta_max().unwrap_or(0)));
+        let (base, largest) =
+            (i128::from(self.base), i128::from(delta_max(self.delta_bytes).unwrap_or(0)));
         let width = usize::from(self.delta_bytes);
         let mut bytes = Vec::with_capacity(column.len() * width);
         for (row, &value) in column.values().iter().enumerate() {
@@ -177,6 +168,16 @@ impl Packed {
     }
 }
 
+/// The type of the values that a file's column holds: of a packed one the table's.
+pub(crate) fn value_type(field: &Field) -> DataType {
+    Packed::of(field).map_or_else(|| field.data_type().clone(), |packed| packed.is)
+}
+
+/// The largest difference that so many bytes hold; `None`: no width of a packed column.
+fn delta_max(delta_bytes: u8) -> Option<i64> {
+    (1..=DELTA_BYTES_MAX).contains(&delta_bytes).then(|| (1 << (8 * delta_bytes)) - 1)
+}
+
 /// The values of a type that may be packed, as far as they fit 64 bits.
 fn values_of(is: &DataType) -> Option<RangeInclusive<i64>> {
     match is {
@@ -187,14 +188,16 @@ fn values_of(is: &DataType) -> Option<RangeInclusive<i64>> {
     }
 }
 
-/// The same columns in as few bytes as is known how: narrow as [`narrow_schema`] has them, and packed where that takes fewer
-/// bytes. Other programs see packed columns as binary values.
+/// The same columns in as few bytes as is known how: narrow as
+/// [`narrow_schema`](super::narrow_schema) has them, and packed where that takes fewer bytes. Other programs see packed columns as binary values.
 pub fn packed_schema(
     schema: &Schema,
     bounds: impl Fn(&Field) -> Option<RangeInclusive<i128>>,
 ) -> Schema {
-    let pack = |(narrow, own): (&Arc<Field>, &Arc<Field>)| {
-        let packed = bounds(own).and_then(|bounds| Packed::for_values(table_type(narrow), &bounds));
+    let pack = |own: &Arc<Field>| {
+        let bounds = bounds(own);
+        let narrow = narrow_field(own, bounds.clone());
+        let packed = bounds.and_then(|bounds| Packed::for_values(table_type(&narrow), &bounds));
         let fewer = |packed: &Packed| {
             narrow
                 .data_type()
@@ -202,18 +205,17 @@ pub fn packed_schema(
                 .is_some_and(|width| usize::from(packed.delta_bytes) < width)
         };
         match packed.filter(fewer) {
-            None => narrow.as_ref().clone(),
+            None => narrow,
             Some(packed) => {
                 let width = DataType::FixedSizeBinary(packed.delta_bytes.into());
-                let mut field = narrow.as_ref().clone().with_data_type(width);
+                let mut field = narrow.with_data_type(width);
                 field.metadata_mut().insert(TABLE_TYPE_KEY.into(), packed.is.to_string());
                 field.metadata_mut().insert(BASE_KEY.into(), packed.base.to_string());
                 field
             }
         }
     };
-    let narrow = narrow_schema(schema, &bounds);
-    let fields: Vec<Field> = narrow.fields().iter().zip(schema.fields()).map(pack).collect();
+    let fields: Vec<Field> = schema.fields().iter().map(pack).collect();
     Schema::new_with_metadata(fields, schema.metadata().clone())
 }
 
@@ -265,7 +267,7 @@ mod tests {
                 let packed = Packed::of(&packed(is.clone(), bounds.clone()).unwrap()).unwrap();
                 assert!(i128::from(packed.base) <= *bounds.start());
                 assert!(
-                    i128::from(packed.base) + i128::from(packed.delta_max().unwrap())
+                    i128::from(packed.base) + i128::from(delta_max(packed.delta_bytes).unwrap())
                         >= *bounds.end()
                 );
             }

@@ -7,7 +7,7 @@ use arrow_schema::{
 };
 use headrace_ir::{DataType, TimeUnit};
 
-use super::packed::{BASE_KEY, Packed};
+use super::packed::{BASE_KEY, value_type};
 
 /// The IR's type of values of an Arrow type, whatever their encoding; `None` for types that
 /// pipelines do not know. Text lies as `Utf8`, `LargeUtf8`, `Utf8View` or a dictionary of one
@@ -71,9 +71,7 @@ pub(crate) fn table_type(field: &Field) -> Arrow {
             };
             Arrow::Decimal128(wide.max(precision), scale)
         }
-        Arrow::FixedSizeBinary(_) => {
-            Packed::of(field).map_or_else(|| field.data_type().clone(), |packed| packed.is)
-        }
+        Arrow::FixedSizeBinary(_) => value_type(field),
         ref own => {
             let is_said = |wide: &Arrow| said.is_some_and(|said| *said == wide.to_string());
             let lies_in_own = |wide: &Arrow| narrower(wide).iter().any(|(it, _)| it == own);
@@ -105,7 +103,7 @@ pub fn narrow_schema(
     Schema::new_with_metadata(fields, schema.metadata().clone())
 }
 
-fn narrow_field(field: &Field, bounds: Option<RangeInclusive<i128>>) -> Field {
+pub(crate) fn narrow_field(field: &Field, bounds: Option<RangeInclusive<i128>>) -> Field {
     let within = |most: i128| {
         bounds.as_ref().is_some_and(|range| *range.start() >= -most && *range.end() <= most)
     };

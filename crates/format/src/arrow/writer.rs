@@ -18,7 +18,7 @@ use headrace_io::write::Appended;
 
 use super::growing::GrowingDictionary;
 use super::message::MAGIC;
-use super::packed::Packed;
+use super::packed::{Packed, value_type};
 use super::scan::{MessageScanner, ScannedMessage};
 use super::statistics::{self, Extremes, MAX_VALUES_KEY, MIN_VALUES_KEY};
 use super::types::{table_type, without_table_type};
@@ -489,9 +489,10 @@ fn join(parts: &[ArrayRef], field: &Field) -> Result<ArrayRef> {
 
 /// A packed column as what it is, any other as it is.
 fn held_field(field: &Field) -> Field {
-    match Packed::of(field) {
-        Some(packed) => without_table_type(field.clone().with_data_type(packed.is)),
-        None => field.clone(),
+    let is = value_type(field);
+    match is == *field.data_type() {
+        true => field.clone(),
+        false => without_table_type(field.clone().with_data_type(is)),
     }
 }
 

@@ -268,16 +268,13 @@ impl<'a> Column<'a> {
         let validity = self.validity(rows)?;
         let data = match (&self.info.repr, &self.view.encoding) {
             (Repr::I8, _) => Data::I8(self.plain(rows)),
-            (Repr::I16, &Encoding::Deltas { base, .. }) => {
-                Data::I16(self.based::<u8, _>(rows, |delta| base.wrapping_add(delta.into()) as i16))
+            (Repr::I16, &Encoding::Deltas { base, delta_bytes }) => {
+                let value = |delta: u32| base.wrapping_add(delta.into()) as i16;
+                Data::I16(self.based(delta_bytes, rows, value))
             }
             (Repr::I32, &Encoding::Deltas { base, delta_bytes }) => {
                 let value = |delta: u32| (base as i32).wrapping_add(delta as i32);
-                Data::I32(match delta_bytes {
-                    1 => self.based::<u8, _>(rows, value),
-                    2 => self.based::<u16, _>(rows, value),
-                    _ => self.based::<U24, _>(rows, value),
-                })
+                Data::I32(self.based(delta_bytes, rows, value))
             }
             (Repr::I16, Encoding::Narrow { .. }) => Data::I16(self.widened::<i8, _>(rows)),
             (Repr::I16, _) => Data::I16(self.plain(rows)),
@@ -373,8 +370,22 @@ impl<'a> Column<'a> {
         self.plain::<N>(rows).iter().map(|&value| value.into()).collect()
     }
 
-    /// Values that lie as differences.
-    fn based<N: Plain + Widen, W: Clone>(
+    /// Values that lie as differences of so many bytes.
+    fn based<W: Clone>(
+        &self,
+        delta_bytes: u8,
+        rows: Rows<'_>,
+        value: impl Fn(u32) -> W,
+    ) -> Cow<'a, [W]> {
+        match delta_bytes {
+            1 => self.based_on::<u8, _>(rows, value),
+            2 => self.based_on::<u16, _>(rows, value),
+            3 => self.based_on::<U24, _>(rows, value),
+            _ => self.based_on::<i32, _>(rows, value),
+        }
+    }
+
+    fn based_on<N: Plain + Widen, W: Clone>(
         &self,
         rows: Rows<'_>,
         value: impl Fn(u32) -> W,
@@ -399,13 +410,7 @@ impl<'a> Column<'a> {
             Encoding::Narrow { .. } => self.plain(rows),
             Encoding::Deltas { base, delta_bytes } => {
                 // Whoever says what lies there has seen to it that it fits.
-                let value = |delta: u32| base.wrapping_add(delta.into());
-                match delta_bytes {
-                    1 => self.based::<u8, _>(rows, value),
-                    2 => self.based::<u16, _>(rows, value),
-                    3 => self.based::<U24, _>(rows, value),
-                    _ => self.based::<i32, _>(rows, value),
-                }
+                self.based(delta_bytes, rows, |delta: u32| base.wrapping_add(delta.into()))
             }
             _ => return None,
         })

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
+use headrace_io::on_threads;
 
 use crate::ExecError;
 use crate::bound::{Bound, BoundSink, Repr};
@@ -325,7 +326,7 @@ pub(crate) fn in_parallel<T: Send>(
     items: Vec<T>,
     work: impl Fn(T) -> Result<(), ExecError> + Sync,
 ) -> Result<(), ExecError> {
-    let helpers = threads.min(items.len()).saturating_sub(1);
+    let threads = threads.min(items.len());
     let items: Vec<_> = items.into_iter().map(|item| std::sync::Mutex::new(Some(item))).collect();
     let next = AtomicUsize::new(0);
     let run = || {
@@ -338,25 +339,7 @@ pub(crate) fn in_parallel<T: Send>(
         }
         Ok(())
     };
-    std::thread::scope(|scope| {
-        // Without another thread this one does it all.
-        let handles: Vec<_> = (0..helpers)
-            .filter_map(|_| {
-                let body = || {
-                    headrace_io::block_signals();
-                    run()
-                };
-                std::thread::Builder::new()
-                    .name("headrace-merge".into())
-                    .spawn_scoped(scope, body)
-                    .ok()
-            })
-            .collect();
-        let mut outcome = run();
-        for handle in handles {
-            let panicked = |_| Err(ExecError::Internal("a merging thread panicked".into()));
-            outcome = outcome.and(handle.join().unwrap_or_else(panicked));
-        }
-        outcome
-    })
+    let panicked = |_| Err(ExecError::Internal("a merging thread panicked".into()));
+    let mut outcomes = on_threads(threads, run).into_iter();
+    outcomes.try_for_each(|outcome| outcome.unwrap_or_else(panicked))
 }

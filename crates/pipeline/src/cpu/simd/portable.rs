@@ -33,7 +33,7 @@ fn between(low: i32, width: u32) -> impl Fn(i32) -> bool {
 pub fn keep_bits(test: &Test<'_>, column: &[i32], words: &mut [u64]) {
     match test {
         Test::Between { low, width } => each_word(column, words, between(*low, *width)),
-        Test::Member(members) => each_word(column, words, |value| members.contains(value)),
+        Test::Member(members) => look_up(members, column, words),
     }
 }
 
