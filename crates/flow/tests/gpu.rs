@@ -232,8 +232,8 @@ fn gpu_failures_leave_slots_that_work() {
     program.assert_same(&race, &file.content);
 }
 
-/// A warm file must reach the device at a good part of the link's speed: reads, copies and
-/// launches overlap, and nothing waits for the host.
+/// A warm file must reach the device at a good part of the link's speed, or as fast as this host
+/// copies from the page cache: reads, copies and launches overlap, and nothing waits for the host.
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_a_warm_file_fills_the_link() {
@@ -251,11 +251,12 @@ fn gpu_a_warm_file_fills_the_link() {
             CancelToken::new(),
         )
         .unwrap();
-        let mut best = 0f64;
+        let (mut best, mut reading_part) = (0f64, 0f64);
         for _ in 0..5 {
             let report = race.run_device(&mut slots.lane(Ignore)).unwrap();
             assert_eq!(report.bytes_by_path.buffered, 3_000_000_000, "{report:?}");
             best = best.max(report.gb_per_s());
+            reading_part = reading_part.max(report.read_busy_ns as f64 / report.wall_ns as f64);
             println!(
                 "{folder}: {:.1} GB/s of {link_gb_per_s:.1}; first chunk {} us; {}; read busy {:.0}%, link {:.0}%",
                 report.gb_per_s(),
@@ -265,6 +266,8 @@ fn gpu_a_warm_file_fills_the_link() {
                 report.h2d_ns as f64 / report.wall_ns as f64 * 100.0,
             );
         }
-        assert!(best > link_gb_per_s * 0.75, "{folder}: {best:.1} of {link_gb_per_s:.1} GB/s");
+        let is_link = best > link_gb_per_s * 0.75;
+        let is_host = best > link_gb_per_s * 0.5 && reading_part > 0.9;
+        assert!(is_link || is_host, "{folder}: {best:.1} of {link_gb_per_s:.1} GB/s");
     }
 }

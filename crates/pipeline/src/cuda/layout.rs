@@ -67,6 +67,15 @@ impl ColumnForm {
     }
 }
 
+/// What the values that lie in a segment count from: differences from their base, offsets from
+/// what they call their first byte.
+pub fn base_of(encoding: &Encoding, offsets_base: u64) -> i64 {
+    match encoding {
+        Encoding::Deltas { base, .. } => *base,
+        _ => offsets_base as i64,
+    }
+}
+
 /// One column of a [`SegmentLayout`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ColumnLayout {

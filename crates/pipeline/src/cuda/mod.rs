@@ -56,7 +56,7 @@ pub use device::{CudaDevice, CudaOptions};
 pub use execution::{CudaExecution, CudaStats, LAUNCH_ROWS_MAX};
 pub use groups::{DeviceGroups, GroupKeyPart, GroupRoom, GroupTableLayout, LaunchShape};
 pub use kernels::Kernel;
-pub use layout::{ColumnForm, ColumnLayout, SegmentLayout};
+pub use layout::{ColumnForm, ColumnLayout, SegmentLayout, base_of};
 pub use narrow::{Narrowing, narrow_source};
 pub use pages::{
     ColumnPlaces, NOT_TAKEN, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES, PAGES_KERNEL_NAME, PageColumn,

@@ -20,7 +20,7 @@ use headrace_ir::{Encoding, Extent, Segment};
 use crate::bound::Bound;
 use crate::cuda::device::{CudaDevice, lock};
 use crate::cuda::execution::CudaExecution;
-use crate::cuda::layout::{ColumnForm, ColumnLayout, SegmentLayout};
+use crate::cuda::layout::{ColumnForm, ColumnLayout, SegmentLayout, base_of};
 use crate::cuda::pages::PageDecoding;
 use crate::cuda::program::{CudaProgram, Tuning};
 use crate::cuda::resident::{ColumnKey, FileId, KeptPages, NO_COLUMN, PagesKey, ResidentColumn};
@@ -323,10 +323,7 @@ fn plan_segment(
             Some(resident) => ColumnOrigin::Resident(resident),
             None => {
                 let form = ColumnForm::of(&extents.encoding);
-                let base = match extents.encoding {
-                    Encoding::Deltas { base, .. } => base,
-                    _ => extents.offsets_base as i64,
-                };
+                let base = base_of(&extents.encoding, extents.offsets_base);
                 ColumnOrigin::Read { values, offsets, base, validity, form, key }
             }
         };

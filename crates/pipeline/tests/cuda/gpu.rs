@@ -13,7 +13,7 @@ use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
     ChunkLimits, Chunker, ColumnForm, CudaAnswer, CudaDevice, CudaExecution, CudaOptions,
     CudaProgram, CudaRun, DeviceColumn, DeviceSegment, ResidentRuns, Rest, RowOutput, RunSource,
-    SegmentFeed, SegmentSource, Tuning, chunked,
+    SegmentFeed, SegmentSource, Tuning, base_of, chunked,
 };
 use headrace_pipeline::state::finish_dense;
 use headrace_pipeline::{BuildTable, ExecError};
@@ -75,7 +75,7 @@ pub fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> An
                 DeviceColumn {
                     values: texts.map_or_else(|| upload(&c.values), |(values, _)| values),
                     form: ColumnForm::of(&c.encoding),
-                    base: c.offsets_base.into(),
+                    base: base_of(&c.encoding, c.offsets_base.into()),
                     validity: c.validity.as_ref().map(|v| upload(v)),
                     remap: c.remap,
                     bytes: texts.and_then(|(_, bytes)| bytes),

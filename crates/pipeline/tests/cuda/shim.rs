@@ -8,12 +8,12 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
-use headrace_ir::Encoding;
 use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
     ColumnForm, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment, HEADERS,
-    KERNEL_NAME, LaunchShape, Param, RowOutput, Tuning, accumulator_state, piece_bytes, rows_batch,
+    KERNEL_NAME, LaunchShape, Param, RowOutput, Tuning, accumulator_state, base_of, piece_bytes,
+    rows_batch,
 };
 use headrace_pipeline::state::{DenseState, finish_dense};
 
@@ -175,11 +175,10 @@ pub fn run_on_shim(
                 },
                 bytes: texts.and_then(|(_, bytes)| bytes),
                 form: narrow.map_or(ColumnForm::of(&column.encoding), |narrow| narrow.form),
-                base: match (narrow, &column.encoding) {
-                    (Some(narrow), _) => narrow.base,
-                    (None, Encoding::Deltas { base, .. }) => *base,
-                    _ => column.offsets_base.into(),
-                },
+                base: narrow.map_or_else(
+                    || base_of(&column.encoding, column.offsets_base.into()),
+                    |narrow| narrow.base,
+                ),
                 validity: column.validity.as_ref().map(|v| keep(Memory::of(v)) + skew),
                 remap: column.remap,
             });
