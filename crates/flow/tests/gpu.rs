@@ -1,4 +1,4 @@
-//! The race on a real device. Run with `--ignored --test-threads 1`.
+//! The race on a real device. Run with `--ignored`, those that measure (`alone_`) one at a time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -236,7 +236,7 @@ fn gpu_failures_leave_slots_that_work() {
 /// copies from the page cache: reads, copies and launches overlap, and nothing waits for the host.
 #[test]
 #[ignore = "needs a GPU"]
-fn gpu_a_warm_file_fills_the_link() {
+fn alone_a_warm_file_fills_the_link() {
     const CHUNK: usize = 24 << 20;
     let bench = Bench::new();
     let link_gb_per_s = measure::h2d(&bench.device).unwrap().gb_per_s;

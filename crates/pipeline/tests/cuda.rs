@@ -1,8 +1,8 @@
 //! The CUDA processor: generated sources against golden files, compilation by NVRTC, the
 //! generated code run on the host, and on a GPU.
 //!
-//! `nvrtc_` tests need NVRTC (and no GPU), `gpu_` tests a GPU, `two_gpus_` tests two,
-//! `host_shim_` tests `g++`.
+//! `nvrtc_` tests need NVRTC (and no GPU), `gpu_` tests a GPU, `alone_` tests
+//! one that nothing else uses, `two_gpus_` tests two, `host_shim_` tests `g++`.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

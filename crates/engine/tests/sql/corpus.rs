@@ -8,8 +8,8 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
@@ -24,6 +24,9 @@ use crate::{ran, tables};
 
 /// Fewer than this have lost a script, or cases of one.
 const CASES_MIN: usize = 1500;
+
+/// Scripts at once, each in a session with its memory.
+const THREADS_MAX: usize = 12;
 
 /// For every table and query of the corpus, and little enough that whoever asks for more than he needs fails.
 const LITTLE_MEMORY_BYTES: u64 = 32 << 20;
@@ -108,6 +111,14 @@ struct Outcome {
     failures: Vec<String>,
 }
 
+impl Outcome {
+    fn add(&mut self, other: Outcome) {
+        self.cases += other.cases;
+        self.ran += other.ran;
+        self.failures.extend(other.failures);
+    }
+}
+
 /// Whether a record says what a statement answers, and does not merely prepare others.
 fn is_case(record: &Record<DefaultColumnType>) -> bool {
     match record {
@@ -145,21 +156,33 @@ async fn run_script(script: &Path, options: SessionOptions, folder: &Path) -> Ou
     outcome
 }
 
-/// All scripts; all failures are told, not only the first. Pipelines run on the wanted processor: in each
-/// script on the CPU, in some on a GPU, which takes no plain text.
-fn run_corpus(processor: Processor, limits: &RunnerOptions) {
+/// What comes of the scripts that `next` gives, in tables and a runtime of its own.
+fn run_scripts(next: impl Fn() -> Option<PathBuf>, options: &SessionOptions) -> Outcome {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut all = Outcome::default();
-    for script in scripts() {
-        let settings = Settings { processor, ..Settings::default() };
-        let options = SessionOptions { settings, limits: limits.clone() };
-        let outcome = runtime.block_on(run_script(&script, options, folder.path()));
-        all.cases += outcome.cases;
-        all.ran += outcome.ran;
-        all.failures.extend(outcome.failures);
+    while let Some(script) = next() {
+        all.add(runtime.block_on(run_script(&script, options.clone(), folder.path())));
     }
+    all
+}
+
+/// All scripts; all failures are told, not only the first. Pipelines run on the wanted processor: in each
+/// script on the CPU, in some on a GPU, which takes no plain text.
+fn run_corpus(processor: Processor, limits: &RunnerOptions) {
+    let settings = Settings { processor, ..Settings::default() };
+    let options = SessionOptions { settings, limits: limits.clone() };
+    let scripts = Mutex::new(scripts().into_iter());
+    let next = || scripts.lock().unwrap().next();
+    // A GPU's programs are compiled one after the other in a session, which takes most of its time.
+    let threads = std::thread::available_parallelism().unwrap().get().min(THREADS_MAX);
+    let mut all = Outcome::default();
+    std::thread::scope(|scope| {
+        let runs: Vec<_> =
+            (0..threads).map(|_| scope.spawn(|| run_scripts(next, &options))).collect();
+        runs.into_iter().for_each(|run| all.add(run.join().unwrap()));
+    });
     println!("processor {processor}: {} cases, {} pipelines", all.cases, all.ran);
     assert!(
         all.failures.is_empty(),

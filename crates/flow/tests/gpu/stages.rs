@@ -148,7 +148,7 @@ fn gpu_a_file_goes_through_five_stages_into_a_file() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn gpu_a_registered_mapping_fills_the_link() {
+fn alone_a_registered_mapping_fills_the_link() {
     const BYTES: usize = 4_000_000_000;
     const CHUNK: usize = 24 << 20;
     let bench = Bench::new();

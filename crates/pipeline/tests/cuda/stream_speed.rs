@@ -150,7 +150,7 @@ fn best_of(
 
 #[test]
 #[ignore = "needs a GPU"]
-fn gpu_queries_stream_at_the_speed_of_the_link() {
+fn alone_streamed_queries_fill_the_link() {
     let query = query();
     let devices = streaming(&[0]);
     let link = h2d(devices[0].device()).unwrap().gb_per_s;
@@ -187,7 +187,7 @@ fn two_gpus_stream_faster_than_one() {
 /// What a repeated query costs beside its kernels.
 #[test]
 #[ignore = "needs a GPU"]
-fn gpu_a_repeated_query_costs_little_more_than_its_kernel() {
+fn alone_a_repeated_query_costs_little_more_than_its_kernel() {
     let query = query();
     let stored = Stored::write(Path::new("/dev/shm"), &query);
     let devices = [CudaDevice::open(0, CudaOptions::default()).unwrap()];
