@@ -141,7 +141,7 @@ impl BuildTable {
                 (BuildIndex::Chains(chains), Placement::in_row_order(rows), unique)
             }
         };
-        // Texts are sorted, each column's by itself.
+        // Each column's texts are coded by themselves.
         let laid_out = |column: usize| encode(&payload[column], &placement);
         let payload = try_map(payload.len(), (1, options.threads), laid_out)?;
         let bytes = index_bytes(&index) + payload.iter().map(payload_bytes).sum::<u64>();

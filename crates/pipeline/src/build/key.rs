@@ -141,7 +141,7 @@ pub fn canonical_f32(value: f32) -> f32 {
     if value.is_nan() { f32::NAN } else { value + 0.0 }
 }
 
-const SEED: u64 = 0xa076_1d64_78bd_642f;
+pub(crate) const SEED: u64 = 0xa076_1d64_78bd_642f;
 
 /// Multiply and fold, the mixing step of wyhash, <https://github.com/wangyi-fudan/wyhash>.
 #[inline(always)]
@@ -155,10 +155,29 @@ pub(crate) fn fold(state: u64, word: u64) -> u64 {
 pub fn hash(key: &[u8]) -> u64 {
     let (words, tail) = key.as_chunks::<8>();
     let state = words.iter().fold(SEED, |state, word| fold(state, u64::from_le_bytes(*word)));
-    let mut last = [0u8; 8];
-    last[..tail.len()].copy_from_slice(tail);
-    let state = fold(state, u64::from_le_bytes(last) ^ (key.len() as u64) << 56);
+    let state = fold(state, last_word(key, tail) ^ (key.len() as u64) << 56);
     fold(state, SEED)
+}
+
+/// The bytes after a key's last whole word, as the low ones of a number. They are loaded as words: what is copied a byte at a
+/// time and read as a word waits until everything before it is done.
+#[inline(always)]
+fn last_word(key: &[u8], tail: &[u8]) -> u64 {
+    match (key.last_chunk::<8>(), tail) {
+        (_, []) => 0,
+        (Some(end), _) => u64::from_le_bytes(*end) >> (64 - 8 * tail.len()),
+        (None, [a]) => u64::from(*a),
+        (None, [a, .., z]) if tail.len() < 4 => {
+            let middle = tail[tail.len() / 2];
+            let shifted = |byte: u8, place: usize| u64::from(byte) << (8 * place);
+            u64::from(*a) | shifted(middle, tail.len() / 2) | shifted(*z, tail.len() - 1)
+        }
+        (None, _) => {
+            let half =
+                |bytes: Option<&[u8; 4]>| bytes.map_or(0, |b| u64::from(u32::from_le_bytes(*b)));
+            half(tail.first_chunk()) | half(tail.last_chunk()) << (8 * (tail.len() - 4))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -184,6 +203,17 @@ mod tests {
             assert_eq!(fast.offsets[row + 1], slow.len());
         }
         assert_eq!(fast.bytes, slow);
+    }
+
+    #[test]
+    fn the_last_word_is_that_of_zeros_behind_the_tail() {
+        let bytes: Vec<u8> = (0..40).map(|i| 0x81 + i * 3).collect();
+        for len in 0..bytes.len() {
+            let (key, mut last) = (&bytes[..len], [0; 8]);
+            let tail = key.as_chunks::<8>().1;
+            last[..tail.len()].copy_from_slice(tail);
+            assert_eq!(last_word(key, tail), u64::from_le_bytes(last), "{len}");
+        }
     }
 
     #[test]

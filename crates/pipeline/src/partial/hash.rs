@@ -1,11 +1,9 @@
 //! Hashes of keys by value: the same for any processor, process and way to hold a value, so
 //! that all agree on the partition of a group.
 
-use crate::build::key::{canonical_f32, canonical_f64, hash as hash_bytes};
+use crate::build::key::{SEED, canonical_f32, canonical_f64, fold, hash as hash_bytes};
 use crate::cpu::vector::{Data, Vector};
 
-const SEED: u64 = 0xa076_1d64_78bd_642f;
-const FACTOR: u64 = 0xe703_7ed1_a0b4_28db;
 /// What a NULL counts as.
 const NULL: u64 = 0x8ebc_6af0_9c88_c6e3;
 
@@ -15,13 +13,6 @@ const LEVEL_BITS: u32 = 8;
 pub const LEVELS: u32 = 3;
 /// Most partitions of a level.
 pub const FAN_OUT_MAX: usize = 1 << LEVEL_BITS;
-
-/// Multiply and fold, the mixing step of wyhash (<https://github.com/wangyi-fudan/wyhash>).
-#[inline(always)]
-fn fold(state: u64, word: u64) -> u64 {
-    let product = u128::from(state ^ word) * u128::from(FACTOR);
-    (product as u64) ^ (product >> 64) as u64
-}
 
 /// The partition of a hash among `fan_out` (a power of two) at a level, which divides what was
 /// one partition of the level before.
