@@ -206,16 +206,21 @@ pub fn vector_array(
         Data::F32(values) => primitive::<Float32Type>(values, nulls, target),
         Data::F64(values) => primitive::<Float64Type>(values, nulls, target),
         Data::I128(values) => primitive::<Decimal128Type>(values, nulls, target),
-        Data::Str(values) => {
-            let bytes: usize = values.iter().map(|v| v.len()).sum();
-            if i32::try_from(bytes).is_err() {
-                return Err(ExecError::Internal(format!("{bytes} bytes of text in one batch")));
-            }
-            let offsets = OffsetBuffer::from_lengths(values.iter().map(|v| v.len()));
-            let text: String = values.concat();
-            Arc::new(StringArray::new(offsets, text.into_bytes().into(), nulls))
-        }
+        Data::Str(values) => Arc::new(text_array(values, nulls)?),
     })
+}
+
+/// Texts of at most 2 GiB together.
+pub(crate) fn text_array(
+    texts: &[&str],
+    nulls: Option<NullBuffer>,
+) -> Result<StringArray, ExecError> {
+    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    if i32::try_from(bytes).is_err() {
+        return Err(ExecError::Internal(format!("{bytes} bytes of text in one batch or build")));
+    }
+    let offsets = OffsetBuffer::from_lengths(texts.iter().map(|text| text.len()));
+    Ok(StringArray::new(offsets, texts.concat().into_bytes().into(), nulls))
 }
 
 fn primitive<T: ArrowPrimitiveType>(

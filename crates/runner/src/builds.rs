@@ -137,9 +137,9 @@ impl Run<'_> {
             found.push(self.kept_build(index, keys[index].as_ref())?);
         }
         let missing: Vec<_> = group.clone().filter(|i| found[i - group.start].is_none()).collect();
-        let threads_max = self.request.settings.threads.max(1);
-        let threads = (threads_max / missing.len().max(1)).max(1);
-        for some in missing.chunks(threads_max) {
+        // Builds are of very different sizes: each may use all threads, so that the last one has them.
+        let threads = self.request.settings.threads.max(1);
+        for some in missing.chunks(threads) {
             for (&index, made) in some.iter().zip(self.make_builds(some, &before, threads)?) {
                 if let (Some(key), Some(held)) = (&keys[index], &made.held) {
                     self.runner.build_cache().put(key.clone(), held);

@@ -28,6 +28,9 @@ const DIRECT_BITS_MIN: u64 = 8 * DIRECT_ENTRIES_MIN;
 /// But never more than this: 1 Gi bits are 128 MiB.
 const DIRECT_ENTRIES_MAX: u64 = 1 << 30;
 
+/// Payload columns of fewer rows are laid out before another thread has begun.
+const THREAD_ROWS_MIN: usize = 1 << 16;
+
 /// What is known of a build besides its rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuildOptions {
@@ -143,7 +146,8 @@ impl BuildTable {
         };
         // Each column's texts are coded by themselves.
         let laid_out = |column: usize| encode(&payload[column], &placement);
-        let payload = try_map(payload.len(), (1, options.threads), laid_out)?;
+        let threads = if rows < THREAD_ROWS_MIN { 1 } else { options.threads };
+        let payload = try_map(payload.len(), (1, threads), laid_out)?;
         let bytes = index_bytes(&index) + payload.iter().map(payload_bytes).sum::<u64>();
         Ok(Self {
             name: name.to_string(),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow_array::StringArray;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use headrace_ir::ValueRange;
@@ -12,6 +11,7 @@ use crate::bound::Repr;
 use crate::build::assemble::{BuildColumn, integers};
 use crate::build::key::hash;
 use crate::build::{PayloadColumn, PayloadData};
+use crate::column::text_array;
 use crate::cpu::vector::{Data, Vector};
 use crate::segment::Dictionary;
 use headrace_io::huge::{filled, reserved};
@@ -91,7 +91,7 @@ pub(crate) fn encode(
             coded(dictionary, &codes, valid, placement)
         }
         (Data::I32(codes), Repr::Code(dictionary)) => {
-            let (dictionary, codes) = recode(codes, valid, dictionary);
+            let (dictionary, codes) = recode(codes, valid, dictionary)?;
             coded(dictionary, &codes, valid, placement)
         }
         (Data::U64(v), _) => (Repr::U64, PayloadData::U64(placement.place(v, 0, |v| v)), None),
@@ -175,15 +175,15 @@ fn code_texts(texts: &[&str], valid: Option<&[u8]>) -> Result<(Dictionary, Vec<i
             }
         };
     }
-    let bytes: usize = distinct.iter().map(|text| text.len()).sum();
-    if i32::try_from(bytes).is_err() {
-        return Err(ExecError::Internal(format!("{bytes} bytes of distinct texts in a build")));
-    }
-    Ok((Dictionary { values: StringArray::from(distinct) }, codes))
+    Ok((Dictionary { values: text_array(&distinct, None)? }, codes))
 }
 
 /// The part of a dictionary that occurs, and each row's code in it. Order is kept.
-fn recode(codes: &[i32], valid: Option<&[u8]>, all: &Dictionary) -> (Dictionary, Vec<i64>) {
+fn recode(
+    codes: &[i32],
+    valid: Option<&[u8]>,
+    all: &Dictionary,
+) -> Result<(Dictionary, Vec<i64>), ExecError> {
     let mut new_code: Vec<i64> = vec![-1; arrow_array::Array::len(&all.values)];
     for (row, &code) in codes.iter().enumerate() {
         if valid.is_none_or(|valid| valid[row] != 0) {
@@ -196,7 +196,7 @@ fn recode(codes: &[i32], valid: Option<&[u8]>, all: &Dictionary) -> (Dictionary,
         texts.push(all.values.value(code));
     }
     let codes = codes.iter().map(|&c| new_code.get(c as usize).map_or(0, |&n| n.max(0))).collect();
-    (Dictionary { values: StringArray::from(texts) }, codes)
+    Ok((Dictionary { values: text_array(&texts, None)? }, codes))
 }
 
 /// A vector of the codes of a streamed dictionary, for a build that is probed by code.
