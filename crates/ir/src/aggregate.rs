@@ -32,21 +32,38 @@ pub enum AggregateFunction {
 }
 
 /// What an aggregation brings back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AggregateOutput {
     /// The keys and results of its groups.
     Final,
     /// The keys and partial states of its groups, for whoever merges those of several runs, of
     /// several parts of a table, or of several machines. A group may come more than once.
     Partial,
-    /// As `Final`, but of the groups at least that come first by one of the output columns, and of those that tie
-    /// with the last of them. Whether a total fits its type is asked of all groups.
-    First {
-        /// The column.
-        by: OrderKey,
-        /// How many groups.
-        groups: u64,
-    },
+    /// As `Final`, but of the groups at least that come first by output columns. Whether a total fits its type is
+    /// asked of all groups.
+    First(FirstGroups),
+}
+
+/// Which groups come first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FirstGroups {
+    /// Output columns, of which each decides where those before it tie.
+    pub by: Vec<OrderKey>,
+    /// How many groups.
+    pub groups: u64,
+    /// Whether those are wanted, too, that tie with the last of them.
+    pub with_ties: bool,
+}
+
+impl FirstGroups {
+    /// The same by what `column` says that the columns are, as far as it knows them: those after the first that it
+    /// does not know decide no ties. `None` if that is the first of all.
+    pub fn by_others(mut self, column: impl Fn(usize) -> Option<usize>) -> Option<Self> {
+        let renamed = |key: &OrderKey| Some(OrderKey { column: column(key.column)?, ..*key });
+        let by: Vec<OrderKey> = self.by.iter().map_while(renamed).collect();
+        self.with_ties |= by.len() < self.by.len();
+        (!by.is_empty()).then_some(Self { by, ..self })
+    }
 }
 
 /// One aggregate of an [`crate::Sink::Aggregate`].

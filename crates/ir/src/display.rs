@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::aggregate::{AggregateCall, AggregateOutput};
+use crate::aggregate::{AggregateCall, AggregateOutput, FirstGroups};
 use crate::expr::{ArithmeticOp, CompareOp, Expr};
 use crate::function::write_call;
 use crate::pipeline::{NamedExpr, OrderKey, Probe, ProbeKind, Program, Sink, Step};
@@ -249,7 +249,7 @@ impl Program {
                     format!("{partial}aggregate {calls} by {} in {}", names(keys), sets.join(", "))
                 } else {
                     let columns = keys.iter().map(|key| key.name.clone()).chain(texts);
-                    let first = first_of(*output, &columns.collect::<Vec<_>>());
+                    let first = first_of(output, &columns.collect::<Vec<_>>());
                     format!("{partial}aggregate {calls} by {}{first}", names(keys))
                 }
             }
@@ -284,10 +284,12 @@ fn key_of(key: &OrderKey, columns: &[String]) -> String {
 }
 
 /// Which groups are wanted, if not all.
-fn first_of(output: AggregateOutput, columns: &[String]) -> String {
+fn first_of(output: &AggregateOutput, columns: &[String]) -> String {
     match output {
-        AggregateOutput::First { by, groups } => {
-            format!(", the first {groups} by {}", key_of(&by, columns))
+        AggregateOutput::First(FirstGroups { by, groups, with_ties }) => {
+            let keys: Vec<String> = by.iter().map(|key| key_of(key, columns)).collect();
+            let ties = if *with_ties { " with ties" } else { "" };
+            format!(", the first {groups} by {}{ties}", keys.join(", "))
         }
         AggregateOutput::Final | AggregateOutput::Partial => String::new(),
     }

@@ -85,7 +85,7 @@ impl Program {
             expr: source.register(index),
         };
         let keys = keys.iter().enumerate().map(key).collect();
-        let (sets, output) = (Vec::new(), *of_groups);
+        let (sets, output) = (Vec::new(), of_groups.clone());
         let sink = Sink::Aggregate { keys, sets, calls: groups, output };
         let groups = Program::new(Vec::new(), Pipeline { source, steps: Vec::new(), sink });
         Ok(Some(Distinct { values, groups, counts }))

@@ -60,7 +60,7 @@ pub mod types;
 mod display;
 mod validate;
 
-pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
+pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups};
 pub use cut::Cut;
 pub use distinct::Distinct;
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register};

@@ -246,7 +246,7 @@ pub enum BuildSource {
 
 /// The version of programs that this crate writes and reads: changed whenever the meaning of a
 /// serialised program changes.
-pub const PROGRAM_VERSION: u32 = 5;
+pub const PROGRAM_VERSION: u32 = 6;
 
 /// A pipeline and the builds that it probes, in an order in which they can be made. Together with
 /// its tables and the rows of its child plans it says everything that a processor has to know.

@@ -1,10 +1,10 @@
 //! Structural checks: every processor may assume them.
 
-use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
+use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups};
 use crate::expr::{ArithmeticOp, Expr};
 use crate::pipeline::{
-    BuildPlan, BuildSource, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink, Source,
-    SourceKind, Step,
+    BuildPlan, BuildSource, OrderKey, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink,
+    Source, SourceKind, Step,
 };
 use crate::scalar::Scalar;
 use crate::types::{DataType, Field};
@@ -180,12 +180,18 @@ impl Scope<'_> {
         match sink {
             Sink::Aggregate { keys, sets, calls, output } => {
                 let is_plain = sets.is_empty() && *output != AggregateOutput::Partial;
-                if let AggregateOutput::First { by, .. } = output
-                    && (!sets.is_empty() || by.column >= keys.len() + calls.len())
-                {
-                    let cause =
-                        format!("the first by column {} of {} groups", by.column, sets.len());
-                    return fail(self.place, cause);
+                if let AggregateOutput::First(FirstGroups { by, .. }) = output {
+                    let columns = keys.len() + calls.len();
+                    let outside = by.iter().find(|key| key.column >= columns);
+                    if let Some(OrderKey { column, .. }) = outside {
+                        let cause = format!("the first groups by column {column} of {columns}");
+                        return fail(self.place, cause);
+                    }
+                    if !sets.is_empty() || by.is_empty() {
+                        let cause =
+                            format!("the first by {} columns of {} sets", by.len(), sets.len());
+                        return fail(self.place, cause);
+                    }
                 }
                 if let Some(call) = calls.iter().find(|call| call.is_distinct() && !is_plain) {
                     let cause = format!("{call} of grouping sets, or as a partial state");
@@ -459,6 +465,30 @@ mod tests {
         program.pipeline.sink = Sink::Sorted { columns, order: vec![key(0)], limit: Some(3) };
         let line = Program::sink_line(&program.pipeline.sink);
         assert_eq!(line, "rows day = r0 by day desc nulls last limit 3");
+    }
+
+    #[test]
+    fn first_groups_are_by_columns_that_groups_have() {
+        let mut program = program();
+        let by = |columns: &[usize]| {
+            let key = |&column| OrderKey { column, descending: false, nulls_first: true };
+            FirstGroups { by: columns.iter().map(key).collect(), groups: 3, with_ties: true }
+        };
+        for (columns, is_valid) in [(&[0][..], true), (&[0, 9], false), (&[], false)] {
+            let Sink::Aggregate { output, .. } = &mut program.pipeline.sink else {
+                panic!("no groups");
+            };
+            *output = AggregateOutput::First(by(columns));
+            let cause = program.validate().err().map(|error| error.cause);
+            assert_eq!(cause.is_none(), is_valid, "{columns:?}");
+            assert!(cause.is_none_or(|cause| cause.contains("first")));
+        }
+        let known = |column: usize| (column < 2).then_some(column + 5);
+        let first = by(&[1, 2, 0]).by_others(known).unwrap();
+        assert_eq!((first.by.len(), first.by[0].column, first.with_ties), (1, 6, true));
+        let whole = FirstGroups { with_ties: false, ..by(&[0, 1]) }.by_others(known).unwrap();
+        assert_eq!((whole.by.len(), whole.with_ties), (2, false));
+        assert_eq!(by(&[2, 1]).by_others(known), None);
     }
 
     #[test]

@@ -196,7 +196,7 @@ impl Binder {
                 Err(WhyNot::new("grouping sets that have not become a join"))
             }
             Sink::Aggregate { keys, calls, output, .. } => {
-                self.aggregate(keys, calls, *output, options)
+                self.aggregate(keys, calls, output.clone(), options)
             }
             Sink::Rows { columns, .. } if columns.is_empty() => {
                 Err(WhyNot::new("rows without columns are not built yet"))

@@ -14,7 +14,7 @@ use crate::build::BuildTable;
 
 pub use finish::finish_dense;
 pub(crate) use finish::{finish_groups, output_batch};
-pub(crate) use first::FirstGroups;
+pub(crate) use first::Choice;
 pub use spread::Spread;
 pub use texts::Texts;
 

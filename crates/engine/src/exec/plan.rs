@@ -15,7 +15,7 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder,
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
 };
-use headrace_ir::{AggregateOutput, OrderKey, Sink};
+use headrace_ir::{AggregateOutput, FirstGroups, Sink};
 use headrace_pipeline::WhyNot;
 use headrace_runner::{Processor, RunReport, Runner, Settings};
 use parking_lot::Mutex;
@@ -79,20 +79,20 @@ impl PipelineExec {
         Self { runner, settings, planned, children, original, why_not, properties, metrics, report }
     }
 
-    /// The same, asked for no more groups than come first by a column, as [`AggregateOutput::First`]; `None` where it
-    /// has no groups, or the column is none of its program's.
-    pub fn of_first_groups(&self, by: OrderKey, groups: u64) -> Option<Self> {
-        let column = match self.planned.outputs.get(by.column) {
-            Some(Output::Column(column)) => *column,
-            None if self.planned.outputs.is_empty() => by.column,
-            _ => return None,
-        };
+    /// The same, asked for no more groups than come first by columns, as [`AggregateOutput::First`]; `None` where it
+    /// has no groups, or the first of the columns is none of its program's.
+    pub fn of_first_groups(&self, first: FirstGroups) -> Option<Self> {
+        let first = first.by_others(|column| match self.planned.outputs.get(column) {
+            Some(Output::Column(column)) => Some(*column),
+            None if self.planned.outputs.is_empty() => Some(column),
+            _ => None,
+        })?;
         let mut planned = Planned { children: self.children.clone(), ..(*self.planned).clone() };
         match &mut planned.program.pipeline.sink {
             Sink::Aggregate { sets, output: output @ AggregateOutput::Final, .. }
                 if sets.is_empty() =>
             {
-                *output = AggregateOutput::First { by: OrderKey { column, ..by }, groups };
+                *output = AggregateOutput::First(first);
             }
             _ => return None,
         }

@@ -46,7 +46,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
-use headrace_ir::{NamedExpr, OrderKey};
+use headrace_ir::{FirstGroups, NamedExpr, OrderKey};
 use headrace_pipeline::WhyNot;
 use headrace_runner::{Fallback, Processor, Runner, Settings};
 
@@ -298,22 +298,23 @@ impl Rewriter<'_> {
 
 /// A sort of a few first rows above an aggregation that gives no more groups than it needs.
 fn of_first_groups(sort: &SortExec, rows: usize) -> Option<Result<Arc<dyn ExecutionPlan>>> {
-    let by = order_key(sort.expr().first())?;
-    let input = asked_for_first(sort.input(), by, rows as u64)?;
+    let by: Vec<OrderKey> = sort.expr().iter().map_while(order_key).collect();
+    let with_ties = by.len() < sort.expr().len();
+    let input = asked_for_first(sort.input(), FirstGroups { by, groups: rows as u64, with_ties })?;
     Some(with_children(Arc::new(sort.clone()), vec![input]))
 }
 
 fn asked_for_first(
     plan: &Arc<dyn ExecutionPlan>,
-    by: OrderKey,
-    rows: u64,
+    first: FirstGroups,
 ) -> Option<Arc<dyn ExecutionPlan>> {
     if let Some(pipeline) = plan.downcast_ref::<PipelineExec>() {
-        return Some(Arc::new(pipeline.of_first_groups(by, rows)?));
+        return Some(Arc::new(pipeline.of_first_groups(first)?));
     }
     let projection = plan.downcast_ref::<ProjectionExec>()?;
-    let column = projection.expr().get(by.column)?.expr.downcast_ref::<Column>()?.index();
-    let input = asked_for_first(projection.input(), OrderKey { column, ..by }, rows)?;
+    let below =
+        |column: usize| Some(projection.expr().get(column)?.expr.downcast_ref::<Column>()?.index());
+    let input = asked_for_first(projection.input(), first.by_others(below)?)?;
     with_children(Arc::clone(plan), vec![input]).ok()
 }
 

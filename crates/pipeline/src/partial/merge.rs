@@ -18,7 +18,7 @@ use crate::partial::PartialSchema;
 use crate::partial::hash::FAN_OUT_MAX;
 use crate::partial::runs::by_partition;
 use crate::partial::schema::with_portable_values;
-use crate::state::{FirstGroups, finish_groups};
+use crate::state::{Choice, finish_groups};
 
 /// Groups of a table that lies in a core's own cache.
 const PARTITION_GROUPS: usize = 4 * 1024;
@@ -201,13 +201,13 @@ impl<'a> Outlet<'a> {
 
     /// Of some groups those that may be wanted.
     fn first<'g>(&self, state: &HashState, groups: &'g [u32]) -> Result<Cow<'g, [u32]>, ExecError> {
-        match FirstGroups::of(self.bound) {
-            Some(first) if first.leaves_out(groups.len()) => {
-                let by = first.key().map(|key| {
+        match Choice::of(self.bound) {
+            Some(choice) if choice.leaves_out(groups.len()) => {
+                let key_column = |key, groups: &[u32]| {
                     let numbers = groups.iter().map(|&group| group as usize);
                     state.table().key_column(key, numbers)
-                });
-                Ok(first.among(groups, by.transpose()?, state.states())?.into())
+                };
+                Ok(choice.among(groups, state.states(), key_column)?.into())
             }
             _ => Ok(groups.into()),
         }

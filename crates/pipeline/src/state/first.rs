@@ -1,9 +1,14 @@
-//! Of finished groups the first by an output column, before anything else is made of the others.
+//! Of finished groups the first by output columns, before anything else is made of the others.
 
-use headrace_ir::{AggregateFunction, AggregateOutput, OrderKey};
+use std::cmp::Ordering;
+
+use headrace_ir::{
+    AggregateFunction, AggregateOutput, DataType, FirstGroups, OnOverflow, OrderKey,
+};
 
 use crate::ExecError;
 use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Repr};
+use crate::build::integers;
 use crate::column::Column;
 use crate::column_in::append_array;
 use crate::cpu::sorted::compare;
@@ -11,83 +16,134 @@ use crate::cpu::vector::Vector;
 use crate::state::AccumulatorState;
 use crate::state::finish::finish_calls;
 
+/// Decimal digits of 64-bit numbers, at most.
+const I64_DIGITS: i32 = 19;
+
 /// What an aggregation is asked for whose sink wants the first of its groups.
-pub(crate) struct FirstGroups<'a> {
+pub(crate) struct Choice<'a> {
     keys: &'a [BoundKey],
     accumulators: &'a [Accumulator],
     calls: &'a [BoundCall],
-    by: OrderKey,
-    wanted: usize,
+    first: FirstGroups,
 }
 
-impl<'a> FirstGroups<'a> {
+impl<'a> Choice<'a> {
     /// `None` where all groups are wanted, or where they are ordered by codes, whose order is not that of their texts.
     pub fn of(bound: &'a Bound) -> Option<Self> {
         let BoundSink::Aggregate { keys, accumulators, calls, output, .. } = &bound.sink else {
             return None;
         };
-        let AggregateOutput::First { by, groups } = *output else { return None };
+        let AggregateOutput::First(first) = output else { return None };
         let is_code = |key: &BoundKey| matches!(key.expr.repr, Repr::Code(_));
-        let by_codes = keys.get(by.column).is_some_and(is_code);
-        let wanted = usize::try_from(groups).unwrap_or(usize::MAX).max(1);
-        (!by_codes).then_some(Self { keys, accumulators, calls, by, wanted })
+        let no_code = |column: usize| (!keys.get(column).is_some_and(is_code)).then_some(column);
+        let mut first = first.clone().by_others(no_code)?;
+        // Zeros of either sign tie here, but not for whoever sorts what comes out.
+        let is_float = |key: &OrderKey| match key.column.checked_sub(keys.len()) {
+            Some(call) => calls.get(call).is_some_and(|call| call.field.data_type.is_float()),
+            None => keys[key.column].field.data_type.is_float(),
+        };
+        if let Some(float) = first.by.iter().position(is_float) {
+            first.by.truncate(float + 1);
+            first.with_ties = true;
+        }
+        Some(Self { keys, accumulators, calls, first })
+    }
+
+    /// How many groups are wanted.
+    fn wanted(&self) -> usize {
+        usize::try_from(self.first.groups).unwrap_or(usize::MAX).max(1)
     }
 
     /// Whether any of so many groups are not wanted.
     pub fn leaves_out(&self, groups: usize) -> bool {
-        groups > self.wanted
+        groups > self.wanted()
     }
 
-    /// The key that groups are ordered by, if it is one.
-    pub fn key(&self) -> Option<usize> {
-        (self.by.column < self.keys.len()).then_some(self.by.column)
-    }
-
-    /// Those of some groups. `key`: [`Self::key`] of each.
-    pub fn among(
+    /// Those of some groups. `key_column`: values of a key, of some groups.
+    pub fn among<'v>(
         &self,
         groups: &[u32],
-        key: Option<Vector<'_>>,
         states: &[AccumulatorState],
+        key_column: impl Fn(usize, &[u32]) -> Result<Vector<'v>, ExecError>,
     ) -> Result<Vec<u32>, ExecError> {
-        let numbers: Vec<usize> = groups.iter().map(|&group| group as usize).collect();
-        let finished =
-            |call| finish_calls(std::slice::from_ref(call), self.accumulators, states, &numbers);
-        let call = self.by.column.checked_sub(self.keys.len()).and_then(|i| self.calls.get(i));
-        for call in self.calls.iter().filter(|call| may_overflow(call)) {
-            finished(call)?;
+        for call in self.calls.iter().filter(|call| may_overflow(call, states)) {
+            self.finished(call, states, groups)?;
         }
-        let column;
-        let by = match (key, call) {
-            (Some(key), _) => key,
-            (None, Some(call)) => {
-                let repr = Repr::of(&call.field.data_type);
-                let repr = repr.ok_or_else(|| internal(&call.field.name))?;
-                let mut values = Column::new(repr)?;
-                finished(call)?
-                    .iter()
-                    .try_for_each(|a| append_array(&mut values, a, &call.field))?;
-                column = values;
-                column.vector()
+        let (mut chosen, mut tied, mut wanted) = (Vec::new(), groups.to_vec(), self.wanted());
+        for by in &self.first.by {
+            if tied.len() <= wanted {
+                break;
             }
-            (None, None) => return Err(internal("no column")),
-        };
-        let (order, by) = ([self.by], [by]);
-        let before = |a: &u32, b: &u32| compare(&order, (&by, *a), (&by, *b));
-        let mut rows: Vec<u32> = (0..groups.len() as u32).collect();
-        let (_, &mut last, _) = rows.select_nth_unstable_by(self.wanted - 1, before);
-        let is_wanted = |row: &u32| before(row, &last).is_le();
-        let rows = (0..groups.len() as u32).filter(is_wanted);
-        Ok(rows.map(|row| groups[row as usize]).collect())
+            let call = by.column.checked_sub(self.keys.len());
+            let ranks = match call.and_then(|call| self.calls.get(call)) {
+                Some(call) => ranks(by, &self.finished(call, states, &tied)?.vector(), wanted),
+                None => ranks(by, &key_column(by.column, &tied)?, wanted),
+            };
+            let with = |rank| tied.iter().zip(&ranks).filter(move |(_, r)| **r == rank);
+            chosen.extend(with(Ordering::Less).map(|(&group, _)| group));
+            wanted -= with(Ordering::Less).count();
+            tied = with(Ordering::Equal).map(|(&group, _)| group).collect();
+        }
+        if !self.first.with_ties {
+            tied.truncate(wanted);
+        }
+        chosen.extend(tied);
+        Ok(chosen)
     }
+
+    /// Results of a call.
+    fn finished(
+        &self,
+        call: &BoundCall,
+        states: &[AccumulatorState],
+        groups: &[u32],
+    ) -> Result<Column, ExecError> {
+        let numbers: Vec<usize> = groups.iter().map(|&group| group as usize).collect();
+        let repr = Repr::of(&call.field.data_type)
+            .ok_or_else(|| ExecError::Internal(format!("groups ordered by {}", call.field.name)))?;
+        let mut values = Column::new(repr)?;
+        finish_calls(std::slice::from_ref(call), self.accumulators, states, &numbers)?
+            .iter()
+            .try_for_each(|array| append_array(&mut values, array, &call.field))?;
+        Ok(values)
+    }
+}
+
+/// Where each row of a column is beside the last of the first `wanted` rows.
+fn ranks(by: &OrderKey, column: &Vector<'_>, wanted: usize) -> Vec<Ordering> {
+    if let (None, false, Some(integers)) =
+        (&column.validity, column.constant, integers(&column.data))
+    {
+        // All bits turned over, the largest is the smallest.
+        let turn = if by.descending { -1 } else { 0 };
+        let keys: Vec<i64> = integers.iter().map(|value| value ^ turn).collect();
+        let (_, &mut last, _) = keys.clone().select_nth_unstable(wanted - 1);
+        return keys.iter().map(|key| key.cmp(&last)).collect();
+    }
+    let (order, columns) = ([*by], std::slice::from_ref(column));
+    let before = |a: &u32, b: &u32| compare(&order, (columns, *a), (columns, *b));
+    let mut rows: Vec<u32> = (0..column.data.len() as u32).collect();
+    let (_, &mut last, _) = rows.select_nth_unstable_by(wanted - 1, before);
+    (0..column.data.len() as u32).map(|row| before(&row, &last)).collect()
 }
 
 /// Whether a result may not fit its type.
-fn may_overflow(call: &BoundCall) -> bool {
-    let is_exact = call.argument_type.as_ref().is_some_and(|argument| !argument.is_float());
-    matches!(call.function, AggregateFunction::Sum | AggregateFunction::Avg) && is_exact
-}
-
-fn internal(what: &str) -> ExecError {
-    ExecError::Internal(format!("groups ordered by {what}"))
+fn may_overflow(call: &BoundCall, states: &[AccumulatorState]) -> bool {
+    let is_total = matches!(call.function, AggregateFunction::Sum | AggregateFunction::Avg);
+    let fits_i64 = matches!(states[call.value], AccumulatorState::SumI64(_));
+    let fits_i128 = fits_i64 || matches!(states[call.value], AccumulatorState::SumI128(_));
+    let is_exact = match (&call.field.data_type, &call.argument_type) {
+        (DataType::Int64, _) => fits_i64,
+        (DataType::Decimal128 { precision, scale }, Some(argument)) => {
+            let shift = match argument {
+                DataType::Decimal128 { scale: from, .. } => scale.saturating_sub(*from),
+                _ => *scale,
+            };
+            fits_i64 && i32::from(*precision) >= I64_DIGITS + i32::from(shift)
+        }
+        (result, Some(argument)) => argument.is_float() || (result.is_float() && fits_i128),
+        (_, None) => true,
+    };
+    let wraps = call.function == AggregateFunction::Sum && call.on_overflow == OnOverflow::Wrap;
+    is_total && !is_exact && !wraps
 }

@@ -1,13 +1,13 @@
 //! Aggregation against row-at-a-time folding, dense and hashed, with any number of workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::RecordBatch;
 use headrace_ir::{
-    AggregateFunction, AggregateOutput, CastFailure, DataType, Expr, OnOverflow, OrderKey,
-    Pipeline, Sink, Value,
+    AggregateFunction, AggregateOutput, CastFailure, DataType, Expr, FirstGroups, OnOverflow,
+    OrderKey, Pipeline, Sink, Value,
 };
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
@@ -17,6 +17,7 @@ use proptest::prelude::*;
 
 use crate::random::{self, DECIMAL, Random};
 use crate::reference::{eval, show};
+use crate::spread::floats;
 use crate::support::*;
 
 /// Argument type, result type.
@@ -255,31 +256,80 @@ fn of_the_first_groups_none_is_missing() {
             Output::Build(_) => panic!("a build"),
         }
     };
-    let mut all = groups(AggregateOutput::Final, 1, None);
-    all.sort();
-    for (column, descending) in
-        [(0, false), (0, true), (1, true), (1, false), (2, true), (3, false)]
-    {
-        let by = OrderKey { column, descending, nulls_first: false };
+    let all = groups(AggregateOutput::Final, 1, None);
+    let known: HashSet<_> = all.iter().collect();
+    let key = |(column, descending)| OrderKey { column, descending, nulls_first: false };
+    let (key_up, count_down, total_up) = ((0, false), (1, true), (2, false));
+    for order in [
+        &[key_up][..],
+        &[(0, true)],
+        &[count_down],
+        &[(1, false), (0, true)],
+        &[total_up],
+        &[(3, true)],
+        &[count_down, total_up, key_up],
+        &[count_down, (3, false)],
+    ] {
+        let by: Vec<OrderKey> = order.iter().copied().map(key).collect();
         let rank = |group: &(i64, i64, i64, String)| {
-            let rank = [group.0, group.1, group.2, group.3.parse().unwrap()][column];
-            if descending { -rank } else { rank }
+            let column = |key: &OrderKey| {
+                let value = [group.0, group.1, group.2, group.3.parse().unwrap()][key.column];
+                if key.descending { -value } else { value }
+            };
+            by.iter().map(column).collect::<Vec<_>>()
         };
-        let mut ranks: Vec<i64> = all.iter().map(rank).collect();
-        ranks.sort_unstable();
-        for wanted in [1, 10, 3000, all.len(), all.len() + 1] {
+        let sorted = |groups: &[_]| {
+            let mut ranks: Vec<Vec<i64>> = groups.iter().map(rank).collect();
+            ranks.sort_unstable();
+            ranks
+        };
+        let ranks = sorted(&all);
+        for (wanted, with_ties) in [1, 10, 3000, all.len(), all.len() + 1]
+            .into_iter()
+            .flat_map(|wanted| [(wanted, false), (wanted, true)])
+        {
             for (workers, flush) in [(1, None), (3, None), (2, Some(500))] {
-                let first = AggregateOutput::First { by, groups: wanted as u64 };
-                let mut found = groups(first, workers, flush);
-                found.sort();
-                assert!(found.iter().all(|group| all.binary_search(group).is_ok()));
-                let last = ranks[wanted.min(ranks.len()) - 1];
-                let missing = all.iter().filter(|group| rank(group) <= last);
-                let missing = missing.filter(|group| found.binary_search(group).is_err());
-                assert_eq!(missing.count(), 0, "{by:?} {wanted} {workers} {flush:?}");
-                let few = wanted > 10 || column == 1 || found.len() < all.len() / 4;
-                assert!(few, "{} of {} for {wanted}: {by:?}", found.len(), all.len());
+                let place = format!("{by:?} {wanted} {with_ties} {workers} {flush:?}");
+                let (by, groups_wanted) = (by.clone(), wanted as u64);
+                let first = FirstGroups { by, groups: groups_wanted, with_ties };
+                let found = groups(AggregateOutput::First(first), workers, flush);
+                assert!(found.iter().all(|group| known.contains(group)), "{place}");
+                let wanted = wanted.min(all.len());
+                let tied = match with_ties {
+                    true => ranks.partition_point(|rank| *rank <= ranks[wanted - 1]),
+                    false => wanted,
+                };
+                assert_eq!(sorted(&found)[..tied], ranks[..tied], "{place}");
+                // No portion of groups gives more than are wanted.
+                let few = wanted > 10 || with_ties || found.len() < all.len() / 4;
+                assert!(few, "{} of {}: {place}", found.len(), all.len());
             }
+        }
+    }
+}
+
+#[test]
+fn groups_ordered_by_floats_or_codes_bring_their_ties() {
+    const ROWS: usize = 5000;
+    let keys: Vec<i32> = (0..ROWS as i32).collect();
+    let zeros: Vec<_> = (0..ROWS).map(|i| Some(if i % 2 == 0 { 0.0 } else { -0.0 })).collect();
+    let table = floats(Table::new("t", ROWS).int32("k", &keys), "f", DataType::Float64, &zeros);
+    let texts: Vec<String> = keys.iter().rev().map(|key| format!("{key:05}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let names = Table::new("names", ROWS).int32("k", &keys).text("name", &texts);
+    let name = named("name", reg(2, DataType::Utf8, false, "name"));
+    let total = call(AggregateFunction::Sum, Some(table.col("f")), DataType::Float64);
+    for columns in [[1, 0], [0, 1]] {
+        let by = columns.map(|column| OrderKey { column, descending: false, nulls_first: false });
+        let first = FirstGroups { by: by.to_vec(), groups: 10, with_ties: false };
+        let (keys, output) = (vec![name.clone()], AggregateOutput::First(first));
+        let sink = Sink::Aggregate { keys, sets: vec![], calls: vec![total.clone()], output };
+        let steps = vec![inner(0, table.col("k"), vec![0])];
+        let names = build(&names, vec![], &["k"], &["name"]);
+        let options = RunOptions { dense_groups_max: 0, ..RunOptions::default() };
+        match run_with(&table, steps, sink, &[names], options).unwrap() {
+            Output::Batches(batches) => assert_eq!(rows(&batches).len(), ROWS, "{columns:?}"),
+            Output::Build(_) => panic!("a build"),
         }
     }
 }
@@ -290,9 +340,9 @@ fn a_total_that_does_not_fit_is_an_error_of_groups_that_nobody_wants() {
     let large = 10i128.pow(38) - 1;
     let mut table = decimals(&[large, large, 1, 2, 3], widest.clone());
     table = table.int32("k", &[7, 7, 1, 2, 3]);
-    let by = OrderKey { column: 0, descending: false, nulls_first: false };
-    let (keys, output) =
-        (vec![named("k", table.col("k"))], AggregateOutput::First { by, groups: 1 });
+    let by = vec![OrderKey { column: 0, descending: false, nulls_first: false }];
+    let first = FirstGroups { by, groups: 1, with_ties: false };
+    let (keys, output) = (vec![named("k", table.col("k"))], AggregateOutput::First(first));
     let calls = vec![call(AggregateFunction::Sum, Some(table.col("d")), widest)];
     let sink = Sink::Aggregate { keys, sets: vec![], calls, output };
     let options = RunOptions { dense_groups_max: 0, ..RunOptions::default() };
