@@ -195,6 +195,25 @@ impl Graph {
         exprs
     }
 
+    /// Gives a leaf other rows, which are all of a plan's; answers the first of its registers, which are new.
+    pub fn replace_leaf(
+        &mut self,
+        leaf: usize,
+        plan: Arc<dyn ExecutionPlan>,
+        opaque: WhyNot,
+        fields: Vec<Field>,
+    ) -> Register {
+        let first = self.next_register;
+        self.next_register += fields.len();
+        let leaf = &mut self.leaves[leaf];
+        let columns = fields.into_iter().map(Ok).collect();
+        let (filters, filtered) = (Vec::new(), None);
+        let Leaf { hanging, mark, .. } = *leaf;
+        let opaque = Some(opaque);
+        *leaf = Leaf { plan, opaque, first, columns, filters, filtered, hanging, mark };
+        first
+    }
+
     /// A register for whether a row has a match in a leaf.
     pub fn add_mark(&mut self, leaf: usize) -> Expr {
         let mark = self.next_register;

@@ -15,6 +15,7 @@
 
 mod aggregate;
 mod builds;
+mod eager;
 mod expr_util;
 mod flatten;
 mod full;
@@ -274,7 +275,8 @@ impl Rewriter<'_> {
     ) -> Result<Planned, WhyNot> {
         let mut graph = Graph::default();
         let columns = flatten::flatten_or_opaque(raw.input(), &mut graph);
-        let sink = aggregate::sink(root, raw, &columns, &graph.subqueries)?;
+        let mut sink = aggregate::sink(root, raw, &columns, &graph.subqueries)?;
+        eager::count_before_join(&mut graph, &mut sink);
         self.assemble(graph, sink)
     }
 

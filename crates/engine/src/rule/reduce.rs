@@ -104,7 +104,8 @@ pub(super) fn plain(expr: &Expr) -> Option<Register> {
     }
 }
 
-fn rows(table: &Leaf) -> u64 {
+/// Rows of a scanned table.
+pub(super) fn rows(table: &Leaf) -> u64 {
     table.scan().map_or(u64::MAX, |scan| scan.table().rows())
 }
 

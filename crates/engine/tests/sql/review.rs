@@ -81,6 +81,34 @@ async fn explain_names_processor_tables_builds_and_reasons() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_rows_that_are_only_counted_are_counted_before_they_are_joined() {
+    let (session, _folder) = on_corpus(Processor::Cpu).await;
+    let counted = async |from: &str, by: &str, call: &str| {
+        let sql = format!("EXPLAIN SELECT {by}, {call} FROM {from} GROUP BY {by}");
+        ask(&session, &sql).await.0.contains("aggregate count(f_value) by f_dim")
+    };
+    let join = "dim LEFT JOIN fact ON d_id = f_dim";
+    assert!(counted(join, "d_name", "count(f_value)").await);
+    assert!(counted("fact RIGHT JOIN dim ON d_id = f_dim", "d_id", "count(f_value)").await);
+    for (from, by, call) in [
+        (join, "d_name", "count(f_value), sum(f_value)"),
+        (join, "d_name", "count(f_value), count(d_rank)"),
+        (join, "d_name", "count(distinct f_value)"),
+        (join, "d_name, f_day", "count(f_value)"),
+        ("dim LEFT JOIN fact ON d_id = f_dim AND d_rank < f_day", "d_name", "count(f_value)"),
+        ("dim JOIN fact ON d_id = f_dim", "d_name", "count(f_value)"),
+        (
+            "(SELECT * FROM dim WHERE d_rank > 1) d LEFT JOIN fact ON d_id = f_dim",
+            "d_name",
+            "count(f_value)",
+        ),
+        ("fact a LEFT JOIN fact b ON a.f_id = b.f_dim", "a.f_day", "count(b.f_value)"),
+    ] {
+        assert!(!counted(from, by, call).await, "{call} of {from} by {by}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_names_files_that_are_not_part_of_a_table() {
     for processor in [Processor::Cpu, Processor::Off] {
         let (session, _folder) = on_corpus(processor).await;
