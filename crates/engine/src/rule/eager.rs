@@ -22,9 +22,10 @@ use headrace_ir::{
 use headrace_pipeline::WhyNot;
 
 use super::flatten::fields_of;
-use super::graph::{Graph, Hanging, Leaf, register};
+use super::graph::{Filtered, Graph, Hanging, Leaf, register};
 use super::program::SinkSpec;
 use super::reduce::{plain, rows};
+use super::translate::InputColumn;
 
 /// As many rows at least shall have a key on the average.
 const KEY_ROWS_MIN: u64 = 4;
@@ -67,10 +68,11 @@ fn counts(graph: &Graph, sink: &SinkSpec) -> Option<(usize, Arc<dyn ExecutionPla
     if !(groups_kept && sets.is_empty() && is_worth && are_scans) {
         return None;
     }
-    let (input, places) = rows_of(leaf)?;
+    let Filtered { plan: input, columns } = rows_of(leaf)?;
     let schema = input.schema();
     let column = |register: Register| -> Option<(Arc<dyn PhysicalExpr>, String)> {
-        let place = places.iter().position(|&owned| owned == Some(register))?;
+        let is_it = |column: &InputColumn| matches!(column, Ok(Expr::Register { index, .. }) if *index == register);
+        let place = columns.iter().position(is_it)?;
         let name = schema.field(place).name();
         Some((Arc::new(Column::new(name, place)), name.clone()))
     };
@@ -95,19 +97,16 @@ fn counts(graph: &Graph, sink: &SinkSpec) -> Option<(usize, Arc<dyn ExecutionPla
     Some((*hung, Arc::new(plan), fields))
 }
 
-/// The plan of a leaf's rows, and which register each of its columns is.
-fn rows_of(leaf: &Leaf) -> Option<(Arc<dyn ExecutionPlan>, Vec<Option<Register>>)> {
+/// The plan of a leaf's rows.
+fn rows_of(leaf: &Leaf) -> Option<Filtered> {
+    let columns = || {
+        let fields = leaf.columns.iter().zip(leaf.first..);
+        fields.map(|(field, index)| field.clone().map(|field| register(index, &field))).collect()
+    };
     match &leaf.filtered {
-        Some(filtered) => {
-            let register = |column: &Result<Expr, WhyNot>| match column {
-                Ok(Expr::Register { index, .. }) => Some(*index),
-                _ => None,
-            };
-            Some((Arc::clone(&filtered.plan), filtered.columns.iter().map(register).collect()))
-        }
+        Some(filtered) => Some(filtered.clone()),
         None if leaf.filters.is_empty() => {
-            let registers = (leaf.first..leaf.first + leaf.columns.len()).map(Some);
-            Some((Arc::clone(&leaf.plan), registers.collect()))
+            Some(Filtered { plan: Arc::clone(&leaf.plan), columns: columns() })
         }
         None => None,
     }
