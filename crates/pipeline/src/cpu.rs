@@ -19,7 +19,7 @@ mod any_match;
 mod arithmetic;
 mod cast;
 pub(crate) mod check;
-mod compare;
+pub(crate) mod compare;
 pub mod context;
 pub(crate) mod decimal;
 pub(crate) mod eval;

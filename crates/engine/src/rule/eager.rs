@@ -71,8 +71,8 @@ fn counts(graph: &Graph, sink: &SinkSpec) -> Option<(usize, Arc<dyn ExecutionPla
     let Filtered { plan: input, columns } = rows_of(leaf)?;
     let schema = input.schema();
     let column = |register: Register| -> Option<(Arc<dyn PhysicalExpr>, String)> {
-        let is_it = |column: &InputColumn| matches!(column, Ok(Expr::Register { index, .. }) if *index == register);
-        let place = columns.iter().position(is_it)?;
+        let of = |column: &InputColumn| column.as_ref().ok().and_then(register_of);
+        let place = columns.iter().position(|column| of(column) == Some(register))?;
         let name = schema.field(place).name();
         Some((Arc::new(Column::new(name, place)), name.clone()))
     };
@@ -81,8 +81,7 @@ fn counts(graph: &Graph, sink: &SinkSpec) -> Option<(usize, Arc<dyn ExecutionPla
         let is_count = call.function == AggregateFunction::Count && !call.distinct;
         let argument = match &call.argument {
             None => lit(1),
-            Some(Expr::Register { index, .. }) if leaf.owns(*index) => column(*index)?.0,
-            Some(_) => return None,
+            Some(argument) => column(register_of(argument)?)?.0,
         };
         let count = AggregateExprBuilder::new(count_udaf(), vec![argument])
             .schema(Arc::clone(&schema))
@@ -109,5 +108,12 @@ fn rows_of(leaf: &Leaf) -> Option<Filtered> {
             Some(Filtered { plan: Arc::clone(&leaf.plan), columns: columns() })
         }
         None => None,
+    }
+}
+
+fn register_of(expr: &Expr) -> Option<Register> {
+    match expr {
+        Expr::Register { index, .. } => Some(*index),
+        _ => None,
     }
 }

@@ -12,6 +12,7 @@ use crate::build::assemble::{BuildColumn, integers};
 use crate::build::key::hash;
 use crate::build::{PayloadColumn, PayloadData};
 use crate::column::text_array;
+use crate::cpu::compare::is_same_text;
 use crate::cpu::vector::{Data, Vector};
 use crate::segment::Dictionary;
 use headrace_io::huge::{filled, reserved};
@@ -163,7 +164,7 @@ fn code_texts(texts: &[&str], valid: Option<&[u8]>) -> Result<(Dictionary, Vec<i
         if valid.is_some_and(|valid| valid[row] == 0) {
             continue;
         }
-        let is_same = |&code: &u32| distinct[code as usize] == text;
+        let is_same = |&code: &u32| is_same_text(distinct[code as usize], text);
         let rehash = |&code: &u32| hash_of(distinct[code as usize]);
         codes[row] = match code_of.entry(hash_of(text), is_same, rehash) {
             Entry::Occupied(known) => (*known.get()).into(),
