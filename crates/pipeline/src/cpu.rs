@@ -19,7 +19,7 @@ mod any_match;
 mod arithmetic;
 mod cast;
 pub(crate) mod check;
-pub(crate) mod compare;
+mod compare;
 pub mod context;
 pub(crate) mod decimal;
 pub(crate) mod eval;

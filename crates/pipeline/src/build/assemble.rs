@@ -144,7 +144,7 @@ impl BuildTable {
                 (BuildIndex::Chains(chains), Placement::in_row_order(rows), unique)
             }
         };
-        // Each column's texts are coded by themselves.
+        // Texts are sorted, each column's by itself.
         let laid_out = |column: usize| encode(&payload[column], &placement);
         let threads = if rows < THREAD_ROWS_MIN { 1 } else { options.threads };
         let payload = try_map(payload.len(), (1, threads), laid_out)?;

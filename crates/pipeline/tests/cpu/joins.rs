@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use headrace_ir::{CompareOp, DataType, Expr, Probe, ProbeKind, Sink, Step, Value};
+use headrace_ir::{
+    AggregateFunction, CompareOp, DataType, Expr, OrderKey, Probe, ProbeKind, Sink, Step, Value,
+};
 use headrace_pipeline::build::{BuildIndex, Presence};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildOptions, BuildTable};
@@ -264,4 +266,32 @@ fn the_layout_follows_the_keys() {
     let empty = Table::new("d", 0).int32("k", &[]).int32("v", &[]);
     let empty = build(&empty, vec![], &["k"], &["v"]);
     assert_eq!((empty.rows, empty.unique), (0, true));
+}
+
+/// Codes compare as their texts do, whatever the order of the build's rows.
+#[test]
+fn texts_of_a_build_are_ordered_as_texts() {
+    let names = ["pear", "fig", "", "apple", "quince", "fig"];
+    let keys = [0, 1, 2, 3, 4, 5];
+    let table = Table::new("fruit", 6).int32("k", &keys).text("name", &names);
+    let stream = Table::new("t", 6).int32("k", &keys);
+    let steps = || vec![inner(0, stream.col("k"), vec![0])];
+    let built = || [build(&table, vec![], &["k"], &["name"])];
+    let name = || reg(1, DataType::Utf8, false, "name");
+    let order = vec![OrderKey { column: 0, descending: false, nulls_first: false }];
+    let columns = vec![named("name", name())];
+    let sorted = Sink::Sorted { columns, order, limit: Some(3) };
+    let first = run(&stream, steps(), sorted, &built()).unwrap();
+    assert_eq!(rows_in_order(&first), ["", "apple", "fig"]);
+    let extreme = |function| call(function, Some(name()), DataType::Utf8);
+    let extremes = Sink::aggregate(
+        vec![],
+        vec![extreme(AggregateFunction::Min), extreme(AggregateFunction::Max)],
+    );
+    assert_eq!(rows(&run(&stream, steps(), extremes, &built()).unwrap()), ["|quince"]);
+    let mut after = steps();
+    after.push(Step::Filter(compare(CompareOp::Gt, name(), text("apple"))));
+    let counted =
+        Sink::aggregate(vec![], vec![call(AggregateFunction::Count, None, DataType::Int64)]);
+    assert_eq!(rows(&run(&stream, after, counted, &built()).unwrap()), ["4"]);
 }
