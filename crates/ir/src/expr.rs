@@ -239,6 +239,14 @@ impl Expr {
         Self::Cast { value: Box::new(self), to, on_failure: CastFailure::Error }
     }
 
+    /// The register, if it is nothing else.
+    pub fn as_register(&self) -> Option<Register> {
+        match self {
+            Self::Register { index, .. } => Some(*index),
+            _ => None,
+        }
+    }
+
     /// What a call's function does with its arguments; `None` if it does not take them, and for
     /// other expressions.
     pub fn signature(&self) -> Option<Signature> {

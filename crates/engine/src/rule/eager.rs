@@ -71,7 +71,7 @@ fn counts(graph: &Graph, sink: &SinkSpec) -> Option<(usize, Arc<dyn ExecutionPla
     let Filtered { plan: input, columns } = rows_of(leaf)?;
     let schema = input.schema();
     let column = |register: Register| -> Option<(Arc<dyn PhysicalExpr>, String)> {
-        let of = |column: &InputColumn| column.as_ref().ok().and_then(register_of);
+        let of = |column: &InputColumn| column.as_ref().ok().and_then(Expr::as_register);
         let place = columns.iter().position(|column| of(column) == Some(register))?;
         let name = schema.field(place).name();
         Some((Arc::new(Column::new(name, place)), name.clone()))
@@ -81,7 +81,7 @@ fn counts(graph: &Graph, sink: &SinkSpec) -> Option<(usize, Arc<dyn ExecutionPla
         let is_count = call.function == AggregateFunction::Count && !call.distinct;
         let argument = match &call.argument {
             None => lit(1),
-            Some(argument) => column(register_of(argument)?)?.0,
+            Some(argument) => column(argument.as_register()?)?.0,
         };
         let count = AggregateExprBuilder::new(count_udaf(), vec![argument])
             .schema(Arc::clone(&schema))
@@ -108,12 +108,5 @@ fn rows_of(leaf: &Leaf) -> Option<Filtered> {
             Some(Filtered { plan: Arc::clone(&leaf.plan), columns: columns() })
         }
         None => None,
-    }
-}
-
-fn register_of(expr: &Expr) -> Option<Register> {
-    match expr {
-        Expr::Register { index, .. } => Some(*index),
-        _ => None,
     }
 }

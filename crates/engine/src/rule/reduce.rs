@@ -98,10 +98,7 @@ fn equal_registers(graph: &Graph, register: Register) -> Vec<Register> {
 
 /// A register whose equal values are the same.
 pub(super) fn plain(expr: &Expr) -> Option<Register> {
-    match expr {
-        Expr::Register { index, data_type, .. } if !data_type.is_float() => Some(*index),
-        _ => None,
-    }
+    expr.as_register().filter(|_| !expr.data_type().is_float())
 }
 
 /// Rows of a scanned table.

@@ -28,7 +28,7 @@ pub(crate) struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// `None` where all groups are wanted, or where they are ordered by codes, whose order is not that of their texts.
+    /// `None` where all groups are wanted, or where they are ordered by codes first.
     pub fn of(bound: &'a Bound) -> Option<Self> {
         let BoundSink::Aggregate { keys, accumulators, calls, output, .. } = &bound.sink else {
             return None;
