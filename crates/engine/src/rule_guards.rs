@@ -6,6 +6,8 @@
 //! rule. They lose nothing but the order of cross joins: conditions become join keys by later
 //! rules.
 //!
+//! `extract_equijoin_predicate` makes `a = b` a key of whatever join it is asked of, also of one where NULL equals NULL.
+//!
 //! `single_distinct_aggregation_to_group_by` makes a sum of sums out of a sum beside a DISTINCT: of decimals it has ten digits
 //! more than the plan above was made for, and comparing them fails. Nor does it know groups by `x` and by `CAST(x AS INT)` apart.
 //!
@@ -40,6 +42,7 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     type Rule = Arc<dyn OptimizerRule + Send + Sync>;
     let guard = |rule: Rule| match rule.name() {
         "eliminate_cross_join" => Arc::new(Guarded(rule, nulls_are_equal_somewhere)) as Rule,
+        "extract_equijoin_predicate" => Arc::new(Guarded(rule, nulls_are_equal)) as Rule,
         "single_distinct_aggregation_to_group_by" => {
             Arc::new(Guarded(rule, takes_distinct_as_it_is)) as Rule
         }
@@ -124,13 +127,16 @@ impl OptimizerRule for Guarded {
     }
 }
 
-fn nulls_are_equal_somewhere(plan: &LogicalPlan, _: &dyn OptimizerConfig) -> Result<bool> {
+/// Whether a plan's own node is a join where NULL equals NULL.
+fn nulls_are_equal(plan: &LogicalPlan, _: &dyn OptimizerConfig) -> Result<bool> {
+    let LogicalPlan::Join(join) = plan else { return Ok(false) };
+    Ok(join.null_equality == NullEquality::NullEqualsNull)
+}
+
+fn nulls_are_equal_somewhere(plan: &LogicalPlan, config: &dyn OptimizerConfig) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        found |= matches!(
-            node,
-            LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull
-        );
+        found |= nulls_are_equal(node, config)?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)

@@ -1,9 +1,9 @@
 //! Where the planner means something else than SQL: rules that change a plan while it is still logical, before
 //! anything is concluded from it, so that pipelines and the planner's own operators both answer as SQL does.
 //!
+//! - [`correlated`]: subqueries that look at the outer row, wherever they stand.
 //! - [`subqueries`]: a subquery of one value may be NULL.
 //! - [`not_in`]: NOT IN of a subquery that looks at the outer row.
-//! - [`aggregated`]: an aggregate over what a subquery finds by other conditions than equality.
 //! - [`set_operations`]: EXCEPT ALL and INTERSECT ALL count rows.
 //! - [`order`]: intervals by their length, and one zero, wherever values are compared.
 //! - [`similar`]: patterns of SIMILAR TO.
@@ -12,8 +12,10 @@
 //!
 //! Each may see a plan that it has changed before: what it makes is not what it looks for.
 
-mod aggregated;
+mod correlated;
+mod dependent;
 mod not_in;
+mod only;
 mod order;
 mod ordered;
 mod set_operations;
@@ -34,9 +36,9 @@ use crate::floats::computed;
 /// The rules, in the order in which they are to run.
 pub fn rules() -> impl Iterator<Item = Arc<dyn AnalyzerRule + Send + Sync>> {
     let rules: [(&'static str, Rewrite); 8] = [
+        ("headrace_correlated_subqueries", correlated::rewrite),
         ("headrace_nullable_subqueries", subqueries::rewrite),
         ("headrace_not_in", not_in::rewrite),
-        ("headrace_aggregated_subqueries", aggregated::rewrite),
         ("headrace_set_operations", set_operations::rewrite),
         ("headrace_order", order::rewrite),
         ("headrace_similar", similar::rewrite),

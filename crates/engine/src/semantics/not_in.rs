@@ -105,6 +105,15 @@ fn found(is_in: &InSubquery, outer: &DFSchema) -> Result<Found> {
     })
 }
 
+/// An IN that stands anywhere, as conditions of EXISTS.
+pub(super) fn as_exists(is_in: &InSubquery, outer: &DFSchema) -> Result<Expr> {
+    if may_be_null(is_in, outer)? {
+        return exact(is_in, outer);
+    }
+    let matched = found(is_in, outer)?.matched;
+    Ok(if is_in.negated { not(matched) } else { matched })
+}
+
 /// True, false or NULL.
 fn exact(is_in: &InSubquery, outer: &DFSchema) -> Result<Expr> {
     let Found { matched, open } = found(is_in, outer)?;
@@ -115,7 +124,7 @@ fn exact(is_in: &InSubquery, outer: &DFSchema) -> Result<Expr> {
 
 /// Whether a subquery has a row for which a condition is true. Where that is the same for all outer rows it is a number that is
 /// counted once.
-fn exists(subquery: &Subquery, condition: Option<Expr>) -> Result<Expr> {
+pub(super) fn exists(subquery: &Subquery, condition: Option<Expr>) -> Result<Expr> {
     let mut subquery = subquery.clone();
     let mut rows = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery));
     if let Some(condition) = condition {

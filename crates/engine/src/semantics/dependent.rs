@@ -1,0 +1,595 @@
+//! A plan that looks at an outer row, made one for all outer rows at once.
+//!
+//! The values that the plan asks of outer rows are made a table, and sent down to where they are asked for; every row carries its
+//! values up again ("Unnesting Arbitrary Queries", Neumann and Kemper, 2015):
+//!
+//! ```text
+//! values = SELECT DISTINCT o.at FROM o
+//! (SELECT .. FROM t WHERE t.at < o.at LIMIT 1)   asks for o.at
+//! values JOIN t ON t.at < values.at              the rows of all, each with its value
+//! numbered within each value, of which the first   what LIMIT makes of them
+//! ```
+//!
+//! Where equalities say what the values are (`t.k = o.k`), the rows have them already, and there is no such table. Then there may
+//! be rows of values that no outer row has.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{
+    Column, DFSchema, DataFusionError, ExprSchema, NullEquality, Result, TableReference,
+};
+use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::functions_window::expr_fn::row_number;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join,
+    JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, SortExpr, Union, Window,
+    binary_expr, lit,
+};
+
+/// Why there is no such plan.
+pub enum Refused {
+    /// It has something that is not offered.
+    Other,
+    Failed(DataFusionError),
+}
+
+impl From<DataFusionError> for Refused {
+    fn from(error: DataFusionError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+pub type Planned<T> = Result<T, Refused>;
+
+/// What outer rows give a plan.
+pub struct Values {
+    /// Their columns that it asks for.
+    outer: Vec<Column>,
+    /// The values of these, none twice.
+    plan: LogicalPlan,
+    name: TableReference,
+    is_used: Cell<bool>,
+}
+
+impl Values {
+    /// The columns of outer rows that a plan asks for: none, if it asks for those of a query further out alone. It is to be joined
+    /// `with` the outer rows, which may have other columns by then.
+    pub fn of(plan: &LogicalPlan, outer: &LogicalPlan, with: &LogicalPlan) -> Result<Self> {
+        let columns: Vec<Column> = asked_by(plan)?
+            .into_iter()
+            .filter(|column| outer.schema().has_column(column))
+            .collect();
+        let name = TableReference::bare(format!("__values_{}", fresh(&[plan, with])?));
+        let keys = columns.iter().enumerate();
+        let keys =
+            keys.map(|(nth, column)| Expr::Column(column.clone()).alias(format!("key_{nth}")));
+        let values = LogicalPlanBuilder::from(outer.clone()).project(keys)?.distinct()?;
+        let plan = values.alias(name.clone())?.build()?;
+        Ok(Self { outer: columns, plan, name, is_used: Cell::new(false) })
+    }
+
+    /// Columns of outer rows, in the order of [`keys`](Self::keys).
+    pub fn outer(&self) -> &[Column] {
+        &self.outer
+    }
+
+    /// What they are called in plans for all.
+    pub fn keys(&self) -> Vec<Column> {
+        let named = |nth| Column::new(Some(self.name.clone()), format!("key_{nth}"));
+        (0..self.outer.len()).map(named).collect()
+    }
+
+    /// A name for the table of what is found for them.
+    pub fn found(&self) -> TableReference {
+        TableReference::bare(self.name.table().replace("values", "found"))
+    }
+
+    /// The keys in that table.
+    pub fn found_keys(&self) -> Vec<Column> {
+        let renamed = |key: Column| Column::new(Some(self.found()), key.name);
+        self.keys().into_iter().map(renamed).collect()
+    }
+
+    /// Whether the outer rows themselves are asked for their values, so that they are read twice.
+    pub fn is_used(&self) -> bool {
+        self.is_used.get()
+    }
+
+    /// How a plan for all is joined with the outer rows: those whose values are known by an equality have none that is NULL.
+    pub fn null_equality(&self) -> NullEquality {
+        match self.is_used() {
+            true => NullEquality::NullEqualsNull,
+            false => NullEquality::NullEqualsNothing,
+        }
+    }
+
+    fn key_exprs(&self) -> Vec<Expr> {
+        self.keys().into_iter().map(Expr::Column).collect()
+    }
+
+    /// A plan for all of the values: its columns, and the keys.
+    ///
+    /// # Errors
+    /// Something that is not offered asks for them.
+    pub fn for_all(&self, plan: &LogicalPlan) -> Planned<LogicalPlan> {
+        if self.outer.is_empty() {
+            return Ok(plan.clone());
+        }
+        if !self.is_asked(plan)? {
+            return Ok(self.with_each(plan.clone(), Vec::new())?);
+        }
+        match plan {
+            LogicalPlan::Filter(_) => self.filtered(plan),
+            LogicalPlan::Projection(projection) => {
+                let below = self.for_all(&projection.input)?;
+                let exprs = self.of_values_all(&projection.expr)?;
+                Ok(self.project(below, renamed(exprs, projection.schema.columns()))?)
+            }
+            LogicalPlan::SubqueryAlias(alias) => {
+                let below = self.for_all(&alias.input)?;
+                let columns = alias.input.schema().columns().into_iter().map(Expr::Column);
+                Ok(self.project(below, renamed(columns, alias.schema.columns()))?)
+            }
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => self.for_all(&sort.input),
+            LogicalPlan::Distinct(Distinct::All(input)) => {
+                Ok(LogicalPlanBuilder::from(self.for_all(input)?).distinct()?.build()?)
+            }
+            LogicalPlan::Limit(limit) => self.limited(limit),
+            LogicalPlan::Aggregate(aggregate) => self.aggregated(aggregate),
+            LogicalPlan::Window(window) => self.windows(window),
+            LogicalPlan::Union(union) => self.united(union),
+            LogicalPlan::Join(join) => self.joined(join),
+            _ => Err(Refused::Other),
+        }
+    }
+
+    /// Rows with each of the values for which conditions are true.
+    fn with_each(&self, rows: LogicalPlan, on: Vec<Expr>) -> Result<LogicalPlan> {
+        self.is_used.set(true);
+        let values = LogicalPlanBuilder::from(self.plan.clone());
+        match on.is_empty() {
+            true => values.cross_join(rows)?.build(),
+            false => values.join_on(rows, JoinType::Inner, on)?.build(),
+        }
+    }
+
+    fn project(
+        &self,
+        plan: LogicalPlan,
+        exprs: impl IntoIterator<Item = Expr>,
+    ) -> Result<LogicalPlan> {
+        let exprs = exprs.into_iter().chain(self.key_exprs());
+        LogicalPlanBuilder::from(plan).project(exprs)?.build()
+    }
+
+    fn filtered(&self, plan: &LogicalPlan) -> Planned<LogicalPlan> {
+        let (mut conditions, mut rows) = (Vec::new(), plan);
+        while let LogicalPlan::Filter(Filter { predicate, input, .. }) = rows {
+            conditions.extend(split_conjunction_owned(predicate.clone()));
+            rows = input;
+        }
+        if self.is_asked(rows)? {
+            let below = LogicalPlanBuilder::from(self.for_all(rows)?);
+            let conditions = conjunction(self.of_values_all(&conditions)?);
+            return Ok(below.filter(conditions.unwrap_or(lit(true)))?.build()?);
+        }
+        let is_asking = |condition: &Expr| self.is_asked_by(condition);
+        let (asking, own): (Vec<_>, Vec<_>) = conditions.into_iter().partition(is_asking);
+        let own = with_filter(rows.clone(), own)?;
+        let asking = self.of_values_all(&asking)?;
+        if let Some(known) = self.known(&own, &asking)? {
+            return Ok(known);
+        }
+        // No join asks a subquery.
+        let (above, on): (Vec<_>, Vec<_>) = asking.into_iter().partition(has_subquery);
+        Ok(with_filter(self.with_each(own, on)?, above)?)
+    }
+
+    /// Rows whose conditions say what each of the values is.
+    fn known(&self, rows: &LogicalPlan, conditions: &[Expr]) -> Result<Option<LogicalPlan>> {
+        let keys = self.keys();
+        let mut known = vec![None; keys.len()];
+        let mut rest = Vec::new();
+        for condition in conditions {
+            match self.key(condition, rows.schema()) {
+                Some((nth, expr)) if known[nth].is_none() => known[nth] = Some(expr.clone()),
+                _ => rest.push(condition.clone()),
+            }
+        }
+        let Some(known) = known.into_iter().collect::<Option<Vec<Expr>>>() else {
+            return Ok(None);
+        };
+        let is_known = |condition: Expr| {
+            let replaced = condition.transform_up(|part| {
+                let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
+                let nth = keys.iter().position(|key| key == column);
+                Ok(nth.map_or(Transformed::no(part), |nth| Transformed::yes(known[nth].clone())))
+            });
+            replaced.map(|t| t.data)
+        };
+        let mut conditions = rest.into_iter().map(is_known).collect::<Result<Vec<_>>>()?;
+        conditions.extend(known.iter().map(|expr| expr.clone().is_not_null()));
+        let named = renamed(known, keys);
+        let columns = rows.schema().columns().into_iter().map(Expr::Column);
+        let rows = LogicalPlanBuilder::from(with_filter(rows.clone(), conditions)?);
+        rows.project(columns.chain(named))?.build().map(Some)
+    }
+
+    /// Which value a condition says, and how: an expression of the rows that equals it, and is the same wherever it does.
+    fn key<'a>(&self, condition: &'a Expr, rows: &DFSchema) -> Option<(usize, &'a Expr)> {
+        let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else {
+            return None;
+        };
+        let keys = self.keys();
+        let nth_of = |expr: &Expr| match expr {
+            Expr::Column(column) => keys.iter().position(|key| key == column),
+            _ => None,
+        };
+        let (nth, expr) = match (nth_of(left), nth_of(right)) {
+            (Some(nth), None) => (nth, right.as_ref()),
+            (None, Some(nth)) => (nth, left.as_ref()),
+            _ => return None,
+        };
+        let is_of_rows = !expr.column_refs().into_iter().any(|column| keys.contains(column));
+        if !is_of_rows || !expr.any_column_refs() || expr.is_volatile() || has_subquery(expr) {
+            return None;
+        }
+        let value_type = self.plan.schema().field_from_column(&keys[nth]).ok()?.data_type().clone();
+        same_where_equal(&expr.get_type(rows).ok()?, &value_type).then_some((nth, expr))
+    }
+
+    fn limited(&self, limit: &Limit) -> Planned<LogicalPlan> {
+        let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
+            (limit.get_skip_type()?, limit.get_fetch_type()?)
+        else {
+            return Err(Refused::Other);
+        };
+        let rank = Column::new(Some(self.name.clone()), "rank");
+        let numbered = self.numbered(&limit.input, &rank)?;
+        let mut conditions = Vec::new();
+        let rank = || Expr::Column(rank.clone());
+        if skip > 0 {
+            conditions.push(rank().gt(lit(skip as u64)));
+        }
+        if let Some(fetch) = fetch {
+            conditions.push(rank().lt_eq(lit(skip.saturating_add(fetch) as u64)));
+        }
+        let columns = limit.input.schema().columns().into_iter().map(Expr::Column);
+        Ok(self.project(with_filter(numbered, conditions)?, columns)?)
+    }
+
+    /// A plan for all with the number of each row within its value, from 1, in the plan's order.
+    fn numbered(&self, plan: &LogicalPlan, rank: &Column) -> Planned<LogicalPlan> {
+        if let LogicalPlan::Projection(projection) = plan
+            && is_ordered(&projection.input)
+        {
+            let below = self.numbered(&projection.input, rank)?;
+            let exprs = self.of_values_all(&projection.expr)?;
+            let exprs = renamed(exprs, projection.schema.columns());
+            return Ok(self.project(below, exprs.chain([Expr::Column(rank.clone())]))?);
+        }
+        let (rows, order) = match plan {
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
+                (sort.input.as_ref(), &sort.expr[..])
+            }
+            other => (other, &[][..]),
+        };
+        let order = order.iter().map(|sort| {
+            Ok::<_, Refused>(SortExpr { expr: self.of_values(&sort.expr)?, ..sort.clone() })
+        });
+        let order = order.collect::<Planned<Vec<_>>>()?;
+        let number = row_number().partition_by(self.key_exprs()).order_by(order).build()?;
+        let below = self.for_all(rows)?;
+        let window = LogicalPlan::Window(Window::try_new(vec![number], Arc::new(below))?);
+        let number = window.schema().columns().pop().ok_or(Refused::Other)?;
+        let columns = plan.schema().columns().into_iter().map(Expr::Column);
+        let number = renamed([Expr::Column(number)], vec![rank.clone()]);
+        Ok(self.project(window, columns.chain(number))?)
+    }
+
+    fn aggregated(&self, aggregate: &Aggregate) -> Planned<LogicalPlan> {
+        let is_set = |expr: &Expr| matches!(expr, Expr::GroupingSet(_));
+        if aggregate.group_expr.iter().any(is_set) {
+            return Err(Refused::Other);
+        }
+        let groups = self.of_values_all(&aggregate.group_expr)?;
+        let outputs = aggregate.schema.columns();
+        let (of_groups, of_calls) = outputs.split_at(groups.len());
+        let (grouped, calls) = self.grouped(aggregate, &groups)?;
+        let columns = grouped.schema().columns();
+        let made = columns.iter().take(groups.len()).chain(&calls).cloned().map(Expr::Column);
+        if !groups.is_empty() {
+            return Ok(self.project(grouped, renamed(made, outputs))?);
+        }
+        // One row for each value, also where nothing was found.
+        debug_assert!(of_groups.is_empty());
+        self.is_used.set(true);
+        let again = self.again();
+        let keys = renamed(self.key_exprs(), again.clone());
+        let made = renamed(made, of_calls.to_vec());
+        let found = LogicalPlanBuilder::from(grouped).project(keys.chain(made))?.build()?;
+        let all = LogicalPlanBuilder::from(self.plan.clone()).join_detailed(
+            found,
+            JoinType::Left,
+            (self.keys(), again),
+            None,
+            NullEquality::NullEqualsNull,
+        )?;
+        let values = of_calls.iter().zip(&aggregate.aggr_expr).map(|(column, call)| {
+            let value = with_default(Expr::Column(column.clone()), call, aggregate)?;
+            Ok(value.alias_qualified(column.relation.clone(), &column.name))
+        });
+        Ok(self.project(all.build()?, values.collect::<Result<Vec<_>>>()?)?)
+    }
+
+    /// An aggregate by groups and the keys; columns: those of the groups, the keys, and those of the calls, which are told.
+    pub fn grouped(
+        &self,
+        aggregate: &Aggregate,
+        groups: &[Expr],
+    ) -> Planned<(LogicalPlan, Vec<Column>)> {
+        let below = Arc::new(self.for_all(&aggregate.input)?);
+        let calls = self.of_values_all(&aggregate.aggr_expr)?;
+        let groups = [groups, &self.key_exprs()].concat();
+        let calls_from = groups.len();
+        let grouped = LogicalPlan::Aggregate(Aggregate::try_new(below, groups, calls)?);
+        let calls = grouped.schema().columns().split_off(calls_from);
+        Ok((grouped, calls))
+    }
+
+    fn windows(&self, window: &Window) -> Planned<LogicalPlan> {
+        let below = self.for_all(&window.input)?;
+        let within = |expr: Expr| {
+            let within = expr.transform_up(|part| match part {
+                Expr::WindowFunction(mut call) => {
+                    call.params.partition_by.extend(self.key_exprs());
+                    Ok(Transformed::yes(Expr::WindowFunction(call)))
+                }
+                other => Ok(Transformed::no(other)),
+            });
+            within.map(|t| t.data)
+        };
+        let calls = self.of_values_all(&window.window_expr)?;
+        let calls = calls.into_iter().map(within).collect::<Result<Vec<_>>>()?;
+        let count = calls.len();
+        let made = LogicalPlan::Window(Window::try_new(calls, Arc::new(below))?);
+        let mut columns = made.schema().columns();
+        let calls = columns.split_off(columns.len() - count);
+        let own = window.input.schema().columns().into_iter().chain(calls).map(Expr::Column);
+        Ok(self.project(made, renamed(own, window.schema.columns()))?)
+    }
+
+    fn united(&self, union: &Union) -> Planned<LogicalPlan> {
+        let outputs = union.schema.columns();
+        let part = |input: &Arc<LogicalPlan>| {
+            let columns = input.schema().columns().into_iter().map(Expr::Column);
+            let part = self.project(self.for_all(input)?, renamed(columns, outputs.clone()))?;
+            Ok::<_, Refused>(Arc::new(part))
+        };
+        let parts = union.inputs.iter().map(part).collect::<Planned<Vec<_>>>()?;
+        let all = LogicalPlan::Union(Union::try_new_with_loose_types(parts)?);
+        let columns = all.schema().columns().into_iter().map(Expr::Column);
+        let named = renamed(columns, outputs.into_iter().chain(self.keys()).collect());
+        Ok(LogicalPlanBuilder::from(all).project(named)?.build()?)
+    }
+
+    /// Each side has the values that it asks for, and those whose rows come out without a match need them.
+    fn joined(&self, join: &Join) -> Planned<LogicalPlan> {
+        let (keeps_left, keeps_right) = match join.join_type {
+            JoinType::Inner => (false, false),
+            JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+                (true, false)
+            }
+            JoinType::Right | JoinType::RightSemi | JoinType::RightAnti => (false, true),
+            _ => return Err(Refused::Other),
+        };
+        if join.null_aware {
+            return Err(Refused::Other);
+        }
+        let right_has = keeps_right || self.is_asked(&join.right)?;
+        let left_has = keeps_left || self.is_asked(&join.left)? || !right_has;
+        let side = |plan: &LogicalPlan, has| match has {
+            true => self.for_all(plan),
+            false => Ok(plan.clone()),
+        };
+        let (mut left, mut right) = (side(&join.left, left_has)?, side(&join.right, right_has)?);
+
+        let is_asking = |(left, right): &(Expr, Expr)| [left, right].map(|e| self.is_asked_by(e));
+        let (asking, on): (Vec<_>, Vec<_>) =
+            join.on.iter().cloned().partition(|pair| is_asking(pair).contains(&true));
+        let conditions = asking.into_iter().map(|(left, right)| left.eq(right));
+        let conditions: Vec<Expr> = conditions.chain(join.filter.clone()).collect();
+        let mut conditions = self.of_values_all(&conditions)?;
+        if left_has && right_has {
+            // The keys are those of the side whose rows all come out.
+            let again = self.again();
+            let of_other = if keeps_right { &mut left } else { &mut right };
+            let own = of_other.schema().columns().into_iter().map(|column| {
+                let nth = self.keys().iter().position(|key| *key == column);
+                let name = nth.map_or_else(|| column.clone(), |nth| again[nth].clone());
+                (Expr::Column(column), name)
+            });
+            let (own, names): (Vec<_>, Vec<_>) = own.unzip();
+            *of_other =
+                LogicalPlanBuilder::from(of_other.clone()).project(renamed(own, names))?.build()?;
+            conditions.extend(self.key_exprs().into_iter().zip(again).map(|(key, again)| {
+                binary_expr(key, Operator::IsNotDistinctFrom, Expr::Column(again))
+            }));
+        }
+        let joined = LogicalPlan::Join(Join::try_new(
+            Arc::new(left),
+            Arc::new(right),
+            on,
+            conjunction(conditions),
+            join.join_type,
+            join.join_constraint,
+            join.null_equality,
+            false,
+        )?);
+        let columns = join.schema.columns();
+        let mut made: Vec<Expr> = columns.iter().cloned().map(Expr::Column).collect();
+        if let (JoinType::LeftMark, Some(mark)) = (join.join_type, made.last_mut()) {
+            *mark = Expr::Column(joined.schema().columns().pop().ok_or(Refused::Other)?);
+        }
+        Ok(self.project(joined, renamed(made, columns))?)
+    }
+
+    /// Other names for the keys.
+    fn again(&self) -> Vec<Column> {
+        let name = TableReference::bare(format!("{}_again", self.name.table()));
+        let named = |nth| Column::new(Some(name.clone()), format!("key_{nth}"));
+        (0..self.outer.len()).map(named).collect()
+    }
+
+    /// Expressions that ask for the keys instead of the outer row.
+    pub fn of_values_all(&self, exprs: &[Expr]) -> Planned<Vec<Expr>> {
+        exprs.iter().map(|expr| self.of_values(expr)).collect()
+    }
+
+    /// An expression that does.
+    pub fn of_values(&self, expr: &Expr) -> Planned<Expr> {
+        if expr.exists(|part| Ok(subquery_of(part).is_some_and(|plan| self.is_asked_in(plan))))? {
+            return Err(Refused::Other);
+        }
+        let keys = self.keys();
+        let asking = expr.clone().transform_up(|part| match &part {
+            Expr::OuterReferenceColumn(_, column) => {
+                let nth = self.outer.iter().position(|own| own == column);
+                Ok(nth.map_or(Transformed::no(part), |nth| {
+                    Transformed::yes(Expr::Column(keys[nth].clone()))
+                }))
+            }
+            _ => Ok(Transformed::no(part)),
+        })?;
+        Ok(asking.data)
+    }
+
+    fn is_asked(&self, plan: &LogicalPlan) -> Result<bool> {
+        Ok(asked_by(plan)?.iter().any(|column| self.outer.contains(column)))
+    }
+
+    fn is_asked_in(&self, plan: &LogicalPlan) -> bool {
+        self.is_asked(plan).unwrap_or(true)
+    }
+
+    fn is_asked_by(&self, expr: &Expr) -> bool {
+        let asks = |part: &Expr| {
+            let names = matches!(part, Expr::OuterReferenceColumn(_, c) if self.outer.contains(c));
+            Ok(names || subquery_of(part).is_some_and(|plan| self.is_asked_in(plan)))
+        };
+        expr.exists(asks).unwrap_or(true)
+    }
+}
+
+/// Columns of outer rows that a plan asks for; those that a subquery in it asks of the plan's own rows are none of them.
+pub fn asked_by(plan: &LogicalPlan) -> Result<Vec<Column>> {
+    let mut columns = Vec::new();
+    let mut add = |asked: Vec<Column>| {
+        let new = |column: &Column| !columns.contains(column);
+        let asked: Vec<Column> = asked.into_iter().filter(new).collect();
+        columns.extend(asked);
+    };
+    let inputs = plan.inputs();
+    for (nth, input) in inputs.iter().enumerate() {
+        let mut asked = asked_by(input)?;
+        // The second side of a join, if it is LATERAL.
+        if nth > 0 && matches!(plan, LogicalPlan::Join(_)) {
+            asked.retain(|column| !inputs[0].schema().has_column(column));
+        }
+        add(asked);
+    }
+    plan.apply_expressions(|expr| {
+        expr.apply(|part| {
+            if let Expr::OuterReferenceColumn(_, column) = part {
+                add(vec![column.clone()]);
+            }
+            if let Some(subquery) = subquery_of(part) {
+                let mut asked = asked_by(subquery)?;
+                asked.retain(|c| !inputs.iter().any(|input| input.schema().has_column(c)));
+                add(asked);
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(columns)
+}
+
+/// The plan of an expression that is a subquery.
+pub fn subquery_of(expr: &Expr) -> Option<&LogicalPlan> {
+    match expr {
+        Expr::ScalarSubquery(subquery) => Some(&subquery.subquery),
+        Expr::Exists(exists) => Some(&exists.subquery.subquery),
+        Expr::InSubquery(is_in) => Some(&is_in.subquery.subquery),
+        Expr::SetComparison(comparison) => Some(&comparison.subquery.subquery),
+        _ => None,
+    }
+}
+
+/// Whether there is a subquery in an expression.
+pub fn has_subquery(expr: &Expr) -> bool {
+    expr.exists(|part| Ok(subquery_of(part).is_some())).unwrap_or(true)
+}
+
+/// The value of an aggregate where no row was found may be none, or a number.
+pub fn with_default(value: Expr, call: &Expr, aggregate: &Aggregate) -> Result<Expr> {
+    let Expr::AggregateFunction(function) = call.clone().unalias() else { return Ok(value) };
+    let default = function.func.default_value(&call.get_type(aggregate.input.schema())?)?;
+    Ok(if default.is_null() { value } else { coalesce(vec![value, lit(default)]) })
+}
+
+/// Expressions with the names of columns.
+pub fn renamed(
+    exprs: impl IntoIterator<Item = Expr>,
+    names: Vec<Column>,
+) -> impl Iterator<Item = Expr> {
+    exprs.into_iter().zip(names).map(|(expr, name)| match expr {
+        Expr::Column(column) if column == name => Expr::Column(column),
+        other => other.unalias().alias_qualified(name.relation, name.name),
+    })
+}
+
+fn with_filter(rows: LogicalPlan, conditions: Vec<Expr>) -> Result<LogicalPlan> {
+    match conjunction(conditions) {
+        Some(condition) => LogicalPlanBuilder::from(rows).filter(condition)?.build(),
+        None => Ok(rows),
+    }
+}
+
+fn is_ordered(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Sort(sort) => sort.fetch.is_none(),
+        LogicalPlan::Projection(projection) => is_ordered(&projection.input),
+        _ => false,
+    }
+}
+
+/// Whether two values of one type are one value if both equal a value of the other. Not so where integers are compared as floats.
+fn same_where_equal(a: &DataType, b: &DataType) -> bool {
+    let is_text = |data_type: &DataType| match data_type {
+        DataType::Dictionary(_, values) => values.is_string(),
+        other => other.is_string(),
+    };
+    a == b || a.is_signed_integer() && b.is_signed_integer() || is_text(a) && is_text(b)
+}
+
+/// A number that no table of values has in some plans.
+fn fresh(plans: &[&LogicalPlan]) -> Result<usize> {
+    let mut highest = 0;
+    for plan in plans {
+        plan.apply_with_subqueries(|node| {
+            let tables = node.schema().iter().filter_map(|(table, _)| table);
+            let numbers = tables.filter_map(|table| {
+                let name = table.table();
+                let number = name.strip_prefix("__values_").or(name.strip_prefix("__found_"))?;
+                number.split('_').next()?.parse().ok()
+            });
+            highest = numbers.fold(highest, usize::max);
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok(highest + 1)
+}
