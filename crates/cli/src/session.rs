@@ -34,6 +34,9 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
     };
     let session = Session::new(SessionOptions { settings, limits })
         .map_err(|error| failure("start", &error))?;
+    if let Some(folder) = headrace_gpu::cache_folder() {
+        session.keep_metadata_in(folder.join("tables"));
+    }
     if args.trace.is_some() {
         session.start_trace();
     }

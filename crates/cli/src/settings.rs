@@ -31,7 +31,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "HEADRACE_CACHE",
-        "Folder of compiled kernels and of measured ceilings (default: `$XDG_CACHE_HOME/headrace`, `~/.cache/headrace`)",
+        "Folder of compiled kernels, of measured ceilings and of what was read of tables of many files (default: `$XDG_CACHE_HOME/headrace`, `~/.cache/headrace`)",
     ),
     ("HEADRACE_CEILINGS", "File of measured ceilings (default: `ceilings.json` in that folder)"),
     ("HEADRACE_NVRTC", "The NVRTC library, or its folder; no other is tried then"),

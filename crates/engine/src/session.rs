@@ -134,6 +134,12 @@ impl Session {
         &self.runner
     }
 
+    /// Has what opening tables of many files, or of files elsewhere, reads kept in a folder, for the next time that they are
+    /// opened, by whatever session: files that have changed since are read again.
+    pub fn keep_metadata_in(&self, folder: impl Into<PathBuf>) {
+        self.tables.keep_metadata_in(folder.into());
+    }
+
     /// Records the races of all later queries; [`Trace::write_json`] writes what Perfetto and
     /// Chrome show.
     pub fn start_trace(&self) -> Trace {

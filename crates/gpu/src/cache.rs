@@ -89,7 +89,7 @@ impl CubinCache {
     /// else `~/.cache/headrace`. When none of the variables is set, nothing is kept, and
     /// a warning says so.
     pub fn open_default() -> Self {
-        let folder = default_folder(|name| env::var_os(name));
+        let folder = cache_folder();
         if folder.is_none() {
             tracing::warn!(
                 "compiled kernels are not kept: HEADRACE_CACHE, XDG_CACHE_HOME and HOME are unset"
@@ -207,9 +207,15 @@ impl CubinCache {
     }
 }
 
+/// The user's folder of what is kept for later runs: `$HEADRACE_CACHE`, else `$XDG_CACHE_HOME/headrace`, else
+/// `~/.cache/headrace`; `None`: none of the variables is set.
+pub fn cache_folder() -> Option<PathBuf> {
+    default_folder(|name| env::var_os(name))
+}
+
 /// `variable` is the environment. Empty values count as unset, and so does a relative
 /// XDG_CACHE_HOME, as its specification demands.
-pub(crate) fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     path("HEADRACE_CACHE")
         .or_else(|| {

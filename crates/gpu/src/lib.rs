@@ -70,7 +70,7 @@ mod size_class;
 mod stream;
 mod threads;
 
-pub use cache::{CacheOutcome, CacheStats, CubinCache};
+pub use cache::{CacheOutcome, CacheStats, CubinCache, cache_folder};
 pub use compiler::{Compiler, Cubin, Source};
 pub use cufile::{CuFile, CuFileError, CuFileHandle, CuFileUnavailable};
 pub use device::Device;

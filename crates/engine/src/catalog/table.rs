@@ -14,7 +14,7 @@ use datafusion::datasource::TableType;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_format::Table;
-use headrace_format::arrow::ArrowTable;
+use headrace_format::arrow::{ArrowTable, KeptMetadata};
 use headrace_runner::StreamTable;
 
 use super::files::{DataFile, Files};
@@ -50,13 +50,22 @@ impl HeadraceTable {
         Ok(Self::of(name, ArrowTable::open(paths).map_err(external)?, None))
     }
 
-    /// Opens listed files as one table, wherever they lie, with the columns that their folders give.
+    /// Opens listed files as one table, wherever they lie, with the columns that their folders give. What is
+    /// read of them for that may be kept.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub(super) fn of_files(name: &str, files: &Files) -> Result<Arc<Self>> {
+    pub(super) fn of_files(
+        name: &str,
+        files: &Files,
+        kept: Option<KeptMetadata>,
+    ) -> Result<Arc<Self>> {
         let sources: Vec<_> = files.files.iter().map(|file| Arc::clone(&file.source)).collect();
-        let arrow = ArrowTable::open_sources(&sources).map_err(external)?;
+        let arrow = ArrowTable::open_sources(&sources, kept.as_ref()).map_err(external)?;
+        // It is there to save time: without it the next opening reads the files again.
+        if let Some(Err(error)) = kept.map(|kept| kept.keep(&sources)) {
+            tracing::debug!(%error, table = name, "what was read of its files is not kept");
+        }
         if files.keys.is_empty() {
             return Ok(Self::of(name, arrow, None));
         }

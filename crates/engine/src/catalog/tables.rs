@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::datasource::TableType;
+use headrace_format::arrow::KeptMetadata;
 use headrace_io::{ReadAt, SourceFile};
 use parking_lot::{Mutex, RwLock};
 use tokio::task::spawn_blocking;
@@ -41,6 +42,8 @@ pub struct Tables {
     by_path: Mutex<BTreeMap<String, Arc<FileTable>>>,
     /// Of the calls of functions, by their texts, those made last at the end.
     by_call: Mutex<Vec<Arc<FileTable>>>,
+    /// Folder for what opening tables of files reads.
+    kept: OnceLock<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +55,12 @@ enum Slot {
 }
 
 impl Tables {
+    /// Has what opening tables of many files reads kept in a folder.
+    pub fn keep_metadata_in(&self, folder: PathBuf) {
+        // The first one named stays.
+        let _ = self.kept.set(folder);
+    }
+
     /// Makes tables known, in place of what has their names.
     pub fn add(&self, found: &[FoundTable]) {
         let mut by_name = self.by_name.write();
@@ -111,7 +120,8 @@ impl Tables {
                 None => return Ok(None),
             },
         };
-        let opened = spawn_blocking(move || files.current()).await;
+        let kept = self.kept.get().cloned();
+        let opened = spawn_blocking(move || files.current(kept.as_deref())).await;
         opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?.map(Some)
     }
 
@@ -232,7 +242,7 @@ impl FileTable {
     }
 
     /// The table of the files that there are now: the same as before if nothing has changed.
-    fn current(&self) -> Result<Arc<dyn TableProvider>> {
+    fn current(&self, kept: Option<&Path>) -> Result<Arc<dyn TableProvider>> {
         let mut opened = self.opened.lock();
         let files = self.given.files()?;
         if let Some((known, table)) = opened.as_ref()
@@ -240,17 +250,25 @@ impl FileTable {
         {
             return Ok(Arc::clone(table));
         }
-        let table = open(&self.name, self.given.place(), &files)?;
+        let table = open(&self.name, self.given.place(), &files, kept)?;
         *opened = Some((files, Arc::clone(&table)));
         Ok(table)
     }
 }
 
-fn open(name: &str, path: &Path, files: &Files) -> Result<Arc<dyn TableProvider>> {
+fn open(
+    name: &str,
+    path: &Path,
+    files: &Files,
+    kept: Option<&Path>,
+) -> Result<Arc<dyn TableProvider>> {
     if files.kind != TableKind::Arrow {
         return PlannedTable::open(files);
     }
-    match HeadraceTable::of_files(name, files) {
+    let place = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let kept = kept.filter(|_| is_worth_keeping(files));
+    let kept = kept.map(|folder| KeptMetadata::open(folder, &place));
+    match HeadraceTable::of_files(name, files, kept) {
         Ok(table) => Ok(Arc::new(TableEntry(table))),
         Err(_) if files.files.iter().all(|file| is_stream(&file.source)) => {
             PlannedTable::open(files)
@@ -260,6 +278,12 @@ fn open(name: &str, path: &Path, files: &Files) -> Result<Arc<dyn TableProvider>
             Err(refused(path, error.find_root().message(), remedy))
         }
     }
+}
+
+/// Whether it would take long to read what says where the rows lie.
+fn is_worth_keeping(files: &Files) -> bool {
+    let is_remote = files.files.iter().any(|file| file.source.is_remote());
+    is_remote || files.files.len() >= KeptMetadata::LOCAL_FILES_MIN
 }
 
 /// Whether a file begins with a message, as streams of batches do; files begin with their own name.

@@ -13,6 +13,7 @@ use headrace_ir::{ColumnExtents, Encoding, Extent};
 use super::batches::Batches;
 use super::decode::{DecodeError, Decoder};
 use super::fields::{FileField, Footprint};
+use super::kept::{KeptMetadata, ReadFile};
 use super::mapping::Mapping;
 use super::message::{self, BatchMessage, Block, MAGIC, TRAILER_BYTES};
 use super::packed::value_type;
@@ -67,15 +68,32 @@ pub(super) enum Opened {
 impl ArrowFile {
     /// Reads and checks the metadata and the dictionaries of a file.
     pub(super) fn open(path: &Path, shared: &Shared) -> Result<Opened> {
-        Self::open_source(&SourceFile::open(path)?, shared)
+        Self::open_source(&SourceFile::open(path)?, shared, None)
     }
 
-    /// The same of a file that is known already.
-    pub(super) fn open_source(file: &Arc<SourceFile>, shared: &Shared) -> Result<Opened> {
-        match Whole::of(file)? {
-            Some(whole) => Self::parse(&whole, shared),
-            None => Self::parse(file.as_ref(), shared),
+    /// The same of a file that is known already, and perhaps what it says.
+    pub(super) fn open_source(
+        file: &Arc<SourceFile>,
+        shared: &Shared,
+        kept: Option<&KeptMetadata>,
+    ) -> Result<Opened> {
+        // What is wrong with what was kept may not be wrong with the file.
+        let known = kept.and_then(|kept| kept.of(file));
+        if let Some(Ok(opened)) = known.map(|known| Self::parse(&known, shared)) {
+            return Ok(opened);
         }
+        let whole = Whole::of(file)?;
+        let source: &dyn ReadAt = match &whole {
+            Some(whole) => whole,
+            None => file.as_ref(),
+        };
+        let Some(kept) = kept else { return Self::parse(source, shared) };
+        let read = ReadFile::of(source);
+        let opened = Self::parse(&read, shared)?;
+        if matches!(opened, Opened::File(_)) {
+            kept.learn(read);
+        }
+        Ok(opened)
     }
 
     /// As [`open`](Self::open), of a file that is open.

@@ -15,6 +15,7 @@ use super::dictionary::{self, TableDictionary};
 use super::fields::FileField;
 use super::file::{ArrowFile, Bounds, Opened, encoding};
 use super::growing::code_capacity;
+use super::kept::KeptMetadata;
 use super::schema::{FileSchema, Shared};
 use super::types::{ir_type, is_text, without_table_type};
 use crate::error::{FormatError, Result};
@@ -135,13 +136,17 @@ impl ArrowTable {
         Self::open_listed(&listed, open)
     }
 
-    /// Opens files that are known already, wherever they lie, in their order.
+    /// Opens files that are known already, wherever they lie, in their order. What was kept of them is not read
+    /// again, and what is read is learnt.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
-    pub fn open_sources(sources: &[Arc<SourceFile>]) -> Result<ArrowTable> {
+    pub fn open_sources(
+        sources: &[Arc<SourceFile>],
+        kept: Option<&KeptMetadata>,
+    ) -> Result<ArrowTable> {
         let paths: Vec<PathBuf> = sources.iter().map(|file| file.path().to_path_buf()).collect();
-        Self::open_listed(&paths, |i, shared| ArrowFile::open_source(&sources[i], shared))
+        Self::open_listed(&paths, |i, shared| ArrowFile::open_source(&sources[i], shared, kept))
     }
 
     fn open_listed(

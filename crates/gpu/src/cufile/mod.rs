@@ -52,7 +52,7 @@ use cudarc::cufile::sys::{
 };
 use serde::Serialize;
 
-use crate::cache::default_folder;
+use crate::cache::cache_folder;
 use crate::driver;
 use crate::properties::{Kind, Property};
 use api::Library;
@@ -393,7 +393,7 @@ fn names_log_folder(configuration: &str) -> bool {
 }
 
 fn log_file() -> Option<CString> {
-    let folder: PathBuf = default_folder(|name| env::var_os(name))?;
+    let folder: PathBuf = cache_folder()?;
     fs::create_dir_all(&folder).ok()?;
     CString::new(folder.join("cufile.log").as_os_str().as_bytes()).ok()
 }

@@ -1,0 +1,485 @@
+//! What opening a table's files read of them, kept in a file of its own until they are opened again: one read instead
+//! of several a file, where a table has very many, or where each read is a request to a server.
+//!
+//! Kept are the bytes, of each file under its identity, and they go the way that bytes of the file go: whatever is checked of
+//! those is checked of these. A file whose identity is another by now is read itself.
+//!
+//! ```text
+//! "HRKEPT01" | xxHash of the rest | groups: kept bytes, bytes, entries as one zstd frame
+//! an entry: path, identity, ranges of the file with their bytes
+//! ```
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use headrace_io::{FileIdentity, ReadAt, ReadMode, SourceFile, try_map};
+use twox_hash::XxHash64;
+
+const MAGIC: &[u8; 8] = b"HRKEPT01";
+
+/// Entries are compressed together: those of files of one table are much alike.
+const GROUP_BYTES: usize = 4 << 20;
+
+/// Of a file at most; dictionaries may be larger.
+const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// Of a table at most.
+const TABLE_BYTES_MAX: usize = 1 << 30;
+
+/// A file that was written to so shortly ago may be written to again without another time.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What was written so long ago is removed.
+const FORGOTTEN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// What is kept of the files of one table.
+#[derive(Debug)]
+pub struct KeptMetadata {
+    /// Where it is kept.
+    path: PathBuf,
+    known: HashMap<PathBuf, Known>,
+    learnt: Mutex<Vec<Learnt>>,
+}
+
+/// Ranges of a file that are known, by their first bytes.
+#[derive(Clone, Debug)]
+struct Known {
+    identity: FileIdentity,
+    ranges: Vec<(u64, Range<usize>)>,
+    bytes: Arc<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Learnt {
+    path: PathBuf,
+    ranges: Vec<(u64, Vec<u8>)>,
+}
+
+impl KeptMetadata {
+    /// Files on this machine that are read, at least, before it pays to keep what was.
+    pub const LOCAL_FILES_MIN: usize = 64;
+
+    /// Of the table at a place, as far as there is anything in a folder for such; what cannot be read, or is
+    /// damaged, is not there.
+    pub fn open(folder: &Path, table: &Path) -> Self {
+        let name = XxHash64::oneshot(0, table.as_os_str().as_bytes());
+        let path = folder.join(format!("{name:016x}.kept"));
+        let known = fs::read(&path).ok().and_then(|bytes| decoded(&bytes)).unwrap_or_default();
+        Self { path, known, learnt: Mutex::default() }
+    }
+
+    /// What is known of a file, to be read in its place.
+    pub(super) fn of(&self, file: &Arc<SourceFile>) -> Option<KnownFile> {
+        let known = self.known.get(file.path())?;
+        (known.identity == file.identity())
+            .then(|| KnownFile { file: Arc::clone(file), known: known.clone() })
+    }
+
+    /// What was read of a file, to be kept.
+    pub(super) fn learn(&self, read: ReadFile<'_>) {
+        let ranges = read.ranges.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let bytes: usize = ranges.iter().map(|(_, bytes)| bytes.len()).sum();
+        if bytes > FILE_BYTES_MAX || !is_settled(&read.file.identity()) {
+            return;
+        }
+        let learnt = Learnt { path: read.file.path().to_path_buf(), ranges };
+        self.learnt.lock().unwrap_or_else(PoisonError::into_inner).push(learnt);
+    }
+
+    /// Keeps what was learnt of files that are there, if it is worth it.
+    ///
+    /// # Errors
+    /// The file cannot be written. What was kept before is kept.
+    pub fn keep(self, files: &[Arc<SourceFile>]) -> io::Result<()> {
+        let learnt = self.learnt.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let is_remote = files.first().is_some_and(|file| file.is_remote());
+        let learnt_min =
+            if is_remote { 1 } else { Self::LOCAL_FILES_MIN.max(self.known.len() / 16) };
+        if learnt.len() < learnt_min {
+            return Ok(());
+        }
+        let learnt: HashMap<PathBuf, Learnt> =
+            learnt.into_iter().map(|learnt| (learnt.path.clone(), learnt)).collect();
+        let mut groups = Groups::default();
+        for file in files {
+            let (path, identity) = (file.path(), file.identity());
+            if let Some(learnt) = learnt.get(path) {
+                let ranges =
+                    learnt.ranges.iter().map(|(offset, bytes)| (*offset, bytes.as_slice()));
+                groups.add(path, &identity, ranges)?;
+            } else if let Some(known) = self.known.get(path).filter(|k| k.identity == identity) {
+                let ranges =
+                    known.ranges.iter().map(|(offset, at)| (*offset, &known.bytes[at.clone()]));
+                groups.add(path, &identity, ranges)?;
+            }
+        }
+        let Some(folder) = self.path.parent() else { return Ok(()) };
+        let bytes = groups.finish()?;
+        if bytes.len() > TABLE_BYTES_MAX {
+            return Ok(());
+        }
+        fs::create_dir_all(folder)?;
+        let mut file = tempfile::Builder::new().prefix(".kept").tempfile_in(folder)?;
+        file.write_all(&bytes)?;
+        file.persist(&self.path)?;
+        remove_forgotten(folder)
+    }
+}
+
+/// Whether a file that has such an identity has such contents: times have ticks.
+fn is_settled(identity: &FileIdentity) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let settled_ns = now.saturating_sub(SETTLED).as_nanos();
+    // A server that tells no time may have no name for a version either.
+    identity.mtime_ns > 0 && identity.mtime_ns as u128 <= settled_ns
+}
+
+fn remove_forgotten(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_kept = entry.path().extension().is_some_and(|extension| extension == "kept");
+        let age = entry.metadata()?.modified()?.elapsed().unwrap_or_default();
+        if is_kept && age > FORGOTTEN {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// A file of which some ranges are known; others are read.
+#[derive(Debug)]
+pub(super) struct KnownFile {
+    file: Arc<SourceFile>,
+    known: Known,
+}
+
+impl ReadAt for KnownFile {
+    fn source(&self) -> &SourceFile {
+        &self.file
+    }
+
+    fn read_at(&self, mode: ReadMode, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let after = self.known.ranges.partition_point(|(first, _)| *first <= offset);
+        let known = after.checked_sub(1).and_then(|at| {
+            let (first, range) = &self.known.ranges[at];
+            self.known.bytes[range.clone()].get((offset - first) as usize..)
+        });
+        match known.filter(|known| !known.is_empty()) {
+            Some(known) => {
+                let bytes = known.len().min(into.len());
+                into[..bytes].copy_from_slice(&known[..bytes]);
+                Ok(bytes)
+            }
+            None => self.file.read_at(mode, offset, into),
+        }
+    }
+}
+
+/// A file, and what is read of it.
+#[derive(Debug)]
+pub(super) struct ReadFile<'a> {
+    file: &'a dyn ReadAt,
+    ranges: Mutex<Vec<(u64, Vec<u8>)>>,
+}
+
+impl<'a> ReadFile<'a> {
+    pub fn of(file: &'a dyn ReadAt) -> Self {
+        Self { file, ranges: Mutex::default() }
+    }
+}
+
+impl ReadAt for ReadFile<'_> {
+    fn source(&self) -> &SourceFile {
+        self.file.source()
+    }
+
+    fn read_at(&self, mode: ReadMode, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.file.read_at(mode, offset, into)?;
+        let mut ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        ranges.push((offset, into[..bytes].to_vec()));
+        Ok(bytes)
+    }
+}
+
+/// Entries, compressed by groups.
+#[derive(Default)]
+struct Groups {
+    done: Vec<u8>,
+    group: Vec<u8>,
+}
+
+impl Groups {
+    fn add<'a>(
+        &mut self,
+        path: &Path,
+        identity: &FileIdentity,
+        ranges: impl Iterator<Item = (u64, &'a [u8])>,
+    ) -> io::Result<()> {
+        let path = path.as_os_str().as_bytes();
+        let mut ranges: Vec<_> = ranges.filter(|(_, bytes)| !bytes.is_empty()).collect();
+        ranges.sort_unstable_by_key(|(offset, bytes)| (*offset, bytes.len()));
+        put(&mut self.group, path.len() as u64);
+        self.group.extend_from_slice(path);
+        let FileIdentity { device, inode, size_bytes, mtime_ns, ctime_ns } = *identity;
+        let numbers = [device, inode, size_bytes, mtime_ns as u64, ctime_ns as u64];
+        numbers.into_iter().for_each(|number| put(&mut self.group, number));
+        put(&mut self.group, ranges.len() as u64);
+        for (offset, bytes) in ranges {
+            put(&mut self.group, offset);
+            put(&mut self.group, bytes.len() as u64);
+            self.group.extend_from_slice(bytes);
+        }
+        if self.group.len() >= GROUP_BYTES { self.end_group() } else { Ok(()) }
+    }
+
+    fn end_group(&mut self) -> io::Result<()> {
+        let kept = zstd::bulk::compress(&self.group, 1)?;
+        put(&mut self.done, kept.len() as u64);
+        put(&mut self.done, self.group.len() as u64);
+        self.done.extend_from_slice(&kept);
+        self.group.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<Vec<u8>> {
+        self.end_group()?;
+        let mut file = MAGIC.to_vec();
+        put(&mut file, XxHash64::oneshot(0, &self.done));
+        file.extend_from_slice(&self.done);
+        Ok(file)
+    }
+}
+
+fn put(into: &mut Vec<u8>, number: u64) {
+    into.extend_from_slice(&number.to_le_bytes());
+}
+
+/// The files that are known; `None`: something is wrong with the bytes.
+fn decoded(file: &[u8]) -> Option<HashMap<PathBuf, Known>> {
+    let mut file = Bytes { bytes: file, at: 0 };
+    if file.take(MAGIC.len())? != MAGIC {
+        return None;
+    }
+    let hash = file.number()?;
+    if hash != XxHash64::oneshot(0, &file.bytes[file.at..]) {
+        return None;
+    }
+    let mut groups = Vec::new();
+    while file.at < file.bytes.len() {
+        let (kept, bytes) = (file.size()?, file.size()?);
+        groups.push((file.take(kept)?, bytes));
+    }
+    let entries = try_map(groups.len(), (1, super::table::METADATA_THREADS_MAX), |nth| {
+        let (kept, bytes) = groups[nth];
+        // A group ends with the entry that makes it large; short ranges take more for where they lie than for their bytes.
+        let bytes = (bytes <= GROUP_BYTES + 8 * FILE_BYTES_MAX).then_some(bytes).ok_or(())?;
+        let group = zstd::bulk::decompress(kept, bytes).map_err(|_| ())?;
+        entries(Arc::new(group)).ok_or(())
+    });
+    Some(entries.ok()?.into_iter().flatten().collect())
+}
+
+fn entries(group: Arc<Vec<u8>>) -> Option<Vec<(PathBuf, Known)>> {
+    let mut bytes = Bytes { bytes: &group, at: 0 };
+    let mut entries = Vec::new();
+    while bytes.at < bytes.bytes.len() {
+        let length = bytes.size()?;
+        let path = std::ffi::OsString::from_vec(bytes.take(length)?.to_vec());
+        let identity = FileIdentity {
+            device: bytes.number()?,
+            inode: bytes.number()?,
+            size_bytes: bytes.number()?,
+            mtime_ns: bytes.number()? as i64,
+            ctime_ns: bytes.number()? as i64,
+        };
+        let mut ranges = Vec::new();
+        for _ in 0..bytes.number()? {
+            let (offset, length) = (bytes.number()?, bytes.size()?);
+            let first = bytes.at;
+            bytes.take(length)?;
+            ranges.push((offset, first..bytes.at));
+        }
+        entries.push((path.into(), Known { identity, ranges, bytes: Arc::clone(&group) }));
+    }
+    Some(entries)
+}
+
+/// Bytes, one after the other; `None` past their end.
+struct Bytes<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(count)?;
+        let taken = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.take(8)?.try_into().ok().map(u64::from_le_bytes)
+    }
+
+    fn size(&mut self) -> Option<usize> {
+        self.number()?.try_into().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use arrow_array::{ArrayRef, Int32Array, RecordBatch};
+
+    use super::*;
+    use crate::arrow::{ArrowTable, ArrowWriter, WriterOptions};
+
+    fn write(path: &Path, values: Vec<i32>) {
+        let column: ArrayRef = Arc::new(Int32Array::from(values));
+        let batch = RecordBatch::try_from_iter([("x", column)]).unwrap();
+        let mut writer =
+            ArrowWriter::create(path, &batch.schema(), WriterOptions::default()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        // Written long enough ago.
+        let long_ago = SystemTime::now() - Duration::from_secs(60);
+        fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+    }
+
+    struct Folder {
+        data: tempfile::TempDir,
+        kept: tempfile::TempDir,
+    }
+
+    impl Folder {
+        fn of(files: usize) -> Self {
+            let folder =
+                Self { data: tempfile::tempdir().unwrap(), kept: tempfile::tempdir().unwrap() };
+            for file in 0..files {
+                write(&folder.path(file), vec![file as i32; file % 5 + 1]);
+            }
+            folder
+        }
+
+        fn path(&self, file: usize) -> PathBuf {
+            self.data.path().join(format!("{file:04}.arrow"))
+        }
+
+        fn sources(&self, files: usize) -> Vec<Arc<SourceFile>> {
+            let known = |file| {
+                let path = self.path(file);
+                let identity = FileIdentity::of_path(&path).unwrap();
+                SourceFile::known(path, identity)
+            };
+            (0..files).map(known).collect()
+        }
+
+        fn kept(&self) -> KeptMetadata {
+            KeptMetadata::open(self.kept.path(), self.data.path())
+        }
+
+        /// Opens the table, and keeps what that read: rows, and how many files were read.
+        fn open(&self, sources: &[Arc<SourceFile>]) -> (u64, usize) {
+            let kept = self.kept();
+            let table = ArrowTable::open_sources(sources, Some(&kept)).unwrap();
+            let read = kept.learnt.lock().unwrap().len();
+            kept.keep(sources).unwrap();
+            (table.rows(), read)
+        }
+    }
+
+    fn rows(files: usize) -> u64 {
+        (0..files as u64).map(|file| file % 5 + 1).sum()
+    }
+
+    #[test]
+    fn files_that_are_known_are_not_read() {
+        let folder = Folder::of(100);
+        let sources = folder.sources(100);
+        assert_eq!(folder.open(&sources), (rows(100), 100));
+        assert_eq!(folder.open(&sources), (rows(100), 0));
+        // Nor opened: they need not even be there.
+        let sources = folder.sources(100);
+        (0..100).for_each(|file| fs::remove_file(folder.path(file)).unwrap());
+        let kept = folder.kept();
+        assert_eq!(ArrowTable::open_sources(&sources, Some(&kept)).unwrap().rows(), rows(100));
+        assert!(ArrowTable::open_sources(&sources, None).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_another_by_now_is_read() {
+        let folder = Folder::of(100);
+        folder.open(&folder.sources(100));
+        write(&folder.path(7), vec![1; 50]);
+        let sources = folder.sources(100);
+        let expected = rows(100) - 3 + 50;
+        // One file more or less does not have all of it written again.
+        assert_eq!(folder.open(&sources), (expected, 1));
+        assert_eq!(folder.open(&sources), (expected, 1));
+        (0..70).for_each(|file| write(&folder.path(file), vec![2; 3]));
+        let sources = folder.sources(90);
+        assert_eq!(folder.open(&sources).1, 70);
+        assert_eq!(folder.open(&sources).1, 0);
+        assert_eq!(folder.kept().known.len(), 90);
+    }
+
+    #[test]
+    fn what_was_just_written_is_not_kept() {
+        let folder = Folder::of(80);
+        let now = SystemTime::now();
+        let touch = |file| {
+            let file = fs::File::options().write(true).open(folder.path(file)).unwrap();
+            file.set_modified(now).unwrap();
+        };
+        (0..10).for_each(touch);
+        let sources = folder.sources(80);
+        assert_eq!(folder.open(&sources), (rows(80), 70));
+        assert_eq!(folder.kept().known.len(), 70);
+    }
+
+    #[test]
+    fn few_files_are_not_worth_it() {
+        let folder = Folder::of(KeptMetadata::LOCAL_FILES_MIN - 1);
+        folder.open(&folder.sources(KeptMetadata::LOCAL_FILES_MIN - 1));
+        assert_eq!(fs::read_dir(folder.kept.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let folder = Folder::of(100);
+        let sources = folder.sources(100);
+        folder.open(&sources);
+        let path = folder.kept().path;
+        let whole = fs::read(&path).unwrap();
+        assert_eq!(decoded(&whole).unwrap().len(), 100);
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            assert!(decoded(&damaged).is_none(), "byte {at}");
+            assert!(decoded(&whole[..at]).is_none(), "{at} bytes");
+        }
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        assert_eq!(folder.open(&sources), (rows(100), 100));
+        assert_eq!(folder.open(&sources), (rows(100), 0));
+    }
+
+    #[test]
+    fn the_forgotten_is_removed() {
+        let folder = Folder::of(100);
+        let old = folder.kept.path().join("0123456789abcdef.kept");
+        let other = folder.kept.path().join("notes.txt");
+        for path in [&old, &other] {
+            let file = fs::File::create(path).unwrap();
+            file.set_modified(SystemTime::now() - 2 * FORGOTTEN).unwrap();
+        }
+        folder.open(&folder.sources(100));
+        assert!(!old.exists() && other.exists());
+    }
+}
