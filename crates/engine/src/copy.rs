@@ -360,7 +360,7 @@ pub async fn write_arrow(
     blocking(move || writer.into_inner().finish().map_err(external)).await
 }
 
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     spawn_blocking(work).await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?

@@ -1,16 +1,23 @@
 //! Rows as Arrow files in folders that are named by the values of some columns, `year=2024/month=1/part.arrow`.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion::arrow::compute::{cast, partition};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::sink::DataSink;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
+use futures::TryStreamExt;
 use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions, WriterSummary};
 
 use crate::catalog::{PARTITION_DEPTH_MAX, partition_name, refused};
-use crate::copy::StreamedWriter;
+use crate::copy::{StreamedWriter, blocking, streamed_schema};
 use crate::error::external;
 
 /// Of each folder, the one file.
@@ -100,33 +107,37 @@ pub fn write_folders(
 }
 
 /// The files, the last of which is written.
-struct Folders<'a> {
-    keys: &'a [String],
+struct Folders {
+    keys: Vec<String>,
     /// Of the rows that come.
     key_columns: Vec<usize>,
     columns: Vec<usize>,
     schema: SchemaRef,
-    folder: &'a Path,
+    folder: PathBuf,
     open: Option<(PathBuf, Box<StreamedWriter<Output>>)>,
     summary: FoldersSummary,
 }
 
 type Output = std::io::BufWriter<headrace_io::write::Appended>;
 
-impl<'a> Folders<'a> {
-    fn new(schema: &Schema, keys: &'a [String], folder: &'a Path) -> Result<Self> {
+impl Folders {
+    fn new(schema: &Schema, keys: &[String], folder: &Path) -> Result<Self> {
         let key_columns = keys.iter().map(|key| schema.index_of(key));
         let key_columns: Vec<usize> = key_columns.collect::<Result<_, _>>()?;
         let columns = (0..schema.fields().len()).filter(|column| !key_columns.contains(column));
         let columns: Vec<usize> = columns.collect();
         let schema = schema.project(&columns)?.into();
         let summary = FoldersSummary::default();
+        let (keys, folder) = (keys.to_vec(), folder.to_path_buf());
         Ok(Self { keys, key_columns, columns, schema, folder, open: None, summary })
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
+        }
+        if self.keys.is_empty() {
+            return self.writer(self.folder.clone())?.write(batch);
         }
         let keys = self.key_columns.iter().map(|&column| plain(batch.column(column)));
         let keys: Vec<ArrayRef> = keys.collect::<Result<_>>()?;
@@ -141,7 +152,7 @@ impl<'a> Folders<'a> {
 
     /// The folder of a row.
     fn path(&self, keys: &[ArrayRef], row: usize) -> Result<PathBuf> {
-        let mut path = self.folder.to_path_buf();
+        let mut path = self.folder.clone();
         let options = FormatOptions::default();
         for (key, values) in self.keys.iter().zip(keys) {
             let text = match values.is_null(row) {
@@ -161,8 +172,12 @@ impl<'a> Folders<'a> {
             self.close()?;
             let remedy = "choose columns of shorter values, or another place";
             std::fs::create_dir_all(&path).map_err(|e| refused(&path, e, remedy))?;
-            let options = WriterOptions::default();
-            let writer = ArrowWriter::create(path.join(FILE_NAME), &self.schema, options);
+            let (file, options) = (path.join(FILE_NAME), WriterOptions::default());
+            if file.exists() {
+                let cause = "it was written already: two values of a column would name one folder";
+                return Err(refused(&file, cause, "give one of them another text"));
+            }
+            let writer = ArrowWriter::create(file, &self.schema, options);
             let writer = StreamedWriter::new(writer.map_err(external)?);
             self.open = Some((path, Box::new(writer)));
         }
@@ -183,6 +198,52 @@ impl<'a> Folders<'a> {
     }
 }
 
+/// COPY .. TO 'folder/' of Arrow files: the rows come sorted by the keys, if there are any.
+#[derive(Debug)]
+pub struct FoldersSink {
+    folder: PathBuf,
+    keys: Vec<String>,
+    given: SchemaRef,
+}
+
+impl FoldersSink {
+    /// Of rows of such columns.
+    pub fn new(folder: PathBuf, keys: Vec<String>, schema: SchemaRef) -> Self {
+        Self { folder, keys, given: schema }
+    }
+}
+
+impl DisplayAs for FoldersSink {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "HeadraceArrow({}/{})", self.folder.display(), self.keys.join("/"))
+    }
+}
+
+#[async_trait]
+impl DataSink for FoldersSink {
+    fn schema(&self) -> &SchemaRef {
+        &self.given
+    }
+
+    async fn write_all(
+        &self,
+        mut data: SendableRecordBatchStream,
+        _context: &Arc<TaskContext>,
+    ) -> Result<u64> {
+        let schema = streamed_schema(&self.given, &[]);
+        let mut folders = Folders::new(&schema, &self.keys, &self.folder)?;
+        if self.keys.is_empty() {
+            // One file, also of no rows.
+            folders.writer(self.folder.clone())?;
+        }
+        while let Some(batch) = data.try_next().await? {
+            let written = blocking(move || folders.write(&batch).map(|()| folders));
+            folders = written.await?;
+        }
+        Ok(blocking(move || folders.finish()).await?.rows)
+    }
+}
+
 /// Texts in place of codes of them: two codes may stand for one text.
 fn plain(values: &ArrayRef) -> Result<ArrayRef> {
     match values.data_type() {
@@ -194,8 +255,6 @@ fn plain(values: &ArrayRef) -> Result<ArrayRef> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::sync::Arc;
-
     use datafusion::arrow::array::{Int64Array, StringArray};
 
     use super::*;

@@ -14,9 +14,10 @@ use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::dml::CopyTo;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -39,6 +40,7 @@ use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
 use crate::panics::{caught, caught_stream};
+use crate::partitioned::{FoldersSink, check_keys};
 use crate::plan_cache::{KnownPlan, Loan, PlanCache, changes_session, tables_of};
 use crate::planner_memory;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
@@ -298,19 +300,10 @@ impl Session {
         &self,
         copy: &CopyTo,
     ) -> Result<(Arc<dyn ExecutionPlan>, Option<Staging>)> {
-        if !copy.partition_by.is_empty() || !is_one_file(copy) {
-            return plan_err!(
-                "COPY TO '{}' would write a folder of Arrow files\n\
-                 hint: name one file, such as 'x.arrow', without PARTITIONED BY",
-                copy.output_url
-            );
+        if !is_one_file(copy) {
+            return self.plan_arrow_folders(copy).await;
         }
-        let frame = self.context.execute_logical_plan(LogicalPlan::clone(&copy.input)).await?;
-        let mut input = frame.create_physical_plan().await?;
-        // Whoever plans a sink makes one stream of its input; this one is planned by nobody.
-        if input.properties().output_partitioning().partition_count() > 1 {
-            input = Arc::new(CoalescePartitionsExec::new(input));
-        }
+        let input = self.one_stream(LogicalPlan::clone(&copy.input)).await?;
         // Our own writer needs no other place for what is not whole yet.
         let (path, staging) = match target_of(copy) {
             Target::Local(path) => (path, None),
@@ -321,6 +314,40 @@ impl Session {
         };
         let sink = ArrowSink::new(path, input.schema());
         Ok((Arc::new(DataSinkExec::new(input, Arc::new(sink), None)), staging))
+    }
+
+    /// A folder of Arrow files, sorted by what folders in it are named by, so that one file is open at a time.
+    async fn plan_arrow_folders(
+        &self,
+        copy: &CopyTo,
+    ) -> Result<(Arc<dyn ExecutionPlan>, Option<Staging>)> {
+        let (keys, schema) = (&copy.partition_by, copy.input.schema());
+        let mut rows = LogicalPlanBuilder::from(Arc::clone(&copy.input));
+        if !keys.is_empty() {
+            if let Err(cause) = check_keys(schema.as_arrow(), keys) {
+                return plan_err!("PARTITIONED BY {cause}");
+            }
+            let columns = schema.columns().into_iter();
+            let column = |key: &String| columns.clone().find(|column| column.name == *key);
+            let by = keys.iter().filter_map(column);
+            rows = rows.sort(by.map(|column| Expr::Column(column).sort(true, true)))?;
+        }
+        let input = self.one_stream(rows.build()?).await?;
+        let staging = Staging::new(&target_of(copy), false)?;
+        let sink = FoldersSink::new(staging.content().to_path_buf(), keys.clone(), input.schema());
+        Ok((Arc::new(DataSinkExec::new(input, Arc::new(sink), None)), Some(staging)))
+    }
+
+    /// A plan of one stream. Whoever plans a sink makes one of its input; ours are planned by nobody.
+    async fn one_stream(&self, logical: LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = self.context.execute_logical_plan(logical).await?.create_physical_plan().await?;
+        if plan.properties().output_partitioning().partition_count() == 1 {
+            return Ok(plan);
+        }
+        match plan.output_ordering().cloned() {
+            Some(order) => Ok(Arc::new(SortPreservingMergeExec::new(order, plan))),
+            None => Ok(Arc::new(CoalescePartitionsExec::new(plan))),
+        }
     }
 }
 

@@ -205,3 +205,64 @@ async fn a_key_takes_the_place_of_a_column_and_kinds_of_values_follow_all_files(
     assert_eq!(rows, ["10,1", "20,2"]);
     assert!(report.notes.iter().any(|note| note.contains("1 file skipped: 2.arrow")), "{report:?}");
 }
+
+/// COPY writes the folders; what it writes is the table.
+#[tokio::test(flavor = "multi_thread")]
+async fn copy_writes_folders_of_arrow_files() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path());
+    let session = session(Processor::Cpu, dir.path());
+    let to = |name: &str| dir.path().join(name).display().to_string();
+    let by = to("by");
+    run(&session, &format!("COPY flat TO '{by}/' STORED AS ARROW PARTITIONED BY (y, place)")).await;
+    let rows = "SELECT n, t, code, y, place, day FROM";
+    let (expected, _) = run(&session, &format!("{rows} flat ORDER BY n")).await;
+    let (written, _) = run(&session, &format!("{rows} '{by}/' ORDER BY n")).await;
+    assert_eq!(expected.len(), ROWS);
+    assert_eq!(written, expected);
+    assert_eq!(std::fs::read_dir(dir.path().join("by")).unwrap().count(), 3);
+
+    let one = to("one");
+    run(&session, &format!("COPY flat TO '{one}/' STORED AS ARROW")).await;
+    let (written, _) = run(&session, &format!("{rows} '{one}/' ORDER BY n")).await;
+    assert_eq!(written, expected);
+    let none = to("none");
+    run(&session, &format!("COPY (SELECT * FROM flat WHERE n < 0) TO '{none}/' STORED AS ARROW"))
+        .await;
+    assert_eq!(
+        run(&session, &format!("SELECT count(*), count(t) FROM '{none}/'")).await.0,
+        ["0,0"]
+    );
+
+    for (wrong, cause) in [
+        (format!("COPY flat TO '{by}/' STORED AS ARROW PARTITIONED BY (y)"), "no empty folder"),
+        (
+            format!(
+                "COPY (SELECT 1 AS a, 1.5 AS b) TO '{}/' STORED AS ARROW PARTITIONED BY (b)",
+                to("x")
+            ),
+            "its type is",
+        ),
+        (
+            format!("COPY (SELECT 1 AS a) TO '{}/' STORED AS ARROW PARTITIONED BY (a)", to("x")),
+            "no column is left",
+        ),
+        (
+            format!(
+                "COPY (SELECT n / (n - 7) AS a, y FROM flat) TO '{}/' STORED AS ARROW PARTITIONED BY (y)",
+                to("x")
+            ),
+            "zero",
+        ),
+    ] {
+        let error = match session.sql(&wrong).await {
+            Ok(query) => query.collect().await.err().unwrap_or_else(|| panic!("{wrong}")),
+            Err(error) => error,
+        };
+        assert!(error.to_string().contains(cause), "{wrong}: {error}");
+    }
+    let left = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> =
+        left.filter(|name| name == "x" || name.to_string_lossy().starts_with('.')).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
