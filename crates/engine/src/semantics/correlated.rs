@@ -25,9 +25,8 @@ use datafusion::logical_expr::{
     LogicalPlan, LogicalPlanBuilder, Operator, SkipType, Sort, SortExpr, lit, not,
 };
 
-use super::dependent::{
-    Planned, Refused, Values, asked_by, has_subquery, renamed, subquery_of, with_default,
-};
+use super::dependent::{Planned, Refused, Values, renamed, with_default};
+use super::outer::{asked_by, has_subquery, may_differ, subquery_of};
 use super::{not_in, only};
 
 /// Turns such subqueries of a WHERE, a SELECT, an aggregate, an ORDER BY or a FROM into joins.
@@ -257,18 +256,11 @@ fn counted(rows: LogicalPlan, values: &Values) -> Result<(LogicalPlan, Expr)> {
 }
 
 fn may_be_read_twice(values: &Values, outer: &LogicalPlan) -> Result<()> {
-    let is_chance = |node: &LogicalPlan| {
-        let exprs = node.expressions();
-        let volatile = exprs.iter().any(|expr| {
-            let is_chance = |part: &Expr| Ok(part.is_volatile_node() && !only::is_only(part));
-            expr.exists(is_chance).unwrap_or(true)
-        });
-        Ok(volatile || matches!(node, LogicalPlan::Limit(_)))
-    };
-    if values.is_used() && outer.exists(is_chance)? {
+    if values.is_used() && may_differ(outer)? {
         return plan_err!(
-            "a subquery that looks at the outer row by more than equalities reads the outer rows twice, and they come of a \
-             LIMIT or of random values, which may be others then\nhint: put them into a table first: create table .. as"
+            "a subquery that looks at the outer row by more than equalities reads the outer rows twice, and they may be others \
+             then: they come of a LIMIT, a window, random values or sums of floats\nhint: put them into a table first: create \
+             table .. as"
         );
     }
     Ok(())

@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{
     Column, DFSchema, DataFusionError, ExprSchema, NullEquality, Result, TableReference,
 };
@@ -29,6 +29,8 @@ use datafusion::logical_expr::{
     JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, SortExpr, Union, Window,
     binary_expr, lit,
 };
+
+use super::outer::{asked_by, fresh, has_subquery, subquery_of};
 
 /// Why there is no such plan.
 pub enum Refused {
@@ -485,55 +487,6 @@ impl Values {
     }
 }
 
-/// Columns of outer rows that a plan asks for; those that a subquery in it asks of the plan's own rows are none of them.
-pub fn asked_by(plan: &LogicalPlan) -> Result<Vec<Column>> {
-    let mut columns = Vec::new();
-    let mut add = |asked: Vec<Column>| {
-        let new = |column: &Column| !columns.contains(column);
-        let asked: Vec<Column> = asked.into_iter().filter(new).collect();
-        columns.extend(asked);
-    };
-    let inputs = plan.inputs();
-    for (nth, input) in inputs.iter().enumerate() {
-        let mut asked = asked_by(input)?;
-        // The second side of a join, if it is LATERAL.
-        if nth > 0 && matches!(plan, LogicalPlan::Join(_)) {
-            asked.retain(|column| !inputs[0].schema().has_column(column));
-        }
-        add(asked);
-    }
-    plan.apply_expressions(|expr| {
-        expr.apply(|part| {
-            if let Expr::OuterReferenceColumn(_, column) = part {
-                add(vec![column.clone()]);
-            }
-            if let Some(subquery) = subquery_of(part) {
-                let mut asked = asked_by(subquery)?;
-                asked.retain(|c| !inputs.iter().any(|input| input.schema().has_column(c)));
-                add(asked);
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })
-    })?;
-    Ok(columns)
-}
-
-/// The plan of an expression that is a subquery.
-pub fn subquery_of(expr: &Expr) -> Option<&LogicalPlan> {
-    match expr {
-        Expr::ScalarSubquery(subquery) => Some(&subquery.subquery),
-        Expr::Exists(exists) => Some(&exists.subquery.subquery),
-        Expr::InSubquery(is_in) => Some(&is_in.subquery.subquery),
-        Expr::SetComparison(comparison) => Some(&comparison.subquery.subquery),
-        _ => None,
-    }
-}
-
-/// Whether there is a subquery in an expression.
-pub fn has_subquery(expr: &Expr) -> bool {
-    expr.exists(|part| Ok(subquery_of(part).is_some())).unwrap_or(true)
-}
-
 /// The value of an aggregate where no row was found may be none, or a number.
 pub fn with_default(value: Expr, call: &Expr, aggregate: &Aggregate) -> Result<Expr> {
     let Expr::AggregateFunction(function) = call.clone().unalias() else { return Ok(value) };
@@ -574,22 +527,4 @@ fn same_where_equal(a: &DataType, b: &DataType) -> bool {
         other => other.is_string(),
     };
     a == b || a.is_signed_integer() && b.is_signed_integer() || is_text(a) && is_text(b)
-}
-
-/// A number that no table of values has in some plans.
-fn fresh(plans: &[&LogicalPlan]) -> Result<usize> {
-    let mut highest = 0;
-    for plan in plans {
-        plan.apply_with_subqueries(|node| {
-            let tables = node.schema().iter().filter_map(|(table, _)| table);
-            let numbers = tables.filter_map(|table| {
-                let name = table.table();
-                let number = name.strip_prefix("__values_").or(name.strip_prefix("__found_"))?;
-                number.split('_').next()?.parse().ok()
-            });
-            highest = numbers.fold(highest, usize::max);
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-    }
-    Ok(highest + 1)
 }

@@ -18,6 +18,7 @@ mod not_in;
 mod only;
 mod order;
 mod ordered;
+mod outer;
 mod set_operations;
 mod similar;
 mod subqueries;
