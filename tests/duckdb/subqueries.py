@@ -51,6 +51,13 @@ class Generator:
     def one_of(self, *choices):
         return self.random.choice(choices)
 
+    def any_of(self, *forms):
+        return self.random.choice(forms)()
+
+    def ordered(self, name: str) -> str:
+        """An order of a subquery's rows that leaves no ties."""
+        return f"{name}.y, {name}.id, {name}.k, {name}.g, {name}.x"
+
     def name(self) -> str:
         self.names += 1
         return f"r{self.names}"
@@ -72,7 +79,7 @@ class Generator:
         return self.plain(inner, outer)
 
     def plain(self, inner: str, outer: str) -> str:
-        forms = (
+        return self.any_of(
             lambda: f"{self.column(inner)} = {self.column(outer)}",
             lambda: f"{inner}.k = {outer}.k",
             lambda: f"{inner}.k = {outer}.k and {self.column(inner)} {self.one_of('<', '<>', '>=')} {self.column(outer)}",
@@ -86,12 +93,11 @@ class Generator:
             lambda: f"{outer}.g = 1",
             lambda: f"{inner}.x > 3",
         )
-        return self.random.choice(forms)()
 
     def rows(self, outer: str, name: str) -> str:
         """FROM and WHERE of a subquery whose rows are called `name`."""
         table = self.one_of("t", "t", "u")
-        forms = (
+        return self.any_of(
             lambda: f"from {table} {name} where {self.asks(name, outer)}",
             lambda: f"from {table} {name} where {self.asks(name, outer)}",
             lambda: f"from {table} {name} where {self.asks(name, outer)}",
@@ -100,7 +106,6 @@ class Generator:
             lambda: f"from (select distinct k, g, x, y, 0 as id from {table} w where {self.asks('w', outer)}) {name}",
             lambda: f"from (select * from {table} w where {self.asks('w', outer)} order by w.y, w.id limit 2) {name}",
         )
-        return self.random.choice(forms)()
 
     def joined(self, table: str, name: str, outer: str) -> str:
         other = self.name()
@@ -116,8 +121,8 @@ class Generator:
         rows = self.rows(outer, name)
         column = self.column(name)
         call = self.one_of(f"sum({column})", "count(*)", f"max({column})", f"min({column})", f"count({column})")
-        ordered = f"{name}.y, {name}.id, {name}.k, {name}.g, {name}.x"
-        forms = (
+        ordered = self.ordered(name)
+        return self.any_of(
             lambda: f"(select {call} {rows})",
             lambda: f"(select {call} + {self.column(outer)} {rows})",
             lambda: f"(select {column} {rows} order by {self.one_of('', column + ' desc nulls last, ')}{ordered} limit 1)",
@@ -129,7 +134,6 @@ class Generator:
             lambda: f"(select sum(c) from (select {name}.g, count(*) as c {rows} group by {name}.g) q)",
             lambda: f"(select max(n) from (select row_number() over (order by {ordered}) as n {rows}) q)",
         )
-        return self.random.choice(forms)()
 
     def found(self, outer: str) -> str:
         """EXISTS or IN."""
@@ -145,8 +149,8 @@ class Generator:
     def query(self) -> str:
         value, found = self.value("o"), self.found("o")
         lateral = self.name()
-        ordered = f"{lateral}.y, {lateral}.id, {lateral}.k, {lateral}.g, {lateral}.x"
-        forms = (
+        ordered = self.ordered(lateral)
+        return self.any_of(
             lambda: f"select o.id, {value} as v from o",
             lambda: f"select o.id, {value} as v from o",
             lambda: f"select o.id, {found} as v from o",
@@ -168,7 +172,6 @@ class Generator:
             lambda: "select o.id, l.x, l.y from o left join lateral "
             f"(select {lateral}.x, {lateral}.y {self.rows('o', lateral)} order by {ordered} limit 2) l on true",
         )
-        return self.random.choice(forms)()
 
 
 def rows_of(text: str) -> list[tuple]:

@@ -24,10 +24,9 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
 use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary, is_table_file};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use tokio::task::spawn_blocking;
 
 use crate::catalog::{partition_of, refused, remote};
-use crate::error::external;
+use crate::error::{blocking, external};
 use crate::planner_memory::batch_bytes;
 
 /// Rows of more bytes than this make a record batch, however few they are.
@@ -358,12 +357,6 @@ pub async fn write_arrow(
         (writer, next) = (written?, more);
     }
     blocking(move || writer.into_inner().finish().map_err(external)).await
-}
-
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    spawn_blocking(work).await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
 }
 
 fn recoded(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {

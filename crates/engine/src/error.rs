@@ -1,14 +1,25 @@
 //! Errors of the lower crates as DataFusion's, and back.
 
-use datafusion::common::DataFusionError;
+use datafusion::common::{DataFusionError, Result};
 use headrace_pipeline::{ExecError, WhyNot};
 use headrace_runner::RunError;
+use tokio::task::spawn_blocking;
 
 use crate::overflow::arith::overflow_message;
 
 /// Wraps an error of a lower crate.
 pub fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
     DataFusionError::External(Box::new(error))
+}
+
+/// Waits for work that blocks, on a thread for that.
+///
+/// # Errors
+/// The work's, and that it ended without an answer.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    spawn_blocking(work).await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
 }
 
 /// A pipeline's failure, with the same words as the planner's own operators use for it.

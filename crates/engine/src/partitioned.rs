@@ -17,8 +17,8 @@ use futures::TryStreamExt;
 use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions, WriterSummary};
 
 use crate::catalog::{PARTITION_DEPTH_MAX, partition_name, refused};
-use crate::copy::{StreamedWriter, blocking, streamed_schema};
-use crate::error::external;
+use crate::copy::{StreamedWriter, streamed_schema};
+use crate::error::{blocking, external};
 
 /// Of each folder, the one file.
 const FILE_NAME: &str = "part.arrow";

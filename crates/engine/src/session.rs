@@ -23,7 +23,6 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::stream::{iter, try_unfold};
 use futures::{StreamExt, TryStreamExt};
-use tokio::task::spawn_blocking;
 
 use headrace_flow::Trace;
 use headrace_runner::{Given, Runner, RunnerOptions, Settings};
@@ -34,6 +33,7 @@ use crate::catalog::{
 };
 use crate::config::{HeadraceConfig, settings_of};
 use crate::copy::{ArrowSink, Staging, Target, is_one_file, target_of};
+use crate::error::blocking;
 use crate::explain::skipped_note;
 use crate::floats::extremes;
 use crate::overflow::CheckedArithmeticRule;
@@ -182,8 +182,7 @@ impl Session {
     /// A path that cannot be read.
     pub async fn register_place(&self, path: &Path) -> Result<Found> {
         let place = path.to_path_buf();
-        let found = spawn_blocking(move || find_tables(&place)).await;
-        let found = found.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
+        let found = blocking(move || find_tables(&place)).await?;
         self.tables.add(&found.tables);
         Ok(found)
     }
@@ -434,8 +433,7 @@ impl Query {
             if let Some(batch) = batches.try_next().await? {
                 return Ok(Some((batch, (batches, staging))));
             }
-            let committed = spawn_blocking(move || staging.commit()).await;
-            committed.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
+            blocking(move || staging.commit()).await?;
             Ok(None)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))

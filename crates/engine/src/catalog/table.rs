@@ -50,17 +50,18 @@ impl HeadraceTable {
         Ok(Self::of(name, ArrowTable::open(paths).map_err(external)?, None))
     }
 
-    /// Opens listed files as one table, wherever they lie, with the columns that their folders give. What is
-    /// read of them for that may be kept.
+    /// Opens the listed files of a place as one table, wherever they lie, with the columns that their folders give. What is
+    /// read of them for that is kept in a folder, if there is one for that.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub(super) fn of_files(
         name: &str,
-        files: &Files,
-        kept: Option<KeptMetadata>,
+        (place, files): (&Path, &Files),
+        kept: Option<&Path>,
     ) -> Result<Arc<Self>> {
         let sources: Vec<_> = files.files.iter().map(|file| Arc::clone(&file.source)).collect();
+        let kept = kept.and_then(|folder| KeptMetadata::open(folder, place, &sources));
         let arrow = ArrowTable::open_sources(&sources, kept.as_ref()).map_err(external)?;
         // It is there to save time: without it the next opening reads the files again.
         if let Some(Err(error)) = kept.map(|kept| kept.keep(&sources)) {

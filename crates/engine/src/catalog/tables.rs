@@ -6,17 +6,16 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::datasource::TableType;
-use headrace_format::arrow::KeptMetadata;
 use headrace_io::{ReadAt, SourceFile};
 use parking_lot::{Mutex, RwLock};
-use tokio::task::spawn_blocking;
 
 use super::files::{Files, TableKind, kind_of, refused, table_name};
 use super::planned::PlannedTable;
 use super::remote::{is_address, shown_path};
 use super::{Call, FoundTable, HeadraceTable, TableEntry};
+use crate::error::blocking;
 
 tokio::task_local! {
     /// The tables of the statement that is planned: what it opened is not looked at again meanwhile.
@@ -121,8 +120,7 @@ impl Tables {
             },
         };
         let kept = self.kept.get().cloned();
-        let opened = spawn_blocking(move || files.current(kept.as_deref())).await;
-        opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?.map(Some)
+        blocking(move || files.current(kept.as_deref())).await.map(Some)
     }
 
     fn by_path(&self, name: &str) -> Option<Arc<FileTable>> {
@@ -265,10 +263,12 @@ fn open(
     if files.kind != TableKind::Arrow {
         return PlannedTable::open(files);
     }
-    let place = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let kept = kept.filter(|_| is_worth_keeping(files));
-    let kept = kept.map(|folder| KeptMetadata::open(folder, &place));
-    match HeadraceTable::of_files(name, files, kept) {
+    // An address is the same wherever it is asked from.
+    let place = match is_address(path) {
+        true => path.to_path_buf(),
+        false => std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()),
+    };
+    match HeadraceTable::of_files(name, (&place, files), kept) {
         Ok(table) => Ok(Arc::new(TableEntry(table))),
         Err(_) if files.files.iter().all(|file| is_stream(&file.source)) => {
             PlannedTable::open(files)
@@ -278,12 +278,6 @@ fn open(
             Err(refused(path, error.find_root().message(), remedy))
         }
     }
-}
-
-/// Whether it would take long to read what says where the rows lie.
-fn is_worth_keeping(files: &Files) -> bool {
-    let is_remote = files.files.iter().any(|file| file.source.is_remote());
-    is_remote || files.files.len() >= KeptMetadata::LOCAL_FILES_MIN
 }
 
 /// Whether a file begins with a message, as streams of batches do; files begin with their own name.

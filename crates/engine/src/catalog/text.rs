@@ -36,6 +36,7 @@ use tokio::task::spawn_blocking;
 use super::files::{TableKind, refused};
 use super::layout::{Layout, REPAIR, SAMPLE_RECORDS_MAX, TextInput, plain_text};
 use super::records::{Block, Blocks, FileBytes, Records};
+use crate::error::blocking;
 
 /// Bytes of a block: what one task makes batches of.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -193,8 +194,7 @@ impl Decoder {
             let decoder = Arc::clone(&self);
             async move {
                 let block = block?;
-                let decoded = spawn_blocking(move || decoder.decode(&block)).await;
-                decoded.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
+                blocking(move || decoder.decode(&block)).await
             }
         };
         let batches = blocks.map(decode).buffered(at_once);

@@ -25,8 +25,10 @@ use datafusion::logical_expr::{
     LogicalPlan, LogicalPlanBuilder, Operator, SkipType, Sort, SortExpr, lit, not,
 };
 
-use super::dependent::{Planned, Refused, Values, renamed, with_default};
-use super::outer::{asked_by, has_subquery, may_differ, subquery_of};
+use super::dependent::{
+    Planned, Refused, Values, columns_of, renamed, through, with_default, with_filter,
+};
+use super::outer::{asked_by, conditions_of, has_subquery, may_differ, subquery_of};
 use super::{not_in, only};
 
 /// Turns such subqueries of a WHERE, a SELECT, an aggregate, an ORDER BY or a FROM into joins.
@@ -37,16 +39,12 @@ pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         {
             let conditions = split_conjunction_owned(filter.predicate.clone());
             let (asking, plain): (Vec<_>, Vec<_>) = conditions.into_iter().partition(has_subquery);
-            let mut outer = LogicalPlanBuilder::from(Arc::clone(&filter.input));
-            if let Some(plain) = conjunction(plain) {
-                outer = outer.filter(plain)?;
-            }
-            let columns = outer.schema().columns();
-            joined(outer.build()?, &asking, Place::Condition)?
+            let outer = with_filter(filter.input.as_ref().clone(), plain)?;
+            let columns = columns_of(&outer);
+            joined(outer, &asking, Place::Condition)?
                 .map(|(joined, asking)| {
-                    let rows = LogicalPlanBuilder::from(joined);
-                    let rows = rows.filter(conjunction(asking).unwrap_or(lit(true)))?;
-                    rows.project(columns.into_iter().map(Expr::Column))?.build()
+                    let rows = LogicalPlanBuilder::from(with_filter(joined, asking)?);
+                    rows.project(columns)?.build()
                 })
                 .transpose()?
         }
@@ -60,23 +58,22 @@ pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
                 })
                 .transpose()?
         }
-        LogicalPlan::Aggregate(aggregate) => {
+        LogicalPlan::Aggregate(aggregate)
+            if any_is_ours(&aggregate.group_expr, Place::Other, &aggregate.input)
+                || any_is_ours(&aggregate.aggr_expr, Place::Other, &aggregate.input) =>
+        {
             let exprs = [aggregate.group_expr.as_slice(), &aggregate.aggr_expr].concat();
-            match any_is_ours(&exprs, Place::Other, &aggregate.input) {
-                true => joined(aggregate.input.as_ref().clone(), &exprs, Place::Other)?
-                    .map(|(joined, made)| aggregate_of(aggregate, joined, &exprs, made))
-                    .transpose()?,
-                false => None,
-            }
+            joined(aggregate.input.as_ref().clone(), &exprs, Place::Other)?
+                .map(|(joined, made)| aggregate_of(aggregate, joined, &exprs, made))
+                .transpose()?
         }
-        LogicalPlan::Sort(sort) => {
+        LogicalPlan::Sort(sort)
+            if sort.expr.iter().any(|sorted| is_ours(&sorted.expr, Place::Other, &sort.input)) =>
+        {
             let exprs: Vec<Expr> = sort.expr.iter().map(|sort| sort.expr.clone()).collect();
-            match any_is_ours(&exprs, Place::Other, &sort.input) {
-                true => joined(with_asked(&sort.input, &exprs)?, &exprs, Place::Other)?
-                    .map(|(joined, made)| sort_of(sort, joined, made))
-                    .transpose()?,
-                false => None,
-            }
+            joined(with_asked(&sort.input, &exprs)?, &exprs, Place::Other)?
+                .map(|(joined, made)| sort_of(sort, joined, made))
+                .transpose()?
         }
         LogicalPlan::Join(join) => lateral(join)?,
         _ => None,
@@ -113,8 +110,7 @@ fn sort_of(sort: &Sort, rows: LogicalPlan, made: Vec<Expr>) -> Result<LogicalPla
     let exprs = sort.expr.iter().zip(made);
     let exprs = exprs.map(|(sort, expr)| SortExpr { expr, ..sort.clone() });
     let sorted = LogicalPlanBuilder::from(rows).sort_with_limit(exprs, sort.fetch)?;
-    let columns = sort.input.schema().columns();
-    sorted.project(columns.into_iter().map(Expr::Column))?.build()
+    sorted.project(columns_of(&sort.input))?.build()
 }
 
 /// What is to be sorted, with the columns that subqueries ask of the rows that its outputs are made of.
@@ -216,7 +212,7 @@ fn join(part: &Expr, outer: &LogicalPlan, with: &LogicalPlan) -> Planned<(Logica
     let values = Values::of(plan, outer, with)?;
     let (found, join_type, value) = match part {
         Expr::ScalarSubquery(_) => {
-            let one = One::of(plan).ok_or(Refused::Other)?;
+            let one = One::of(plan)?;
             let (found, mut made) = one_for_each(&one, plan, &values)?;
             (found, JoinType::Left, made.pop().ok_or(Refused::Other)?)
         }
@@ -301,21 +297,18 @@ fn one_for_each(
         Kind::Only => vec![only::only(value(0), value(1))],
         Kind::Aggregate(_) if one.outputs.iter().any(has_subquery) => return Err(Refused::Other),
         Kind::Aggregate(_) => {
-            let columns = aggregate.schema.columns();
+            let values_of = aggregate.aggr_expr.iter().enumerate();
+            let values_of = values_of.map(|(nth, call)| with_default(value(nth), call, &aggregate));
+            let values_of = values_of.collect::<Result<Vec<_>>>()?;
             let of_row = |part: Expr| match &part {
-                Expr::Column(column) => match columns.iter().position(|own| own == column) {
-                    Some(nth) => {
-                        let call = &aggregate.aggr_expr[nth];
-                        with_default(value(nth), call, &aggregate).map(Transformed::yes)
-                    }
-                    None => Ok(Transformed::no(part)),
-                },
                 Expr::OuterReferenceColumn(_, column) if values.outer().contains(column) => {
                     Ok(Transformed::yes(Expr::Column(column.clone())))
                 }
                 _ => Ok(Transformed::no(part)),
             };
-            let made = one.outputs.iter().map(|expr| Ok(expr.clone().transform_up(of_row)?.data));
+            // What is asked of the outer row may be called as a column of the aggregate is.
+            let made = through(one.outputs.clone(), &aggregate.schema.columns(), &values_of)?;
+            let made = made.into_iter().map(|expr| Ok(expr.transform_up(of_row)?.data));
             made.collect::<Result<_>>()?
         }
     };
@@ -343,7 +336,7 @@ enum Kind<'a> {
 }
 
 impl<'a> One<'a> {
-    fn of(plan: &'a LogicalPlan) -> Option<Self> {
+    fn of(plan: &'a LogicalPlan) -> Result<Self> {
         let whole: Vec<Expr> = columns_of(plan);
         let (mut below, mut outputs, mut is_limited) = (plan, whole.clone(), false);
         let kind = loop {
@@ -374,12 +367,8 @@ impl<'a> One<'a> {
         if matches!(kind, Kind::Only) {
             outputs = whole;
         }
-        Some(Self { kind, outputs })
+        Ok(Self { kind, outputs })
     }
-}
-
-fn columns_of(plan: &LogicalPlan) -> Vec<Expr> {
-    plan.schema().columns().into_iter().map(Expr::Column).collect()
 }
 
 /// LIMIT 1.
@@ -387,17 +376,6 @@ fn is_first(limit: &Limit) -> bool {
     let skip = limit.get_skip_type();
     let fetch = limit.get_fetch_type();
     matches!((skip, fetch), (Ok(SkipType::Literal(0)), Ok(FetchType::Literal(Some(1)))))
-}
-
-/// Expressions of a node's columns as ones of what they are made of.
-fn through(exprs: Vec<Expr>, columns: &[Column], made_of: &[Expr]) -> Option<Vec<Expr>> {
-    let made = |part: Expr| {
-        let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
-        let nth = columns.iter().position(|own| own == column);
-        Ok(nth
-            .map_or(Transformed::no(part), |nth| Transformed::yes(made_of[nth].clone().unalias())))
-    };
-    exprs.into_iter().map(|expr| expr.transform_up(made).ok().map(|t| t.data)).collect()
 }
 
 /// The order of rows that are not counted says nothing.
@@ -413,15 +391,10 @@ fn without_order(mut plan: &LogicalPlan) -> &LogicalPlan {
 /// Whether the planner joins what a subquery of one value finds: an aggregate without groups of rows that equalities with columns
 /// choose.
 fn is_known(plan: &LogicalPlan) -> bool {
-    let Some(One { kind: Kind::Aggregate(aggregate), outputs }) = One::of(plan) else {
+    let Ok(One { kind: Kind::Aggregate(aggregate), outputs }) = One::of(plan) else {
         return false;
     };
-    let mut conditions = Vec::new();
-    let mut rows = &aggregate.input;
-    while let LogicalPlan::Filter(filter) = rows.as_ref() {
-        conditions.extend(split_conjunction_owned(filter.predicate.clone()));
-        rows = &filter.input;
-    }
+    let (conditions, rows) = conditions_of(&aggregate.input);
     let asking = |condition: &&Expr| condition.contains_outer() || has_subquery(condition);
     !outputs.iter().any(Expr::contains_outer)
         && !aggregate.aggr_expr.iter().any(Expr::contains_outer)
@@ -472,7 +445,8 @@ fn lateral_join(join: &Join, rows: &LogicalPlan) -> Planned<LogicalPlan> {
     let equal = join.on.iter().map(|(left, right)| left.clone().eq(right.clone()));
     let condition = conjunction(equal.chain(join.filter.clone()));
     let is_free = condition.as_ref().is_none_or(|condition| *condition == lit(true));
-    let one = One::of(rows).filter(|one| is_free && matches!(one.kind, Kind::Aggregate(_)));
+    let one = Some(One::of(rows)?);
+    let one = one.filter(|one| is_free && matches!(one.kind, Kind::Aggregate(_)));
     let (joined, outputs) = match one {
         // There is a row for every outer row.
         Some(one) => {

@@ -23,14 +23,14 @@ use datafusion::common::{
 };
 use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_window::expr_fn::row_number;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join,
+    Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join,
     JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, SortExpr, Union, Window,
     binary_expr, lit,
 };
 
-use super::outer::{asked_by, fresh, has_subquery, subquery_of};
+use super::outer::{asked_by, conditions_of, fresh, has_subquery, subquery_of};
 
 /// Why there is no such plan.
 pub enum Refused {
@@ -133,7 +133,7 @@ impl Values {
             }
             LogicalPlan::SubqueryAlias(alias) => {
                 let below = self.for_all(&alias.input)?;
-                let columns = alias.input.schema().columns().into_iter().map(Expr::Column);
+                let columns = columns_of(&alias.input);
                 Ok(self.project(below, renamed(columns, alias.schema.columns()))?)
             }
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => self.for_all(&sort.input),
@@ -169,15 +169,10 @@ impl Values {
     }
 
     fn filtered(&self, plan: &LogicalPlan) -> Planned<LogicalPlan> {
-        let (mut conditions, mut rows) = (Vec::new(), plan);
-        while let LogicalPlan::Filter(Filter { predicate, input, .. }) = rows {
-            conditions.extend(split_conjunction_owned(predicate.clone()));
-            rows = input;
-        }
+        let (conditions, rows) = conditions_of(plan);
         if self.is_asked(rows)? {
-            let below = LogicalPlanBuilder::from(self.for_all(rows)?);
-            let conditions = conjunction(self.of_values_all(&conditions)?);
-            return Ok(below.filter(conditions.unwrap_or(lit(true)))?.build()?);
+            let conditions = self.of_values_all(&conditions)?;
+            return Ok(with_filter(self.for_all(rows)?, conditions)?);
         }
         let is_asking = |condition: &Expr| self.is_asked_by(condition);
         let (asking, own): (Vec<_>, Vec<_>) = conditions.into_iter().partition(is_asking);
@@ -205,20 +200,12 @@ impl Values {
         let Some(known) = known.into_iter().collect::<Option<Vec<Expr>>>() else {
             return Ok(None);
         };
-        let is_known = |condition: Expr| {
-            let replaced = condition.transform_up(|part| {
-                let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
-                let nth = keys.iter().position(|key| key == column);
-                Ok(nth.map_or(Transformed::no(part), |nth| Transformed::yes(known[nth].clone())))
-            });
-            replaced.map(|t| t.data)
-        };
-        let mut conditions = rest.into_iter().map(is_known).collect::<Result<Vec<_>>>()?;
+        let mut conditions = through(rest, &keys, &known)?;
         conditions.extend(known.iter().map(|expr| expr.clone().is_not_null()));
         let named = renamed(known, keys);
-        let columns = rows.schema().columns().into_iter().map(Expr::Column);
+        let columns = columns_of(rows);
         let rows = LogicalPlanBuilder::from(with_filter(rows.clone(), conditions)?);
-        rows.project(columns.chain(named))?.build().map(Some)
+        rows.project(columns.into_iter().chain(named))?.build().map(Some)
     }
 
     /// Which value a condition says, and how: an expression of the rows that equals it, and is the same wherever it does.
@@ -260,7 +247,7 @@ impl Values {
         if let Some(fetch) = fetch {
             conditions.push(rank().lt_eq(lit(skip.saturating_add(fetch) as u64)));
         }
-        let columns = limit.input.schema().columns().into_iter().map(Expr::Column);
+        let columns = columns_of(&limit.input);
         Ok(self.project(with_filter(numbered, conditions)?, columns)?)
     }
 
@@ -288,7 +275,7 @@ impl Values {
         let below = self.for_all(rows)?;
         let window = LogicalPlan::Window(Window::try_new(vec![number], Arc::new(below))?);
         let number = window.schema().columns().pop().ok_or(Refused::Other)?;
-        let columns = plan.schema().columns().into_iter().map(Expr::Column);
+        let columns = columns_of(plan).into_iter();
         let number = renamed([Expr::Column(number)], vec![rank.clone()]);
         Ok(self.project(window, columns.chain(number))?)
     }
@@ -300,7 +287,6 @@ impl Values {
         }
         let groups = self.of_values_all(&aggregate.group_expr)?;
         let outputs = aggregate.schema.columns();
-        let (of_groups, of_calls) = outputs.split_at(groups.len());
         let (grouped, calls) = self.grouped(aggregate, &groups)?;
         let columns = grouped.schema().columns();
         let made = columns.iter().take(groups.len()).chain(&calls).cloned().map(Expr::Column);
@@ -308,11 +294,10 @@ impl Values {
             return Ok(self.project(grouped, renamed(made, outputs))?);
         }
         // One row for each value, also where nothing was found.
-        debug_assert!(of_groups.is_empty());
         self.is_used.set(true);
         let again = self.again();
         let keys = renamed(self.key_exprs(), again.clone());
-        let made = renamed(made, of_calls.to_vec());
+        let made = renamed(made, outputs.clone());
         let found = LogicalPlanBuilder::from(grouped).project(keys.chain(made))?.build()?;
         let all = LogicalPlanBuilder::from(self.plan.clone()).join_detailed(
             found,
@@ -321,7 +306,7 @@ impl Values {
             None,
             NullEquality::NullEqualsNull,
         )?;
-        let values = of_calls.iter().zip(&aggregate.aggr_expr).map(|(column, call)| {
+        let values = outputs.iter().zip(&aggregate.aggr_expr).map(|(column, call)| {
             let value = with_default(Expr::Column(column.clone()), call, aggregate)?;
             Ok(value.alias_qualified(column.relation.clone(), &column.name))
         });
@@ -368,13 +353,13 @@ impl Values {
     fn united(&self, union: &Union) -> Planned<LogicalPlan> {
         let outputs = union.schema.columns();
         let part = |input: &Arc<LogicalPlan>| {
-            let columns = input.schema().columns().into_iter().map(Expr::Column);
+            let columns = columns_of(input);
             let part = self.project(self.for_all(input)?, renamed(columns, outputs.clone()))?;
             Ok::<_, Refused>(Arc::new(part))
         };
         let parts = union.inputs.iter().map(part).collect::<Planned<Vec<_>>>()?;
         let all = LogicalPlan::Union(Union::try_new_with_loose_types(parts)?);
-        let columns = all.schema().columns().into_iter().map(Expr::Column);
+        let columns = columns_of(&all);
         let named = renamed(columns, outputs.into_iter().chain(self.keys()).collect());
         Ok(LogicalPlanBuilder::from(all).project(named)?.build()?)
     }
@@ -505,7 +490,24 @@ pub fn renamed(
     })
 }
 
-fn with_filter(rows: LogicalPlan, conditions: Vec<Expr>) -> Result<LogicalPlan> {
+/// The columns of a plan.
+pub fn columns_of(plan: &LogicalPlan) -> Vec<Expr> {
+    plan.schema().columns().into_iter().map(Expr::Column).collect()
+}
+
+/// Expressions of columns as ones of what these are made of.
+pub fn through(exprs: Vec<Expr>, columns: &[Column], made_of: &[Expr]) -> Result<Vec<Expr>> {
+    let made = |part: Expr| {
+        let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
+        let nth = columns.iter().position(|own| own == column);
+        Ok(nth
+            .map_or(Transformed::no(part), |nth| Transformed::yes(made_of[nth].clone().unalias())))
+    };
+    exprs.into_iter().map(|expr| Ok(expr.transform_up(made)?.data)).collect()
+}
+
+/// Rows for which all of some conditions are true.
+pub fn with_filter(rows: LogicalPlan, conditions: Vec<Expr>) -> Result<LogicalPlan> {
     match conjunction(conditions) {
         Some(condition) => LogicalPlanBuilder::from(rows).filter(condition)?.build(),
         None => Ok(rows),

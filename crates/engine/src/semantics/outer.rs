@@ -2,6 +2,7 @@
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
+use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 
 use super::only;
@@ -53,6 +54,16 @@ pub fn subquery_of(expr: &Expr) -> Option<&LogicalPlan> {
 /// Whether there is a subquery in an expression.
 pub fn has_subquery(expr: &Expr) -> bool {
     expr.exists(|part| Ok(subquery_of(part).is_some())).unwrap_or(true)
+}
+
+/// The conditions of the filters at the top of a plan, and what they filter.
+pub fn conditions_of(mut plan: &LogicalPlan) -> (Vec<Expr>, &LogicalPlan) {
+    let mut conditions = Vec::new();
+    while let LogicalPlan::Filter(filter) = plan {
+        conditions.extend(split_conjunction_owned(filter.predicate.clone()));
+        plan = &filter.input;
+    }
+    (conditions, plan)
 }
 
 /// Whether a plan may have other rows when it is asked again: of chance, of a number that is not all, of an order that is not

@@ -23,6 +23,9 @@ use twox_hash::XxHash64;
 
 const MAGIC: &[u8; 8] = b"HRKEPT01";
 
+/// Files on this machine that are read, at least, before it pays to keep what was.
+const LOCAL_FILES_MIN: usize = 64;
+
 /// Entries are compressed together: those of files of one table are much alike.
 const GROUP_BYTES: usize = 4 << 20;
 
@@ -45,6 +48,8 @@ pub struct KeptMetadata {
     path: PathBuf,
     known: HashMap<PathBuf, Known>,
     learnt: Mutex<Vec<Learnt>>,
+    /// Files of which something is learnt, at least, for all to be written again.
+    learnt_min: usize,
 }
 
 /// Ranges of a file that are known, by their first bytes.
@@ -62,16 +67,19 @@ struct Learnt {
 }
 
 impl KeptMetadata {
-    /// Files on this machine that are read, at least, before it pays to keep what was.
-    pub const LOCAL_FILES_MIN: usize = 64;
-
-    /// Of the table at a place, as far as there is anything in a folder for such; what cannot be read, or is
-    /// damaged, is not there.
-    pub fn open(folder: &Path, table: &Path) -> Self {
+    /// Of the files of the table at a place, as far as there is anything in a folder for such; what cannot be read, or is
+    /// damaged, is not there. `None`: these files are read soon enough.
+    pub fn open(folder: &Path, table: &Path, files: &[Arc<SourceFile>]) -> Option<Self> {
+        let are_remote = files.iter().any(|file| file.is_remote());
+        let files_min = if are_remote { 1 } else { LOCAL_FILES_MIN };
+        if files.len() < files_min {
+            return None;
+        }
         let name = XxHash64::oneshot(0, table.as_os_str().as_bytes());
         let path = folder.join(format!("{name:016x}.kept"));
         let known = fs::read(&path).ok().and_then(|bytes| decoded(&bytes)).unwrap_or_default();
-        Self { path, known, learnt: Mutex::default() }
+        let learnt_min = if are_remote { 1 } else { LOCAL_FILES_MIN.max(known.len() / 16) };
+        Some(Self { path, known, learnt: Mutex::default(), learnt_min })
     }
 
     /// What is known of a file, to be read in its place.
@@ -98,10 +106,7 @@ impl KeptMetadata {
     /// The file cannot be written. What was kept before is kept.
     pub fn keep(self, files: &[Arc<SourceFile>]) -> io::Result<()> {
         let learnt = self.learnt.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let is_remote = files.first().is_some_and(|file| file.is_remote());
-        let learnt_min =
-            if is_remote { 1 } else { Self::LOCAL_FILES_MIN.max(self.known.len() / 16) };
-        if learnt.len() < learnt_min {
+        if learnt.len() < self.learnt_min {
             return Ok(());
         }
         let learnt: HashMap<PathBuf, Learnt> =
@@ -381,14 +386,15 @@ mod tests {
             (0..files).map(known).collect()
         }
 
-        fn kept(&self) -> KeptMetadata {
-            KeptMetadata::open(self.kept.path(), self.data.path())
+        fn kept(&self, sources: &[Arc<SourceFile>]) -> Option<KeptMetadata> {
+            KeptMetadata::open(self.kept.path(), self.data.path(), sources)
         }
 
         /// Opens the table, and keeps what that read: rows, and how many files were read.
         fn open(&self, sources: &[Arc<SourceFile>]) -> (u64, usize) {
-            let kept = self.kept();
-            let table = ArrowTable::open_sources(sources, Some(&kept)).unwrap();
+            let kept = self.kept(sources);
+            let table = ArrowTable::open_sources(sources, kept.as_ref()).unwrap();
+            let Some(kept) = kept else { return (table.rows(), sources.len()) };
             let read = kept.learnt.lock().unwrap().len();
             kept.keep(sources).unwrap();
             (table.rows(), read)
@@ -408,7 +414,7 @@ mod tests {
         // Nor opened: they need not even be there.
         let sources = folder.sources(100);
         (0..100).for_each(|file| fs::remove_file(folder.path(file)).unwrap());
-        let kept = folder.kept();
+        let kept = folder.kept(&sources).unwrap();
         assert_eq!(ArrowTable::open_sources(&sources, Some(&kept)).unwrap().rows(), rows(100));
         assert!(ArrowTable::open_sources(&sources, None).is_err());
     }
@@ -427,7 +433,7 @@ mod tests {
         let sources = folder.sources(90);
         assert_eq!(folder.open(&sources).1, 70);
         assert_eq!(folder.open(&sources).1, 0);
-        assert_eq!(folder.kept().known.len(), 90);
+        assert_eq!(folder.kept(&sources).unwrap().known.len(), 90);
     }
 
     #[test]
@@ -441,13 +447,13 @@ mod tests {
         (0..10).for_each(touch);
         let sources = folder.sources(80);
         assert_eq!(folder.open(&sources), (rows(80), 70));
-        assert_eq!(folder.kept().known.len(), 70);
+        assert_eq!(folder.kept(&sources).unwrap().known.len(), 70);
     }
 
     #[test]
     fn few_files_are_not_worth_it() {
-        let folder = Folder::of(KeptMetadata::LOCAL_FILES_MIN - 1);
-        folder.open(&folder.sources(KeptMetadata::LOCAL_FILES_MIN - 1));
+        let folder = Folder::of(LOCAL_FILES_MIN - 1);
+        folder.open(&folder.sources(LOCAL_FILES_MIN - 1));
         assert_eq!(fs::read_dir(folder.kept.path()).unwrap().count(), 0);
     }
 
@@ -456,7 +462,7 @@ mod tests {
         let folder = Folder::of(100);
         let sources = folder.sources(100);
         folder.open(&sources);
-        let path = folder.kept().path;
+        let path = folder.kept(&sources).unwrap().path;
         let whole = fs::read(&path).unwrap();
         assert_eq!(decoded(&whole).unwrap().len(), 100);
         for at in 0..whole.len() {
