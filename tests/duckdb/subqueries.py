@@ -136,14 +136,38 @@ class Generator:
         )
 
     def found(self, outer: str) -> str:
-        """EXISTS or IN."""
+        """EXISTS, IN, ANY or ALL."""
         name = self.name()
         rows = self.rows(outer, name)
         no = self.one_of("", "not ")
+        call = self.one_of("count(*)", f"max({name}.x)", f"sum({name}.g)")
+        compared = f"{self.one_of('=', '<>', '<', '>=')} {self.one_of('any', 'all')}"
+        row = f"coalesce({outer}.k, 0), {outer}.g"
         return self.one_of(
+            # An aggregate without groups has a row, whatever was found.
+            f"{no}exists (select {call} {rows})",
+            f"{self.column(outer)} {no}in (select {call} {rows})",
+            f"{self.column(outer)} {compared} (select {call} {rows})",
+            f"{self.column(outer)} {compared} (select {self.column(name)} {rows})",
+            # The outer query's own table, under its own name.
+            f"{self.column(outer)} {no}in (select o.{self.random.choice(COLUMNS)} from o where o.x > 3)",
+            f"{self.column(outer)} {compared} (select o.y from o where o.g = 1)",
+            f"({self.column(outer)} {no}in (select o.k from o where o.g < 2)) is not true",
+            f"({row}) {no}in (select coalesce({name}.x, 0), {name}.g from t {name})",
+            f"({row}) {self.one_of('=', '<', '>=', '<>')} ({self.random.randrange(6)}, {self.random.randrange(3)})",
             f"{no}exists (select 1 {rows})",
             f"{self.column(outer)} {no}in (select {self.column(name)} {rows})",
             f"{self.column(outer)} {no}in (select {name}.x from t {name})",
+        )
+
+    def window(self) -> str:
+        """Windows that inherit from others."""
+        order = self.one_of("order by o.y, o.id", "order by o.id")
+        call = self.one_of("sum(o.x)", "count(*)", "max(o.y)")
+        return self.one_of(
+            f"select o.id, {call} over (w {order}) as v from o window w as (partition by o.g)",
+            f"select o.id, {call} over w2 as v from o window w as (partition by o.g), w2 as (w {order})",
+            f"select o.id, {call} over (w) as v from o window w as (partition by o.k)",
         )
 
     def query(self) -> str:
@@ -153,6 +177,7 @@ class Generator:
         return self.any_of(
             lambda: f"select o.id, {value} as v from o",
             lambda: f"select o.id, {value} as v from o",
+            self.window,
             lambda: f"select o.id, {found} as v from o",
             lambda: f"select o.id, case when {found} then {value} else -1 end as v from o",
             lambda: f"select o.id from o where {self.column('o')} {self.one_of('<', '>=', '=')} {value}",

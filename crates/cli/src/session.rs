@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use datafusion::common::DataFusionError;
-use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
+use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::ParserError;
 use headrace_engine::catalog::Found;
+use headrace_engine::sql::dialect_of;
 use headrace_engine::{
     Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings, parse_access,
 };
@@ -94,9 +95,7 @@ pub fn on(processor: Processor, args: &EngineArgs) -> EngineArgs {
 
 /// The dialect that a session's statements are written in.
 pub fn dialect(session: &Session) -> Box<dyn Dialect> {
-    let state = session.context().state_ref();
-    let name = state.read().config().options().sql_parser.dialect.to_string();
-    dialect_from_str(name).unwrap_or_else(|| Box::new(GenericDialect {}))
+    dialect_of(&session.context().state_ref().read())
 }
 
 /// Writes what the session recorded, if `--trace` asked for it.

@@ -16,6 +16,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -70,6 +71,15 @@ fn one_batch_a_spill_file() -> Result<ConfigNonZeroUsize> {
     ConfigNonZeroUsize::try_new(1)
 }
 
+/// The zone in which moments are shown, until a session is set to another.
+const UTC: &str = "UTC";
+
+/// The planner's rules for what a statement means, and ours around them.
+fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let ours = [Arc::new(CheckedArithmeticRule) as _].into_iter().chain(semantics::rules());
+    [semantics::untyped_rule()].into_iter().chain(Analyzer::new().rules).chain(ours).collect()
+}
+
 /// Tables, settings, queries.
 pub struct Session {
     context: SessionContext,
@@ -93,6 +103,8 @@ impl Session {
         options.explain.format = ExplainFormat::Indent;
         // It takes `x IS FALSE` for a value that is never NULL in one of its plans, and refuses the other.
         options.execution.skip_physical_aggregate_schema_check = true;
+        // Without one, TIMESTAMPTZ would be a timestamp like any other.
+        options.execution.time_zone = Some(UTC.to_string());
         options.execution.max_spill_file_size_bytes = one_batch_a_spill_file()?;
         let mut runtime = RuntimeEnvBuilder::new();
         if let Some(bytes) = runner.memory().planner_bytes {
@@ -100,19 +112,19 @@ impl Session {
             runtime =
                 runtime.with_memory_pool(planner_memory::limited(options, runner.budget(), bytes)?);
         }
-        let mut state = SessionStateBuilder::new()
+        let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(runtime.build_arc()?)
             .with_default_features()
             .with_optimizer_rules(optimizer_rules())
-            .with_analyzer_rule(Arc::new(CheckedArithmeticRule))
+            .with_analyzer_rules(analyzer_rules())
             .with_physical_optimizer_rules(PipelineRule::rules(Arc::clone(&runner)));
-        for rule in semantics::rules() {
-            state = state.with_analyzer_rule(rule);
-        }
         let state = state.build();
         let context = SessionContext::new_with_state(state);
         context.register_udf(Named::function());
+        for function in semantics::functions() {
+            context.register_udf(function);
+        }
         context.register_udaf(checked_sum());
         context.register_udaf(exact_avg());
         for extreme in extremes::of_floats() {

@@ -26,6 +26,7 @@ use headrace_pipeline::WhyNot;
 
 use super::translate::{Translator, compare};
 use super::types::scalar;
+use crate::semantics::Rint;
 
 impl Translator<'_> {
     /// A call of a function that the IR has; `None` for others.
@@ -219,6 +220,8 @@ fn ir_function(function: &ScalarFunctionExpr) -> Option<(Function, &Arc<dyn Phys
                 Function::Ceil
             } else if implementation.is::<RoundFunc>() {
                 Function::Round(0)
+            } else if implementation.is::<Rint>() {
+                Function::RoundEven
             } else if implementation.is::<CharacterLengthFunc>() {
                 Function::CharacterLength
             } else if implementation.is::<OctetLengthFunc>() {

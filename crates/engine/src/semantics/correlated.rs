@@ -474,6 +474,10 @@ fn is_beyond(plan: &LogicalPlan) -> bool {
         Ok(match node {
             LogicalPlan::Limit(_) | LogicalPlan::Window(_) | LogicalPlan::Union(_) => true,
             LogicalPlan::Distinct(distinct) => matches!(distinct, Distinct::All(_)),
+            // Without groups it has a row whatever was found.
+            LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
+                !asked_by(node)?.is_empty()
+            }
             LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) => {
                 node.contains_outer_reference()
             }

@@ -2,8 +2,11 @@
 //! anything is concluded from it, so that pipelines and the planner's own operators both answer as SQL does.
 //!
 //! - [`correlated`]: subqueries that look at the outer row, wherever they stand.
+//! - [`outer_aggregates`]: aggregates of outer columns are the outer query's.
 //! - [`subqueries`]: a subquery of one value may be NULL.
-//! - [`not_in`]: NOT IN of a subquery that looks at the outer row.
+//! - [`not_in`]: IN, ANY and ALL of a subquery.
+//! - [`casts`]: casts that lose digits round.
+//! - [`moments`]: dates and intervals, AT TIME ZONE, texts with an offset.
 //! - [`set_operations`]: EXCEPT ALL and INTERSECT ALL count rows.
 //! - [`order`]: intervals by their length, and one zero, wherever values are compared.
 //! - [`similar`]: patterns of SIMILAR TO.
@@ -12,16 +15,21 @@
 //!
 //! Each may see a plan that it has changed before: what it makes is not what it looks for.
 
+mod casts;
 mod correlated;
 mod dependent;
+mod moments;
 mod not_in;
 mod only;
 mod order;
 mod ordered;
 mod outer;
+mod outer_aggregates;
 mod set_operations;
 mod similar;
 mod subqueries;
+
+pub use casts::Rint;
 
 use std::sync::Arc;
 
@@ -29,24 +37,38 @@ use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::floats::computed;
 
-/// The rules, in the order in which they are to run.
+/// The rules for plans whose types are coerced, in the order in which they are to run.
 pub fn rules() -> impl Iterator<Item = Arc<dyn AnalyzerRule + Send + Sync>> {
-    let rules: [(&'static str, Rewrite); 8] = [
+    let rules: [(&'static str, Rewrite); 12] = [
+        ("headrace_outer_aggregates", outer_aggregates::rewrite),
+        ("headrace_any_and_all", not_in::rewrite_comparisons),
         ("headrace_correlated_subqueries", correlated::rewrite),
         ("headrace_nullable_subqueries", subqueries::rewrite),
         ("headrace_not_in", not_in::rewrite),
         ("headrace_set_operations", set_operations::rewrite),
+        ("headrace_casts", casts::rewrite),
+        ("headrace_local_times", moments::rewrite_texts),
         ("headrace_order", order::rewrite),
         ("headrace_similar", similar::rewrite),
         ("headrace_ordered_aggregates", ordered::rewrite),
         ("headrace_one_nan", computed::rewrite),
     ];
     rules.into_iter().map(|(name, rewrite)| Arc::new(EachNode { name, rewrite }) as _)
+}
+
+/// The rule that is to run before types are coerced.
+pub fn untyped_rule() -> Arc<dyn AnalyzerRule + Send + Sync> {
+    Arc::new(EachNode { name: "headrace_dates_and_intervals", rewrite: moments::rewrite_sums })
+}
+
+/// Functions that the rules, and what users write, ask for.
+pub fn functions() -> [ScalarUDF; 2] {
+    [casts::rint(), moments::timezone()]
 }
 
 type Rewrite = fn(LogicalPlan) -> Result<Transformed<LogicalPlan>>;

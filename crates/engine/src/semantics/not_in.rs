@@ -1,4 +1,4 @@
-//! `x [NOT] IN (SELECT y ..)` where `x` or `y` may be NULL.
+//! `x [NOT] IN (SELECT y ..)` where `x` or `y` may be NULL, and `x < ANY (SELECT y ..)`, `x < ALL (SELECT y ..)`.
 //!
 //! `x IN s` is true where a row of `s` equals `x`; else NULL where `s` has a NULL, or `x` is one and `s` has a row; else false. The
 //! planner says so only of NOT IN that stands alone or in a conjunction, of a subquery that does not look at the outer
@@ -10,17 +10,32 @@
 //! x NOT IN s, of which only true matters (in a WHERE, below AND, OR and NOT):  NOT matched AND NOT open
 //! x IN s anywhere else:  CASE WHEN matched THEN true WHEN open THEN NULL ELSE false END
 //! ```
+//!
+//! `x < ANY s` is the same with another comparison, and `x < ALL s` is `NOT x >= ANY s`. The rows of `s` get a name of their own, so
+//! that a column of `s` is never taken for one of the outer query that has the same name.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue, plan_err};
 use datafusion::functions_aggregate::count::count_all;
-use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    lit, not, when,
+    binary_expr, lit, not, when,
 };
+
+use super::map_expressions;
+
+/// Changes comparisons with ANY and ALL that stand elsewhere than in a WHERE.
+pub fn rewrite_comparisons(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if let LogicalPlan::Filter(_) = plan {
+        return rewrite(plan);
+    }
+    let outer = merge_schema(&plan.inputs());
+    map_expressions(plan, |expr| expr.transform_up(|part| comparison_as_exists(part, &outer)))
+}
 
 /// Changes the condition of a WHERE.
 pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -57,22 +72,28 @@ fn condition(expr: Expr, place: Place, outer: &DFSchema) -> Result<Transformed<E
             Ok(condition(*inner, place, outer)?.update_data(not))
         }
         Expr::InSubquery(is_in) => {
-            let is_right = is_in.negated != place.wanted
-                || place.in_conjunction && is_null_aware(&is_in)
-                || !may_be_null(&is_in, outer)?;
+            let asks_outer = is_in.expr.contains_outer();
+            let is_right = !asks_outer
+                && (is_in.negated != place.wanted
+                    || place.in_conjunction && is_null_aware(&is_in)
+                    || !may_be_null(&is_in, outer)?);
             if is_right {
                 return Ok(Transformed::no(Expr::InSubquery(is_in)));
             }
-            let found = found(&is_in, outer)?;
-            let (matched, open) = (found.matched, found.open);
-            let is_not = not(matched).and(not(open));
-            Ok(Transformed::yes(if place.wanted { is_not } else { not(is_not) }))
+            let any = Any::of_in(&is_in);
+            any.where_wanted(is_in.negated, place.wanted, outer).map(Transformed::yes)
+        }
+        Expr::SetComparison(comparison) => {
+            let (any, negated) = Any::of_comparison(&comparison)?;
+            any.where_wanted(negated, place.wanted, outer).map(Transformed::yes)
         }
         other => other.transform_up(|part| match part {
-            Expr::InSubquery(is_in) if may_be_null(&is_in, outer)? => {
-                exact(&is_in, outer).map(Transformed::yes)
+            Expr::InSubquery(is_in)
+                if is_in.expr.contains_outer() || may_be_null(&is_in, outer)? =>
+            {
+                as_exists(&is_in, outer).map(Transformed::yes)
             }
-            part => Ok(Transformed::no(part)),
+            part => comparison_as_exists(part, outer),
         }),
     }
 }
@@ -82,44 +103,100 @@ fn is_null_aware(is_in: &InSubquery) -> bool {
     is_in.subquery.outer_ref_columns.is_empty() && !is_in.expr.column_refs().is_empty()
 }
 
-/// Whether it may be neither true nor false. What looks outside of the query around it is left to the planner, which refuses it.
+/// Whether it may be neither true nor false.
 fn may_be_null(is_in: &InSubquery, outer: &DFSchema) -> Result<bool> {
-    let y = is_in.subquery.subquery.schema().field(0);
-    Ok(!is_in.expr.contains_outer() && (y.is_nullable() || is_in.expr.nullable(outer)?))
-}
-
-/// What the rows of a subquery say of `x IN s`.
-struct Found {
-    matched: Expr,
-    open: Expr,
-}
-
-fn found(is_in: &InSubquery, outer: &DFSchema) -> Result<Found> {
-    let y = || Expr::Column(Column::from(is_in.subquery.subquery.schema().qualified_field(0)));
-    let x = as_outer(is_in.expr.as_ref().clone(), outer)?;
-    let nulls = exists(&is_in.subquery, Some(y().is_null()))?;
-    let any = exists(&is_in.subquery, None)?;
-    Ok(Found {
-        matched: exists(&is_in.subquery, Some(y().eq(x)))?,
-        open: nulls.or(is_in.expr.as_ref().clone().is_null().and(any)),
-    })
+    Any::of_in(is_in).may_be_null(outer)
 }
 
 /// An IN that stands anywhere, as conditions of EXISTS.
 pub(super) fn as_exists(is_in: &InSubquery, outer: &DFSchema) -> Result<Expr> {
-    if may_be_null(is_in, outer)? {
-        return exact(is_in, outer);
-    }
-    let matched = found(is_in, outer)?.matched;
-    Ok(if is_in.negated { not(matched) } else { matched })
+    Any::of_in(is_in).exact(is_in.negated, outer)
 }
 
-/// True, false or NULL.
-fn exact(is_in: &InSubquery, outer: &DFSchema) -> Result<Expr> {
-    let Found { matched, open } = found(is_in, outer)?;
-    when(matched, lit(!is_in.negated))
-        .when(open, lit(ScalarValue::Boolean(None)))
-        .otherwise(lit(is_in.negated))
+/// A comparison with ANY or ALL that stands anywhere, as conditions of EXISTS.
+pub(super) fn comparison_as_exists(part: Expr, outer: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::SetComparison(comparison) = &part else { return Ok(Transformed::no(part)) };
+    let (any, negated) = Any::of_comparison(comparison)?;
+    any.exact(negated, outer).map(Transformed::yes)
+}
+
+/// `x op ANY (s)`.
+struct Any<'a> {
+    x: &'a Expr,
+    op: Operator,
+    subquery: &'a Subquery,
+}
+
+/// What the rows of a subquery are called where they are compared: a table in it may have the name of one of the outer query.
+const COMPARED: &str = "__compared";
+
+impl<'a> Any<'a> {
+    fn of_in(is_in: &'a InSubquery) -> Self {
+        Self { x: &is_in.expr, op: Operator::Eq, subquery: &is_in.subquery }
+    }
+
+    /// The comparison, and whether it is its contrary that is meant: `x < ALL (s)` is `NOT x >= ANY (s)`.
+    fn of_comparison(comparison: &'a SetComparison) -> Result<(Self, bool)> {
+        let negated = comparison.quantifier == SetQuantifier::All;
+        let op = match negated {
+            false => Some(comparison.op),
+            true => comparison.op.negate(),
+        };
+        let Some(op) = op else { return plan_err!("{} compares no value with all", comparison.op) };
+        Ok((Self { x: &comparison.expr, op, subquery: &comparison.subquery }, negated))
+    }
+
+    fn may_be_null(&self, outer: &DFSchema) -> Result<bool> {
+        let y = self.subquery.subquery.schema().field(0);
+        Ok(y.is_nullable() || self.x.nullable(outer)?)
+    }
+
+    /// What is right where only matters whether it is true, or whether it is false.
+    fn where_wanted(&self, negated: bool, wanted: bool, outer: &DFSchema) -> Result<Expr> {
+        let matched = self.matched(outer)?;
+        let found = match negated == wanted && self.may_be_null(outer)? {
+            false => matched,
+            true => matched.or(self.open()?),
+        };
+        Ok(if negated { not(found) } else { found })
+    }
+
+    /// True, false or NULL.
+    fn exact(&self, negated: bool, outer: &DFSchema) -> Result<Expr> {
+        let matched = self.matched(outer)?;
+        if !self.may_be_null(outer)? {
+            return Ok(if negated { not(matched) } else { matched });
+        }
+        when(matched, lit(!negated))
+            .when(self.open()?, lit(ScalarValue::Boolean(None)))
+            .otherwise(lit(negated))
+    }
+
+    fn matched(&self, outer: &DFSchema) -> Result<Expr> {
+        let x = as_outer(self.x.clone(), outer)?;
+        self.exists(Some(binary_expr(x, self.op, self.y())))
+    }
+
+    fn open(&self) -> Result<Expr> {
+        let nulls = self.exists(Some(self.y().is_null()))?;
+        let any = self.exists(None)?;
+        Ok(nulls.or(self.x.clone().is_null().and(any)))
+    }
+
+    /// The column of the subquery.
+    fn y(&self) -> Expr {
+        let (_, field) = self.subquery.subquery.schema().qualified_field(0);
+        Expr::Column(Column::new(Some(COMPARED), field.name()))
+    }
+
+    fn exists(&self, condition: Option<Expr>) -> Result<Expr> {
+        let plan = &self.subquery.subquery;
+        let column = Column::from(plan.schema().qualified_field(0));
+        let named = Expr::Column(column.clone()).alias_qualified(Some(COMPARED), column.name);
+        // A projection and not an alias: what the planner adds to a subquery's columns gets lost in one.
+        let rows = LogicalPlanBuilder::from(Arc::clone(plan)).project([named])?.build()?;
+        exists(&Subquery { subquery: Arc::new(rows), ..self.subquery.clone() }, condition)
+    }
 }
 
 /// Whether a subquery has a row for which a condition is true. Where that is the same for all outer rows it is a number that is

@@ -14,11 +14,12 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
-use datafusion::logical_expr::expr::{Between, InList, Sort, WindowFunction};
+use datafusion::functions::core::nullif::NullIfFunc;
+use datafusion::logical_expr::expr::{Between, Case, InList, Sort, WindowFunction};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit, when,
 };
 
 use super::map_expressions;
@@ -47,7 +48,11 @@ pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 /// An operator with comparable operands.
-fn compared(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut expr = match searched(&expr, schema)? {
+        Some(searched) => return Ok(Transformed::yes(searched)),
+        None => expr,
+    };
     let changed = match &mut expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => {
             all(vec![left, right], schema)?
@@ -60,6 +65,34 @@ fn compared(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         _ => false,
     };
     Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+}
+
+/// `CASE x WHEN y ..` and `nullif(x, y)` of floats and intervals, by `x = y`: the planner compares bits there.
+fn searched(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let is_meant = |expr: &Expr| -> Result<bool> {
+        let data_type = expr.get_type(schema)?;
+        Ok(data_type.is_floating() || is_interval(&data_type))
+    };
+    let equal = |x: &Expr, y: &Expr| -> Result<Expr> {
+        Ok(compared(x.clone().eq(y.clone()), schema)?.data)
+    };
+    Ok(match expr {
+        Expr::Case(Case { expr: Some(x), when_then_expr, else_expr }) if is_meant(x)? => {
+            let branches =
+                when_then_expr.iter().map(|(y, then)| Ok((Box::new(equal(x, y)?), then.clone())));
+            let when_then_expr = branches.collect::<Result<_>>()?;
+            Some(Expr::Case(Case { expr: None, when_then_expr, else_expr: else_expr.clone() }))
+        }
+        Expr::ScalarFunction(call) if call.func.inner().is::<NullIfFunc>() => {
+            let [x, y] = call.args.as_slice() else { return Ok(None) };
+            if !is_meant(x)? {
+                return Ok(None);
+            }
+            let null = ScalarValue::try_from(x.get_type(schema)?)?;
+            Some(when(equal(x, y)?, lit(null)).otherwise(x.clone())?)
+        }
+        _ => None,
+    })
 }
 
 fn is_comparison(operator: Operator) -> bool {

@@ -12,10 +12,10 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, ObjectName,
     ObjectNamePart, TableFactor, Value, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::HeadraceDialect;
 use super::walk::{self, Flow, ON, Stop};
 use crate::catalog::{Call, Packing, ReadOptions, TableKind};
 
@@ -249,7 +249,7 @@ fn typed(value: &Expr, state: &SessionState) -> Result<Vec<(String, DataType)>> 
 /// A type that values of text files can have, by its name in SQL.
 fn data_type(text: &str, state: &SessionState) -> Result<DataType> {
     let unknown = || plan_datafusion_err!("{text} is no type of SQL");
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).map_err(|_| unknown())?;
+    let mut parser = Parser::new(&HeadraceDialect).try_with_sql(text).map_err(|_| unknown())?;
     let named = parser.parse_data_type().map_err(|_| unknown())?;
     if parser.peek_token().token != Token::EOF {
         return Err(unknown());

@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr, Statement};
-use datafusion::sql::sqlparser::dialect::{Dialect, dialect_from_str};
+use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
@@ -32,8 +32,7 @@ impl Headers {
         if !matches!(statement, DFStatement::Statement(_)) {
             return Self::default();
         }
-        let dialect = state.config().options().sql_parser.dialect;
-        let Some(dialect) = dialect_from_str(dialect) else { return Self::default() };
+        let dialect = super::dialect::of(state);
         let Some(query) = query(statement) else { return Self::default() };
         match selects(query).into_iter().next() {
             Some(select) => Self::of_select(select, text, dialect.as_ref()),

@@ -10,35 +10,39 @@
 mod casts;
 mod columnless;
 mod depth;
+mod dialect;
 mod functions;
 mod headers;
+mod ignored;
 mod ordered;
 mod precedence;
-mod quantified;
 mod repair;
+mod rows;
 mod spelled;
 mod summarize;
 mod text;
 mod tuples;
+mod types;
 mod using;
 mod walk;
+mod windows;
 
 use std::mem;
 
-use datafusion::common::{Result, TableReference};
+use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::Statement as DFStatement;
+use datafusion::sql::parser::{DFParserBuilder, Statement as DFStatement};
 use datafusion::sql::sqlparser::ast::{
-    Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableFactor, VisitorMut,
-    WildcardAdditionalOptions,
+    Expr, Ident, Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableFactor,
+    VisitorMut, WildcardAdditionalOptions,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::catalog::Call;
 pub use casts::Named;
 pub use depth::OnLargeStack;
+pub use dialect::{HeadraceDialect, of as dialect_of};
 pub use headers::Headers;
 use repair::Repair;
 pub use text::Places;
@@ -78,19 +82,21 @@ impl Parsed {
         let calls = functions::name(&mut statement, state)?;
         if let Some(inner) = sql_statement(&mut statement) {
             depth::check(inner)?;
-            precedence::restore(inner);
-            spelled::out(inner);
-            quantified::name(inner);
-            using::merge(inner)?;
-            if is_show_tables(inner) {
-                statement = parse(SHOW_TABLES, state)?;
-            } else {
-                walk::change_all(inner, &mut FromFirst);
-                columnless::check(inner)?;
+            match is_show_tables(inner) {
+                true => statement = parse(SHOW_TABLES, state)?,
+                false => walk::change_all(inner, &mut FromFirst),
             }
         }
         let headers = Headers::of(&mut statement, text, state);
         if let Some(inner) = sql_statement(&mut statement) {
+            columnless::check(inner)?;
+            precedence::restore(inner);
+            ignored::check(inner)?;
+            spelled::out(inner);
+            rows::spell_out(inner)?;
+            types::spell_out(inner);
+            windows::write_out(inner)?;
+            using::merge(inner)?;
             ordered::outside(inner);
         }
         repair::tables(&mut statement, state)?;
@@ -138,9 +144,7 @@ impl Parsed {
 
 /// Makes a query a table, with a name of its own, of a query that selects everything of it.
 fn put_into_from(query: &mut Query, name: &str) {
-    let around = format!("select * from (select 1) as {name}");
-    let mut statements = Parser::parse_sql(&GenericDialect {}, &around).unwrap_or_default();
-    let Some(Statement::Query(mut outer)) = statements.pop() else { return };
+    let Ok(mut outer) = parse_query(&format!("select * from (select 1) as {name}")) else { return };
     let SetExpr::Select(select) = outer.body.as_mut() else { return };
     if let Some(table) = select.from.first_mut()
         && let TableFactor::Derived { subquery, .. } = &mut table.relation
@@ -150,12 +154,40 @@ fn put_into_from(query: &mut Query, name: &str) {
     }
 }
 
+/// A query of our own.
+fn parse_query(text: &str) -> Result<Query> {
+    Ok(*Parser::new(&HeadraceDialect).try_with_sql(text)?.parse_query()?)
+}
+
+/// An expression of our own.
+fn parse_expr(text: &str) -> Result<Expr> {
+    Ok(Parser::new(&HeadraceDialect).try_with_sql(text)?.parse_expr()?)
+}
+
+/// A name as it is compared: in lower case, unless it is quoted.
+fn plain_name(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_lowercase(),
+    }
+}
+
 /// One statement of a text in the session's dialect.
 fn parse(text: &str, state: &SessionState) -> Result<DFStatement> {
-    let dialect = state.config().options().sql_parser.dialect;
-    state.sql_to_statement(text, &dialect).or_else(|error| match tuples::spelled(text) {
+    let dialect = dialect::of(state);
+    let depth = state.config().options().sql_parser.recursion_limit.get();
+    let parse = |text: &str| {
+        let parser = DFParserBuilder::new(text).with_dialect(dialect.as_ref());
+        let mut statements = parser.with_recursion_limit(depth).build()?.parse_statements()?;
+        match (statements.pop_front(), statements.is_empty()) {
+            (Some(statement), true) => Ok(statement),
+            (Some(_), false) => plan_err!("a text of two statements is not one statement"),
+            (None, _) => plan_err!("there is no statement"),
+        }
+    };
+    parse(text).or_else(|error| match tuples::spelled(text) {
         // Its places would be those of another text.
-        Some(spelled) => state.sql_to_statement(&spelled, &dialect).map_err(|_| error),
+        Some(spelled) => parse(&spelled).map_err(|_| error),
         None => Err(error),
     })
 }

@@ -49,6 +49,15 @@ impl VisitorMut for Restore {
                     other => other,
                 });
             }
+            // `-2 ^ 2` is 4, as in PostgreSQL.
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }
+                if is(inner, &[BinaryOperator::PGExp]) =>
+            {
+                raise(expr, &[BinaryOperator::PGExp], |expr| match expr {
+                    Expr::UnaryOp { expr, .. } => expr,
+                    other => other,
+                });
+            }
             _ => {}
         }
         ON
@@ -78,14 +87,13 @@ fn raise(expr: &mut Expr, operators: &[BinaryOperator], right: impl Fn(&mut Expr
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use datafusion::sql::sqlparser::dialect::GenericDialect;
     use datafusion::sql::sqlparser::parser::Parser;
 
     use super::*;
 
     fn restored(condition: &str) -> Statement {
         let text = format!("SELECT 1 WHERE {condition}");
-        let mut statements = Parser::parse_sql(&GenericDialect {}, &text).unwrap();
+        let mut statements = Parser::parse_sql(&super::super::HeadraceDialect, &text).unwrap();
         restore(&mut statements[0]);
         statements.remove(0)
     }
@@ -121,6 +129,9 @@ mod tests {
             ),
             ("a IS DISTINCT FROM (b AND c)", "a IS DISTINCT FROM (b AND c)"),
             ("a IS DISTINCT FROM b", "a IS DISTINCT FROM b"),
+            ("-a ^ b ^ c > 0", "(((-a) ^ b) ^ c) > 0"),
+            ("a * b ^ c > 0", "(a * (b ^ c)) > 0"),
+            ("-(a ^ b) > 0", "(-(a ^ b)) > 0"),
             (
                 "a IS DISTINCT FROM b AND c IS DISTINCT FROM d OR e",
                 "((a IS DISTINCT FROM b) AND (c IS DISTINCT FROM d)) OR e",

@@ -1,13 +1,11 @@
 //! Short words of SQL and of other databases, spelled out: `FETCH FIRST n ROWS ONLY` is LIMIT, `ORDER BY ALL` names
-//! every column of the SELECT, aggregates are not ordered by columns of a number, and `(a, b) IN ((1, 2), ..)` is a disjunction
-//! of equal pairs.
+//! every column of the SELECT, and aggregates are not ordered by columns of a number.
 
 use std::mem;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Fetch, Function, FunctionArgumentClause, FunctionArguments, LimitClause,
-    OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Statement, UnaryOperator, Value,
-    VisitorMut,
+    Expr, Fetch, Function, FunctionArgumentClause, FunctionArguments, LimitClause, OrderByExpr,
+    OrderByKind, Query, SelectItem, SetExpr, Statement, Value, VisitorMut,
 };
 
 use super::walk::{self, Flow, ON, Stop};
@@ -31,17 +29,6 @@ impl VisitorMut for SpellOut {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = expr {
             list.clauses.retain_mut(orders_by_values);
-        }
-        if let Expr::InList { expr: row, list, negated } = expr
-            && let Expr::Tuple(values) = row.as_ref()
-            && !(values.is_empty() || list.is_empty())
-            && let Some(equal) = list.iter().map(|other| equal(values, other)).collect()
-        {
-            let any = Expr::Nested(Box::new(joined(equal, &BinaryOperator::Or)));
-            *expr = match negated {
-                true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) },
-                false => any,
-            };
         }
         ON
     }
@@ -103,33 +90,4 @@ fn order_by_all(query: &mut Query) {
 
 fn number(number: usize) -> Expr {
     Expr::value(Value::Number(number.to_string(), false))
-}
-
-/// That a row of values equals another.
-fn equal(values: &[Expr], other: &Expr) -> Option<Expr> {
-    let Expr::Tuple(others) = other else { return None };
-    if values.len() != others.len() {
-        return None;
-    }
-    let pairs = values.iter().zip(others).map(|(value, other)| Expr::BinaryOp {
-        left: Box::new(value.clone()),
-        op: BinaryOperator::Eq,
-        right: Box::new(other.clone()),
-    });
-    Some(Expr::Nested(Box::new(joined(pairs.collect(), &BinaryOperator::And))))
-}
-
-/// All of them with an operator between, as a tree of few levels.
-fn joined(mut exprs: Vec<Expr>, op: &BinaryOperator) -> Expr {
-    if exprs.len() == 1
-        && let Some(only) = exprs.pop()
-    {
-        return only;
-    }
-    let right = exprs.split_off(exprs.len() / 2);
-    Expr::BinaryOp {
-        left: Box::new(Expr::Nested(Box::new(joined(exprs, op)))),
-        op: op.clone(),
-        right: Box::new(Expr::Nested(Box::new(joined(right, op)))),
-    }
 }

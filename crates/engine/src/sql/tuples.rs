@@ -2,13 +2,14 @@
 //!
 //! Where it refused the text, such elements are given another pair: `ROLLUP (((x + 1)::INT))`.
 
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
+use super::HeadraceDialect;
+
 /// The text with another pair of parentheses around such elements; `None` if it has none.
 pub fn spelled(text: &str) -> Option<String> {
-    let mut tokens = Tokenizer::new(&GenericDialect {}, text).tokenize().ok()?;
+    let mut tokens = Tokenizer::new(&HeadraceDialect, text).tokenize().ok()?;
     let mut at = 0;
     let mut changed = false;
     while let Some(open) = next_list(&tokens, at) {

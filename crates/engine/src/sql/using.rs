@@ -11,9 +11,8 @@ use datafusion::sql::sqlparser::ast::{
     Query, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement, TableFactor,
     TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 
+use super::parse_expr;
 use super::walk::{self, Flow, ON, Stop};
 
 const HINT: &str = "hint: write ON a.k = b.k, and coalesce(a.k, b.k) for the column of both";
@@ -128,7 +127,7 @@ impl Columns {
                     for name in names {
                         equal.push(columns.merge(name, right, &operator)?);
                     }
-                    *constraint = JoinConstraint::On(parsed(&equal.join(" and "))?);
+                    *constraint = JoinConstraint::On(parse_expr(&equal.join(" and "))?);
                 }
                 JoinConstraint::Natural => {
                     return not_impl_err!("a right or full join that is NATURAL\n{HINT}");
@@ -154,7 +153,7 @@ impl Columns {
             Some(known) => self.merged.remove(known),
             None if right == 1 => Merged {
                 name: name.clone(),
-                expr: parsed(&format!("{}.{name}", self.tables[0]))?,
+                expr: parse_expr(&format!("{}.{name}", self.tables[0]))?,
                 of: vec![0],
             },
             None => {
@@ -166,8 +165,8 @@ impl Columns {
         let (left, own) = (merged.expr.to_string(), format!("{}.{name}", self.tables[right]));
         merged.of.push(right);
         merged.expr = match operator {
-            JoinOperator::Right(_) | JoinOperator::RightOuter(_) => parsed(&own)?,
-            JoinOperator::FullOuter(_) => parsed(&format!("coalesce({left}, {own})"))?,
+            JoinOperator::Right(_) | JoinOperator::RightOuter(_) => parse_expr(&own)?,
+            JoinOperator::FullOuter(_) => parse_expr(&format!("coalesce({left}, {own})"))?,
             _ => merged.expr,
         };
         // The columns of the last join come first.
@@ -223,15 +222,7 @@ fn name_of(table: &TableFactor) -> Result<Ident> {
 }
 
 fn is_same(a: &Ident, b: &Ident) -> bool {
-    let plain = |name: &Ident| match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
-    };
-    plain(a) == plain(b)
-}
-
-fn parsed(text: &str) -> Result<Expr> {
-    Ok(Parser::new(&GenericDialect {}).try_with_sql(text)?.parse_expr()?)
+    super::plain_name(a) == super::plain_name(b)
 }
 
 /// Puts what columns stand for in their place.

@@ -1,0 +1,188 @@
+//! Clauses that the planner drops without a word: they are done here, or refused.
+//!
+//! `TABLESAMPLE (10 PERCENT)` is a condition with a random number for each row. `1_000` is 1000.
+
+use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
+use datafusion::sql::sqlparser::ast::{
+    GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectNamePart, Query, Select,
+    SelectItem, SetExpr, Statement, TableAlias, TableFactor, TableSample, TableSampleKind,
+    TableSampleMethod, TableSampleUnit, TableWithJoins, Value, ValueWithSpan, VisitorMut,
+};
+
+use super::walk::{self, Flow, ON, Stop};
+use super::{parse_expr, parse_query};
+
+/// Does what the planner would ignore.
+///
+/// # Errors
+/// A clause that is not offered.
+pub fn check(statement: &mut Statement) -> Result<()> {
+    walk::change(statement, &mut Check)
+}
+
+struct Check;
+
+impl VisitorMut for Check {
+    type Break = Stop;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        match in_query(query) {
+            Some(clause) => walk::stop(refused(clause)),
+            None => ON,
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        if let Some(clause) = in_select(select) {
+            return walk::stop(refused(clause));
+        }
+        let joins = select.from.iter().flat_map(|from: &TableWithJoins| &from.joins);
+        match joins.filter_map(without_condition).next() {
+            Some(error) => walk::stop(error),
+            None => ON,
+        }
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> Flow {
+        match in_table(table) {
+            Ok(()) => ON,
+            Err(error) => walk::stop(error),
+        }
+    }
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> Flow {
+        if let Value::Number(number, _) = &mut value.value {
+            number.retain(|c| c != '_');
+        }
+        ON
+    }
+}
+
+fn refused(clause: &str) -> DataFusionError {
+    plan_datafusion_err!("{clause} is not offered\nhint: write the query without it")
+}
+
+fn in_query(query: &Query) -> Option<&'static str> {
+    let clauses = [
+        (!query.locks.is_empty(), "FOR UPDATE or FOR SHARE: tables have no row locks, so it"),
+        (query.for_clause.is_some(), "FOR XML or FOR JSON"),
+        (query.settings.is_some(), "SETTINGS: settings are changed by SET, so it"),
+        (query.format_clause.is_some(), "FORMAT: the shell has .mode and --format, so it"),
+    ];
+    clauses.into_iter().find_map(|(is_there, clause)| is_there.then_some(clause))
+}
+
+fn in_select(select: &Select) -> Option<&'static str> {
+    let modifiers = match &select.group_by {
+        GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
+    };
+    let by_pattern = |item: &SelectItem| match item {
+        SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
+            options.opt_ilike.is_some()
+        }
+        _ => false,
+    };
+    let clauses = [
+        (
+            !modifiers.is_empty(),
+            "WITH TOTALS, WITH ROLLUP or WITH CUBE: GROUP BY ROLLUP (..) is, so it",
+        ),
+        (select.projection.iter().any(by_pattern), "* ILIKE"),
+        (select.prewhere.is_some(), "PREWHERE"),
+        (!select.connect_by.is_empty(), "CONNECT BY: WITH RECURSIVE is, so it"),
+        (select.value_table_mode.is_some(), "SELECT AS STRUCT or AS VALUE"),
+        (select.select_modifiers.is_some(), "such a word behind SELECT"),
+    ];
+    clauses.into_iter().find_map(|(is_there, clause)| is_there.then_some(clause))
+}
+
+/// `a JOIN b` without ON is no cross join, but something forgotten.
+fn without_condition(join: &Join) -> Option<DataFusionError> {
+    let (JoinOperator::Join(constraint)
+    | JoinOperator::Inner(constraint)
+    | JoinOperator::Left(constraint)
+    | JoinOperator::LeftOuter(constraint)
+    | JoinOperator::Right(constraint)
+    | JoinOperator::RightOuter(constraint)
+    | JoinOperator::FullOuter(constraint)) = &join.join_operator
+    else {
+        return None;
+    };
+    matches!(constraint, JoinConstraint::None).then(|| {
+        plan_datafusion_err!(
+            "a join with {} has no condition\nhint: write ON .. or USING (..) behind it, or CROSS JOIN for all pairs",
+            join.relation
+        )
+    })
+}
+
+fn in_table(table: &mut TableFactor) -> Result<()> {
+    match table {
+        TableFactor::Table { with_ordinality: true, .. }
+        | TableFactor::Function { with_ordinality: true, .. } => {
+            plan_err!("WITH ORDINALITY is not offered\nhint: use row_number() over ()")
+        }
+        TableFactor::Table { version: Some(_), .. } => {
+            plan_err!("a table has one version: FOR SYSTEM_TIME is not offered")
+        }
+        TableFactor::Table { sample, .. } | TableFactor::Derived { sample, .. } => {
+            let Some(share) = sample.take().as_ref().map(share).transpose()? else { return Ok(()) };
+            *table = sampled(table, share)?;
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The share of rows that a sample has.
+fn share(sample: &TableSampleKind) -> Result<f64> {
+    let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) =
+        sample;
+    let TableSample { name, quantity, seed, bucket, offset, .. } = sample.as_ref();
+    if seed.is_some() {
+        return plan_err!(
+            "REPEATABLE is not offered: a sample has other rows each time\nhint: keep one by CREATE TABLE .. AS"
+        );
+    }
+    let is_of_rows =
+        matches!(name, None | Some(TableSampleMethod::Bernoulli | TableSampleMethod::System));
+    let percent = match quantity {
+        Some(quantity) if is_of_rows && bucket.is_none() && offset.is_none() => {
+            let number = quantity.value.to_string().parse::<f64>().ok();
+            let unit = quantity.unit.as_ref();
+            number.filter(|_| matches!(unit, None | Some(TableSampleUnit::Percent)))
+        }
+        _ => None,
+    };
+    match percent {
+        Some(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => plan_err!(
+            "such a sample is not offered: {sample}\nhint: TABLESAMPLE (10) takes about 10 percent of the rows; ORDER BY random() LIMIT 100 takes 100"
+        ),
+    }
+}
+
+/// A table of chance: some rows of another, under its name.
+fn sampled(table: &mut TableFactor, share: f64) -> Result<TableFactor> {
+    let alias = match table {
+        TableFactor::Table { name, alias, .. } => {
+            let own = name.0.last().and_then(ObjectNamePart::as_ident).cloned();
+            alias.take().or_else(|| own.map(named))
+        }
+        TableFactor::Derived { alias, .. } => alias.take(),
+        _ => None,
+    };
+    let mut subquery = parse_query("SELECT * FROM t")?;
+    if let SetExpr::Select(select) = subquery.body.as_mut()
+        && let Some(from) = select.from.first_mut()
+    {
+        std::mem::swap(&mut from.relation, table);
+        select.selection = Some(parse_expr(&format!("random() < {share}"))?);
+    }
+    let subquery = Box::new(subquery);
+    Ok(TableFactor::Derived { lateral: false, subquery, alias, sample: None })
+}
+
+fn named(name: Ident) -> TableAlias {
+    TableAlias { explicit: true, name, columns: Vec::new(), at: None }
+}
