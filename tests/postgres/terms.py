@@ -195,7 +195,10 @@ class Terms:
         if shape < 0.4:
             digits = rng.randint(0, 3)
             return Term(f"{rng.choice(['round', 'trunc'])}({one.sql}, {digits})", "numeric", one.scale is not None, scale=digits)
-        if shape < 0.43:
+        if shape < 0.42:
+            digits = rng.randint(0, 12)
+            return Term(f"{one.sql}::numeric(38, {digits})" if digits <= 10 else f"coalesce({one.sql}, 0)", "numeric", one.scale is not None and digits <= 10, scale=digits if digits <= 10 else None)
+        if shape < 0.45:
             return Term(f"mod({one.sql}, {self.literal(rng.choice(['3', '1.05', '100']), 'numeric')})", "numeric", False)
         if shape < 0.5:
             return Term(f"{self.column(rng.choice(INTEGERS), 0).sql}::numeric", "numeric", scale=0)

@@ -12,6 +12,7 @@ pub mod constant;
 mod expr;
 mod moment;
 mod number;
+mod shown;
 mod text;
 mod types;
 mod zone;

@@ -46,7 +46,7 @@ pub fn heap_type(oid: Oid, typmod: i32) -> Option<HeapType> {
 
 /// Digits in all and behind the point of a declared `numeric` of which every value is a decimal of
 /// 128 bits and shows all digits behind the point.
-fn precision_and_scale(typmod: i32) -> Option<(u8, i8)> {
+pub(super) fn precision_and_scale(typmod: i32) -> Option<(u8, i8)> {
     let modifier = typmod.checked_sub(VARHDRSZ).filter(|modifier| *modifier >= 0)?;
     let precision = u8::try_from(modifier >> 16).ok().filter(|p| (1..=38).contains(p))?;
     // The scale's 11 bits have a sign.
