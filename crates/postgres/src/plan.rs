@@ -72,6 +72,8 @@ pub enum Output {
     },
     /// An exact sum.
     Sum(ExactSum),
+    /// A sum of floats.
+    FloatSum(FloatSum),
     /// The smallest or largest of numbers that show different digits behind the point.
     Extreme {
         /// Those of each number of digits.
@@ -92,7 +94,7 @@ pub enum Output {
     /// The mean of floats.
     FloatMean {
         /// Their sum.
-        sum: usize,
+        sum: FloatSum,
         /// Their number.
         count: usize,
     },
@@ -136,6 +138,15 @@ pub struct ExactSum {
     pub digits: Option<usize>,
     /// How often these are shown: twice by squares.
     pub times: i8,
+}
+
+/// A sum of floats, and what tells NaN and infinities among them from an overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FloatSum {
+    /// The sum.
+    pub column: usize,
+    /// The largest of their magnitudes.
+    pub largest: usize,
 }
 
 impl Plan {

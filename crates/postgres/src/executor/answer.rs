@@ -9,7 +9,7 @@ use pgrx::pg_sys::{self, Datum, Oid, TupleTableSlot};
 
 use crate::datum::{check_values, datum};
 use crate::nodes::{WhyNot, why_not};
-use crate::plan::{ExactSum, Output};
+use crate::plan::{ExactSum, FloatSum, Output};
 use crate::settings;
 use crate::translate::constant as moment;
 
@@ -86,21 +86,30 @@ impl Drop for Answer {
 }
 
 fn check(batch: &RecordBatch, output: &Output) -> Result<(), WhyNot> {
-    let sum = match *output {
-        Output::FloatMean { sum, .. } => sum,
-        Output::Aggregate { column, .. } => column,
-        Output::Value { column, .. } => return check_values(batch.column(column)),
-        Output::Extreme { ref columns, .. } => return check_ties(batch, columns),
+    match output {
+        Output::FloatSum(sum) | Output::FloatMean { sum, .. } => check_sum(batch, *sum),
+        Output::Value { column, .. } => check_values(batch.column(*column)),
+        Output::Extreme { columns, .. } => check_ties(batch, columns),
         Output::FloatDeviation { count, squares, .. } => {
-            return check_squares(batch.column(count), batch.column(squares));
+            check_squares(batch.column(*count), batch.column(*squares))
         }
-        _ => return Ok(()),
+        _ => Ok(()),
+    }
+}
+
+/// NaN and infinities come of such values, whatever the order of rows, or of an overflow, which is an error.
+fn check_sum(batch: &RecordBatch, sum: FloatSum) -> Result<(), WhyNot> {
+    let floats = |column: usize| batch.column(column).as_primitive::<Float64Type>().iter();
+    let mut sums = floats(sum.column).zip(floats(sum.largest)).filter_map(|(a, b)| a.zip(b));
+    // Infinite sums of parts that overflowed may have come to NaN.
+    let is_theirs = |(sum, largest): (f64, f64)| {
+        sum.is_finite()
+            || (sum.is_nan() && largest.is_nan())
+            || (sum.is_infinite() && largest.is_infinite())
     };
-    // Infinite sums of parts may have come to NaN.
-    let sums = batch.column(sum).as_primitive_opt::<Float64Type>();
-    match sums.is_none_or(|sums| sums.iter().flatten().all(f64::is_finite)) {
+    match sums.all(is_theirs) {
         true => Ok(()),
-        false => why_not("a sum of floats is not finite"),
+        false => why_not("a sum of floats overflows"),
     }
 }
 
@@ -136,6 +145,7 @@ unsafe fn value(batch: &RecordBatch, row: usize, output: &Output) -> Result<Opti
             datum(batch.column(column), row, Oid::from(type_oid))
         }
         Output::Sum(sum) => exact_sum(batch, row, sum),
+        Output::FloatSum(sum) => datum(batch.column(sum.column), row, pg_sys::FLOAT8OID),
         Output::Extreme { ref columns, ref digits, is_max } => {
             Ok(extreme(batch, row, columns.iter().copied().zip(digits.iter().copied()), is_max))
         }
@@ -151,7 +161,7 @@ unsafe fn value(batch: &RecordBatch, row: usize, output: &Output) -> Result<Opti
         }
         Output::FloatMean { sum, count } => {
             let count = number(batch.column(count), row)?;
-            let sum = batch.column(sum).as_primitive::<Float64Type>().value(row);
+            let sum = batch.column(sum.column).as_primitive::<Float64Type>().value(row);
             Ok((count > 0).then(|| float(sum / count as f64)))
         }
         Output::FloatDeviation { count, squares, is_sample, is_root } => {

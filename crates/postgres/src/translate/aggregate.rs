@@ -1,16 +1,16 @@
 //! Aggregates, by OID.
 
 use headrace_ir::{
-    AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Expr, Scalar,
+    AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Expr, Function, Scalar,
 };
 use pgrx::pg_sys;
 
-use super::call::decimal_operation;
+use super::call::{call, decimal_operation};
 use super::compare::check_equality;
-use super::expr::Translator;
+use super::expr::{Translator, widened};
 use super::shown::{Digits, Shown};
 use crate::nodes::{WhyNot, items, why_not};
-use crate::plan::{ExactSum, Output};
+use crate::plan::{ExactSum, FloatSum, Output};
 use crate::version;
 
 /// The calls of a sink, each once.
@@ -141,16 +141,15 @@ impl Asked<'_> {
             pg_sys::F_SUM_FLOAT4 => {
                 return why_not("a sum of reals, whose digits hang on the order of rows");
             }
-            pg_sys::F_SUM_FLOAT8 => self.plain(Sum, DataType::Float64),
+            pg_sys::F_SUM_FLOAT8 => Output::FloatSum(self.float_sum()?),
             pg_sys::F_AVG_INT2 | pg_sys::F_AVG_INT4 => self.numeric_mean(DataType::Int64),
             pg_sys::F_AVG_INT8 | pg_sys::F_AVG_NUMERIC => {
                 let result = self.sum_type()?;
                 self.numeric_mean(result)
             }
             pg_sys::F_AVG_FLOAT4 | pg_sys::F_AVG_FLOAT8 => {
-                let (sum, count) =
-                    (self.call(Sum, DataType::Float64), self.call(Count, DataType::Int64));
-                Output::FloatMean { sum, count }
+                let count = self.call(Count, DataType::Int64);
+                Output::FloatMean { sum: self.float_sum()?, count }
             }
             pg_sys::F_MIN_INT2
             | pg_sys::F_MIN_INT4
@@ -234,6 +233,16 @@ impl Asked<'_> {
             self.aggregates.column(max, count, &self.rows, DataType::Int32)
         });
         ExactSum { column, digits, times }
+    }
+
+    fn float_sum(&mut self) -> Result<FloatSum, WhyNot> {
+        let column = self.call(AggregateFunction::Sum, DataType::Float64);
+        let Some(value) = &self.argument else { return why_not("a sum of nothing") };
+        let magnitude = Some(call(Function::Abs, widened(value.clone(), &DataType::Float64))?);
+        let rows = Rows { filter: self.rows.filter.clone(), distinct: false };
+        let (max, float) = (AggregateFunction::Max, DataType::Float64);
+        let largest = self.aggregates.column(max, magnitude, &rows, float);
+        Ok(FloatSum { column, largest })
     }
 
     fn numeric_mean(&mut self, result: DataType) -> Output {

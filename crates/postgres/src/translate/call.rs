@@ -140,6 +140,16 @@ fn negated(value: Expr) -> Translated {
     Ok(Expr::Negate { value: Box::new(value), on_overflow: OnOverflow::Error })
 }
 
+/// What a function of two numbers computes, as it stands for an operator.
+pub fn arithmetic(function: u32) -> Option<ArithmeticOp> {
+    let of_numeric = decimal_arithmetic(function).or(match function {
+        pg_sys::F_NUMERIC_DIV => Some(ArithmeticOp::Divide),
+        pg_sys::F_NUMERIC_MOD | pg_sys::F_MOD_NUMERIC_NUMERIC => Some(ArithmeticOp::Modulo),
+        _ => None,
+    });
+    of_numeric.or(integer_arithmetic(function)).or(float_arithmetic(function))
+}
+
 fn integer_arithmetic(function: u32) -> Option<ArithmeticOp> {
     Some(match function {
         pg_sys::F_INT2PL | pg_sys::F_INT4PL | pg_sys::F_INT8PL => ArithmeticOp::Add,

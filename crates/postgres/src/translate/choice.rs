@@ -5,6 +5,7 @@ use pgrx::pg_sys;
 
 use super::expr::{Translated, Translator, is_null, not};
 use super::shown::{Choices, Shown};
+use super::types::stored;
 use crate::nodes::{WhyNot, items, why_not};
 use crate::version;
 
@@ -64,6 +65,9 @@ impl Translator {
         const VALUES_MAX: usize = 6;
         if expr.minmaxtype == pg_sys::BPCHAROID {
             return why_not("GREATEST or LEAST of texts of type bpchar");
+        }
+        if stored(expr.minmaxtype, -1).0 == pg_sys::ANYENUMOID {
+            return why_not("an order of labels of an enum");
         }
         let choices = Choices::of(self.shown_all(expr.args)?)?;
         let has_collation =

@@ -153,6 +153,7 @@ impl Comparison {
     pub(super) unsafe fn of(operator: Oid, collation: Oid) -> Result<Option<Self>, WhyNot> {
         const BPCHAR: u32 = 426;
         const TEXT: u32 = 1994;
+        const ENUM: u32 = 3522;
         // bool, date and timestamps, integers, floats, numeric, time, uuid.
         const OTHERS: [u32; 7] = [424, 434, 1976, 1970, 1988, 1996, 2968];
         for (family, strategy) in version::meanings(operator) {
@@ -165,10 +166,13 @@ impl Comparison {
                 _ => CompareOp::Ne,
             };
             let is_text = matches!(family, BPCHAR | TEXT);
-            if !is_text && !OTHERS.contains(&family) {
+            let is_equality = matches!(op, CompareOp::Eq | CompareOp::Ne);
+            if family == ENUM && !is_equality {
+                return why_not("an order of labels of an enum");
+            }
+            if !is_text && family != ENUM && !OTHERS.contains(&family) {
                 continue;
             }
-            let is_equality = matches!(op, CompareOp::Eq | CompareOp::Ne);
             if is_text && is_equality && !is_deterministic(collation) {
                 return why_not("a collation that is not deterministic");
             }
