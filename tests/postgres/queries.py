@@ -154,7 +154,7 @@ class Generator(Terms):
         tail = f" filter (where {self.predicate(1)})" if rng.random() < 0.15 else ""
         if shape < 0.2:
             return Term(f"count(*){tail}", "int8", top=10**9)
-        kind = rng.choice([*NUMBERS, "int4", "numeric"]) if shape < 0.65 else rng.choice([*NUMBERS, *TIMES, "time", "text", "bool", "uuid", "bytea"])
+        kind = rng.choice([*NUMBERS, "int4", "numeric"]) if shape < 0.65 else rng.choice([*NUMBERS, *TIMES, "time", "text", "bool", "uuid", "bytea", "data.label"])
         term = self.term(kind)
         if shape < 0.65 and kind.startswith("float") and rng.random() < 0.5:
             return self.float_deviation(term, tail)
@@ -204,7 +204,7 @@ class Generator(Terms):
         """The items of a query whose FROM is made, and the order of its rows."""
         rng = self.rng
         if shape in ("rows", "distinct", "top"):
-            kinds = [rng.choice(["int4", "int8", "numeric", "text", "date", "float8", "bool", "timestamp", "uuid", "bytea", "time", "float4"]) for _ in range(rng.randint(1, 5))]
+            kinds = [rng.choice(["int4", "int8", "numeric", "text", "date", "float8", "bool", "timestamp", "uuid", "bytea", "time", "float4", "data.label"]) for _ in range(rng.randint(1, 5))]
             terms = [self.term(kind) for kind in kinds]
             if shape == "top":
                 terms = [t for t in terms if t.kind not in ("float4", "float8", "bytea")]
@@ -214,7 +214,7 @@ class Generator(Terms):
             select.grouped = True
             if shape == "groups":
                 for _ in range(rng.choices([1, 2, 3], [5, 3, 1])[0]):
-                    kind = rng.choice(["int4", "int4", "int8", "int2", "text", "text", "date", "timestamp", "bool", "numeric", "uuid", "float8", "time", "timestamptz"])
+                    kind = rng.choice(["int4", "int4", "int8", "int2", "text", "text", "date", "timestamp", "bool", "numeric", "uuid", "float8", "time", "timestamptz", "data.label"])
                     term = self.column(kind) if rng.random() < 0.6 else self.term(kind, 1)
                     if term.canonical:
                         select.items.append(Item(term, True))

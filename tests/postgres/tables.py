@@ -66,6 +66,8 @@ COLUMNS = (
     Column("u", "uuid", "uuid", "md5((i % 50)::text)::uuid"),
     Column("ux", "uuid", "uuid", _one_of("repeat('0', 32)", "repeat('f', 32)", "repeat('0', 31) || '1'", "'7' || repeat('f', 31)", "'8' || repeat('0', 31)", "md5(i::text)") + "::uuid", wild=True),
     Column("uk", "uuid", "uuid", "md5((i * 7)::text)::uuid", nulls=0.02),
+    Column("e", "data.label", "data.label", "(enum_range(null::data.label))[1 + floor(random() ^ 2 * 5)]"),
+    Column("a", "data.amount", "numeric", "floor(random() * 2e5) / 100", scale=2),
     Column("y", "bytea", "bytea", _one_of("''", r"'\x00'", r"'\xff'", r"'\x00ff'") + "::bytea"),
 )
 BY_NAME = {column.name: column for column in COLUMNS}
@@ -75,7 +77,10 @@ SIZES = {"empty": 0, "one": 1, "tiny": 30, "small": 400, "never": 1500, "mid": 3
 
 def create(connection, schema: str, seed: float) -> None:
     """Makes the tables in a schema; the same seed gives the same rows."""
-    connection.query(f"create schema {schema}; set search_path = {schema}; select setseed({seed})")
+    # Kinds name their types, so these two are of one schema.
+    connection.query("create schema if not exists data; create type data.label as enum ('one', 'two', 'four', 'five'); create domain data.amount as numeric(12, 2)")
+    connection.query("alter type data.label add value 'three' before 'four'")
+    connection.query(f"create schema if not exists {schema}; set search_path = {schema}; select setseed({seed})")
     columns = ", ".join(f"{c.name} {c.type}" for c in COLUMNS)
     values = ", ".join(c.value if c.nulls == 0 else f"case when random() >= {c.nulls} then {c.value} end" for c in COLUMNS)
     for name, rows in SIZES.items():

@@ -72,6 +72,8 @@ class Terms:
                 return f"'{year}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02} {rng.randint(0, 23):02}:30'"
             case "time":
                 return f"'{rng.randint(0, 23):02}:{rng.randint(0, 59):02}'"
+            case "data.label":
+                return rng.choice(["'one'", "'two'", "'three'", "'four'", "'five'"])
             case "uuid":
                 return rng.choice([f"md5('{rng.randint(0, 60)}')::uuid", f"md5('{7 * rng.randint(0, 3000)}')::uuid", f"'{rng.choice('07f') * 32}'", f"'{rng.randint(0, 255):02x}{'0' * 30}'"])
             case "bytea":
@@ -195,7 +197,10 @@ class Terms:
         if shape < 0.4:
             digits = rng.randint(0, 3)
             return Term(f"{rng.choice(['round', 'trunc'])}({one.sql}, {digits})", "numeric", one.scale is not None, scale=digits)
-        if shape < 0.43:
+        if shape < 0.42:
+            digits = rng.randint(0, 12)
+            return Term(f"{one.sql}::numeric(38, {digits})" if digits <= 10 else f"coalesce({one.sql}, 0)", "numeric", one.scale is not None and digits <= 10, scale=digits if digits <= 10 else None)
+        if shape < 0.45:
             return Term(f"mod({one.sql}, {self.literal(rng.choice(['3', '1.05', '100']), 'numeric')})", "numeric", False)
         if shape < 0.5:
             return Term(f"{self.column(rng.choice(INTEGERS), 0).sql}::numeric", "numeric", scale=0)
@@ -226,7 +231,7 @@ class Terms:
             if rng.random() < 0.25:
                 return f"(not {self.predicate(depth - 1)})"
             return f"({self.predicate(depth - 1)} {rng.choice(['and', 'or'])} {self.predicate(depth - 1)})"
-        kind = rng.choice(["int2", "int4", "int4", "int8", "float4", "float8", "numeric", "numeric", "date", "date", "timestamp", "timestamptz", "time", "text", "text", "uuid", "bytea", "bool"])
+        kind = rng.choice(["int2", "int4", "int4", "int8", "float4", "float8", "numeric", "numeric", "date", "date", "timestamp", "timestamptz", "time", "text", "text", "uuid", "bytea", "bool", "data.label"])
         one = self.term(kind, depth)
         shape = rng.random()
         if shape < 0.06:

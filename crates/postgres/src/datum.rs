@@ -196,7 +196,7 @@ impl Column {
 fn integer(datum: Datum, of: Oid) -> Result<i64, WhyNot> {
     match of {
         pg_sys::INT2OID => Ok((datum.value() as i16).into()),
-        pg_sys::INT4OID => Ok((datum.value() as i32).into()),
+        pg_sys::INT4OID | pg_sys::ANYENUMOID => Ok((datum.value() as i32).into()),
         pg_sys::INT8OID => Ok(datum.value() as i64),
         _ => why_not("an integer of an unknown type"),
     }
@@ -264,6 +264,9 @@ pub unsafe fn datum(array: &ArrayRef, row: usize, of: Oid) -> Result<Option<Datu
         }
         (DataType::Int32, pg_sys::INT4OID) => {
             Datum::from(array.as_primitive::<Int32Type>().value(row))
+        }
+        (DataType::Int32, pg_sys::ANYENUMOID) => {
+            Datum::from(array.as_primitive::<Int32Type>().value(row).cast_unsigned())
         }
         (DataType::Int64, pg_sys::INT8OID) => {
             Datum::from(array.as_primitive::<Int64Type>().value(row))

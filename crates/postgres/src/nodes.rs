@@ -16,6 +16,13 @@ pub unsafe fn items<'a, T>(
     cells.iter().map(|cell| cell.ptr_value.cast())
 }
 
+/// The elements of a list of OIDs.
+pub unsafe fn oids(list: *mut pg_sys::List) -> impl Iterator<Item = pg_sys::Oid> {
+    let length = if list.is_null() { 0 } else { (*list).length as usize };
+    // `length` cells stand at `elements`.
+    (0..length).map(move |place| (*(*list).elements.add(place)).oid_value)
+}
+
 /// A list of pointers.
 pub unsafe fn list<T>(items: impl IntoIterator<Item = *mut T>) -> *mut pg_sys::List {
     let append = |list, item: *mut T| pg_sys::lappend(list, item.cast::<c_void>());

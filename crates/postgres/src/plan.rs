@@ -54,7 +54,7 @@ pub struct ChildColumn {
 }
 
 /// Where a column of the node's tuples comes from. Columns are those of the program's sink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
     /// A value of rows, one that they are grouped by, or their smallest or largest.
     Value {
@@ -70,18 +70,31 @@ pub enum Output {
         /// PostgreSQL's type.
         type_oid: u32,
     },
+    /// An exact sum.
+    Sum(ExactSum),
+    /// A sum of floats.
+    FloatSum(FloatSum),
+    /// The smallest or largest of numbers that show different digits behind the point.
+    Extreme {
+        /// Those of each number of digits.
+        columns: Vec<usize>,
+        /// These numbers.
+        digits: Vec<i8>,
+        /// Whether it is the largest.
+        is_max: bool,
+    },
     /// The mean of exact numbers: their sum divided by their number as PostgreSQL's `numeric`
     /// divides.
     NumericMean {
         /// Their sum.
-        sum: usize,
+        sum: ExactSum,
         /// Their number.
         count: usize,
     },
     /// The mean of floats.
     FloatMean {
         /// Their sum.
-        sum: usize,
+        sum: FloatSum,
         /// Their number.
         count: usize,
     },
@@ -90,9 +103,9 @@ pub enum Output {
         /// Their number.
         count: usize,
         /// Their sum.
-        sum: usize,
+        sum: ExactSum,
         /// The sum of their squares.
-        squares: usize,
+        squares: ExactSum,
         /// Whether of a sample, or of all.
         is_sample: bool,
         /// Whether its root is wanted.
@@ -114,6 +127,26 @@ pub enum Output {
         /// Which.
         column: usize,
     },
+}
+
+/// A sum of exact numbers, and the digits behind the point that it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExactSum {
+    /// The sum.
+    pub column: usize,
+    /// The most digits that one of the numbers shows, if its type does not say it.
+    pub digits: Option<usize>,
+    /// How often these are shown: twice by squares.
+    pub times: i8,
+}
+
+/// A sum of floats, and what tells NaN and infinities among them from an overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FloatSum {
+    /// The sum.
+    pub column: usize,
+    /// The largest of their magnitudes.
+    pub largest: usize,
 }
 
 impl Plan {

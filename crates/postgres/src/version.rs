@@ -27,6 +27,12 @@ unsafe extern "C-unwind" {
         snapshot: pg_sys::Snapshot,
         buffer: pg_sys::Buffer,
     ) -> bool;
+    #[link_name = "ExecScan"]
+    fn server_scan(
+        node: *mut pg_sys::ScanState,
+        access: pg_sys::ExecScanAccessMtd,
+        recheck: pg_sys::ExecScanRecheckMtd,
+    ) -> *mut pg_sys::TupleTableSlot;
     #[link_name = "HeapCheckForSerializableConflictOut"]
     fn server_check_conflict_out(
         is_visible: bool,
@@ -134,6 +140,37 @@ pub unsafe fn keep_visible(
             is_visible
         });
     });
+}
+
+/// The next tuple of a scan, of those that `access` gives. An error of the server leaves the caller without running
+/// destructors: it may have nothing to drop.
+pub unsafe fn scan(
+    node: *mut pg_sys::ScanState,
+    access: pg_sys::ExecScanAccessMtd,
+    recheck: pg_sys::ExecScanRecheckMtd,
+) -> *mut pg_sys::TupleTableSlot {
+    server_scan(node, access, recheck)
+}
+
+/// A slot of values without a tuple is empty.
+pub unsafe fn clear_virtual(slot: *mut pg_sys::TupleTableSlot) {
+    if (*slot).tts_flags & pg_sys::TTS_FLAG_SHOULDFREE as u16 != 0 {
+        pg_sys::ExecClearTuple(slot);
+    }
+    (*slot).tts_flags |= pg_sys::TTS_FLAG_EMPTY as u16;
+    (*slot).tts_nvalid = 0;
+}
+
+/// The values in an empty slot of values are a tuple.
+pub unsafe fn store_virtual(slot: *mut pg_sys::TupleTableSlot) {
+    (*slot).tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
+    (*slot).tts_nvalid = (*(*slot).tts_tupleDescriptor).natts as i16;
+}
+
+/// Blocks that were read from tables' files, as the server counts those of its own reading.
+pub unsafe fn count_read(blocks: u64) {
+    let counted = &raw mut pg_sys::pgBufferUsage.shared_blks_read;
+    *counted += i64::try_from(blocks).unwrap_or(0);
 }
 
 /// The elements of an array, NULL as `None`.

@@ -17,6 +17,10 @@ select lower(min(t) collate "C"), count(*) from nocase group by t order by 1;
 select count(*) from nocase where t = 'one';
 select count(*) from nocase where t in ('one', 'TWO');
 select count(distinct t) from nocase;
+-- What is equal and written differently: PostgreSQL shows the first.
+select t, array_agg(id order by id) as ids from nocase where id <= 12 group by t order by t;
+select distinct t from nocase where id > 3 order by t;
+select t from nocase where id > 4 union select t from nocase where id = 1 order by t;
 select count(*) from nocase a join nocase b on a.t = b.t where a.id <= 6 and b.id <= 6;
 select count(*) from nocase where t like 'o%';
 -- Capital and small letters: those of ASCII alone are known, others are PostgreSQL's own plan's.

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int32Type, Int64Type};
+use arrow_array::types::{Decimal128Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use pgrx::pg_sys::{self, Datum, Oid, TupleTableSlot};
 
 use crate::datum::{check_values, datum};
 use crate::nodes::{WhyNot, why_not};
-use crate::plan::Output;
+use crate::plan::{ExactSum, FloatSum, Output};
 use crate::settings;
 use crate::translate::constant as moment;
 
@@ -46,7 +46,7 @@ impl Answer {
     pub fn new(batches: Vec<RecordBatch>, outputs: &[Output]) -> Result<Self, WhyNot> {
         for batch in &batches {
             for output in outputs {
-                check(batch, *output)?;
+                check(batch, output)?;
             }
         }
         let held_bytes = batches.iter().map(bytes_of).sum();
@@ -70,7 +70,7 @@ impl Answer {
         }
         let Some(batch) = self.batches.get(self.batch) else { return Ok(false) };
         for (place, output) in outputs.iter().enumerate() {
-            let value = value(batch, self.row, *output)?;
+            let value = value(batch, self.row, output)?;
             *(*slot).tts_isnull.add(place) = value.is_none();
             *(*slot).tts_values.add(place) = value.unwrap_or(Datum::from(0));
         }
@@ -85,22 +85,46 @@ impl Drop for Answer {
     }
 }
 
-fn check(batch: &RecordBatch, output: Output) -> Result<(), WhyNot> {
-    let sum = match output {
-        Output::FloatMean { sum, .. } => sum,
-        Output::Aggregate { column, .. } => column,
-        Output::Value { column, .. } => return check_values(batch.column(column)),
+fn check(batch: &RecordBatch, output: &Output) -> Result<(), WhyNot> {
+    match output {
+        Output::FloatSum(sum) | Output::FloatMean { sum, .. } => check_sum(batch, *sum),
+        Output::Value { column, .. } => check_values(batch.column(*column)),
+        Output::Extreme { columns, .. } => check_ties(batch, columns),
         Output::FloatDeviation { count, squares, .. } => {
-            return check_squares(batch.column(count), batch.column(squares));
+            check_squares(batch.column(*count), batch.column(*squares))
         }
-        _ => return Ok(()),
-    };
-    // Infinite sums of parts may have come to NaN.
-    let sums = batch.column(sum).as_primitive_opt::<Float64Type>();
-    match sums.is_none_or(|sums| sums.iter().flatten().all(f64::is_finite)) {
-        true => Ok(()),
-        false => why_not("a sum of floats is not finite"),
+        _ => Ok(()),
     }
+}
+
+/// NaN and infinities come of such values, whatever the order of rows, or of an overflow, which is an error.
+fn check_sum(batch: &RecordBatch, sum: FloatSum) -> Result<(), WhyNot> {
+    let floats = |column: usize| batch.column(column).as_primitive::<Float64Type>().iter();
+    let mut sums = floats(sum.column).zip(floats(sum.largest)).filter_map(|(a, b)| a.zip(b));
+    // Infinite sums of parts that overflowed may have come to NaN.
+    let is_theirs = |(sum, largest): (f64, f64)| {
+        sum.is_finite()
+            || (sum.is_nan() && largest.is_nan())
+            || (sum.is_infinite() && largest.is_infinite())
+    };
+    match sums.all(is_theirs) {
+        true => Ok(()),
+        false => why_not("a sum of floats overflows"),
+    }
+}
+
+/// Of equal numbers that show different digits PostgreSQL takes the one that it meets last.
+fn check_ties(batch: &RecordBatch, columns: &[usize]) -> Result<(), WhyNot> {
+    for (place, column) in columns.iter().enumerate() {
+        let one = batch.column(*column).as_primitive::<Decimal128Type>();
+        for other in &columns[place + 1..] {
+            let other = batch.column(*other).as_primitive::<Decimal128Type>();
+            if one.iter().zip(other).any(|(one, other)| one.is_some() && one == other) {
+                return why_not("equal extremes that show different digits behind the point");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// PostgreSQL squares differences that are multiplied by the number of values so far, and reports
@@ -115,10 +139,15 @@ fn check_squares(counts: &ArrayRef, squares: &ArrayRef) -> Result<(), WhyNot> {
     Ok(())
 }
 
-unsafe fn value(batch: &RecordBatch, row: usize, output: Output) -> Result<Option<Datum>, WhyNot> {
-    match output {
+unsafe fn value(batch: &RecordBatch, row: usize, output: &Output) -> Result<Option<Datum>, WhyNot> {
+    match *output {
         Output::Value { column, type_oid } | Output::Aggregate { column, type_oid } => {
             datum(batch.column(column), row, Oid::from(type_oid))
+        }
+        Output::Sum(sum) => exact_sum(batch, row, sum),
+        Output::FloatSum(sum) => datum(batch.column(sum.column), row, pg_sys::FLOAT8OID),
+        Output::Extreme { ref columns, ref digits, is_max } => {
+            Ok(extreme(batch, row, columns.iter().copied().zip(digits.iter().copied()), is_max))
         }
         Output::NumericMean { sum, count } => numeric_mean(batch, row, sum, count),
         Output::Deviation { count, sum, squares, is_sample, is_root } => {
@@ -126,13 +155,13 @@ unsafe fn value(batch: &RecordBatch, row: usize, output: Output) -> Result<Optio
             if count == 0 || (is_sample && count == 1) {
                 return Ok(None);
             }
-            let squares = exact(batch.column(squares), row)?;
-            let variance = variance(count, exact(batch.column(sum), row)?, squares, is_sample)?;
+            let (sum, squares) = (exact(batch, row, sum)?, exact(batch, row, squares)?);
+            let variance = variance(count, sum, squares, is_sample)?;
             Ok(Some(if is_root { root(variance)? } else { variance }))
         }
         Output::FloatMean { sum, count } => {
             let count = number(batch.column(count), row)?;
-            let sum = batch.column(sum).as_primitive::<Float64Type>().value(row);
+            let sum = batch.column(sum.column).as_primitive::<Float64Type>().value(row);
             Ok((count > 0).then(|| float(sum / count as f64)))
         }
         Output::FloatDeviation { count, squares, is_sample, is_root } => {
@@ -163,25 +192,66 @@ fn number(column: &ArrayRef, row: usize) -> Result<i64, WhyNot> {
 unsafe fn numeric_mean(
     batch: &RecordBatch,
     row: usize,
-    sum: usize,
+    sum: ExactSum,
     count: usize,
 ) -> Result<Option<Datum>, WhyNot> {
     let count = number(batch.column(count), row)?;
     if count == 0 {
         return Ok(None);
     }
-    let sum = exact(batch.column(sum), row)?;
+    let sum = exact(batch, row, sum)?;
     let count = Datum::from(pg_sys::int64_to_numeric(count));
     numeric(pg_sys::numeric_div, &[sum, count]).map(Some)
 }
 
-/// An exact number, which is not NULL, as the server's `numeric`.
-unsafe fn exact(column: &ArrayRef, row: usize) -> Result<Datum, WhyNot> {
-    let value = match column.as_primitive_opt::<Int64Type>() {
-        Some(numbers) => Some(Datum::from(pg_sys::int64_to_numeric(numbers.value(row)))),
-        None => datum(column, row, pg_sys::NUMERICOID)?,
-    };
+/// An exact sum, which is not NULL, as the server's `numeric`.
+unsafe fn exact(batch: &RecordBatch, row: usize, sum: ExactSum) -> Result<Datum, WhyNot> {
+    let value = exact_sum(batch, row, sum)?;
     value.ok_or_else(|| WhyNot("an exact number that is not there".into()))
+}
+
+unsafe fn exact_sum(
+    batch: &RecordBatch,
+    row: usize,
+    sum: ExactSum,
+) -> Result<Option<Datum>, WhyNot> {
+    let column = batch.column(sum.column);
+    if let Some(numbers) = column.as_primitive_opt::<Int64Type>() {
+        let number = numbers.is_valid(row).then(|| numbers.value(row));
+        return Ok(number.map(|number| Datum::from(pg_sys::int64_to_numeric(number))));
+    }
+    match sum.digits {
+        Some(digits) if column.is_valid(row) => {
+            let digits = batch.column(digits).as_primitive::<Int32Type>().value(row);
+            let digits = i8::try_from(digits).unwrap_or(i8::MAX);
+            Ok(shown(column, row, digits.saturating_mul(sum.times)))
+        }
+        _ => datum(column, row, pg_sys::NUMERICOID),
+    }
+}
+
+/// A decimal, which is not NULL and has no digits beyond those that it shows.
+unsafe fn shown(column: &ArrayRef, row: usize, digits: i8) -> Option<Datum> {
+    let decimals = column.as_primitive_opt::<Decimal128Type>()?;
+    let more = u32::try_from(decimals.scale() - digits).ok()?;
+    moment::numeric(decimals.value(row) / 10_i128.checked_pow(more)?, digits)
+}
+
+/// The smallest or largest of the columns' numbers, which show so many digits.
+unsafe fn extreme(
+    batch: &RecordBatch,
+    row: usize,
+    columns: impl Iterator<Item = (usize, i8)>,
+    is_max: bool,
+) -> Option<Datum> {
+    let found = columns.filter_map(|(column, digits)| {
+        let column = batch.column(column);
+        let value = column.as_primitive::<Decimal128Type>().value(row);
+        column.is_valid(row).then_some((value, column, digits))
+    });
+    let of_value = |found: &(i128, &ArrayRef, i8)| found.0;
+    let found = if is_max { found.max_by_key(of_value) } else { found.min_by_key(of_value) };
+    found.and_then(|(_, column, digits)| shown(column, row, digits))
 }
 
 type ServerFunction = unsafe fn(pg_sys::FunctionCallInfo) -> Datum;

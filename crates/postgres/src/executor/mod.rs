@@ -32,6 +32,7 @@ use crate::plan::Plan;
 use crate::planner::{Methods, NAME, SCAN_METHODS};
 use crate::settings::{self, Fallback};
 use crate::stat;
+use crate::version;
 use answer::Answer;
 
 pub use files::rows;
@@ -141,7 +142,7 @@ unsafe extern "C-unwind" fn next_tuple(node: *mut CustomScanState) -> *mut Tuple
     }
     match own.progress {
         Progress::Own => own_tuple(node, own.slot),
-        _ => pg_sys::ExecScan(&raw mut (*node).ss, Some(access), Some(recheck)),
+        _ => version::scan(&raw mut (*node).ss, Some(access), Some(recheck)),
     }
 }
 
@@ -200,7 +201,7 @@ unsafe fn own_tuple(node: *mut CustomScanState, slot: *mut TupleTableSlot) -> *m
 unsafe extern "C-unwind" fn access(scan: *mut ScanState) -> *mut TupleTableSlot {
     let node = scan.cast::<CustomScanState>();
     let slot = (*scan).ss_ScanTupleSlot;
-    pg_sys::ExecClearTuple(slot);
+    version::clear_virtual(slot);
     let own = own(node);
     let Progress::Answering(answer) = &mut own.progress else { return slot };
     let memory = (*(*scan).ps.ps_ExprContext).ecxt_per_tuple_memory;
@@ -208,8 +209,12 @@ unsafe extern "C-unwind" fn access(scan: *mut ScanState) -> *mut TupleTableSlot 
     let stored = answer.store_next(&own.plan.outputs, slot);
     pg_sys::MemoryContextSwitchTo(outer);
     match stored {
-        Ok(true) => pg_sys::ExecStoreVirtualTuple(slot),
-        Ok(false) => slot,
+        Ok(is_one) => {
+            if is_one {
+                version::store_virtual(slot);
+            }
+            slot
+        }
         // Types and ranges were checked before the first tuple: this is an error of ours.
         Err(WhyNot(cause)) => pgrx::error!("Headrace: {cause}"),
     }

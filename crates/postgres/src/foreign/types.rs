@@ -66,6 +66,9 @@ pub unsafe fn read_as(oid: Oid, typmod: i32) -> Result<DataType, WhyNot> {
     if oid == pg_sys::BPCHAROID || (oid == pg_sys::VARCHAROID && typmod >= 0) {
         return why_not("texts of files have no declared length: declare it text");
     }
+    if oid.to_u32() >= pg_sys::FirstNormalObjectId {
+        return why_not(format!("type {}", name_of(oid, typmod)));
+    }
     if is_moment && (0..SECOND_DIGITS_MAX).contains(&typmod) {
         return why_not("moments of files have microseconds: declare it without digits");
     }

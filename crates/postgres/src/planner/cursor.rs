@@ -5,6 +5,8 @@ use std::ffi::{c_char, c_int};
 
 use pgrx::pg_sys::{self, ParamListInfo, PlannedStmt, Query};
 
+use super::offers;
+
 static mut PREVIOUS: pg_sys::planner_hook_type = None;
 
 thread_local! {
@@ -47,10 +49,12 @@ unsafe extern "C-unwind" fn plan(
     // Those of DECLARE CURSOR, and of a language's cursors, ask for a plan that is fast at first.
     let of_cursors = (pg_sys::CURSOR_OPT_FAST_PLAN | pg_sys::CURSOR_OPT_SCROLL) as c_int;
     let outer = IS_CURSOR.replace(options & of_cursors != 0);
+    let outer_offers = offers::begin();
     let planned = match PREVIOUS {
         Some(previous) => previous(query, text, options, parameters),
         None => server_plan(query, text, options, parameters),
     };
     IS_CURSOR.set(outer);
+    offers::end(outer_offers);
     planned
 }

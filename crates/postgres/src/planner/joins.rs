@@ -9,7 +9,9 @@ use super::inner;
 use crate::nodes::{self, WhyNot, cast, items, numbers, why_not};
 use crate::plan::ChildColumn;
 use crate::settings;
-use crate::translate::{Translator, equality_key, ir_type, is_of_one_length, wider_integer};
+use crate::translate::{
+    Translator, equality_key, ir_type, is_of_one_length, stored, wider_integer,
+};
 use crate::version;
 
 /// A relation that the stream looks rows up in: one, or the join that is the inner side of an outer, semi or
@@ -314,7 +316,7 @@ impl Join {
             keys.push(if given == key_type { key } else { key.cast(key_type.clone()) });
             columns.push(ChildColumn {
                 position: self.position_of(column)?,
-                type_oid: column.vartype.to_u32(),
+                type_oid: stored(column.vartype, -1).0.to_u32(),
                 field: Field::new(format!("{}.{}", self.name, column.varattno), key_type, true),
             });
         }

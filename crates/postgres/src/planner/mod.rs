@@ -14,8 +14,10 @@
 
 mod alternative;
 mod cursor;
+mod groups;
 mod inner;
 mod joins;
+mod offers;
 mod parts;
 mod path;
 mod scan;
@@ -35,7 +37,7 @@ use crate::foreign;
 use crate::nodes::{self, WhyNot, numbers, why_not};
 use crate::plan::{Child, ChildColumn, Part, Plan};
 use crate::settings;
-use crate::translate::{Presences, Scope, Translator, ir_type};
+use crate::translate::{Presences, Scope, Translator, ir_type, stored};
 use joins::Join;
 use streamed::Streamed;
 use target::Target;
@@ -120,25 +122,27 @@ unsafe fn propose_groups(
     }
     check_query(root)?;
     let members = joins::members(root, input)?;
-    let target = Target::of_groups(root, output, extra)?;
-    pg_sys::add_path(output, made(root, &members, Place::of(output), &target)?);
+    let target = Target::of_groups(root, input, output, extra)?;
+    let (path, own) = made(root, &members, Place::of(output), &target)?;
+    offers::add(output, offers::Of::Groups, path, own);
     Ok(())
 }
 
-/// A path for what is asked of a join, or of one relation.
+/// A path for what is asked of a join, or of one relation, and PostgreSQL's own.
 unsafe fn made(
     root: *mut PlannerInfo,
     members: &[*mut RelOptInfo],
     place: Place,
     target: &Target,
-) -> Result<*mut pg_sys::Path, WhyNot> {
+) -> Result<(*mut pg_sys::Path, *mut pg_sys::Path), WhyNot> {
     let streamed = streamed::choose(root, members)?;
     let joins = joins::joins(root, members, streamed.relation)?;
     let filters = streamed.filters()?;
     let layout = Layout::new(root, &streamed, &joins, &filters, target)?;
     let made = layout.made(root, &streamed, &joins, &filters, target)?;
     let alternative = alternative::of(root, place.own, target.top.as_ref())?;
-    path::of(path::Offer { place, streamed, joins: &joins, target, made, alternative })
+    let offer = path::Offer { place, streamed, joins: &joins, target, made, alternative };
+    Ok((path::of(offer)?, alternative))
 }
 
 /// What no pipeline does, whatever the tables.
@@ -273,7 +277,8 @@ impl Layout {
     unsafe fn payload(&mut self, join: &Join, vars: &[&pg_sys::Var]) -> Result<(), WhyNot> {
         let mut payloads = Vec::new();
         for var in vars {
-            let (position, type_oid) = (join.position_of(var)?, var.vartype.to_u32());
+            let type_oid = stored(var.vartype, -1).0.to_u32();
+            let position = join.position_of(var)?;
             let data_type = ir_type(var.vartype, var.vartypmod)?;
             let name = format!("{}.{}", join.name, var.varattno);
             let field = Field::new(name, data_type, true);
@@ -342,7 +347,8 @@ impl Layout {
         let pipeline = Pipeline { source: self.source, steps, sink };
         let program = Program { parameters: fields, ..Program::new(builds, pipeline) };
         program.validate().map_err(|error| WhyNot(error.to_string()))?;
-        let types = parameters.iter().map(|node| pg_sys::exprType(*node).to_u32()).collect();
+        let types =
+            parameters.iter().map(|node| stored(pg_sys::exprType(*node), -1).0.to_u32()).collect();
         let of_files = streamed.files.is_some();
         let parts = streamed.leaves.iter().map(|leaf| {
             Ok(Part { table: leaf.table, attributes: leaf.attributes(&self.attributes)? })

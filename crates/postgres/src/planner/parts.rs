@@ -3,7 +3,7 @@
 
 use pgrx::pg_sys::{self, CmdType, Path, PlannerInfo, RelOptInfo, UpperRelationKind};
 
-use super::{Place, joins, scan};
+use super::{Place, joins, offers, scan};
 use crate::nodes::{WhyNot, why_not};
 use crate::settings;
 
@@ -24,13 +24,13 @@ pub unsafe fn propose(
     let is_ordered = stage == UpperRelationKind::UPPERREL_ORDERED;
     let own = if is_ordered { output } else { input };
     let place = Place { output, pathtarget, own };
-    let mut path = scan::rows(root, input, &joins::members(root, input)?, place)?;
+    let (mut path, own) = scan::rows(root, input, &joins::members(root, input)?, place)?;
     if is_ordered {
         path = sorted(root, output, path)?;
     } else if (*extra).limit_needed {
         path = limited(root, output, path, &*extra);
     }
-    pg_sys::add_path(output, path);
+    offers::add(output, offers::Of::Rows, path, own);
     Ok(())
 }
 

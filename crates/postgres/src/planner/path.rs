@@ -3,12 +3,13 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
+use headrace_ir::{DataType, Sink};
 use pgrx::pg_sys::{self, NodeTag, Path, PlannerInfo, RelOptInfo};
 
 use super::joins::Join;
 use super::streamed::{Size, Streamed};
 use super::target::Target;
-use super::{Made, Place};
+use super::{Made, Place, offers};
 use crate::nodes::{self, WhyNot, items};
 use crate::{foreign, settings};
 
@@ -80,7 +81,7 @@ pub unsafe fn of(offer: Offer<'_>) -> Result<*mut Path, WhyNot> {
             parallel_aware: false,
             parallel_safe: false,
             parallel_workers: 0,
-            rows: top.map_or((*offer.alternative).rows, |top| top.rows),
+            rows: cost.rows,
             startup_cost: cost.startup,
             total_cost: cost.total,
             pathkeys: top.map_or(null_mut(), |top| top.pathkeys),
@@ -101,6 +102,8 @@ const ROW_SHARE: f64 = 0.1;
 struct Cost {
     startup: f64,
     total: f64,
+    /// Rows that are given.
+    rows: f64,
 }
 
 impl Cost {
@@ -111,14 +114,16 @@ impl Cost {
     /// (`bench/postgres-costs`).
     unsafe fn of(offer: &Offer<'_>, children: &[*mut Path]) -> Self {
         const PROBE_SHARE: f64 = 0.3;
-        const GROUP_ROWS: f64 = 4.0;
+        /// One that is given, with what becomes of it.
+        const GIVEN_ROWS: f64 = 3.0;
         let top = offer.target.top.as_ref();
-        let all_rows = (*offer.alternative).rows.max(1.0);
+        let (groups, share) = groups(offer);
+        let all_rows = ((*offer.alternative).rows * share).max(1.0);
         let given_rows = top.map_or(all_rows, |top| top.rows);
         let give = given_rows * pg_sys::cpu_tuple_cost;
         if settings::FORCE.get() {
             // Giving the rows is never free: a nested loop must not ask for them again and again.
-            return Self { startup: 0.0, total: give };
+            return Self { startup: 0.0, total: give, rows: given_rows };
         }
         let Size { blocks, visible_blocks, rows } = offer.streamed.size;
         let row = pg_sys::cpu_tuple_cost;
@@ -137,7 +142,8 @@ impl Cost {
         };
         let steps = 1.0 + PROBE_SHARE * children.len() as f64;
         let run = rows * row * (visible * ROW_SHARE * steps + (1.0 - visible));
-        let groups = groups(offer.alternative) * row * GROUP_ROWS;
+        let groups =
+            groups * row * Self::group_rows(&offer.made.plan.program.pipeline.sink, groups);
         // Any rows will do: the stream ends when there are enough.
         let share = match top {
             Some(top) if !top.is_sorted() => given_rows / all_rows,
@@ -148,12 +154,32 @@ impl Cost {
             _ => 0.0,
         };
         let streamed = (read + run) * share.min(1.0) + sort;
+        let give = give * GIVEN_ROWS;
         let startup = settings::STARTUP_COST.get() + builds + streamed + groups;
-        Self { startup, total: startup + give }
+        Self { startup, total: startup + give, rows: given_rows }
     }
 }
 
 impl Cost {
+    /// What a group costs, in rows: more with texts, and where not all fit the memory, so that some are written and
+    /// read again.
+    fn group_rows(sink: &Sink, groups: f64) -> f64 {
+        const PLAIN: f64 = 4.0;
+        const TEXT: f64 = 3.0;
+        const SPILLED: f64 = 3.0;
+        const TEXT_BYTES: f64 = 32.0;
+        const VALUE_BYTES: f64 = 16.0;
+        let Sink::Aggregate { keys, calls, .. } = sink else { return 0.0 };
+        let is_text = |of: &DataType| *of == DataType::Utf8;
+        let texts = keys.iter().filter(|key| is_text(&key.expr.data_type())).count()
+            + calls.iter().filter(|call| is_text(&call.result)).count();
+        let texts = texts as f64;
+        let bytes = (keys.len() + calls.len() + 1) as f64 * VALUE_BYTES + texts * TEXT_BYTES;
+        let limit_bytes = f64::from(settings::MEMORY_LIMIT_KIB.get()) * 1024.0;
+        let is_spilled = groups * bytes > limit_bytes;
+        PLAIN + TEXT * texts + if is_spilled { SPILLED } else { 0.0 }
+    }
+
     /// Of all rows, which are compared with the last of those that are wanted, these are sorted; as PostgreSQL
     /// sees comparisons.
     unsafe fn sort(all_rows: f64, wanted_rows: f64) -> f64 {
@@ -162,13 +188,16 @@ impl Cost {
     }
 }
 
-/// Groups that a plan makes before conditions on them.
-unsafe fn groups(path: *mut Path) -> f64 {
-    match (*path).type_ {
-        NodeTag::T_AggPath => (*path.cast::<pg_sys::AggPath>()).numGroups,
-        NodeTag::T_GroupPath => (*path).rows,
-        _ => 0.0,
-    }
+/// Groups before conditions on them, and how many that is of those that PostgreSQL expects.
+unsafe fn groups(offer: &Offer<'_>) -> (f64, f64) {
+    let own = offer.alternative;
+    let expected = match (*own).type_ {
+        NodeTag::T_AggPath => (*own.cast::<pg_sys::AggPath>()).numGroups,
+        NodeTag::T_GroupPath => (*own).rows,
+        _ => return (0.0, 1.0),
+    };
+    let groups = expected.min(offer.target.groups);
+    (groups, groups / expected.max(1.0))
 }
 
 #[pgrx::pg_guard]
@@ -180,6 +209,7 @@ unsafe extern "C-unwind" fn plan_custom_path(
     _clauses: *mut pg_sys::List,
     children: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
+    offers::take();
     let private: Vec<*mut pg_sys::List> = items((*best).custom_private).collect();
     let [plan, scan_list, parameters, having] = private[..] else {
         pgrx::error!("a path of Headrace has {} parts", private.len());

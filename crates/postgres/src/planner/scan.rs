@@ -5,10 +5,12 @@ use std::cell::Cell;
 
 use pgrx::pg_sys::{self, CmdType, NodeTag, Path, PlannerInfo, RangeTblEntry, RelOptInfo};
 
+use super::offers::{self, Of};
 use super::target::Target;
 use super::top::Top;
 use super::{Place, alternative, check_query, cursor, joins, made, path, top};
-use crate::nodes::{self, WhyNot, cast, why_not};
+use crate::nodes::{self, WhyNot, cast, items, oids, why_not};
+use crate::translate::is_deterministic;
 use crate::{settings, version};
 
 static mut PREVIOUS: pg_sys::set_rel_pathlist_hook_type = None;
@@ -118,17 +120,19 @@ unsafe fn propose(
     relation: *mut RelOptInfo,
     members: &[*mut RelOptInfo],
 ) -> Result<(), WhyNot> {
-    pg_sys::add_path(relation, rows(root, relation, members, Place::of(relation))?);
+    let (path, own) = rows(root, relation, members, Place::of(relation))?;
+    let of = if members.len() > 1 { Of::JoinedRows } else { Of::Rows };
+    offers::add(relation, of, path, own);
     Ok(())
 }
 
-/// A path for a relation's rows.
+/// A path for a relation's rows, and PostgreSQL's own.
 pub unsafe fn rows(
     root: *mut PlannerInfo,
     relation: *mut RelOptInfo,
     members: &[*mut RelOptInfo],
     place: Place,
-) -> Result<*mut Path, WhyNot> {
+) -> Result<(*mut Path, *mut Path), WhyNot> {
     // Rows that are changed, and those beside them, are asked for once more when others change them.
     if !matches!((*(*root).parse).commandType, CmdType::CMD_SELECT | CmdType::CMD_INSERT) {
         return why_not("a statement that changes rows that it reads");
@@ -142,6 +146,9 @@ pub unsafe fn rows(
     }
     if shows_storage(root) {
         return why_not("a function that shows how values are stored");
+    }
+    if groups_alike(root) {
+        return why_not("groups by texts under a collation that is not deterministic");
     }
     let all = || {
         check_memory(relation, (*relation).rows)?;
@@ -178,6 +185,24 @@ unsafe fn check_memory(relation: *mut RelOptInfo, rows: f64) -> Result<(), WhyNo
         )),
         false => Ok(()),
     }
+}
+
+/// Whether rows are brought together that are equal and written differently: PostgreSQL shows the first of them.
+unsafe fn groups_alike(root: *mut PlannerInfo) -> bool {
+    let query = &*(*root).parse;
+    let of_list = |list| {
+        items::<pg_sys::SortGroupClause>(list).any(|clause| {
+            let entry = pg_sys::get_sortgroupclause_tle(clause, query.targetList);
+            !is_deterministic(pg_sys::exprCollation((*entry).expr.cast()))
+        })
+    };
+    let of_set_operation = (*root).parent_root.as_ref().is_some_and(|outer| {
+        let of = (*outer.parse).setOperations;
+        cast::<pg_sys::SetOperationStmt>(of, NodeTag::T_SetOperationStmt).is_some_and(|of| {
+            oids((*of).colCollations).any(|collation| !is_deterministic(collation))
+        })
+    });
+    of_list(query.groupClause) || of_list(query.distinctClause) || of_set_operation
 }
 
 /// Whether a query, or one that it is a part of, asks how values are stored: those of a pipeline are neither

@@ -3,10 +3,11 @@
 use headrace_ir::{AggregateOutput, Expr, NamedExpr, Sink};
 use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 
+use super::groups;
 use super::top::{Top, at_least_one};
 use crate::nodes::{self, Walk, WhyNot, items, why_not};
 use crate::plan::Output;
-use crate::translate::{Aggregates, Translator, aggregate, check_equality};
+use crate::translate::{Aggregates, Translator, aggregate, check_equality, stored};
 use crate::version;
 
 /// The columns that the node brings, of which PostgreSQL computes its target list.
@@ -19,6 +20,8 @@ pub struct Target {
     pub having: *mut pg_sys::List,
     /// How many rows are wanted.
     pub top: Option<Top>,
+    /// How many groups there will be.
+    pub groups: f64,
     is_grouped: bool,
 }
 
@@ -32,12 +35,13 @@ impl Target {
             }
         }
         let having = std::ptr::null_mut();
-        Self { keys, aggregates: Vec::new(), having, top, is_grouped: false }
+        Self { keys, aggregates: Vec::new(), having, top, groups: 0.0, is_grouped: false }
     }
 
     /// Those of a grouping.
     pub unsafe fn of_groups(
         root: *mut PlannerInfo,
+        input: *mut RelOptInfo,
         output: *mut RelOptInfo,
         extra: &pg_sys::GroupPathExtraData,
     ) -> Result<Self, WhyNot> {
@@ -51,7 +55,8 @@ impl Target {
         }
         let having = extra.havingQual.cast::<pg_sys::List>();
         let aggregates = Vec::new();
-        let mut target = Self { keys, aggregates, having, top: None, is_grouped: true };
+        let groups = groups::estimated(root, &keys, (*input).rows);
+        let mut target = Self { keys, aggregates, having, top: None, groups, is_grouped: true };
         let exprs = (*(*output).reltarget).exprs;
         for expr in items::<Node>(exprs).chain(items(having)) {
             target.add(expr)?;
@@ -100,7 +105,7 @@ impl Target {
                 check_key(*key, &expr)?;
             }
             keys.push(NamedExpr { name: format!("k{column}"), expr });
-            let type_oid = pg_sys::exprType(*key).to_u32();
+            let type_oid = stored(pg_sys::exprType(*key), -1).0.to_u32();
             outputs.push(Output::Value { column, type_oid });
         }
         if !self.is_grouped {

@@ -1,13 +1,16 @@
 //! Aggregates, by OID.
 
-use headrace_ir::{AggregateCall, AggregateFunction, ArithmeticOp, DataType, Expr, Scalar};
+use headrace_ir::{
+    AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Expr, Function, Scalar,
+};
 use pgrx::pg_sys;
 
-use super::call::decimal_operation;
+use super::call::{call, decimal_operation};
 use super::compare::check_equality;
-use super::expr::Translator;
+use super::expr::{Translator, widened};
+use super::shown::{Digits, Shown};
 use crate::nodes::{WhyNot, items, why_not};
-use crate::plan::Output;
+use crate::plan::{ExactSum, FloatSum, Output};
 use crate::version;
 
 /// The calls of a sink, each once.
@@ -65,6 +68,8 @@ struct Rows {
 struct Asked<'a> {
     aggregates: &'a mut Aggregates,
     argument: Option<Expr>,
+    /// Of the argument, where they differ from row to row.
+    digits: Option<Digits>,
     rows: Rows,
     type_oid: u32,
 }
@@ -84,19 +89,22 @@ pub unsafe fn aggregate(
     }
     let distinct = !aggref.aggdistinct.is_null();
     let mut arguments = items::<pg_sys::TargetEntry>(aggref.args);
-    let argument = match arguments.next() {
-        None => None,
+    let (argument, digits) = match arguments.next() {
+        None => (None, None),
         Some(entry) => {
             let node = (*entry).expr.cast();
             let is_count = aggref.aggfnoid.to_u32() == pg_sys::F_COUNT_ANY;
-            let expr = match is_count && !distinct {
-                true => translator.presence(node)?,
-                false => translator.expr(node)?,
+            let Shown { value, digits } = match (is_count, distinct) {
+                (true, false) => translator.presence(node)?.into(),
+                (true, true) => translator.value(node)?.into(),
+                (false, false) => translator.shown(node)?,
+                // Which of several spellings of a value is kept is a matter of the rows' order.
+                (false, true) => translator.expr(node)?.into(),
             };
             if distinct {
                 check_equality(node)?;
             }
-            Some(expr)
+            (Some(value), digits)
         }
     };
     let filter = match aggref.aggfilter.is_null() {
@@ -108,7 +116,7 @@ pub unsafe fn aggregate(
     }
     let type_oid = aggref.aggtype.to_u32();
     let rows = Rows { filter, distinct };
-    let mut asked = Asked { aggregates, argument, rows, type_oid };
+    let mut asked = Asked { aggregates, argument, digits, rows, type_oid };
     match asked.output(aggref)? {
         Some(output) => Ok(output),
         None => why_not(format!("aggregate {}", name())),
@@ -127,22 +135,21 @@ impl Asked<'_> {
             pg_sys::F_SUM_INT2 | pg_sys::F_SUM_INT4 => self.plain(Sum, DataType::Int64),
             pg_sys::F_SUM_INT8 | pg_sys::F_SUM_NUMERIC => {
                 let result = self.sum_type()?;
-                self.plain(Sum, result)
+                Output::Sum(self.exact_sum(result, 1))
             }
             // The server keeps six digits of each sum on the way, so that its third one may be another.
             pg_sys::F_SUM_FLOAT4 => {
                 return why_not("a sum of reals, whose digits hang on the order of rows");
             }
-            pg_sys::F_SUM_FLOAT8 => self.plain(Sum, DataType::Float64),
+            pg_sys::F_SUM_FLOAT8 => Output::FloatSum(self.float_sum()?),
             pg_sys::F_AVG_INT2 | pg_sys::F_AVG_INT4 => self.numeric_mean(DataType::Int64),
             pg_sys::F_AVG_INT8 | pg_sys::F_AVG_NUMERIC => {
                 let result = self.sum_type()?;
                 self.numeric_mean(result)
             }
             pg_sys::F_AVG_FLOAT4 | pg_sys::F_AVG_FLOAT8 => {
-                let (sum, count) =
-                    (self.call(Sum, DataType::Float64), self.call(Count, DataType::Int64));
-                Output::FloatMean { sum, count }
+                let count = self.call(Count, DataType::Int64);
+                Output::FloatMean { sum: self.float_sum()?, count }
             }
             pg_sys::F_MIN_INT2
             | pg_sys::F_MIN_INT4
@@ -192,11 +199,54 @@ impl Asked<'_> {
     fn extreme(&mut self, function: AggregateFunction) -> Output {
         self.rows.distinct = false;
         let result = self.argument.as_ref().map_or(DataType::Int64, Expr::data_type);
-        Output::Value { column: self.call(function, result), type_oid: self.type_oid }
+        match self.digits.clone() {
+            Some(digits) => self.extreme_by_digits(function, &result, &digits),
+            None => Output::Value { column: self.call(function, result), type_oid: self.type_oid },
+        }
+    }
+
+    /// One of each number of digits, since equal ones may show different digits.
+    fn extreme_by_digits(
+        &mut self,
+        function: AggregateFunction,
+        result: &DataType,
+        Digits { count, possible }: &Digits,
+    ) -> Output {
+        let all_rows = self.rows.filter.take();
+        let digits: Vec<i8> = possible.iter().copied().collect();
+        let columns = digits.iter().map(|digits| {
+            let number = Expr::Literal(Scalar::int(DataType::Int32, (*digits).into()));
+            let of_these = Expr::compare(CompareOp::Eq, count.clone(), number);
+            let conditions = all_rows.iter().cloned().chain([of_these]);
+            self.rows.filter = Some(Expr::And(conditions.collect()));
+            self.call(function, result.clone())
+        });
+        let columns = columns.collect();
+        Output::Extreme { columns, digits, is_max: function == AggregateFunction::Max }
+    }
+
+    /// The sum of the argument, whose digits are shown so many times as those of the numbers asked for.
+    fn exact_sum(&mut self, result: DataType, times: i8) -> ExactSum {
+        let column = self.call(AggregateFunction::Sum, result);
+        let digits = self.digits.as_ref().map(|digits| {
+            let (count, max) = (Some(digits.count.clone()), AggregateFunction::Max);
+            self.aggregates.column(max, count, &self.rows, DataType::Int32)
+        });
+        ExactSum { column, digits, times }
+    }
+
+    fn float_sum(&mut self) -> Result<FloatSum, WhyNot> {
+        let column = self.call(AggregateFunction::Sum, DataType::Float64);
+        let Some(value) = &self.argument else { return why_not("a sum of nothing") };
+        let magnitude = Some(call(Function::Abs, widened(value.clone(), &DataType::Float64))?);
+        let rows = Rows { filter: self.rows.filter.clone(), distinct: false };
+        let (max, float) = (AggregateFunction::Max, DataType::Float64);
+        let largest = self.aggregates.column(max, magnitude, &rows, float);
+        Ok(FloatSum { column, largest })
     }
 
     fn numeric_mean(&mut self, result: DataType) -> Output {
-        let sum = self.call(AggregateFunction::Sum, result);
+        let sum = self.exact_sum(result, 1);
         Output::NumericMean { sum, count: self.call(AggregateFunction::Count, DataType::Int64) }
     }
 
@@ -231,11 +281,11 @@ impl Asked<'_> {
             _ => self.sum_type()?,
         };
         let squared = squared(value)?;
-        let sum = self.call(AggregateFunction::Sum, result);
+        let sum = self.exact_sum(result, 1);
         let count = self.call(AggregateFunction::Count, DataType::Int64);
         self.argument = Some(squared);
         let result = self.sum_type()?;
-        let squares = self.call(AggregateFunction::Sum, result);
+        let squares = self.exact_sum(result, 2);
         Ok(Output::Deviation { count, sum, squares, is_sample, is_root })
     }
 

@@ -4,8 +4,10 @@ use headrace_ir::{ArithmeticOp, DataType, Expr, Function, OnOverflow};
 use pgrx::pg_sys::{self, Node, Oid};
 
 use super::expr::{Translated, Translator, operands, widened};
+use super::number::remainder;
+use super::shown::Shown;
 use super::types::ir_type;
-use crate::nodes::why_not;
+use crate::nodes::{WhyNot, why_not};
 
 impl Translator {
     pub(super) unsafe fn call(
@@ -14,9 +16,34 @@ impl Translator {
         function: Oid,
         arguments: *mut pg_sys::List,
         result: Oid,
-    ) -> Translated {
+    ) -> Result<Shown, WhyNot> {
         let arguments = operands(arguments);
         match (function.to_u32(), &arguments[..]) {
+            (f, &[left, right]) if let Some(op) = decimal_arithmetic(f) => {
+                let (left, right) = (self.shown(left)?, self.shown(right)?);
+                Shown::combined(op, left, right, |left, right| decimal_operation(op, left, right))
+            }
+            (pg_sys::F_NUMERIC_UMINUS, &[value]) => self.shown(value)?.shows(negated),
+            (pg_sys::F_ABS_NUMERIC | pg_sys::F_NUMERIC_ABS, &[value]) => {
+                self.shown(value)?.shows(|value| call(Function::Abs, value))
+            }
+            (pg_sys::F_NUMERIC_MOD | pg_sys::F_MOD_NUMERIC_NUMERIC, &[left, right]) => {
+                let (left, right) = (self.shown(left)?, self.shown(right)?);
+                Shown::combined(ArithmeticOp::Modulo, left, right, remainder)
+            }
+            _ => Ok(self.plain_call(node, function, &arguments, result)?.into()),
+        }
+    }
+
+    /// A call whose values are all shown alike.
+    unsafe fn plain_call(
+        &mut self,
+        node: *mut Node,
+        function: Oid,
+        arguments: &[*mut Node],
+        result: Oid,
+    ) -> Translated {
+        match (function.to_u32(), arguments) {
             (f, &[left, right]) if let Some(op) = integer_arithmetic(f) => {
                 let to = ir_type(result, -1)?;
                 let (left, right) = (self.expr(left)?, self.expr(right)?);
@@ -31,21 +58,14 @@ impl Translator {
                 }
                 Ok(expr)
             }
-            (f, &[left, right]) if let Some(op) = decimal_arithmetic(f) => {
-                decimal_operation(op, self.expr(left)?, self.expr(right)?)
-            }
             (
                 pg_sys::F_INT2UM
                 | pg_sys::F_INT4UM
                 | pg_sys::F_INT8UM
                 | pg_sys::F_FLOAT4UM
-                | pg_sys::F_FLOAT8UM
-                | pg_sys::F_NUMERIC_UMINUS,
+                | pg_sys::F_FLOAT8UM,
                 &[value],
-            ) => {
-                let value = Box::new(self.expr(value)?);
-                Ok(Expr::Negate { value, on_overflow: OnOverflow::Error })
-            }
+            ) => negated(self.expr(value)?),
             (
                 pg_sys::F_ABS_INT2
                 | pg_sys::F_ABS_INT4
@@ -56,9 +76,7 @@ impl Translator {
                 | pg_sys::F_ABS_FLOAT4
                 | pg_sys::F_ABS_FLOAT8
                 | pg_sys::F_FLOAT4ABS
-                | pg_sys::F_FLOAT8ABS
-                | pg_sys::F_ABS_NUMERIC
-                | pg_sys::F_NUMERIC_ABS,
+                | pg_sys::F_FLOAT8ABS,
                 &[value],
             ) => call(Function::Abs, self.expr(value)?),
             (
@@ -78,7 +96,7 @@ impl Translator {
                 &[value],
             ) => Ok(self.expr(value)?.cast(ir_type(result, -1)?)),
             (pg_sys::F_FLOAT8_NUMERIC, &[value]) => {
-                let value = self.expr(value)?;
+                let value = self.value(value)?;
                 match value.data_type() {
                     // A quotient of two numbers that a float has is rounded once, as the text is there.
                     DataType::Decimal128 { precision: 0..=15, scale: 0..=22 } => {
@@ -90,7 +108,7 @@ impl Translator {
             (pg_sys::F_NUMERIC_INT2, &[value]) => Ok(self.expr(value)?.cast(whole(5))),
             (pg_sys::F_NUMERIC_INT4, &[value]) => Ok(self.expr(value)?.cast(whole(10))),
             (pg_sys::F_NUMERIC_INT8, &[value]) => Ok(self.expr(value)?.cast(whole(19))),
-            _ => self.other_call(node, function, &arguments),
+            _ => self.other_call(node, function, arguments),
         }
     }
 
@@ -116,6 +134,20 @@ impl Translator {
         }
         self.parameter(node)
     }
+}
+
+fn negated(value: Expr) -> Translated {
+    Ok(Expr::Negate { value: Box::new(value), on_overflow: OnOverflow::Error })
+}
+
+/// What a function of two numbers computes, as it stands for an operator.
+pub fn arithmetic(function: u32) -> Option<ArithmeticOp> {
+    let of_numeric = decimal_arithmetic(function).or(match function {
+        pg_sys::F_NUMERIC_DIV => Some(ArithmeticOp::Divide),
+        pg_sys::F_NUMERIC_MOD | pg_sys::F_MOD_NUMERIC_NUMERIC => Some(ArithmeticOp::Modulo),
+        _ => None,
+    });
+    of_numeric.or(integer_arithmetic(function)).or(float_arithmetic(function))
 }
 
 fn integer_arithmetic(function: u32) -> Option<ArithmeticOp> {

@@ -5,6 +5,7 @@ use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 
 use super::constant::value;
 use super::expr::{Translated, Translator, is_null, not, operands, operator_name, widened};
+use super::shown::{Choices, Shown};
 use super::types::{VARHDRSZ, ir_type, is_deterministic, is_of_one_length, wider_integer};
 use crate::nodes::{WhyNot, cast, why_not};
 use crate::version;
@@ -30,7 +31,7 @@ impl Translator {
         let function = match (pg_sys::exprType(node), pg_sys::exprType(other)) {
             (pg_sys::DATEOID, pg_sys::TIMESTAMPTZOID) => pg_sys::F_TIMESTAMPTZ_DATE,
             (pg_sys::TIMESTAMPOID, pg_sys::TIMESTAMPTZOID) => pg_sys::F_TIMESTAMPTZ_TIMESTAMP,
-            _ => return self.expr(node),
+            _ => return self.value(node),
         };
         let moment = pg_sys::makeFuncExpr(
             function.into(),
@@ -63,22 +64,19 @@ impl Translator {
     pub(super) unsafe fn distinct(&mut self, expr: &pg_sys::DistinctExpr) -> Translated {
         let [left, right] = operands(expr.args)[..] else { return why_not("IS DISTINCT FROM") };
         let equal = self.equality(expr.opno, expr.inputcollid, left, right)?;
-        let (left, right) = (is_null(self.expr(left)?), is_null(self.expr(right)?));
+        let (left, right) = (is_null(self.value(left)?), is_null(self.value(right)?));
         let neither = Expr::And(vec![not(left.clone()), not(right.clone()), not(equal)]);
         let one = |a: &Expr, b: &Expr| Expr::And(vec![a.clone(), not(b.clone())]);
         Ok(Expr::Or(vec![one(&left, &right), one(&right, &left), neither]))
     }
 
-    pub(super) unsafe fn null_if(&mut self, expr: &pg_sys::NullIfExpr) -> Translated {
+    pub(super) unsafe fn null_if(&mut self, expr: &pg_sys::NullIfExpr) -> Result<Shown, WhyNot> {
         let [left, right] = operands(expr.args)[..] else { return why_not("NULLIF") };
         let equal = self.equality(expr.opno, expr.inputcollid, left, right)?;
-        let value = self.expr(left)?;
-        let data_type = value.data_type();
-        let null = Expr::Literal(Scalar::null(data_type.clone()));
-        Ok(Expr::Case {
-            branches: vec![(equal, null)],
-            otherwise: Some(Box::new(value)),
-            data_type,
+        Choices::of(vec![self.shown(left)?])?.chosen(|mut values, data_type| {
+            let null = Expr::Literal(Scalar::null(data_type.clone()));
+            let (branches, otherwise) = (vec![(equal.clone(), null)], values.pop().map(Box::new));
+            Ok(Expr::Case { branches, otherwise, data_type: data_type.clone() })
         })
     }
 
@@ -110,7 +108,7 @@ impl Translator {
         let Some(array) = cast::<pg_sys::Const>(right, NodeTag::T_Const) else {
             return why_not("a list that is not of constants");
         };
-        let value = self.expr(left)?;
+        let value = self.value(left)?;
         let is_padded = comparison.is_some_and(|comparison| comparison.is_padded);
         let list = self.list(&*array, &value.data_type(), is_padded, pg_sys::exprTypmod(left))?;
         Ok(Expr::InList { value: Box::new(value), list, negated })
@@ -155,6 +153,7 @@ impl Comparison {
     pub(super) unsafe fn of(operator: Oid, collation: Oid) -> Result<Option<Self>, WhyNot> {
         const BPCHAR: u32 = 426;
         const TEXT: u32 = 1994;
+        const ENUM: u32 = 3522;
         // bool, date and timestamps, integers, floats, numeric, time, uuid.
         const OTHERS: [u32; 7] = [424, 434, 1976, 1970, 1988, 1996, 2968];
         for (family, strategy) in version::meanings(operator) {
@@ -167,10 +166,13 @@ impl Comparison {
                 _ => CompareOp::Ne,
             };
             let is_text = matches!(family, BPCHAR | TEXT);
-            if !is_text && !OTHERS.contains(&family) {
+            let is_equality = matches!(op, CompareOp::Eq | CompareOp::Ne);
+            if family == ENUM && !is_equality {
+                return why_not("an order of labels of an enum");
+            }
+            if !is_text && family != ENUM && !OTHERS.contains(&family) {
                 continue;
             }
-            let is_equality = matches!(op, CompareOp::Eq | CompareOp::Ne);
             if is_text && is_equality && !is_deterministic(collation) {
                 return why_not("a collation that is not deterministic");
             }

@@ -7,7 +7,7 @@ use headrace_ir::{DataType, Interval, Scalar, Value};
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::{FromDatum, IntoDatum};
 
-use super::types::ir_type;
+use super::types::{ir_type, stored};
 use super::zone;
 use crate::nodes::{self, WhyNot, why_not};
 
@@ -33,7 +33,8 @@ pub unsafe fn value(datum: Datum, oid: Oid, of: &DataType) -> Result<Scalar, Why
             _ => Ok(zone::session()?.scalar()),
         };
     }
-    let value = match oid {
+    let value = match stored(oid, -1).0 {
+        pg_sys::ANYENUMOID => Value::Int((datum.value() as i32).into()),
         pg_sys::BOOLOID => Value::Bool(get(datum)?),
         pg_sys::INT2OID => Value::Int(get::<i16>(datum)?.into()),
         pg_sys::INT4OID => Value::Int(get::<i32>(datum)?.into()),

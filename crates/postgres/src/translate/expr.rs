@@ -7,6 +7,7 @@ use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 
 use super::compare::Comparison;
 use super::constant::scalar;
+use super::shown::Shown;
 use super::types::ir_type;
 use crate::nodes::{self, WhyNot, cast, items, why_not};
 
@@ -45,11 +46,34 @@ impl Translator {
         }
     }
 
-    /// An expression.
+    /// An expression that is shown as its type says.
     pub unsafe fn expr(&mut self, node: *mut Node) -> Translated {
+        self.shown(node)?.plain()
+    }
+
+    /// An expression of which the value alone counts.
+    pub unsafe fn value(&mut self, node: *mut Node) -> Translated {
+        Ok(self.shown(node)?.value)
+    }
+
+    /// An expression.
+    pub unsafe fn shown(&mut self, node: *mut Node) -> Result<Shown, WhyNot> {
         if node.is_null() {
             return why_not("an expression that is not there");
         }
+        match nodes::tag(node) {
+            NodeTag::T_NullIfExpr => self.null_if(&*node.cast()),
+            NodeTag::T_OpExpr => self.operator(node),
+            NodeTag::T_FuncExpr => self.function(node),
+            NodeTag::T_CaseExpr => self.case(&*node.cast()),
+            NodeTag::T_CoalesceExpr => self.coalesce(&*node.cast()),
+            NodeTag::T_MinMaxExpr => self.extreme(&*node.cast()),
+            _ => Ok(self.alike(node)?.into()),
+        }
+    }
+
+    /// An expression whose values are all shown alike.
+    unsafe fn alike(&mut self, node: *mut Node) -> Translated {
         match nodes::tag(node) {
             NodeTag::T_Var => self.var(&*node.cast()),
             NodeTag::T_Const => constant(&*node.cast()),
@@ -58,18 +82,12 @@ impl Translator {
             NodeTag::T_BoolExpr => self.logic(&*node.cast()),
             NodeTag::T_NullTest => self.null_test(&*node.cast()),
             NodeTag::T_BooleanTest => self.boolean_test(&*node.cast()),
-            NodeTag::T_OpExpr => self.operator(node),
             NodeTag::T_DistinctExpr => self.distinct(&*node.cast()),
-            NodeTag::T_NullIfExpr => self.null_if(&*node.cast()),
             NodeTag::T_ScalarArrayOpExpr => self.in_list(node),
-            NodeTag::T_FuncExpr => self.function(node),
-            NodeTag::T_CaseExpr => self.case(&*node.cast()),
             NodeTag::T_CaseTestExpr => match self.cases.last() {
                 Some(value) => Ok(value.clone()),
                 None => why_not("a value of CASE outside of it"),
             },
-            NodeTag::T_CoalesceExpr => self.coalesce(&*node.cast()),
-            NodeTag::T_MinMaxExpr => self.extreme(&*node.cast()),
             _ => self.parameter(node),
         }
     }
@@ -92,7 +110,7 @@ impl Translator {
         {
             return Ok(register.clone());
         }
-        self.expr(node)
+        self.value(node)
     }
 
     /// A type that has the same values.
@@ -133,7 +151,7 @@ impl Translator {
         if test.argisrow {
             return why_not("a test whether a row is NULL");
         }
-        let is_null = is_null(self.expr(test.arg.cast())?);
+        let is_null = is_null(self.value(test.arg.cast())?);
         Ok(match test.nulltesttype {
             pg_sys::NullTestType::IS_NULL => is_null,
             _ => not(is_null),
@@ -154,17 +172,17 @@ impl Translator {
         })
     }
 
-    unsafe fn operator(&mut self, node: *mut Node) -> Translated {
+    unsafe fn operator(&mut self, node: *mut Node) -> Result<Shown, WhyNot> {
         let expr = &*node.cast::<pg_sys::OpExpr>();
         if let [left, right] = operands(expr.args)[..]
             && let Some(comparison) = Comparison::of(expr.opno, expr.inputcollid)?
         {
-            return self.comparison(&comparison, left, right);
+            return Ok(self.comparison(&comparison, left, right)?.into());
         }
         self.call(node, expr.opfuncid, expr.args, expr.opresulttype)
     }
 
-    unsafe fn function(&mut self, node: *mut Node) -> Translated {
+    unsafe fn function(&mut self, node: *mut Node) -> Result<Shown, WhyNot> {
         let call = &*node.cast::<pg_sys::FuncExpr>();
         self.call(node, call.funcid, call.args, call.funcresulttype)
     }

@@ -12,12 +12,16 @@ pub mod constant;
 mod expr;
 mod moment;
 mod number;
+mod shown;
 mod text;
 mod types;
 mod zone;
 
 pub use aggregate::{Aggregates, aggregate};
+pub use call::arithmetic;
 
 pub use compare::{check_equality, descends, equality_key};
 pub use expr::{Presences, Scope, Translator};
-pub use types::{HeapColumn, ir_type, is_of_one_length, name_of, wider_integer};
+pub use types::{
+    HeapColumn, ir_type, is_deterministic, is_of_one_length, name_of, stored, wider_integer,
+};

@@ -5,6 +5,7 @@ use pgrx::pg_sys::{self, Node};
 
 use super::call::call;
 use super::expr::{Translated, Translator};
+use super::types::precision_and_scale;
 use crate::nodes::{WhyNot, why_not};
 
 impl Translator {
@@ -17,19 +18,19 @@ impl Translator {
         let translated = match (function, arguments) {
             (pg_sys::F_ROUND_NUMERIC_INT4, &[value, digits]) => {
                 let digits = self.digits(digits)?;
-                cut(Function::Round, self.expr(value)?, digits)
+                cut(Function::Round, self.value(value)?, digits)
             }
             (pg_sys::F_TRUNC_NUMERIC_INT4, &[value, digits]) => {
                 let digits = self.digits(digits)?;
-                cut(Function::Trunc, self.expr(value)?, digits)
+                cut(Function::Trunc, self.value(value)?, digits)
             }
-            (pg_sys::F_ROUND_NUMERIC, &[value]) => cut(Function::Round, self.expr(value)?, 0),
-            (pg_sys::F_TRUNC_NUMERIC, &[value]) => cut(Function::Trunc, self.expr(value)?, 0),
+            (pg_sys::F_ROUND_NUMERIC, &[value]) => cut(Function::Round, self.value(value)?, 0),
+            (pg_sys::F_TRUNC_NUMERIC, &[value]) => cut(Function::Trunc, self.value(value)?, 0),
             (pg_sys::F_CEIL_NUMERIC | pg_sys::F_CEILING_NUMERIC, &[value]) => {
-                whole_decimal(Function::Ceil, self.expr(value)?)
+                whole_decimal(Function::Ceil, self.value(value)?)
             }
             (pg_sys::F_FLOOR_NUMERIC, &[value]) => {
-                whole_decimal(Function::Floor, self.expr(value)?)
+                whole_decimal(Function::Floor, self.value(value)?)
             }
             // Halves go to the even number.
             (pg_sys::F_ROUND_FLOAT8, &[value]) => call(Function::RoundEven, self.expr(value)?),
@@ -38,9 +39,9 @@ impl Translator {
                 call(Function::Ceil, self.expr(value)?)
             }
             (pg_sys::F_FLOOR_FLOAT8, &[value]) => call(Function::Floor, self.expr(value)?),
-            (pg_sys::F_SIGN_NUMERIC, &[value]) => sign(self.expr(value)?),
-            (pg_sys::F_NUMERIC_MOD | pg_sys::F_MOD_NUMERIC_NUMERIC, &[left, right]) => {
-                remainder(self.expr(left)?, self.expr(right)?)
+            (pg_sys::F_SIGN_NUMERIC, &[value]) => sign(self.value(value)?),
+            (pg_sys::F_NUMERIC_NUMERIC_INT4, &[value, modifier]) => {
+                declared(self.value(value)?, self.constant(modifier))
             }
             _ => return Ok(None),
         };
@@ -66,6 +67,18 @@ fn cut(function: fn(u8) -> Function, value: Expr, digits: u8) -> Translated {
     }
     let precision = (precision + (wanted - scale) as u8).min(38);
     Ok(value.cast(DataType::Decimal128 { precision, scale: wanted }))
+}
+
+/// A decimal with so many digits as are declared: halves go away from 0, and what has more before the point fails.
+fn declared(value: Expr, modifier: Option<Result<Scalar, WhyNot>>) -> Translated {
+    let Some(Ok(Scalar { value: Value::Int(modifier), .. })) = modifier else {
+        return why_not("a cast to numeric of digits that are not constant");
+    };
+    let declared = i32::try_from(modifier).ok().and_then(precision_and_scale);
+    let Some((precision, scale)) = declared else {
+        return why_not("a cast to numeric of digits that a pipeline does not have");
+    };
+    Ok(cut(Function::Round, value, scale as u8)?.cast(DataType::Decimal128 { precision, scale }))
 }
 
 fn whole_decimal(function: Function, value: Expr) -> Translated {
@@ -98,7 +111,7 @@ fn sign(value: Expr) -> Translated {
     })
 }
 
-fn remainder(left: Expr, right: Expr) -> Translated {
+pub(super) fn remainder(left: Expr, right: Expr) -> Translated {
     let (
         DataType::Decimal128 { precision: p, scale: s },
         DataType::Decimal128 { precision: q, scale: t },

@@ -21,12 +21,29 @@ pub unsafe fn name_of(oid: Oid, typmod: i32) -> String {
     nodes::owned(pg_sys::format_type_with_typemod(oid, typmod))
 }
 
+/// The type that values are stored as: of a domain the one that it is over, of an enum its number of a label, which
+/// `anyenum` stands for.
+pub unsafe fn stored(oid: Oid, mut typmod: i32) -> (Oid, i32) {
+    if oid.to_u32() < pg_sys::FirstNormalObjectId {
+        return (oid, typmod);
+    }
+    let base = pg_sys::getBaseTypeAndTypmod(oid, &raw mut typmod);
+    match base {
+        // Blanks at its ends would have to be known of a domain, too.
+        pg_sys::BPCHAROID => (oid, typmod),
+        _ if pg_sys::get_typtype(base) as u8 == pg_sys::TYPTYPE_ENUM => (pg_sys::ANYENUMOID, -1),
+        _ => (base, typmod),
+    }
+}
+
 /// How a stored value of a type is read; `None` for types that cannot be.
-pub fn heap_type(oid: Oid, typmod: i32) -> Option<HeapType> {
+pub unsafe fn heap_type(oid: Oid, typmod: i32) -> Option<HeapType> {
+    let (oid, typmod) = stored(oid, typmod);
     Some(match oid {
         pg_sys::BOOLOID => HeapType::Bool,
         pg_sys::INT2OID => HeapType::Int2,
-        pg_sys::INT4OID => HeapType::Int4,
+        // Numbers of labels are equal where they are; their order is no one's.
+        pg_sys::INT4OID | pg_sys::ANYENUMOID => HeapType::Int4,
         pg_sys::INT8OID => HeapType::Int8,
         pg_sys::FLOAT4OID => HeapType::Float4,
         pg_sys::FLOAT8OID => HeapType::Float8,
@@ -46,7 +63,7 @@ pub fn heap_type(oid: Oid, typmod: i32) -> Option<HeapType> {
 
 /// Digits in all and behind the point of a declared `numeric` of which every value is a decimal of
 /// 128 bits and shows all digits behind the point.
-fn precision_and_scale(typmod: i32) -> Option<(u8, i8)> {
+pub(super) fn precision_and_scale(typmod: i32) -> Option<(u8, i8)> {
     let modifier = typmod.checked_sub(VARHDRSZ).filter(|modifier| *modifier >= 0)?;
     let precision = u8::try_from(modifier >> 16).ok().filter(|p| (1..=38).contains(p))?;
     // The scale's 11 bits have a sign.
@@ -78,7 +95,7 @@ pub unsafe fn ir_type(oid: Oid, typmod: i32) -> Result<DataType, WhyNot> {
         // Its text, whose order is its own, of ASCII in whatever encoding.
         Some(HeapType::Uuid) => DataType::Utf8,
         Some(HeapType::Bytea | HeapType::Presence) | None => {
-            let without_scale = oid == pg_sys::NUMERICOID && typmod < 0;
+            let without_scale = stored(oid, typmod) == (pg_sys::NUMERICOID, -1);
             let name = name_of(oid, typmod);
             return why_not(match without_scale {
                 true => "numeric without a declared scale".into(),
