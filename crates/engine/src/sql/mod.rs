@@ -8,6 +8,7 @@
 //! It must never know who asks.
 
 mod casts;
+mod cell;
 mod columnless;
 mod depth;
 mod functions;
@@ -38,6 +39,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::catalog::Call;
 pub use casts::Named;
+pub use cell::CellText;
 pub use depth::OnLargeStack;
 pub use headers::Headers;
 use repair::Repair;
