@@ -148,7 +148,13 @@ async fn a_summary_says_what_has_no_text() {
     let runs = Int64Array::from(vec![Some(7), None]);
     let columns: Vec<(&str, ArrayRef, bool)> = vec![
         ("bytes", Arc::new(BinaryArray::from(vec![&b"\xff\x00"[..], &b"a"[..], &b"b"[..]])), true),
-        ("fixed", Arc::new(FixedSizeBinaryArray::from(vec![&b"\xfe\x01"[..], b"ab", b"cd"])), true),
+        (
+            "fixed",
+            Arc::new(
+                FixedSizeBinaryArray::try_from_iter([*b"\xfe\x01", *b"ab", *b"cd"].iter()).unwrap(),
+            ),
+            true,
+        ),
         ("time", Arc::new(Time32SecondArray::from(vec![1, 86_400, 5])), true),
         ("runs", Arc::new(RunArray::<Int32Type>::try_new(&ends, &runs).unwrap()), true),
     ];
