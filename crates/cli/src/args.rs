@@ -1,6 +1,6 @@
 //! What the user may type.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -8,6 +8,7 @@ use headrace_ooc::sort::table::SortKey;
 
 use crate::bench::args::BenchCommand;
 use crate::doctor::DoctorArgs;
+use crate::error::CliError;
 use crate::gpu::GpuArgs;
 use crate::model::ModelArgs;
 use crate::ooc::{FencesArgs, GenerateCommand, MatvecArgs, SetArgs, SortArgs};
@@ -64,9 +65,9 @@ pub struct QueryArgs {
     /// given several times. In SQL: select .. from 'trips.parquet'. Also s3:// and https:// addresses.
     #[arg(long, value_name = "PATH")]
     pub data: Vec<PathBuf>,
-    /// How results are written to standard output.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
+    /// How results are written (default: as FILE's name says, else table).
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
     /// File to write results to, whole or not at all, instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -149,16 +150,58 @@ pub enum Format {
     /// A table in Markdown.
     #[value(alias = "md")]
     Markdown,
-    /// Arrow IPC: a stream, or a file if FILE ends in .arrow.
+    /// Arrow IPC: a stream, or a file if FILE ends in .arrow, .feather or .ipc.
     Arrow,
     /// Parquet; needs -o FILE.
     Parquet,
 }
 
 impl Format {
-    /// Whether it is for programs alone, and one file holds one result.
+    /// Whether it is for programs alone.
     pub fn is_binary(self) -> bool {
         matches!(self, Self::Arrow | Self::Parquet)
+    }
+
+    /// Whether one file holds one result.
+    pub fn is_one_result(self) -> bool {
+        self.is_binary() || self == Self::Json
+    }
+
+    /// What a file of this name holds; `None`: the name says nothing.
+    ///
+    /// # Errors
+    /// A name of something that is not written.
+    pub fn of_file(path: &Path) -> Result<Option<Self>, CliError> {
+        let extension = path.extension().map(|name| name.to_string_lossy().to_ascii_lowercase());
+        Ok(Some(match extension.as_deref() {
+            Some("csv") => Self::Csv,
+            Some("tsv") => Self::Tsv,
+            Some("json") => Self::Json,
+            Some("ndjson" | "jsonl") => Self::Ndjson,
+            Some("md") => Self::Markdown,
+            Some("arrow" | "arrows" | "feather" | "ipc") => Self::Arrow,
+            Some("parquet") => Self::Parquet,
+            Some(other @ ("gz" | "zst" | "bz2" | "xz" | "zip" | "xlsx" | "orc" | "avro")) => {
+                return Err(CliError::new(format!("{}: no .{other} is written", path.display()))
+                    .hint("names of files that are written end in .csv, .tsv, .json, .ndjson, .md, .arrow or .parquet"));
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// For commands that write Arrow files whatever a file is called.
+    ///
+    /// # Errors
+    /// A name of something else.
+    pub fn check_arrow_name(path: &Path) -> Result<(), CliError> {
+        match Self::of_file(path)? {
+            None | Some(Self::Arrow) => Ok(()),
+            Some(other) => {
+                let (file, other) = (path.display(), other.name());
+                Err(CliError::new(format!("{file}: what is written is an Arrow file, no {other}"))
+                    .hint(format!("name it .arrow; {other} is written by COPY: headrace -c \"copy (select * from 't.arrow') to '{file}'\"")))
+            }
+        }
     }
 
     /// Its name.

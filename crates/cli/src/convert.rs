@@ -21,7 +21,7 @@ use headrace_format::arrow::{WriterSummary, narrow_schema, packed_schema};
 use headrace_ooc::sort::table::{SortKey, TableSortJob, sort_table};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{ConvertArgs, EngineArgs};
+use crate::args::{ConvertArgs, EngineArgs, Format};
 use crate::error::{CliError, Result};
 use crate::output::folder_of;
 use crate::session::{self, failure};
@@ -33,7 +33,9 @@ pub async fn run(args: &ConvertArgs, cancel: Arc<AtomicBool>) -> Result<()> {
             .hint("name another file, or add --force to replace it"));
     }
     let start = Instant::now();
-    if !args.partition_by.is_empty() {
+    if args.partition_by.is_empty() {
+        Format::check_arrow_name(&args.output)?;
+    } else {
         return convert_partitioned(args, cancel, start).await;
     }
     let summary = match args.sort_by.is_empty() {

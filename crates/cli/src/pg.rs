@@ -8,6 +8,7 @@ use headrace_pg::PgError;
 use headrace_pg::export::{self, ExportArgs, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::args::Format;
 use crate::error::{CliError, Result};
 
 /// `pg`.
@@ -25,6 +26,7 @@ pub fn run(command: &PgCommand, cancel: &AtomicBool) -> Result<()> {
 }
 
 fn export(args: &ExportArgs, cancel: &AtomicBool) -> Result<()> {
+    Format::check_arrow_name(&args.out)?;
     let bar = if args.quiet || !std::io::stderr().is_terminal() {
         ProgressBar::hidden()
     } else {

@@ -30,7 +30,7 @@ pub fn is_typed(args: &QueryArgs) -> bool {
 
 /// Runs every statement; stops at the first that fails.
 pub async fn run(args: &QueryArgs, stop: Arc<AtomicBool>) -> Result<()> {
-    if args.format == Format::Parquet && args.output.is_none() {
+    if args.format == Some(Format::Parquet) && args.output.is_none() {
         return Err(CliError::usage("parquet needs a file").hint("-o FILE"));
     }
     let source = source(args)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::ParserError;
-use headrace_engine::catalog::Found;
+use headrace_engine::catalog::{Found, shown_text};
 use headrace_engine::sql::dialect_of;
 use headrace_engine::{
     Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings, parse_access,
@@ -116,9 +116,10 @@ pub fn failure(place: &str, error: &DataFusionError) -> CliError {
     // may have several lines, the first says what is wrong.
     let (cause, hint) = match message.split_once("\nhint: ") {
         Some((cause, hint)) => (cause, Some(hint.to_string())),
-        None => match message.split_once('\n') {
-            Some((cause, more)) => (cause, Some(in_one_line(more))),
-            None => (message.as_str(), None),
+        None => match (message.strip_suffix("; run the query again"), message.split_once('\n')) {
+            (Some(cause), _) => (cause, Some("run the query again".to_string())),
+            (None, Some((cause, more))) => (cause, Some(in_one_line(more))),
+            (None, None) => (message.as_str(), None),
         },
     };
     // What is said of an address names it, without the signature that may be in it.
@@ -142,7 +143,7 @@ fn message(error: &DataFusionError) -> String {
     };
     // The planner asks its users to report what it takes for a bug of its own.
     let text = text.split("\nThis issue was likely caused by a bug").next().unwrap_or_default();
-    text.trim().to_string()
+    shown_text(text.trim())
 }
 
 fn in_one_line(text: &str) -> String {

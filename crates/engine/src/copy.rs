@@ -280,11 +280,18 @@ pub fn streamed_schema(schema: &Schema, dictionary: &[String]) -> SchemaRef {
             }
             DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
             DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
+            // A file has one dictionary a column, and those of numbers are not united.
+            DataType::Dictionary(_, values) if !has_united_codes(values) => values.as_ref().clone(),
             other => other.clone(),
         };
         Field::new(field.name(), data_type, field.is_nullable())
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn has_united_codes(values: &DataType) -> bool {
+    use DataType::{Binary, BinaryView, LargeBinary, LargeUtf8, Utf8, Utf8View};
+    matches!(values, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView)
 }
 
 /// Writes batches of any size as an Arrow file that streams: in the types of its schema, and never so many rows

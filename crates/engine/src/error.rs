@@ -6,6 +6,7 @@ use headrace_runner::RunError;
 use tokio::task::spawn_blocking;
 
 use crate::overflow::arith::overflow_message;
+use crate::panics::error_of;
 
 /// Wraps an error of a lower crate.
 pub fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
@@ -19,7 +20,10 @@ pub fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFu
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    spawn_blocking(work).await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
+    spawn_blocking(work).await.map_err(|e| match e.try_into_panic() {
+        Ok(panic) => error_of(&*panic),
+        Err(e) => DataFusionError::ExecutionJoin(Box::new(e)),
+    })?
 }
 
 /// A pipeline's failure, with the same words as the planner's own operators use for it.

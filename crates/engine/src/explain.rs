@@ -1,9 +1,14 @@
 //! How a pipeline reads in EXPLAIN.
 
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use datafusion::common::Result;
+use datafusion::physical_plan::ExecutionPlan;
 use headrace_io::decimal_bytes;
 use headrace_ir::{BuildSource, Pipeline, Program};
 
-use crate::catalog::HeadraceTable;
+use crate::catalog::{HeadraceTable, shown_text};
 use crate::exec::PipelineExec;
 use crate::limits::Limits;
 use crate::report::report_lines;
@@ -72,6 +77,23 @@ fn source_line(verb: &str, pipeline: &Pipeline, planned: &Planned) -> String {
         line += &format!(", {skipped}");
     }
     line
+}
+
+/// Whether the rows of a plan are a plan.
+pub fn is_explained(plan: &dyn ExecutionPlan) -> bool {
+    matches!(plan.name(), "ExplainExec" | "AnalyzeExec")
+}
+
+/// A plan as it is shown: what follows the names of addresses may be a signature.
+pub fn as_shown(plan: RecordBatch) -> Result<RecordBatch> {
+    let column = |column: &ArrayRef| match column.as_string_opt::<i32>() {
+        Some(texts) => {
+            let shown = texts.iter().map(|text| text.map(shown_text));
+            Arc::new(shown.collect::<StringArray>()) as ArrayRef
+        }
+        None => Arc::clone(column),
+    };
+    Ok(RecordBatch::try_new(plan.schema(), plan.columns().iter().map(column).collect())?)
 }
 
 /// Files named in one line.

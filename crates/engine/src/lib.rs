@@ -67,6 +67,7 @@ mod conjunctions;
 mod error;
 mod explain;
 mod floats;
+mod folder_values;
 mod limits;
 mod panics;
 mod plan_cache;

@@ -20,7 +20,8 @@ pub fn caught_stream<T: Send + 'static>(
     items.map(|item| item.unwrap_or_else(|panic| Err(error_of(&*panic)))).boxed()
 }
 
-fn error_of(panic: &(dyn Any + Send)) -> DataFusionError {
+/// A panic in words.
+pub fn error_of(panic: &(dyn Any + Send)) -> DataFusionError {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     DataFusionError::Execution(format!(

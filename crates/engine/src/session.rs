@@ -35,8 +35,9 @@ use crate::catalog::{
 use crate::config::{HeadraceConfig, settings_of};
 use crate::copy::{ArrowSink, Staging, Target, is_one_file, target_of};
 use crate::error::blocking;
-use crate::explain::skipped_note;
+use crate::explain::{as_shown, is_explained, skipped_note};
 use crate::floats::extremes;
+use crate::folder_values::name_folders;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
@@ -48,7 +49,7 @@ use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
 use crate::rule_guards::optimizer_rules;
 use crate::semantics;
-use crate::sql::{Headers, Named, OnLargeStack, Parsed, Planned};
+use crate::sql::{CellText, Headers, Named, OnLargeStack, Parsed, Planned};
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
 #[derive(Clone, Debug, Default)]
@@ -125,6 +126,7 @@ impl Session {
         for function in semantics::functions() {
             context.register_udf(function);
         }
+        context.register_udf(CellText::function());
         context.register_udaf(checked_sum());
         context.register_udaf(exact_avg());
         for extreme in extremes::of_floats() {
@@ -369,6 +371,7 @@ fn staged(logical: &mut LogicalPlan) -> Result<Option<Staging>> {
             plan_err!("EXPLAIN ANALYZE of a COPY is not offered\nhint: explain its query")
         }
         LogicalPlan::Copy(copy) => {
+            name_folders(copy)?;
             let staging = Staging::new(&target_of(copy), is_one_file(copy))?;
             copy.output_url = staging.url();
             Ok(Some(staging))
@@ -432,9 +435,11 @@ impl Query {
 
     fn delivered(&self, stream: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
         let (headers, loan) = (self.headers.clone(), self.loan.clone());
+        let is_plan = is_explained(self.plan.as_ref());
         let rename = move |batch: Result<RecordBatch>| {
             let _held = &loan;
-            renamed(batch?, &headers)
+            let batch = renamed(batch?, &headers)?;
+            if is_plan { as_shown(batch) } else { Ok(batch) }
         };
         let batches = caught_stream(stream.map(rename));
         let Some(staging) = self.staging.clone() else {

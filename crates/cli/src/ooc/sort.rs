@@ -11,6 +11,7 @@ use headrace_ooc::sort::table::{SortKey, TableSortJob, sort_table};
 use headrace_ooc::sort::{Order, RecordLayout, SortJob, sort as sort_file};
 
 use super::run::{RunArgs, failure};
+use crate::args::Format;
 use crate::error::{CliError, Result};
 use crate::sizes::parse_bytes;
 
@@ -77,6 +78,7 @@ pub fn sort(args: &SortArgs, cancel: Arc<AtomicBool>) -> Result<()> {
 }
 
 fn sort_columns(args: &SortArgs, cancel: Arc<AtomicBool>) -> Result<()> {
+    Format::check_arrow_name(&args.out)?;
     let job = TableSortJob {
         input: args.input.clone(),
         output: args.out.clone(),

@@ -12,7 +12,7 @@ use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::properties::WriterProperties;
 use headrace_engine::copy::{StreamedWriter, streamed_schema};
-use headrace_format::arrow::{ArrowWriter as FileWriter, WriterOptions};
+use headrace_format::arrow::{ArrowWriter as FileWriter, WriterOptions, is_table_file};
 
 use super::rows::{Writer, other, renamed, unique};
 
@@ -25,14 +25,14 @@ pub struct ArrowWriter {
 enum Ipc {
     /// What a pipe can carry.
     Stream(Box<StreamWriter<Vec<u8>>>),
-    /// What pipelines stream: files called `.arrow`; `None` at the end.
+    /// What pipelines stream: files called `.arrow`, and as they may be called, too; `None` at the end.
     File(Option<Box<StreamedWriter<Vec<u8>>>>),
 }
 
 impl ArrowWriter {
     pub fn new(schema: &SchemaRef, file: Option<&Path>) -> io::Result<Self> {
         let schema = unique(schema);
-        let file = file.filter(|path| path.extension().is_some_and(|name| name == "arrow"));
+        let file = file.filter(|path| is_table_file(path));
         let writer = match file {
             Some(path) => {
                 let written = streamed_schema(&schema, &[]);

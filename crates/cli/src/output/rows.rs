@@ -1,12 +1,13 @@
 //! One result, batch by batch, in the format asked for.
 
-use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use clap::ValueEnum;
+use headrace_format::arrow::unique_names;
 
 use super::expanded::ExpandedWriter;
 use super::files::{ArrowWriter, ParquetFileWriter};
@@ -132,19 +133,11 @@ fn writer(
 
 /// A schema in which no two columns have one name, for formats that cannot have that.
 pub fn unique(schema: &SchemaRef) -> SchemaRef {
-    let mut seen = HashSet::new();
-    // How often each name was there: of ten thousand equal ones no number is tried twice.
-    let mut times: HashMap<&str, usize> = HashMap::new();
-    let mut fields = Vec::with_capacity(schema.fields().len());
-    for field in schema.fields() {
-        let mut name = field.name().clone();
-        let number = times.entry(field.name()).or_default();
-        while !seen.insert(name.clone()) {
-            *number += 1;
-            name = format!("{}_{number}", field.name());
-        }
-        fields.push(field.as_ref().clone().with_name(name));
-    }
+    let names = unique_names(schema.fields().iter().map(|field| field.name().as_str()));
+    let Some(names) = names else { return Arc::clone(schema) };
+    let fields = schema.fields().iter().zip(names);
+    let fields: Vec<Field> =
+        fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
     Schema::new_with_metadata(fields, schema.metadata().clone()).into()
 }
 
@@ -169,7 +162,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use arrow_array::{ArrayRef, Int32Array, StringArray};
-    use std::sync::Arc;
 
     fn batch(names: [&str; 2]) -> RecordBatch {
         let n: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None]));

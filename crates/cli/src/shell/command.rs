@@ -119,7 +119,7 @@ impl Shell {
             (Kind::Output, argument) => self.redirect(argument)?,
             (Kind::Read, "") => return Err(CliError::new(format!("{name} needs a file"))),
             (Kind::Read, file) => return self.run_file(&path(file)).await,
-            (Kind::Mode, "") => eprintln!("mode is {}", self.format.name()),
+            (Kind::Mode, "") => eprintln!("mode is {}", self.result_format().name()),
             (Kind::Mode, format) => self.mode(format)?,
             (Kind::MaxRows, argument) => self.max_rows(argument)?,
             (Kind::Help, _) => self.put(&help())?,
@@ -168,10 +168,18 @@ impl Shell {
     }
 
     fn redirect(&mut self, file: &str) -> Result<()> {
-        let next = match file {
-            "" | "stdout" => None,
-            file => Some(OutFile::growing(&path(file))?),
+        let (next, format) = match file {
+            "" | "stdout" => (None, None),
+            file => {
+                let (path, format) = (path(file), Format::of_file(&path(file))?);
+                let next = match format.is_some_and(Format::is_one_result) {
+                    true => OutFile::whole(&path)?,
+                    false => OutFile::growing(&path)?,
+                };
+                (Some(next), format)
+            }
         };
+        self.file_format = format;
         match std::mem::replace(&mut self.out, next) {
             Some(before) => before.keep(),
             None => Ok(()),
@@ -180,7 +188,7 @@ impl Shell {
 
     fn mode(&mut self, name: &str) -> Result<()> {
         if let Ok(format) = Format::from_str(name, true) {
-            self.format = format;
+            (self.format, self.file_format) = (format, None);
             return Ok(());
         }
         let formats: Vec<String> = Format::value_variants().iter().map(|f| f.name()).collect();

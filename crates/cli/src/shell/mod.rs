@@ -44,6 +44,8 @@ pub struct Shell {
     session: Arc<Session>,
     engine: EngineArgs,
     format: Format,
+    /// Of the file that results go to, by its name, where nobody said otherwise.
+    file_format: Option<Format>,
     expanded: Expanded,
     /// A line about each statement, on standard error.
     timing: bool,
@@ -71,11 +73,16 @@ pub enum Origin<'a> {
 impl Shell {
     /// A shell as the command line asks for it.
     pub fn new(session: Session, args: &QueryArgs) -> Result<Self> {
+        let file_format = match (&args.output, args.format) {
+            (Some(file), None) => Format::of_file(file)?,
+            _ => None,
+        };
         let out = args.output.as_deref().map(OutFile::whole).transpose()?;
         Ok(Self {
             session: Arc::new(session),
             engine: args.engine.clone(),
-            format: args.format,
+            format: args.format.unwrap_or(Format::Table),
+            file_format,
             expanded: Expanded::Off,
             timing: !args.quiet,
             rows_max: ROWS_SHOWN,
@@ -129,6 +136,11 @@ impl Shell {
         Ok(self.session)
     }
 
+    /// What the next result is written as.
+    fn result_format(&self) -> Format {
+        self.file_format.unwrap_or(self.format)
+    }
+
     /// How the next result is laid out.
     fn layout(&self) -> Layout {
         let to_terminal = self.out.is_none() && io::stdout().is_terminal();
@@ -136,7 +148,7 @@ impl Shell {
             || crossterm::terminal::size().map_or(usize::MAX, |(columns, _)| columns.into());
         let terminal =
             to_terminal.then(|| Room { rows_max: self.rows_max, columns_max: columns_max() });
-        Layout { format: self.format, expanded: self.expanded, terminal }
+        Layout { format: self.result_format(), expanded: self.expanded, terminal }
     }
 
     /// Writes a text to where results go.

@@ -94,10 +94,10 @@ impl Shell {
 
     /// Parquet goes to files alone, Arrow not to a terminal.
     fn begin_result(&mut self, is_terminal: bool) -> Result<()> {
-        let binary = self.format.is_binary().then(|| self.format.name());
-        match (&mut self.out, binary) {
-            (Some(out), binary) => out.begin(binary.as_deref()),
-            (None, Some(name)) if is_terminal || self.format == Format::Parquet => {
+        let format = self.result_format();
+        match (&mut self.out, format.name()) {
+            (Some(out), name) => out.begin(format.is_one_result().then_some(name.as_str())),
+            (None, name) if format.is_binary() && (is_terminal || format == Format::Parquet) => {
                 let place = if is_terminal { "a terminal" } else { "standard output" };
                 Err(CliError::new(format!("{name} is not written to {place}"))
                     .hint("name a file: -o FILE, or \\o FILE in front of the statement"))

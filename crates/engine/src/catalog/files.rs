@@ -17,7 +17,7 @@ use super::call::{Match, ReadOptions};
 pub const PARTITION_DEPTH_MAX: usize = 16;
 
 /// What stands for NULL in the name of a folder.
-const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
+pub(crate) const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// Files named in an error, of each kind.
 const NAMED_MAX: usize = 3;

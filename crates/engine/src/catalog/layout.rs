@@ -135,9 +135,8 @@ pub fn inspect(
     let skip_lines = options.skip_lines;
     let mut input = TextInput { source, layout: Layout::Batches, packing, skip_lines };
     if kind == TableKind::Arrow {
-        let bytes = FileBytes::whole(Arc::clone(&input.source));
-        let reader = stream::open(bytes).map_err(|e| fail(&e))?;
-        let schema = Schema::clone(&reader.schema());
+        let reader = stream::open(&input.source).map_err(|e| fail(&e))?;
+        let schema = Schema::clone(reader.schema());
         return Ok((input, schema));
     }
     let (mut reader, first_line) = input.open().map_err(|e| fail(&e))?;

@@ -13,6 +13,7 @@ mod files;
 mod folders;
 mod layout;
 mod parquet;
+mod parquet_metadata;
 mod planned;
 mod records;
 #[cfg(feature = "remote")]
@@ -28,8 +29,11 @@ mod union;
 
 pub(crate) use call::{Call, ReadOptions};
 pub use directory::{Found, FoundTable, find_tables};
-pub(crate) use files::{PARTITION_DEPTH_MAX, Packing, partition_name, partition_of, refused};
+pub(crate) use files::{
+    NULL_VALUE, PARTITION_DEPTH_MAX, Packing, partition_name, partition_of, refused,
+};
 pub use files::{TableKind, table_name};
+pub use remote::shown_text;
 // How texts are cut, for those who feed it with broken ones.
 #[doc(hidden)]
 pub use records::{Block, Blocks, Records, Separators};

@@ -25,7 +25,6 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::object_store::ObjectStore;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
 use datafusion::parquet::arrow::async_reader::AsyncFileReader;
-use datafusion::parquet::arrow::parquet_to_arrow_schema;
 use datafusion::parquet::errors::{ParquetError, Result as ParquetResult};
 use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use datafusion::parquet::file::reader::{ChunkReader, Length};
@@ -36,7 +35,6 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, PhysicalExpr, SortOrderPushdownResult};
 use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselizer};
 use datafusion_datasource_parquet::metadata::DFParquetMetadata;
-use datafusion_datasource_parquet::transform_schema_to_view;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
@@ -44,6 +42,7 @@ use headrace_io::{ReadAt, SourceFile};
 use tokio::task::spawn_blocking;
 
 use super::files::{DataFile, refused};
+use super::parquet_metadata::{INT96_UNIT, believed};
 use super::remote::RemoteFile;
 
 const REPAIR: &str =
@@ -65,10 +64,7 @@ pub fn inspect(file: &DataFile) -> Result<(ParquetInput, Schema)> {
     let source = Arc::clone(&file.source);
     let read = || {
         let bytes = FileChunks(Arc::clone(&source));
-        let metadata = ParquetMetaDataReader::new().parse_and_finish(&bytes)?;
-        let info = metadata.file_metadata();
-        let schema = parquet_to_arrow_schema(info.schema_descr(), info.key_value_metadata())?;
-        Ok::<_, ParquetError>((metadata, transform_schema_to_view(&schema)))
+        believed(ParquetMetaDataReader::new().parse_and_finish(&bytes)?)
     };
     let fail = |cause: String| refused(file.path(), cause, REPAIR);
     let read = catch_unwind(AssertUnwindSafe(read)).map_err(|_| fail(PANICKED.to_string()))?;
@@ -80,7 +76,7 @@ pub fn inspect(file: &DataFile) -> Result<(ParquetInput, Schema)> {
 const PANICKED: &str = "the reader of Parquet files panicked";
 
 impl ParquetInput {
-    /// Rows and, where the columns' types are the table's, what the file says of its values.
+    /// Rows and, where the columns' types are the table's, what the file claims of its values.
     pub fn statistics(&self, own: &Schema, table: &SchemaRef) -> Result<Statistics> {
         let is_same = |field: &datafusion::arrow::datatypes::FieldRef| {
             let known = own.field_with_name(field.name());
@@ -90,7 +86,9 @@ impl ParquetInput {
             true => DFParquetMetadata::statistics_from_parquet_metadata(&self.metadata, table)?,
             false => Statistics::new_unknown(table),
         };
-        let rows = self.metadata.file_metadata().num_rows();
+        // What is exact the planner takes for values, and answers counts, minima and maxima from it.
+        statistics = statistics.to_inexact();
+        let rows = self.metadata.row_groups().iter().map(|group| group.num_rows()).sum::<i64>();
         statistics.num_rows = usize::try_from(rows).map_or(Precision::Absent, Precision::Exact);
         Ok(statistics)
     }
@@ -98,7 +96,8 @@ impl ParquetInput {
 
 /// What a scan reads all files of a table with.
 pub fn source(table_schema: TableSchema, options: &ConfigOptions) -> Arc<dyn FileSource> {
-    let global = options.execution.parquet.clone();
+    let mut global = options.execution.parquet.clone();
+    global.coerce_int96 = Some(INT96_UNIT.1.to_string());
     let options = TableParquetOptions { global, ..TableParquetOptions::default() };
     let source = ParquetSource::new(table_schema)
         .with_table_parquet_options(options)

@@ -108,7 +108,8 @@ fn check_types(files: &Files, schema: &Schema) -> Result<()> {
     Err(refused(path, format!("types: there is no column {missing}"), remedy))
 }
 
-/// Of a partition that is NULL, nothing is claimed.
+/// What a file claims. So do folders: a file of no rows has no value of its partition, and of one that is NULL nothing is
+/// claimed.
 fn with_statistics(
     file: PartitionedFile,
     statistics: datafusion::common::Statistics,
@@ -118,9 +119,10 @@ fn with_statistics(
     if let Some(statistics) = file.statistics.as_mut().map(Arc::make_mut) {
         let of_partitions = statistics.column_statistics.iter_mut().skip(columns);
         for (column, value) in of_partitions.zip(&file.partition_values) {
-            if value.is_null() {
-                *column = ColumnStatistics::new_unknown();
-            }
+            *column = match value.is_null() {
+                true => ColumnStatistics::new_unknown(),
+                false => std::mem::take(column).to_inexact(),
+            };
         }
     }
     file

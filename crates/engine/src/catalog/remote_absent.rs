@@ -59,6 +59,11 @@ pub fn shown_path(path: &Path) -> PathBuf {
     path.to_path_buf()
 }
 
+/// A text in which addresses stand, as it is shown.
+pub fn shown_text(text: &str) -> String {
+    text.to_string()
+}
+
 fn absent(path: &Path) -> DataFusionError {
     refused(path, "this build reads no other machines", "build it with the feature `remote`")
 }

@@ -8,12 +8,12 @@ use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err};
 use datafusion::datasource::TableType;
-use headrace_io::{ReadAt, SourceFile};
+use headrace_format::arrow::begins_stream;
 use parking_lot::{Mutex, RwLock};
 
 use super::files::{Files, TableKind, kind_of, refused, table_name};
 use super::planned::PlannedTable;
-use super::remote::{is_address, shown_path};
+use super::remote::{is_address, shown_path, shown_text};
 use super::{Call, FoundTable, HeadraceTable, TableEntry};
 use crate::error::blocking;
 
@@ -248,7 +248,7 @@ impl FileTable {
         {
             return Ok(Arc::clone(table));
         }
-        let table = open(&self.name, self.given.place(), &files, kept)?;
+        let table = open(&shown_text(&self.name), self.given.place(), &files, kept)?;
         *opened = Some((files, Arc::clone(&table)));
         Ok(table)
     }
@@ -270,18 +270,12 @@ fn open(
     };
     match HeadraceTable::of_files(name, (&place, files), kept) {
         Ok(table) => Ok(Arc::new(TableEntry(table))),
-        Err(_) if files.files.iter().all(|file| is_stream(&file.source)) => {
+        Err(_) if files.files.iter().all(|file| begins_stream(&file.source)) => {
             PlannedTable::open(files)
         }
         Err(error) => {
             let remedy = "write it again, or move it out of its table's folder";
-            Err(refused(path, error.find_root().message(), remedy))
+            Err(refused(&shown_path(path), error.find_root().message(), remedy))
         }
     }
-}
-
-/// Whether a file begins with a message, as streams of batches do; files begin with their own name.
-fn is_stream(file: &SourceFile) -> bool {
-    let mut start = [0; 4];
-    file.read_exact_at(0, &mut start).is_ok() && start == [0xFF; 4]
 }

@@ -35,7 +35,7 @@ use tokio::task::spawn_blocking;
 
 use super::files::{TableKind, refused};
 use super::layout::{Layout, REPAIR, SAMPLE_RECORDS_MAX, TextInput, plain_text};
-use super::records::{Block, Blocks, FileBytes, Records};
+use super::records::{Block, Blocks, Records};
 use crate::error::blocking;
 
 /// Bytes of a block: what one task makes batches of.
@@ -206,17 +206,15 @@ impl Decoder {
         self.input.source.path()
     }
 
-    fn bytes(&self) -> FileBytes {
-        FileBytes::whole(Arc::clone(&self.input.source))
-    }
-
     fn fail(&self, cause: &dyn fmt::Display) -> DataFusionError {
         refused(self.path(), cause, REPAIR)
     }
 
     fn batches(&self, send: &dyn Fn(RecordBatch) -> bool) -> Result<()> {
-        let fail = |e: ArrowError| self.fail(&plain_text(&e));
-        for batch in super::stream::open(self.bytes()).map_err(fail)? {
+        let fail = |cause: String| self.fail(&cause);
+        let stream = super::stream::open(&self.input.source).map_err(fail)?;
+        let wanted = by_name(&self.schema);
+        for batch in stream.only(|name| wanted.contains_key(name)) {
             let batch = batch.map_err(fail)?;
             let names: Vec<&str> =
                 batch.schema_ref().fields().iter().map(|f| f.name().as_str()).collect();

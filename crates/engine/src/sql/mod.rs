@@ -8,6 +8,7 @@
 //! It must never know who asks.
 
 mod casts;
+mod cell;
 mod columnless;
 mod depth;
 mod dialect;
@@ -41,6 +42,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::catalog::Call;
 pub use casts::Named;
+pub use cell::CellText;
 pub use depth::OnLargeStack;
 pub use dialect::{HeadraceDialect, of as dialect_of};
 pub use headers::Headers;

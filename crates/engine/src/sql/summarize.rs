@@ -3,6 +3,8 @@
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::DFSchema;
 
+use super::cell;
+
 const VERB: &str = "summarize";
 
 /// The query that a SUMMARIZE is about; `None` of every other statement.
@@ -43,14 +45,31 @@ impl Column {
         !value.is_nested() && !matches!(value, DataType::Null | DataType::Interval(_))
     }
 
+    /// A value as text: of some types a value may have none.
+    fn text(&self, value: &str) -> String {
+        let own = value_type(&self.data_type);
+        match own.is_temporal() || own.is_binary() {
+            true => format!("{}({value})", cell::NAME),
+            false => format!("{value}::varchar"),
+        }
+    }
+
     /// The aggregates of the column, in the order of [`SHOWN`].
     fn aggregates(&self) -> [String; SHOWN.len()] {
-        let name = quoted(&self.name, '"');
+        let name = match &self.data_type {
+            // Aggregates do not look into runs.
+            DataType::RunEndEncoded(_, value) => format!(
+                "arrow_cast({}, {})",
+                quoted(&self.name, '"'),
+                quoted(&value.data_type().to_string(), '\'')
+            ),
+            _ => quoted(&self.name, '"'),
+        };
         let if_number = |text: String| if self.is_number() { text } else { "null".into() };
         let if_order = |text: String| if self.has_order() { text } else { "null".into() };
         [
-            if_order(format!("min({name})::varchar")),
-            if_order(format!("max({name})::varchar")),
+            if_order(self.text(&format!("min({name})"))),
+            if_order(self.text(&format!("max({name})"))),
             if_number(format!("avg({name}::double)")),
             if_number(format!("stddev({name}::double)")),
             format!("count({name})"),
@@ -72,6 +91,7 @@ const SHOWN: [(&str, &str); 6] = [
 fn value_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, value) => value,
+        DataType::RunEndEncoded(_, value) => value.data_type(),
         other => other,
     }
 }

@@ -10,6 +10,7 @@ mod differential;
 mod facade;
 mod files;
 mod folders;
+mod foreign;
 mod functions;
 mod narrow;
 mod overflow;

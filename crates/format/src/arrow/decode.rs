@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use headrace_ir::Extent;
 
 use super::fields::{FileField, Footprint};
-use super::message::{BatchMessage, Compression, Node};
+use super::message::{BatchMessage, Compression, DictionaryMessage, Node};
 use crate::error::{FormatError, Result};
 
 /// What was wrong: in the data, or with reading them.
@@ -152,6 +152,38 @@ impl<'a> Decoder<'a> {
             // A decompressor relies on its input not to change under its hands.
             Some(codec) => Ok(decompress(codec, &bytes(Hold::Copied)?)?),
         }
+    }
+}
+
+impl DictionaryMessage {
+    /// The values of the dictionary from here on: its own, behind the known ones if it adds to them.
+    pub fn learn(
+        &self,
+        field: &FileField,
+        source: &Source<'_>,
+        known: &HashMap<i64, ArrayData>,
+        unions_have_validity: bool,
+    ) -> std::result::Result<ArrayData, DecodeError> {
+        let first = Footprint::default();
+        let mut decoder = Decoder::new(&self.values, source, known, unions_have_validity, first);
+        let values = decoder.array(field)?;
+        if values.len() as u64 != self.values.rows {
+            let cause = format!("{} values in a batch of {}", values.len(), self.values.rows);
+            return Err(cause.into());
+        }
+        let values = match (known.get(&self.id), self.is_delta) {
+            (_, false) => values,
+            (None, true) => {
+                let cause = format!("delta of dictionary {}, which is not there", self.id);
+                return Err(cause.into());
+            }
+            (Some(first), true) => {
+                let parts = [first, &values].map(|data| arrow_array::make_array(data.clone()));
+                let parts: Vec<&dyn arrow_array::Array> = parts.iter().map(AsRef::as_ref).collect();
+                arrow_select::concat::concat(&parts).map_err(|e| e.to_string())?.to_data()
+            }
+        };
+        Ok(values)
     }
 }
 

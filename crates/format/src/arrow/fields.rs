@@ -55,6 +55,18 @@ impl FileField {
         self.field.data_type()
     }
 
+    /// Whether a batch says how many of its values are NULL: what has no validity of its own says 0, whatever lies in it.
+    pub fn counts_nulls(&self) -> bool {
+        use DataType::{Null, RunEndEncoded, Union};
+        !matches!(self.data_type(), Null | RunEndEncoded(..) | Union(..))
+    }
+
+    /// Whether it is a union or has one in it.
+    pub fn has_union(&self) -> bool {
+        let is_union = matches!(self.data_type(), DataType::Union(..));
+        is_union || self.children.iter().any(FileField::has_union)
+    }
+
     /// The type of the table's column.
     pub fn table_type(&self) -> DataType {
         table_type(&self.field)

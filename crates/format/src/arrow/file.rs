@@ -11,7 +11,7 @@ use headrace_io::{FileIdentity, ReadAt, ReadMode, RemoteBytes, SourceFile, try_m
 use headrace_ir::{ColumnExtents, Encoding, Extent};
 
 use super::batches::Batches;
-use super::decode::{DecodeError, Decoder};
+use super::decode::DecodeError;
 use super::fields::{FileField, Footprint};
 use super::kept::{KeptMetadata, ReadFile};
 use super::mapping::Mapping;
@@ -263,42 +263,16 @@ impl ArrowFile {
         let Some(field) = fields.get(&message.id) else {
             return Err(corrupt(format!("no column has dictionary {}", message.id)));
         };
+        if dictionaries.contains_key(&message.id) && !message.is_delta {
+            return Err(corrupt(format!("dictionary {} stands there twice", message.id)));
+        }
         let bytes = |extent: Extent, _| read_copy(source, extent);
-        let mut decoder = Decoder::new(
-            &message.values,
-            &bytes,
-            dictionaries,
-            self.schema.unions_have_validity,
-            Footprint::default(),
-        );
-        let values = decoder.array(field).map_err(|error| match error {
+        let unions_have_validity = self.schema.unions_have_validity;
+        let values = message.learn(field, &bytes, dictionaries, unions_have_validity);
+        let values = values.map_err(|error| match error {
             DecodeError::Data(cause) => corrupt(cause),
             DecodeError::Source(error) => error,
         })?;
-        if values.len() as u64 != message.values.rows {
-            return Err(corrupt(format!(
-                "{} values in a batch of {}",
-                values.len(),
-                message.values.rows
-            )));
-        }
-        let values = match (dictionaries.get(&message.id), message.is_delta) {
-            (None, false) => values,
-            (None, true) => {
-                return Err(corrupt(format!(
-                    "delta of dictionary {}, which is not there",
-                    message.id
-                )));
-            }
-            (Some(_), false) => {
-                return Err(corrupt(format!("dictionary {} stands there twice", message.id)));
-            }
-            (Some(first), true) => {
-                let parts = [first, &values].map(|data| arrow_array::make_array(data.clone()));
-                let parts: Vec<&dyn arrow_array::Array> = parts.iter().map(AsRef::as_ref).collect();
-                arrow_select::concat::concat(&parts).map_err(|e| corrupt(e.to_string()))?.to_data()
-            }
-        };
         dictionaries.insert(message.id, values);
         Ok(())
     }
@@ -306,7 +280,7 @@ impl ArrowFile {
     /// Checks everything that planning relies on.
     fn check_batch(&self, batch: &BatchMessage, block: &Block, number: usize) -> Result<()> {
         for (i, field) in self.schema.fields.iter().enumerate() {
-            let start = self.start_with(&batch.variadics, i);
+            let start = self.schema.start(&batch.variadics, i);
             check_column(batch, self.schema.places[i].lie.as_ref(), start).map_err(|cause| {
                 let place = format!("record batch {number}, column {}", field.name());
                 FormatError::corrupt(&self.path, block.header.offset, place, cause)
@@ -380,13 +354,7 @@ impl ArrowFile {
 
     /// Where a field's entries begin in a batch.
     pub(super) fn start(&self, batch: usize, field: usize) -> Footprint {
-        self.start_with(self.batches.variadics(batch), field)
-    }
-
-    fn start_with(&self, variadics: &[u32], field: usize) -> Footprint {
-        let start = self.schema.places[field].start;
-        let variadic: u64 = variadics.iter().take(start.variadics).map(|n| u64::from(*n)).sum();
-        Footprint { buffers: start.buffers + variadic as usize, ..start }
+        self.schema.start(self.batches.variadics(batch), field)
     }
 
     /// NULLs of a field in a batch, if the file says how many. 0 is the truth, for no reader then

@@ -11,6 +11,8 @@ use super::fields::{self, FileField, Footprint};
 use crate::error::{FormatError, Result};
 
 pub(crate) const MAGIC: &[u8; 6] = b"ARROW1";
+/// What a message begins with, in files of before Arrow 0.15 its length alone.
+pub(crate) const CONTINUATION: [u8; 4] = [0xff; 4];
 /// Footer length (4 bytes) and the closing magic.
 pub(crate) const TRAILER_BYTES: u64 = 10;
 /// Rows that one record batch may claim: far above what can be stored, low enough that products
@@ -103,20 +105,28 @@ pub(crate) fn read_footer(file: &dyn ReadAt) -> Result<Footer> {
     }
     let extent = Extent { offset: trailer.offset - footer_bytes, bytes: footer_bytes };
     let bytes = read(file, extent)?;
-    parse_footer(&bytes, extent.offset)
+    parse_footer(file, &bytes, extent.offset)
         .map_err(|cause| FormatError::corrupt(file.path(), extent.offset, "footer", cause))
 }
 
 /// `data_bytes`: where the footer starts, which is where blocks must have ended.
-fn parse_footer(bytes: &[u8], data_bytes: u64) -> std::result::Result<Footer, String> {
+fn parse_footer(
+    file: &dyn ReadAt,
+    bytes: &[u8],
+    data_bytes: u64,
+) -> std::result::Result<Footer, String> {
     let footer = ipc::root_as_footer_with_opts(&verifier_options(bytes.len()), bytes)
         .map_err(|e| e.to_string())?;
-    let unions_have_validity = match footer.version() {
-        ipc::MetadataVersion::V5 => false,
-        ipc::MetadataVersion::V4 => true,
-        other => return Err(format!("metadata version {other:?}; versions 4 and 5 are read")),
-    };
     let schema = footer.schema().ok_or("no schema")?;
+    let fields = fields::fields(schema)?;
+    // Some writers leave it out, which says 1, and others write their own there, whatever the messages have.
+    let unions_have_validity = match unions_have_validity(footer.version()) {
+        Ok(they_have) if !fields.iter().any(FileField::has_union) => they_have,
+        _ => {
+            let head = read_head(file)?;
+            self::unions_have_validity(parsed(&head)?.version())?
+        }
+    };
     let blocks = |list: Option<flatbuffers::Vector<'_, ipc::Block>>, what: &str| {
         list.into_iter()
             .flatten()
@@ -125,12 +135,23 @@ fn parse_footer(bytes: &[u8], data_bytes: u64) -> std::result::Result<Footer, St
             .collect::<std::result::Result<Vec<_>, _>>()
     };
     Ok(Footer {
-        fields: fields::fields(schema)?,
+        fields,
         metadata: fields::metadata(schema.custom_metadata()),
         dictionaries: blocks(footer.dictionaries(), "dictionary batch")?,
         batches: blocks(footer.recordBatches(), "record batch")?,
         unions_have_validity,
     })
+}
+
+/// By the version of the metadata.
+pub(crate) fn unions_have_validity(
+    version: ipc::MetadataVersion,
+) -> std::result::Result<bool, String> {
+    match version {
+        ipc::MetadataVersion::V5 => Ok(false),
+        ipc::MetadataVersion::V4 => Ok(true),
+        other => Err(format!("metadata version {other:?}; versions 4 and 5 are read")),
+    }
 }
 
 fn block(block: &ipc::Block, data_bytes: u64) -> std::result::Result<Block, String> {
@@ -160,6 +181,12 @@ fn block(block: &ipc::Block, data_bytes: u64) -> std::result::Result<Block, Stri
 /// # Errors
 /// Why there is none, as words: some writers leave nothing there that can be read.
 pub(crate) fn read_head_schema(file: &dyn ReadAt) -> std::result::Result<Vec<FileField>, String> {
+    let head = read_head(file)?;
+    fields::fields(parsed(&head)?.header_as_schema().ok_or("the first message is no schema")?)
+}
+
+/// The flatbuffer of a file's first message.
+fn read_head(file: &dyn ReadAt) -> std::result::Result<Vec<u8>, String> {
     // The first message starts at the next multiple of the writer's alignment after the magic;
     // padding is zeros and a message is not.
     const HEAD_BYTES: u64 = 72;
@@ -177,20 +204,21 @@ pub(crate) fn read_head_schema(file: &dyn ReadAt) -> std::result::Result<Vec<Fil
     if length > file.size_bytes().saturating_sub(offset) {
         return Err("the schema message ends after the file".into());
     }
-    let bytes = bytes(offset, length)?;
-    let message = ipc::root_as_message_with_opts(&verifier_options(bytes.len()), &bytes)
-        .map_err(|e| e.to_string())?;
-    fields::fields(message.header_as_schema().ok_or("the first message is no schema")?)
+    bytes(offset, length)
 }
 
 /// Bytes before a message's flatbuffer: continuation marker and length, or in old files only
 /// the length.
 fn prefix_bytes(message: &[u8]) -> usize {
-    if message.starts_with(&[0xff; 4]) { 8 } else { 4 }
+    if message.starts_with(&CONTINUATION) { 8 } else { 4 }
 }
 
 fn message<'a>(bytes: &'a [u8]) -> std::result::Result<ipc::Message<'a>, String> {
-    let flatbuffer = bytes.get(prefix_bytes(bytes)..).ok_or("no message")?;
+    parsed(bytes.get(prefix_bytes(bytes)..).ok_or("no message")?)
+}
+
+/// A message of which nothing has to be trusted, without what comes before its flatbuffer.
+pub(crate) fn parsed(flatbuffer: &[u8]) -> std::result::Result<ipc::Message<'_>, String> {
     ipc::root_as_message_with_opts(&verifier_options(flatbuffer.len()), flatbuffer)
         .map_err(|e| e.to_string())
 }
@@ -220,17 +248,24 @@ pub(crate) fn read_dictionary_message(
     footprint: impl Fn(i64) -> std::result::Result<Footprint, String>,
 ) -> Result<DictionaryMessage> {
     let bytes = read(file, block.header)?;
-    let parse = || {
-        let message = message(&bytes)?;
-        let batch = message.header_as_dictionary_batch().ok_or("the message is no dictionary")?;
-        let data = batch.data().ok_or("the dictionary has no values")?;
-        Ok(DictionaryMessage {
-            id: batch.id(),
-            is_delta: batch.isDelta(),
-            values: batch_message(data, block, footprint(batch.id())?)?,
-        })
-    };
-    parse().map_err(|cause| corrupt_block(file.path(), block, "dictionary batch", number, cause))
+    message(&bytes)
+        .and_then(|message| dictionary_message(message, block, footprint))
+        .map_err(|cause| corrupt_block(file.path(), block, "dictionary batch", number, cause))
+}
+
+/// The same of a message that was read.
+pub(crate) fn dictionary_message(
+    message: ipc::Message<'_>,
+    block: &Block,
+    footprint: impl Fn(i64) -> std::result::Result<Footprint, String>,
+) -> std::result::Result<DictionaryMessage, String> {
+    let batch = message.header_as_dictionary_batch().ok_or("the message is no dictionary")?;
+    let data = batch.data().ok_or("the dictionary has no values")?;
+    Ok(DictionaryMessage {
+        id: batch.id(),
+        is_delta: batch.isDelta(),
+        values: batch_message(data, block, footprint(batch.id())?)?,
+    })
 }
 
 fn corrupt_block(
@@ -243,7 +278,8 @@ fn corrupt_block(
     FormatError::corrupt(path, block.header.offset, format!("{what} {number}"), cause)
 }
 
-fn batch_message(
+/// What a batch says of itself, checked against where its body lies and what its columns take.
+pub(crate) fn batch_message(
     batch: ipc::RecordBatch<'_>,
     block: &Block,
     expected: Footprint,

@@ -1,7 +1,7 @@
 //! What files of a table have in common, kept once: columns, where they lie in a batch's
 //! metadata, dictionaries.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -65,11 +65,16 @@ impl Lie {
 }
 
 impl FileSchema {
+    /// Names that come again have numbers.
     pub fn new(
-        fields: Vec<FileField>,
+        mut fields: Vec<FileField>,
         metadata: HashMap<String, String>,
         unions_have_validity: bool,
     ) -> Self {
+        let unique = unique_names(fields.iter().map(FileField::name));
+        for (field, name) in fields.iter_mut().zip(unique.into_iter().flatten()) {
+            field.field.set_name(name);
+        }
         let mut total = Footprint::default();
         let mut places = Vec::with_capacity(fields.len());
         for field in &fields {
@@ -77,6 +82,13 @@ impl FileSchema {
             total = total.plus(field.footprint(unions_have_validity));
         }
         FileSchema { fields, places, total, unions_have_validity, metadata }
+    }
+
+    /// Where a field's entries begin in a batch with so many variadic buffers.
+    pub fn start(&self, variadics: &[u32], field: usize) -> Footprint {
+        let start = self.places[field].start;
+        let variadic: u64 = variadics.iter().take(start.variadics).map(|n| u64::from(*n)).sum();
+        Footprint { buffers: start.buffers + variadic as usize, ..start }
     }
 
     fn hash(&self) -> u64 {
@@ -131,5 +143,45 @@ impl<T: PartialEq> Known<T> {
         let value = Arc::new(value);
         same_hash.push(value.clone());
         value
+    }
+}
+
+/// Names of which none comes twice: one that comes again has a number, `a`, `a_1`. `None`: none comes again.
+pub fn unique_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Option<Vec<String>> {
+    let mut taken: HashSet<&str> = HashSet::new();
+    if names.clone().all(|name| taken.insert(name)) {
+        return None;
+    }
+    let (mut seen, mut given) = (HashSet::new(), HashSet::<String>::new());
+    // How often each name was there: of ten thousand equal ones no number is tried twice.
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    let name = |name: &'a str| {
+        if seen.insert(name) {
+            return name.to_string();
+        }
+        let number = times.entry(name).or_default();
+        loop {
+            *number += 1;
+            let numbered = format!("{name}_{number}");
+            // A later column may have that name.
+            if !taken.contains(numbered.as_str()) && given.insert(numbered.clone()) {
+                return numbered;
+            }
+        }
+    };
+    Some(names.map(name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_come_again_have_numbers() {
+        let unique = |names: &[&str]| unique_names(names.iter().copied());
+        assert_eq!(unique(&["a", "b", "A", ""]), None);
+        let given = |names: &[&str]| unique(names).unwrap_or_default().join(" ");
+        assert_eq!(given(&["a", "a", "b", "a"]), "a a_1 b a_2");
+        assert_eq!(given(&["a", "a", "a_1", "a_1"]), "a a_2 a_1 a_1_1");
     }
 }

@@ -388,12 +388,8 @@ fn match_columns(names: &[String], file: &ArrowFile) -> Result<Vec<usize>> {
         column: column.to_string(),
         cause: cause.to_string(),
     };
-    let mut by_name = HashMap::new();
-    for (i, name) in own.iter().enumerate() {
-        if by_name.insert(*name, i).is_some() {
-            return Err(mismatch(name, "this file has it twice, and not as the other files do"));
-        }
-    }
+    let by_name: HashMap<&str, usize> =
+        own.iter().enumerate().map(|(i, name)| (*name, i)).collect();
     let known: HashSet<&str> = names.iter().map(String::as_str).collect();
     if let Some(extra) = own.iter().find(|name| !known.contains(**name)) {
         return Err(mismatch(extra, "the other files of the table do not have it"));
@@ -547,7 +543,9 @@ fn stats(parts: &[ColumnPart<'_>], null_values: bool) -> ColumnStats {
     let batches =
         || parts.iter().flat_map(|part| (0..part.file.batches()).map(move |batch| (part, batch)));
     let bytes = batches().map(|(p, batch)| p.file.stored_bytes(batch, p.field)).sum();
+    let are_counted = parts.iter().all(|part| part.field().counts_nulls());
     let nulls = batches().map(|(p, batch)| p.file.nulls(batch, p.field)).sum::<Option<u64>>();
+    let nulls = nulls.filter(|_| are_counted);
     let mut range: Option<(i128, i128)> = None;
     let mut known = true;
     for (part, batch) in batches() {

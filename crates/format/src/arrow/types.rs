@@ -107,8 +107,11 @@ pub(crate) fn narrow_field(field: &Field, bounds: Option<RangeInclusive<i128>>) 
     let within = |most: i128| {
         bounds.as_ref().is_some_and(|range| *range.start() >= -most && *range.end() <= most)
     };
-    let fits =
-        |precision: u8, digits: u8| precision <= digits || within(10_i128.pow(digits.into()) - 1);
+    // A value may have more digits than its type says: what is known of the values goes first.
+    let fits = |precision: u8, digits: u8| match bounds {
+        None => precision <= digits,
+        Some(_) => within(10_i128.pow(digits.into()) - 1),
+    };
     let own = field.data_type();
     let narrow = match *own {
         Arrow::Decimal128(precision, scale) if fits(precision, 9) && scale <= 9 => {
@@ -208,6 +211,12 @@ mod tests {
         assert_eq!(wide.field(0), schema.field(0));
         let of = |schema: &Schema, name: &str| schema.field_with_name(name).unwrap().clone();
         assert_eq!(of(&wide, "many"), of(&schema, "many"));
+        let beyond = narrow_schema(&schema, |_| Some(0..=1_000_000_000));
+        assert_eq!(
+            of(&beyond, "few").data_type(),
+            &Arrow::Decimal64(9, 2),
+            "more digits than it says"
+        );
         let unknown = narrow_schema(&schema, |_| None);
         assert_eq!(of(&unknown, "many"), of(&schema, "many"));
         assert_eq!(of(&unknown, "few").data_type(), &Arrow::Decimal32(9, 2));

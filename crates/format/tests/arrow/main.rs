@@ -7,6 +7,7 @@ mod damage;
 mod dictionaries;
 mod files;
 mod foreign;
+mod streams;
 mod support;
 mod unstable;
 mod writer;

@@ -88,6 +88,20 @@ pub fn shown(text: &str) -> PathBuf {
     PathBuf::from(hidden.unwrap_or_else(|| text.to_string()))
 }
 
+/// A text in which addresses of web servers may stand, as it is shown.
+pub fn shown_text(text: &str) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(start) = ["http://", "https://"].iter().filter_map(|s| rest.find(s)).min() {
+        let address = &rest[start..];
+        let is_end = |c: char| c.is_whitespace() || "'\",)]".contains(c);
+        let end = address.find(is_end).unwrap_or(address.len());
+        let hidden = address[..end].find(['?', '#']).unwrap_or(end);
+        shown.push_str(&rest[..start + hidden]);
+        rest = &address[end..];
+    }
+    shown + rest
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -118,5 +132,9 @@ mod tests {
         let url = "https://h:8/a/x.csv?X-Amz-Signature=abc#top";
         assert_eq!(shown(url), Path::new("https://h:8/a/x.csv"));
         assert_eq!(shown("s3://b/what?.csv"), Path::new("s3://b/what?.csv"));
+        let call = "read_csv(['https://h/x?sig=1', 'a?b'], delim => '?')";
+        assert_eq!(shown_text(call), "read_csv(['https://h/x', 'a?b'], delim => '?')");
+        let plan = "sum(http://h/x?sig=1.c7) http://h/y#z";
+        assert_eq!(shown_text(plan), "sum(http://h/x) http://h/y");
     }
 }

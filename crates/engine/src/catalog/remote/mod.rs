@@ -25,7 +25,7 @@ mod refusal;
 mod store;
 mod upload;
 
-pub use address::{is_address, shown_path};
+pub use address::{is_address, shown_path, shown_text};
 pub use file::RemoteFile;
 pub use listing::{Entry, Tree, files_of, tree_of};
 pub use network::traffic;
