@@ -36,6 +36,7 @@ use crate::copy::{ArrowSink, Staging, Target, is_one_file, target_of};
 use crate::error::blocking;
 use crate::explain::skipped_note;
 use crate::floats::extremes;
+use crate::functions;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
@@ -118,6 +119,7 @@ impl Session {
         for extreme in extremes::of_floats() {
             context.register_udaf(extreme);
         }
+        functions::register(&context, runner.budget())?;
         let tables = Arc::new(Tables::default());
         let names = context.state().config_options().catalog.clone();
         if let Some(catalog) = context.catalog(&names.default_catalog) {

@@ -21,7 +21,7 @@ mod summarize;
 mod text;
 mod tuples;
 mod using;
-mod walk;
+pub(crate) mod walk;
 
 use std::mem;
 
@@ -90,6 +90,7 @@ impl Parsed {
             }
         }
         let headers = Headers::of(&mut statement, text, state);
+        crate::functions::spell_out(&mut statement)?;
         if let Some(inner) = sql_statement(&mut statement) {
             ordered::outside(inner);
         }

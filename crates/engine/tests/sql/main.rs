@@ -11,6 +11,7 @@ mod facade;
 mod files;
 mod folders;
 mod functions;
+mod functions_table;
 mod narrow;
 mod overflow;
 mod page;
