@@ -265,6 +265,8 @@ pub enum Command {
     Trace(TraceArgs),
     /// Every setting, flag and environment variable, as Markdown.
     Settings,
+    /// The functions of SQL with examples and their answers, as Markdown.
+    Functions,
 }
 
 /// `trace`.

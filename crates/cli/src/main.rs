@@ -189,6 +189,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         Some(Command::Model(args)) => blocking(move || model::run(&args)).await,
         Some(Command::Trace(args)) => trace::merge(&args),
         Some(Command::Settings) => settings::run(),
+        Some(Command::Functions) => output::print(&headrace_engine::functions::page()),
     };
     done.map(|()| 0)
 }

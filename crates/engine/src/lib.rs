@@ -35,6 +35,7 @@
 //! - [`overflow`]: integer and decimal arithmetic fails instead of wrapping, whatever runs it.
 //! - [`rule`]: which fragments become pipelines, and why others do not.
 //! - [`exec`]: pipelines as nodes of a plan; the runner runs them.
+//! - [`functions`]: SQL functions that the planner lacks, or means otherwise.
 //! - [`sql`]: what users of other databases write, in the words of the planner.
 //! - [`report`]: what a query did.
 //!
@@ -56,6 +57,7 @@ pub mod catalog;
 pub mod config;
 pub mod copy;
 pub mod exec;
+pub mod functions;
 pub mod overflow;
 pub mod partitioned;
 pub mod report;

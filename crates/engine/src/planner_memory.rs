@@ -130,7 +130,7 @@ pub fn batch_bytes(batch: &RecordBatch) -> Result<usize> {
 }
 
 /// Bytes that views of texts and bytes point to; short ones are in the view itself.
-fn viewed_bytes(data: &ArrayData) -> usize {
+pub fn viewed_bytes(data: &ArrayData) -> usize {
     let own = match data.data_type() {
         DataType::Utf8View | DataType::BinaryView => {
             let views = data.buffer::<u128>(0)[..data.len()].iter();

@@ -38,6 +38,7 @@ use crate::error::blocking;
 use crate::explain::{as_shown, is_explained, skipped_note};
 use crate::floats::extremes;
 use crate::folder_values::name_folders;
+use crate::functions;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
@@ -132,6 +133,7 @@ impl Session {
         for extreme in extremes::of_floats() {
             context.register_udaf(extreme);
         }
+        functions::register(&context, runner.budget())?;
         let tables = Arc::new(Tables::default());
         let names = context.state().config_options().catalog.clone();
         if let Some(catalog) = context.catalog(&names.default_catalog) {

@@ -18,6 +18,8 @@ use datafusion::logical_expr::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
+use crate::functions::nested;
+
 /// `min` and `max` as the session registers them.
 pub fn of_floats() -> [AggregateUDF; 2] {
     [
@@ -50,6 +52,10 @@ impl<F: AggregateUDFImpl + Eq + Hash> AggregateUDFImpl for Extreme<F> {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let data_type = args.return_field.data_type();
+        if nested::is_nested(data_type) {
+            return Ok(nested::extreme(data_type, self.built_in.is_descending() == Some(true)));
+        }
         self.built_in.accumulator(args)
     }
 

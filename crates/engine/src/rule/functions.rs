@@ -26,6 +26,7 @@ use headrace_pipeline::WhyNot;
 
 use super::translate::{Translator, compare};
 use super::types::scalar;
+use crate::functions::Bounded;
 use crate::semantics::Rint;
 
 impl Translator<'_> {
@@ -75,7 +76,7 @@ impl Translator<'_> {
         expr: &Arc<dyn PhysicalExpr>,
         function: &ScalarFunctionExpr,
     ) -> Result<Option<Expr>, WhyNot> {
-        let (called, arguments) = (function.fun().inner(), function.args());
+        let (called, arguments) = (Bounded::of(function.fun()).inner(), function.args());
         let trim = [
             (called.is::<BTrimFunc>(), TrimSide::Both),
             (called.is::<LtrimFunc>(), TrimSide::Start),

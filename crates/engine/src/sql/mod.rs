@@ -25,7 +25,7 @@ mod text;
 mod tuples;
 mod types;
 mod using;
-mod walk;
+pub(crate) mod walk;
 mod windows;
 
 use std::mem;
@@ -90,6 +90,7 @@ impl Parsed {
             }
         }
         let headers = Headers::of(&mut statement, text, state);
+        crate::functions::spell_out(&mut statement)?;
         if let Some(inner) = sql_statement(&mut statement) {
             columnless::check(inner)?;
             precedence::restore(inner);

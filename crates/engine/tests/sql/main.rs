@@ -12,6 +12,7 @@ mod files;
 mod folders;
 mod foreign;
 mod functions;
+mod functions_table;
 mod narrow;
 mod overflow;
 mod page;

@@ -1,0 +1,88 @@
+//! SQL functions: those that the planner lacks, or means otherwise, and bounds for those that can make anything of
+//! nothing.
+//!
+//! - [`bounded`], [`sizes`]: results that would be huge are refused before they are made.
+//! - [`approximate`]: arguments of approximate aggregates have bounds, too.
+//! - [`calls`], [`spellings`], [`lambdas`], [`arrows`]: calls that are other words for an expression, in the parsed statement.
+//! - [`rows`]: functions of rows; [`dates`], [`texts`], [`regexes`], [`numbers`], [`json`] are tables of them.
+//! - [`formats`], [`patterns`], [`numerals`], [`printf`]: what moments, numbers and texts look like.
+//! - [`operators`]: intervals times numbers, and parts of JSON.
+//! - [`counts`], [`sliding`], [`nested`]: aggregates.
+//! - [`about`]: what a session and its values are.
+//! - [`table`]: what the docs say of them, with examples that tests run.
+//! - [`refused`]: what is written in place of functions that are not here.
+//!
+//! It must never know tables, files, or who runs a plan.
+
+mod about;
+mod approximate;
+mod arrows;
+mod bounded;
+mod calls;
+mod counts;
+mod dates;
+mod formats;
+mod json;
+mod lambdas;
+pub(crate) mod nested;
+mod numbers;
+mod numerals;
+mod operators;
+mod patterns;
+mod printf;
+mod refused;
+mod regexes;
+mod rows;
+mod sizes;
+mod sliding;
+mod spellings;
+mod table;
+mod texts;
+mod types;
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::execution::FunctionRegistry;
+use datafusion::prelude::SessionContext;
+use headrace_io::MemoryBudget;
+
+pub use bounded::Bounded;
+pub use calls::spell_out;
+pub use table::{Entry, page, sections};
+
+/// Registers all of them in place of the planner's own.
+///
+/// # Errors
+/// None: every name that is bounded is there.
+pub fn register(context: &SessionContext, budget: &Arc<MemoryBudget>) -> Result<()> {
+    let of_rows = [
+        dates::FUNCTIONS,
+        texts::FUNCTIONS,
+        regexes::FUNCTIONS,
+        numbers::FUNCTIONS,
+        json::FUNCTIONS,
+        operators::FUNCTIONS,
+    ];
+    for function in of_rows.into_iter().flatten() {
+        context.register_udf(function.function());
+    }
+    for function in about::functions() {
+        context.register_udf(function);
+    }
+    for function in counts::functions() {
+        context.register_udaf(function);
+    }
+    for (name, is_sample, is_root) in sliding::NAMES {
+        context.register_udaf(sliding::exact(context.udaf(name)?, is_sample, is_root));
+    }
+    context.state_ref().write().register_expr_planner(Arc::new(operators::Operators))?;
+    for (name, size) in sizes::SIZES {
+        let function = context.udf(name)?;
+        context.register_udf(Bounded::new(function, *size, Arc::clone(budget)));
+    }
+    for name in ["approx_percentile_cont", "approx_percentile_cont_with_weight"] {
+        context.register_udaf(approximate::percentile(context.udaf(name)?));
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! Operators that the planner does not have: intervals times numbers, and parts of JSON.
+
+use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano};
+use datafusion::common::{DFSchema, Result, exec_datafusion_err, exec_err};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use super::json;
+use super::rows::Kind::{Float, Int, Interval, Text};
+use super::rows::{Definition, Row, Value, strict};
+
+/// The functions that operators are.
+pub const FUNCTIONS: &[Definition] = &[
+    strict("interval_multiply", &[&[Interval, Float]], Interval, |row| times(row, row.float(1))),
+    strict("interval_divide", &[&[Interval, Float]], Interval, |row| match row.float(1) {
+        0.0 => exec_err!("an interval divided by zero"),
+        by => times(row, 1.0 / by),
+    }),
+    strict("json_part", &[&[Text, Text], &[Text, Int]], Text, json::PART),
+    strict("json_part_text", &[&[Text, Text], &[Text, Int]], Text, json::STRING),
+];
+
+/// What is left of a month is 30 days to it, and what is left of a day 24 hours, as in PostgreSQL.
+fn times(row: &Row, by: f64) -> Result<Option<Value>> {
+    let interval = row.interval(0);
+    let months = f64::from(interval.months) * by;
+    let days = f64::from(interval.days) * by;
+    let spilled_days = rounded(months.fract() * 30.0);
+    let nanoseconds = interval.nanoseconds as f64 * by
+        + rounded(days.fract() * 86_400.0) * 1e9
+        + rounded(spilled_days.fract() * 86_400.0) * 1e9;
+    let days = days.trunc() + spilled_days.trunc();
+    let in_range = [months, days].iter().all(|part| part.abs() < f64::from(i32::MAX));
+    if !in_range || nanoseconds.abs() >= i64::MAX as f64 {
+        return Err(exec_datafusion_err!(
+            "an interval times {by} is beyond what an interval can be"
+        ));
+    }
+    let interval = IntervalMonthDayNano::new(
+        months.trunc() as i32,
+        days as i32,
+        (nanoseconds / 1e3).round() as i64 * 1_000,
+    );
+    Ok(Some(Value::Interval(interval)))
+}
+
+/// Without what floats add to the sixth digit.
+fn rounded(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
+}
+
+/// Plans them.
+#[derive(Debug)]
+pub struct Operators;
+
+impl ExprPlanner for Operators {
+    fn plan_binary_op(
+        &self,
+        expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let is_ours = matches!(
+            expr.op,
+            BinaryOperator::Multiply
+                | BinaryOperator::Divide
+                | BinaryOperator::Arrow
+                | BinaryOperator::LongArrow
+        );
+        if !is_ours {
+            return Ok(PlannerResult::Original(expr));
+        }
+        let (left, right) = (expr.left.get_type(schema)?, expr.right.get_type(schema)?);
+        let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_));
+        let (name, swapped) = match expr.op {
+            BinaryOperator::Multiply if is_interval(&left) && right.is_numeric() => {
+                ("interval_multiply", false)
+            }
+            BinaryOperator::Multiply if is_interval(&right) && left.is_numeric() => {
+                ("interval_multiply", true)
+            }
+            BinaryOperator::Divide if is_interval(&left) && right.is_numeric() => {
+                ("interval_divide", false)
+            }
+            BinaryOperator::Arrow if is_text(&left) => ("json_part", false),
+            BinaryOperator::LongArrow if is_text(&left) => ("json_part_text", false),
+            _ => return Ok(PlannerResult::Original(expr)),
+        };
+        let args = if swapped { vec![expr.right, expr.left] } else { vec![expr.left, expr.right] };
+        Ok(PlannerResult::Planned(call(name, args)?))
+    }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => values.is_string(),
+        other => other.is_string(),
+    }
+}
+
+fn call(name: &str, args: Vec<Expr>) -> Result<Expr> {
+    match FUNCTIONS.iter().find(|function| function.name == name) {
+        Some(function) => Ok(function.function().call(args)),
+        None => exec_err!("there is no {name}()"),
+    }
+}
