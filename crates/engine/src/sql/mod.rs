@@ -10,12 +10,14 @@
 mod casts;
 mod columnless;
 mod depth;
+mod describe;
 mod functions;
 mod headers;
 mod ordered;
 mod precedence;
 mod quantified;
 mod repair;
+mod settings;
 mod spelled;
 mod summarize;
 mod text;
@@ -39,6 +41,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use crate::catalog::Call;
 pub use casts::Named;
 pub use depth::OnLargeStack;
+pub use describe::type_name;
 pub use headers::Headers;
 use repair::Repair;
 pub use text::Places;
@@ -75,6 +78,9 @@ impl Parsed {
         let summarized = summarize::subject(text);
         let text = summarized.as_deref().unwrap_or(text);
         let mut statement = parse(text, state)?;
+        if let Some(spelled) = settings::spelled(&statement, state.config_options())? {
+            statement = parse(&spelled, state)?;
+        }
         let calls = functions::name(&mut statement, state)?;
         if let Some(inner) = sql_statement(&mut statement) {
             depth::check(inner)?;
@@ -126,7 +132,12 @@ impl Parsed {
         let mut repair = Repair::default();
         loop {
             let error = match state.statement_to_plan(self.statement.clone()).await {
-                Ok(logical) => return Ok(Planned { logical, headers: self.headers }),
+                Ok(logical) => {
+                    return Ok(Planned {
+                        logical: describe::in_sql(logical)?,
+                        headers: self.headers,
+                    });
+                }
                 Err(error) => error,
             };
             if !repair.after(&error, &mut self.statement, &mut self.headers) {
