@@ -4,10 +4,11 @@
     tests/cli/signals.py HEADRACE
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT while a statement is planned, while it runs and while a file is converted; kill -9
-and the run behind it; readers of the output that leave.
+and the run behind it; readers of the output that leave; readers of files that panic.
 """
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -136,6 +137,24 @@ def readers_that_leave(headrace, folder):
     assert done.stdout == "1\n", done
 
 
+def readers_that_panic(headrace, folder):
+    """What a library panics of is an error of the statement, without Rust's words and the places of its source."""
+    rows = "select value as a, case when value % 3 > 0 then 'x' || value end as s, make_array(value) as l from generate_series(1, 150)"
+    whole = subprocess.run([headrace, "-q", "--format", "arrow", "-c", rows], check=True, capture_output=True).stdout
+    file = os.path.join(folder, "broken.arrows")
+    chance = random.Random(4)
+    for _ in range(120):
+        broken = bytearray(whole)
+        for _ in range(3):
+            broken[chance.randrange(len(broken))] = chance.randrange(256)
+        with open(file, "wb") as out:
+            out.write(broken)
+        done = subprocess.run([headrace, "-q", "-c", f"select * from '{file}'"], capture_output=True, text=True,
+                              errors="replace", timeout=60)
+        assert done.returncode in (0, 1), f"exit {done.returncode}: {done.stderr}"
+        assert "panicked at" not in done.stderr and ".rs:" not in done.stderr, done.stderr
+
+
 def limits_of_time(headrace, folder):
     for sql in [PLANNED, *RUNNING.values()]:
         began = time.monotonic()
@@ -154,7 +173,7 @@ def limits_of_time(headrace, folder):
 
 def main():
     headrace = os.path.realpath(sys.argv[1])
-    wanted = sys.argv[2:] or ["statements", "files", "what_is_whole_is_said", "readers_that_leave", "limits_of_time"]
+    wanted = sys.argv[2:] or ["statements", "files", "what_is_whole_is_said", "readers_that_leave", "readers_that_panic", "limits_of_time"]
     for name in wanted:
         with tempfile.TemporaryDirectory() as folder:
             globals()[name](headrace, folder)
