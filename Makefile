@@ -4,7 +4,7 @@ HEADRACE := $(TARGET)/debug/headrace
 RELEASE := $(TARGET)/release/headrace
 export PG_CONFIG ?= $(shell command -v pg_config)
 
-.PHONY: demo test fuzz lint bench release postgres demo-postgres install-postgres test-gpu gpu-bundle clean
+.PHONY: demo test fuzz lint bench release install postgres demo-postgres install-postgres test-gpu gpu-bundle clean
 
 demo:
 	scripts/setup build
@@ -30,6 +30,11 @@ lint:
 release:
 	scripts/setup build
 	cargo build --locked --release --package headrace-cli
+	scripts/check-paths $(RELEASE)
+
+# The release build on PATH, with completions and pages of the manual: PREFIX, or /usr/local for root and ~/.local for others.
+install: release
+	scripts/install $(RELEASE) $(PREFIX)
 
 # The extension's files and their archive, for the server whose pg_config is PG_CONFIG.
 postgres:

@@ -22,6 +22,7 @@ import time
 ESCAPE = re.compile(r"\x1b\][^\x07]*\x07|\x1b[\[(][0-9;?=<>]*[ -/]*[@-~]|\x1b[=>78]|[\r\x07]")
 WAIT_S = 60
 COLUMNS, ROWS = 150, 40
+PLANNED_LONG = "select " + ", ".join(f"1 as c{i}" for i in range(20000)) + ";"
 
 
 class Terminal:
@@ -30,7 +31,8 @@ class Terminal:
     def __init__(self, command, home):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            env = {"PATH": os.environ["PATH"], "HOME": home, "TERM": "xterm-256color"}
+            env = {"PATH": os.environ["PATH"], "HOME": home, "TERM": "xterm-256color",
+                   "EDITOR": os.environ.get("EDITOR", "true")}
             os.execve(command[0], command, env)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self.raw = ""
@@ -96,13 +98,13 @@ def first_session(headrace, data, home):
     t.ask("select 1 as one;", r"\| one \|", r"1 row, ")
     # Several lines up to the semicolon, with a prompt of their own.
     t.type("select 40 +\r")
-    t.expect(r"     \.\.\. $")
+    t.expect(r"     \.\.\. ; runs it, Ctrl-C drops it$")
     t.ask("2 as answer;", r"\|     42 \|")
     t.ask("\\d", r"lineorder +\| base table")
     t.ask("\\dt", "lineorder", "supplier")
     t.ask(".tables", "lineorder", "supplier")
     t.ask("show tables;", r"\| lineorder", r"\| supplier", r"5 rows")
-    t.ask("\\d date", "column_name", "d_datekey", r"Int32|Int64")
+    t.ask("\\d date", "column_name", "d_datekey", r"\| INT |\| BIGINT ")
     t.ask("describe date;", "column_name", "d_datekey")
     t.ask(".schema date", r"CREATE TABLE date \(", r"d_datekey (INT|BIGINT)")
     t.ask("select count(*) from date;", r"\| count\(\*\) \|", "2557")
@@ -166,6 +168,20 @@ def first_session(headrace, data, home):
     took = time.monotonic() - began
     assert took < 3, f"Ctrl-C took {took:.1f} s"
     t.ask("select 6 as six;", r"\| six \|")
+    # A statement that is planned for long, and one function of large values.
+    for sql in (PLANNED_LONG, "select levenshtein(repeat('ab', 100000), repeat('ba', 100000));"):
+        script = os.path.join(home, "long.sql")
+        with open(script, "w") as file:
+            file.write(sql)
+        t.type(f"\\i {script}\r")
+        t.expect("long.sql")
+        time.sleep(1)
+        began = time.monotonic()
+        t.type("\x03")
+        t.expect(r"cancelled(?s:.*)headrace> $", 10)
+        took = time.monotonic() - began
+        assert took < 0.7, f"Ctrl-C took {took:.1f} s"
+    t.ask("select 6 as six;", r"\| six \|")
     # What was typed before comes back.
     t.type("\x1b[A")
     t.expect("select 6 as six")
@@ -202,7 +218,146 @@ def next_session(headrace, home):
     t = Terminal([headrace, "--no-rc"], home)
     t.expect("headrace> $")
     os.kill(t.pid, signal.SIGTERM)
-    assert t.end() == 130
+    assert t.end() == 143
+
+
+# What people who come from psql, DuckDB and clickhouse-local type in their first hour, and what must come back.
+NEWCOMER = [
+    ("select 1;", r"\|"),
+    ("select version();", r"\|"),
+    ("select now();", r"\| 20"),
+    ("select current_date;", r"\| 20"),
+    ("\\?", r"\\watch"),
+    ("\\d", "trips"),
+    ("\\dt", "trips"),
+    ("\\d trips", r"fare +\| DOUBLE"),
+    ("\\d+ trips", "fare"),
+    (".tables", "trips"),
+    (".schema trips", "CREATE TABLE trips"),
+    ("show tables;", "trips"),
+    ("describe trips;", r"city +\| VARCHAR"),
+    ("describe select * from trips;", r"day +\| DATE"),
+    ("summarize trips;", r"fare +\|"),
+    ("select * from trips limit 5;", "5 rows"),
+    ("from trips limit 5;", "5 rows"),
+    ("select count(*) from trips;", "1000"),
+    ("SELECT COUNT(*) FROM Trips;", "1000"),
+    ("select city, count(*) from trips group by city order by 2 desc;", "3 rows"),
+    ("select city, avg(fare) from trips group by all order by all;", "Lima"),
+    ("select city, sum(fare) filter (where fare > 10) from trips group by 1;", "3 rows"),
+    ("select distinct city from trips;", "3 rows"),
+    ("select * from trips where city = 'Rome' and fare between 10 and 20 limit 3;", "rows"),
+    ("select * from trips where city like 'R%' limit 1;", "Rome"),
+    ("select * from trips where city ilike 'r%' limit 1;", "Rome"),
+    ("select city, row_number() over (partition by city order by fare) from trips limit 3;", "3 rows"),
+    ("with t as (select * from trips) select max(fare) from t;", "1 row"),
+    ("select a.city from trips a join trips b on a.id = b.id limit 1;", "1 row"),
+    ("select * from (values (1, 'a'), (2, 'b')) v(n, t);", "2 rows"),
+    ("select date_trunc('month', day) as m, count(*) from trips group by 1 order by 1 limit 2;", "2024-01"),
+    ("select extract(year from day) from trips limit 1;", "2024"),
+    ("select case when fare > 40 then 'much' else 'less' end as what, count(*) from trips group by 1;", "much"),
+    ("select coalesce(null, 1), nullif(1, 1), greatest(1, 2);", r"\|"),
+    ("select upper(city) || '!' from trips limit 1;", "!"),
+    ("select * exclude (day) from trips limit 1;", "1 row"),
+    ("create table few as select * from trips limit 10;", "done"),
+    ("insert into few select * from trips limit 1;", r"\|"),
+    ("select count(*) from few;", "11"),
+    ("create view rome as select * from trips where city = 'Rome';", "done"),
+    ("select count(*) from rome;", "334"),
+    ("drop view rome;", "done"),
+    ("drop table few;", "done"),
+    ("copy (select * from trips limit 7) to 'seven.csv';", "7"),
+    ("select count(*) from 'seven.csv';", r"\| +7 \|"),
+    ("copy trips to 'trips.parquet';", "1000"),
+    ("select count(*) from 'trips.parquet';", "1000"),
+    ("select * from read_csv('seven.csv') limit 1;", "1 row"),
+    ("\\copy (select 1 as one) to 'one.csv' csv header", "headrace>|"),
+    (".import seven.csv seven", "headrace>|"),
+    ("select count(*) from seven;", r"\| +7 \|"),
+    ("explain select sum(fare) from trips;", "headrace>|"),
+    ("explain analyze select sum(fare) from trips;", "GB/s|rows"),
+    ("\\timing", "timing is off"),
+    ("\\timing on", "timing is on"),
+    ("\\x on", "expanded is on"),
+    ("select 1 as a;", r"a \| 1"),
+    ("\\x off", "expanded is off"),
+    (".mode box", "headrace>|"),
+    ("select 1 as a;", "┌"),
+    (".mode line", "headrace>|"),
+    ("select 1 as a;", r"a \| 1"),
+    (".mode csv", "headrace>|"),
+    ("select 1 as a, null as b;", "a,b"),
+    (".mode table", "headrace>|"),
+    (".nullvalue -", "headrace>|"),
+    ("select null as nothing;", r"\| - +\|"),
+    (".nullvalue NULL", "headrace>|"),
+    ("\\set n 3", "headrace>|"),
+    ("\\set who Rome", "headrace>|"),
+    ("select * from trips where city = :'who' limit :n;", "3 rows"),
+    ("\\set", "who = 'Rome'"),
+    ("\\unset n", "headrace>|"),
+    ("\\df date_tr", "date_trunc"),
+    ("\\echo hello", "hello"),
+    ("\\! echo from the system", "from the system"),
+    ("\\cd .", "headrace>|"),
+    (".mode csv", "headrace>|"),
+    (".once once.csv", "headrace>|"),
+    ("select 1 as once;", "1 row"),
+    (".mode table", "headrace>|"),
+    ("select 2 as again;", r"\| again \|"),
+    ("select count(*) from 'once.csv';", r"\| +1 \|"),
+    ("set threads = 1;", "done"),
+    ("show threads;", "headrace.threads"),
+    ("reset threads;", "done"),
+    ("set threads = default;", "done"),
+    ("set statement_timeout = '10s';", "done"),
+    ("show all;", "headrace.access"),
+    ("prepare p as select cast($1 as int) + 1 as next;", "done"),
+    ("execute p(10);", "1 row"),
+    ("select * from trips order by fare desc limit 3;", "3 rows"),
+    ("\\e", "edited"),
+]
+
+
+def newcomers_session(headrace, home):
+    """Nothing that is typed first fails."""
+    work, data = os.path.join(home, "work"), os.path.join(home, "data")
+    os.makedirs(work)
+    os.makedirs(data)
+    editor = os.path.join(home, "editor")
+    with open(editor, "w") as file:
+        file.write("#!/bin/sh\necho \"select 1 as edited;\" >\"$1\"\n")
+    os.chmod(editor, 0o755)
+    with open(os.path.join(data, "trips.csv"), "w") as file:
+        file.write("id,city,day,fare\n")
+        for i in range(1000):
+            file.write(f"{i},{['Rome', 'Oslo', 'Lima'][i % 3]},2024-{1 + i % 12:02}-{1 + i % 28:02},{3 + i % 50}.5\n")
+    before = os.getcwd()
+    os.chdir(work)
+    os.environ["EDITOR"] = editor
+    t = Terminal([headrace, "--no-rc", "--data", data], home)
+    os.chdir(before)
+    t.expect(r"1 table; (?s:.*)headrace> $")
+    for line, pattern in NEWCOMER:
+        text = t.ask(line, pattern)
+        assert "error:" not in text, f"{line}:\n{text}"
+    # The way out of a line that goes on is shown; a file's name is completed.
+    t.type("select 1\r")
+    t.expect("; runs it, Ctrl-C drops it")
+    t.type("\x03")
+    t.expect("headrace> $")
+    t.type("select count(*) from 'sev\t")
+    t.expect("seven.csv")
+    t.ask("';", r"\| +7 \|")
+    t.ask("select 3 as thrice;", r"\| thrice \|")
+    t.type("\\watch 0.2\r")
+    for _ in range(3):
+        t.expect(r"\| thrice \|")
+    t.type("\x03")
+    t.expect(r"cancelled(?s:.*)headrace> $", 10)
+    t.type("\\q\r")
+    assert t.end() == 0
+    assert len(NEWCOMER) >= 60
 
 
 def main():
@@ -210,6 +365,8 @@ def main():
     with tempfile.TemporaryDirectory() as home:
         first_session(headrace, data, home)
         next_session(headrace, home)
+    with tempfile.TemporaryDirectory() as home:
+        newcomers_session(headrace, home)
     print("the shell answers as it should")
 
 

@@ -10,10 +10,11 @@ use crate::bench::args::BenchCommand;
 use crate::doctor::DoctorArgs;
 use crate::error::CliError;
 use crate::gpu::GpuArgs;
+use crate::manual::{CompletionsArgs, ManArgs};
 use crate::model::ModelArgs;
 use crate::ooc::{FencesArgs, GenerateCommand, MatvecArgs, SetArgs, SortArgs};
 use crate::pg::PgCommand;
-use crate::sizes::{parse_bytes, parse_bytes_or_zero};
+use crate::sizes::{parse_bytes_or_zero, parse_memory};
 
 /// Seed of generated data unless another is asked for.
 pub const DEFAULT_SEED: u64 = 42;
@@ -24,7 +25,8 @@ pub const DEFAULT_SEED: u64 = 42;
 #[command(after_help = "\
 Examples:
   headrace demo
-  headrace --data ./tables                               a shell; \\? lists its commands
+  headrace trips.parquet                                 a shell over a file; \\? lists its commands
+  headrace --data ./tables                               a shell over a folder
   echo \"select 1\" | headrace --format csv
   headrace -c \"select count(*) from trips where fare > 100\" --data ./tables
   headrace -c \"select * from trips limit 3\" --data ./tables --format json
@@ -33,8 +35,8 @@ Examples:
   headrace pg export --table sales -o ./tables/
   headrace intersect a.i64 b.i64 -o both.i64 && headrace sort in.f64 --type f64 -o out.f64
 
-Exit codes: 0 done, 1 the query or a file failed, 2 the command line is wrong, 130 interrupted
-(doctor: 0 all well, 1 something could be faster, 2 something is broken).")]
+Exit codes: 0 done, 1 the query or a file failed, 2 the command line is wrong, 130 interrupted by
+Ctrl-C, 143 by SIGTERM (doctor: 0 all well, 1 something could be faster, 2 something is broken).")]
 pub struct Cli {
     /// Print version, driver, NVRTC and GPUs.
     #[arg(short = 'V', long)]
@@ -48,8 +50,11 @@ pub struct Cli {
 /// Running SQL.
 #[derive(Debug, Args)]
 pub struct QueryArgs {
-    /// SQL to run; several statements are separated by semicolons. Without it and without a file,
-    /// SQL is read from standard input; on a terminal a shell is opened.
+    /// A file or folder that becomes a table, as --data, or a text of SQL, as -c.
+    #[arg(value_name = "FILE|SQL")]
+    pub input: Vec<String>,
+    /// SQL to run; several statements are separated by semicolons, or given by several -c. Without it and
+    /// without a file, SQL is read from standard input; on a terminal a shell is opened.
     #[arg(
         short = 'c',
         long = "command",
@@ -57,7 +62,7 @@ pub struct QueryArgs {
         conflicts_with = "file",
         allow_hyphen_values = true
     )]
-    pub sql: Option<String>,
+    pub sql: Vec<String>,
     /// File of SQL to run ("-" is standard input).
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -91,7 +96,7 @@ pub struct EngineArgs {
     #[arg(long, value_name = "F", default_value = "allow")]
     pub fallback: String,
     /// Limit of host memory, such as 512MB or 4GiB.
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub memory_limit: Option<u64>,
     /// Folder of temporary files for groups that do not fit the memory limit (default: TMPDIR).
     #[arg(long, value_name = "DIR")]
@@ -138,6 +143,8 @@ impl Default for EngineArgs {
 pub enum Format {
     /// Aligned columns for people.
     Table,
+    /// As table, with lines of a terminal's characters.
+    Box,
     /// Comma-separated values with a header line.
     Csv,
     /// Tab-separated values with a header line.
@@ -267,6 +274,10 @@ pub enum Command {
     Settings,
     /// The functions of SQL with examples and their answers, as Markdown.
     Functions,
+    /// Completions for a shell: `source <(headrace completions bash)`.
+    Completions(CompletionsArgs),
+    /// Pages of the manual: `headrace man | man -l -`.
+    Man(ManArgs),
 }
 
 /// `trace`.
@@ -389,7 +400,7 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub partition_by: Vec<String>,
     /// Limit of host memory, such as 512MB or 4GiB.
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub memory_limit: Option<u64>,
     /// Replace an existing output file, or a folder of partitions.
     #[arg(long)]

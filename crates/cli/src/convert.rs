@@ -18,11 +18,12 @@ use headrace_engine::copy::{Staging, Target, streamed_schema, write_arrow};
 use headrace_engine::partitioned::{check_keys, write_folders};
 use headrace_engine::{Processor, Session};
 use headrace_format::arrow::{WriterSummary, narrow_schema, packed_schema};
+use headrace_io::write::hidden::Hidden;
 use headrace_ooc::sort::table::{SortKey, TableSortJob, sort_table};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{ConvertArgs, EngineArgs, Format};
-use crate::error::{CliError, Result};
+use crate::error::{CliError, Context, Result};
 use crate::output::folder_of;
 use crate::session::{self, failure};
 
@@ -42,7 +43,7 @@ pub async fn run(args: &ConvertArgs, cancel: Arc<AtomicBool>) -> Result<()> {
         true => convert(args, &args.output, &cancel).await?,
         false => convert_sorted(args, &args.output, &args.sort_by, cancel).await?,
     };
-    eprintln!(
+    say!(
         "{}: {} rows, {} record batches, {:.3} GB in {:.2} s",
         args.output.display(),
         summary.rows,
@@ -117,11 +118,11 @@ async fn convert_sorted(
 ) -> Result<WriterSummary> {
     // What cannot be written is to be known before the work.
     drop(headrace_io::write::SinkFile::growing(output).map_err(CliError::new)?);
-    let name = format!(".headrace-{}.unsorted", std::process::id());
-    let unsorted = Unsorted(folder_of(output).join(name));
-    convert(args, &unsorted.0, &cancel).await?;
+    let hidden = Hidden::folder(folder_of(output)).at(folder_of(output).display())?;
+    let unsorted = hidden.path().join("unsorted.arrow");
+    convert(args, &unsorted, &cancel).await?;
     let job = TableSortJob {
-        input: unsorted.0.clone(),
+        input: unsorted,
         output: output.to_path_buf(),
         by: by.to_vec(),
         temporary_folder: None,
@@ -136,7 +137,7 @@ async fn convert_sorted(
     let sorted =
         crate::blocking(move || sort_table(&job, &options).map_err(CliError::carrying_hint));
     let told = sorted.await?;
-    drop(unsorted);
+    drop(hidden);
     let (rows, batches, bytes) = (told.plan.rows, told.batches, told.report.output_bytes);
     Ok(WriterSummary { rows, batches, bytes })
 }
@@ -174,7 +175,7 @@ async fn convert_partitioned(
         summary.map_err(|error| failure("", &error))
     });
     let summary = written.await?;
-    eprintln!(
+    say!(
         "{}: {} rows in {} files, {} record batches, {:.3} GB in {:.2} s",
         args.output.display(),
         summary.rows,

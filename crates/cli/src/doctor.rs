@@ -3,13 +3,12 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use headrace_bench::doctor::{self, Options};
 use headrace_flow::Trace;
 
-use crate::INTERRUPTED;
 use crate::error::Result;
 use crate::output;
 use crate::pg;
@@ -67,7 +66,7 @@ pub fn run(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Result<i32> {
     if let Some(dsn) = &args.postgres {
         return examine_server(args, dsn, &cancel);
     }
-    let options = options(args, cancel.clone());
+    let options = options(args, cancel);
     let report = doctor::examine(&args.paths, &options);
     clear_progress(args);
     if let (Some(file), Some(recorded)) = (&args.trace, &options.trace) {
@@ -78,8 +77,7 @@ pub fn run(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Result<i32> {
     } else {
         output::print(&doctor::render(&report))?;
     }
-    // A report that was cut short says nothing about the rest.
-    Ok(if cancel.load(Ordering::Relaxed) { INTERRUPTED } else { report.exit_code })
+    Ok(report.exit_code)
 }
 
 fn examine_server(args: &DoctorArgs, dsn: &str, cancel: &AtomicBool) -> Result<i32> {

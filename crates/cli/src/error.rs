@@ -1,6 +1,9 @@
 //! How a failure reads: one line of cause, a blank line, `hint:` with the remedy.
 
+use std::any::Any;
 use std::fmt;
+
+use unicode_width::UnicodeWidthStr;
 
 /// A failure with its exit code.
 #[derive(Debug)]
@@ -9,6 +12,10 @@ pub struct CliError {
     hint: Option<String>,
     /// Line and column of the statement that is meant; the first are 1.
     at: Option<(usize, usize)>,
+    /// The line of that place, and a mark under it.
+    shown: Option<String>,
+    /// The name in the statement that it is about.
+    subject: Option<String>,
     usage: bool,
 }
 
@@ -17,7 +24,14 @@ pub type Result<T> = std::result::Result<T, CliError>;
 impl CliError {
     /// A query or a file failed.
     pub fn new(cause: impl fmt::Display) -> Self {
-        Self { cause: cause.to_string(), hint: None, at: None, usage: false }
+        Self {
+            cause: cause.to_string(),
+            hint: None,
+            at: None,
+            shown: None,
+            subject: None,
+            usage: false,
+        }
     }
 
     /// The command line is wrong.
@@ -34,15 +48,22 @@ impl CliError {
         }
     }
 
+    /// What a panic says: a fault of the program, wherever it was.
+    pub fn fault(panic: &(dyn Any + Send)) -> Self {
+        Self::carrying_hint(headrace_engine::fault(panic))
+    }
+
     /// Points at a place in the statement.
     pub fn pointing_at(self, line: usize, column: usize) -> Self {
         Self { at: Some((line, column)), ..self }
     }
 
-    /// The statement begins at this line and column of its text.
-    pub fn in_text(self, line: usize, column: usize) -> Self {
-        let at = self.at.map(|(l, c)| (line + l - 1, if l == 1 { column + c - 1 } else { c }));
-        Self { at, ..self }
+    /// The statement, which begins at this line and column of its text; what the place points at is shown.
+    pub fn in_text(self, sql: &str, line: usize, column: usize) -> Self {
+        let Some((l, c)) = self.at else { return self };
+        let at = (line + l - 1, if l == 1 { column + c - 1 } else { c });
+        let shown = sql.lines().nth(l - 1).and_then(|text| pointed(text, c));
+        Self { at: Some(at), shown, ..self }
     }
 
     /// Names the place in front of the cause.
@@ -68,7 +89,28 @@ impl CliError {
 
     /// The same with another cause.
     pub fn with_cause(&self, cause: &str) -> Self {
-        Self { cause: cause.to_string(), hint: self.hint.clone(), ..*self }
+        Self {
+            cause: cause.to_string(),
+            hint: self.hint.clone(),
+            shown: None,
+            subject: None,
+            ..*self
+        }
+    }
+
+    /// A name that the statement has is what it is about.
+    pub fn about(self, name: &str) -> Self {
+        Self { subject: Some(name.to_string()), ..self }
+    }
+
+    /// That name.
+    pub fn subject(&self) -> Option<&str> {
+        self.subject.as_deref()
+    }
+
+    /// Whether it points at a place.
+    pub fn has_place(&self) -> bool {
+        self.at.is_some()
     }
 
     /// Whether it says what helps.
@@ -88,11 +130,27 @@ impl fmt::Display for CliError {
         if let Some((line, column)) = self.at {
             write!(f, " at line {line}, column {column}")?;
         }
+        if let Some(shown) = &self.shown {
+            write!(f, "\n{shown}")?;
+        }
         match &self.hint {
             Some(hint) => write!(f, "\n\nhint: {hint}"),
             None => Ok(()),
         }
     }
+}
+
+/// Columns of a statement's line that are shown on each side of a place.
+const SHOWN_COLUMNS: usize = 60;
+
+/// A line of a statement with a caret under one of its columns, the first of which is 1.
+fn pointed(line: &str, column: usize) -> Option<String> {
+    let chars: Vec<char> = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let at = column.checked_sub(1).filter(|&at| at <= chars.len())?;
+    let (begin, end) = (at.saturating_sub(SHOWN_COLUMNS), (at + SHOWN_COLUMNS).min(chars.len()));
+    let text: String = chars[begin..end].iter().collect();
+    let before: String = chars[begin..at].iter().collect();
+    Some(format!("  {}\n  {}^", text.trim_end(), " ".repeat(before.width())))
 }
 
 /// Adds the place to an error of any kind.
@@ -104,5 +162,27 @@ pub trait Context<T> {
 impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
     fn at(self, place: impl fmt::Display) -> Result<T> {
         self.map_err(|e| CliError::new(format!("{place}: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_points_at_its_place() {
+        let error = CliError::new("wrong").pointing_at(2, 3).in_text("select\n  x,", 5, 9);
+        assert_eq!(error.to_string(), "error: wrong at line 6, column 3\n    x,\n    ^");
+        let error =
+            CliError::new("wrong").pointing_at(1, 10).in_text("select é日 +", 1, 3).hint("less");
+        let shown = error.to_string();
+        assert_eq!(
+            shown,
+            "error: wrong at line 1, column 12\n  select é日 +\n            ^\n\nhint: less"
+        );
+        let long = format!("select {} from", "x".repeat(500));
+        let shown = CliError::new("wrong").pointing_at(1, 400).in_text(&long, 1, 1).to_string();
+        assert_eq!(shown.lines().map(str::len).max(), Some(2 + 2 * SHOWN_COLUMNS));
+        assert_eq!(pointed("x", 9), None);
     }
 }

@@ -3,9 +3,12 @@
 //! Standard output carries data only; progress, summaries and errors go to standard error.
 //! An error is one line of cause, a blank line, and `hint:` with the remedy. Exit codes: 0 done
 //! (a reader that closes our output early is no error), 1 the query or a file failed, 2 the
-//! command line is wrong, 130 interrupted; `doctor` has its own.
+//! command line is wrong, 128 and the number of the signal that ended it (130 of Ctrl-C); `doctor` has its own.
 //!
 //! It must never know how a query runs: everything goes through `headrace_engine`.
+
+#[macro_use]
+mod say;
 
 mod args;
 mod bench;
@@ -14,6 +17,7 @@ mod doctor;
 mod error;
 mod gpu;
 mod machine;
+mod manual;
 mod memory;
 mod model;
 mod ooc;
@@ -23,17 +27,18 @@ mod query;
 mod session;
 mod settings;
 mod shell;
+mod signals;
 mod sizes;
 mod suite;
 mod trace;
 mod version;
 
+use std::panic::catch_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Parser;
-use tokio::signal::unix::SignalKind;
 
 use args::{Cli, Command, DEFAULT_SEED, GenerateArgs, SeededGenerateArgs, SuiteCommand};
 use bench::args::BenchCommand;
@@ -41,8 +46,7 @@ use error::{CliError, Context, Result};
 use headrace_ooc::sets::SetOperation;
 use headrace_suites::Suite;
 use ooc::SetArgs;
-
-const INTERRUPTED: i32 = 130;
+use signals::Asked;
 
 /// Of the runtime's threads: expressions have many levels. Pages that they do not reach take no memory.
 const STACK_BYTES: usize = 16 << 20;
@@ -50,9 +54,15 @@ const STACK_BYTES: usize = 16 << 20;
 /// What the runtime needs to start, and a little more.
 const OPEN_FILES_MIN: u64 = 16;
 
+/// Time for a statement that was interrupted to stop by itself: short enough not to be noticed.
+const STATEMENT_PATIENCE: Duration = Duration::from_millis(200);
+
+/// Time for whoever writes files to take them away again, or to finish what is nearly whole.
+const WRITER_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Time for what was measured before an interruption to be printed, and for files that were made for
 /// it to be removed.
-const PARTIAL_RESULT_WAIT: Duration = Duration::from_secs(10);
+const MEASUREMENT_PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() {
     let cli = Cli::parse();
@@ -63,20 +73,42 @@ fn main() {
         )
         .with_writer(std::io::stderr)
         .init();
-    let code = match start(cli) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("{error}");
-            error.exit_code()
-        }
-    };
+    headrace_engine::silence_panics();
+    let started = catch_unwind(|| start(cli)).unwrap_or_else(|panic| Err(CliError::fault(&*panic)));
+    let code = started.unwrap_or_else(|error| {
+        say!("{error}");
+        error.exit_code()
+    });
     std::process::exit(code);
+}
+
+/// How long it may go on after a signal has asked it to end, and whether it says then how far it has come: a
+/// measurement does.
+fn patience(command: Option<&Command>) -> (Duration, bool) {
+    match command {
+        Some(Command::Doctor(_) | Command::Bench(_)) => (MEASUREMENT_PATIENCE, true),
+        Some(
+            Command::Pg(_)
+            | Command::Intersect(_)
+            | Command::Union(_)
+            | Command::Difference(_)
+            | Command::SymmetricDifference(_)
+            | Command::Sort(_)
+            | Command::Matvec(_)
+            | Command::Generate(_)
+            | Command::Ssb(SuiteCommand::Generate(_))
+            | Command::Tpch(SuiteCommand::Generate(_))
+            | Command::Tpcds(SuiteCommand::Generate(_))
+            | Command::ClickBench(SuiteCommand::Generate(_))
+            | Command::Convert(_),
+        ) => (WRITER_PATIENCE, false),
+        _ => (STATEMENT_PATIENCE, false),
+    }
 }
 
 fn start(cli: Cli) -> Result<i32> {
     if cli.version {
-        print!("{}", version::text());
-        return Ok(0);
+        return output::print(&version::text()).map(|()| 0);
     }
     let files = headrace_io::raise_open_files();
     if files < OPEN_FILES_MIN {
@@ -90,75 +122,39 @@ fn start(cli: Cli) -> Result<i32> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_stack_size(STACK_BYTES).build().at("start")?;
     let cancel = Arc::new(AtomicBool::new(false));
-    // An export, an operator and a generator take what they have written away again.
-    let tells_how_far = matches!(
-        cli.command,
-        Some(
-            Command::Doctor(_)
-                | Command::Bench(_)
-                | Command::Pg(_)
-                | Command::Intersect(_)
-                | Command::Union(_)
-                | Command::Difference(_)
-                | Command::SymmetricDifference(_)
-                | Command::Sort(_)
-                | Command::Matvec(_)
-                | Command::Generate(_)
-                | Command::Ssb(SuiteCommand::Generate(_))
-                | Command::Tpch(SuiteCommand::Generate(_))
-                | Command::Tpcds(SuiteCommand::Generate(_))
-                | Command::ClickBench(SuiteCommand::Generate(_))
-                | Command::Convert(_)
-        )
-    );
-    // There Ctrl-C ends a statement, not the program.
-    let is_typed = cli.command.is_none() && query::is_typed(&cli.query);
-    let code = runtime.block_on(async {
-        let mut work = std::pin::pin!(dispatch(cli, cancel.clone()));
+    let (patience, tells_how_far) = patience(cli.command.as_ref());
+    let asked = signals::listen(Arc::clone(&cancel), patience).at("signals")?;
+    let done = runtime.block_on(async {
+        let mut work = std::pin::pin!(dispatch(cli, cancel, Arc::clone(&asked)));
         tokio::select! {
-            result = &mut work => return result,
-            _ = tokio::signal::ctrl_c(), if !is_typed => {}
-            // What it has begun to write must go with it then, too.
-            _ = terminated() => {}
+            done = &mut work => Some(done),
+            // Others look at `cancel`: they end before patience does, or the process ends then.
+            () = asked.to_end(), if patience == STATEMENT_PATIENCE => None,
         }
-        cancel.store(true, Ordering::Relaxed);
-        eprintln!("interrupted");
-        if tells_how_far {
-            // A measurement that was broken off still says what it saw; a second Ctrl-C ends it.
-            tokio::select! {
-                done = &mut work => {
-                    if let Err(error) = done {
-                        eprintln!("{error}");
-                    }
-                }
-                _ = tokio::time::sleep(PARTIAL_RESULT_WAIT) => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-        }
-        Ok(INTERRUPTED)
     });
-    // A cancelled race drains its reads in its own threads; give it a moment.
-    runtime.shutdown_timeout(Duration::from_secs(2));
-    code
-}
-
-/// Waits for somebody to ask the process to end, otherwise than by Ctrl-C.
-async fn terminated() {
-    match tokio::signal::unix::signal(SignalKind::terminate()) {
-        Ok(mut signal) => drop(signal.recv().await),
-        // The signal ends the process, as it does by itself.
-        Err(_) => std::future::pending().await,
+    let Some(code) = asked.code() else {
+        // A cancelled race drains its reads in its own threads; give it a moment.
+        runtime.shutdown_timeout(Duration::from_secs(2));
+        return done.unwrap_or(Ok(0));
+    };
+    match done {
+        // The signal came too late: all that was asked for is there.
+        Some(Ok(0)) if !tells_how_far => return Ok(0),
+        Some(Err(error)) => say!("{error}"),
+        _ => {}
     }
+    runtime.shutdown_timeout(STATEMENT_PATIENCE);
+    signals::leave(code)
 }
 
 /// Does what was asked for; the exit code.
-async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
+async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>, asked: Arc<Asked>) -> Result<i32> {
     let done = match cli.command {
         // Its exit code is its answer.
         Some(Command::Doctor(args)) => {
             return blocking(move || doctor::run(&args, cancel)).await;
         }
-        None => query::run(&cli.query, cancel).await,
+        None => query::run(&cli.query, cancel, &asked).await,
         Some(Command::Ssb(command)) => seeded(Suite::Ssb, command, cancel).await,
         Some(Command::ClickBench(command)) => seeded(Suite::ClickBench, command, cancel).await,
         Some(Command::Tpch(command)) => seedless(Suite::Tpch, command, cancel).await,
@@ -190,6 +186,8 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>) -> Result<i32> {
         Some(Command::Trace(args)) => trace::merge(&args),
         Some(Command::Settings) => settings::run(),
         Some(Command::Functions) => output::print(&headrace_engine::functions::page()),
+        Some(Command::Completions(args)) => manual::completions(&args),
+        Some(Command::Man(args)) => manual::pages(&args),
     };
     done.map(|()| 0)
 }
@@ -234,5 +232,9 @@ async fn set(args: Box<SetArgs>, operation: SetOperation, cancel: Arc<AtomicBool
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.at("worker")?
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => Err(CliError::fault(&*panic)),
+        Err(error) => Err(CliError::new(error)),
+    })
 }

@@ -41,7 +41,7 @@ fn export(args: &ExportArgs, cancel: &AtomicBool) -> Result<()> {
     bar.finish_and_clear();
     let summary = done.map_err(failure)?;
     if !args.quiet {
-        eprintln!("{}", summary.text());
+        say!("{}", summary.text());
     }
     Ok(())
 }

@@ -84,7 +84,7 @@ fn tell_if_none(data: &Path, found: &Found) {
         } else {
             format!("; not read: {}{more}", named.join(", "))
         };
-        eprintln!("{}: no files of tables{known}", data.display());
+        say!("{}: no files of tables{known}", data.display());
     }
 }
 
@@ -127,6 +127,10 @@ pub fn failure(place: &str, error: &DataFusionError) -> CliError {
     let failure =
         if is_named { CliError::new(cause) } else { CliError::new(format!("{place}: {cause}")) };
     match hint {
+        // Whatever its reader thinks of a file, it may be sound.
+        _ if cause.contains("Permission denied") => {
+            failure.hint("you may not do that to the file: ls -l shows who may")
+        }
         Some(hint) => failure.hint(hint),
         None => failure,
     }
@@ -143,9 +147,61 @@ fn message(error: &DataFusionError) -> String {
     };
     // The planner asks its users to report what it takes for a bug of its own.
     let text = text.split("\nThis issue was likely caused by a bug").next().unwrap_or_default();
-    shown_text(text.trim())
+    shown_text(&without_syntax_tree(text.trim()))
+}
+
+/// What stands in front of a tree of the planner's or the parser's, which is written as in their source: nobody reads
+/// that.
+fn without_syntax_tree(text: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_tree = |at: &usize| {
+        let name = &text[text[..*at].trim_end_matches(is_word).len()..*at];
+        let behind = &text[*at..];
+        let is_type = name.starts_with(|c: char| c.is_ascii_uppercase())
+            && name.contains(|c: char| c.is_ascii_lowercase());
+        is_type
+            && (behind.starts_with(" { ") && behind.contains(": ")
+                || behind.starts_with('(')
+                    && behind[1..].split(['(', '{', '"']).next().is_some_and(|word| {
+                        let word = word.trim_end();
+                        word.starts_with(|c: char| c.is_ascii_uppercase())
+                            && word.chars().all(is_word)
+                            && behind.contains('{')
+                    }))
+    };
+    let begins = text.char_indices().map(|(at, _)| at).find(is_tree);
+    let Some(at) = begins else { return text.to_string() };
+    let before = text[..at].trim_end_matches(is_word);
+    let name = &text[before.len()..at];
+    // Nothing is left of a message that is a tree alone.
+    match before.trim_end_matches([':', '(', '[', ' ']) {
+        "" => format!("the planner does not know such an expression: {name}"),
+        before => format!("{before}: {name}"),
+    }
 }
 
 fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_syntax_tree;
+
+    #[test]
+    fn trees_are_left_out() {
+        let without = without_syntax_tree;
+        let pivot = "Unsupported ast node Pivot { table: Table { name: ObjectName([Identifier(Ident { value: \"t\"";
+        assert_eq!(without(pivot), "Unsupported ast node: Pivot");
+        assert_eq!(
+            without("Unsupported: Value(ValueWithSpan { value: Null })"),
+            "Unsupported: Value"
+        );
+        assert_eq!(
+            without("Field { name: \"a\" }"),
+            "the planner does not know such an expression: Field"
+        );
+        let plain = "there is no column A { b }, Decimal(3, 2), cast(Utf8) or f(Int64)";
+        assert_eq!(without(plain), plain);
+    }
 }

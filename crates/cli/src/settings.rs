@@ -85,7 +85,8 @@ Sizes are bytes, or numbers with a unit: MB = 10^6, MiB = 2^20. What a pipeline 
 ## In SQL
 
 `SET headrace.processor = 'cpu'` changes a setting for the statements that follow, `SHOW headrace.processor` shows one,
-`SHOW ALL` all, `SHOW ALL VERBOSE` with their meanings. A value that cannot be is an error that lists those that can.
+`RESET headrace.processor` or `SET .. = DEFAULT` takes it back; the last part of a name says as much where no other setting
+ends so (`SET threads = 2`). `SHOW ALL` shows all, `SHOW ALL VERBOSE` with their meanings. A value that cannot be is an error that lists those that can.
 Limits of memory and of temporary files belong to a session from its start: they are flags.
 
 ";
@@ -102,7 +103,7 @@ const FLAGS: &str = "
 ## On the command line
 
 `headrace --help` and `headrace COMMAND --help` say the same. Exit codes: 0 done, 1 the query or a file failed, 2 the
-command line is wrong, 130 interrupted; of `doctor` 0 all well, 1 something could be faster, 2 something is broken.
+command line is wrong, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, 131 by SIGQUIT; of `doctor` 0 all well, 1 something could be faster, 2 something is broken.
 
 ### headrace
 

@@ -10,6 +10,19 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// No command works in less.
+const MEMORY_BYTES_MIN: u64 = 4_000_000;
+
+/// A limit of memory.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes < MEMORY_BYTES_MIN => {
+            Err(format!("nothing runs in less than {} MB of memory", MEMORY_BYTES_MIN / 1_000_000))
+        }
+        bytes => Ok(bytes),
+    }
+}
+
 /// As [`parse_bytes`], and 0.
 pub fn parse_bytes_or_zero(text: &str) -> Result<u64, String> {
     model::parse_bytes(text).map_err(|_| usage(text))
@@ -30,6 +43,8 @@ mod tests {
         assert_eq!(parse_bytes("1.5 GiB").unwrap(), 1_610_612_736);
         assert_eq!(parse_bytes("1000").unwrap(), 1000);
         assert_eq!(parse_bytes_or_zero("0").unwrap(), 0);
+        assert_eq!(parse_memory("8MB").unwrap(), 8_000_000);
+        assert!(parse_memory("10").unwrap_err().contains("4 MB"));
         for wrong in ["", "MB", "-1", "0", "0.2", "1 potato", "1e99GB"] {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }

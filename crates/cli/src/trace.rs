@@ -15,7 +15,7 @@ pub const SPANS_MAX: usize = 1 << 20;
 /// Writes what was recorded.
 pub fn write(file: &Path, trace: &Trace) -> Result<()> {
     if trace.dropped() > 0 {
-        eprintln!("{}: {} spans did not fit the trace", file.display(), trace.dropped());
+        say!("{}: {} spans did not fit the trace", file.display(), trace.dropped());
     }
     let mut json = Vec::new();
     trace.write_json(&mut json).at(file.display())?;

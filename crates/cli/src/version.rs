@@ -28,7 +28,10 @@ fn describe(out: &mut String, probe: &GpuProbe) {
         let text = format!("{} ({gb:.0} GB, compute capability {major}.{minor})", device.name);
         line(out, &format!("gpu {}", device.ordinal), &text);
     }
-    if let Some(reason) = &probe.reason {
+    if probe.devices.is_empty() {
+        let reason = probe.reason.as_deref().map(first_line).unwrap_or_default();
+        let _ = writeln!(out, "{}", format!("GPU: none ({reason})").trim_end_matches(" ()"));
+    } else if let Some(reason) = &probe.reason {
         line(out, "gpu", &first_line(reason));
     }
 }

@@ -1,6 +1,7 @@
 //! The runner's settings as DataFusion's: `SET headrace.<name> = '<value>'`.
 
 use std::any::Any;
+use std::time::Duration;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result, plan_err};
@@ -8,18 +9,32 @@ use headrace_runner::{SettingError, Settings, parse_access};
 
 /// The settings that SQL can change, as an extension of DataFusion's options.
 #[derive(Clone, Debug, Default)]
-pub struct HeadraceConfig(pub Settings);
+pub struct HeadraceConfig {
+    /// The runner's.
+    pub settings: Settings,
+    /// How long a statement may take; 0 is for ever.
+    pub statement_timeout: Duration,
+    /// What the session began with, which RESET goes back to.
+    initial: Settings,
+}
 
 /// The settings of a session.
 pub fn settings_of(options: &ConfigOptions) -> Settings {
-    options.extensions.get::<HeadraceConfig>().map(|config| config.0.clone()).unwrap_or_default()
+    let config = options.extensions.get::<HeadraceConfig>();
+    config.map(|config| config.settings.clone()).unwrap_or_default()
+}
+
+/// How long a statement of a session may take; 0 is for ever.
+pub fn statement_timeout_of(options: &ConfigOptions) -> Duration {
+    let config = options.extensions.get::<HeadraceConfig>();
+    config.map(|config| config.statement_timeout).unwrap_or_default()
 }
 
 fn wrong_value(error: SettingError) -> DataFusionError {
     DataFusionError::Plan(error.to_string())
 }
 
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 7] = [
     ("processor", "What runs pipelines: auto, cpu, cuda or off"),
     ("fallback", "What happens to what the processor cannot run: allow or forbid"),
     (
@@ -29,11 +44,30 @@ const NAMES: [(&str, &str); 6] = [
     ("threads", "Threads that execute a pipeline on the CPU"),
     ("chunk_bytes", "Largest chunk that a worker takes at once, in bytes"),
     ("devices", "GPUs that take part: all, or their ordinals, such as 0,1"),
+    (
+        "statement_timeout",
+        "How long a statement may take, such as 500ms, 2s or 1min; a number is milliseconds, 0 is for ever. Called statement_timeout, too",
+    ),
 ];
 
+/// The names of the settings, without their prefix.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(name, _)| *name)
+}
+
 impl HeadraceConfig {
+    /// Of a new session.
+    pub fn of(settings: Settings) -> Self {
+        Self { initial: settings.clone(), settings, statement_timeout: Duration::ZERO }
+    }
+
+    /// What a setting was when the session began.
+    pub fn initial(&self, name: &str) -> Option<String> {
+        Self::of(self.initial.clone()).value(name)
+    }
+
     fn value(&self, name: &str) -> Option<String> {
-        let settings = &self.0;
+        let settings = &self.settings;
         Some(match name {
             "processor" => settings.processor.to_string(),
             "fallback" => settings.fallback.to_string(),
@@ -41,6 +75,7 @@ impl HeadraceConfig {
             "threads" => settings.threads.to_string(),
             "chunk_bytes" => settings.chunk_bytes.to_string(),
             "devices" => settings.devices.to_string(),
+            "statement_timeout" => format!("{}ms", self.statement_timeout.as_millis()),
             _ => return None,
         })
     }
@@ -64,7 +99,7 @@ impl ExtensionOptions for HeadraceConfig {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        let settings = &mut self.0;
+        let settings = &mut self.settings;
         match key {
             "processor" => settings.processor = value.parse().map_err(wrong_value)?,
             "fallback" => settings.fallback = value.parse().map_err(wrong_value)?,
@@ -72,6 +107,7 @@ impl ExtensionOptions for HeadraceConfig {
             "threads" => settings.threads = positive(key, value)?,
             "chunk_bytes" => settings.chunk_bytes = positive(key, value)? as u64,
             "devices" => settings.devices = value.parse().map_err(wrong_value)?,
+            "statement_timeout" => self.statement_timeout = duration(value)?,
             _ => {
                 let names = NAMES.map(|(name, _)| name).join(", ");
                 return plan_err!("there is no setting headrace.{key}; the settings are {names}");
@@ -99,6 +135,32 @@ fn positive(key: &str, value: &str) -> Result<usize> {
     }
 }
 
+/// A time as PostgreSQL takes one.
+fn duration(value: &str) -> Result<Duration> {
+    let text = value.trim();
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let ms_per_unit = match &text[number.len()..] {
+        "us" => 0.001,
+        "" | "ms" => 1.0,
+        "s" => 1e3,
+        "min" => 60e3,
+        "h" => 3600e3,
+        "d" => 86_400e3,
+        _ => f64::NAN,
+    };
+    let ms = number.trim().parse::<f64>().map_or(f64::NAN, |number| number * ms_per_unit);
+    // As many as PostgreSQL takes, 24 days.
+    match ms.is_nan() || !(0.0..=f64::from(i32::MAX)).contains(&ms) {
+        true => plan_err!(
+            "'{value}' is not a value of statement_timeout\n\
+             hint: write 500ms, 2s, 1min, or a number of milliseconds; 0 is for ever"
+        ),
+        // Less than a millisecond is not for ever.
+        false if ms > 0.0 => Ok(Duration::from_secs_f64(ms.max(1.0) / 1e3)),
+        false => Ok(Duration::ZERO),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -117,6 +179,18 @@ mod tests {
         assert_eq!(value("processor"), "cpu");
         assert_eq!(value("fallback"), "forbid");
         assert_eq!(value("threads"), "3");
+    }
+
+    #[test]
+    fn times_have_the_units_of_postgresql() {
+        let ms = |text: &str| duration(text).map(|time| time.as_millis()).ok();
+        let wanted = [("2s", 2000), ("0", 0), ("250", 250), ("1.5 min", 90_000), ("1us", 1)];
+        for (text, wanted) in wanted {
+            assert_eq!(ms(text), Some(wanted), "{text}");
+        }
+        for wrong in ["", "s", "-1", "2 S", "2 weeks", "25d", "inf"] {
+            assert_eq!(ms(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

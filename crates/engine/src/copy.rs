@@ -10,7 +10,6 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
@@ -23,6 +22,7 @@ use datafusion::logical_expr::dml::CopyTo;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
 use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary, is_table_file};
+use headrace_io::write::hidden::{Hidden, is_whole};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::catalog::{partition_of, refused, remote};
@@ -31,9 +31,6 @@ use crate::planner_memory::batch_bytes;
 
 /// Rows of more bytes than this make a record batch, however few they are.
 const BATCH_BYTES_MAX: usize = 256 << 20;
-
-/// How many names are tried for a hidden folder.
-const NAMES_MAX: usize = 1000;
 
 /// Where a COPY writes to.
 #[derive(Debug)]
@@ -71,7 +68,8 @@ pub fn is_one_file(copy: &CopyTo) -> bool {
 /// commit it is removed.
 #[derive(Debug)]
 pub struct Staging {
-    folder: PathBuf,
+    /// Goes with what is not committed.
+    _folder: Hidden,
     /// What will take the target's place: a file in the folder, or a folder in it.
     content: PathBuf,
     target: PathBuf,
@@ -97,11 +95,11 @@ impl Staging {
             return Err(refused(target, cause, "name one object, such as s3://bucket/x.parquet"));
         }
         let temporary = std::env::temp_dir();
-        let folder = hidden_folder(&temporary)
+        let folder = Hidden::folder(&temporary)
             .map_err(|e| refused(&temporary, e, "TMPDIR names a folder for temporary files"))?;
         let extension = target.extension().unwrap_or_default().to_string_lossy();
-        let content = folder.join(format!("data.{extension}"));
-        Ok(Staging { folder, content, target: target.to_path_buf(), is_remote: true })
+        let content = folder.path().join(format!("data.{extension}"));
+        Ok(Staging { _folder: folder, content, target: target.to_path_buf(), is_remote: true })
     }
 
     fn local(target: &Path, is_one_file: bool) -> Result<Staging> {
@@ -141,7 +139,7 @@ impl Staging {
 
     fn begin(target: PathBuf, is_one_file: bool) -> Result<Staging> {
         let fail = |cause: &dyn fmt::Display, remedy| refused(&target, cause, remedy);
-        let folder = hidden_folder(target.parent().unwrap_or(Path::new("/"))).map_err(|e| {
+        let folder = Hidden::folder(target.parent().unwrap_or(Path::new("/"))).map_err(|e| {
             fail(
                 &format!("cannot write beside it: {e}"),
                 "choose a folder that is there and that you may write to",
@@ -149,10 +147,10 @@ impl Staging {
         })?;
         let extension = target.extension().unwrap_or_default().to_string_lossy();
         let content = match is_one_file {
-            true => folder.join(format!("data.{extension}")),
-            false => folder.join("data"),
+            true => folder.path().join(format!("data.{extension}")),
+            false => folder.path().join("data"),
         };
-        Ok(Staging { folder, content, target, is_remote: false })
+        Ok(Staging { _folder: folder, content, target, is_remote: false })
     }
 
     /// Where to write, as DataFusion takes it: no letter of it means anything but itself.
@@ -187,7 +185,9 @@ impl Staging {
             .and_then(|()| {
                 Ok(renameat_with(CWD, &self.content, CWD, &self.target, RenameFlags::EXCHANGE)?)
             })
-            .map_err(|e| refused(&self.target, e, "remove it first"))
+            .map_err(|e| refused(&self.target, e, "remove it first"))?;
+        is_whole(&self.target);
+        Ok(())
     }
 
     /// Puts what was written in its place.
@@ -214,6 +214,7 @@ impl Staging {
             std::fs::rename(&self.content, &self.target)
         };
         put().map_err(|e| refused(&self.target, e, "see whether it may be replaced"))?;
+        is_whole(&self.target);
         if let Some(folder) = self.target.parent() {
             // The name is there; a file system that cannot sync folders keeps it in its own way.
             let _ = File::open(folder).and_then(|folder| folder.sync_all());
@@ -244,28 +245,6 @@ fn check_is_partitions(folder: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// A new folder in a folder; names of processes that were killed may be in the way.
-fn hidden_folder(parent: &Path) -> io::Result<PathBuf> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    for _ in 0..NAMES_MAX {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = parent.join(format!(".headrace-{}-{number}.partial", std::process::id()));
-        match std::fs::create_dir(&folder) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| folder),
-        }
-    }
-    Err(io::Error::other(
-        "hidden folders of killed processes have all names: remove .headrace-*.partial",
-    ))
 }
 
 /// The columns of an Arrow file that streams: plain text and bytes; the `dictionary` columns, if text, as

@@ -65,6 +65,7 @@ pub mod rule;
 pub mod scan;
 pub mod sql;
 
+mod apart;
 mod conjunctions;
 mod error;
 mod explain;
@@ -83,5 +84,6 @@ pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{
     Fallback, Processor, RunReport, RunnerOptions, SettingError, Settings, parse_access,
 };
+pub use panics::{fault, silence_panics};
 pub use report::{PipelineShare, QueryProgress, QueryReport};
 pub use session::{Query, Session, SessionOptions};

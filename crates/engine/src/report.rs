@@ -115,6 +115,9 @@ pub(crate) fn rows_streamed(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     own + plan.children().into_iter().map(rows_streamed).sum::<u64>()
 }
 
+/// A stage that is idle for most of a query's time is not its limit.
+const LIMIT_SHARE_MIN: f64 = 0.25;
+
 /// In the names of operators that could be part of a pipeline.
 const PLANNER_WORK: [&str; 3] = ["Join", "Aggregate", "Window"];
 
@@ -232,8 +235,10 @@ impl QueryReport {
         self.processor =
             if processors.is_empty() { "planner".to_string() } else { processors.join(" + ") };
         let longest = self.pipelines.iter().max_by(|a, b| a.race.wall_ns.cmp(&b.race.wall_ns));
-        self.bottleneck =
-            longest.and_then(|p| p.race.bottleneck()).map(|bottleneck| bottleneck.to_string());
+        self.bottleneck = longest
+            .and_then(|p| p.race.bottleneck())
+            .filter(|bottleneck| bottleneck.busy_share >= LIMIT_SHARE_MIN)
+            .map(|bottleneck| bottleneck.to_string());
         let reasons = self.pipelines.iter().filter_map(|p| p.processor_why_not.clone());
         self.why_not.extend(reasons);
         let mut seen = std::collections::HashSet::new();

@@ -28,11 +28,12 @@ use futures::{StreamExt, TryStreamExt};
 use headrace_flow::Trace;
 use headrace_runner::{Given, Runner, RunnerOptions, Settings};
 
+use crate::apart::{Deadline, apart, stream_apart};
 use crate::catalog::remote::traffic;
 use crate::catalog::{
     Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables, with_opened,
 };
-use crate::config::{HeadraceConfig, settings_of};
+use crate::config::{HeadraceConfig, settings_of, statement_timeout_of};
 use crate::copy::{ArrowSink, Staging, Target, is_one_file, target_of};
 use crate::error::blocking;
 use crate::explain::{as_shown, is_explained, skipped_note};
@@ -82,12 +83,13 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     [semantics::untyped_rule()].into_iter().chain(Analyzer::new().rules).chain(ours).collect()
 }
 
-/// Tables, settings, queries.
+/// Tables, settings, queries. A clone is the same session.
+#[derive(Clone)]
 pub struct Session {
     context: SessionContext,
     tables: Arc<Tables>,
     runner: Arc<Runner>,
-    plans: PlanCache,
+    plans: Arc<PlanCache>,
 }
 
 impl Session {
@@ -100,7 +102,7 @@ impl Session {
         let mut config = SessionConfig::new()
             .with_information_schema(true)
             .with_target_partitions(options.settings.threads)
-            .with_option_extension(HeadraceConfig(options.settings));
+            .with_option_extension(HeadraceConfig::of(options.settings));
         let options = config.options_mut();
         options.explain.format = ExplainFormat::Indent;
         // It takes `x IS FALSE` for a value that is never NULL in one of its plans, and refuses the other.
@@ -139,7 +141,7 @@ impl Session {
         if let Some(catalog) = context.catalog(&names.default_catalog) {
             catalog.register_schema(&names.default_schema, Arc::clone(&tables) as _)?;
         }
-        Ok(Self { context, tables, runner, plans: PlanCache::default() })
+        Ok(Self { context, tables, runner, plans: Arc::default() })
     }
 
     /// DataFusion's context, for what this façade does not offer.
@@ -220,19 +222,24 @@ impl Session {
     }
 
     /// Parses and plans one statement. Statements that change the session (`SET`, `CREATE
-    /// TABLE`, ..) take effect here.
+    /// TABLE`, ..) take effect here. Dropping the future ends the statement.
     ///
     /// # Errors
-    /// SQL that does not parse or plan; with `headrace.fallback = forbid`, a part of the query
+    /// SQL that does not parse or plan, or takes longer than `statement_timeout` to; with `headrace.fallback = forbid`, a part of the query
     /// that no pipeline can run.
     pub async fn sql(&self, text: &str) -> Result<Query> {
         let (started, traffic) = (Instant::now(), traffic());
+        let limit = statement_timeout_of(self.context.state_ref().read().config_options());
+        let deadline = Deadline::of(started, limit);
         let cached = self.plans.get(text, &self.context).await?;
         let plan_cached = cached.is_some();
-        let mut notes = Vec::new();
-        let (KnownPlan { plan, headers, loan }, staging) = match cached {
-            Some(known) => (known, None),
-            None => caught(OnLargeStack::new(self.plan(text, &mut notes))).await?,
+        let (KnownPlan { plan, headers, loan }, staging, notes) = match cached {
+            Some(known) => (known, None, Vec::new()),
+            None => {
+                let (session, text) = (self.clone(), text.to_string());
+                let planned = apart(move || async move { session.plan_apart(&text).await });
+                deadline.or(planned).await?
+            }
         };
         let context = self.context.task_ctx();
         let planning_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -243,6 +250,7 @@ impl Session {
             plan,
             headers,
             loan: loan.map(Arc::new),
+            deadline,
             context,
             staging,
             notes,
@@ -253,6 +261,12 @@ impl Session {
             planning_ms,
             plan_cached,
         })
+    }
+
+    async fn plan_apart(&self, text: &str) -> Result<(KnownPlan, Option<Staging>, Vec<String>)> {
+        let mut notes = Vec::new();
+        let planned = caught(OnLargeStack::new(self.plan(text, &mut notes))).await;
+        planned.map(|(plan, staging)| (plan, staging, notes))
     }
 
     async fn plan(
@@ -287,6 +301,8 @@ impl Session {
         if changes_session(&logical) {
             self.plans.clear();
         }
+        // What was cancelled meanwhile takes no effect.
+        tokio::task::yield_now().await;
         let frame = self.context.execute_logical_plan(logical).await?;
         let plan = frame.create_physical_plan().await?;
         let loan =
@@ -388,6 +404,7 @@ pub struct Query {
     headers: Headers,
     /// The plan's, until all is done with it.
     loan: Option<Arc<Loan>>,
+    deadline: Deadline,
     context: Arc<TaskContext>,
     /// Where a COPY writes to.
     staging: Option<Arc<Staging>>,
@@ -444,6 +461,7 @@ impl Query {
             if is_plan { as_shown(batch) } else { Ok(batch) }
         };
         let batches = caught_stream(stream.map(rename));
+        let batches = stream_apart(batches, self.deadline.clone());
         let Some(staging) = self.staging.clone() else {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)));
         };

@@ -62,7 +62,7 @@ fn bench_with_ceilings(args: &IoArgs) -> Bench {
     match Ceilings::load() {
         Ok(ceilings) => Bench::with_ceilings(ceilings, !args.no_record),
         Err(error) => {
-            eprintln!("no ceilings to compare with: {error}");
+            say!("no ceilings to compare with: {error}");
             Bench::new()
         }
     }
@@ -71,10 +71,10 @@ fn bench_with_ceilings(args: &IoArgs) -> Bench {
 fn record(bench: &mut Bench) {
     match bench.record_ceilings() {
         Ok(Recorded { moved_aside: Some(file) }) => {
-            eprintln!("a damaged record of ceilings was moved to {}", file.display());
+            say!("a damaged record of ceilings was moved to {}", file.display());
         }
         Ok(_) => {}
-        Err(error) => eprintln!("the ceilings were not recorded: {error}"),
+        Err(error) => say!("the ceilings were not recorded: {error}"),
     }
 }
 

@@ -77,7 +77,7 @@ pub fn run(args: &OocArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     };
     let tell = |line: &str| {
         if !args.quiet {
-            eprintln!("{line}");
+            say!("{line}");
         }
     };
     let record = ooc::run(&plan, &tell).map_err(failure)?;

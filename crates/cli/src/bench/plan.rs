@@ -96,7 +96,7 @@ fn target(args: &IoArgs) -> Target {
             Some(reason) => {
                 if !args.quiet {
                     let reason = reason.lines().next().unwrap_or_default();
-                    eprintln!("to the host: {reason}");
+                    say!("to the host: {reason}");
                 }
                 Target::Host
             }

@@ -140,7 +140,7 @@ fn power_iteration(args: &MatvecArgs, iterations: usize, options: &Options) -> R
     print(&format!("{}\n", last.eigenvalue))?;
     if !args.run.any.quiet {
         for (number, product) in told.iterations.iter().enumerate() {
-            eprintln!(
+            say!(
                 "{:4}: eigenvalue {:.12e}, residual {:.3e}, {:.3} s, {:.1} MB streamed, {:.1} MB resident",
                 number + 1,
                 product.eigenvalue,

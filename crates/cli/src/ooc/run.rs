@@ -14,7 +14,7 @@ use crate::bench::args::parse_way;
 use crate::error::{CliError, Result};
 use crate::memory::peak_rss_bytes;
 use crate::output::{is_stdout, print_json, put};
-use crate::sizes::parse_bytes;
+use crate::sizes::{parse_bytes, parse_memory};
 use crate::trace::{self, SPANS_MAX};
 
 /// How an operator runs.
@@ -50,7 +50,7 @@ pub struct AnyArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Limit of host memory, such as 512MB or 4GiB (default: half of what is free).
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub memory_limit: Option<u64>,
     /// Have the output on stable storage before the command ends.
     #[arg(long)]
@@ -105,10 +105,10 @@ impl AnyArgs {
         record: &impl Serialize,
     ) -> Result<()> {
         if !self.quiet {
-            eprintln!("{summary}");
-            report.lines().iter().for_each(|line| eprintln!("{line}"));
+            say!("{summary}");
+            report.lines().iter().for_each(|line| say!("{line}"));
             if let Some(peak) = peak_rss_bytes() {
-                eprintln!("peak resident memory {:.0} MB", peak as f64 / 1e6);
+                say!("peak resident memory {:.0} MB", peak as f64 / 1e6);
             }
         }
         if let (Some(file), Some(trace)) = (&self.trace, &options.trace) {

@@ -114,7 +114,7 @@ pub fn fences(args: &FencesArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     let options = Options { token: cancel.into(), ..Options::default() };
     let told = sets::keep_fences(&list, args.block, &options).map_err(failure)?;
     if !args.quiet {
-        eprintln!(
+        say!(
             "{}: the last keys of {} blocks of {} keys, {:.3} s",
             told.path.display(),
             told.blocks,

@@ -1,6 +1,7 @@
 //! Values as text.
 
 use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
@@ -12,14 +13,23 @@ pub struct Cells<'a> {
     columns: Vec<ArrayFormatter<'a>>,
 }
 
-const OPTIONS: FormatOptions<'static> = FormatOptions::new().with_null("NULL");
+/// How a NULL is shown to people.
+static NULL: Mutex<&'static str> = Mutex::new("NULL");
+
+/// Shows a NULL otherwise from now on.
+pub fn show_null_as(text: &str) {
+    // As often as somebody types it.
+    *NULL.lock().unwrap_or_else(PoisonError::into_inner) = String::leak(header(text));
+}
 
 impl<'a> Cells<'a> {
     pub fn of(batch: &'a RecordBatch) -> Result<Self, ArrowError> {
+        let null = *NULL.lock().unwrap_or_else(PoisonError::into_inner);
+        let options = FormatOptions::new().with_null(null);
         let columns: Result<_, _> = batch
             .columns()
             .iter()
-            .map(|column| ArrayFormatter::try_new(column.as_ref(), &OPTIONS))
+            .map(|column| ArrayFormatter::try_new(column.as_ref(), &options))
             .collect();
         Ok(Self { columns: columns? })
     }

@@ -45,6 +45,11 @@ impl OutFile {
         Self { path: path.to_path_buf(), target, results: 0, is_closed: false }
     }
 
+    /// Whether a result was begun.
+    pub fn has_result(&self) -> bool {
+        self.results > 0
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

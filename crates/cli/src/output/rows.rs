@@ -71,7 +71,7 @@ impl Printer {
             true => None,
             false => Some(writer(layout, schema, file)?),
         };
-        let room = layout.terminal.filter(|_| layout.format == Format::Table);
+        let room = layout.terminal.filter(|_| matches!(layout.format, Format::Table | Format::Box));
         let rows_max = room.map_or(u64::MAX, |room| room.rows_max as u64);
         // Programs read batches whole.
         let rows_at_once = if layout.format.is_binary() { usize::MAX } else { ROWS_AT_ONCE };
@@ -119,8 +119,10 @@ fn writer(
     file: Option<&Path>,
 ) -> io::Result<Box<dyn Writer + Send>> {
     Ok(match layout.format {
-        Format::Table if layout.expanded == Expanded::On => Box::new(ExpandedWriter::new(schema)),
-        Format::Table => Box::new(TableWriter::new(schema, *layout)),
+        Format::Table | Format::Box if layout.expanded == Expanded::On => {
+            Box::new(ExpandedWriter::new(schema))
+        }
+        Format::Table | Format::Box => Box::new(TableWriter::new(schema, *layout)),
         Format::Csv => Box::new(CsvWriter::new(schema, b',')),
         Format::Tsv => Box::new(CsvWriter::new(schema, b'\t')),
         Format::Markdown => Box::new(MarkdownWriter::new(schema)),

@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef};
 
 use super::cells::{Cells, cut, header, numeric, width};
 use super::expanded::write_expanded;
 use super::rows::{Expanded, Layout, Room, Writer, other};
+use crate::args::Format;
 
 /// What is held back to find the widths.
 const HELD_ROWS: usize = 1000;
@@ -22,6 +23,8 @@ pub struct TableWriter {
     layout: Layout,
     names: Vec<String>,
     numeric: Vec<bool>,
+    /// Columns of values that mean something else when they are cut.
+    fixed: Vec<bool>,
     is_plan: bool,
     /// Until the widths are known.
     held: Vec<Vec<String>>,
@@ -35,6 +38,14 @@ enum Shape {
     Columns(Vec<Shown>),
     /// A line for each value.
     Lines,
+}
+
+/// A line across.
+#[derive(Clone, Copy)]
+enum Edge {
+    Top,
+    Middle,
+    Bottom,
 }
 
 /// A column that is shown.
@@ -55,6 +66,7 @@ impl TableWriter {
             layout,
             is_plan: names == ["plan_type", "plan"],
             numeric: numeric(&schema),
+            fixed: schema.fields().iter().map(|field| !is_cut(field.data_type())).collect(),
             names,
             held: Vec::new(),
             held_bytes: 0,
@@ -79,9 +91,9 @@ impl TableWriter {
         let held = std::mem::take(&mut self.held);
         let shape = self.shape_of(&held);
         if let Shape::Columns(columns) = &shape {
-            border(columns, text);
+            self.border(columns, Edge::Top, text);
             self.line(columns, &self.names, text, true);
-            border(columns, text);
+            self.border(columns, Edge::Middle, text);
         }
         self.shape = Some(shape);
         for row in &held {
@@ -99,7 +111,7 @@ impl TableWriter {
         if self.layout.expanded == Expanded::Auto && !fits(&widths, room.columns_max) {
             return Shape::Lines;
         }
-        Shape::Columns(fitted(&widths, room))
+        Shape::Columns(fitted(&widths, &self.fixed, room))
     }
 
     fn put(&mut self, row: &[String], text: &mut String) {
@@ -112,9 +124,11 @@ impl TableWriter {
     }
 
     fn line(&self, columns: &[Shown], cells: &[String], text: &mut String, is_head: bool) {
+        let bar = if self.layout.format == Format::Box { '│' } else { '|' };
         for shown in columns {
+            text.push(bar);
             let Shown::Column { index, width: columns } = *shown else {
-                text.push_str("| … ");
+                text.push_str(" … ");
                 continue;
             };
             // Off a terminal nothing is cut.
@@ -123,7 +137,7 @@ impl TableWriter {
                 None => &cells[index],
             };
             let blanks = columns.saturating_sub(width(cell));
-            text.push_str("| ");
+            text.push(' ');
             if self.numeric[index] && !is_head {
                 text.extend(std::iter::repeat_n(' ', blanks));
                 text.push_str(cell);
@@ -133,7 +147,35 @@ impl TableWriter {
             }
             text.push(' ');
         }
-        text.push_str("|\n");
+        text.push(bar);
+        text.push('\n');
+    }
+
+    fn border(&self, columns: &[Shown], edge: Edge, text: &mut String) {
+        let [line, left, crossing, right] = match (self.layout.format, edge) {
+            (Format::Box, Edge::Top) => ['─', '┌', '┬', '┐'],
+            (Format::Box, Edge::Middle) => ['─', '├', '┼', '┤'],
+            (Format::Box, Edge::Bottom) => ['─', '└', '┴', '┘'],
+            _ => ['-', '+', '+', '+'],
+        };
+        for (nth, shown) in columns.iter().enumerate() {
+            let columns = match shown {
+                Shown::Column { width, .. } => *width,
+                Shown::Gap => 1,
+            };
+            text.push(if nth == 0 { left } else { crossing });
+            text.extend(std::iter::repeat_n(line, columns + 2));
+        }
+        text.push(right);
+        text.push('\n');
+    }
+}
+
+/// Whether the beginning of a value says something by itself: of a text it does, of a number or a date not.
+fn is_cut(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, value) => is_cut(value),
+        other => !(other.is_numeric() || other.is_temporal() || *other == DataType::Boolean),
     }
 }
 
@@ -151,14 +193,18 @@ fn fits(widths: &[usize], columns_max: usize) -> bool {
     taken(widths.iter().copied()) <= columns_max
 }
 
-/// Cuts the widest columns, then leaves out those in the middle.
-fn fitted(widths: &[usize], room: Room) -> Vec<Shown> {
+/// Cuts the widest columns, but for those of `fixed` values, then leaves out those in the middle.
+fn fitted(widths: &[usize], fixed: &[bool], room: Room) -> Vec<Shown> {
     let most = widths.iter().copied().max().unwrap_or(0);
     let mut cap = most.min(room.columns_max.max(CUT_COLUMNS_MIN));
-    while cap > CUT_COLUMNS_MIN && taken(widths.iter().map(|&w| w.min(cap))) > room.columns_max {
+    let capped = |cap: usize| {
+        let width = move |(&width, &fixed)| if fixed { width } else { cap.min(width) };
+        widths.iter().zip(fixed).map(width)
+    };
+    while cap > CUT_COLUMNS_MIN && taken(capped(cap)) > room.columns_max {
         cap -= 1;
     }
-    let widths: Vec<usize> = widths.iter().map(|&width| width.min(cap)).collect();
+    let widths: Vec<usize> = capped(cap).collect();
     let mut shown = all(&widths);
     let gap = 4;
     let taken_by = |shown: &[Shown]| {
@@ -176,18 +222,6 @@ fn fitted(widths: &[usize], room: Room) -> Vec<Shown> {
     let middle = shown.len().div_ceil(2);
     shown.insert(middle, Shown::Gap);
     shown
-}
-
-fn border(columns: &[Shown], text: &mut String) {
-    for shown in columns {
-        let columns = match shown {
-            Shown::Column { width, .. } => *width,
-            Shown::Gap => 1,
-        };
-        text.push('+');
-        text.extend(std::iter::repeat_n('-', columns + 2));
-    }
-    text.push_str("+\n");
 }
 
 impl Writer for TableWriter {
@@ -220,7 +254,7 @@ impl Writer for TableWriter {
             self.begin(&mut text);
         }
         if let Some(Shape::Columns(columns)) = &self.shape {
-            border(columns, &mut text);
+            self.border(columns, Edge::Bottom, &mut text);
             let whole =
                 columns.iter().filter(|shown| matches!(shown, Shown::Column { .. })).count();
             if whole < self.names.len() {
@@ -248,7 +282,6 @@ fn plan_texts(batch: &RecordBatch) -> Option<Vec<String>> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::args::Format;
     use arrow_array::{ArrayRef, Int64Array, StringArray};
     use std::sync::Arc;
 
@@ -297,6 +330,29 @@ mod tests {
             assert!(widest <= columns_max, "{columns_max}: {widest}\n{text}");
             assert_eq!(text.contains(" of 9 columns shown"), text.contains("| … |"), "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_are_never_cut() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1_234_567_890_123_456_789; 2]));
+        let columns = (0..9).map(|i| (format!("column_{i}"), numbers.clone()));
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        for columns_max in 24..250 {
+            let (_, text) = written(std::slice::from_ref(&batch), layout(Some(columns_max)));
+            assert!(text.contains("1234567890123456789 |"), "{columns_max}:\n{text}");
+            assert!(!text.contains("7…"), "{columns_max}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn boxes_have_lines() {
+        let boxed = Layout { format: Format::Box, ..layout(None) };
+        let (_, text) = written(&[batch(1, 2, "ab")], boxed);
+        assert_eq!(
+            text,
+            "┌──────────┬──────────┐\n│ column_0 │ column_1 │\n├──────────┼──────────┤\n\
+             │ ab       │        7 │\n└──────────┴──────────┘\n"
+        );
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! Commands of the shell: psql's with a backslash, DuckDB's and SQLite's with a dot.
 
-use std::path::PathBuf;
-
 use clap::ValueEnum;
-use datafusion::arrow::datatypes::{DataType, Field, TimeUnit};
+use datafusion::arrow::datatypes::Field;
 use datafusion::common::TableReference;
+use headrace_engine::sql::type_name;
 
 use super::mistake::{explain, tables};
+use super::paths::path;
+use super::repeat::run_program;
 use super::{Go, Shell, nearest};
 use crate::args::Format;
-use crate::error::{CliError, Result};
-use crate::output::{Expanded, OutFile};
+use crate::error::{CliError, Context, Result};
+use crate::output::{Expanded, OutFile, show_null_as};
 
 /// A command's names, what comes behind it, and what it does.
 pub struct Entry {
@@ -28,9 +29,21 @@ enum Kind {
     Timing,
     Expanded,
     Output,
+    Once,
     Read,
     Mode,
+    NullValue,
     MaxRows,
+    Functions,
+    Edit,
+    Watch,
+    Copy,
+    Import,
+    Set,
+    Unset,
+    Echo,
+    Cd,
+    Program,
     Help,
     Quit,
 }
@@ -53,8 +66,14 @@ pub const COMMANDS: &[Entry] = &[
     Entry {
         names: &[".mode"],
         argument: "[FORMAT]",
-        help: "how results are written: table, csv, tsv, json, ndjson, markdown, arrow, parquet",
+        help: "how results are written: table, box, line, csv, tsv, json, ndjson, markdown, arrow, parquet",
         kind: Kind::Mode,
+    },
+    Entry {
+        names: &[".nullvalue"],
+        argument: "TEXT",
+        help: "how tables show a NULL",
+        kind: Kind::NullValue,
     },
     Entry {
         names: &["\\x"],
@@ -81,10 +100,71 @@ pub const COMMANDS: &[Entry] = &[
         kind: Kind::Output,
     },
     Entry {
+        names: &[".once"],
+        argument: "FILE",
+        help: "the next result goes to FILE",
+        kind: Kind::Once,
+    },
+    Entry {
         names: &["\\i", ".read"],
         argument: "FILE",
         help: "run a file of statements and commands",
         kind: Kind::Read,
+    },
+    Entry {
+        names: &["\\e"],
+        argument: "[FILE]",
+        help: "edit the last statement, or a file, and run it ($EDITOR)",
+        kind: Kind::Edit,
+    },
+    Entry {
+        names: &["\\watch"],
+        argument: "[SECONDS]",
+        help: "run the last statement again and again, until Ctrl-C",
+        kind: Kind::Watch,
+    },
+    Entry {
+        names: &["\\df"],
+        argument: "[NAME]",
+        help: "functions, or those whose names contain NAME",
+        kind: Kind::Functions,
+    },
+    Entry {
+        names: &["\\copy"],
+        argument: "TABLE|(QUERY) to|from FILE",
+        help: "write rows to a file, or add a file's to a table",
+        kind: Kind::Copy,
+    },
+    Entry {
+        names: &[".import"],
+        argument: "FILE TABLE",
+        help: "a table of a file's rows; one that is there gets them, too",
+        kind: Kind::Import,
+    },
+    Entry {
+        names: &["\\set"],
+        argument: "[NAME VALUE]",
+        help: "a variable: statements say :NAME, or :'NAME' for a text",
+        kind: Kind::Set,
+    },
+    Entry { names: &["\\unset"], argument: "NAME", help: "forget it", kind: Kind::Unset },
+    Entry {
+        names: &["\\echo", ".print"],
+        argument: "TEXT",
+        help: "write a text",
+        kind: Kind::Echo,
+    },
+    Entry {
+        names: &["\\cd", ".cd"],
+        argument: "[DIR]",
+        help: "change the folder that names of files begin in",
+        kind: Kind::Cd,
+    },
+    Entry {
+        names: &["\\!", ".shell", ".system"],
+        argument: "[COMMAND]",
+        help: "run a command of the system",
+        kind: Kind::Program,
     },
     Entry { names: &["\\?", ".help"], argument: "", help: "this", kind: Kind::Help },
     Entry {
@@ -106,20 +186,50 @@ impl Shell {
             (Kind::Schema, table) => self.schema(table).await?,
             (Kind::Timing, argument) => {
                 self.timing = switch(name, argument, self.timing)?;
-                eprintln!("timing is {}", on_or_off(self.timing));
+                say!("timing is {}", on_or_off(self.timing));
             }
             (Kind::Expanded, argument) => {
                 self.expanded = expanded(name, argument, self.expanded)?;
                 let state = self.expanded.to_possible_value();
-                eprintln!(
-                    "expanded is {}",
-                    state.map(|s| s.get_name().to_string()).unwrap_or_default()
-                );
+                say!("expanded is {}", state.map(|s| s.get_name().to_string()).unwrap_or_default());
             }
             (Kind::Output, argument) => self.redirect(argument)?,
+            (Kind::Once, "") | (Kind::Unset | Kind::Import | Kind::Copy, "") => {
+                return Err(CliError::new(format!("{name} needs more")).hint(usage(name)));
+            }
+            (Kind::Once, file) => {
+                self.redirect(file)?;
+                self.once = true;
+            }
+            (Kind::Functions, part) => self.functions(part).await?,
+            (Kind::Edit, file) => return self.edit(file).await,
+            (Kind::Watch, every) => return self.watch(every).await,
+            (Kind::Copy, what) => self.copy(what).await?,
+            (Kind::Import, what) => self.import(what).await?,
+            (Kind::Set, "") => {
+                let listed = self.variables.listed();
+                self.put(&listed)?;
+            }
+            (Kind::Set, what) => {
+                let (name, value) = what.split_once(char::is_whitespace).unwrap_or((what, ""));
+                self.variables.set(name, unquoted(value.trim()));
+            }
+            (Kind::Unset, name) => {
+                if !self.variables.unset(name) {
+                    return Err(CliError::new(format!("there is no variable {name}"))
+                        .hint("\\set lists them"));
+                }
+            }
+            (Kind::Echo, text) => self.put(&format!("{}\n", unquoted(text)))?,
+            (Kind::Cd, folder) => {
+                let folder = path(if folder.is_empty() { "~" } else { folder });
+                std::env::set_current_dir(&folder).at(folder.display())?;
+            }
+            (Kind::Program, command) => run_program(command)?,
+            (Kind::NullValue, text) => show_null_as(unquoted(text)),
             (Kind::Read, "") => return Err(CliError::new(format!("{name} needs a file"))),
             (Kind::Read, file) => return self.run_file(&path(file)).await,
-            (Kind::Mode, "") => eprintln!("mode is {}", self.result_format().name()),
+            (Kind::Mode, "") => say!("mode is {}", self.result_format().name()),
             (Kind::Mode, format) => self.mode(format)?,
             (Kind::MaxRows, argument) => self.max_rows(argument)?,
             (Kind::Help, _) => self.put(&help())?,
@@ -128,8 +238,18 @@ impl Shell {
         Ok(Go::On)
     }
 
+    async fn functions(&mut self, part: &str) -> Result<()> {
+        let part = part.trim_matches('*').replace('\'', "''");
+        self.show(&format!(
+            "select distinct routine_name as name, lower(function_type) as type, \
+             syntax_example as example, description from information_schema.routines \
+             where routine_name like '%{part}%' order by name"
+        ))
+        .await
+    }
+
     /// Runs a statement that the user did not write: nothing is said of the time it takes.
-    async fn show(&mut self, sql: &str) -> Result<()> {
+    pub(super) async fn show(&mut self, sql: &str) -> Result<()> {
         self.answer(sql).await.map(drop)
     }
 
@@ -156,7 +276,7 @@ impl Shell {
                     let missing =
                         datafusion::common::plan_datafusion_err!("table '{name}' not found");
                     let known = tables(&self.session).contains(&name);
-                    return Err(explain(&self.session, if known { &error } else { &missing }));
+                    return Err(explain(&self.session, "", if known { &error } else { &missing }));
                 }
             };
             let columns: Vec<String> =
@@ -168,6 +288,7 @@ impl Shell {
     }
 
     fn redirect(&mut self, file: &str) -> Result<()> {
+        self.once = false;
         let (next, format) = match file {
             "" | "stdout" => (None, None),
             file => {
@@ -187,8 +308,18 @@ impl Shell {
     }
 
     fn mode(&mut self, name: &str) -> Result<()> {
-        if let Ok(format) = Format::from_str(name, true) {
-            (self.format, self.file_format) = (format, None);
+        if name == "line" {
+            (self.format, self.file_format, self.expanded) = (Format::Table, None, Expanded::On);
+            return Ok(());
+        }
+        // Those of other shells that differ in their lines alone.
+        let format = match name {
+            "duckbox" | "unicode" => Ok(Format::Box),
+            "column" | "ascii" => Ok(Format::Table),
+            name => Format::from_str(name, true),
+        };
+        if let Ok(format) = format {
+            (self.format, self.file_format, self.expanded) = (format, None, Expanded::Off);
             return Ok(());
         }
         let formats: Vec<String> = Format::value_variants().iter().map(|f| f.name()).collect();
@@ -210,8 +341,8 @@ impl Shell {
             })?,
         };
         match self.rows_max {
-            usize::MAX => eprintln!("a terminal is shown all rows"),
-            rows => eprintln!("a terminal is shown {rows} rows"),
+            usize::MAX => say!("a terminal is shown all rows"),
+            rows => say!("a terminal is shown {rows} rows"),
         }
         Ok(())
     }
@@ -258,14 +389,15 @@ fn on_or_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-/// A file as it was typed, perhaps in quotes or below the home folder.
-fn path(text: &str) -> PathBuf {
-    let inner = ['\'', '"'].iter().find_map(|&quote| text.strip_prefix(quote)?.strip_suffix(quote));
-    let text = inner.unwrap_or(text);
-    match (text.strip_prefix("~/"), std::env::home_dir()) {
-        (Some(below), Some(home)) => home.join(below),
-        _ => PathBuf::from(text),
-    }
+/// How a command is written.
+pub fn usage(name: &str) -> String {
+    let entry = COMMANDS.iter().find(|entry| entry.names.contains(&name));
+    entry.map(|entry| format!("{name} {}", entry.argument)).unwrap_or_default()
+}
+
+/// A text as it was typed, perhaps in quotes.
+fn unquoted(text: &str) -> &str {
+    text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')).unwrap_or(text)
 }
 
 fn help() -> String {
@@ -282,7 +414,7 @@ fn help() -> String {
 
 fn column(field: &Field) -> String {
     let not_null = if field.is_nullable() { "" } else { " NOT NULL" };
-    format!("    {} {}{not_null}", quoted(field.name()), sql_type(field.data_type()))
+    format!("    {} {}{not_null}", quoted(field.name()), type_name(field.data_type()))
 }
 
 /// A name as SQL takes it.
@@ -291,47 +423,6 @@ pub fn quoted(name: &str) -> String {
     let plain = chars.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
         && chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
-fn sql_type(data_type: &DataType) -> String {
-    match data_type {
-        DataType::Boolean => "BOOLEAN".into(),
-        DataType::Int8 => "TINYINT".into(),
-        DataType::Int16 => "SMALLINT".into(),
-        DataType::Int32 => "INT".into(),
-        DataType::Int64 => "BIGINT".into(),
-        DataType::UInt8 => "TINYINT UNSIGNED".into(),
-        DataType::UInt16 => "SMALLINT UNSIGNED".into(),
-        DataType::UInt32 => "INT UNSIGNED".into(),
-        DataType::UInt64 => "BIGINT UNSIGNED".into(),
-        DataType::Float32 => "REAL".into(),
-        DataType::Float64 => "DOUBLE".into(),
-        DataType::Decimal128(digits, scale) | DataType::Decimal256(digits, scale) => {
-            format!("DECIMAL({digits}, {scale})")
-        }
-        DataType::Date32 | DataType::Date64 => "DATE".into(),
-        DataType::Time32(_) | DataType::Time64(_) => "TIME".into(),
-        DataType::Timestamp(unit, None) => format!("TIMESTAMP({})", digits(*unit)),
-        DataType::Timestamp(unit, Some(_)) => {
-            format!("TIMESTAMP({}) WITH TIME ZONE", digits(*unit))
-        }
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "VARCHAR".into(),
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "BYTEA".into(),
-        DataType::Dictionary(_, value) => sql_type(value),
-        DataType::List(item) | DataType::LargeList(item) => {
-            format!("{}[]", sql_type(item.data_type()))
-        }
-        other => other.to_string(),
-    }
-}
-
-fn digits(unit: TimeUnit) -> u8 {
-    match unit {
-        TimeUnit::Second => 0,
-        TimeUnit::Millisecond => 3,
-        TimeUnit::Microsecond => 6,
-        TimeUnit::Nanosecond => 9,
-    }
 }
 
 #[cfg(test)]
@@ -343,6 +434,7 @@ mod tests {
     fn commands_have_names_of_both_kinds() {
         assert_eq!(find("\\dt").unwrap(), Kind::Tables);
         assert_eq!(find("\\d+").unwrap(), Kind::Describe);
+        assert_eq!(find("\\!").unwrap(), Kind::Program);
         assert_eq!(find(".exit").unwrap(), Kind::Quit);
         assert!(find("\\quit").unwrap_err().to_string().contains(".quit"));
         assert!(find(".table").unwrap_err().to_string().contains("did you mean .tables?"));
@@ -354,11 +446,5 @@ mod tests {
         assert_eq!(quoted("fare_2"), "fare_2");
         assert_eq!(quoted("Fare"), "\"Fare\"");
         assert_eq!(quoted("2 \"x\""), "\"2 \"\"x\"\"\"");
-    }
-
-    #[test]
-    fn files_may_be_quoted() {
-        assert_eq!(path("'a b.sql'"), PathBuf::from("a b.sql"));
-        assert_eq!(path("'a"), PathBuf::from("'a"));
     }
 }

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use super::command::{COMMANDS, quoted};
 use super::keywords::{KEYWORDS, is_keyword};
 use super::mistake::{functions, tables};
+use super::paths::{completions, open_text};
 use super::split::is_command;
 use crate::args::Format;
 use clap::ValueEnum;
@@ -104,11 +105,12 @@ impl Names {
         provider.schema().fields().iter().map(|field| quoted(field.name())).collect()
     }
 
-    fn arguments(&self, command: &str) -> Vec<String> {
+    fn arguments(&self, command: &str, word: &str) -> Vec<String> {
         let entry = COMMANDS.iter().find(|entry| entry.names.contains(&command));
         match entry.map(|entry| entry.argument) {
             Some("[TABLE]") => tables(&self.session).iter().map(|name| quoted(name)).collect(),
             Some("[FORMAT]") => Format::value_variants().iter().map(|f| f.name()).collect(),
+            Some("[FILE]" | "FILE" | "FILE TABLE" | "[DIR]") => completions(word),
             Some("[on|off]") => vec!["on".into(), "off".into()],
             Some("[on|off|auto]") => vec!["on".into(), "off".into(), "auto".into()],
             _ => Vec::new(),
@@ -143,13 +145,17 @@ impl Completer for Names {
         let (start, names) = match is_command(line.trim_start()) || line[..pos].trim() == "\\" {
             true => match line[..pos].rsplit_once(char::is_whitespace) {
                 Some((command, word)) => {
-                    (pos - word.len(), matching(self.arguments(command.trim()), word))
+                    (pos - word.len(), matching(self.arguments(command.trim(), word), word))
                 }
                 None => {
                     let all = COMMANDS.iter().flat_map(|entry| entry.names.iter());
                     (0, matching(all.map(|name| name.to_string()).collect(), &line[..pos]))
                 }
             },
+            // A text may be a file's name; nothing else in it can be completed.
+            false if let Some(text) = open_text(&line[..pos]) => {
+                (pos - text.len(), matching(completions(text), text))
+            }
             false => {
                 let typed = Typed::of(line, pos);
                 (pos - typed.word.len(), matching(self.candidates(&typed), typed.word))

@@ -10,9 +10,10 @@ use std::sync::atomic::AtomicBool;
 
 use headrace_engine::Session;
 use reedline::{
-    Color, ColumnarMenu, DefaultHinter, Emacs, FileBackedHistory, KeyCode, KeyModifiers,
-    MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus, Reedline,
-    ReedlineEvent, ReedlineMenu, ValidationResult, Validator, default_emacs_keybindings,
+    Color, ColumnarMenu, DefaultHinter, Emacs, FileBackedHistory, Hinter, History, KeyCode,
+    KeyModifiers, MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch,
+    PromptHistorySearchStatus, Reedline, ReedlineEvent, ReedlineMenu, ValidationResult, Validator,
+    default_emacs_keybindings,
 };
 
 use super::complete::Names;
@@ -40,7 +41,7 @@ pub fn new(session: &Arc<Session>, stop: Arc<AtomicBool>) -> Reedline {
         .with_quick_completions(true)
         .with_partial_completions(true)
         .with_highlighter(Box::new(SqlColours))
-        .with_hinter(Box::new(DefaultHinter::default().with_style(Color::DarkGray.normal())))
+        .with_hinter(Box::new(Hints(DefaultHinter::default().with_style(Color::DarkGray.normal()))))
         .with_validator(Box::new(UntilSemicolon(Arc::clone(session))))
         .with_edit_mode(Box::new(Emacs::new(keys)))
         .with_history_exclusion_prefix(Some(" ".to_string()))
@@ -49,9 +50,41 @@ pub fn new(session: &Arc<Session>, stop: Arc<AtomicBool>) -> Reedline {
     match history() {
         Ok(Some(history)) => editor = editor.with_history(Box::new(history)),
         Ok(None) => {}
-        Err(error) => eprintln!("this shell's history is not kept: {error}"),
+        Err(error) => say!("this shell's history is not kept: {error}"),
     }
     editor
+}
+
+/// What ended like this before, or how a line that goes on comes to its end.
+struct Hints(DefaultHinter);
+
+/// Shown on a line that goes on and has nothing yet.
+const WAY_OUT: &str = "; runs it, Ctrl-C drops it";
+
+impl Hinter for Hints {
+    fn handle(
+        &mut self,
+        line: &str,
+        pos: usize,
+        history: &dyn History,
+        use_ansi_coloring: bool,
+        cwd: &str,
+    ) -> String {
+        let known = self.0.handle(line, pos, history, use_ansi_coloring, cwd);
+        match line.ends_with('\n') && known.is_empty() {
+            true if use_ansi_coloring => Color::DarkGray.normal().paint(WAY_OUT).to_string(),
+            true => WAY_OUT.to_string(),
+            false => known,
+        }
+    }
+
+    fn complete_hint(&self) -> String {
+        self.0.complete_hint()
+    }
+
+    fn next_hint_token(&self) -> String {
+        self.0.next_hint_token()
+    }
 }
 
 /// What was typed before; nobody else may read it.

@@ -1,18 +1,38 @@
 //! What is wrong with a statement, and what was probably meant.
 
+use std::path::Path;
+
 use datafusion::common::{Column, DataFusionError, SchemaError};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use headrace_engine::Session;
 
 use super::keywords::KEYWORDS;
 use super::nearest;
+use super::paths::completions;
 use crate::error::CliError;
 use crate::session::failure;
+
+/// Endings of files that are tables.
+const TABLE_ENDINGS: [&str; 8] =
+    ["csv", "tsv", "parquet", "json", "ndjson", "jsonl", "arrow", "gz"];
 
 /// Names that a hint lists.
 const LISTED_MAX: usize = 20;
 
-/// An error of a statement as its user reads it.
-pub fn explain(session: &Session, error: &DataFusionError) -> CliError {
+/// An error of a statement as its user reads it, with the place in the statement that it is about.
+pub fn explain(session: &Session, sql: &str, error: &DataFusionError) -> CliError {
+    let explained = explained(session, error);
+    match (explained.has_place(), explained.subject()) {
+        (false, Some(subject)) => match place_of(sql, subject) {
+            Some((line, column)) => explained.pointing_at(line, column),
+            None => explained,
+        },
+        _ => explained,
+    }
+}
+
+fn explained(session: &Session, error: &DataFusionError) -> CliError {
     if let DataFusionError::SchemaError(schema, _) = error.find_root() {
         match schema.as_ref() {
             SchemaError::FieldNotFound { field, valid_fields } => {
@@ -20,7 +40,8 @@ pub fn explain(session: &Session, error: &DataFusionError) -> CliError {
             }
             SchemaError::AmbiguousReference { field } => {
                 return CliError::new(format!("several tables have a column {}", field.name))
-                    .hint(format!("write table.{}", field.name));
+                    .hint(format!("write table.{}", field.name))
+                    .about(&field.name);
             }
             _ => {}
         }
@@ -37,6 +58,7 @@ pub fn explain(session: &Session, error: &DataFusionError) -> CliError {
         return CliError::new(format!(
             "{column} is neither in GROUP BY nor in an aggregate function"
         ))
+        .about(&column)
         .hint("GROUP BY ALL groups by every column that is in none");
     }
     if let Some((call, candidates)) = mismatched(&error.find_root().message()) {
@@ -46,6 +68,12 @@ pub fn explain(session: &Session, error: &DataFusionError) -> CliError {
     if text.contains("require unique expression names") {
         return CliError::new("two columns of a subquery, a view or a table have the same name")
             .hint("name one of them otherwise: .. AS name");
+    }
+    // Of a path that was read, as the system says it.
+    if let Some((path, _)) = text.split_once(": No such file or directory")
+        && is_file_name(path)
+    {
+        return missing_file(path).about(path);
     }
     let (cause, place) = placed(text);
     let meant =
@@ -63,17 +91,15 @@ pub fn explain(session: &Session, error: &DataFusionError) -> CliError {
 fn unknown_column(missing: &Column, valid: &[Column]) -> CliError {
     let names: Vec<&str> = valid.iter().map(|column| column.name.as_str()).collect();
     let error = CliError::new(format!("there is no column {}", missing.flat_name()));
+    let error = error.about(&missing.name);
     let listed = listed("columns", &names);
+    // It is there, in a table that is not the one in front of the dot.
+    let elsewhere = valid.iter().filter(|column| column.name == missing.name && *column != missing);
+    let elsewhere: Vec<String> = elsewhere.map(Column::flat_name).collect();
+    if !elsewhere.is_empty() {
+        return error.hint(format!("did you mean {}?", elsewhere.join(" or ")));
+    }
     match nearest(&missing.name, names.iter().copied()) {
-        // It is there, in a table that is not the one in front of the dot.
-        Some(name) if name == missing.name => {
-            let whole: Vec<String> = valid
-                .iter()
-                .filter(|column| column.name == missing.name)
-                .map(Column::flat_name)
-                .collect();
-            error.hint(format!("did you mean {}?", whole.join(" or ")))
-        }
         Some(name) => error.hint(format!("did you mean {name}? {listed}")),
         None if names.is_empty() => error.hint("no table is named behind FROM that has columns"),
         None => error.hint(listed),
@@ -84,6 +110,13 @@ fn unknown_table(name: &str, session: &Session) -> CliError {
     let tables = tables(session);
     let names: Vec<&str> = tables.iter().map(String::as_str).collect();
     let error = CliError::new(format!("there is no table {name}"));
+    let error = error.about(name);
+    if Path::new(name).is_file() {
+        return error.hint(format!("a file stands in quotes: from '{name}'"));
+    }
+    if is_file_name(name) {
+        return missing_file(name).about(name);
+    }
     if names.is_empty() {
         return error.hint("there are no tables; --data DIR makes tables of the files below DIR");
     }
@@ -94,18 +127,85 @@ fn unknown_table(name: &str, session: &Session) -> CliError {
     }
 }
 
+/// Whether a name ends as that of a table's file.
+fn is_file_name(name: &str) -> bool {
+    let ending = Path::new(name).extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| TABLE_ENDINGS.contains(&ending.to_lowercase().as_str()))
+}
+
+/// A file that is not there, and the one beside it that was probably meant.
+fn missing_file(name: &str) -> CliError {
+    let error = CliError::new(format!("there is no file {name}"));
+    let folder = name.rsplit_once('/').map_or("", |(folder, _)| &name[..=folder.len()]);
+    let files = completions(folder);
+    let names: Vec<&str> = files.iter().map(String::as_str).collect();
+    match nearest(name, names.iter().copied()) {
+        Some(near) => error.hint(format!("did you mean '{near}'?")),
+        None if !folder.is_empty() && !Path::new(folder).is_dir() => {
+            error.hint(format!("there is no folder {folder}"))
+        }
+        None if names.is_empty() => error.hint("its folder is empty"),
+        None => error.hint(listed("there are", &names)),
+    }
+}
+
+/// Functions that other databases call otherwise, and what they are here.
+const MEANT: &[(&str, &str)] = &[
+    ("ucase", "upper"),
+    ("lcase", "lower"),
+    ("substring_index", "split_part"),
+    ("charindex", "strpos"),
+    ("locate", "strpos"),
+    ("isnull", "x IS NULL"),
+    ("iif", "CASE WHEN .. THEN .. ELSE .. END"),
+    ("getdate", "now"),
+    ("sysdate", "now"),
+    ("curdate", "current_date"),
+    ("group_concat", "string_agg"),
+    ("average", "avg"),
+    ("mean", "avg"),
+    ("std", "stddev"),
+    ("variance", "var_samp"),
+    ("pow", "power"),
+    ("mod", "x % y"),
+    ("uniq", "approx_distinct"),
+    ("countdistinct", "count(distinct x)"),
+    ("todate", "to_date"),
+    ("tostring", "cast(x as varchar)"),
+    ("toint", "cast(x as int)"),
+];
+
 fn unknown_function(name: &str, session: &Session) -> CliError {
-    let error = CliError::new(format!("there is no function {name}"));
+    let error = CliError::new(format!("there is no function {name}")).about(name);
     let known = functions(session);
+    let plain = name.to_lowercase();
+    let meant = MEANT.iter().find(|(other, _)| *other == plain).map(|(_, meant)| *meant);
     // Short names are near to many: the more usual one is meant.
     let usual = ["count", "sum", "avg", "min", "max", "round", "coalesce"];
-    let near = nearest(name, usual).or_else(|| nearest(name, known.iter().map(String::as_str)));
-    match near {
-        Some(near) => error.hint(format!("did you mean {near}?")),
-        None => {
-            error.hint("select distinct routine_name from information_schema.routines lists them")
-        }
+    let near = || nearest(name, usual).or_else(|| nearest(name, known.iter().map(String::as_str)));
+    // It is one that has a window.
+    if known.contains(&plain) {
+        return error.hint(format!("{plain} needs OVER (..) behind it"));
     }
+    match meant.or_else(near) {
+        Some(near) => error.hint(format!("did you mean {near}?")),
+        None => error.hint("\\df NAME lists functions"),
+    }
+}
+
+/// Where a word stands in a statement, outside of texts and comments.
+fn place_of(sql: &str, word: &str) -> Option<(usize, usize)> {
+    let mut tokens: Vec<TokenWithSpan> = Vec::new();
+    // What could not be read to its end has no names behind that.
+    let _ = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location_into_buf(&mut tokens);
+    let last = word.rsplit('.').next().unwrap_or(word);
+    let is_it = |token: &&TokenWithSpan| match &token.token {
+        Token::Word(found) => found.value.eq_ignore_ascii_case(last),
+        Token::SingleQuotedString(found) => found == word,
+        _ => false,
+    };
+    let place = tokens.iter().find(is_it)?.span.start;
+    Some((usize::try_from(place.line).ok()?, usize::try_from(place.column).ok()?))
 }
 
 /// The functions of a session, sorted.
@@ -153,7 +253,8 @@ pub fn tables(session: &Session) -> Vec<String> {
 fn missing_table(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("table '")?;
     let (name, _) = rest.split_once("' not found")?;
-    Some(name.strip_prefix("datafusion.public.").unwrap_or(name))
+    let own = ["datafusion.public.", "datafusion."].iter().find_map(|own| name.strip_prefix(own));
+    Some(own.unwrap_or(name))
 }
 
 /// The name in the planner's "Invalid function 'cuont'.".
@@ -199,8 +300,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_have_a_place_in_their_statement() {
+        let sql = "select 'd_yaer', -- d_yaer\n  D_YAER from t";
+        assert_eq!(place_of(sql, "d_yaer"), Some((1, 8)));
+        assert_eq!(place_of("select 1,\n  D_YAER from t", "t.d_yaer"), Some((2, 3)));
+        assert_eq!(place_of("select 1 from 'a.csv'", "a.csv"), Some((1, 15)));
+        assert_eq!(place_of("select 1", "t"), None);
+    }
+
+    #[test]
     fn the_parsers_words_are_understood() {
         let text = "Expected: an SQL statement, found: selec at Line: 1, Column: 7";
+        // Of a path that was read, as the system says it.
+        if let Some((path, _)) = text.split_once(": No such file or directory")
+            && is_file_name(path)
+        {
+            return missing_file(path).about(path);
+        }
         let (cause, place) = placed(text);
         assert_eq!(place, Some((1, 7)));
         assert_eq!(word_instead_of_statement(cause), Some("selec"));
@@ -212,5 +328,6 @@ mod tests {
         assert_eq!(mismatched(text), Some(("sum(Utf8)".into(), "sum(Int64), sum(Float64)".into())));
         assert_eq!(missing_function("Invalid function 'cuont'."), Some("cuont"));
         assert_eq!(missing_table("table 'datafusion.public.a b' not found"), Some("a b"));
+        assert_eq!(missing_table("table 'datafusion.a.csv' not found"), Some("a.csv"));
     }
 }

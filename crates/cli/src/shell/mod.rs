@@ -16,11 +16,16 @@ mod highlight;
 mod keywords;
 mod mistake;
 mod nearest;
+mod paths;
 mod progress;
+mod repeat;
 mod split;
 mod statement;
 mod terminal;
+mod transfer;
+mod variables;
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 
@@ -31,7 +36,10 @@ use crate::error::{CliError, Result};
 use crate::output::{Expanded, Layout, OutFile, Room};
 use crate::session;
 pub use nearest::nearest;
+pub use paths::completions;
+pub use split::is_command;
 pub use terminal::run as run_terminal;
+use variables::Variables;
 
 /// Rows of a result that a terminal is shown, unless `.maxrows` says otherwise.
 const ROWS_SHOWN: usize = 40;
@@ -52,6 +60,14 @@ pub struct Shell {
     rows_max: usize,
     /// Where results go instead of standard output.
     out: Option<OutFile>,
+    /// Whether that is for the next result alone.
+    once: bool,
+    /// What `\set` has set.
+    variables: Variables,
+    /// The last statement, for `\e` and `\watch`.
+    last: String,
+    /// Reasons for not running on a GPU that were told.
+    told: HashSet<String>,
     depth: usize,
 }
 
@@ -87,6 +103,10 @@ impl Shell {
             timing: !args.quiet,
             rows_max: ROWS_SHOWN,
             out,
+            once: false,
+            variables: Variables::default(),
+            last: String::new(),
+            told: HashSet::new(),
             depth: 0,
         })
     }
@@ -104,6 +124,7 @@ impl Shell {
                 true => Box::pin(self.command(&piece.text)).await,
                 false => self.statement(piece).await.map(|()| Go::On),
             };
+            let done = done.and_then(|go| self.end_once().map(|()| go));
             let place = several.then(|| format!("statement {} (line {})", i + 1, piece.line));
             if done.map_err(|error| in_place(error, origin, place.as_deref()))? == Go::Quit {
                 return Ok(Go::Quit);
@@ -149,6 +170,18 @@ impl Shell {
         let terminal =
             to_terminal.then(|| Room { rows_max: self.rows_max, columns_max: columns_max() });
         Layout { format: self.result_format(), expanded: self.expanded, terminal }
+    }
+
+    /// Ends a file that is for one result.
+    fn end_once(&mut self) -> Result<()> {
+        let has_result = self.out.as_ref().is_some_and(OutFile::has_result);
+        match (self.once && has_result).then(|| self.out.take()).flatten() {
+            Some(out) => {
+                self.once = false;
+                out.keep()
+            }
+            None => Ok(()),
+        }
     }
 
     /// Writes a text to where results go.

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use headrace_engine::{Query, QueryReport};
 use headrace_io::decimal_bytes;
+use headrace_io::write::hidden;
 
 use super::Shell;
 use super::mistake::explain;
 use super::progress::Progress;
 use super::split::Piece;
-use crate::args::{EngineArgs, Format};
+use crate::args::Format;
 use crate::error::{CliError, Result};
 use crate::output::Printer;
 
@@ -28,20 +29,37 @@ pub(super) struct Received {
 impl Shell {
     /// Runs a statement and says what it took.
     pub(super) async fn statement(&mut self, piece: &Piece) -> Result<()> {
-        let failed = |error: CliError| error.in_text(piece.line, piece.column);
-        let (query, received) = self.answer(&piece.text).await.map_err(failed)?;
+        let sql = self.variables.put_into(&piece.text);
+        self.last.clone_from(&piece.text);
+        // Files that the statement writes are told of where it is interrupted, those before it are not.
+        hidden::take_whole();
+        let failed = |error: CliError| error.in_text(&sql, piece.line, piece.column);
+        let (query, received) = self.answer(&sql).await.map_err(failed)?;
         if self.timing {
             let report = query.report(received.rows);
             let head = head(&query, &received, report.wall_ms / 1e3);
-            eprintln!("{}", summary(&report, head, &self.engine));
+            say!("{}", summary(&report, head));
+            self.tell_why_not_on_the_gpu(&report);
         }
         Ok(())
+    }
+
+    /// Why not on the GPU is news only where a GPU was asked for, and only once; EXPLAIN always tells.
+    fn tell_why_not_on_the_gpu(&mut self, report: &QueryReport) {
+        if self.engine.processor != "cuda" {
+            return;
+        }
+        for reason in report.pipelines.iter().filter_map(|p| p.processor_why_not.as_ref()) {
+            if self.told.insert(reason.clone()) {
+                say!("not on the GPU: {reason}");
+            }
+        }
     }
 
     /// Streams an answer out as it comes, so that one larger than memory passes through.
     pub(super) async fn answer(&mut self, sql: &str) -> Result<(Query, Received)> {
         let session = self.session.clone();
-        let failed = |error| explain(&session, &error);
+        let failed = |error| explain(&session, sql, &error);
         let query = session.sql(sql).await.map_err(failed)?;
         let mut progress = Progress::new(self.timing);
         let mut stream = query.stream().map_err(failed)?;
@@ -125,7 +143,7 @@ fn head(query: &Query, received: &Received, wall_s: f64) -> String {
 }
 
 /// Behind rows and time: bytes, speed, who did it and what was the limit.
-fn summary(report: &QueryReport, head: String, args: &EngineArgs) -> String {
+fn summary(report: &QueryReport, head: String) -> String {
     let mut text = head;
     if report.bytes_read > 0 {
         let gb = report.bytes_read as f64 / 1e9;
@@ -139,18 +157,13 @@ fn summary(report: &QueryReport, head: String, args: &EngineArgs) -> String {
     if let Some(bottleneck) = &report.bottleneck {
         text += &format!(", {bottleneck}");
     }
-    // Why not on the GPU is news only where a GPU was asked for; EXPLAIN always tells.
     let elsewhere: Vec<&String> =
         report.pipelines.iter().filter_map(|p| p.processor_why_not.as_ref()).collect();
-    let asked_for_cuda = args.processor == "cuda";
     for reason in report.why_not.iter().filter(|r| !elsewhere.contains(r)) {
         text += &format!("\nleft to the planner: {reason}");
     }
     for note in &report.notes {
         text += &format!("\n{note}");
-    }
-    for reason in elsewhere.into_iter().filter(|_| asked_for_cuda) {
-        text += &format!("\nnot on the GPU: {reason}");
     }
     text
 }

@@ -10,10 +10,17 @@ use super::mistake::tables;
 use super::{Go, Origin, Shell};
 use crate::args::QueryArgs;
 use crate::error::{CliError, Context, Result};
+use crate::signals::Asked;
 
 /// Reads and runs until the user leaves, or `stop` is set.
-pub async fn run(shell: &mut Shell, args: &QueryArgs, stop: Arc<AtomicBool>) -> Result<()> {
-    if !args.no_rc && first_commands(shell).await == Go::Quit {
+pub async fn run(
+    shell: &mut Shell,
+    args: &QueryArgs,
+    stop: Arc<AtomicBool>,
+    asked: &Asked,
+) -> Result<()> {
+    asked.keep_the_process();
+    if !args.no_rc && first_commands(shell, asked).await == Go::Quit {
         return Ok(());
     }
     if !args.quiet {
@@ -38,37 +45,37 @@ pub async fn run(shell: &mut Shell, args: &QueryArgs, stop: Arc<AtomicBool>) -> 
             "help" => "\\?".to_string(),
             _ => text,
         };
-        if answer(shell, &text, Origin::Typed).await == Go::Quit {
+        if answer(shell, &text, Origin::Typed, asked).await == Go::Quit {
             return Ok(());
         }
     }
 }
 
 /// One round: what fails is said, and the shell goes on.
-async fn answer(shell: &mut Shell, text: &str, origin: Origin<'_>) -> Go {
+async fn answer(shell: &mut Shell, text: &str, origin: Origin<'_>, asked: &Asked) -> Go {
     // What was cancelled inside of files has not come out of them.
     shell.depth = 0;
     let done = tokio::select! {
         done = shell.run(text, origin) => done,
         // The statement is dropped, which cancels its race.
-        _ = tokio::signal::ctrl_c() => Err(CliError::new("cancelled")),
+        () = asked.to_end_statement() => Err(CliError::new("cancelled")),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("{error}");
+        say!("{error}");
         Go::On
     })
 }
 
 /// What the user wants run first.
-async fn first_commands(shell: &mut Shell) -> Go {
+async fn first_commands(shell: &mut Shell, asked: &Asked) -> Go {
     let Some(file) = std::env::home_dir().map(|home| home.join(".headracerc")) else {
         return Go::On;
     };
     match std::fs::read_to_string(&file) {
-        Ok(text) => answer(shell, &text, Origin::Named(&file.display().to_string())).await,
+        Ok(text) => answer(shell, &text, Origin::Named(&file.display().to_string()), asked).await,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Go::On,
         Err(error) => {
-            eprintln!("error: {}: {error}", file.display());
+            say!("error: {}: {error}", file.display());
             Go::On
         }
     }
@@ -80,5 +87,5 @@ fn greet(shell: &Shell) {
         1 => "1 table".to_string(),
         n => format!("{n} tables"),
     };
-    eprintln!("headrace {}, {tables}; \\? for help, \\q to leave", env!("CARGO_PKG_VERSION"));
+    say!("headrace {}, {tables}; \\? for help, \\q to leave", env!("CARGO_PKG_VERSION"));
 }

@@ -1,6 +1,6 @@
 //! `headrace demo`: one command from nothing to a table of answers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -9,6 +9,7 @@ use headrace_suites::{GenerateOptions, Suite};
 
 use crate::args::{DemoArgs, EngineArgs};
 use crate::error::Result;
+use crate::output::print;
 use crate::session;
 use crate::suite::generate::generate;
 use crate::suite::measure::{Measurement, Plan, measure};
@@ -17,13 +18,13 @@ use crate::suite::{run, table};
 /// Generates once, runs every query on every processor present, checks every answer.
 pub async fn run(args: &DemoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     let folder = args.data.clone().unwrap_or_else(|| default_folder(args.scale));
-    eprintln!("Star Schema Benchmark, scale {}, in {}", args.scale, folder.display());
+    say!("Star Schema Benchmark, scale {}, in {}", args.scale, folder.display());
     let (out, scale) = (folder.clone(), args.scale);
     let summary = crate::blocking(move || {
         generate(GenerateOptions::new(Suite::Ssb, scale, &out), false, &cancel)
     })
     .await?;
-    eprintln!("{} rows in five tables, {:.2} GB on disk", summary.rows, summary.bytes as f64 / 1e9);
+    say!("{} rows in five tables, {:.2} GB on disk", summary.rows, summary.bytes as f64 / 1e9);
     let engine = EngineArgs::default();
     let baseline = session::open(&folder, &session::on(Processor::Off, &engine))?;
     let mut measurements = Vec::new();
@@ -35,23 +36,27 @@ pub async fn run(args: &DemoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
             measurements.push(measure(&session, query, &plan).await?);
         }
     }
-    print_result(&measurements, &folder);
+    print_result(&measurements, &folder)?;
     run::refuse_wrong_answers(&measurements)
 }
 
-fn print_result(measurements: &[Measurement], folder: &std::path::Path) {
-    print!("{}", table::render(measurements));
-    println!("{}", table::totals(measurements));
-    println!();
-    println!("Try next:");
-    println!(
-        "  headrace --data {} -c \"explain analyze select d_year, sum(lo_revenue) from lineorder, date \
-         where lo_orderdate = d_datekey group by d_year\"",
-        folder.display()
-    );
-    println!(
-        "  headrace convert your.parquet your.arrow && headrace --data . -c \"select count(*) from your\""
-    );
+fn print_result(measurements: &[Measurement], folder: &Path) -> Result<()> {
+    let program = std::env::args_os().next().unwrap_or_else(|| "headrace".into());
+    let (program, data) = (quoted(program.as_ref()), quoted(folder));
+    print(&format!(
+        "{}{}\n\nTry next:\n  {program} --data {data}\n  {program} --data {data} -c \"explain analyze select d_year, \
+         sum(lo_revenue) from lineorder, date where lo_orderdate = d_datekey group by d_year\"\n  \
+         {program} -c \"select * from 'your.parquet' limit 3\"\n",
+        table::render(measurements),
+        table::totals(measurements),
+    ))
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// The CPU always; the GPU where there is one that can be used. Why not is said.
@@ -59,7 +64,7 @@ fn processors() -> Vec<Processor> {
     let mut found = vec![Processor::Cpu];
     match headrace_gpu::probe().why_unusable() {
         None => found.push(Processor::Cuda),
-        Some(reason) => eprintln!("no GPU run: {}", reason.lines().next().unwrap_or_default()),
+        Some(reason) => say!("no GPU run: {}", reason.lines().next().unwrap_or_default()),
     }
     found
 }

@@ -22,7 +22,7 @@ pub fn run(suite: Suite, args: &GenerateArgs, seed: u64, cancel: &AtomicBool) ->
     let summary = generate(options, args.quiet, cancel)?;
     if !args.quiet {
         let done = if summary.reused { "already there" } else { "generated" };
-        eprintln!(
+        say!(
             "{}: {done}: scale {}, {} rows, {:.3} GB, {:.1} s",
             args.out.display(),
             args.scale,

@@ -12,6 +12,7 @@ use crate::args::RunArgs;
 use crate::error::{CliError, Context, Result};
 use crate::machine::Machine;
 use crate::memory::peak_rss_bytes;
+use crate::output::{print, print_json};
 use crate::session::{self, failure};
 use crate::suite::measure::{Measurement, Plan, measure};
 use crate::suite::table;
@@ -46,12 +47,15 @@ pub async fn run(suite: Suite, args: &RunArgs) -> Result<()> {
     for query in queries {
         measurements.push(measure(&session, query, &plan).await?);
     }
-    print!("{}", table::render(&measurements));
-    println!("{}", table::totals(&measurements));
     let peak = peak_rss_bytes();
-    if let Some(bytes) = peak {
-        println!("peak resident memory {:.0} MB", bytes as f64 / 1e6);
-    }
+    let peak_shown =
+        peak.map(|bytes| format!("peak resident memory {:.0} MB\n", bytes as f64 / 1e6));
+    print(&format!(
+        "{}{}\n{}",
+        table::render(&measurements),
+        table::totals(&measurements),
+        peak_shown.unwrap_or_default()
+    ))?;
     if let Some(path) = &args.json {
         let record = Record {
             suite: suite.name(),
@@ -103,8 +107,7 @@ pub fn print_queries(suite: Suite) -> Result<()> {
     let queries = suite.queries().iter();
     let texts: serde_json::Map<String, serde_json::Value> =
         queries.map(|query| (query.id.to_string(), query.sql.into())).collect();
-    println!("{}", serde_json::to_string_pretty(&texts).at("queries")?);
-    Ok(())
+    print_json(&texts)
 }
 
 fn selected(suite: Suite, wanted: &[String]) -> Result<Vec<&'static Query>> {

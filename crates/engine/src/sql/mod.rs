@@ -11,6 +11,7 @@ mod casts;
 mod cell;
 mod columnless;
 mod depth;
+mod describe;
 mod dialect;
 mod functions;
 mod headers;
@@ -19,6 +20,7 @@ mod ordered;
 mod precedence;
 mod repair;
 mod rows;
+mod settings;
 mod spelled;
 mod summarize;
 mod text;
@@ -44,6 +46,7 @@ use crate::catalog::Call;
 pub use casts::Named;
 pub use cell::CellText;
 pub use depth::OnLargeStack;
+pub use describe::type_name;
 pub use dialect::{HeadraceDialect, of as dialect_of};
 pub use headers::Headers;
 use repair::Repair;
@@ -81,6 +84,9 @@ impl Parsed {
         let summarized = summarize::subject(text);
         let text = summarized.as_deref().unwrap_or(text);
         let mut statement = parse(text, state)?;
+        if let Some(spelled) = settings::spelled(&statement, state.config_options())? {
+            statement = parse(&spelled, state)?;
+        }
         let calls = functions::name(&mut statement, state)?;
         if let Some(inner) = sql_statement(&mut statement) {
             depth::check(inner)?;
@@ -135,7 +141,12 @@ impl Parsed {
         let mut repair = Repair::default();
         loop {
             let error = match state.statement_to_plan(self.statement.clone()).await {
-                Ok(logical) => return Ok(Planned { logical, headers: self.headers }),
+                Ok(logical) => {
+                    return Ok(Planned {
+                        logical: describe::in_sql(logical)?,
+                        headers: self.headers,
+                    });
+                }
                 Err(error) => error,
             };
             if !repair.after(&error, &mut self.statement, &mut self.headers) {

@@ -3,7 +3,7 @@
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::DFSchema;
 
-use super::cell;
+use super::{cell, type_name};
 
 const VERB: &str = "summarize";
 
@@ -115,7 +115,7 @@ pub fn query_of(schema: &DFSchema, query: &str) -> String {
         columns.iter().map(|c| quoted(&text(c), '\'')).collect::<Vec<_>>().join(", ")
     };
     let names = literals(|column| column.name.clone());
-    let types = literals(|column| column.data_type.to_string());
+    let types = literals(|column| type_name(&column.data_type));
     let shown: Vec<String> = SHOWN
         .iter()
         .map(|(name, _)| {

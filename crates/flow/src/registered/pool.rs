@@ -160,15 +160,14 @@ impl RegisteredPool {
         }
     }
 
-    /// Lets go whatever no race is copying from.
+    /// Lets go whatever no race is copying from now. What is registered meanwhile stays.
     pub fn clear(&self) {
-        loop {
+        let idle: Vec<_> = {
             let mut inner = self.inner.lock();
-            let Some(victim) = inner.victim(u64::MAX, false) else {
-                return;
-            };
-            drop(inner);
-            self.let_go(victim);
+            std::iter::from_fn(|| inner.victim(u64::MAX, false)).collect()
+        };
+        for piece in idle {
+            self.let_go(piece);
         }
     }
 
@@ -466,6 +465,43 @@ mod tests {
         let stats = pool.stats();
         assert_eq!((stats.refusals, stats.pieces), (0, 1));
         assert_eq!(stats.held_bytes, mapping.piece(1).1 as u64);
+    }
+
+    /// Its registrations take until they are told to end.
+    #[derive(Debug)]
+    struct Held(std::sync::mpsc::Sender<()>, Arc<Mutex<()>>);
+
+    struct HeldLive(std::sync::mpsc::Sender<()>, Arc<Mutex<()>>);
+
+    impl Drop for HeldLive {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+            drop(self.1.lock());
+        }
+    }
+
+    impl HostRegistrar for Held {
+        unsafe fn register(&self, _: NonNull<u8>, _: usize) -> Result<Registration, BoxError> {
+            Ok(Box::new(HeldLive(self.0.clone(), Arc::clone(&self.1))))
+        }
+    }
+
+    #[test]
+    fn what_is_registered_while_a_pool_is_cleared_stays() {
+        let (_dir, file) = file(2);
+        let pool = RegisteredPool::new(1 << 30);
+        let mapping = pool.mapping(&file).unwrap();
+        let (began, begin) = std::sync::mpsc::channel();
+        let gate = Arc::new(Mutex::new(()));
+        drop(pool.obtain(&mapping, 0, &Held(began, Arc::clone(&gate)), 1, true).unwrap());
+        let closed = gate.lock();
+        std::thread::scope(|scope| {
+            scope.spawn(|| pool.clear());
+            begin.recv().unwrap();
+            drop(pool.obtain(&mapping, 1, &Counting::default(), 1, true).unwrap());
+            drop(closed);
+        });
+        assert_eq!(pool.stats().pieces, 1);
     }
 
     #[test]

@@ -22,6 +22,7 @@
 
 mod appended;
 mod faulty;
+pub mod hidden;
 mod request;
 mod sink;
 mod size_limit;

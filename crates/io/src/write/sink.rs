@@ -9,19 +9,12 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
+use super::hidden::{Hidden, is_whole};
 use super::size_limit;
 use crate::file::DirectIo;
 use crate::identity::device_size_bytes;
 use crate::{EXTENT_ALIGN_BYTES, FileIdentity, IoError, ReadMode, Result, SourceFile};
-
-/// How many names are tried for a temporary file: names of crashed processes may be in the way.
-const NAMES_MAX: usize = 1000;
-
-/// A temporary file that was not written to for so long, and that nobody has locked, was left by a process
-/// that was killed.
-const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 /// The size of a file whose size nobody knows yet: no write ends behind it.
 const GROWING: u64 = i64::MAX as u64 / EXTENT_ALIGN_BYTES as u64 * EXTENT_ALIGN_BYTES as u64;
@@ -79,7 +72,7 @@ pub trait WriteAt: Send + Sync + Debug {
 /// Until [`commit`](SinkFile::commit) the bytes lie in a hidden temporary file beside the target
 /// (`.headrace-<process>-<number>.partial`); dropped without it, the temporary file is removed
 /// and the target is as it was. A process that is killed leaves one behind, until somebody writes to that
-/// folder an hour later.
+/// folder again.
 ///
 /// A block device ([`block_device`](SinkFile::block_device)) is an exception: it is written in
 /// place. So is an [unnamed](SinkFile::unnamed) file, which has no target.
@@ -100,7 +93,7 @@ pub struct SinkFile {
 enum Place {
     /// The temporary file that becomes the target, which may be another path than the one asked
     /// for: that one may be a symbolic link.
-    Temporary { path: PathBuf, target: PathBuf },
+    Temporary { hidden: Hidden, target: PathBuf },
     /// A file without a name, which is gone when it is closed.
     Unnamed,
     /// The device itself.
@@ -143,8 +136,8 @@ impl SinkFile {
     pub fn unnamed(folder: impl AsRef<Path>, size_bytes: u64) -> Result<Arc<SinkFile>> {
         let path = folder.as_ref().join(".headrace-temporary");
         let mut sink = size_limit::without_signal(|| Self::create_beside(&path, size_bytes))?;
-        if let Place::Temporary { path: temporary, .. } = &sink.place {
-            std::fs::remove_file(temporary)
+        if let Place::Temporary { hidden, .. } = &sink.place {
+            std::fs::remove_file(hidden.path())
                 .map_err(|cause| IoError::sink(&path, "remove its name", cause))?;
         }
         sink.place = Place::Unnamed;
@@ -208,7 +201,7 @@ impl SinkFile {
         let (target, permissions) = resolve(path)?;
         // What will be replaced may be closed to others: then the file is so from the beginning.
         let mode = if permissions.is_some() { 0o600 } else { 0o666 };
-        let (buffered, temporary) = temporary_beside(&target, mode)
+        let (buffered, hidden) = Hidden::file(folder_of(&target), mode)
             .map_err(|cause| IoError::sink(path, "make a file in its folder", cause))?;
         // From here on the value's drop removes the temporary file.
         let sink = SinkFile {
@@ -217,7 +210,7 @@ impl SinkFile {
             grows: false,
             buffered,
             direct: Err("an empty file has nothing to write with O_DIRECT".to_string()),
-            place: Place::Temporary { path: temporary, target },
+            place: Place::Temporary { hidden, target },
             closed: AtomicBool::new(false),
         };
         Ok((sink, permissions))
@@ -360,11 +353,12 @@ impl SinkFile {
         if sync {
             self.buffered.sync_all().map_err(|cause| fail("sync the file", cause))?;
         }
-        let Place::Temporary { path: temporary, target } = &self.place else {
+        let Place::Temporary { hidden, target } = &self.place else {
             return Ok(());
         };
-        std::fs::rename(temporary, target)
+        std::fs::rename(hidden.path(), target)
             .map_err(|cause| fail("put the file in its place", cause))?;
+        is_whole(&self.path);
         if sync {
             sync_folder(folder_of(target)).map_err(|cause| fail("sync its folder", cause))?;
         }
@@ -372,9 +366,9 @@ impl SinkFile {
     }
 
     fn remove_temporary(&self) {
-        if let Place::Temporary { path, .. } = &self.place {
+        if let Place::Temporary { hidden, .. } = &self.place {
             // After a rename there is none; other errors leave a file whose name tells what it is.
-            let _ = std::fs::remove_file(path);
+            let _ = std::fs::remove_file(hidden.path());
         }
     }
 
@@ -408,7 +402,7 @@ impl SinkFile {
     /// Writes the first block as it is: of a device it may be all that the caller wants to keep.
     fn open_direct(&self) -> std::result::Result<(File, DirectIo), String> {
         let path = match &self.place {
-            Place::Temporary { path, .. } => path,
+            Place::Temporary { hidden, .. } => hidden.path(),
             Place::Unnamed | Place::Device => &self.path,
         };
         let identity =
@@ -488,57 +482,6 @@ fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    }
-}
-
-/// A new file that nobody else has, in the folder of `target`: renaming works only inside one
-/// file system.
-fn temporary_beside(target: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let mut attempts = 0;
-    remove_abandoned(folder_of(target));
-    loop {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".headrace-{}-{number}.partial", std::process::id());
-        let path = folder_of(target).join(name);
-        let mut options = OpenOptions::new();
-        match options.read(true).write(true).create_new(true).mode(mode).open(&path) {
-            Ok(file) => {
-                // Says that somebody lives who writes it. Where there are no locks nobody asks for them.
-                let _ = is_locked_by_us(&file);
-                return Ok((file, path));
-            }
-            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists && attempts < NAMES_MAX => {
-                attempts += 1;
-            }
-            Err(cause) => return Err(cause),
-        }
-    }
-}
-
-fn is_locked_by_us(file: &File) -> bool {
-    // SAFETY: a plain call with an open descriptor.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
-}
-
-/// Removes what killed processes have left in a folder. What cannot be examined stays.
-fn remove_abandoned(folder: &Path) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let name = name.as_bytes();
-        if !name.starts_with(b".headrace-") || !name.ends_with(b".partial") {
-            continue;
-        }
-        let is_old = entry.metadata().is_ok_and(|found| {
-            let age = found.modified().ok().and_then(|time| time.elapsed().ok());
-            found.is_file() && age.is_some_and(|age| age > ABANDONED_AFTER)
-        });
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        if is_old && options.open(entry.path()).is_ok_and(|file| is_locked_by_us(&file)) {
-            let _ = std::fs::remove_file(entry.path());
-        }
     }
 }
 

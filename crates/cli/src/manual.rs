@@ -1,0 +1,44 @@
+//! What an installation puts beside the program: completions for shells, and pages of the manual.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::args::Cli;
+use crate::error::{Context, Result};
+use crate::output::print;
+
+/// `completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell that is to complete what is typed.
+    pub shell: Shell,
+}
+
+/// `man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write a page for each command to this folder; without it the page of headrace goes to standard output.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// Prints the completions of a shell.
+pub fn completions(args: &CompletionsArgs) -> Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "headrace", &mut text);
+    print(&String::from_utf8_lossy(&text))
+}
+
+/// Writes the pages of the manual.
+pub fn pages(args: &ManArgs) -> Result<()> {
+    let Some(folder) = &args.out else {
+        let mut page = Vec::new();
+        Man::new(Cli::command()).render(&mut page).at("page")?;
+        return print(&String::from_utf8_lossy(&page));
+    };
+    std::fs::create_dir_all(folder).at(folder.display())?;
+    clap_mangen::generate_to(Cli::command(), folder).at(folder.display())
+}

@@ -1,0 +1,134 @@
+//! Signals that ask a statement or the process to end.
+//!
+//! They are heard on a thread of their own: those of the runtime may all compute. Whoever works is asked first, and
+//! has a moment to stop by itself; then the process ends whatever it does, and leaves nothing half-written behind.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use headrace_io::write::hidden;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
+
+/// Those that end a process.
+const ENDING: [SignalKind; 4] =
+    [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
+
+/// A process that a signal has ended has this and the signal's number for exit code.
+const CODE_BASE: i32 = 128;
+
+/// What was asked for.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// The exit code of the signal that ends the process.
+    code: AtomicI32,
+    /// Somebody types: an interrupt ends the statement that runs, if any.
+    is_typed: AtomicBool,
+    end: Notify,
+    statement: Notify,
+}
+
+impl Asked {
+    /// Waits until the process is to end.
+    pub async fn to_end(&self) {
+        self.end.notified().await;
+    }
+
+    /// Waits until the statement is to end, which Ctrl-C asks for.
+    pub async fn to_end_statement(&self) {
+        self.statement.notified().await;
+    }
+
+    /// From here on Ctrl-C ends a statement, not the process.
+    pub fn keep_the_process(&self) {
+        self.is_typed.store(true, Ordering::Relaxed);
+    }
+
+    /// The exit code, if a signal has asked the process to end.
+    pub fn code(&self) -> Option<i32> {
+        Some(self.code.load(Ordering::Relaxed)).filter(|&code| code != 0)
+    }
+}
+
+/// Hears signals from now on. The first that ends the process sets `cancel`; after `patience`, or with the second, it
+/// ends.
+///
+/// # Errors
+/// Why they cannot be heard.
+pub fn listen(cancel: Arc<AtomicBool>, patience: Duration) -> io::Result<Arc<Asked>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let asked = Arc::new(Asked::default());
+    let heard = {
+        let _in_runtime = runtime.enter();
+        // What nohup has started lives on.
+        let wanted =
+            ENDING.into_iter().filter(|kind| *kind != SignalKind::hangup() || !is_ignored(*kind));
+        let heard = wanted.map(|kind| Ok((kind, signal(kind)?)));
+        Heard(heard.collect::<io::Result<_>>()?)
+    };
+    let told = Arc::clone(&asked);
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || runtime.block_on(end_when_asked(heard, &told, &cancel, patience)))?;
+    Ok(asked)
+}
+
+async fn end_when_asked(mut heard: Heard, asked: &Asked, cancel: &AtomicBool, patience: Duration) {
+    let code = loop {
+        let kind = heard.next().await;
+        if kind == SignalKind::interrupt() && asked.is_typed.load(Ordering::Relaxed) {
+            asked.statement.notify_waiters();
+        } else {
+            break CODE_BASE + kind.as_raw_value();
+        }
+    };
+    asked.code.store(code, Ordering::Relaxed);
+    cancel.store(true, Ordering::Relaxed);
+    asked.end.notify_one();
+    tokio::select! {
+        () = tokio::time::sleep(patience) => {}
+        _ = heard.next() => {}
+    }
+    leave(code);
+}
+
+/// Ends the process, which was interrupted: nothing half-written stays, and what is whole is named.
+pub fn leave(code: i32) -> ! {
+    let _none_can_be_made = hidden::remove_all();
+    let _ = crossterm::terminal::is_raw_mode_enabled()
+        .and_then(|is_raw| if is_raw { crossterm::terminal::disable_raw_mode() } else { Ok(()) });
+    let whole: Vec<String> =
+        hidden::take_whole().iter().map(|path: &PathBuf| path.display().to_string()).collect();
+    match whole.as_slice() {
+        [] => say!("interrupted"),
+        whole => say!("interrupted; whole before that: {}", whole.join(", ")),
+    }
+    std::process::exit(code)
+}
+
+/// Whether whoever started this process wants a signal ignored.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    mask >> (kind.as_raw_value() - 1) & 1 == 1
+}
+
+struct Heard(Vec<(SignalKind, Signal)>);
+
+impl Heard {
+    async fn next(&mut self) -> SignalKind {
+        std::future::poll_fn(|context| {
+            let came = |(kind, signal): &mut (SignalKind, Signal)| {
+                matches!(signal.poll_recv(context), Poll::Ready(Some(()))).then_some(*kind)
+            };
+            self.0.iter_mut().find_map(came).map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
