@@ -127,10 +127,6 @@ pub fn failure(place: &str, error: &DataFusionError) -> CliError {
     let failure =
         if is_named { CliError::new(cause) } else { CliError::new(format!("{place}: {cause}")) };
     match hint {
-        // Whatever its reader thinks of a file, it may be sound.
-        _ if cause.contains("Permission denied") => {
-            failure.hint("you may not do that to the file: ls -l shows who may")
-        }
         Some(hint) => failure.hint(hint),
         None => failure,
     }
