@@ -165,7 +165,7 @@ fn mutated(bytes: &[u8], seed: u64) -> Vec<u8> {
         ((mixed ^ (mixed >> 31)) % end as u64) as usize
     };
     for _ in 0..=random(4) {
-        let at = random(bytes.len() - 8);
+        let at = random((bytes.len() - 8).max(1));
         match random(4) {
             0 => bytes[at] ^= 1 << random(8),
             1 => bytes[at] = random(256) as u8,
