@@ -13,9 +13,9 @@ pub struct CliError {
     /// Line and column of the statement that is meant; the first are 1.
     at: Option<(usize, usize)>,
     /// The line of that place, and a mark under it.
-    shown: Option<String>,
+    shown: Option<Box<str>>,
     /// The name in the statement that it is about.
-    subject: Option<String>,
+    subject: Option<Box<str>>,
     usage: bool,
 }
 
@@ -62,7 +62,7 @@ impl CliError {
     pub fn in_text(self, sql: &str, line: usize, column: usize) -> Self {
         let Some((l, c)) = self.at else { return self };
         let at = (line + l - 1, if l == 1 { column + c - 1 } else { c });
-        let shown = sql.lines().nth(l - 1).and_then(|text| pointed(text, c));
+        let shown = sql.lines().nth(l - 1).and_then(|text| pointed(text, c)).map(String::into);
         Self { at: Some(at), shown, ..self }
     }
 
@@ -100,7 +100,7 @@ impl CliError {
 
     /// A name that the statement has is what it is about.
     pub fn about(self, name: &str) -> Self {
-        Self { subject: Some(name.to_string()), ..self }
+        Self { subject: Some(name.into()), ..self }
     }
 
     /// That name.

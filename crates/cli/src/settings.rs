@@ -267,7 +267,7 @@ mod tests {
             assert!(spelled.iter().any(|flag| flag == wanted), "{wanted}: {spelled:?}");
         }
         let table = flags(&command, GROUP);
-        assert!(table.contains("| `--format FORMAT` | `table` | ") && table.contains("`ndjson`"));
+        assert!(table.contains("| `--format FORMAT` |  | ") && table.contains("`ndjson`"));
         assert!(!table.contains("--processor"), "{table}");
     }
 

@@ -40,7 +40,7 @@ pub struct Bounded {
 
 impl Bounded {
     /// Bounds a function by a budget.
-    pub fn new(inner: Arc<ScalarUDF>, size: Size, budget: Arc<MemoryBudget>) -> ScalarUDF {
+    pub fn around(inner: Arc<ScalarUDF>, size: Size, budget: Arc<MemoryBudget>) -> ScalarUDF {
         ScalarUDF::from(Self { inner, size, budget })
     }
 
@@ -108,7 +108,7 @@ impl ScalarUDFImpl for Bounded {
 
     fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
         let inner = Arc::new(self.inner.inner().with_updated_config(config)?);
-        Some(Self::new(inner, self.size, Arc::clone(&self.budget)))
+        Some(Self::around(inner, self.size, Arc::clone(&self.budget)))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
@@ -149,7 +149,7 @@ impl ScalarUDFImpl for Bounded {
         // A shorter call of the function is no call of another.
         if call.func == self.inner {
             let budget = Arc::clone(&self.budget);
-            call.func = Arc::new(Self::new(Arc::clone(&self.inner), self.size, budget));
+            call.func = Arc::new(Self::around(Arc::clone(&self.inner), self.size, budget));
         }
         Ok(ExprSimplifyResult::Simplified(Expr::ScalarFunction(call)))
     }

@@ -79,7 +79,7 @@ pub fn register(context: &SessionContext, budget: &Arc<MemoryBudget>) -> Result<
     context.state_ref().write().register_expr_planner(Arc::new(operators::Operators))?;
     for (name, size) in sizes::SIZES {
         let function = context.udf(name)?;
-        context.register_udf(Bounded::new(function, *size, Arc::clone(budget)));
+        context.register_udf(Bounded::around(function, *size, Arc::clone(budget)));
     }
     for name in ["approx_percentile_cont", "approx_percentile_cont_with_weight"] {
         context.register_udaf(approximate::percentile(context.udaf(name)?));

@@ -53,19 +53,19 @@ impl Argument {
         if self.is_one { 0 } else { row }
     }
 
-    fn as_type(self, data_type: &DataType) -> Option<Self> {
+    fn cast_to(self, data_type: &DataType) -> Option<Self> {
         Some(Self { values: cast(&self.values, data_type).ok()?, ..self })
     }
 
     fn texts(self) -> Option<Self> {
         match self.values.data_type() {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(self),
-            _ => self.as_type(&DataType::LargeUtf8),
+            _ => self.cast_to(&DataType::LargeUtf8),
         }
     }
 
     fn numbers(self) -> Option<Self> {
-        self.as_type(&DataType::Int64)
+        self.cast_to(&DataType::Int64)
     }
 
     fn text(&self, row: usize) -> Option<&str> {
@@ -250,7 +250,7 @@ fn moments(args: &ScalarFunctionArgs) -> u64 {
     const NS: i128 = 1_000_000_000;
     let of = |nth| {
         let microseconds = DataType::Timestamp(TimeUnit::Microsecond, None);
-        Argument::of(args, nth)?.as_type(&microseconds)?.numbers()
+        Argument::of(args, nth)?.cast_to(&microseconds)?.numbers()
     };
     let (Some(first), Some(last)) = (of(0), of(1)) else { return 0 };
     let Some(step) = Argument::of(args, 2) else { return 0 };

@@ -37,6 +37,10 @@ pub fn rewrite_sums(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     check_comparison(&part, schema)?;
+    let part = match compared_with_text(part, schema)? {
+        changed @ Transformed { transformed: true, .. } => return Ok(changed),
+        same => same.data,
+    };
     let Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) =
         part
     else {
@@ -58,6 +62,26 @@ fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     };
     let sum = Expr::BinaryExpr(BinaryExpr { left, op, right });
     Ok(if is_changed { Transformed::yes(sum) } else { Transformed::no(sum) })
+}
+
+/// A timestamp of microseconds and a text that it is compared with: the planner reads the text as nanoseconds, which end in 2262.
+fn compared_with_text(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = part else {
+        return Ok(Transformed::no(part));
+    };
+    let is_text = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.try_as_str().flatten().is_some());
+    let as_other = |text: Box<Expr>, other: &Expr| match other.get_type(schema) {
+        Ok(moment @ DataType::Timestamp(TimeUnit::Microsecond, _)) if is_text(&text) => {
+            (Box::new(cast_to(*text, moment)), true)
+        }
+        _ => (text, false),
+    };
+    let (right, is_right) =
+        if op.supports_propagation() { as_other(right, &left) } else { (right, false) };
+    let (left, is_left) =
+        if op.supports_propagation() && !is_right { as_other(left, &right) } else { (left, false) };
+    let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
+    Ok(if is_right || is_left { Transformed::yes(expr) } else { Transformed::no(expr) })
 }
 
 /// `day > 2024-06-01` without quotes: the planner takes 2017 for a number of days since 1970.

@@ -3,10 +3,12 @@
 //! `TABLESAMPLE (10 PERCENT)` is a condition with a random number for each row. `1_000` is 1000.
 
 use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
+use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectNamePart, Query, Select,
-    SelectItem, SetExpr, Statement, TableAlias, TableFactor, TableSample, TableSampleKind,
-    TableSampleMethod, TableSampleUnit, TableWithJoins, Value, ValueWithSpan, VisitorMut,
+    DuplicateTreatment, Expr, Function, FunctionArguments, GroupByExpr, Ident, Join,
+    JoinConstraint, JoinOperator, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement,
+    TableAlias, TableFactor, TableSample, TableSampleKind, TableSampleMethod, TableSampleUnit,
+    TableWithJoins, Value, ValueWithSpan, VisitorMut,
 };
 
 use super::walk::{self, Flow, ON, Stop};
@@ -16,14 +18,26 @@ use super::{parse_expr, parse_query};
 ///
 /// # Errors
 /// A clause that is not offered.
-pub fn check(statement: &mut Statement) -> Result<()> {
-    walk::change(statement, &mut Check)
+pub fn check(statement: &mut Statement, state: &SessionState) -> Result<()> {
+    walk::change(statement, &mut Check(state))
 }
 
-struct Check;
+struct Check<'a>(&'a SessionState);
 
-impl VisitorMut for Check {
+impl VisitorMut for Check<'_> {
     type Break = Stop;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        match expr {
+            Expr::Function(call) if has_clauses(call) && is_scalar(call, self.0) => {
+                walk::stop(plan_datafusion_err!(
+                    "{} is no aggregate: it has no FILTER, DISTINCT or ORDER BY",
+                    call.name
+                ))
+            }
+            _ => ON,
+        }
+    }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         match in_query(query) {
@@ -56,6 +70,26 @@ impl VisitorMut for Check {
         }
         ON
     }
+}
+
+fn has_clauses(call: &Function) -> bool {
+    let is_distinct = match &call.args {
+        FunctionArguments::List(list) => {
+            list.duplicate_treatment == Some(DuplicateTreatment::Distinct)
+                || !list.clauses.is_empty()
+        }
+        _ => false,
+    };
+    call.filter.is_some() || !call.within_group.is_empty() || is_distinct
+}
+
+/// Whether a call is of a function of each row alone.
+fn is_scalar(call: &Function, state: &SessionState) -> bool {
+    let [ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else { return false };
+    let name = super::plain_name(name);
+    state.scalar_functions().contains_key(&name)
+        && !state.aggregate_functions().contains_key(&name)
+        && !state.window_functions().contains_key(&name)
 }
 
 fn refused(clause: &str) -> DataFusionError {

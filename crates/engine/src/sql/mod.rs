@@ -100,7 +100,7 @@ impl Parsed {
         if let Some(inner) = sql_statement(&mut statement) {
             columnless::check(inner)?;
             precedence::restore(inner);
-            ignored::check(inner)?;
+            ignored::check(inner, state)?;
             spelled::out(inner);
             rows::spell_out(inner)?;
             types::spell_out(inner);

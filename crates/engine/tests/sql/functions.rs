@@ -103,7 +103,7 @@ async fn options_say_how_separated_values_lie() {
     }
     let (summary, _) =
         run(&session, dir.path(), "summarize read_csv('DIR/big.csv')").await.unwrap();
-    assert!(summary[0].starts_with("a|Int64|1|2147483648"), "{summary:?}");
+    assert!(summary[0].starts_with("a|BIGINT|1|2147483648"), "{summary:?}");
     let copy = "copy (select a from read_csv('DIR/big.csv')) to 'DIR/copied.parquet'";
     assert_eq!(run(&session, dir.path(), copy).await.unwrap().0, ["2"]);
     let copied = run(&session, dir.path(), "select max(a) from read_parquet('DIR/copied.parquet')");

@@ -145,7 +145,7 @@ async fn a_summary_has_a_row_for_each_column() {
         assert_eq!(header, "column_name|column_type|min|max|avg|std|count|nulls");
         assert_eq!(
             rows,
-            ["fare|Int64|1|3|2.0|1.4142135623730951|2|1", "City|Utf8|Oslo|Rome|||3|0"]
+            ["fare|BIGINT|1|3|2.0|1.4142135623730951|2|1", "City|VARCHAR|Oslo|Rome|||3|0"]
         );
     }
     assert!(answer(&session, "summarize nothing").await.is_err());
