@@ -35,7 +35,7 @@ use std::mem;
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{DFParserBuilder, Statement as DFStatement};
+use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement as DFStatement};
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableFactor,
     VisitorMut, WildcardAdditionalOptions,
@@ -88,16 +88,17 @@ impl Parsed {
             statement = parse(&spelled, state)?;
         }
         let calls = functions::name(&mut statement, state)?;
-        if let Some(inner) = sql_statement(&mut statement) {
-            depth::check(inner)?;
-            match is_show_tables(inner) {
-                true => statement = parse(SHOW_TABLES, state)?,
-                false => walk::change_all(inner, &mut FromFirst),
-            }
+        if sql_statement(&mut statement).is_some_and(|inner| is_show_tables(inner)) {
+            statement = parse(SHOW_TABLES, state)?;
         }
+        change(&mut statement, |inner| {
+            depth::check(inner)?;
+            walk::change_all(inner, &mut FromFirst);
+            Ok(())
+        })?;
         let headers = Headers::of(&mut statement, text, state);
         crate::functions::spell_out(&mut statement)?;
-        if let Some(inner) = sql_statement(&mut statement) {
+        change(&mut statement, |inner| {
             columnless::check(inner)?;
             precedence::restore(inner);
             ignored::check(inner, state)?;
@@ -107,7 +108,8 @@ impl Parsed {
             windows::write_out(inner)?;
             using::merge(inner)?;
             ordered::outside(inner);
-        }
+            Ok(())
+        })?;
         repair::tables(&mut statement, state)?;
         Ok(Self { statement, headers, summarized, calls })
     }
@@ -204,6 +206,24 @@ fn parse(text: &str, state: &SessionState) -> Result<DFStatement> {
         Some(spelled) => parse(&spelled).map_err(|_| error),
         None => Err(error),
     })
+}
+
+/// Changes a statement, the one that an EXPLAIN is about, or the query of a COPY.
+fn change(
+    statement: &mut DFStatement,
+    change: impl FnOnce(&mut Statement) -> Result<()>,
+) -> Result<()> {
+    if let DFStatement::CopyTo(copy) = statement {
+        let CopyToSource::Query(query) = &mut copy.source else { return Ok(()) };
+        let nothing = Box::new(parse_query("SELECT 1")?);
+        let mut inner = Statement::Query(mem::replace(query, nothing));
+        change(&mut inner)?;
+        if let Statement::Query(changed) = inner {
+            *query = changed;
+        }
+        return Ok(());
+    }
+    sql_statement(statement).map_or(Ok(()), change)
 }
 
 /// The statement that an EXPLAIN is about, or the statement itself.
