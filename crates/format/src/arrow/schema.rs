@@ -148,8 +148,8 @@ impl<T: PartialEq> Known<T> {
 
 /// Names of which none comes twice: one that comes again has a number, `a`, `a_1`. `None`: none comes again.
 pub fn unique_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Option<Vec<String>> {
-    let mut taken: HashSet<&str> = HashSet::new();
-    if names.clone().all(|name| taken.insert(name)) {
+    let taken: HashSet<&str> = names.clone().collect();
+    if taken.len() == names.clone().count() {
         return None;
     }
     let (mut seen, mut given) = (HashSet::new(), HashSet::<String>::new());
