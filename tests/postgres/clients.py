@@ -407,10 +407,11 @@ def by_the_extension(suite: Suite, findings) -> None:
         "costs are told", "headrace.startup_cost is 1e+09" in ask("")["facts"], ask("")["facts"]))
     said = ask("", "--all")
     for table, words in [("everything", "point (type point)"), ("everything", "tags (type integer[])"),
-                         ("everything", "mood (type mood)"), ("free_numeric", "n (numeric without a declared scale)"),
+                         ("everything", "moods (type mood[])"), ("free_numeric", "n (numeric without a declared scale)"),
                          ("everything", "n3 (type numeric(5,-3))")]:
         suite.check(f"--all: {table}: {words}", words in said.get(table, ""), said.get(table))
-    suite.check("columns that are taken", "n1" not in said["everything"], said["everything"])
+    for taken in ["n1 ", "mood (type mood)"]:
+        suite.check(f"columns that are taken: {taken}", taken not in said["everything"], said["everything"])
     suite.check("parts are taken", "own plan" not in said["parted"] + said["parent"], said["parted"] + said["parent"])
     secured = ask("user=nobody", "--all")
     suite.check("row security", "BYPASSRLS" in secured["secured"], secured["secured"])

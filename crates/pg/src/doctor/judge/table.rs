@@ -61,7 +61,7 @@ fn plan(
         slow(
             format!("columns that pipelines do not take: {}", columns.join(", ")),
             "queries that use them run with PostgreSQL's own plan; others are not affected",
-            "numeric with digits, as numeric(18, 4); text for enums; or headrace pg export".into(),
+            "numeric with digits, as numeric(18, 4); or headrace pg export".into(),
         );
     }
     costs(facts, table, planned, slow);
