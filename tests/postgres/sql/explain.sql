@@ -49,12 +49,12 @@ create table parts_2 partition of parts for values from (200) to (300);
 insert into parts select i, i % 5 from generate_series(0, 299) i;
 vacuum analyze parts;
 checkpoint;
-explain (analyze, costs off, timing off, summary off) select k, count(*) from parts where id >= 150 group by k;
+explain (analyze, costs off, timing off, summary off, buffers off) select k, count(*) from parts where id >= 150 group by k;
 update parts set k = k + 1 where id = 5;
-explain (analyze, costs off, timing off, summary off) select k, count(*) from parts group by k;
+explain (analyze, costs off, timing off, summary off, buffers off) select k, count(*) from parts group by k;
 create unlogged table parts_3 partition of parts for values from (300) to (400);
 insert into parts_3 select i, i % 5 from generate_series(300, 399) i;
-explain (analyze, costs off, timing off, summary off) select k, count(*) from parts where id >= 250 group by k;
+explain (analyze, costs off, timing off, summary off, buffers off) select k, count(*) from parts where id >= 250 group by k;
 explain (verbose, costs off) select count(*) from parts where id > 500;
 explain (verbose, costs off) select count(*) from (select id from sales union all select id from parts_0) u;
 -- Why not.
@@ -80,14 +80,14 @@ explain (verbose, costs off) select count(*) from passing;
 -- What is not logged is read from its files only where pages have checksums.
 create unlogged table unlogged_one as select i from generate_series(1, 3000) i;
 vacuum unlogged_one;
-explain (analyze, costs off, timing off, summary off) select sum(i) from unlogged_one;
+explain (analyze, costs off, timing off, summary off, buffers off) select sum(i) from unlogged_one;
 explain (verbose, costs off) select count(*) from sales s, generate_series(1, (random() * 9)::int4) g where s.shop = g;
 -- Rows of a table.
 set headrace.enable_scan = on;
 explain (costs off) select id, amount from sales where amount > 2490 and id % 5 = 0 order by id limit 5;
-explain (analyze, costs off, timing off, summary off) select id + 1, word from sales where shop = 3 and id < 50;
+explain (analyze, costs off, timing off, summary off, buffers off) select id + 1, word from sales where shop = 3 and id < 50;
 -- The first rows of an order, and any rows.
-explain (analyze, costs off, timing off, summary off) select id, word from sales order by word desc nulls last, shop + id limit 3 offset 1;
+explain (analyze, costs off, timing off, summary off, buffers off) select id, word from sales order by word desc nulls last, shop + id limit 3 offset 1;
 explain (costs off) select s.id, h.name from sales s join shops h using (shop) order by h.name collate "C", s.id limit 4;
 explain (costs off) select id from sales where shop = 3 limit 7;
 explain (costs off) select id from sales order by id limit (select count(*) from shops);
