@@ -8,10 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
-use datafusion::sql::parser::{CopyToSource, Statement as DFStatement};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    ObjectNamePart, Value, VisitorMut,
+    ObjectNamePart, Statement, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -34,16 +33,8 @@ static EXPRESSIONS: LazyLock<HashMap<(&str, usize), &str>> = LazyLock::new(|| {
 ///
 /// # Errors
 /// Filters or windows of what is no aggregate; functions that are not here, with what to write in their place.
-pub fn spell_out(statement: &mut DFStatement) -> Result<()> {
-    match statement {
-        DFStatement::Statement(inner) => change(inner, &mut SpellOut),
-        DFStatement::Explain(explain) => spell_out(&mut explain.statement),
-        DFStatement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => change(query, &mut SpellOut),
-            CopyToSource::Relation(_) => Ok(()),
-        },
-        _ => Ok(()),
-    }
+pub fn spell_out(statement: &mut Statement) -> Result<()> {
+    change(statement, &mut SpellOut)
 }
 
 /// `x = ANY (list)`: an element that is NULL may be it.

@@ -62,9 +62,6 @@ fn rounded(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::yes(when(fits, part).otherwise(otherwise)?));
     }
     let Some(lossless) = lossless(value, &from, to) else { return Ok(Transformed::no(part)) };
-    if lossless == *value {
-        return Ok(Transformed::no(part));
-    }
     let expr = Box::new(lossless);
     Ok(Transformed::yes(match part {
         Expr::TryCast(TryCast { field, .. }) => Expr::TryCast(TryCast { expr, field }),

@@ -97,8 +97,8 @@ impl Parsed {
             Ok(())
         })?;
         let headers = Headers::of(&mut statement, text, state);
-        crate::functions::spell_out(&mut statement)?;
         change(&mut statement, |inner| {
+            crate::functions::spell_out(inner)?;
             columnless::check(inner)?;
             precedence::restore(inner);
             ignored::check(inner, state)?;
@@ -178,6 +178,11 @@ fn parse_query(text: &str) -> Result<Query> {
 /// An expression of our own.
 fn parse_expr(text: &str) -> Result<Expr> {
     Ok(Parser::new(&HeadraceDialect).try_with_sql(text)?.parse_expr()?)
+}
+
+/// Whether two names are the same.
+fn is_same(a: &Ident, b: &Ident) -> bool {
+    plain_name(a) == plain_name(b)
 }
 
 /// A name as it is compared: in lower case, unless it is quoted.

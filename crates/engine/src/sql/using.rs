@@ -12,8 +12,8 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 
-use super::parse_expr;
 use super::walk::{self, Flow, ON, Stop};
+use super::{is_same, parse_expr};
 
 const HINT: &str = "hint: write ON a.k = b.k, and coalesce(a.k, b.k) for the column of both";
 
@@ -219,10 +219,6 @@ fn name_of(table: &TableFactor) -> Result<Ident> {
         },
         _ => not_impl_err!("a right or full join with USING of what has no name\n{HINT}"),
     }
-}
-
-fn is_same(a: &Ident, b: &Ident) -> bool {
-    super::plain_name(a) == super::plain_name(b)
 }
 
 /// Puts what columns stand for in their place.

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     Statement, VisitMut, VisitorMut, WindowSpec, WindowType,
 };
 
+use super::is_same;
 use super::walk::{self, Flow, ON, Stop};
 
 /// Writes named windows out.
@@ -128,8 +129,4 @@ fn find<'a>(name: &Ident, windows: &'a [NamedWindowDefinition]) -> Result<&'a Wi
             "there is no window {name}\nhint: define it behind FROM and GROUP BY: WINDOW {name} AS (PARTITION BY ..)"
         )),
     }
-}
-
-fn is_same(a: &Ident, b: &Ident) -> bool {
-    super::plain_name(a) == super::plain_name(b)
 }
