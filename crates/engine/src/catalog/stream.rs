@@ -10,7 +10,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::reader::StreamReader;
 use datafusion::arrow::ipc::{Message, RecordBatch, root_as_message};
 
-use super::records::FileBytes;
+use super::bytes::FileBytes;
 
 /// A block of at least 4 bytes expands to 128 KiB at most, of either codec.
 const EXPANSION_MAX: u64 = 32_768;

@@ -19,4 +19,5 @@ mod review;
 mod spill;
 mod ssb;
 mod tables;
+mod texts;
 mod words;
