@@ -237,7 +237,8 @@ impl Blocks {
 
     /// The file ends: so must its last record, which begins at `end` if it has no line end.
     fn check_end(&self, block: &[u8], first_line: u64, end: usize) -> io::Result<()> {
-        let State { place, depth, member, .. } = self.state;
+        let State { place, depth, member, lines, .. } = self.state;
+        let last_line = self.start_line + lines;
         match self.records {
             Records::Separated(_) if matches!(place, Place::Quoted | Place::Escaped) => {
                 let line = first_line + memchr_iter(b'\n', &block[..end]).count() as u64;
@@ -246,11 +247,10 @@ impl Blocks {
                 )))
             }
             Records::Values if depth > 0 || matches!(place, Place::Quoted | Place::Escape) => {
-                Err(invalid(format!("line {}: the file ends within an object", self.line)))
+                Err(invalid(format!("line {last_line}: the file ends within an object")))
             }
             Records::Values if member.is_some() => Err(invalid(format!(
-                "line {}: the file ends within its list: the closing ] is missing",
-                self.line
+                "line {last_line}: the file ends within its list: the closing ] is missing"
             ))),
             _ => Ok(()),
         }
