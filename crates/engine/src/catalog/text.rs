@@ -31,7 +31,6 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::spawn_blocking;
 
-use super::bytes::FileBytes;
 use super::files::{TableKind, refused};
 use super::layout::{Layout, REPAIR, TextInput, plain_text};
 use super::records::{Block, Blocks, Records};
