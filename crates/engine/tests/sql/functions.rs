@@ -228,7 +228,7 @@ async fn what_is_wrong_with_a_call_is_said() {
         ("from read_csv('DIR/t.csv', types => {'c': 'INT'})", &["t.csv", "no column c", "a, b"]),
         ("from read_csv('DIR/t.csv', types => {'a': 'INT) or (1'})", &["no type of SQL"]),
         ("from read_csv('DIR/t.csv', types => {'a': 'INT[]'})", &["cannot be INT[]"]),
-        ("from read_csv('DIR/t.csv', types => {'a': 'INT'})", &["t.csv", "near line 3"]),
+        ("from read_csv('DIR/t.csv', types => {'a': 'INT'})", &["t.csv", "line 3: column a"]),
         (
             "from read_csv('DIR/t.csv', columns => {'a': 'INT'})",
             &["t.csv", "2 columns, and 1 are named"],
