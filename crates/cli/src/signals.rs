@@ -102,8 +102,9 @@ pub fn leave(code: i32) -> ! {
     let _none_can_be_made = hidden::remove_all();
     let _ = crossterm::terminal::is_raw_mode_enabled()
         .and_then(|is_raw| if is_raw { crossterm::terminal::disable_raw_mode() } else { Ok(()) });
-    let whole: Vec<String> =
-        hidden::take_whole().iter().map(|path: &PathBuf| path.display().to_string()).collect();
+    // What was whole may be part of something that is not.
+    let whole = hidden::take_whole().into_iter().filter(|path| path.exists());
+    let whole: Vec<String> = whole.map(|path: PathBuf| path.display().to_string()).collect();
     match whole.as_slice() {
         [] => say!("interrupted"),
         whole => say!("interrupted; whole before that: {}", whole.join(", ")),

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_io::decimal_bytes;
 use headrace_ir::{BuildSource, Pipeline, Program};
 
-use crate::catalog::{HeadraceTable, shown_text};
+use crate::catalog::{HeadraceTable, PlannedTable, TableEntry, shown_text};
 use crate::exec::PipelineExec;
 use crate::limits::Limits;
 use crate::report::report_lines;
@@ -117,6 +118,14 @@ pub fn skipped_text(table: &HeadraceTable) -> Option<String> {
         skipped.len(),
         named.collect::<Vec<_>>().join(", ")
     ))
+}
+
+/// What was told of a table's files and could be otherwise, or was left out.
+pub fn table_notes(name: &str, table: &Arc<dyn TableProvider>) -> Vec<String> {
+    let skipped = table.downcast_ref::<TableEntry>().and_then(|entry| skipped_note(&entry.0));
+    let told = table.downcast_ref::<PlannedTable>().map(PlannedTable::notes).unwrap_or_default();
+    let told = told.iter().map(|note| format!("table {name}: {note}"));
+    skipped.into_iter().chain(told).collect()
 }
 
 /// The same, beside an answer.

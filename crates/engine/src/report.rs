@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_flow::{BytesByPath, RaceReport};
 use headrace_io::decimal_bytes;
 use headrace_runner::RunReport;
 
-use crate::catalog::HeadraceTable;
+use crate::catalog::{HeadraceTable, TextSource};
 use crate::exec::PipelineExec;
 use crate::explain::skipped_note;
 use crate::limits::Limits;
@@ -198,12 +199,28 @@ impl QueryReport {
         self.notes.extend(note);
     }
 
+    /// Records of text files that were left out, as somebody wished.
+    fn note_ignored(&mut self, scan: &DataSourceExec) {
+        let Some((config, source)) = scan.downcast_to_file_source::<TextSource>() else { return };
+        let ignored = source.ignored();
+        let file = config.file_groups.iter().find_map(|group| group.files().first());
+        if let Some(file) = file.filter(|_| ignored > 0) {
+            let records = if ignored == 1 { "record that does" } else { "records that do" };
+            let place = file.path();
+            self.notes
+                .push(format!("{place}: {ignored} {records} not fit left out (ignore_errors)"));
+        }
+    }
+
     fn visit(&mut self, plan: &Arc<dyn ExecutionPlan>) {
         if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
             self.note_skipped(scan.table());
             let reasons = scan.why_not().iter().map(|r| format!("{}: {r}", scan.table().name()));
             self.why_not.extend(reasons);
             self.reads_by_planner = true;
+        }
+        if let Some(scan) = plan.downcast_ref::<DataSourceExec>() {
+            self.note_ignored(scan);
         }
         let name = plan.name();
         let works = PLANNER_WORK.iter().any(|work| name.contains(work));

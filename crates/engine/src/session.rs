@@ -36,7 +36,7 @@ use crate::catalog::{
 use crate::config::{HeadraceConfig, settings_of, statement_timeout_of};
 use crate::copy::{ArrowSink, Staging, Target, is_one_file, target_of};
 use crate::error::blocking;
-use crate::explain::{as_shown, is_explained, skipped_note};
+use crate::explain::{as_shown, is_explained, table_notes};
 use crate::floats::extremes;
 use crate::folder_values::name_folders;
 use crate::functions;
@@ -281,9 +281,7 @@ impl Session {
         let references = parsed.tables(&state)?;
         // What is wrong with a table is told by opening it; to the planner it is not there.
         let opened = self.open(&references, &options).await?;
-        let entry =
-            |table: &Arc<dyn TableProvider>| skipped_note(&table.downcast_ref::<TableEntry>()?.0);
-        notes.extend(opened.iter().filter_map(|(_, table)| entry(table)));
+        notes.extend(opened.iter().flat_map(|(name, table)| table_notes(name, table)));
         let only_tables = opened.len() == references.len()
             && opened.iter().all(|(_, table)| table.is::<TableEntry>());
         let opened = opened.into_iter().collect();

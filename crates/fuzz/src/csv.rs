@@ -113,7 +113,7 @@ fn open(sessions: &Sessions, path: &Path, bytes: &[u8]) -> Option<Vec<String>> {
     opened.then_some(columns)
 }
 
-/// None where they are refused, as separated values are that are not UTF-8, and they alone: no quote is too long here.
+/// None where they are refused: separated values that are not UTF-8, and whatever does not end where a record ends.
 fn blocks(bytes: &[u8], records: Records) -> Option<Vec<Block>> {
     let is_text = std::str::from_utf8(bytes).is_ok() || matches!(records, Records::Values);
     let input = Box::new(BufReader::new(Cursor::new(bytes.to_vec())));
@@ -125,7 +125,8 @@ fn blocks(bytes: &[u8], records: Records) -> Option<Vec<Block>> {
             Some(blocks)
         }
         Err(error) => {
-            assert!(!is_text, "a text is refused: {error}");
+            let text = error.to_string();
+            assert!(!is_text || text.starts_with("line "), "a text is refused: {text}");
             None
         }
     }

@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use headrace_io::write::hidden::Hidden;
+
 use crate::{
     Manifest, Suite, SuiteError,
     manifest::{ManifestFile, ManifestTable, read_manifest},
@@ -266,11 +268,11 @@ fn plan_files(options: &GenerateOptions<'_>, table: &str, pieces: u64) -> Vec<Fi
 /// The output directory while it is being filled. Dropping it before it is complete removes what
 /// the run has made.
 struct OpenDirectory {
-    marker: PathBuf,
+    /// `None` once it is complete.
+    marker: Option<Hidden>,
     /// Directories that this run has created, outermost first.
     created: Vec<PathBuf>,
-    files: Vec<PathBuf>,
-    complete: bool,
+    files: Vec<Hidden>,
 }
 
 impl OpenDirectory {
@@ -282,11 +284,10 @@ impl OpenDirectory {
         if let (false, Some(path)) = (ours, leftovers.first()) {
             return Err(SuiteError::NotOurs { path: path.clone() });
         }
-        let mut directory =
-            Self { marker, created: Vec::new(), files: Vec::new(), complete: false };
+        let mut directory = Self { marker: None, created: Vec::new(), files: Vec::new() };
         directory.create(path)?;
-        let marker = &directory.marker;
-        fs::write(marker, b"").map_err(SuiteError::io("create", marker))?;
+        fs::write(&marker, b"").map_err(SuiteError::io("create", &marker))?;
+        directory.marker = Some(Hidden::owned(marker));
         remove_if_there(&manifest)?;
         leftovers.iter().try_for_each(|file| remove_if_there(file))?;
         Ok(directory)
@@ -310,28 +311,28 @@ impl OpenDirectory {
             if let Some(parent) = file.path.parent() {
                 self.create(parent)?;
             }
-            self.files.push(file.path.clone());
+            self.files.push(Hidden::owned(&file.path));
         }
         Ok(())
     }
 
     /// The manifest is written: what is here stays.
     fn complete(mut self) -> Result<(), SuiteError> {
-        self.complete = true;
-        remove_if_there(&self.marker)
+        self.files.drain(..).for_each(Hidden::keep);
+        self.created.clear();
+        self.marker.take().map_or(Ok(()), |marker| remove_if_there(marker.path()))
     }
 }
 
 impl Drop for OpenDirectory {
     fn drop(&mut self) {
-        if self.complete {
-            return;
-        }
         // Best effort: the error that ended the run is the one to report, and the marker goes
         // last so that a file which could not be removed still counts as ours.
-        let files_gone = self.files.iter().all(|file| remove_if_there(file).is_ok());
-        if files_gone {
-            let _ = remove_if_there(&self.marker);
+        let paths: Vec<PathBuf> = self.files.drain(..).map(|it| it.path().to_path_buf()).collect();
+        if let Some(marker) = self.marker.take()
+            && paths.iter().any(|path| path.exists())
+        {
+            marker.keep();
         }
         for dir in self.created.iter().rev() {
             // Fails, as it should, when someone else has put a file there.

@@ -6,6 +6,8 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 use glob::{MatchOptions, glob_with};
 
+use super::cells::Formats;
+use super::encoding::Encoding;
 use super::files::{Files, Packing, TableKind, partition_of, refused};
 use super::remote::is_address;
 
@@ -32,12 +34,24 @@ pub struct ReadOptions {
     pub quote: Option<u8>,
     /// Before a quote that is part of a value; `None`: it is doubled.
     pub escape: Option<u8>,
-    /// Whether the first line names the columns.
-    pub has_header: bool,
+    /// Whether the first line names the columns; `None`: as it looks.
+    pub has_header: Option<bool>,
     /// Texts that are NULL, besides the empty one.
     pub nulls: Vec<String>,
-    /// Lines before the first.
-    pub skip_lines: u64,
+    /// Lines before the first; `None`: as they look.
+    pub skip_lines: Option<u64>,
+    /// What begins lines that are no records; `None`: as they look.
+    pub comment: Option<Option<u8>>,
+    /// Whether values that a record lacks are NULL.
+    pub pads: bool,
+    /// Whether records that do not fit are left out.
+    pub ignores: bool,
+    /// How dates and numbers are written.
+    pub formats: Formats,
+    /// In what letters are written; `None`: UTF-8, or what the file's first bytes say.
+    pub encoding: Option<Encoding>,
+    /// Name of a column of the files' names.
+    pub file_column: Option<String>,
     /// Columns that are read, all of them, with their types.
     pub columns: Vec<(String, DataType)>,
     /// Names of the first columns.
@@ -58,9 +72,15 @@ impl Default for ReadOptions {
             delimiter: None,
             quote: Some(b'"'),
             escape: None,
-            has_header: true,
+            has_header: None,
             nulls: Vec::new(),
-            skip_lines: 0,
+            skip_lines: None,
+            comment: None,
+            pads: false,
+            ignores: false,
+            formats: Formats::default(),
+            encoding: None,
+            file_column: None,
             columns: Vec::new(),
             names: Vec::new(),
             types: Vec::new(),
@@ -90,12 +110,19 @@ impl Call {
 /// A file, with what the folders say that a pattern left open.
 pub type Match = (PathBuf, Vec<(String, String)>);
 
+/// Whether a path is none of a file, and may match several.
+pub fn is_pattern(path: &str) -> bool {
+    let itself = Path::new(path);
+    path.contains(PATTERN) && !is_address(itself) && std::fs::symlink_metadata(itself).is_err()
+}
+
 /// A path that is there means itself; else it is a pattern.
 fn matching(path: &str) -> Result<Vec<Match>> {
+    // As commands call their standard input.
+    let path = if path == "-" { "/dev/stdin" } else { path };
     let itself = Path::new(path);
     // What lies elsewhere is named as it is.
-    let may_be_pattern = || !is_address(itself) && std::fs::symlink_metadata(itself).is_err();
-    let Some(first) = path.find(PATTERN).filter(|_| may_be_pattern()) else {
+    let Some(first) = path.find(PATTERN).filter(|_| is_pattern(path)) else {
         return Ok(vec![(itself.to_path_buf(), Vec::new())]);
     };
     let options = MatchOptions {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use datafusion::common::{DataFusionError, Result};
 use headrace_io::{FileIdentity, ReadAt, SourceFile};
 
+use super::pipe;
 use super::remote::{self, RemoteFile};
 
 use super::call::{Match, ReadOptions};
@@ -239,6 +240,17 @@ impl Listed {
         metadata: &Metadata,
         partition: &[(String, String)],
     ) -> Result<()> {
+        if self.kind.is_some() && pipe::is_pipe(metadata) {
+            let kept = pipe::kept(path, metadata);
+            let (path, metadata) =
+                kept.map_err(|e| refused(path, e, "see whether it can be read"))?;
+            let source = SourceFile::known(path, FileIdentity::of_metadata(&metadata));
+            return self.add(source, None, partition);
+        }
+        if pipe::is_pipe(metadata) {
+            let remedy = format!("say so: read_csv('{0}'), read_json('{0}')", path.display());
+            return Err(refused(path, "a pipe does not say which kind of file it is", remedy));
+        }
         if (self.kind.is_some() || kind_of(path).is_some()) && !metadata.is_file() {
             return Err(refused(path, "it is no regular file", "tables are made of files"));
         }
@@ -364,7 +376,7 @@ pub fn is_remote_table(entry: &remote::Entry) -> bool {
     is_table(&entry.path, || {
         super::records::is_json_list(
             &entry.path,
-            super::records::FileBytes::whole(entry.file.source()),
+            super::bytes::FileBytes::whole(entry.file.source()),
         )
     })
 }
@@ -406,7 +418,7 @@ pub fn refused(
     remedy: impl fmt::Display,
 ) -> DataFusionError {
     let cause = cause.to_string();
-    let place = path.display().to_string();
+    let place = pipe::shown(path).display().to_string();
     // Those of the lower crates name the file themselves.
     let text = if cause.contains(&place) { cause } else { format!("{place}: {cause}") };
     let hint = if text.contains("\nhint: ") { String::new() } else { format!("\nhint: {remedy}") };

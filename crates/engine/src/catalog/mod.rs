@@ -7,13 +7,18 @@
 //!
 //! A path may be an address (`s3://bucket/folder/`, `https://host/x.csv`): `remote` lists and fetches what it names.
 
+mod bytes;
 mod call;
+mod cells;
 mod directory;
+mod encoding;
 mod files;
 mod folders;
+mod json;
 mod layout;
 mod parquet;
 mod parquet_metadata;
+mod pipe;
 mod planned;
 mod records;
 #[cfg(feature = "remote")]
@@ -21,22 +26,28 @@ pub(crate) mod remote;
 #[cfg(not(feature = "remote"))]
 #[path = "remote_absent.rs"]
 pub(crate) mod remote;
+mod separated;
+mod shapes;
+mod sniff;
 mod stream;
 mod table;
 mod tables;
 mod text;
 mod union;
 
-pub(crate) use call::{Call, ReadOptions};
+pub(crate) use call::{Call, ReadOptions, is_pattern};
 pub use directory::{Found, FoundTable, find_tables};
+pub(crate) use encoding::Encoding;
 pub(crate) use files::{
-    NULL_VALUE, PARTITION_DEPTH_MAX, Packing, partition_name, partition_of, refused,
+    NULL_VALUE, PARTITION_DEPTH_MAX, Packing, kind_of, partition_name, partition_of, refused,
 };
 pub use files::{TableKind, table_name};
 pub use remote::shown_text;
 // How texts are cut, for those who feed it with broken ones.
+pub(crate) use planned::PlannedTable;
 #[doc(hidden)]
 pub use records::{Block, Blocks, Records, Separators};
 pub use table::{HeadraceTable, TableEntry};
 pub use tables::Tables;
 pub(crate) use tables::with_opened;
+pub(crate) use text::TextSource;

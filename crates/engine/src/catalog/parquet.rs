@@ -142,7 +142,7 @@ impl ChunkReader for FileChunks {
     type T = Box<dyn Read>;
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
-        Ok(Box::new(BufReader::new(super::records::FileBytes::at(Arc::clone(&self.0), start))))
+        Ok(Box::new(BufReader::new(super::bytes::FileBytes::at(Arc::clone(&self.0), start))))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {

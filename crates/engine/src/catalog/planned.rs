@@ -1,10 +1,11 @@
 //! Tables of files that the planner's own operators read: Parquet, separated values, JSON, Arrow streams.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{ColumnStatistics, Result, ScalarValue};
 use datafusion::datasource::TableType;
@@ -20,6 +21,7 @@ use headrace_io::{ReadAt, try_map};
 
 use super::files::{Files, TableKind, refused};
 use super::folders::Folders;
+use super::remote::shown_path;
 use super::union::unite;
 use super::{layout, parquet, text};
 
@@ -36,6 +38,7 @@ pub struct PlannedTable {
     schema: TableSchema,
     files: Vec<PartitionedFile>,
     folders: Folders,
+    notes: Vec<String>,
 }
 
 enum Input {
@@ -65,8 +68,10 @@ impl PlannedTable {
             .unzip();
         let united = unite(files.kind, &schemas)?;
         check_types(files, &united)?;
+        let notes = notes_of(&inputs, files);
         let folders = Folders::of(&files.keys, files.files.iter())?;
-        let partitions = folders.fields();
+        let keys = folders.fields();
+        let file_column = file_column(files, &united)?;
         // A partition's column takes the place of one of its name.
         let is_own = |field: &&FieldRef| !files.keys.contains(field.name());
         let fields: Vec<FieldRef> = united.fields().iter().filter(is_own).cloned().collect();
@@ -75,9 +80,13 @@ impl PlannedTable {
         for (at, ((file, input), (_, own))) in
             files.files.iter().zip(inputs).zip(&schemas).enumerate()
         {
-            let values = (0..partitions.len())
+            let values = (0..keys.len())
                 .map(|column| ScalarValue::try_from_array(folders.values(column), at));
-            let values = values.collect::<Result<Vec<_>>>()?;
+            let mut values = values.collect::<Result<Vec<_>>>()?;
+            if file_column.is_some() {
+                let shown = shown_path(file.path()).display().to_string();
+                values.push(ScalarValue::Utf8(Some(shown)));
+            }
             let path = file.path().to_string_lossy().into_owned();
             let entry = PartitionedFile::new(path, file.source.size_bytes());
             let mut entry = entry.with_partition_values(values);
@@ -90,10 +99,46 @@ impl PlannedTable {
             };
             listed.push(entry);
         }
+        let partitions: Vec<FieldRef> = keys.into_iter().chain(file_column).collect();
         let schema =
             TableSchema::builder(file_schema).with_table_partition_cols(partitions).build();
-        Ok(Arc::new(Self { kind: files.kind, schema, files: listed, folders }))
+        Ok(Arc::new(Self { kind: files.kind, schema, files: listed, folders, notes }))
     }
+
+    /// What was told of its files and could be wrong.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+/// What was told of text files, each once, with the files it was told of.
+fn notes_of(inputs: &[Input], files: &Files) -> Vec<String> {
+    let mut told: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
+    for (input, file) in inputs.iter().zip(&files.files) {
+        if let Input::Text(input) = input {
+            input.notes.iter().for_each(|note| told.entry(note).or_default().push(file.path()));
+        }
+    }
+    let note = |(note, of): (&str, Vec<&Path>)| {
+        let first =
+            shown_path(of[0]).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match of.len() - 1 {
+            0 => format!("{first}: {note}"),
+            more => format!("{first} and {more} more: {note}"),
+        }
+    };
+    told.into_iter().map(note).collect()
+}
+
+/// The column of the files' names, if somebody wants one.
+fn file_column(files: &Files, united: &Schema) -> Result<Option<FieldRef>> {
+    let Some(name) = &files.options.file_column else { return Ok(None) };
+    if united.index_of(name).is_ok() || files.keys.contains(name) {
+        let path = files.files.first().map_or(Path::new(""), |file| file.path());
+        let cause = format!("filename: there is a column {name}");
+        return Err(refused(path, cause, "name it otherwise: filename => 'file'"));
+    }
+    Ok(Some(Arc::new(Field::new(name, DataType::Utf8, false))))
 }
 
 /// Whoever gives a type to a column means one that is there.

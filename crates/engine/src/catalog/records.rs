@@ -1,106 +1,27 @@
 //! Text files cut into blocks of whole records, so that many threads can read one file.
+//!
+//! What does not end where a record ends is an error: of a file that breaks off, no row is lost in silence.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
-use std::sync::Arc;
 
-use flate2::read::MultiGzDecoder;
-use headrace_io::{ReadAt, SourceFile};
 use memchr::{memchr, memchr_iter, memchr2, memchr3, memrchr};
 
-use super::files::{Packing, packing_of};
+use super::bytes::{BYTE_ORDER_MARK, unpacked};
+use super::files::packing_of;
 
 /// A record that is longer is taken for a quote that nobody closed.
 const RECORD_BYTES_MAX: usize = 256 << 20;
 
+/// What helps against quotes that mean nothing.
+const QUOTE_HINT: &str = "\nhint: close it, or read quotes as letters: read_csv('..', quote => '')";
+
+const STRAY_QUOTE: &str = "text follows a closing quote\nhint: double the quotes within a value, or read quotes as \
+                           letters: read_csv('..', quote => '')";
+
 /// What is looked at to see whether JSON is a table.
 const FIRST_RECORD_BYTES_MAX: u64 = 1 << 20;
-
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-
-/// A file's bytes, one after the other, from where they lie; it may change or shrink: then reading fails.
-pub struct FileBytes {
-    file: Arc<SourceFile>,
-    offset: u64,
-    /// From the file's beginning on, of one that lies elsewhere, if all of it is wanted.
-    stream: Option<io::Result<Box<dyn Read + Send>>>,
-}
-
-impl FileBytes {
-    /// From an offset on.
-    pub fn at(file: Arc<SourceFile>, offset: u64) -> Self {
-        Self { file, offset, stream: None }
-    }
-
-    /// All of them: what lies elsewhere comes in one answer, so that its server need not know of ranges.
-    pub fn whole(file: Arc<SourceFile>) -> Self {
-        let stream = file.remote_bytes().map(|remote| remote.stream(0));
-        Self { file, offset: 0, stream }
-    }
-
-    /// Bytes that were not read yet.
-    pub fn left(&self) -> u64 {
-        self.file.size_bytes().saturating_sub(self.offset)
-    }
-}
-
-impl Read for FileBytes {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let wanted = into.len().min(usize::try_from(self.left()).unwrap_or(usize::MAX));
-        if wanted > 0 {
-            let into = &mut into[..wanted];
-            let read = match &mut self.stream {
-                Some(Ok(stream)) => stream.read(into)?,
-                Some(Err(error)) => return Err(io::Error::new(error.kind(), error.to_string())),
-                None => self
-                    .file
-                    .read_exact_at(self.offset, into)
-                    .map_err(io::Error::other)
-                    .map(|()| wanted)?,
-            };
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.offset += read as u64;
-            return Ok(read);
-        }
-        Ok(0)
-    }
-}
-
-/// The bytes of a file, unpacked, without a byte order mark.
-pub fn unpacked(
-    packing: Packing,
-    bytes: impl Read + Send + 'static,
-) -> io::Result<Box<dyn BufRead + Send>> {
-    let buffer_bytes = 1 << 20;
-    let mut reader: Box<dyn BufRead + Send> = match packing {
-        Packing::Gzip => {
-            let packed = BufReader::with_capacity(buffer_bytes, bytes);
-            Box::new(BufReader::with_capacity(buffer_bytes, MultiGzDecoder::new(packed)))
-        }
-        Packing::Zstd => Box::new(BufReader::with_capacity(
-            buffer_bytes,
-            zstd::stream::read::Decoder::new(bytes)?,
-        )),
-        Packing::Plain => Box::new(BufReader::with_capacity(buffer_bytes, bytes)),
-    };
-    if reader.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
-        reader.consume(BYTE_ORDER_MARK.len());
-    }
-    Ok(reader)
-}
-
-/// Reads over lines; how many there were of those.
-pub fn skip_lines(reader: &mut dyn BufRead, lines: u64) -> io::Result<u64> {
-    for skipped in 0..lines {
-        if reader.skip_until(b'\n')? == 0 {
-            return Ok(skipped);
-        }
-    }
-    Ok(lines)
-}
 
 /// Whether a JSON file is a list of objects: its first line is a whole one, or it is an array that begins
 /// with one.
@@ -110,7 +31,7 @@ pub fn is_json_table(path: &Path) -> bool {
 
 /// The same of its bytes.
 pub fn is_json_list(path: &Path, bytes: impl Read + Send + 'static) -> bool {
-    let Ok(mut reader) = unpacked(packing_of(path), bytes) else { return false };
+    let Ok(mut reader) = unpacked(packing_of(path), None, bytes) else { return false };
     let records = Records::of_json(&mut reader);
     // Bytes, since the last character may be cut.
     let (mut start, mut reader) = (Vec::new(), reader.take(FIRST_RECORD_BYTES_MAX));
@@ -149,6 +70,8 @@ pub struct Separators {
     pub quote: u8,
     /// Before a quote that is part of a value, besides doubling it.
     pub escape: Option<u8>,
+    /// Begins lines that are no records.
+    pub comment: Option<u8>,
 }
 
 impl Separators {
@@ -157,7 +80,7 @@ impl Separators {
 
     /// Quotes that are doubled.
     pub fn of(delimiter: u8) -> Self {
-        Self { delimiter, quote: b'"', escape: None }
+        Self { delimiter, quote: b'"', escape: None, comment: None }
     }
 }
 
@@ -178,6 +101,8 @@ pub struct Block {
     pub bytes: Vec<u8>,
     /// Line of the file in which it begins, from 1.
     pub first_line: u64,
+    /// Lines of the file in it.
+    pub lines: u64,
     /// Whether nothing of the file's records comes before it.
     pub is_first: bool,
 }
@@ -190,6 +115,8 @@ pub struct Blocks {
     /// The beginning of a record whose end was not seen yet.
     rest: Vec<u8>,
     line: u64,
+    /// With which the first record begins.
+    start_line: u64,
     is_begun: bool,
     is_done: bool,
 }
@@ -199,14 +126,35 @@ struct State {
     place: Place,
     /// Of JSON: open objects and arrays.
     depth: usize,
-    /// Of JSON: the records are members of an array.
-    in_array: bool,
+    /// Of JSON: the records are members of an array, and what came last in it.
+    member: Option<Member>,
+    /// Of JSON: lines that ended.
+    lines: u64,
 }
+
+/// What came last between the brackets of an array of records.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Member {
+    Bracket,
+    Comma,
+    Value,
+}
+
+/// What keeps bytes from being records: where, and why.
+struct Broken {
+    at: usize,
+    cause: &'static str,
+}
+
+/// How far whole records go that end in the bytes at hand.
+type Cut = Result<Option<usize>, Broken>;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
-    /// A value begins here.
+    /// A record begins here, or a line that is none.
     #[default]
+    Record,
+    /// A value begins here.
     Start,
     Inside,
     Quoted,
@@ -214,13 +162,17 @@ enum Place {
     Escape,
     /// After what stands before a quote that is part of a value.
     Escaped,
+    /// After a value that was quoted.
+    Closed,
+    Comment,
 }
 
 impl Blocks {
     /// Blocks of whatever the reader still has.
     pub fn new(reader: Box<dyn BufRead + Send>, records: Records, first_line: u64) -> Self {
         let (state, rest) = (State::default(), Vec::new());
-        Self { reader, records, state, rest, line: first_line, is_begun: false, is_done: false }
+        let (line, start_line) = (first_line, first_line);
+        Self { reader, records, state, rest, line, start_line, is_begun: false, is_done: false }
     }
 
     /// The next block, of about `bytes`; `None` at the end.
@@ -234,19 +186,20 @@ impl Blocks {
             let taken = self.reader.by_ref().take(wanted as u64).read_to_end(&mut block)?;
             self.is_done = taken == 0;
             self.line += memchr_iter(b'\n', &block[seen..]).count() as u64;
-            end = self.cut(&mut block, seen).unwrap_or(end);
+            end = match self.cut(&mut block, seen) {
+                Ok(cut) => cut.unwrap_or(end),
+                Err(broken) => return Err(self.broken(&block, first_line, &broken)),
+            };
             if block.len() - end > RECORD_BYTES_MAX {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!(
-                        "the record that begins near line {first_line} is longer than {} MB: is a quote \
-                         not closed?",
-                        RECORD_BYTES_MAX >> 20
-                    ),
-                ));
+                return Err(invalid(format!(
+                    "the record that begins near line {first_line} is longer than {} MB: is a quote not closed?",
+                    RECORD_BYTES_MAX >> 20
+                )));
             }
         }
-        if !self.is_done {
+        if self.is_done {
+            self.check_end(&block, first_line, end)?;
+        } else {
             self.rest = block.split_off(end);
             let unread = memchr_iter(b'\n', &self.rest).count() as u64;
             self.line = self.line.saturating_sub(unread);
@@ -255,7 +208,8 @@ impl Blocks {
             check_text(&block, first_line)?;
         }
         let is_first = !std::mem::replace(&mut self.is_begun, true);
-        let mut block = Block { bytes: block, first_line, is_first };
+        let lines = self.line - first_line;
+        let mut block = Block { bytes: block, first_line, lines, is_first };
         if !is_first && block.bytes.starts_with(BYTE_ORDER_MARK) {
             // The reader of a block would take it for that of a file; an empty line is no record.
             block.bytes.insert(0, b'\n');
@@ -265,13 +219,46 @@ impl Blocks {
     }
 
     /// Looks at bytes from `seen` on; where the last record ends that ends there.
-    fn cut(&mut self, block: &mut [u8], seen: usize) -> Option<usize> {
+    fn cut(&mut self, block: &mut [u8], seen: usize) -> Cut {
         match self.records {
-            Records::Lines => memrchr(b'\n', &block[seen..]).map(|at| seen + at + 1),
+            Records::Lines => Ok(memrchr(b'\n', &block[seen..]).map(|at| seen + at + 1)),
             Records::Separated(separators) => self.state.cut_separated(block, seen, separators),
             Records::Values => self.state.cut_values(block, seen),
         }
     }
+
+    fn broken(&self, block: &[u8], first_line: u64, broken: &Broken) -> io::Error {
+        let line = match self.records {
+            Records::Values => self.start_line + self.state.lines,
+            _ => first_line + memchr_iter(b'\n', &block[..broken.at]).count() as u64,
+        };
+        invalid(format!("line {line}: {}", broken.cause))
+    }
+
+    /// The file ends: so must its last record, which begins at `end` if it has no line end.
+    fn check_end(&self, block: &[u8], first_line: u64, end: usize) -> io::Result<()> {
+        let State { place, depth, member, lines, .. } = self.state;
+        let last_line = self.start_line + lines;
+        match self.records {
+            Records::Separated(_) if matches!(place, Place::Quoted | Place::Escaped) => {
+                let line = first_line + memchr_iter(b'\n', &block[..end]).count() as u64;
+                Err(invalid(format!(
+                    "line {line}: a quote is opened in this record and never closed{QUOTE_HINT}"
+                )))
+            }
+            Records::Values if depth > 0 || matches!(place, Place::Quoted | Place::Escape) => {
+                Err(invalid(format!("line {last_line}: the file ends within an object")))
+            }
+            Records::Values if member.is_some() => Err(invalid(format!(
+                "line {last_line}: the file ends within its list: the closing ] is missing"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn invalid(cause: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, cause)
 }
 
 /// The reader of separated values checks the values of many records as one text: a character whose bytes two of them share
@@ -280,8 +267,10 @@ fn check_text(block: &[u8], first_line: u64) -> io::Result<()> {
     let Err(error) = std::str::from_utf8(block) else { return Ok(()) };
     let before = memchr_iter(b'\n', &block[..error.valid_up_to()]).count() as u64;
     let line = first_line + before;
-    let cause = format!("line {line} is not UTF-8: convert the file first (iconv -t UTF-8)");
-    Err(io::Error::new(io::ErrorKind::InvalidData, cause))
+    Err(invalid(format!(
+        "line {line} is not UTF-8\nhint: name what it is: read_csv('..', encoding => 'latin-1'), or convert the \
+         file first (iconv -t UTF-8)"
+    )))
 }
 
 /// What the reader of separated values takes for the end of a record. Blocks are cut behind newlines alone: whether one
@@ -291,30 +280,29 @@ fn is_line_end(byte: u8) -> bool {
 }
 
 impl State {
-    fn cut_separated(
-        &mut self,
-        block: &[u8],
-        seen: usize,
-        separators: Separators,
-    ) -> Option<usize> {
-        let Separators { delimiter, quote, escape } = separators;
+    fn cut_separated(&mut self, block: &[u8], seen: usize, separators: Separators) -> Cut {
+        let Separators { delimiter, quote, escape, comment } = separators;
         // What no text has is looked for where there is no escape.
         let escape = escape.unwrap_or(Separators::NO_QUOTE);
-        let is_plain = matches!(self.place, Place::Start | Place::Inside);
-        if is_plain && memchr(quote, &block[seen..]).is_none() {
+        let is_plain = matches!(self.place, Place::Record | Place::Start | Place::Inside);
+        if is_plain && comment.is_none() && memchr(quote, &block[seen..]).is_none() {
             self.place = match block.last() {
-                Some(last) if *last == delimiter || is_line_end(*last) => Place::Start,
+                Some(last) if *last == delimiter => Place::Start,
+                Some(last) if is_line_end(*last) => Place::Record,
                 _ if block.len() == seen => self.place,
                 _ => Place::Inside,
             };
-            return memrchr(b'\n', &block[seen..]).map(|at| seen + at + 1);
+            return Ok(memrchr(b'\n', &block[seen..]).map(|at| seen + at + 1));
         }
         let (mut end, mut at) = (None, seen);
         while at < block.len() {
             let byte = block[at];
-            self.place = match (self.place, byte) {
+            let next = match (self.place, byte) {
                 (Place::Escaped, _) => Place::Quoted,
-                (Place::Start | Place::Escape, byte) if byte == quote => Place::Quoted,
+                (Place::Record, byte) if Some(byte) == comment => Place::Comment,
+                (Place::Record | Place::Start | Place::Escape, byte) if byte == quote => {
+                    Place::Quoted
+                }
                 (Place::Quoted, byte) if byte == quote => Place::Escape,
                 (Place::Quoted, byte) if byte == escape => Place::Escaped,
                 (Place::Quoted, _) => {
@@ -324,9 +312,18 @@ impl State {
                 }
                 (_, b'\n') => {
                     end = Some(at + 1);
-                    Place::Start
+                    Place::Record
                 }
-                (_, byte) if byte == delimiter || is_line_end(byte) => Place::Start,
+                (Place::Comment, _) => {
+                    at = memchr(b'\n', &block[at..]).map_or(block.len(), |next| at + next);
+                    continue;
+                }
+                (_, b'\r') => Place::Record,
+                (_, byte) if byte == delimiter => Place::Start,
+                (Place::Escape | Place::Closed, b' ') => Place::Closed,
+                (Place::Escape | Place::Closed, _) => {
+                    return Err(Broken { at, cause: STRAY_QUOTE });
+                }
                 _ => {
                     self.place = Place::Inside;
                     let next = memchr3(delimiter, b'\n', b'\r', &block[at..]);
@@ -334,13 +331,14 @@ impl State {
                     continue;
                 }
             };
+            self.place = next;
             at += 1;
         }
-        end
+        Ok(end)
     }
 
     /// Lays each value out on a line of its own as well.
-    fn cut_values(&mut self, block: &mut [u8], seen: usize) -> Option<usize> {
+    fn cut_values(&mut self, block: &mut [u8], seen: usize) -> Cut {
         let (mut end, mut at) = (None, seen);
         while at < block.len() {
             let byte = block[at];
@@ -352,42 +350,88 @@ impl State {
                     at = memchr2(b'"', b'\\', &block[at..]).map_or(block.len(), |next| at + next);
                     continue;
                 }
-                (_, b'"') => self.place = Place::Quoted,
-                (_, b'[') if self.depth == 0 && !self.in_array => {
-                    self.in_array = true;
+                (_, b'"') => {
+                    self.member_continues();
+                    self.place = Place::Quoted;
+                }
+                (_, b'[') if self.depth == 0 && self.member.is_none() => {
+                    self.member = Some(Member::Bracket);
                     block[at] = b' ';
                 }
-                (_, b']') if self.depth == 0 && self.in_array => {
-                    self.in_array = false;
+                (_, b']') if self.depth == 0 && self.member.is_some() => {
+                    if self.member == Some(Member::Comma) {
+                        return Err(Broken { at, cause: "a value is missing before ]" });
+                    }
+                    self.member = None;
                     block[at] = b' ';
                 }
-                (_, b',') if self.depth == 0 && self.in_array => {
+                (_, b',') if self.depth == 0 && self.member.is_some() => {
+                    if self.member != Some(Member::Value) {
+                        return Err(Broken { at, cause: "a value is missing before a comma" });
+                    }
+                    self.member = Some(Member::Comma);
                     block[at] = b'\n';
                     end = Some(at + 1);
                 }
-                (_, b'{' | b'[') => self.depth += 1,
-                (_, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
-                (_, b'\n' | b'\r') if self.depth > 0 => block[at] = b' ',
-                (_, b'\n') => end = Some(at + 1),
+                (_, b'{' | b'[') => {
+                    if self.depth == 0 && self.member == Some(Member::Value) {
+                        return Err(Broken { at, cause: "a comma is missing before a value" });
+                    }
+                    self.member_continues();
+                    self.depth += 1;
+                }
+                (_, b'}' | b']') => {
+                    self.depth = self.depth.saturating_sub(1);
+                    // Others may follow in the same line.
+                    if self.depth == 0 && self.member.is_none() {
+                        end = Some(at + 1);
+                    }
+                }
+                (_, b'\n') => {
+                    self.lines += 1;
+                    match self.depth {
+                        0 => end = Some(at + 1),
+                        _ => block[at] = b' ',
+                    }
+                }
+                (_, b'\r') if self.depth > 0 => block[at] = b' ',
                 _ => {
+                    if !byte.is_ascii_whitespace() {
+                        self.member_continues();
+                    }
                     let skip = memchr3(b'"', b'\n', b',', &block[at + 1..]);
                     let brackets = block[at + 1..]
                         .iter()
                         .take(skip.unwrap_or(block.len()))
                         .position(|b| matches!(b, b'{' | b'}' | b'[' | b']' | b'\r'));
-                    at += 1 + brackets.or(skip).unwrap_or(block.len());
+                    let letters = if byte.is_ascii_whitespace() {
+                        let until = brackets.or(skip).unwrap_or(block.len() - at - 1);
+                        block[at + 1..][..until].iter().position(|b| !b.is_ascii_whitespace())
+                    } else {
+                        None
+                    };
+                    at += 1 + letters.or(brackets).or(skip).unwrap_or(block.len());
                     continue;
                 }
             }
             at += 1;
         }
-        end
+        Ok(end)
+    }
+
+    /// Something of a member of the array stands here.
+    fn member_continues(&mut self) {
+        if self.depth == 0 && self.member.is_some() {
+            self.member = Some(Member::Value);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::io::BufReader;
+
     use super::*;
 
     fn blocks(text: &str, records: Records, bytes: usize) -> Vec<(String, u64)> {

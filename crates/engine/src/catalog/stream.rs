@@ -6,7 +6,7 @@ use std::sync::Arc;
 use headrace_format::arrow::BatchStream;
 use headrace_io::{ReadAt, SourceFile};
 
-use super::records::FileBytes;
+use super::bytes::FileBytes;
 
 /// Begins to read a stream.
 ///

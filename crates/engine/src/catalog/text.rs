@@ -5,16 +5,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::json;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::listing::PartitionedFile;
@@ -29,21 +28,18 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, PhysicalExpr, apply_expression_roots};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use memchr::memchr_iter;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::spawn_blocking;
 
 use super::files::{TableKind, refused};
-use super::layout::{Layout, REPAIR, SAMPLE_RECORDS_MAX, TextInput, plain_text};
+use super::layout::{Layout, REPAIR, TextInput, plain_text};
 use super::records::{Block, Blocks, Records};
+use super::separated::Column;
+use super::{json, separated};
 use crate::error::blocking;
 
 /// Bytes of a block: what one task makes batches of.
 const BLOCK_BYTES: usize = 4 << 20;
-
-/// Values of a file's columns that are looked at together: the reader of separated values takes memory for all
-/// of them at once.
-const CELLS_MAX: usize = 1 << 20;
 
 /// Reads the files of a table.
 #[derive(Clone, Debug)]
@@ -54,6 +50,8 @@ pub struct TextSource {
     batch_rows: usize,
     threads: usize,
     metrics: ExecutionPlanMetricsSet,
+    /// Records that were left out, as somebody wished.
+    ignored: Arc<AtomicU64>,
 }
 
 impl TextSource {
@@ -66,7 +64,13 @@ impl TextSource {
             batch_rows: 8192,
             threads,
             metrics: ExecutionPlanMetricsSet::new(),
+            ignored: Arc::default(),
         }
+    }
+
+    /// Records that were left out by now because they do not fit.
+    pub fn ignored(&self) -> u64 {
+        self.ignored.load(Ordering::Relaxed)
     }
 }
 
@@ -83,6 +87,7 @@ impl FileSource for TextSource {
             all: Arc::clone(file_schema),
             batch_rows: self.batch_rows,
             at_once: self.threads.div_ceil(config.file_groups.len().max(1)),
+            ignored: Arc::clone(&self.ignored),
         };
         ProjectionOpener::try_new(self.projection.clone(), Arc::new(opener), file_schema)
     }
@@ -144,6 +149,7 @@ struct TextOpener {
     all: SchemaRef,
     batch_rows: usize,
     at_once: usize,
+    ignored: Arc<AtomicU64>,
 }
 
 impl FileOpener for TextOpener {
@@ -156,6 +162,7 @@ impl FileOpener for TextOpener {
             all: Arc::clone(&self.all),
             batch_rows: self.batch_rows,
             input,
+            ignored: Arc::clone(&self.ignored),
         });
         let at_once = self.at_once.max(1);
         Ok(Box::pin(async move { Ok(decoder.stream(at_once)) }))
@@ -167,6 +174,7 @@ struct Decoder {
     all: SchemaRef,
     batch_rows: usize,
     input: TextInput,
+    ignored: Arc<AtomicU64>,
 }
 
 impl Decoder {
@@ -226,48 +234,38 @@ impl Decoder {
     }
 
     fn decode(&self, block: &Block) -> Result<Vec<RecordBatch>> {
-        let fail = |e: ArrowError| {
-            let text = plain_text(&e);
-            let remedy = match text.contains("as type") {
-                true => format!(
-                    "the types of columns are told from a file's first {SAMPLE_RECORDS_MAX} rows: mend the \
-                     value, or name the types (from read_csv('..', types => {{'column': 'VARCHAR'}}))"
-                ),
-                false => REPAIR.to_string(),
-            };
-            refused(self.path(), placed(&text, block), remedy)
-        };
-        let text = Cursor::new(&block.bytes);
         match &self.input.layout {
             Layout::Separated { format, columns } => {
                 let types = by_name(&self.all);
-                let typed = |name: &String| match types.get(name.as_str()) {
-                    Some(field) => FieldRef::clone(field),
+                let typed = |column: &Column| match types.get(column.name.as_str()) {
+                    Some(field) => field.data_type().clone(),
                     // It became a partition's.
-                    None => Arc::new(Field::new(name, DataType::Utf8, true)),
+                    None => DataType::Utf8,
                 };
-                let schema = Schema::new(columns.iter().map(typed).collect::<Vec<_>>());
                 let read = by_name(&self.schema);
-                let wanted = |i: &usize| read.contains_key(columns[*i].as_str());
+                let wanted = |i: &usize| read.contains_key(columns[*i].name.as_str());
                 let wanted: Vec<usize> = (0..columns.len()).filter(wanted).collect();
-                let names: Vec<&str> = wanted.iter().map(|i| columns[*i].as_str()).collect();
-                let reader = format
-                    .reader(schema, block.is_first)
-                    .with_batch_size(self.batch_rows.min(CELLS_MAX / columns.len().max(1)).max(1))
-                    .with_projection(wanted.clone())
-                    .build(text)
-                    .map_err(fail)?;
-                reader.map(|batch| self.arranged(&batch.map_err(fail)?, &names)).collect()
+                let names: Vec<&str> = wanted.iter().map(|i| columns[*i].name.as_str()).collect();
+                let reading = separated::Reading {
+                    format,
+                    columns,
+                    types: columns.iter().map(typed).collect(),
+                    wanted: wanted.clone(),
+                    batch_rows: self.batch_rows,
+                };
+                let read = reading.batches(block);
+                let (batches, ignored) =
+                    read.map_err(|fault| refused(self.path(), fault.placed(block), &fault.remedy))?;
+                self.ignored.fetch_add(ignored, Ordering::Relaxed);
+                batches.iter().map(|batch| self.arranged(batch, &names)).collect()
             }
-            layout => {
-                let is_typed = matches!(layout, Layout::Json { is_typed: true, .. });
-                let reader = json::ReaderBuilder::new(Arc::clone(&self.schema))
-                    .with_coerce_primitive(is_typed)
-                    .with_batch_size(self.batch_rows)
-                    .build(text)
-                    .map_err(fail)?;
-                reader.map(|batch| batch.map_err(fail)).collect()
+            Layout::Json { given, .. } => {
+                let reading =
+                    json::Reading { schema: &self.schema, given, batch_rows: self.batch_rows };
+                let read = reading.batches(block);
+                read.map_err(|fault| refused(self.path(), fault.cause, fault.remedy))
             }
+            Layout::Batches => Err(self.fail(&"a stream has no records")),
         }
     }
 
@@ -319,18 +317,5 @@ fn received<T: Send + 'static>(
 ) -> impl futures::Stream<Item = Result<T>> {
     stream::unfold(receiver, |mut receiver| async {
         receiver.recv().await.map(|item| (item, receiver))
-    })
-}
-
-/// The line of the file in place of that of the block.
-fn placed(text: &str, block: &Block) -> String {
-    let lines = memchr_iter(b'\n', &block.bytes).count() as u64;
-    let found = text.split_once("at line ").and_then(|(before, rest)| {
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let line: u64 = rest[..digits].parse().ok()?;
-        Some(format!("{before}near line {}{}", block.first_line + line, &rest[digits..]))
-    });
-    found.unwrap_or_else(|| {
-        format!("lines {} to {}: {text}", block.first_line, block.first_line + lines)
     })
 }

@@ -92,12 +92,16 @@ fn wider(kind: TableKind, a: &DataType, b: &DataType) -> Option<DataType> {
         // Values are read again, from their text, as what they turn out to be.
         _ if kind == TableKind::Csv => match (a, b) {
             (Int64, Float64) | (Float64, Int64) => Float64,
-            (Date32, Timestamp(..)) | (Timestamp(..), Date32) => large.clone(),
+            (Date32, Timestamp(_, None)) | (Timestamp(_, None), Date32) => large.clone(),
+            (Int64, long @ Decimal128(_, 0)) | (long @ Decimal128(_, 0), Int64) => long.clone(),
             _ => Utf8,
         },
         _ if kind == TableKind::Json => {
             if matches!((a, b), (Int64, Float64) | (Float64, Int64)) {
                 return Some(Float64);
+            }
+            if let (Int64, long @ Decimal128(_, 0)) | (long @ Decimal128(_, 0), Int64) = (a, b) {
+                return Some(long.clone());
             }
             let mut merged = Field::new("", a.clone(), true);
             merged.try_merge(&Field::new("", b.clone(), true)).ok()?;

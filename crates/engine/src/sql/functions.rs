@@ -3,6 +3,9 @@
 //! A call becomes a table whose name is the text of the call, so that it is opened, seen as its files are
 //! now, and planned as any other.
 
+use std::path::Path;
+
+use chrono::format::StrftimeItems;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, plan_datafusion_err, plan_err};
 use datafusion::execution::session_state::SessionState;
@@ -17,7 +20,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::HeadraceDialect;
 use super::walk::{self, Flow, ON, Stop};
-use crate::catalog::{Call, Packing, ReadOptions, TableKind};
+use crate::catalog::{Call, Encoding, Packing, ReadOptions, TableKind, is_pattern, kind_of};
 
 /// Options that say what is always so.
 const ALWAYS: [&str; 3] = ["union_by_name", "hive_partitioning", "auto_detect"];
@@ -50,7 +53,11 @@ impl VisitorMut for Namer<'_> {
     type Break = Stop;
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
-        let TableFactor::Table { name, args: args @ Some(_), .. } = factor else { return ON };
+        let TableFactor::Table { name, args, .. } = factor else { return ON };
+        if args.is_none() {
+            self.name_files(name);
+            return ON;
+        }
         let Some((kind, function)) = function_of(name) else { return ON };
         let given = args.take().map(|args| args.args).unwrap_or_default();
         let texts: Vec<String> = given.iter().map(ToString::to_string).collect();
@@ -64,6 +71,25 @@ impl VisitorMut for Namer<'_> {
         }
         *name = ObjectName::from(vec![Ident::with_quote('"', text)]);
         ON
+    }
+}
+
+impl Namer<'_> {
+    /// `'x*.csv'` is a table of the files that match, `'folder'` one of the folder, though it has no slash.
+    fn name_files(&mut self, name: &mut ObjectName) {
+        let [ObjectNamePart::Identifier(ident)] = name.0.as_mut_slice() else { return };
+        if ident.quote_style != Some('\'') {
+            return;
+        }
+        let path = Path::new(&ident.value);
+        match kind_of(path) {
+            Some((kind, _)) if is_pattern(&ident.value) => {
+                let (paths, options) = (vec![ident.value.clone()], ReadOptions::default());
+                self.calls.push((ident.value.clone(), Call { kind, paths, options }));
+            }
+            None if !ident.value.contains('/') && path.is_dir() => ident.value.push('/'),
+            _ => {}
+        }
     }
 }
 
@@ -144,9 +170,40 @@ fn set(call: &mut Call, name: &str, value: &Expr, state: &SessionState) -> Resul
             // Doubled quotes are read in any case.
             options.escape = escape.filter(|escape| Some(*escape) != options.quote);
         }
-        "header" if is_csv => options.has_header = flag(value)?,
+        "header" if is_csv => options.has_header = Some(flag(value)?),
         "nullstr" | "null" if is_csv => options.nulls = texts(value)?,
-        "skip" if is_csv => options.skip_lines = number(value)?,
+        "skip" if is_csv => options.skip_lines = Some(number(value)?),
+        "comment" if is_csv => {
+            let comment = (!text(value)?.is_empty()).then(|| byte(value)).transpose()?;
+            options.comment = Some(comment);
+        }
+        "null_padding" if is_csv => options.pads = flag(value)?,
+        "ignore_errors" if is_csv => options.ignores = flag(value)?,
+        "dateformat" | "date_format" if is_csv => options.formats.date = Some(format(value)?),
+        "timestampformat" | "timestamp_format" if is_csv => {
+            options.formats.moment = Some(format(value)?);
+        }
+        "decimal_separator" if is_csv => {
+            options.formats.has_comma = match text(value)? {
+                "," => true,
+                "." => false,
+                other => return plan_err!("'{other}' is neither ',' nor '.'"),
+            }
+        }
+        "encoding" if is_csv || is_json => {
+            let name = text(value)?;
+            let known = Encoding::of_name(name);
+            options.encoding = Some(known.ok_or_else(|| {
+                plan_datafusion_err!("{name} is not known\nhint: utf-8, latin-1, utf-16, utf-16be")
+            })?);
+        }
+        "filename" => {
+            options.file_column = match literal(value)? {
+                Value::Boolean(false) => None,
+                Value::Boolean(true) => Some("filename".into()),
+                _ => Some(text(value)?.to_string()),
+            }
+        }
         "names" | "column_names" if is_csv => options.names = texts(value)?,
         "all_varchar" if is_csv => options.is_all_text = flag(value)?,
         "columns" if is_csv || is_json => options.columns = typed(value, state)?,
@@ -170,9 +227,11 @@ fn set(call: &mut Call, name: &str, value: &Expr, state: &SessionState) -> Resul
         _ => {
             let known = match call.kind {
                 TableKind::Csv => {
-                    "delim, quote, escape, header, nullstr, skip, names, columns, types, all_varchar, compression"
+                    "delim, quote, escape, header, nullstr, skip, comment, null_padding, ignore_errors, names, \
+                     columns, types, all_varchar, dateformat, timestampformat, decimal_separator, encoding, \
+                     compression, filename"
                 }
-                TableKind::Json => "columns, types, compression",
+                TableKind::Json => "columns, types, encoding, compression, filename",
                 _ => "none but paths",
             };
             return plan_err!("there is no such option\nhint: options are {known}");
@@ -213,6 +272,19 @@ fn flag(value: &Expr) -> Result<bool> {
     match literal(value)? {
         Value::Boolean(flag) => Ok(*flag),
         other => plan_err!("{other} is neither true nor false"),
+    }
+}
+
+/// How dates are written, in the letters of `strptime`, for those who parse them here.
+fn format(value: &Expr) -> Result<String> {
+    // Fractions of seconds of any length.
+    let format = text(value)?.replace(".%f", "%.f").replace(".%g", "%.f").replace(".%n", "%.f");
+    let is_known = |item| !matches!(item, chrono::format::Item::Error);
+    match StrftimeItems::new(&format).all(is_known) && format.contains('%') {
+        true => Ok(format),
+        false => plan_err!(
+            "'{format}' is no format of dates\nhint: such as '%d/%m/%Y' or '%Y-%m-%d %H:%M:%S'"
+        ),
     }
 }
 

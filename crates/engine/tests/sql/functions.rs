@@ -9,13 +9,13 @@ use headrace_engine::{Processor, QueryReport, Session, SessionOptions, Settings}
 
 use crate::tables;
 
-fn session() -> Session {
+pub fn session() -> Session {
     let settings = Settings { processor: Processor::Cpu, ..Settings::default() };
     Session::new(SessionOptions { settings, ..SessionOptions::default() }).unwrap()
 }
 
 /// Rows as text, NULL as it is; `DIR` stands for a folder.
-async fn run(
+pub async fn run(
     session: &Session,
     folder: &Path,
     sql: &str,
@@ -34,7 +34,7 @@ async fn run(
     Ok((rows, report))
 }
 
-fn put(folder: &Path, path: &str, text: &str) {
+pub fn put(folder: &Path, path: &str, text: &str) {
     let path = folder.join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
@@ -228,7 +228,7 @@ async fn what_is_wrong_with_a_call_is_said() {
         ("from read_csv('DIR/t.csv', types => {'c': 'INT'})", &["t.csv", "no column c", "a, b"]),
         ("from read_csv('DIR/t.csv', types => {'a': 'INT) or (1'})", &["no type of SQL"]),
         ("from read_csv('DIR/t.csv', types => {'a': 'INT[]'})", &["cannot be INT[]"]),
-        ("from read_csv('DIR/t.csv', types => {'a': 'INT'})", &["t.csv", "near line 3"]),
+        ("from read_csv('DIR/t.csv', types => {'a': 'INT'})", &["t.csv", "line 3: column a"]),
         (
             "from read_csv('DIR/t.csv', columns => {'a': 'INT'})",
             &["t.csv", "2 columns, and 1 are named"],

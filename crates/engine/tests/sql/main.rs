@@ -21,4 +21,5 @@ mod review;
 mod spill;
 mod ssb;
 mod tables;
+mod texts;
 mod words;

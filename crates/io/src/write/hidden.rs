@@ -66,6 +66,12 @@ impl Hidden {
         Self { path, _lock: None }
     }
 
+    /// It stays where it is.
+    pub fn keep(mut self) {
+        OWNED.lock().retain(|owned| *owned != self.path);
+        self.path.clear();
+    }
+
     /// Where it lies.
     pub fn path(&self) -> &Path {
         &self.path
@@ -74,6 +80,9 @@ impl Hidden {
 
 impl Drop for Hidden {
     fn drop(&mut self) {
+        if self.path.as_os_str().is_empty() {
+            return;
+        }
         // What took its target's place is not there any more.
         remove(&self.path);
         OWNED.lock().retain(|owned| *owned != self.path);

@@ -181,15 +181,80 @@ impl HttpService for Watched {
         REQUESTS.fetch_add(1, Ordering::Relaxed);
         let is_sent = request.body().content_length() > 0;
         let limit = if is_sent { SENT_TIMEOUT } else { ANSWER_TIMEOUT };
+        let asks_part = request.headers().contains_key("range");
         match tokio::time::timeout(limit, self.0.execute(request)).await {
+            Ok(Ok(answer)) if answer.status().as_u16() == 206 => {
+                let header =
+                    |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
+                check_part(asks_part, header("content-range"), header("content-length"))
+                    .map_err(|cause| HttpError::new(HttpErrorKind::Decode, cause))?;
+                Ok(answer)
+            }
             Ok(answer) => answer,
             Err(_) => Err(HttpError::new(HttpErrorKind::Timeout, no_answer(limit))),
         }
     }
 }
 
+/// A part of a file must have been asked for, and say which part it is: whoever took it for the whole would lose rows.
+fn check_part(is_asked: bool, range: Option<&str>, length: Option<&str>) -> io::Result<()> {
+    let text = range.unwrap_or_default();
+    let fail = |what: &str| {
+        let text: String = text.chars().take(80).collect();
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{what} (206, Content-Range '{text}')"),
+        ))
+    };
+    if !is_asked {
+        return fail("the server sent a part of the file where all of it was asked for");
+    }
+    let Some((first, last, size)) = part_of(text) else {
+        return fail("the server sent a part of the file and does not say which");
+    };
+    let is_whole = length.and_then(|length| length.parse::<u64>().ok());
+    let is_sound = first <= last && size.is_none_or(|size| last < size);
+    match is_sound && is_whole.is_none_or(|length| last - first == length.saturating_sub(1)) {
+        true => Ok(()),
+        false => fail("the server sent a part that the file cannot have"),
+    }
+}
+
+/// First and last byte, and the bytes of all, of `bytes 0-9/100`; `*`: the server does not know them.
+fn part_of(range: &str) -> Option<(u64, u64, Option<u64>)> {
+    let (part, size) = range.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = part.split_once('-')?;
+    let size = match size {
+        "*" => None,
+        size => Some(size.parse().ok()?),
+    };
+    Some((first.parse().ok()?, last.parse().ok()?, size))
+}
+
 /// The error of a server that keeps silent.
 pub fn no_answer(after: Duration) -> io::Error {
     let text = format!("the server did not answer for {} s", after.as_secs());
     io::Error::new(io::ErrorKind::TimedOut, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_those_that_were_asked_for() {
+        for (is_asked, range, length, is_sound) in [
+            (true, Some("bytes 0-9/100"), Some("10"), true),
+            (true, Some("bytes 0-9/*"), None, true),
+            (true, Some("bytes 0-9/100"), Some("9"), false),
+            (false, Some("bytes 0-9/100"), Some("10"), false),
+            (false, None, None, false),
+            (true, Some("bytes 0-9/9"), Some("10"), false),
+            (true, Some("bytes 9-0/100"), None, false),
+            (true, Some("9-0/-1"), None, false),
+            (true, None, Some("10"), false),
+        ] {
+            assert_eq!(check_part(is_asked, range, length).is_ok(), is_sound, "{range:?}");
+        }
+    }
 }

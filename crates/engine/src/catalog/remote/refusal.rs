@@ -151,6 +151,9 @@ fn of_silence(text: &str, root: String) -> (Kind, String, &'static str) {
     if is_missing {
         return (Kind::Other, format!("no credentials: {root}"), WHO);
     }
+    if root.contains("Content-Range") {
+        return (Kind::Other, root, RANGES);
+    }
     (Kind::Unreachable, root, REACH)
 }
 
