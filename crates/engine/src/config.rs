@@ -35,7 +35,10 @@ fn wrong_value(error: SettingError) -> DataFusionError {
 }
 
 const NAMES: [(&str, &str); 7] = [
-    ("processor", "What runs pipelines: auto, cpu, cuda or off"),
+    (
+        "processor",
+        "What runs pipelines: auto (what is expected to be done first), cpu, cuda or off",
+    ),
     ("fallback", "What happens to what the processor cannot run: allow or forbid"),
     (
         "access",

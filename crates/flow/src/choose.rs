@@ -60,8 +60,9 @@ impl Destination {
 
 /// A device's ways past the slots' host memory.
 pub(crate) struct DeviceWays {
-    /// Where registered mappings are kept; the reason if none are to be made.
-    pub registered: Result<Arc<RegisteredPool>, String>,
+    /// Where registered mappings are kept, and the race's number there; the reason if none are to be
+    /// made.
+    pub registered: Result<(Arc<RegisteredPool>, u64), String>,
     /// The device's own reader; the reason if there is none.
     pub reader: Result<Arc<dyn DeviceReader>, String>,
 }
@@ -171,7 +172,7 @@ impl<'a> Chooser<'a> {
         }
         let memory_backed = file.source().is_memory_backed();
         if memory_backed || self.is_resident(read, file) {
-            return self.resident(read.file, file, memory_backed);
+            return self.resident(read, file, memory_backed);
         }
         if self.is_for_device_reader(read.file, file) {
             return Way::DeviceReader;
@@ -188,14 +189,21 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    fn resident(&mut self, number: usize, file: &Arc<dyn ReadAt>, memory_backed: bool) -> Way {
+    fn resident(&mut self, read: &ReadSpec, file: &Arc<dyn ReadAt>, memory_backed: bool) -> Way {
         let buffered = Way::Read { mode: ReadMode::Buffered, admit: false };
         let found = match &self.destination {
             Destination::Anywhere if self.must_copy() => return buffered,
-            Destination::Anywhere => self.mapping(number, file).map(Way::Mapped),
-            Destination::Device(_) if memory_backed => {
+            Destination::Anywhere => self.mapping(read.file, file).map(Way::Mapped),
+            Destination::Device(ways) if memory_backed => {
                 let path = file.path().display();
-                self.shared(number, file)
+                if let Ok((pool, race)) = &ways.registered
+                    && !pool.is_worth(file.identity(), read.offset, *race)
+                {
+                    let why = "wanted for the first time, not registered";
+                    self.reasons.add(format!("{path}: copied through slots: {why}"));
+                    return buffered;
+                }
+                self.shared(read.file, file)
                     .map(Way::Registered)
                     .map_err(|why| format!("{path}: copied through slots: {why}"))
             }
@@ -243,7 +251,7 @@ impl<'a> Chooser<'a> {
     ) -> Result<Arc<SharedMapping>, String> {
         let destination = &self.destination;
         let find = || {
-            let pool = destination.ways()?.registered.clone()?;
+            let (pool, _) = destination.ways()?.registered.clone()?;
             pool.mapping(file).map_err(|error| error.to_string())
         };
         known(&mut self.files, number).shared.get_or_insert_with(find).clone()

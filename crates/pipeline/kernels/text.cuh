@@ -99,6 +99,110 @@ HR_DEVICE u32 next_character(const Text& text, u32 at)
     return at;
 }
 
+// Where the character begins that is so many behind the one at `at`; the end, if there are fewer.
+HR_DEVICE u32 character_behind(const Text& text, u32 at, u32 characters)
+{
+    for (; characters > 0 && at < text.bytes; --characters) at = next_character(text, at);
+    return at;
+}
+
+// Where the character begins that is so many before the end; the beginning, if there are fewer.
+HR_DEVICE u32 character_before_end(const Text& text, u32 characters)
+{
+    u32 at = text.bytes;
+    for (; characters > 0 && at > 0; --characters) {
+        do --at;
+        while (at > 0 && (text.at[at] & 0xc0u) == 0x80u);
+    }
+    return at;
+}
+
+HR_DEVICE Text part_of(const Text& text, u32 from, u32 to) { return Text(text.at + from, to - from); }
+
+// Up to `count` characters from number `from` on, the first being 1; false for a negative count. The end is that
+// of the text where 32 bits do not say it.
+HR_DEVICE bool substring(const Text& text, i32 from, i32 count, Text* out)
+{
+    const u32 first = from > 1 ? u32(from) - 1u : 0;
+    const u32 begin = character_behind(text, 0, first);
+    const i64 end = i64(from) + count;
+    const u32 beyond = end > 1 ? u32(end) - 1u : 0;
+    const bool is_open = end > i64(Limits<i32>::max);
+    *out = part_of(text, begin, is_open ? text.bytes : character_behind(text, begin, beyond > first ? beyond - first : 0));
+    return count >= 0;
+}
+
+HR_DEVICE Text substring_from(const Text& text, i32 from)
+{
+    return part_of(text, character_behind(text, 0, from > 1 ? u32(from) - 1u : 0), text.bytes);
+}
+
+HR_DEVICE u32 magnitude_of(i32 number) { return number < 0 ? 0u - u32(number) : u32(number); }
+
+// So many characters of the beginning, or of the end; all but so many of the other side, if the number is negative.
+HR_DEVICE Text first_characters(const Text& text, i32 number)
+{
+    const u32 count = magnitude_of(number);
+    return part_of(text, 0, number < 0 ? character_before_end(text, count) : character_behind(text, 0, count));
+}
+
+HR_DEVICE Text last_characters(const Text& text, i32 number)
+{
+    const u32 count = magnitude_of(number);
+    const u32 from = number < 0 ? character_behind(text, 0, count) : character_before_end(text, count);
+    return part_of(text, from, text.bytes);
+}
+
+HR_DEVICE bool begins_with(const Text& text, const Text& start)
+{
+    return start.bytes <= text.bytes && same_text(Text(text.at, start.bytes), start);
+}
+
+// The number of the character where the second text first occurs; 0 if it does not.
+HR_DEVICE i32 position_of(const Text& text, const Text& wanted)
+{
+    i32 number = 1;
+    for (u32 at = 0; at + wanted.bytes <= text.bytes; at = next_character(text, at), ++number) {
+        if (same_text(Text(text.at + at, wanted.bytes), wanted)) return number;
+        if (at == text.bytes) break;
+    }
+    return 0;
+}
+
+HR_DEVICE bool has_character(const Text& set, const Text& character)
+{
+    for (u32 at = 0; at < set.bytes;) {
+        const u32 next = next_character(set, at);
+        if (same_text(part_of(set, at, next), character)) return true;
+        at = next;
+    }
+    return false;
+}
+
+// Without the characters at an end that occur in the set.
+HR_DEVICE Text without_start(const Text& text, const Text& set)
+{
+    u32 at = 0;
+    while (at < text.bytes) {
+        const u32 next = next_character(text, at);
+        if (!has_character(set, part_of(text, at, next))) break;
+        at = next;
+    }
+    return part_of(text, at, text.bytes);
+}
+
+HR_DEVICE Text without_end(const Text& text, const Text& set)
+{
+    u32 end = text.bytes;
+    while (end > 0) {
+        const Text before(text.at, end);
+        const u32 last = character_before_end(before, 1);
+        if (!has_character(set, part_of(before, last, end))) break;
+        end = last;
+    }
+    return part_of(text, 0, end);
+}
+
 // A pattern's items are bytes, any one character, or any number of them.
 constexpr u16 LIKE_ONE = 256, LIKE_ANY = 257;
 

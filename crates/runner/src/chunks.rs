@@ -9,7 +9,7 @@ use headrace_flow::{BoxError, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, ReadSp
 use headrace_format::arrow::{ChunkOptions, ColumnBound};
 use headrace_format::{ChunkTotals, Feed, FirstBy, FormatError, Table};
 use headrace_io::{EXTENT_ALIGN_BYTES, ReadAt};
-use headrace_ir::{Chunk, DataType, Segment, ValueRange};
+use headrace_ir::{Chunk, DataType, Pipeline, Segment, ValueRange};
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::{ColumnView, SegmentView, SourceColumn, SourceInfo};
 use parking_lot::Mutex;
@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use crate::bounds::bounds;
 use crate::error::RunError;
 use crate::progress::Share;
+use crate::table::StreamTable;
 use crate::task::Task;
 
 /// What a task reads, before anything of it is.
@@ -41,14 +42,14 @@ pub fn plan(task: &Task<'_>, options: ChunkOptions) -> Result<Planned, RunError>
     // A slot holds extents widened to blocks at both ends.
     let options = ChunkOptions { extent_extra_bytes: 2 * EXTENT_ALIGN_BYTES as u64, ..options };
     let feed = Arc::clone(task.table.source()).feed(ordinals, &conditions, options)?;
-    let info = source_info(task, &*feed);
+    let info = source_info(task.pipeline, task.table, &*feed);
     let share = Share::of(task.runner.progress());
     Ok(Planned { feed: TableFeed::new(Arc::clone(task.table.source()), feed, share), info })
 }
 
-fn source_info(task: &Task<'_>, feed: &dyn Feed) -> SourceInfo {
-    let table = task.table;
-    let columns = task.pipeline.source.ordinals.iter().map(|&column| {
+/// What is known of the columns that a pipeline reads of a table.
+pub fn source_info(pipeline: &Pipeline, table: &StreamTable, feed: &dyn Feed) -> SourceInfo {
+    let columns = pipeline.source.ordinals.iter().map(|&column| {
         let stats = table.source().column_stats(column);
         let range = match (stats.min, stats.max) {
             (Some(min), Some(max)) => Some(ValueRange { min, max }),

@@ -108,13 +108,8 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let layout = SegmentLayout::merged(known.chain(expected));
     if let Some(layout) = &layout {
         let program = CudaProgram::compile(Arc::clone(&bound), layout, Tuning::FULL)?;
-        match (&pages, program.text_read()) {
-            (Some(pages), _) => pages.check(&bound, &program.columns_read())?,
-            // Each part of a file's batch would bring the texts of all of it.
-            (None, Some(column)) => {
-                return Err(WhyNot::new(format!("column {column} is plain text")).into());
-            }
-            (None, None) => {}
+        if let Some(pages) = &pages {
+            pages.check(&bound, &program.columns_read())?;
         }
     }
     let Dealt { ordinals, devices, planned, notes } =

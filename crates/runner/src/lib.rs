@@ -53,6 +53,7 @@ mod merge;
 mod pages;
 mod partitioned;
 mod parts;
+mod placement;
 mod prepared;
 mod progress;
 mod report;

@@ -4,14 +4,11 @@
 //! described. A pipeline is known by its steps, the table, the builds it probes and the GPUs; one
 //! whose columns have left the GPUs since is made anew.
 
-use std::sync::{Arc, Weak};
-
-use headrace_format::Table;
-use headrace_ir::Pipeline;
 use headrace_pipeline::build::BuildId;
 use headrace_pipeline::cuda::ResidentRuns;
 use parking_lot::Mutex;
 
+use crate::placement::Subject;
 use crate::task::{Scope, Task};
 
 /// Pipelines that are kept; the one used longest ago leaves.
@@ -19,9 +16,7 @@ const ENTRIES_MAX: usize = 64;
 
 /// What makes two tasks the same.
 struct Key {
-    pipeline: Pipeline,
-    /// Weak: a table that is gone must not be kept, nor another one taken for it.
-    table: Weak<dyn Table>,
+    subject: Subject,
     builds: Vec<BuildId>,
     ordinals: Vec<usize>,
 }
@@ -58,13 +53,12 @@ impl PreparedRuns {
     /// Keeps what is ready for a task, after a run.
     pub(crate) fn put(&self, task: &Task<'_>, ordinals: &[usize], prepared: Prepared) {
         let key = Key {
-            pipeline: task.pipeline.clone(),
-            table: Arc::downgrade(task.table.source()),
+            subject: Subject::new(task.pipeline, task.table.source()),
             builds: build_ids(task).collect(),
             ordinals: ordinals.to_vec(),
         };
         let mut entries = self.entries.lock();
-        entries.retain(|(key, _)| key.table.strong_count() > 0);
+        entries.retain(|(key, _)| key.subject.is_alive());
         if entries.len() == ENTRIES_MAX {
             entries.remove(0);
         }
@@ -79,11 +73,9 @@ impl PreparedRuns {
 
 impl Key {
     fn is_of(&self, task: &Task<'_>, ordinals: &[usize]) -> bool {
-        let table = Arc::as_ptr(task.table.source());
-        std::ptr::addr_eq(self.table.as_ptr(), table)
-            && self.ordinals == ordinals
+        self.ordinals == ordinals
             && build_ids(task).eq(self.builds.iter().copied())
-            && self.pipeline == *task.pipeline
+            && self.subject.is(task.pipeline, task.table.source())
     }
 }
 

@@ -272,22 +272,40 @@ impl Run<'_> {
             token: self.request.token,
             emit,
         };
+        let (placements, source) = (self.runner.placements(), table.source());
         let on_cpu = |task: &Task<'_>, why_not| {
+            let started = Instant::now();
             let done = cpu::run(task)?;
+            if settings.processor == Processor::Auto {
+                placements.ran_on_cores(pipeline, source, ms_since(started));
+            }
             Ok(Streamed { done, processor: "cpu", why_not })
         };
+        let is_auto = settings.processor == Processor::Auto;
         if matches!(settings.processor, Processor::Cpu | Processor::Off) {
             return on_cpu(&task, None);
         }
+        if is_auto && let Err(reason) = self.runner.choose(pipeline, table, settings) {
+            return on_cpu(&task, Some(reason));
+        }
+        let started = Instant::now();
         let emitted = AtomicBool::new(false);
         let watched = |batch| {
             emitted.store(true, Ordering::Relaxed);
             emit(batch)
         };
         let error = match cuda::run(&Task { emit: &watched, ..task }) {
-            Ok(done) => return Ok(Streamed { done, processor: "cuda", why_not: None }),
+            Ok(done) => {
+                if is_auto {
+                    placements.ran_on_gpus(pipeline, source, ms_since(started));
+                }
+                return Ok(Streamed { done, processor: "cuda", why_not: None });
+            }
             Err(error) => error,
         };
+        if is_auto && let RunError::WhyNot(reason) = &error {
+            placements.was_refused(pipeline, source, reason);
+        }
         let must = settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
         match gpu_refusal(&error) {
             Some(reason) if !must && !emitted.into_inner() => on_cpu(&task, Some(reason)),
@@ -299,6 +317,10 @@ impl Run<'_> {
     pub fn table(&self, pipeline: &Pipeline) -> &StreamTable {
         &self.request.tables[pipeline.source.table_id]
     }
+}
+
+fn ms_since(started: Instant) -> f64 {
+    started.elapsed().as_secs_f64() * 1e3
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use crate::build_cache::BuildCache;
 use crate::gpus::Gpus;
 use crate::memory::MemorySplit;
+use crate::placement::Placements;
 use crate::prepared::PreparedRuns;
 use crate::progress::Progress;
 use crate::settings::{Devices, Settings};
@@ -60,6 +61,7 @@ pub struct Runner {
     /// The recorder, if [`Self::start_trace`] was called.
     trace: Mutex<Option<Trace>>,
     progress: Arc<Progress>,
+    placements: Placements,
     // Before what the GPUs own is let go.
     prepared: PreparedRuns,
     registered: Option<Arc<RegisteredPool>>,
@@ -86,8 +88,9 @@ impl Runner {
             builds: BuildCache::new(memory.builds_bytes, &budget),
             trace: Mutex::new(None),
             progress: Arc::default(),
+            placements: Placements::default(),
             prepared: PreparedRuns::default(),
-            registered: memory.registered_bytes.map(RegisteredPool::new),
+            registered: memory.registered_bytes.map(RegisteredPool::for_repeats),
             gpus: Gpus::new(cuda, &budget),
             budget,
         }
@@ -152,6 +155,10 @@ impl Runner {
         &self.gpus
     }
 
+    pub(crate) fn placements(&self) -> &Placements {
+        &self.placements
+    }
+
     pub(crate) fn prepared(&self) -> &PreparedRuns {
         &self.prepared
     }
@@ -165,6 +172,7 @@ impl Runner {
         self.builds.clear();
         self.cache.clear();
         self.prepared.clear();
+        self.placements.clear();
         for device in self.gpus.all_open() {
             device.resident().clear();
         }

@@ -10,7 +10,8 @@ use crate::share::ThreadShare;
 /// Which processor runs pipelines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processor {
-    /// CUDA if there is a GPU and it takes the pipeline, else the CPU.
+    /// CUDA if there is a GPU that takes the pipeline and is expected to be done first, else the CPU: see
+    /// `placement`.
     #[default]
     Auto,
     /// The CPU.

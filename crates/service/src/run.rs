@@ -101,12 +101,14 @@ fn run(
     let name = &run.program.pipeline.source.table;
     let table = HeapTable::new(name, run.heaps, owner, rows)?;
     let table = table.filling_page_cache(run.fills_page_cache);
+    // Whoever asks has cores of its own, and weighed them.
+    let (processor, fallback) = match shared.processor {
+        Processor::Auto => (Processor::Cuda, Fallback::Allow),
+        asked => (asked, Fallback::Forbid),
+    };
     let settings = Settings {
-        processor: shared.processor,
-        fallback: match shared.processor {
-            Processor::Auto => Fallback::Allow,
-            _ => Fallback::Forbid,
-        },
+        processor,
+        fallback,
         threads: run.threads.clamp(1, THREADS_MAX),
         ..Settings::default()
     };

@@ -66,13 +66,6 @@ impl PipelineExec {
             Boundedness::Bounded,
         ));
         let children = planned.children.clone();
-        // A kernel is not made for rows that the planner's operators make.
-        let settings = match settings.processor {
-            Processor::Auto if planned.streams_child() => {
-                Settings { processor: Processor::Cpu, ..settings }
-            }
-            _ => settings,
-        };
         let metrics = ExecutionPlanMetricsSet::new();
         let planned = Arc::new(planned);
         let report = Arc::default();
@@ -107,14 +100,12 @@ impl PipelineExec {
 
     /// What will run it, and why not the processor that comes first.
     pub fn processor(&self) -> (&'static str, Option<WhyNot>) {
-        match self.settings.processor {
-            asked @ (Processor::Cpu | Processor::Off) => {
-                ("cpu", Some(WhyNot::new(format!("headrace.processor is {asked}"))))
-            }
-            Processor::Auto | Processor::Cuda => match self.runner.cuda(&self.settings.devices) {
-                Ok(_) => ("cuda", None),
-                Err(reason) => ("cpu", Some(reason)),
-            },
+        let planned = &self.planned;
+        let tables: Vec<_> =
+            planned.tables.iter().map(|table| Arc::clone(table.stream())).collect();
+        match self.runner.place(&planned.program, &tables, &self.settings) {
+            Ok(()) => ("cuda", None),
+            Err(reason) => ("cpu", Some(reason)),
         }
     }
 
@@ -140,13 +131,12 @@ impl PipelineExec {
 
     /// PCI address of the GPU that runs it, if one does.
     pub(crate) fn gpu_address(&self) -> Option<String> {
-        match self.processor() {
-            ("cuda", _) => {
-                let cuda = self.runner.cuda(&self.settings.devices).ok()?;
-                Some(cuda.device().info().pcie_id.clone())
-            }
-            _ => None,
+        let ran_on = self.report().map(|report| report.processor);
+        if ran_on.as_deref().unwrap_or(self.processor().0) != "cuda" {
+            return None;
         }
+        let cuda = self.runner.cuda(&self.settings.devices).ok()?;
+        Some(cuda.device().info().pcie_id.clone())
     }
 
     pub(super) fn runner(&self) -> &Arc<Runner> {

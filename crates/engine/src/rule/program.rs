@@ -76,13 +76,6 @@ pub struct Planned {
     pub subqueries: Vec<Arc<dyn PhysicalExpr>>,
 }
 
-impl Planned {
-    /// Whether the rows of a child plan are streamed, not those of a table.
-    pub fn streams_child(&self) -> bool {
-        self.program.pipeline.source.kind == SourceKind::Batches
-    }
-}
-
 /// What feeds a program, as it is gathered.
 #[derive(Default)]
 pub(super) struct Feeds {

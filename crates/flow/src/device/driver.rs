@@ -100,7 +100,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         };
         let ways = DeviceWays {
             registered: match (&shared.registered, lane.registrar()) {
-                (Ok((pool, _)), Some(_)) => Ok(pool.clone()),
+                (Ok(registered), Some(_)) => Ok(registered.clone()),
                 (Ok(_), None) => Err("the device registers no mappings".to_string()),
                 (Err(reason), _) => Err(reason.clone()),
             },

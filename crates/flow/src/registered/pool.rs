@@ -13,6 +13,9 @@ use super::PIECE_BYTES;
 use super::mapping::{SharedMapping, page_bytes};
 use crate::{HostRegistrar, Registration};
 
+/// Extents of which is known that they were wanted: all are forgotten when there are more.
+const WANTED_MAX: usize = 1 << 20;
+
 /// What a [`RegisteredPool`] did since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct RegisteredStats {
@@ -70,12 +73,17 @@ impl std::fmt::Debug for RegisteredPiece {
 /// be slower. Only where the way is forced, pieces of the same race leave too, if nobody copies
 /// from them, the most recently used first.
 ///
+/// Pinning may cost ten times as much as copying once. A pool [for repeats](Self::for_repeats) has the
+/// automatic choice register only extents that an earlier race wanted, too.
+///
 /// What is registered is pinned memory: the pages of a file that was deleted or changed meanwhile
 /// are freed only when its pieces leave or the pool is cleared.
 #[derive(Debug)]
 pub struct RegisteredPool {
     budget_bytes: u64,
     piece_bytes: usize,
+    /// By extent: the race that wanted it first. `None`: nobody asks.
+    wanted: Option<Mutex<HashMap<(FileIdentity, u64), u64>>>,
     inner: Mutex<Inner>,
     settled: Condvar,
     hits: AtomicU64,
@@ -130,11 +138,24 @@ impl RegisteredPool {
         Self::with_pieces(budget_bytes, PIECE_BYTES)
     }
 
+    /// As [`new`](Self::new), for extents that are wanted again.
+    pub fn for_repeats(budget_bytes: u64) -> Arc<RegisteredPool> {
+        Arc::new(RegisteredPool {
+            wanted: Some(Mutex::default()),
+            ..Self::empty(budget_bytes, PIECE_BYTES)
+        })
+    }
+
     /// As [`new`](Self::new), with pieces of `piece_bytes` (rounded up to whole pages).
     pub fn with_pieces(budget_bytes: u64, piece_bytes: usize) -> Arc<RegisteredPool> {
-        Arc::new(RegisteredPool {
+        Arc::new(Self::empty(budget_bytes, piece_bytes))
+    }
+
+    fn empty(budget_bytes: u64, piece_bytes: usize) -> RegisteredPool {
+        RegisteredPool {
             budget_bytes,
             piece_bytes: piece_bytes.max(1).next_multiple_of(page_bytes()),
+            wanted: None,
             inner: Mutex::new(Inner::default()),
             settled: Condvar::new(),
             hits: AtomicU64::new(0),
@@ -142,7 +163,18 @@ impl RegisteredPool {
             evictions: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
             registering_ns: AtomicU64::new(0),
-        })
+        }
+    }
+
+    /// Whether the automatic choice is to have an extent registered: in a pool for repeats, if a race
+    /// before this one wanted it.
+    pub(crate) fn is_worth(&self, identity: FileIdentity, offset: u64, race: u64) -> bool {
+        let Some(wanted) = &self.wanted else { return true };
+        let mut wanted = wanted.lock();
+        if wanted.len() >= WANTED_MAX {
+            wanted.clear();
+        }
+        *wanted.entry((identity, offset)).or_insert(race) < race
     }
 
     /// What the pool did and holds.
@@ -415,6 +447,17 @@ mod tests {
             assert_eq!(got, [true, true, false, false]);
         }
         assert_eq!((pool.stats().evictions, pool.stats().refusals), (2, 4));
+    }
+
+    #[test]
+    fn only_what_an_earlier_race_wanted_is_worth_registering() {
+        let (_dir, file) = file(1);
+        let pool = RegisteredPool::for_repeats(1 << 30);
+        let (first, second) = (pool.begin_race(), pool.begin_race());
+        let is_worth = |offset, race| pool.is_worth(file.identity(), offset, race);
+        assert!(!is_worth(0, first) && !is_worth(0, first), "once in a race is once");
+        assert!(is_worth(0, second) && !is_worth(4096, second));
+        assert!(RegisteredPool::new(1 << 30).is_worth(file.identity(), 0, first));
     }
 
     #[test]

@@ -43,9 +43,8 @@ const GROUPS_MAX: u64 = 1 << 30;
 /// Bytes of a text within a key: the text, zeros, and its length and 1, or 0 for NULL.
 pub(super) const TEXT_KEY_BYTES: usize = 32;
 
-/// Bytes of a key at most, and of one that has no text.
+/// Bytes of a key at most.
 const KEY_BYTES_MAX: usize = 128;
-const FIXED_KEY_BYTES_MAX: usize = 16;
 
 /// One key within the words of a group's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +63,7 @@ pub struct GroupKeyPart {
 pub struct GroupTableLayout {
     /// One per key.
     pub parts: Vec<GroupKeyPart>,
-    /// 64-bit words of a group's key: 1 or 2, up to 16 with texts.
+    /// 64-bit words of a group's key: 1 to 16.
     pub words: usize,
     /// Most groups that there can be.
     pub groups_max: u64,
@@ -163,10 +162,9 @@ fn key_parts(keys: &[BoundKey]) -> Result<(Vec<GroupKeyPart>, usize), WhyNot> {
         parts.push(GroupKeyPart { at, bytes, null_at });
         at += bytes + usize::from(key.expr.nullable);
     }
-    let bytes_max = if texts > 0 { KEY_BYTES_MAX } else { FIXED_KEY_BYTES_MAX };
-    if at > bytes_max {
+    if at > KEY_BYTES_MAX {
         return Err(WhyNot::new(format!(
-            "the keys of hashed groups take {at} bytes, the CUDA processor has {bytes_max}"
+            "the keys of hashed groups take {at} bytes, the CUDA processor has {KEY_BYTES_MAX}"
         )));
     }
     Ok((parts, at.div_ceil(8).max(1)))

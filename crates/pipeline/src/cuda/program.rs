@@ -540,15 +540,6 @@ impl CudaProgram {
         columns
     }
 
-    /// A column of plain text that the kernel reads, if there is one.
-    pub fn text_read(&self) -> Option<&str> {
-        let text = |field: &SegmentField| match field {
-            SegmentField::BytesLength(c) => Some(self.bound.registers[*c].name.as_str()),
-            _ => None,
-        };
-        self.segment_fields.iter().find_map(text)
-    }
-
     /// The failure behind an error word less the kernel's first place; `None` for 0.
     pub fn error_of(&self, word: u32) -> Option<ExecError> {
         let index = (word as usize).checked_sub(1)?;

@@ -1,6 +1,6 @@
 //! Columns that stay in device memory from query to query.
 //!
-//! An entry is one column of one segment: values and validity in one buffer. A query that
+//! An entry is one column of one segment: values, the bytes of texts and validity in one buffer. A query that
 //! streams a segment leaves its columns here while the budget lasts; entries that no running
 //! query has touched make room for it, the one used longest ago first. Entries that the same
 //! query brought or used never make room, so a table larger than the budget keeps a part of
@@ -75,12 +75,14 @@ pub struct KeptPages {
 pub struct ResidentColumn {
     /// Number of values.
     pub rows: u32,
-    /// Values from its start.
+    /// Values, or the offsets of texts, from its start.
     pub buffer: DeviceBuffer,
     /// How they lie.
     pub form: ColumnForm,
-    /// What is added to differences.
+    /// What is added to differences, and what is taken from the offsets of texts.
     pub base: i64,
+    /// Where the bytes lie that the offsets of texts point into, and how many they are.
+    pub texts: Option<(u64, u64)>,
     /// Where the validity bitmap lies, if there is one, and its bytes.
     pub validity: Option<(u64, u64)>,
 }

@@ -311,9 +311,7 @@ fn plan_segment(
             return Err(ExecError::Internal(format!("column {column} has no file column")));
         };
         let extents = &segment.columns[column];
-        // Texts do not stay.
-        let stays = file.filter(|_| extents.offsets.is_none());
-        let key = stays.map(|file| key_of(source, file, file_column));
+        let key = file.map(|file| key_of(source, file, file_column));
         let resident = key.and_then(|key| execution.device().resident().get(&key, query));
         let is_resident = resident.is_some();
         let values = add_read(chunk, extents.values, is_resident);
@@ -373,8 +371,9 @@ pub(super) fn resident_bytes(device: &CudaDevice, read: &[usize], chunk: &ChunkS
         let of_column = |&column: &usize| {
             let key = key_of(source, file, *source.columns.get(column)?);
             let extents = source.segment.columns.get(column)?;
-            let validity = extents.validity.map_or(0, |validity| validity.bytes);
-            resident.has(&key).then_some(extents.values.bytes + validity)
+            let others = extents.offsets.into_iter().chain(extents.validity);
+            let bytes = extents.values.bytes + others.map(|extent| extent.bytes).sum::<u64>();
+            resident.has(&key).then_some(bytes)
         };
         read.iter().filter_map(of_column).sum()
     };

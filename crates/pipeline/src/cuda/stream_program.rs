@@ -60,6 +60,14 @@ struct Kept {
     misfit: Option<usize>,
 }
 
+/// A column as a chunk brought it: the offsets of texts are its values.
+#[derive(Clone, Copy)]
+struct Brought {
+    values: DeviceSlice,
+    texts: Option<DeviceSlice>,
+    validity: Option<DeviceSlice>,
+}
+
 /// What one slot has of its own, beside the race's.
 struct Slot {
     /// Status, then descriptors, on both sides.
@@ -309,12 +317,18 @@ impl<'a> StreamProgram<'a> {
     ) -> Result<(), ExecError> {
         for segment in &chunk.segments {
             for (column, origin) in segment.columns.iter().enumerate() {
-                let ColumnOrigin::Read { values, base, validity, form, key: Some(key), .. } =
+                let ColumnOrigin::Read { values, offsets, base, validity, form, key: Some(key) } =
                     origin
                 else {
                     continue;
                 };
-                let from = (buffers[*values], validity.map(|v| buffers[v]));
+                let (values, validity) = (buffers[*values], validity.map(|v| buffers[v]));
+                let from = match offsets {
+                    Some(offsets) => {
+                        Brought { values: buffers[*offsets], texts: Some(values), validity }
+                    }
+                    None => Brought { values, texts: None, validity },
+                };
                 let narrowing = self.narrowing(slot, column, *form, key);
                 let lie = (*form, *base);
                 self.keep_column(stream, slot, from, (*key, lie, segment.rows), narrowing)?;
@@ -341,7 +355,7 @@ impl<'a> StreamProgram<'a> {
         &mut self,
         stream: &Stream,
         slot: usize,
-        (values, validity): (DeviceSlice, Option<DeviceSlice>),
+        Brought { values, texts, validity }: Brought,
         (key, (form, base), rows): (ColumnKey, (ColumnForm, i64), u32),
         narrowing: Option<(Narrowing, usize)>,
     ) -> Result<(), ExecError> {
@@ -350,7 +364,9 @@ impl<'a> StreamProgram<'a> {
             Some((narrowing, _)) => narrowing.bytes(rows) as usize,
             None => values.bytes,
         };
-        let validity_at = values_bytes.next_multiple_of(CONTROL_ALIGN_BYTES);
+        let texts_at = values_bytes.next_multiple_of(CONTROL_ALIGN_BYTES);
+        let texts_bytes = texts.map_or(0, |texts| texts.bytes);
+        let validity_at = texts_at + texts_bytes.next_multiple_of(CONTROL_ALIGN_BYTES);
         let bytes = validity_at + validity.map_or(0, |v| v.bytes);
         if !device.resident().make_room(bytes as u64, self.plan.query) {
             return Ok(());
@@ -369,8 +385,10 @@ impl<'a> StreamProgram<'a> {
                 }
                 None => stream.copy_d2d_from(&buffer, 0, values.address, values.bytes)?,
             }
-            if let Some(v) = validity {
-                stream.copy_d2d_from(&buffer, validity_at, v.address, v.bytes)?;
+            for (at, from) in [(texts_at, texts), (validity_at, validity)] {
+                if let Some(from) = from.filter(|from| from.bytes > 0) {
+                    stream.copy_d2d_from(&buffer, at, from.address, from.bytes)?;
+                }
             }
         }
         self.execution.stats.admitted_bytes += bytes as u64;
@@ -379,6 +397,7 @@ impl<'a> StreamProgram<'a> {
             buffer,
             form: narrowing.map_or(form, |(narrowing, _)| narrowing.form()),
             base: narrowing.map_or(base, |(narrowing, _)| narrowing.base),
+            texts: texts.map(|texts| (texts_at as u64, texts.bytes as u64)),
             validity: validity.map(|v| (validity_at as u64, v.bytes as u64)),
         };
         let misfit = narrowing.map(|(_, flag)| flag);
@@ -492,7 +511,7 @@ pub(super) fn on_device(segment: &PlannedSegment, buffers: &[DeviceSlice]) -> De
                 base: column.base,
                 validity: column.validity.map(|(offset, _)| column.buffer.ptr() + offset),
                 remap: *remap,
-                bytes: None,
+                bytes: column.texts.map(|(offset, bytes)| (column.buffer.ptr() + offset, bytes)),
             },
             ColumnOrigin::Read { values, offsets, base, validity, form, .. } => DeviceColumn {
                 values: at(offsets.unwrap_or(*values)),

@@ -24,6 +24,11 @@ impl Generator<'_> {
             let call = |sum: &str| format!("hr::days_added({}, {}, &{sum})", days.code, more.code);
             return self.checked(expr, "i32", &null, call);
         }
+        if let [text, _, ..] = arguments
+            && matches!(text.repr, Repr::Str)
+        {
+            return self.text_call(expr, function, arguments);
+        }
         let [argument] = arguments else {
             return refuse(format!("{} of {} arguments", function.name(), arguments.len()));
         };

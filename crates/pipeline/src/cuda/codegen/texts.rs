@@ -1,5 +1,6 @@
 //! Plain texts: text over `text.cuh`.
 
+use headrace_ir::function::{Function, TrimSide};
 use headrace_ir::{CompareOp, Scalar, Value as Constant};
 
 use super::constants::CONSTANTS_MAX;
@@ -97,6 +98,70 @@ impl Generator<'_> {
             code: format!("{not}hr::like({}, {table}, {count})", text.code),
             null: text.null,
         })
+    }
+
+    /// Calls of functions of a text and more that make no new one: their texts are parts of the first.
+    pub(super) fn text_call(
+        &mut self,
+        expr: &BoundExpr,
+        function: Function,
+        arguments: &[BoundExpr],
+    ) -> Result<Value> {
+        let is_known = matches!(
+            function,
+            Function::Substring
+                | Function::Left
+                | Function::Right
+                | Function::Trim(_)
+                | Function::StartsWith
+                | Function::Position
+        );
+        if !is_known {
+            return refuse(format!("{} of texts", function.name()));
+        }
+        let values =
+            arguments.iter().map(|argument| self.value(argument)).collect::<Result<Vec<_>>>()?;
+        let null = values.iter().skip(1).fold(values[0].null.clone(), |null, value| {
+            let before = Value { code: String::new(), null };
+            self.either_null(&before, value)
+        });
+        let codes: Vec<&str> = values.iter().map(|value| value.code.as_str()).collect();
+        let code = match (function, codes.as_slice()) {
+            (Function::Substring, [text, from]) => format!("hr::substring_from({text}, {from})"),
+            (Function::Substring, [text, from, count]) => {
+                let part = self.names.unique("part");
+                self.body.line(format!("hr::Text {part};"));
+                let call = format!("hr::substring({text}, {from}, {count}, &{part})");
+                let is_there = self.named("bool", "is_there", call);
+                if expr.node_can_fail() {
+                    let place = Place::Cast { place: expr.text.to_string() };
+                    self.fail_if(&null, &format!("!{is_there}"), place);
+                }
+                part
+            }
+            (Function::Left, [text, number]) => format!("hr::first_characters({text}, {number})"),
+            (Function::Right, [text, number]) => {
+                let number = self.named("i32", "number", (*number).to_string());
+                if expr.node_can_fail() {
+                    let smallest = format!("{number} == hr::Limits<i32>::min");
+                    self.fail_if(&null, &smallest, Self::overflow_place(expr));
+                }
+                format!("hr::last_characters({text}, {number})")
+            }
+            (Function::Trim(TrimSide::Start), [text, set]) => {
+                format!("hr::without_start({text}, {set})")
+            }
+            (Function::Trim(TrimSide::End), [text, set]) => {
+                format!("hr::without_end({text}, {set})")
+            }
+            (Function::Trim(TrimSide::Both), [text, set]) => {
+                format!("hr::without_end(hr::without_start({text}, {set}), {set})")
+            }
+            (Function::StartsWith, [text, start]) => format!("hr::begins_with({text}, {start})"),
+            (Function::Position, [text, wanted]) => format!("hr::position_of({text}, {wanted})"),
+            _ => return refuse(format!("{} of {} texts", function.name(), codes.len())),
+        };
+        Ok(Value { code, null })
     }
 
     /// Sets the words of a text, which are those of NULL before. A row whose text is too long has failed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use headrace_flow::DeviceSlice;
 use headrace_gpu::Stream;
 
-use super::StreamProgram;
+use super::{Brought, StreamProgram};
 use crate::cuda::layout::ColumnForm;
 use crate::cuda::page_slots::{PageRun, PageSlots};
 use crate::cuda::pages::{PageOwner, bitmap_bytes};
@@ -98,7 +98,8 @@ impl StreamProgram<'_> {
         let columns: Vec<_> = self.pages()?.columns().to_vec();
         if columns.is_empty() {
             let rows = (key.key, (ColumnForm::Plain, 0), segment.rows);
-            return self.keep_column(stream, slot, (slice(0, 0), None), rows, None);
+            let nothing = Brought { values: slice(0, 0), texts: None, validity: None };
+            return self.keep_column(stream, slot, nothing, rows, None);
         }
         // Texts lie in their pages, which do not stay.
         for column in columns.into_iter().filter(|column| column.form != ColumnForm::Text) {
@@ -108,7 +109,8 @@ impl StreamProgram<'_> {
             }
             let DeviceColumn { values, validity, .. } = segment.columns[column.register];
             let validity = validity.map(|at| slice(at, bitmap_bytes(segment.rows)));
-            let from = (slice(values, column.values_bytes(segment.rows)), validity);
+            let values = slice(values, column.values_bytes(segment.rows));
+            let from = Brought { values, texts: None, validity };
             let narrowing = self.narrowing(slot, column.register, column.form, &key);
             let lie = (column.form, 0);
             self.keep_column(stream, slot, from, (key, lie, segment.rows), narrowing)?;

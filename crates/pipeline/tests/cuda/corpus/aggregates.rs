@@ -158,6 +158,7 @@ pub fn hashed_groups() -> Vec<Case> {
     vec![
         case_of("hashed by a wide integer", vec![], by(&["c"], calls())),
         case_of("hashed by two words", vec![], by(&["x", "h", "u"], vec![sum(reg("k"))])),
+        case_of("hashed by six words", vec![], by(&["x", "d", "g", "c", "n", "m", "f"], calls())),
         case_of("hashed by unsigned and truth", vec![], by(&["x", "g"], calls())),
         case_of("hashed by many small keys", vec![], by(&["k", "u", "t", "f"], calls())),
         case_of(

@@ -1,5 +1,7 @@
 //! Plain texts: what the CUDA processor does with them, and what it does not.
 
+use headrace_ir::function::TrimSide;
+
 use super::*;
 use crate::differential::text_shapes;
 
@@ -69,6 +71,7 @@ pub fn plain_texts() -> Vec<Case> {
         "te_t 1%",
         "%xx%",
     ];
+    cases.extend(parts_of_texts());
     let likes = patterns.iter().map(|pattern| counted("text like", like(reg("f"), pattern)));
     cases.extend(likes);
     cases.extend([
@@ -90,6 +93,57 @@ pub fn plain_texts() -> Vec<Case> {
             vec![Step::Compute(named("e", either()))],
             by(&[("e", appended(0, DataType::Utf8, true, "e"))], calls()),
         ),
+    ]);
+    cases
+}
+
+/// Functions that give a part of a text, or say where it is: compared, found in lists, grouped by.
+fn parts_of_texts() -> Vec<Case> {
+    let of = |function, arguments: Vec<Expr>, data_type: DataType| {
+        let arguments = std::iter::once(reg("f")).chain(arguments).collect();
+        Expr::Call { function, arguments, data_type }
+    };
+    let part = |function, arguments| of(function, arguments, DataType::Utf8);
+    let trim = |side, set| part(Function::Trim(side), vec![text(set)]);
+    let parts = vec![
+        ("substr of the beginning", part(Function::Substring, vec![i32s(1), i32s(6)])),
+        ("substr before the beginning", part(Function::Substring, vec![i32s(-2), i32s(9)])),
+        ("substr across letters of two bytes", part(Function::Substring, vec![i32s(7), i32s(2)])),
+        ("substr of nothing", part(Function::Substring, vec![i32s(3), i32s(0)])),
+        ("substr beyond the end", part(Function::Substring, vec![i32s(900), i32s(1)])),
+        (
+            "substr as long as can be",
+            part(Function::Substring, vec![i32s(7), i32s(i32::MAX.into())]),
+        ),
+        ("substr from a character on", part(Function::Substring, vec![i32s(8)])),
+        ("left", part(Function::Left, vec![i32s(8)])),
+        ("left of all but some", part(Function::Left, vec![i32s(-2)])),
+        ("left of nothing", part(Function::Left, vec![i32s(-99)])),
+        ("right", part(Function::Right, vec![i32s(2)])),
+        ("right of all but some", part(Function::Right, vec![i32s(-6)])),
+        ("ltrim", trim(TrimSide::Start, "etx")),
+        ("rtrim", trim(TrimSide::End, "0é9")),
+        ("btrim", trim(TrimSide::Both, "é 123t")),
+        ("btrim of nothing", trim(TrimSide::Both, "")),
+    ];
+    let mut cases: Vec<Case> = parts
+        .into_iter()
+        .map(|(name, part)| {
+            let calls = vec![count(), sum(reg("a"))];
+            Case { name, steps: vec![], sink: aggregate(vec![("p", part)], calls) }
+        })
+        .collect();
+    let position = |wanted| of(Function::Position, vec![text(wanted)], DataType::Int32);
+    let starts = |start| of(Function::StartsWith, vec![text(start)], DataType::Bool);
+    let codes = part(Function::Substring, vec![i32s(6), i32s(2)]);
+    let list = ["07", "31", "3é"].map(Scalar::utf8).to_vec();
+    cases.extend([
+        counted("position of a text", lt(i32s(7), position("é"))),
+        counted("position of nothing", lt(position(""), i32s(2))),
+        counted("position of what is nowhere", lt(position("none"), i32s(1))),
+        counted("starts with", starts("text 3")),
+        counted("starts with more than there is", starts("text 07 and a tail that is longer")),
+        counted("substr in a list", in_list(codes, list, false)),
     ]);
     cases
 }

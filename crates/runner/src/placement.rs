@@ -1,0 +1,378 @@
+//! Which processor runs a pipeline: what is known before it runs, and what `auto` makes of it.
+//!
+//! Over columns that lie in device memory a GPU takes milliseconds. To bring them there, to compile a
+//! kernel and to open a device takes seconds, in which the cores are often done. So `auto` asks what is
+//! faster this time, and what earlier runs took:
+//!
+//! - What a GPU has yet to do before it answers (its *start*) is estimated from the bytes that are not
+//!   there yet, a compilation, and a device that is not open.
+//! - If the cores are expected to be done before that, they run. What their runs over a table take adds
+//!   up; once it is as much as the start, the GPU is begun, since whoever asks so often asks again. That
+//!   is never more than twice what the better choice from the beginning would have taken.
+//! - Once both have run, the faster one runs. A table that does not fit device memory has its start at
+//!   every run.
+//!
+//! None of it changes an answer.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use headrace_format::Table;
+use headrace_format::arrow::ChunkOptions;
+use headrace_ir::{BuildPlan, Field, Pipeline, Program, Scalar, SourceKind, Value};
+use headrace_pipeline::bind::{BindOptions, Lookups, bind};
+use headrace_pipeline::build::BuildOptions;
+use headrace_pipeline::cuda::{CudaProgram, SegmentLayout, Tuning};
+use headrace_pipeline::{BuildTable, WhyNot};
+use parking_lot::Mutex;
+
+use crate::chunks::source_info;
+use crate::error::RunError;
+use crate::run::lowered;
+use crate::runner::Runner;
+use crate::settings::{Processor, Settings};
+use crate::table::StreamTable;
+
+/// What a core does of a pipeline in a second, before one has run: two filters and a sum take a third of
+/// it, a join of three twice.
+const CORE_BYTES_PER_S: f64 = 2e9;
+
+/// How fast columns come to a device the first time, through slots.
+const FIRST_BYTES_PER_S: f64 = 20e9;
+
+/// How fast a table streams over the link that comes again and again.
+const LINK_BYTES_PER_S: f64 = 50e9;
+
+/// What compiling a kernel takes, and opening a device.
+const COMPILE_MS: f64 = 1500.0;
+const OPEN_MS: f64 = 400.0;
+
+/// Pipelines and tables of which times are kept; the one used longest ago leaves.
+const ENTRIES_MAX: usize = 256;
+
+/// Where a driver shows that it has GPUs, natively and under WSL.
+const DEVICE_FILES: [&str; 2] = ["/dev/nvidiactl", "/dev/dxg"];
+
+/// A pipeline over a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pipeline: Pipeline,
+    /// Weak: a table that is gone must not be kept, nor another one taken for it.
+    table: Weak<dyn Table>,
+}
+
+impl Subject {
+    pub(crate) fn new(pipeline: &Pipeline, table: &Arc<dyn Table>) -> Self {
+        Self { pipeline: pipeline.clone(), table: Arc::downgrade(table) }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.table.strong_count() > 0
+    }
+
+    pub(crate) fn is(&self, pipeline: &Pipeline, table: &Arc<dyn Table>) -> bool {
+        std::ptr::addr_eq(self.table.as_ptr(), Arc::as_ptr(table)) && self.pipeline == *pipeline
+    }
+}
+
+/// What a pipeline's runs took.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Times {
+    cores_ms: Option<f64>,
+    /// The last run on GPUs that did not have to begin with anything.
+    gpu_ms: Option<f64>,
+    /// Whether GPUs have its kernel.
+    is_compiled: bool,
+    /// Why GPUs do not take it, as a run found out.
+    refusal: Option<WhyNot>,
+}
+
+/// What is known of a table's columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Account {
+    /// What the cores took since a GPU was begun for the table.
+    spent_ms: f64,
+    /// Columns that were brought to GPUs.
+    brought: BTreeSet<usize>,
+}
+
+/// What a choice rests on beside times.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    /// Bytes of the columns, and those of them that no GPU was brought yet.
+    bytes: u64,
+    missing_bytes: u64,
+    threads: usize,
+    /// Bytes of columns that the GPUs keep; `None`: none is open yet.
+    cache_bytes: Option<u64>,
+}
+
+/// What the runs of a session took.
+#[derive(Debug, Default)]
+pub(crate) struct Placements {
+    state: Mutex<State>,
+}
+
+/// The ones used last are the last.
+#[derive(Debug, Default)]
+struct State {
+    pipelines: Vec<(Subject, Times)>,
+    tables: Vec<(Weak<dyn Table>, Account)>,
+}
+
+impl Placements {
+    /// Takes note of a run on the cores.
+    pub(crate) fn ran_on_cores(&self, pipeline: &Pipeline, table: &Arc<dyn Table>, ms: f64) {
+        let mut state = self.state.lock();
+        state.times(pipeline, table).cores_ms = Some(ms);
+        state.account(table).spent_ms += ms;
+    }
+
+    /// Takes note of a run on GPUs.
+    pub(crate) fn ran_on_gpus(&self, pipeline: &Pipeline, table: &Arc<dyn Table>, ms: f64) {
+        let mut state = self.state.lock();
+        let account = state.account(table);
+        let columns = &pipeline.source.ordinals;
+        let had_all = columns.iter().all(|column| account.brought.contains(column));
+        account.brought.extend(columns);
+        account.spent_ms = 0.0;
+        let times = state.times(pipeline, table);
+        if had_all && times.is_compiled {
+            times.gpu_ms = Some(ms);
+        }
+        times.is_compiled = true;
+    }
+
+    /// Takes note of why GPUs do not take a pipeline.
+    pub(crate) fn was_refused(&self, pipeline: &Pipeline, table: &Arc<dyn Table>, why: &WhyNot) {
+        self.state.lock().times(pipeline, table).refusal = Some(why.clone());
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        *self.state.lock() = State::default();
+    }
+}
+
+impl State {
+    fn times(&mut self, pipeline: &Pipeline, table: &Arc<dyn Table>) -> &mut Times {
+        self.pipelines.retain(|(subject, _)| subject.is_alive());
+        let known = self.pipelines.iter().position(|(subject, _)| subject.is(pipeline, table));
+        let new = || (Subject::new(pipeline, table), Times::default());
+        &mut used_last(&mut self.pipelines, known, new).1
+    }
+
+    fn account(&mut self, table: &Arc<dyn Table>) -> &mut Account {
+        self.tables.retain(|(table, _)| table.strong_count() > 0);
+        let is_known = |(known, _): &(Weak<dyn Table>, Account)| {
+            std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(table))
+        };
+        let known = self.tables.iter().position(is_known);
+        &mut used_last(&mut self.tables, known, || (Arc::downgrade(table), Account::default())).1
+    }
+}
+
+/// Puts an entry, or a new one, last; the first leaves where there are too many.
+fn used_last<T>(entries: &mut Vec<T>, known: Option<usize>, new: impl FnOnce() -> T) -> &mut T {
+    let entry = known.map_or_else(new, |at| entries.remove(at));
+    if entries.len() >= ENTRIES_MAX {
+        entries.remove(0);
+    }
+    entries.push(entry);
+    let last = entries.len() - 1;
+    &mut entries[last]
+}
+
+/// Whether GPUs are to run a pipeline; why not, if the cores are.
+fn choose(times: &Times, account: &Account, facts: Facts) -> Result<(), WhyNot> {
+    if let Some(refusal) = &times.refusal {
+        return Err(refusal.clone());
+    }
+    let cores = |cores_ms: f64, gpu_ms: f64, what: &str| {
+        Err(WhyNot::new(format!(
+            "auto: the cores take {cores_ms:.0} ms, a GPU {gpu_ms:.0} ms {what}"
+        )))
+    };
+    if let (Some(cores_ms), Some(gpu_ms)) = (times.cores_ms, times.gpu_ms) {
+        return if cores_ms < gpu_ms {
+            cores(cores_ms, gpu_ms, "at their last runs")
+        } else {
+            Ok(())
+        };
+    }
+    let guess_ms = facts.bytes as f64 / (CORE_BYTES_PER_S * facts.threads.max(1) as f64) * 1e3;
+    let cores_ms = times.cores_ms.unwrap_or(guess_ms);
+    let stays = facts.cache_bytes.is_none_or(|cache_bytes| facts.bytes <= cache_bytes);
+    let bring_ms = match stays {
+        true => facts.missing_bytes as f64 / FIRST_BYTES_PER_S * 1e3,
+        false => facts.bytes as f64 / LINK_BYTES_PER_S * 1e3,
+    };
+    let compile_ms = if times.is_compiled { 0.0 } else { COMPILE_MS };
+    let open_ms = if facts.cache_bytes.is_none() { OPEN_MS } else { 0.0 };
+    let start_ms = bring_ms + compile_ms + open_ms;
+    if start_ms <= cores_ms || (stays && account.spent_ms >= start_ms) {
+        return Ok(());
+    }
+    let what = if stays { "until it begins" } else { "for a table that does not fit its memory" };
+    cores(cores_ms, start_ms, what)
+}
+
+impl Runner {
+    /// Whether `auto` has GPUs run a pipeline.
+    ///
+    /// # Errors
+    /// Why the cores are to run it.
+    pub(crate) fn choose(
+        &self,
+        pipeline: &Pipeline,
+        table: &StreamTable,
+        settings: &Settings,
+    ) -> Result<(), WhyNot> {
+        let source = table.source();
+        if source.kind() == SourceKind::Batches {
+            return Err(WhyNot::new("auto: a kernel is not made for rows that operators make"));
+        }
+        if !DEVICE_FILES.iter().any(|file| Path::new(file).exists()) {
+            // It tells why there is none, at no cost.
+            self.cuda(&settings.devices)?;
+        }
+        let mut state = self.placements().state.lock();
+        let account = state.account(source).clone();
+        let of = |columns: &mut dyn Iterator<Item = usize>| -> u64 {
+            columns.map(|column| table.column_bytes(column)).sum()
+        };
+        let columns = pipeline.source.ordinals.iter().copied();
+        let is_missing = |column: &usize| !account.brought.contains(column);
+        let is_open = !self.gpus().all_open().is_empty();
+        let facts = Facts {
+            bytes: of(&mut columns.clone()),
+            missing_bytes: of(&mut columns.filter(is_missing)),
+            threads: settings.threads,
+            cache_bytes: is_open.then(|| self.device_cache_bytes()),
+        };
+        choose(state.times(pipeline, source), &account, facts)
+    }
+
+    /// Where a program's streamed pipeline will run, as far as that can be told before its builds are
+    /// made.
+    ///
+    /// # Errors
+    /// Why not on a GPU.
+    pub fn place(
+        &self,
+        program: &Program,
+        tables: &[Arc<StreamTable>],
+        settings: &Settings,
+    ) -> Result<(), WhyNot> {
+        let asked = settings.processor;
+        if matches!(asked, Processor::Cpu | Processor::Off) {
+            return Err(WhyNot::new(format!("headrace.processor is {asked}")));
+        }
+        let distinct =
+            program.without_distinct().map_err(|error| WhyNot::new(error.to_string()))?;
+        let program = distinct.as_ref().map_or(program, |distinct| &distinct.values);
+        let values: Vec<_> = program.parameters.iter().map(some_value).collect();
+        let program = lowered(program, &values).map_err(|error| WhyNot::new(error.to_string()))?;
+        let pipeline = &program.pipeline;
+        let Some(table) = tables.get(pipeline.source.table_id) else {
+            return Err(WhyNot::new("rows of a child plan come when it runs"));
+        };
+        // What is missing in the program comes before what is missing in the machine.
+        check_kernel(pipeline, &program.builds, table)?;
+        self.cuda(&settings.devices)?;
+        if asked == Processor::Auto { self.choose(pipeline, table, settings) } else { Ok(()) }
+    }
+}
+
+/// In place of a parameter: whether there is a kernel does not depend on its value.
+fn some_value(parameter: &Field) -> Scalar {
+    let values = [Value::Bool(false), Value::Int(0), Value::Float(0.0), Value::Utf8(String::new())];
+    let scalar = |value| Scalar::new(parameter.data_type.clone(), value);
+    let null = || Scalar::null(parameter.data_type.clone());
+    values.into_iter().map(scalar).find(Scalar::is_of_its_type).unwrap_or_else(null)
+}
+
+/// Asks the code generator whether it makes a kernel of a pipeline whose builds are empty.
+fn check_kernel(
+    pipeline: &Pipeline,
+    builds: &[BuildPlan],
+    table: &StreamTable,
+) -> Result<(), WhyNot> {
+    let why = |error: RunError| WhyNot::new(error.to_string());
+    let empty = |plan: &BuildPlan| {
+        let options = BuildOptions::default();
+        BuildTable::from_batches(&plan.name, &plan.keys, &plan.payload, &[], options).map(Arc::new)
+    };
+    let builds: Vec<_> =
+        builds.iter().map(empty).collect::<Result<_, _>>().map_err(|error| why(error.into()))?;
+    let ordinals = &pipeline.source.ordinals;
+    let feed = Arc::clone(table.source()).feed(ordinals, &[], ChunkOptions::default());
+    let feed = feed.map_err(|error| why(error.into()))?;
+    let info = source_info(pipeline, table, &*feed);
+    let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
+    let bound = Arc::new(bind(pipeline, &info, &builds, &options)?);
+    CudaProgram::check(&bound, Tuning::FULL)?;
+    let layout = SegmentLayout::of_encodings(&feed.bounds().encodings);
+    CudaProgram::compile(bound, &layout, Tuning::FULL).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const FACTS: Facts = Facts {
+        bytes: 8_000_000_000,
+        missing_bytes: 8_000_000_000,
+        threads: 16,
+        cache_bytes: Some(60_000_000_000),
+    };
+
+    fn is_gpu(times: &Times, spent_ms: f64, facts: Facts) -> bool {
+        choose(times, &Account { spent_ms, ..Account::default() }, facts).is_ok()
+    }
+
+    #[test]
+    fn the_cores_run_first_and_a_gpu_once_they_took_as_long_as_its_start() {
+        let times = Times { cores_ms: Some(245.0), ..Times::default() };
+        // 0.4 s over the link and 1.5 s for a kernel.
+        assert!(!is_gpu(&Times::default(), 0.0, FACTS));
+        assert!(!is_gpu(&times, 1800.0, FACTS));
+        assert!(is_gpu(&times, 1950.0, FACTS));
+        let closed = Facts { cache_bytes: None, ..FACTS };
+        assert!(!is_gpu(&times, 1950.0, closed), "a device is to be opened, too");
+        let brought = Facts { missing_bytes: 0, ..FACTS };
+        assert!(is_gpu(&times, 1500.0, brought) && !is_gpu(&times, 1400.0, brought));
+        let compiled = Times { is_compiled: true, ..times };
+        assert!(is_gpu(&compiled, 0.0, brought), "nothing is left to begin with");
+    }
+
+    #[test]
+    fn few_cores_do_not_outrun_a_gpu_that_has_to_begin() {
+        assert!(is_gpu(&Times::default(), 0.0, Facts { threads: 1, ..FACTS }));
+    }
+
+    #[test]
+    fn a_table_larger_than_device_memory_comes_every_time() {
+        let large = Facts { bytes: 128_000_000_000, cache_bytes: Some(60_000_000_000), ..FACTS };
+        let fast = Times { cores_ms: Some(1160.0), is_compiled: true, ..Times::default() };
+        assert!(!is_gpu(&fast, 1e9, large), "however often it is asked for");
+        assert!(is_gpu(&Times { cores_ms: Some(5000.0), ..fast }, 0.0, large));
+    }
+
+    #[test]
+    fn what_both_took_decides_and_a_refusal_stays() {
+        let times = |cores_ms, gpu_ms| Times {
+            cores_ms: Some(cores_ms),
+            gpu_ms: Some(gpu_ms),
+            is_compiled: true,
+            refusal: None,
+        };
+        assert!(is_gpu(&times(10.0, 3.0), 0.0, FACTS));
+        let refused = choose(&times(3.0, 10.0), &Account::default(), FACTS).unwrap_err();
+        assert_eq!(refused.0, "auto: the cores take 3 ms, a GPU 10 ms at their last runs");
+        let refusal = Some(WhyNot::new("too long a text"));
+        assert!(!is_gpu(&Times { refusal, ..times(10.0, 3.0) }, 0.0, FACTS));
+    }
+}
