@@ -276,7 +276,7 @@ impl Runner {
         let program = lowered(program, &values).map_err(|error| WhyNot::new(error.to_string()))?;
         let pipeline = &program.pipeline;
         let Some(table) = tables.get(pipeline.source.table_id) else {
-            return Err(WhyNot::new("rows of a child plan come when it runs"));
+            return Err(WhyNot::new(format!("table {} is not there", pipeline.source.table)));
         };
         // What is missing in the program comes before what is missing in the machine.
         check_kernel(pipeline, &program.builds, table)?;

@@ -15,9 +15,10 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder,
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
 };
+use headrace_format::batches::{BatchTable, Ready};
 use headrace_ir::{AggregateOutput, FirstGroups, Sink};
 use headrace_pipeline::WhyNot;
-use headrace_runner::{Processor, RunReport, Runner, Settings};
+use headrace_runner::{RunReport, Runner, Settings, StreamTable};
 use parking_lot::Mutex;
 
 use super::output::Output;
@@ -101,8 +102,9 @@ impl PipelineExec {
     /// What will run it, and why not the processor that comes first.
     pub fn processor(&self) -> (&'static str, Option<WhyNot>) {
         let planned = &self.planned;
-        let tables: Vec<_> =
-            planned.tables.iter().map(|table| Arc::clone(table.stream())).collect();
+        let tables = planned.tables.iter().map(|table| Arc::clone(table.stream()));
+        // Of child plans the columns are enough to tell.
+        let tables: Vec<_> = tables.chain(self.children.iter().map(without_rows)).collect();
         match self.runner.place(&planned.program, &tables, &self.settings) {
             Ok(()) => ("cuda", None),
             Err(reason) => ("cpu", Some(reason)),
@@ -155,6 +157,12 @@ impl PipelineExec {
     pub(super) fn record(&self, report: RunReport) {
         *self.report.lock() = Some(report);
     }
+}
+
+/// A child plan's columns as a table.
+fn without_rows(child: &Arc<dyn ExecutionPlan>) -> Arc<StreamTable> {
+    let table = BatchTable::new(child.name(), &child.schema(), Ready(std::iter::empty()));
+    Arc::new(StreamTable::new(child.name(), Arc::new(table)))
 }
 
 impl DisplayAs for PipelineExec {

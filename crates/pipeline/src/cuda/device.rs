@@ -9,6 +9,7 @@ use headrace_io::{Kept, MemoryBudget};
 use crate::bound::Bound;
 use crate::build::BuildTable;
 use crate::cuda::build_cache::BuildCache;
+use crate::cuda::gather::{GATHER_KERNEL_NAME, gather_source};
 use crate::cuda::groups::TABLE_BYTES_MAX;
 use crate::cuda::host_memory::HostMemory;
 use crate::cuda::kernels::{Kernel, Kernels};
@@ -255,6 +256,11 @@ impl CudaDevice {
     /// The kernel of [`queue_upload`](crate::cuda::upload::queue_upload).
     pub(super) fn upload_function(&self) -> Result<Function, GpuError> {
         self.function(&upload_source(), UPLOAD_KERNEL_NAME)
+    }
+
+    /// The kernel of [`Gathering`](crate::cuda::gather::Gathering).
+    pub(super) fn gather_function(&self) -> Result<Function, GpuError> {
+        self.function(&gather_source(), GATHER_KERNEL_NAME)
     }
 
     fn function(&self, source: &Source<'_>, name: &'static str) -> Result<Function, GpuError> {

@@ -30,6 +30,7 @@ mod decode;
 mod device;
 mod device_state;
 mod execution;
+mod gather;
 mod group_states;
 mod groups;
 mod hand_over;
@@ -54,6 +55,7 @@ mod upload;
 pub use decode::accumulator_state;
 pub use device::{CudaDevice, CudaOptions};
 pub use execution::{CudaExecution, CudaStats, LAUNCH_ROWS_MAX};
+pub use gather::{TEXT_VALUE_BYTES, gather_source, text_lengths};
 pub use groups::{DeviceGroups, GroupKeyPart, GroupRoom, GroupTableLayout, LaunchShape};
 pub use kernels::Kernel;
 pub use layout::{ColumnForm, ColumnLayout, SegmentLayout, base_of};
@@ -67,7 +69,7 @@ pub use program::{
     HEADERS, KERNEL_NAME, OutputColumn, Param, Place, SegmentField, Tuning,
 };
 pub use resident::{ColumnKey, FileId, ResidentColumn, ResidentColumns, ResidentStats};
-pub use rows::{EmitRows, RowBuffers, RowOutput, rows_batch};
+pub use rows::{Downloaded, EmitRows, RowBuffers, RowOutput, rows_batch};
 pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource};
 pub use run_feed::{Rest, StreamPages};
 pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentFeed, SegmentSource, chunked};

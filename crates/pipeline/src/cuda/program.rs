@@ -310,10 +310,12 @@ impl DeviceAccumulator {
 /// A column of the rows sink on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputColumn {
-    /// Bytes a value (bool: one byte).
+    /// Bytes a value (bool: one byte; of a text its address and length).
     pub value_bytes: u32,
     /// Whether there are validity bytes.
     pub nullable: bool,
+    /// Whether the values are texts.
+    pub is_text: bool,
 }
 
 /// One column of a segment in device memory.

@@ -12,12 +12,13 @@ use arrow_array::RecordBatch;
 use headrace_gpu::{DeviceBuffer, Stream};
 use headrace_ir::Field;
 
-use crate::bound::{Bound, BoundExpr, BoundSink, Grouping};
+use crate::bound::{Bound, BoundExpr, BoundSink, Grouping, Repr};
 use crate::column::{arrow_field, vector_array};
 use crate::cpu::WorkerOptions;
-use crate::cpu::vector::Vector;
+use crate::cpu::vector::{Data, Vector};
 use crate::cuda::decode::data_of;
 use crate::cuda::device::CudaDevice;
+use crate::cuda::gather::{Gathering, rows_together, text_lengths};
 use crate::cuda::group_states::GroupStates;
 use crate::cuda::groups::DeviceGroups;
 use crate::cuda::host_memory::PinnedLease;
@@ -126,7 +127,7 @@ impl<'a> RowOutput<'a> {
 pub struct RowBuffers {
     pub(super) values: Vec<DeviceBuffer>,
     pub(super) validity: Vec<Option<DeviceBuffer>>,
-    value_bytes: Vec<usize>,
+    columns: Vec<OutputColumn>,
     pub(super) capacity_rows: u64,
 }
 
@@ -140,7 +141,7 @@ impl RowBuffers {
         let mut buffers = Self {
             values: Vec::with_capacity(outputs.len()),
             validity: Vec::with_capacity(outputs.len()),
-            value_bytes: outputs.iter().map(|output| output.value_bytes as usize).collect(),
+            columns: outputs.to_vec(),
             capacity_rows: rows,
         };
         for output in outputs {
@@ -155,7 +156,23 @@ impl RowBuffers {
     /// Bytes of a row on its way to the host.
     fn row_bytes(&self) -> usize {
         let validity = self.validity.iter().flatten().count();
-        self.value_bytes.iter().sum::<usize>() + validity
+        self.columns.iter().map(|column| column.value_bytes as usize).sum::<usize>() + validity
+    }
+
+    /// Values and validity bytes of `rows` rows that were copied, column by column.
+    fn arrived<'a>(&self, staging: &'a [u8], rows: usize) -> Vec<(&'a [u8], Option<&'a [u8]>)> {
+        let mut rest = staging;
+        let mut take = |bytes: usize| {
+            let (part, left) = rest.split_at(rows * bytes);
+            rest = left;
+            part
+        };
+        let columns = self.columns.iter().zip(&self.validity);
+        columns
+            .map(|(column, validity)| {
+                (take(column.value_bytes as usize), validity.as_ref().map(|_| take(1)))
+            })
+            .collect()
     }
 }
 
@@ -163,13 +180,27 @@ impl RowBuffers {
 pub(super) struct RowTransfer {
     pub(super) buffers: RowBuffers,
     staging: PinnedLease,
+    /// Those of columns of texts.
+    texts: Option<Gathering>,
     portion_rows: u64,
     /// Rows of the launch that is done.
     used_rows: u64,
     /// Rows that were handed on.
     done_rows: u64,
-    /// Rows that are on their way.
-    coming_rows: u64,
+    coming: Coming,
+}
+
+/// Rows on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coming {
+    Nothing,
+    /// The values of so many.
+    Values(usize),
+    /// The texts of the first `rows` of those `staged` whose values came.
+    Texts {
+        rows: usize,
+        staged: usize,
+    },
 }
 
 impl RowTransfer {
@@ -182,13 +213,15 @@ impl RowTransfer {
         let buffers = RowBuffers::new(device, outputs, rows)?;
         let row_bytes = buffers.row_bytes().max(1);
         let portion_rows = (PORTION_BYTES / row_bytes).max(1).min(rows.max(1) as usize);
+        let has_texts = outputs.iter().any(|output| output.is_text);
         Ok(Self {
             staging: PinnedLease::take(device, portion_rows * row_bytes)?,
+            texts: if has_texts { Some(Gathering::new(device)?) } else { None },
             buffers,
             portion_rows: portion_rows as u64,
             used_rows: 0,
             done_rows: 0,
-            coming_rows: 0,
+            coming: Coming::Nothing,
         })
     }
 
@@ -199,30 +232,48 @@ impl RowTransfer {
             let what = format!("{used_rows} output rows where {capacity} fit");
             return Err(ExecError::Internal(what));
         }
-        (self.used_rows, self.done_rows, self.coming_rows) = (used_rows, 0, 0);
+        (self.used_rows, self.done_rows, self.coming) = (used_rows, 0, Coming::Nothing);
         Ok(())
     }
 
     /// Hands on the rows that have arrived, if any, and has the next ones copied; whether there
-    /// were any. They have arrived when the stream has done what it holds then.
+    /// were any. They have arrived when the stream has done what it holds then, unless their texts are
+    /// still to come.
     pub(super) fn advance(
         &mut self,
         stream: &Stream,
         bound: &Bound,
         output: &RowOutput<'_>,
     ) -> Result<bool, ExecError> {
-        if self.coming_rows > 0 {
-            output.put(self.arrived(bound)?);
-            self.done_rows += self.coming_rows;
-            self.coming_rows = 0;
+        match self.coming {
+            Coming::Nothing => {}
+            Coming::Values(staged) if self.texts.is_some() => {
+                let rows = self.gather(stream, staged)?;
+                self.coming = Coming::Texts { rows, staged };
+                return Ok(true);
+            }
+            Coming::Values(rows) => self.hand_on(bound, output, (rows, rows))?,
+            Coming::Texts { rows, staged } => self.hand_on(bound, output, (rows, staged))?,
         }
-        let rows = (self.used_rows - self.done_rows).min(self.portion_rows);
+        let rows = (self.used_rows - self.done_rows).min(self.portion_rows) as usize;
         if rows == 0 || output.is_enough() {
+            self.coming = Coming::Nothing;
             return Ok(false);
         }
-        self.enqueue(stream, rows as usize)?;
-        self.coming_rows = rows;
+        self.enqueue(stream, rows)?;
+        self.coming = Coming::Values(rows);
         Ok(true)
+    }
+
+    fn hand_on(
+        &mut self,
+        bound: &Bound,
+        output: &RowOutput<'_>,
+        (rows, staged): (usize, usize),
+    ) -> Result<(), ExecError> {
+        output.put(self.arrived(bound, rows, staged)?);
+        self.done_rows += rows as u64;
+        Ok(())
     }
 
     /// Has `rows` rows copied, column by column: values, then validity bytes.
@@ -230,8 +281,8 @@ impl RowTransfer {
         let first = self.done_rows as usize;
         let mut rest = self.staging.as_mut_slice();
         let columns = self.buffers.values.iter().zip(&self.buffers.validity);
-        for ((values, validity), &bytes) in columns.zip(&self.buffers.value_bytes) {
-            let parts = [(Some(values), bytes), (validity.as_ref(), 1)];
+        for ((values, validity), column) in columns.zip(&self.buffers.columns) {
+            let parts = [(Some(values), column.value_bytes as usize), (validity.as_ref(), 1)];
             for (buffer, bytes) in parts {
                 let Some(buffer) = buffer else { continue };
                 let (to, left) = rest.split_at_mut(rows * bytes);
@@ -244,38 +295,84 @@ impl RowTransfer {
         Ok(())
     }
 
-    /// The rows that have arrived.
-    fn arrived(&self, bound: &Bound) -> Result<RecordBatch, ExecError> {
+    /// Has the texts brought of rows whose values have arrived; of how many.
+    fn gather(&mut self, stream: &Stream, staged: usize) -> Result<usize, ExecError> {
+        let Some(gathering) = &mut self.texts else { return Ok(staged) };
+        let arrived = self.buffers.arrived(self.staging.as_slice(), staged);
+        let columns = self.buffers.columns.iter().zip(&self.buffers.values).zip(&arrived);
+        let texts: Vec<(&DeviceBuffer, &[u8])> = columns
+            .filter(|((column, _), _)| column.is_text)
+            .map(|((_, buffer), (values, _))| (buffer, *values))
+            .collect();
+        let values: Vec<&[u8]> = texts.iter().map(|(_, values)| *values).collect();
+        let rows = rows_together(&values, staged);
+        // SAFETY: the launch is done; its chunk, resident columns and constants stay until the rows were
+        // handed on: a slot is retired after that, and a run holds what it was launched over.
+        unsafe { gathering.queue(stream, (self.done_rows as usize, rows), &texts) }?;
+        Ok(rows)
+    }
+
+    /// The first `rows` of those that have arrived.
+    fn arrived(&self, bound: &Bound, rows: usize, staged: usize) -> Result<RecordBatch, ExecError> {
         let BoundSink::Rows { columns, .. } = &bound.sink else {
             return Err(ExecError::Internal("rows of a sink that has none".into()));
         };
-        let rows = self.coming_rows as usize;
-        let mut rest = self.staging.as_slice();
-        let mut take = |bytes: usize| {
-            let (part, left) = rest.split_at(rows * bytes);
-            rest = left;
-            part.to_vec()
-        };
-        let shapes = self.buffers.value_bytes.iter().zip(&self.buffers.validity);
-        let downloaded = shapes
-            .map(|(&bytes, validity)| (take(bytes), validity.as_ref().map(|_| take(1))))
-            .collect();
-        rows_batch(columns, downloaded, rows)
+        let mut texts = 0;
+        let arrived = self.buffers.arrived(self.staging.as_slice(), staged).into_iter();
+        let downloaded = arrived.zip(&self.buffers.columns).map(|((values, validity), column)| {
+            let is_text = column.is_text;
+            let of_column = self.texts.as_ref().filter(|_| is_text).map(|all| all.arrived(texts));
+            texts += usize::from(is_text);
+            Downloaded { values, texts: of_column.unwrap_or_default(), validity }
+        });
+        rows_batch(columns, downloaded.collect(), rows)
     }
 }
 
-/// Output rows as the device leaves them (values and validity bytes of each column) as a batch.
+/// A column of output rows as the device leaves it.
+#[derive(Clone, Copy, Debug)]
+pub struct Downloaded<'a> {
+    /// Values; of texts addresses and lengths.
+    pub values: &'a [u8],
+    /// The bytes of texts, one behind the other.
+    pub texts: &'a [u8],
+    /// Validity bytes, if any row may be NULL.
+    pub validity: Option<&'a [u8]>,
+}
+
+impl<'a> Downloaded<'a> {
+    fn data(&self, field: &Field, expr: &BoundExpr, rows: usize) -> Result<Data<'a>, ExecError> {
+        if !matches!(expr.repr, Repr::Str) {
+            return data_of(&expr.repr, self.values, rows);
+        }
+        let corrupt = |cause: &str| ExecError::Corrupt {
+            column: field.name.clone(),
+            cause: cause.to_string(),
+        };
+        let mut rest = self.texts;
+        let text = |length: usize| {
+            let (text, left) =
+                rest.split_at_checked(length).ok_or_else(|| corrupt("texts that break off"))?;
+            rest = left;
+            std::str::from_utf8(text).map_err(|_| corrupt("a text is not UTF-8"))
+        };
+        text_lengths(self.values).take(rows).map(text).collect::<Result<_, _>>().map(Data::Str)
+    }
+}
+
+/// Output rows as the device leaves them as a batch.
 ///
 /// # Errors
-/// [`ExecError`] when a code lies outside its dictionary.
+/// [`ExecError`] when a code lies outside its dictionary, or a text is none.
 pub fn rows_batch(
     columns: &[(Field, BoundExpr)],
-    downloaded: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    downloaded: Vec<Downloaded<'_>>,
     rows: usize,
 ) -> Result<RecordBatch, ExecError> {
     let mut arrays = Vec::with_capacity(columns.len());
-    for ((field, expr), (bytes, validity)) in columns.iter().zip(downloaded) {
-        let data = data_of(&expr.repr, &bytes, rows)?;
+    for ((field, expr), column) in columns.iter().zip(downloaded) {
+        let data = column.data(field, expr, rows)?;
+        let validity = column.validity.map(|valid| valid[..rows].to_vec());
         let vector = Vector { data, validity: validity.map(Cow::Owned), constant: false };
         arrays.push(vector_array(&vector, &expr.repr, &field.data_type, rows)?);
     }

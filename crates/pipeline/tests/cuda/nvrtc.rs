@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use headrace_gpu::{Compiler, Cubin};
-use headrace_pipeline::cuda::{COMPILE_OPTIONS, CudaProgram, Tuning, narrow_source, pages_source};
+use headrace_pipeline::cuda::{
+    COMPILE_OPTIONS, CudaProgram, Tuning, gather_source, narrow_source, pages_source,
+};
 
 use crate::data::Table;
 use crate::differential::{bound_of, shapes, text_shapes};
@@ -83,10 +85,12 @@ fn nvrtc_compiles_the_star_schema_benchmark_within_64_registers() {
 
 #[test]
 #[ignore = "needs NVRTC"]
-fn nvrtc_compiles_the_narrowing_kernel() {
+fn nvrtc_compiles_the_kernels_that_narrow_columns_and_gather_texts() {
     let compiler = Compiler::load(None).unwrap();
-    let cubin = compiler.compile(&narrow_source(), "sm_90", &COMPILE_OPTIONS).unwrap();
-    assert_eq!(registers_and_stack_bytes(&cubin).1, 0);
+    for source in [narrow_source(), gather_source()] {
+        let cubin = compiler.compile(&source, "sm_90", &COMPILE_OPTIONS).unwrap();
+        assert_eq!(registers_and_stack_bytes(&cubin).1, 0);
+    }
 }
 
 #[test]

@@ -11,9 +11,9 @@ use arrow_array::RecordBatch;
 use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
-    ColumnForm, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment, HEADERS,
-    KERNEL_NAME, LaunchShape, Param, RowOutput, Tuning, accumulator_state, base_of, piece_bytes,
-    rows_batch,
+    ColumnForm, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment,
+    Downloaded, HEADERS, KERNEL_NAME, LaunchShape, Param, RowOutput, TEXT_VALUE_BYTES, Tuning,
+    accumulator_state, base_of, piece_bytes, rows_batch, text_lengths,
 };
 use headrace_pipeline::state::{DenseState, finish_dense};
 
@@ -143,6 +143,19 @@ pub fn on_shim_narrow(
 ) -> Answer {
     let options = WorkerOptions::new(1 << 30);
     run_on_shim((bound, program), table, narrow, (u64::MAX, &options)).map(|(b, _)| lines(&b))
+}
+
+/// What texts of the host's memory point to, one behind the other.
+fn gathered(values: &[u8]) -> Vec<u8> {
+    let addresses = values
+        .chunks_exact(TEXT_VALUE_BYTES)
+        .map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()) as *const u8);
+    let mut bytes = Vec::new();
+    for (address, length) in addresses.zip(text_lengths(values)).filter(|(_, bytes)| *bytes > 0) {
+        // SAFETY: the kernel made it of a text of the table or of a constant, which are still there.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(address, length) });
+    }
+    bytes
 }
 
 /// Batches, and how often the table of hashed groups was full, which has room for `groups_max`.
@@ -306,16 +319,24 @@ pub fn run_on_shim(
     let used = u64::from_le_bytes(status[8..].try_into().unwrap()) as usize;
     let batch = match &bound.sink {
         BoundSink::Rows { columns, .. } => {
-            let downloaded = program
+            let columns_of = |values: &[Memory]| -> Vec<Vec<u8>> {
+                let sizes = program.outputs.iter().map(|o| used * o.value_bytes as usize);
+                values.iter().zip(sizes).map(|(values, bytes)| values.bytes(bytes)).collect()
+            };
+            let (values, valid) = (columns_of(&values), validity.iter().map(|v| v.bytes(used)));
+            let valid: Vec<Vec<u8>> = valid.collect();
+            let texts: Vec<Vec<u8>> = program
                 .outputs
                 .iter()
-                .zip(values.iter().zip(&validity))
-                .map(|(o, (values, valid))| {
-                    let valid = o.nullable.then(|| valid.bytes(used));
-                    (values.bytes(used * o.value_bytes as usize), valid)
-                })
+                .zip(&values)
+                .map(|(o, values)| if o.is_text { gathered(values) } else { vec![] })
                 .collect();
-            rows_batch(columns, downloaded, used)
+            let downloaded = (0..columns.len()).map(|c| Downloaded {
+                values: &values[c],
+                texts: &texts[c],
+                validity: program.outputs[c].nullable.then_some(valid[c].as_slice()),
+            });
+            rows_batch(columns, downloaded.collect(), used)
         }
         BoundSink::Aggregate { grouping: Grouping::Hash, .. } => {
             output.finish().map_err(|e| e.to_string())?;

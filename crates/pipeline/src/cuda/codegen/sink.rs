@@ -12,6 +12,7 @@ use crate::bound::{
     BoundStep, DenseKey, Grouping, Repr,
 };
 use crate::build::PayloadColumn;
+use crate::cuda::gather::TEXT_VALUE_BYTES;
 use crate::cuda::groups::{GroupKeyPart, GroupTableLayout};
 use crate::cuda::program::{DeviceAccumulator, OutputColumn, Param, Place, Tuning};
 
@@ -74,6 +75,7 @@ impl SinkPlan {
                         Ok(OutputColumn {
                             value_bytes: value_bytes(&expr.repr)?,
                             nullable: expr.nullable || field.nullable,
+                            is_text: matches!(expr.repr, Repr::Str),
                         })
                     })
                     .collect::<Result<_>>()?;
@@ -177,10 +179,8 @@ fn device_accumulators(
 }
 
 fn value_bytes(repr: &Repr) -> Result<u32> {
-    if matches!(repr, Repr::Str) {
-        return refuse("rows with plain text are not on the CUDA processor");
-    }
     Ok(match c_type(repr)? {
+        "hr::Text" => TEXT_VALUE_BYTES as u32,
         "bool" | "i8" | "u8" => 1,
         "i16" | "u16" => 2,
         "i32" | "u32" | "f32" => 4,

@@ -75,6 +75,12 @@ pub fn plain_texts() -> Vec<Case> {
     let likes = patterns.iter().map(|pattern| counted("text like", like(reg("f"), pattern)));
     cases.extend(likes);
     cases.extend([
+        case_of("rows of texts", vec![], rows(vec![("f", reg("f"))])),
+        case_of(
+            "rows of texts, their parts, and constants",
+            vec![small()],
+            rows(vec![("a", reg("a")), ("f", reg("f")), ("e", either()), ("c", reg("c"))]),
+        ),
         case_of("texts counted", vec![], by(&[], calls())),
         case_of("by text", vec![], by(&[("f", reg("f"))], calls())),
         case_of("by text of few rows", vec![small()], by(&[("f", reg("f"))], calls())),
@@ -162,7 +168,6 @@ pub fn refused() -> Vec<(Case, &'static str)> {
     let keys = ["f", "g", "h", "i", "j"].map(|name| (name, reg("f"))).to_vec();
     vec![
         (of(aggregate(vec![], vec![call(Min, Some(reg("f")))])), "min and max of plain text"),
-        (of(rows(vec![("f", reg("f"))])), "rows with plain text"),
         (
             of(aggregate(vec![], vec![call(SquaredDeviations, Some(reg("e")))])),
             "deviations of floats",
