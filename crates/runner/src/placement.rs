@@ -124,6 +124,9 @@ struct State {
 impl Placements {
     /// Takes note of a run on the cores.
     pub(crate) fn ran_on_cores(&self, pipeline: &Pipeline, table: &Arc<dyn Table>, ms: f64) {
+        if !may_have_gpus() {
+            return;
+        }
         let mut state = self.state.lock();
         state.times(pipeline, table).cores_ms = Some(ms);
         state.account(table).spent_ms += ms;
@@ -171,6 +174,11 @@ impl State {
         let known = self.tables.iter().position(is_known);
         &mut used_last(&mut self.tables, known, || (Arc::downgrade(table), Account::default())).1
     }
+}
+
+/// Whether a driver shows any.
+fn may_have_gpus() -> bool {
+    DEVICE_FILES.iter().any(|file| Path::new(file).exists())
 }
 
 /// Puts an entry, or a new one, last; the first leaves where there are too many.
@@ -233,7 +241,7 @@ impl Runner {
         if source.kind() == SourceKind::Batches {
             return Err(WhyNot::new("auto: a kernel is not made for rows that operators make"));
         }
-        if !DEVICE_FILES.iter().any(|file| Path::new(file).exists()) {
+        if !may_have_gpus() {
             // It tells why there is none, at no cost.
             self.cuda(&settings.devices)?;
         }

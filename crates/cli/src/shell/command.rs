@@ -8,7 +8,7 @@ use headrace_engine::sql::type_name;
 use super::mistake::{explain, tables};
 use super::paths::path;
 use super::repeat::run_program;
-use super::{Go, Shell, nearest};
+use super::{Go, Origin, Shell, nearest};
 use crate::args::Format;
 use crate::error::{CliError, Context, Result};
 use crate::output::{Expanded, OutFile, show_null_as};
@@ -25,7 +25,13 @@ pub struct Entry {
 enum Kind {
     Describe,
     Tables,
+    Views,
+    Schemas,
+    Databases,
     Schema,
+    Again,
+    Print,
+    Connection,
     Timing,
     Expanded,
     Output,
@@ -57,6 +63,20 @@ pub const COMMANDS: &[Entry] = &[
         kind: Kind::Describe,
     },
     Entry { names: &["\\dt", ".tables"], argument: "", help: "tables", kind: Kind::Tables },
+    Entry { names: &["\\dv"], argument: "", help: "views", kind: Kind::Views },
+    Entry { names: &["\\dn"], argument: "", help: "schemas", kind: Kind::Schemas },
+    Entry {
+        names: &["\\l", ".databases"],
+        argument: "",
+        help: "databases: there is one, of all folders given",
+        kind: Kind::Databases,
+    },
+    Entry {
+        names: &["\\conninfo", ".version"],
+        argument: "",
+        help: "what this is connected to: nothing but itself",
+        kind: Kind::Connection,
+    },
     Entry {
         names: &[".schema"],
         argument: "[TABLE]",
@@ -116,6 +136,18 @@ pub const COMMANDS: &[Entry] = &[
         argument: "[FILE]",
         help: "edit the last statement, or a file, and run it ($EDITOR)",
         kind: Kind::Edit,
+    },
+    Entry {
+        names: &["\\g", "\\gx", "\\G"],
+        argument: "[FILE]",
+        help: "ends a statement, or runs the last one again (x: a line for each value)",
+        kind: Kind::Again,
+    },
+    Entry {
+        names: &["\\pset"],
+        argument: "NAME [VALUE]",
+        help: "null TEXT, format FORMAT, expanded on|off|auto, as .nullvalue, .mode and \\x",
+        kind: Kind::Print,
     },
     Entry {
         names: &["\\watch"],
@@ -183,6 +215,32 @@ impl Shell {
         match (find(name)?, argument) {
             (Kind::Describe, "") | (Kind::Tables, _) => self.list_tables().await?,
             (Kind::Describe, table) => self.show(&format!("describe {table}")).await?,
+            (Kind::Views, _) => self.list("view").await?,
+            (Kind::Schemas, _) => {
+                self.show(
+                    "select distinct schema_name as name from information_schema.schemata order by 1",
+                )
+                .await?;
+            }
+            (Kind::Databases, _) => {
+                self.show("select distinct catalog_name as name from information_schema.schemata")
+                    .await?;
+            }
+            (Kind::Connection, _) => {
+                let tables = tables(&self.session).len();
+                self.put(&format!(
+                    "headrace {} in this process, with no server; tables: {tables}\n",
+                    env!("CARGO_PKG_VERSION")
+                ))?;
+            }
+            (Kind::Again, argument) => {
+                let text = format!("{} {name} {argument}", self.last);
+                if self.last.is_empty() {
+                    return Err(CliError::new(format!("{name}: there is no statement yet")));
+                }
+                return Box::pin(self.run(&text, Origin::Typed)).await;
+            }
+            (Kind::Print, what) => self.print_setting(what)?,
             (Kind::Schema, table) => self.schema(table).await?,
             (Kind::Timing, argument) => {
                 self.timing = switch(name, argument, self.timing)?;
@@ -254,12 +312,37 @@ impl Shell {
     }
 
     async fn list_tables(&mut self) -> Result<()> {
-        self.show(
+        self.list("").await
+    }
+
+    /// Tables of a type, or all.
+    async fn list(&mut self, of_type: &str) -> Result<()> {
+        self.show(&format!(
             "select table_schema as schema, table_name as name, lower(table_type) as type \
              from information_schema.tables where table_schema <> 'information_schema' \
-             order by schema, name",
-        )
+             and ('{of_type}' = '' or lower(table_type) = '{of_type}') order by schema, name"
+        ))
         .await
+    }
+
+    /// psql's names of settings that have commands of their own.
+    fn print_setting(&mut self, what: &str) -> Result<()> {
+        let (name, value) = what.split_once(char::is_whitespace).unwrap_or((what, ""));
+        let value = value.trim();
+        match name {
+            "null" => show_null_as(unquoted(value)),
+            "format" => match value {
+                "aligned" | "wrapped" => self.mode("table")?,
+                "unaligned" => self.mode("csv")?,
+                format => self.mode(format)?,
+            },
+            "expanded" | "x" => self.expanded = expanded("\\pset expanded", value, self.expanded)?,
+            _ => {
+                return Err(CliError::new(format!("\\pset knows no {name}"))
+                    .hint("\\pset null TEXT, \\pset format FORMAT, \\pset expanded on"));
+            }
+        }
+        Ok(())
     }
 
     async fn schema(&mut self, table: &str) -> Result<()> {
@@ -287,7 +370,7 @@ impl Shell {
         Ok(())
     }
 
-    fn redirect(&mut self, file: &str) -> Result<()> {
+    pub(super) fn redirect(&mut self, file: &str) -> Result<()> {
         self.once = false;
         let (next, format) = match file {
             "" | "stdout" => (None, None),

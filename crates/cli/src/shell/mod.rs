@@ -12,6 +12,7 @@
 mod command;
 mod complete;
 mod editor;
+mod ending;
 mod highlight;
 mod keywords;
 mod mistake;

@@ -4,6 +4,8 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use headrace_engine::sql::Places;
 
+use super::ending::ends_statement;
+
 /// One statement or command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Piece {
@@ -14,6 +16,8 @@ pub struct Piece {
     pub column: usize,
     /// Whether it is a command of the shell, not SQL.
     pub is_command: bool,
+    /// The command in its semicolon's place, to the end of its line: `\gx`.
+    pub ending: String,
 }
 
 /// What a text consists of.
@@ -59,7 +63,7 @@ impl Split {
     fn push(&mut self, text: &str, places: &Places, begin: usize, end: usize, is_command: bool) {
         let (line, column) = (places.line(begin), places.column(begin));
         let text = text[begin..end].trim_end().to_string();
-        self.pieces.push(Piece { text, line, column, is_command });
+        self.pieces.push(Piece { text, line, column, is_command, ending: String::new() });
     }
 }
 
@@ -81,8 +85,19 @@ fn statements(
     let error = Tokenizer::new(dialect, rest).tokenize_with_location_into_buf(&mut tokens).err();
     // Begin and end of the statement so far.
     let mut statement: Option<(usize, usize)> = None;
-    for token in &tokens {
+    for (number, token) in tokens.iter().enumerate() {
         match token.token {
+            Token::Backslash if is_ending(&tokens[number..]) && statement.is_some() => {
+                let command = inner.offset(token.span.start);
+                let end = rest[command..].find('\n').map_or(rest.len(), |line| command + line);
+                if let Some((from, to)) = statement {
+                    found.push(text, places, begin + from, begin + to, false);
+                }
+                if let Some(piece) = found.pieces.last_mut() {
+                    piece.ending = rest[command..end].trim().trim_end_matches(';').to_string();
+                }
+                return begin + end;
+            }
             Token::SemiColon => {
                 if let Some((from, to)) = statement.take() {
                     found.push(text, places, begin + from, begin + to, false);
@@ -113,6 +128,17 @@ fn statements(
         found.open = true;
     }
     text.len()
+}
+
+/// Whether tokens begin with a command that ends a statement.
+fn is_ending(tokens: &[TokenWithSpan]) -> bool {
+    match tokens {
+        [mark, word, ..] => {
+            let is_near = mark.span.end == word.span.start;
+            matches!(&word.token, Token::Word(word) if is_near && ends_statement(&word.value))
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +185,17 @@ mod tests {
         );
         assert_eq!(texts("select\n.5"), [sql("select\n.5", 1)]);
         assert_eq!(texts("-- a\n\\q"), [command("\\q", 2)]);
+    }
+
+    #[test]
+    fn a_command_may_stand_in_a_semicolons_place() {
+        let found = split("select 1 as a\n\\gx\nselect '\\g' \\g out.csv\nselect 2;", &GenericDialect {});
+        let pieces: Vec<_> = found.pieces.iter().map(|p| (p.text.as_str(), p.ending.as_str())).collect();
+        assert_eq!(
+            pieces,
+            [("select 1 as a", "\\gx"), ("select '\\g'", "\\g out.csv"), ("select 2", "")]
+        );
+        assert!(!split("select 5 \\g", &GenericDialect {}).open);
     }
 
     #[test]

@@ -9,12 +9,14 @@ use headrace_io::decimal_bytes;
 use headrace_io::write::hidden;
 
 use super::Shell;
+use super::ending::Ending;
 use super::mistake::explain;
 use super::progress::Progress;
 use super::split::Piece;
 use crate::args::Format;
 use crate::error::{CliError, Result};
 use crate::output::Printer;
+use crate::session;
 
 /// How long rows that a terminal does not show are counted.
 const COUNTING_MAX: Duration = Duration::from_secs(1);
@@ -30,11 +32,30 @@ impl Shell {
     /// Runs a statement and says what it took.
     pub(super) async fn statement(&mut self, piece: &Piece) -> Result<()> {
         let sql = self.variables.put_into(&piece.text);
+        let mut ending = Ending::of_command(&piece.ending);
+        let dialect = session::dialect(&self.session);
+        let whole = ending.take_format(&sql, dialect.as_ref())?;
+        let sql = whole.unwrap_or(sql);
         self.last.clone_from(&piece.text);
+        let before = (self.format, self.file_format, self.expanded);
+        if let Some(file) = &ending.file {
+            self.redirect(file)?;
+            self.once = true;
+        }
+        if let Some(format) = ending.format {
+            (self.format, self.file_format) = (format, None);
+        }
+        self.expanded = ending.expanded.unwrap_or(self.expanded);
+        let done = self.answer_and_tell(&sql, piece).await;
+        (self.format, self.file_format, self.expanded) = before;
+        done
+    }
+
+    async fn answer_and_tell(&mut self, sql: &str, piece: &Piece) -> Result<()> {
         // Files that the statement writes are told of where it is interrupted, those before it are not.
         hidden::take_whole();
-        let failed = |error: CliError| error.in_text(&sql, piece.line, piece.column);
-        let (query, received) = self.answer(&sql).await.map_err(failed)?;
+        let failed = |error: CliError| error.in_text(sql, piece.line, piece.column);
+        let (query, received) = self.answer(sql).await.map_err(failed)?;
         if self.timing {
             let report = query.report(received.rows);
             let head = head(&query, &received, report.wall_ms / 1e3);
