@@ -23,7 +23,7 @@ use sqllogictest::{StatementExpect, parse_file, strict_column_validator};
 use crate::{ran, tables};
 
 /// Fewer than this have lost a script, or cases of one.
-const CASES_MIN: usize = 1500;
+const CASES_MIN: usize = 3000;
 
 /// Scripts at once, each in a session with its memory.
 const THREADS_MAX: usize = 12;
