@@ -65,6 +65,7 @@ pub mod rule;
 pub mod scan;
 pub mod sql;
 
+mod above_filters;
 mod apart;
 mod conjunctions;
 mod error;

@@ -17,6 +17,8 @@
 //! `FilterPushdown`, of physical plans, finds the columns of a condition in the plan below by their names. Where two
 //! have the same, as those of a join do, the condition is asked of the wrong one and rows are lost. Plans with
 //! such a node go without it: what can be pushed without doubt was pushed before, when columns had tables.
+//!
+//! `ProjectionPushdown` computes outputs below filters: see [`above_filters`](crate::above_filters).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,6 +34,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_runner::Processor;
 
+use crate::above_filters::AboveFilters;
 use crate::catalog::TableEntry;
 use crate::config::settings_of;
 use crate::conjunctions::GuardedConjunctions;
@@ -58,6 +61,7 @@ pub fn physical_rules(has_limit: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Se
     type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
     let guard = |rule: Rule| match rule.name() {
         "FilterPushdown" | "FilterPushdown(Post)" => Arc::new(ByName(rule)) as Rule,
+        "ProjectionPushdown" => Arc::new(AboveFilters(rule)) as Rule,
         _ => rule,
     };
     let mut rules: Vec<Rule> = PhysicalOptimizer::default().rules.into_iter().map(guard).collect();

@@ -171,7 +171,10 @@ fn check_columns(source: &Source, table: &StreamTable) -> Result<(), String> {
 /// too little memory for it, or does not work.
 fn gpu_refusal(error: &RunError) -> Option<WhyNot> {
     match (error, error.class()) {
-        (RunError::WhyNot(reason), _) => Some(reason.clone()),
+        // What the rows alone tell comes from the run itself.
+        (RunError::WhyNot(reason) | RunError::Exec(ExecError::WhyNot(reason)), _) => {
+            Some(reason.clone())
+        }
         (_, ErrorClass::OutOfMemory | ErrorClass::Device) => {
             // Remedies follow on lines of their own; EXPLAIN has room for the cause.
             let text = error.to_string();
@@ -303,8 +306,8 @@ impl Run<'_> {
             }
             Err(error) => error,
         };
-        if is_auto && let RunError::WhyNot(reason) = &error {
-            placements.was_refused(pipeline, source, reason);
+        if is_auto && error.class() == ErrorClass::Unsupported {
+            gpu_refusal(&error).iter().for_each(|why| placements.was_refused(pipeline, source, why));
         }
         let must = settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
         match gpu_refusal(&error) {
@@ -344,6 +347,8 @@ mod tests {
         let reason = gpu_refusal(&lost.into()).map(|reason| reason.0);
         assert!(reason.is_some_and(|r| r.contains("fell off") && !r.contains("hint")));
         let overflow = ExecError::Overflow { type_name: "Int32".into(), place: "a + b".into() };
+        let long = ExecError::WhyNot(WhyNot::new("a text has more than 31 bytes"));
+        assert!(gpu_refusal(&long.into()).is_some_and(|reason| reason.0.contains("31 bytes")));
         for error in [RunError::from(overflow), RaceError::Cancelled.into()] {
             assert!(gpu_refusal(&error).is_none(), "{error}");
         }

@@ -10,14 +10,14 @@ use std::sync::LazyLock;
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    ObjectNamePart, Statement, Value, VisitorMut,
+    ObjectNamePart, Statement, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::spellings::SPELLINGS;
-use super::{arrows, lambdas};
-use crate::sql::walk::{Flow, ON, Stop, change, stop};
+use super::{arrows, lambdas, ordered_texts, replacements};
+use crate::sql::walk::{Flow, ON, Stop, change, change_all, stop};
 
 /// Other words for expressions, by name and number of arguments.
 static EXPRESSIONS: LazyLock<HashMap<(&str, usize), &str>> = LazyLock::new(|| {
@@ -49,6 +49,7 @@ impl VisitorMut for SpellOut {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::Function(function) = expr {
             lambdas::name(function);
+            replacements::spell_out(function);
         }
         arrows::tighten(expr);
         if let Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } = expr
@@ -66,6 +67,11 @@ impl VisitorMut for SpellOut {
                 Ok(meant) => *expr = meant,
                 Err(error) => return stop(error),
             }
+        }
+        match ordered_texts::of_list(expr) {
+            Some(Ok(meant)) => *expr = meant,
+            Some(Err(error)) => return stop(error),
+            None => {}
         }
         ON
     }
@@ -102,7 +108,7 @@ fn has_order(call: &Function) -> bool {
 }
 
 /// Arguments that are nothing but expressions.
-fn arguments(call: &Function) -> Option<Vec<Expr>> {
+pub(super) fn arguments(call: &Function) -> Option<Vec<Expr>> {
     let list = match &call.args {
         FunctionArguments::List(list) => list,
         FunctionArguments::None => return Some(Vec::new()),
@@ -120,8 +126,13 @@ pub(super) fn expanded(template: &str, arguments: &[Expr]) -> Result<Expr> {
     let parsed = Parser::new(&GenericDialect {}).try_with_sql(template);
     let parsed = parsed.and_then(|mut parser| parser.parse_expr());
     let mut expr = parsed.map_err(|cause| plan_datafusion_err!("{template}: {cause}"))?;
-    let _never = change(&mut expr, &mut Place(arguments));
+    fill(&mut expr, arguments);
     Ok(Expr::Nested(Box::new(expr)))
+}
+
+/// Puts arguments in the places of `$1`, `$2` and so on.
+pub(crate) fn fill(node: &mut impl VisitMut, arguments: &[Expr]) {
+    change_all(node, &mut Place(arguments));
 }
 
 struct Place<'a>(&'a [Expr]);
@@ -148,7 +159,7 @@ impl VisitorMut for Place<'_> {
 }
 
 /// The clauses of a call belong to the aggregate that it means.
-fn with_clauses(meant: Expr, call: &Function) -> Result<Expr> {
+pub(super) fn with_clauses(meant: Expr, call: &Function) -> Result<Expr> {
     let distinct_or_order = match &call.args {
         FunctionArguments::List(list) => (list.duplicate_treatment, list.clauses.clone()),
         _ => (None, Vec::new()),

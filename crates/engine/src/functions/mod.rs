@@ -3,11 +3,11 @@
 //!
 //! - [`bounded`], [`sizes`]: results that would be huge are refused before they are made.
 //! - [`approximate`]: arguments of approximate aggregates have bounds, too.
-//! - [`calls`], [`spellings`], [`lambdas`], [`arrows`]: calls that are other words for an expression, in the parsed statement.
+//! - [`calls`], [`spellings`], [`lambdas`], [`arrows`], [`ordered_texts`], [`replacements`]: calls that are other words for an expression, in the parsed statement.
 //! - [`rows`]: functions of rows; [`dates`], [`texts`], [`regexes`], [`numbers`], [`json`] are tables of them.
 //! - [`formats`], [`patterns`], [`numerals`], [`printf`]: what moments, numbers and texts look like.
 //! - [`operators`]: intervals times numbers, and parts of JSON.
-//! - [`counts`], [`sliding`], [`nested`]: aggregates.
+//! - [`counts`], [`sliding`], [`nested`]: aggregates; [`series`]: tables.
 //! - [`about`]: what a session and its values are.
 //! - [`table`]: what the docs say of them, with examples that tests run.
 //! - [`refused`]: what is written in place of functions that are not here.
@@ -28,11 +28,14 @@ pub(crate) mod nested;
 mod numbers;
 mod numerals;
 mod operators;
+mod ordered_texts;
 mod patterns;
 mod printf;
 mod refused;
 mod regexes;
+mod replacements;
 mod rows;
+mod series;
 mod sizes;
 mod sliding;
 mod spellings;
@@ -48,6 +51,7 @@ use datafusion::prelude::SessionContext;
 use headrace_io::MemoryBudget;
 
 pub use bounded::Bounded;
+pub(crate) use calls::fill;
 pub use calls::spell_out;
 pub use table::{Entry, page, sections};
 
@@ -75,6 +79,13 @@ pub fn register(context: &SessionContext, budget: &Arc<MemoryBudget>) -> Result<
     }
     for (name, is_sample, is_root) in sliding::NAMES {
         context.register_udaf(sliding::exact(context.udaf(name)?, is_sample, is_root));
+    }
+    for name in series::NAMES {
+        let known = context.state().table_functions().get(name).cloned();
+        if let Some(known) = known {
+            let of_moments = series::OfMoments(Arc::clone(known.function()));
+            context.register_udtf(name, Arc::new(of_moments));
+        }
     }
     context.state_ref().write().register_expr_planner(Arc::new(operators::Operators))?;
     for (name, size) in sizes::SIZES {

@@ -147,6 +147,11 @@ pub const SPELLINGS: &[(&str, &str)] = &[
     ("array_last(l)", "array_element($1, -1)"),
     ("list_reverse_sort(l)", "array_sort($1, 'DESC', 'NULLS LAST')"),
     ("array_reverse_sort(l)", "array_sort($1, 'DESC', 'NULLS LAST')"),
+    (
+        "array_remove(l, x)",
+        "case when $2 is null then array_compact($1) else array_remove_all($1, $2) end",
+    ),
+    ("array_replace(l, x, y)", "array_replace_all($1, $2, $3)"),
     ("arraysort(l)", "array_sort($1)"),
     ("has(l, x)", "array_has($1, $2)"),
     ("arrayjoin(l)", "unnest($1)"),

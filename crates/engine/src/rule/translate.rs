@@ -24,6 +24,7 @@ use headrace_pipeline::cpu::is_cast_supported;
 use super::types::scalar;
 use crate::floats::computed::OneNan;
 use crate::overflow::arith::{CheckedArithmetic, CheckedNegate};
+use crate::semantics::Comparable;
 use crate::sql::Named;
 
 /// What an input column is in terms of the fragment's registers, or why it cannot be read.
@@ -294,10 +295,11 @@ impl Translator<'_> {
         {
             return self.negate(value, OnOverflow::Error);
         }
-        // Processors have one NaN, and no names.
-        if (implementation.is::<OneNan>() || implementation.is::<Named>())
-            && let [value] = function.args()
-        {
+        // Processors have one NaN and one zero, and no names.
+        let is_value = implementation.is::<OneNan>()
+            || implementation.is::<Named>()
+            || (implementation.is::<Comparable>() && function.return_type().is_floating());
+        if is_value && let [value] = function.args() {
             return self.translate(value);
         }
         match self.call(expr, function)? {

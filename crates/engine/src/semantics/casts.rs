@@ -16,7 +16,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use datafusion::arrow::array::AsArray;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err, plan_err};
@@ -29,7 +29,7 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast, lit, when,
 };
 
-use super::map_expressions;
+use super::{map_expressions, moment_texts};
 use crate::strict;
 
 /// Puts what casts lose below them.
@@ -53,6 +53,10 @@ fn rounded(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if from.is_string() {
         return of_text(part.clone(), value, to);
     }
+    if to.is_string() && moment_texts::is_meant(&from) {
+        let text = Box::new(moment_texts::text(value.clone()));
+        return Ok(Transformed::yes(with_value(part, text)));
+    }
     if let (Expr::TryCast(_), Some((low, high))) = (&part, narrower(&from, to)?) {
         if matches!(value, Expr::Literal(..)) {
             return Ok(Transformed::no(part));
@@ -62,12 +66,16 @@ fn rounded(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::yes(when(fits, part).otherwise(otherwise)?));
     }
     let Some(lossless) = lossless(value, &from, to) else { return Ok(Transformed::no(part)) };
-    let expr = Box::new(lossless);
-    Ok(Transformed::yes(match part {
+    Ok(Transformed::yes(with_value(part, Box::new(lossless))))
+}
+
+/// A cast of another value.
+fn with_value(part: Expr, expr: Box<Expr>) -> Expr {
+    match part {
         Expr::TryCast(TryCast { field, .. }) => Expr::TryCast(TryCast { expr, field }),
         Expr::Cast(Cast { field, .. }) => Expr::Cast(Cast { expr, field }),
         other => other,
-    }))
+    }
 }
 
 /// Casts of texts that the planner takes for something else.
@@ -82,6 +90,9 @@ fn of_text(part: Expr, text: &Expr, to: &DataType) -> Result<Transformed<Expr>> 
         );
     }
     match (to, constant) {
+        (DataType::Timestamp(..), Some(text)) if let Some(text) = with_seconds(text) => {
+            Ok(Transformed::yes(cast(lit(text), to.clone())))
+        }
         (DataType::Time32(_) | DataType::Time64(_), Some(text)) if !text.contains(':') => {
             plan_err!("'{text}' is no time of day\nhint: such as '11:30' or '11:30:00'")
         }
@@ -100,6 +111,17 @@ fn of_text(part: Expr, text: &Expr, to: &DataType) -> Result<Transformed<Expr>> 
     }
 }
 
+/// `2024-05-31 10:00` with the seconds that the planner wants.
+fn with_seconds(text: &str) -> Option<String> {
+    let at = text.find(':')?;
+    let (date, time) = text.split_at(at.checked_sub(3)?);
+    let is_digit = |place: usize| time.as_bytes().get(place).is_some_and(u8::is_ascii_digit);
+    let is_time = time.starts_with([' ', 'T']) && [1, 2, 4, 5].into_iter().all(is_digit);
+    let rest = time.get(6..)?;
+    let ends = rest.is_empty() || rest.starts_with(['+', '-', 'Z', ' ']);
+    (is_time && ends).then(|| format!("{date}{}:00{rest}", &time[..6]))
+}
+
 fn hex(digits: &str) -> Option<Vec<u8>> {
     let digits = digits.as_bytes();
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
@@ -108,7 +130,7 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
 
 /// A value of the same type of which the cast loses nothing; `None` if that is so already.
 fn lossless(value: &Expr, from: &DataType, to: &DataType) -> Option<Expr> {
-    use DataType::{Decimal32, Decimal64, Decimal128, Decimal256, Timestamp};
+    use DataType::{Decimal32, Decimal64, Decimal128, Decimal256, List, Timestamp};
     if matches!(value, Expr::ScalarFunction(call) if is_rounding(call.func.name())) {
         return None;
     }
@@ -120,6 +142,15 @@ fn lossless(value: &Expr, from: &DataType, to: &DataType) -> Option<Expr> {
         _ => None,
     };
     match (from, to) {
+        (List(from), List(to)) if from.data_type().is_floating() && to.data_type().is_integer() => {
+            Some(RINT.call(vec![value.clone()]))
+        }
+        (List(item), List(to)) if item.data_type().is_decimal() => {
+            let scale = scale(to.data_type())?;
+            let Decimal128(precision, own) = item.data_type() else { return None };
+            let item = item.as_ref().clone().with_data_type(Decimal128(*precision, scale));
+            (scale < *own).then(|| cast(value.clone(), List(Arc::new(item))))
+        }
         (Timestamp(from, _), Timestamp(to, _)) if to < from => {
             Some(date_trunc(lit(unit_name(*to)), value.clone()))
         }
@@ -175,7 +206,9 @@ pub fn rint() -> ScalarUDF {
 }
 
 static RINT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    let types = vec![DataType::Float32, DataType::Float64];
+    let list = |item| DataType::new_list(item, true);
+    let (float, double) = (DataType::Float32, DataType::Float64);
+    let types = vec![float.clone(), double.clone(), list(float), list(double)];
     let signature = Signature::uniform(1, types, Volatility::Immutable);
     Arc::new(ScalarUDF::from(Rint { signature }))
 });
@@ -213,19 +246,34 @@ impl ScalarUDFImpl for Rint {
                 let rounded = ScalarValue::Float32(value.map(f32::round_ties_even));
                 Ok(ColumnarValue::Scalar(rounded))
             }
-            [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(match array.data_type() {
-                DataType::Float32 => Arc::new(
-                    array
-                        .as_primitive::<Float32Type>()
-                        .unary::<_, Float32Type>(f32::round_ties_even),
-                ),
-                _ => Arc::new(
-                    array
-                        .as_primitive::<Float64Type>()
-                        .unary::<_, Float64Type>(f64::round_ties_even),
-                ),
-            })),
+            [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(rounded_array(array)?)),
+            [ColumnarValue::Scalar(list @ ScalarValue::List(_))] => {
+                let rounded = rounded_array(&list.to_array()?)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&rounded, 0)?))
+            }
             _ => internal_err!("rint of no float"),
         }
     }
+}
+
+/// The nearest whole numbers of floats, or of lists of floats.
+fn rounded_array(array: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        DataType::Float32 => Arc::new(
+            array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f32::round_ties_even),
+        ),
+        DataType::Float64 => Arc::new(
+            array.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even),
+        ),
+        DataType::List(item) => {
+            let list = array.as_list::<i32>();
+            Arc::new(ListArray::new(
+                Arc::clone(item),
+                list.offsets().clone(),
+                rounded_array(list.values())?,
+                list.nulls().cloned(),
+            ))
+        }
+        other => return internal_err!("rint of {other}"),
+    })
 }

@@ -6,9 +6,11 @@
 //! - [`subqueries`]: a subquery of one value may be NULL.
 //! - [`not_in`]: IN, ANY and ALL of a subquery.
 //! - [`casts`]: casts that lose digits round.
+//! - [`moment_texts`]: moments and intervals as texts.
 //! - [`moments`]: dates and intervals, AT TIME ZONE, texts with an offset.
 //! - [`set_operations`]: EXCEPT ALL and INTERSECT ALL count rows.
 //! - [`order`]: intervals by their length, and one zero, wherever values are compared.
+//! - [`refused`]: what the planner takes, and means nothing by.
 //! - [`similar`]: patterns of SIMILAR TO.
 //! - [`ordered`]: aggregates are ordered by what orders something.
 //! - [`crate::floats::computed`]: one NaN.
@@ -18,6 +20,7 @@
 mod casts;
 mod correlated;
 mod dependent;
+mod moment_texts;
 mod moments;
 mod not_in;
 mod only;
@@ -25,11 +28,13 @@ mod order;
 mod ordered;
 mod outer;
 mod outer_aggregates;
+mod refused;
 mod set_operations;
 mod similar;
 mod subqueries;
 
 pub use casts::Rint;
+pub use order::Comparable;
 
 use std::sync::Arc;
 
@@ -44,7 +49,8 @@ use crate::floats::computed;
 
 /// The rules for plans whose types are coerced, in the order in which they are to run.
 pub fn rules() -> impl Iterator<Item = Arc<dyn AnalyzerRule + Send + Sync>> {
-    let rules: [(&'static str, Rewrite); 12] = [
+    let rules: [(&'static str, Rewrite); 13] = [
+        ("headrace_refused", refused::check),
         ("headrace_outer_aggregates", outer_aggregates::rewrite),
         ("headrace_any_and_all", not_in::rewrite_comparisons),
         ("headrace_correlated_subqueries", correlated::rewrite),

@@ -16,7 +16,8 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, FieldRef, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue, exec_datafusion_err, plan_err};
-use datafusion::logical_expr::expr::{Between, InList};
+use datafusion::functions_nested::expr_fn::cardinality;
+use datafusion::logical_expr::expr::{Between, Case, InList, InSubquery};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
@@ -32,11 +33,71 @@ const UTC: &str = "UTC";
 /// Lets dates and intervals be timestamps, and refuses dates that are compared with numbers, before types are coerced.
 pub fn rewrite_sums(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&plan.inputs());
+    check_rows(&plan, &schema)?;
     map_expressions(plan, |expr| expr.transform_up(|part| sum(part, &schema)))
+}
+
+/// What is one column of several queries, or compared by a join.
+fn check_rows(plan: &LogicalPlan, schema: &DFSchema) -> Result<()> {
+    match plan {
+        LogicalPlan::Union(union) => {
+            let Some((first, others)) = union.inputs.split_first() else { return Ok(()) };
+            let columns = |plan: &LogicalPlan| {
+                let of = |column| Expr::Column(column);
+                plan.schema().columns().into_iter().map(of).collect::<Vec<_>>()
+            };
+            for other in others {
+                for (one, another) in columns(first).iter().zip(&columns(other)) {
+                    let types = (one.get_type(first.schema()), another.get_type(other.schema()));
+                    check_types((one, types.0), (another, types.1))?;
+                }
+            }
+            Ok(())
+        }
+        LogicalPlan::Join(join) => join
+            .on
+            .iter()
+            .try_for_each(|(one, other)| check_together([one, other].into_iter(), schema)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether no date is beside a number.
+fn check_together<'a>(exprs: impl Iterator<Item = &'a Expr>, schema: &DFSchema) -> Result<()> {
+    let exprs: Vec<&Expr> = exprs.collect();
+    let Some((first, others)) = exprs.split_first() else { return Ok(()) };
+    others.iter().try_for_each(|other| {
+        check_types((first, first.get_type(schema)), (other, other.get_type(schema)))
+    })
+}
+
+fn check_types(one: (&Expr, Result<DataType>), other: (&Expr, Result<DataType>)) -> Result<()> {
+    let ((one, Ok(one_type)), (other, Ok(other_type))) = (one, other) else { return Ok(()) };
+    let ((moment, data_type), number) = if is_moment(&one_type) && other_type.is_numeric() {
+        ((one, one_type), other)
+    } else if is_moment(&other_type) && one_type.is_numeric() {
+        ((other, other_type), one)
+    } else {
+        return Ok(());
+    };
+    plan_err!(
+        "{moment} is a {}, and {number} is a number\nhint: dates stand between quotes: '2024-06-01'",
+        if data_type == DataType::Date32 { "date" } else { "timestamp" }
+    )
+}
+
+fn is_moment(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Date32 | DataType::Timestamp(..))
 }
 
 fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     check_comparison(&part, schema)?;
+    if let Some(meant) = beyond_ns(&part, schema) {
+        return Ok(Transformed::yes(meant));
+    }
+    if let Some(count) = length_of_list(&part, schema) {
+        return Ok(Transformed::yes(count));
+    }
     let part = match compared_with_text(part, schema)? {
         changed @ Transformed { transformed: true, .. } => return Ok(changed),
         same => same.data,
@@ -84,36 +145,112 @@ fn compared_with_text(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>
     Ok(if is_right || is_left { Transformed::yes(expr) } else { Transformed::no(expr) })
 }
 
-/// `day > 2024-06-01` without quotes: the planner takes 2017 for a number of days since 1970.
-fn check_comparison(part: &Expr, schema: &DFSchema) -> Result<()> {
-    let check = |one: &Expr, other: &Expr| {
-        let (Ok(one_type), Ok(other_type)) = (one.get_type(schema), other.get_type(schema)) else {
-            return Ok(());
-        };
-        let is_moment = matches!(one_type, DataType::Date32 | DataType::Timestamp(..));
-        if is_moment && other_type.is_numeric() {
-            return plan_err!(
-                "{one} is a {}, and {other} is a number\nhint: dates stand between quotes: '2024-06-01'",
-                if one_type == DataType::Date32 { "date" } else { "timestamp" }
-            );
-        }
-        Ok(())
+/// `length(list)`: the planner makes a text of the list, and counts its letters.
+fn length_of_list(part: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let Expr::ScalarFunction(call) = part else { return None };
+    let [list] = call.args.as_slice() else { return None };
+    let is_meant = call.func.name() == "character_length"
+        && list.get_type(schema).is_ok_and(|data_type| data_type.is_list());
+    is_meant.then(|| cast_to(cardinality(list.clone()), DataType::Int64))
+}
+
+/// Timestamps of nanoseconds end in 2262: compared with a later constant, or one before 1677, they are ones of microseconds, which the
+/// planner would make of nanoseconds, too.
+fn beyond_ns(part: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let zone = |expr: &Expr| match expr.get_type(schema) {
+        Ok(DataType::Timestamp(TimeUnit::Nanosecond, zone)) => Some(zone),
+        _ => None,
     };
     match part {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.supports_propagation() => {
-            check(left, right)?;
-            check(right, left)
+            let (left, right) = if let Some(zone) = zone(left) {
+                let moment = DataType::Timestamp(TimeUnit::Microsecond, zone);
+                let constant = far_constant(right, &moment)?;
+                (cast_to(left.as_ref().clone(), moment), constant)
+            } else {
+                let moment = DataType::Timestamp(TimeUnit::Microsecond, zone(right)?);
+                let constant = far_constant(left, &moment)?;
+                (constant, cast_to(right.as_ref().clone(), moment))
+            };
+            let (left, right) = (Box::new(left), Box::new(right));
+            Some(Expr::BinaryExpr(BinaryExpr { left, op: *op, right }))
+        }
+        Expr::Between(Between { expr, negated, low, high }) => {
+            let moment = DataType::Timestamp(TimeUnit::Microsecond, zone(expr)?);
+            let far = [low, high].map(|bound| far_constant(bound, &moment));
+            if far.iter().all(Option::is_none) {
+                return None;
+            }
+            let compared = |op, bound: &Expr| {
+                let (left, right) = (expr.clone(), Box::new(bound.clone()));
+                let compared = Expr::BinaryExpr(BinaryExpr { left, op, right });
+                beyond_ns(&compared, schema).unwrap_or(compared)
+            };
+            let both = compared(Operator::GtEq, low).and(compared(Operator::LtEq, high));
+            Some(if *negated { !both } else { both })
+        }
+        _ => None,
+    }
+}
+
+/// A constant that is no timestamp of nanoseconds, as one of microseconds.
+fn far_constant(expr: &Expr, moment: &DataType) -> Option<Expr> {
+    let value = match expr {
+        Expr::Literal(value, _) => value.clone(),
+        Expr::Cast(Cast { expr, field }) => match expr.as_ref() {
+            Expr::Literal(value, _) => value.cast_to(field.data_type()).ok()?,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let is_meant = value.try_as_str().is_some() || is_moment(&value.data_type());
+    let moment_of_it = value.cast_to(moment).ok().filter(|_| is_meant)?;
+    let us = match &moment_of_it {
+        ScalarValue::TimestampMicrosecond(Some(us), _) => *us,
+        _ => return None,
+    };
+    us.checked_mul(1000).is_none().then(|| lit(moment_of_it))
+}
+
+/// `day > 2024-06-01` without quotes: the planner takes 2017 for a number of days since 1970.
+fn check_comparison(part: &Expr, schema: &DFSchema) -> Result<()> {
+    let check = |exprs: &mut dyn Iterator<Item = &Expr>| check_together(exprs, schema);
+    match part {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.supports_propagation() => {
+            check(&mut [left.as_ref(), right.as_ref()].into_iter())
         }
         Expr::Between(Between { expr, low, high, .. }) => {
-            check(expr, low)?;
-            check(expr, high)
+            check(&mut [expr.as_ref(), low.as_ref(), high.as_ref()].into_iter())
         }
         Expr::InList(InList { expr, list, .. }) => {
-            list.iter().try_for_each(|item| check(expr, item))
+            check(&mut std::iter::once(expr.as_ref()).chain(list))
+        }
+        Expr::InSubquery(InSubquery { expr, subquery, .. }) => {
+            let rows = subquery.subquery.schema();
+            let Some(column) = rows.columns().into_iter().next().map(Expr::Column) else {
+                return Ok(());
+            };
+            let types = (expr.get_type(schema), column.get_type(rows));
+            check_types((expr, types.0), (&column, types.1))
+        }
+        Expr::Case(Case { expr, when_then_expr, else_expr }) => {
+            let results = when_then_expr.iter().map(|(_, then)| then.as_ref());
+            check(&mut results.chain(else_expr.as_deref()))?;
+            let compared = when_then_expr.iter().map(|(when, _)| when.as_ref());
+            match expr {
+                Some(expr) => check(&mut std::iter::once(expr.as_ref()).chain(compared)),
+                None => Ok(()),
+            }
+        }
+        Expr::ScalarFunction(call) if CHOICES.contains(&call.func.name()) => {
+            check(&mut call.args.iter())
         }
         _ => Ok(()),
     }
 }
+
+/// Functions whose value is one of their arguments.
+const CHOICES: [&str; 6] = ["coalesce", "nullif", "greatest", "least", "nvl", "nvl2"];
 
 /// Whether an interval is a constant without hours.
 fn is_whole_days(interval: &Expr) -> bool {

@@ -58,6 +58,7 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             all(vec![left, right], schema)?
         }
         Expr::Between(Between { expr, low, high, .. }) => all(vec![expr, low, high], schema)?,
+        Expr::InList(list) if list.expr.get_type(schema)?.is_floating() => in_floats(list, schema)?,
         Expr::InList(InList { expr, list, .. }) => {
             all(list.iter_mut().chain([expr.as_mut()]).collect(), schema)?
         }
@@ -93,6 +94,27 @@ fn searched(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         }
         _ => None,
     })
+}
+
+/// Values of a list that are bits to the planner, which it hashes where there are many: zeros, and what is no constant.
+const HASHED_MIN: usize = 4;
+
+/// Makes `x IN (..)` of floats know one zero.
+fn in_floats(list: &mut InList, schema: &DFSchema) -> Result<bool> {
+    let is_known = |y: &Expr| match y {
+        Expr::Literal(ScalarValue::Float64(Some(y)), _) => *y != 0.0,
+        Expr::Literal(ScalarValue::Float32(Some(y)), _) => *y != 0.0,
+        Expr::Literal(value, _) => value.is_null(),
+        _ => false,
+    };
+    if list.list.len() < HASHED_MIN || list.list.iter().all(is_known) {
+        return Ok(false);
+    }
+    let mut changed = false;
+    for expr in list.list.iter_mut().chain([list.expr.as_mut()]) {
+        changed |= make_comparable(expr, schema, DataType::is_floating)?;
+    }
+    Ok(changed)
 }
 
 fn is_comparison(operator: Operator) -> bool {
@@ -150,8 +172,9 @@ fn comparable(expr: Expr) -> Expr {
     FUNCTION.call(vec![expr])
 }
 
+/// Of an interval its length, of a float the float with one zero.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Comparable {
+pub struct Comparable {
     signature: Signature,
 }
 

@@ -1,19 +1,60 @@
 //! Aggregates are ordered by what orders something.
 //!
 //! `first_value(x ORDER BY 'a', y, y DESC)` is that by `y`. What orders nothing the planner drops from the order that it asks
-//! of its input, counts it among those that it compares, and ends there.
+//! of its input, counts it among those that it compares, and ends there. `ORDER BY EXISTS (SELECT ..)` of no column of the rows orders
+//! nothing either; in a plan of several partitions the planner does not find its own order again.
 
 use std::collections::HashSet;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Sort, Subquery};
 
 use super::map_expressions;
 
-/// Leaves constants, and what was there before, out of the orders of aggregates.
+/// Leaves constants, and what was there before, out of the orders of aggregates and queries.
 pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if let LogicalPlan::Sort(sort) = plan {
+        return sorted(sort);
+    }
     map_expressions(plan, |expr| expr.transform_up(in_short))
+}
+
+/// A sort without subqueries that have the same value for every row.
+fn sorted(mut sort: Sort) -> Result<Transformed<LogicalPlan>> {
+    let before = sort.expr.len();
+    sort.expr.retain(|by| !is_of_no_row(&by.expr));
+    match (sort.expr.is_empty(), sort.fetch) {
+        (false, _) if sort.expr.len() == before => Ok(Transformed::no(LogicalPlan::Sort(sort))),
+        (false, _) => Ok(Transformed::yes(LogicalPlan::Sort(sort))),
+        (true, None) => Ok(Transformed::yes(std::sync::Arc::unwrap_or_clone(sort.input))),
+        (true, Some(rows)) => {
+            let limited = LogicalPlanBuilder::from(sort.input).limit(0, Some(rows))?.build()?;
+            Ok(Transformed::yes(limited))
+        }
+    }
+}
+
+/// Whether an expression is of a subquery, of one row at most, and of no column.
+fn is_of_no_row(expr: &Expr) -> bool {
+    let mut has_subquery = false;
+    let differs = expr.exists(|part| {
+        Ok(match part {
+            Expr::Exists(exists) => is_of_rows(&exists.subquery, &mut has_subquery),
+            Expr::ScalarSubquery(subquery) => {
+                is_of_rows(subquery, &mut has_subquery)
+                    || subquery.subquery.max_rows().is_none_or(|rows| rows > 1)
+            }
+            Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::InSubquery(_) => true,
+            part => part.is_volatile_node(),
+        })
+    });
+    has_subquery && !differs.unwrap_or(true)
+}
+
+fn is_of_rows(subquery: &Subquery, found: &mut bool) -> bool {
+    *found = true;
+    !subquery.outer_ref_columns.is_empty()
 }
 
 fn in_short(mut expr: Expr) -> Result<Transformed<Expr>> {

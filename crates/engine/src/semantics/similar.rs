@@ -36,7 +36,7 @@ fn as_regex(expr: Expr) -> Result<Transformed<Expr>> {
 /// The regular expression of a pattern (PostgreSQL's manual, 9.7.2).
 fn regex(pattern: &str, escape: char) -> Result<String> {
     let mut regex = String::from("(?s)^(?:");
-    let (mut characters, mut in_brackets) = (pattern.chars(), false);
+    let (mut characters, mut in_brackets, mut in_count) = (pattern.chars(), false, false);
     while let Some(character) = characters.next() {
         match character {
             _ if character == escape => match characters.next() {
@@ -54,7 +54,12 @@ fn regex(pattern: &str, escape: char) -> Result<String> {
             _ if in_brackets => regex.push(character),
             '%' => regex.push_str(".*"),
             '_' => regex.push('.'),
-            '|' | '*' | '+' | '?' | '{' | '}' | '(' | ')' => regex.push(character),
+            '{' | '}' => {
+                in_count = character == '{';
+                regex.push(character);
+            }
+            ',' if in_count => regex.push(','),
+            '|' | '*' | '+' | '?' | '(' | ')' => regex.push(character),
             _ => push_plain(&mut regex, character),
         }
     }
@@ -80,6 +85,7 @@ mod tests {
         assert_eq!(of("a%_"), "(?s)^(?:a.*.)$");
         assert_eq!(of("(abc|x.z)+"), "(?s)^(?:(abc|x\\.z)+)$");
         assert_eq!(of("[a-c%]\\%^"), "(?s)^(?:[a-c%]\\%\\^)$");
+        assert_eq!(of("_{1,3},"), "(?s)^(?:.{1,3}\\,)$");
         assert!(regex("a\\", '\\').is_err());
     }
 }

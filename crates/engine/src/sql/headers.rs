@@ -164,6 +164,22 @@ pub fn make_unique(statement: &mut DFStatement, headers: &mut Headers) -> bool {
     changed
 }
 
+/// Gives outputs that are subqueries aliases of their own; whether there are any.
+pub fn name_subqueries(statement: &mut DFStatement) -> bool {
+    let Some(query) = query(statement) else { return false };
+    let mut changed = false;
+    for select in selects(query) {
+        for (i, item) in select.projection.iter_mut().enumerate() {
+            if let SelectItem::UnnamedExpr(expr @ Expr::Subquery(_)) = &*item {
+                let alias = Ident::with_quote('"', format!("column {}", i + 1));
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                changed = true;
+            }
+        }
+    }
+    changed
+}
+
 /// The name of an expression that is nothing but a column.
 fn column_name(expr: &Expr) -> Option<String> {
     match expr {

@@ -2,13 +2,15 @@
 //!
 //! `TABLESAMPLE (10 PERCENT)` is a condition with a random number for each row. `1_000` is 1000.
 
+use std::collections::HashSet;
+
 use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArguments, GroupByExpr, Ident, Join,
-    JoinConstraint, JoinOperator, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement,
-    TableAlias, TableFactor, TableSample, TableSampleKind, TableSampleMethod, TableSampleUnit,
-    TableWithJoins, Value, ValueWithSpan, VisitorMut,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectNamePart, Query, Select,
+    SelectItem, SetExpr, Statement, TableAlias, TableFactor, TableSample, TableSampleKind,
+    TableSampleMethod, TableSampleUnit, TableWithJoins, Value, ValueWithSpan, VisitorMut,
 };
 
 use super::walk::{self, Flow, ON, Stop};
@@ -31,10 +33,13 @@ impl VisitorMut for Check<'_> {
         match expr {
             Expr::Function(call) if has_clauses(call) && is_scalar(call, self.0) => {
                 walk::stop(plan_datafusion_err!(
-                    "{} is no aggregate: it has no FILTER, DISTINCT or ORDER BY",
+                    "{} is no aggregate: it has no FILTER, OVER, DISTINCT or ORDER BY",
                     call.name
                 ))
             }
+            Expr::Function(call) if is_of_distinct_rows(call) => walk::stop(plan_datafusion_err!(
+                "DISTINCT of * is not offered\nhint: count the rows of SELECT DISTINCT * FROM .."
+            )),
             _ => ON,
         }
     }
@@ -49,6 +54,11 @@ impl VisitorMut for Check<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         if let Some(clause) = in_select(select) {
             return walk::stop(refused(clause));
+        }
+        if let Some(name) = named_twice(&select.from) {
+            return walk::stop(plan_datafusion_err!(
+                "two tables of FROM are called {name}\nhint: name one of them otherwise: {name} AS other"
+            ));
         }
         let joins = select.from.iter().flat_map(|from: &TableWithJoins| &from.joins);
         match joins.filter_map(without_condition).next() {
@@ -80,7 +90,19 @@ fn has_clauses(call: &Function) -> bool {
         }
         _ => false,
     };
-    call.filter.is_some() || !call.within_group.is_empty() || is_distinct
+    call.filter.is_some() || call.over.is_some() || !call.within_group.is_empty() || is_distinct
+}
+
+/// `count(DISTINCT *)`.
+fn is_of_distinct_rows(call: &Function) -> bool {
+    let FunctionArguments::List(list) = &call.args else { return false };
+    let is_star = |argument: &FunctionArg| {
+        matches!(
+            argument,
+            FunctionArg::Unnamed(FunctionArgExpr::Wildcard | FunctionArgExpr::QualifiedWildcard(_))
+        )
+    };
+    list.duplicate_treatment == Some(DuplicateTreatment::Distinct) && list.args.iter().any(is_star)
 }
 
 /// Whether a call is of a function of each row alone.
@@ -128,6 +150,28 @@ fn in_select(select: &Select) -> Option<&'static str> {
         (select.select_modifiers.is_some(), "such a word behind SELECT"),
     ];
     clauses.into_iter().find_map(|(is_there, clause)| is_there.then_some(clause))
+}
+
+/// What two tables are called.
+fn named_twice(from: &[TableWithJoins]) -> Option<String> {
+    let mut names = HashSet::new();
+    let tables = from.iter().flat_map(|from| {
+        std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
+    });
+    let name = |table: &TableFactor| match table {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. }
+        | TableFactor::UNNEST { alias: Some(alias), .. } => Some(super::plain_name(&alias.name)),
+        TableFactor::Table { name, args: None, .. } => {
+            let parts = name.0.iter().map(|part| match part {
+                ObjectNamePart::Identifier(part) => super::plain_name(part),
+                other => other.to_string(),
+            });
+            Some(parts.collect::<Vec<_>>().join("."))
+        }
+        _ => None,
+    };
+    tables.filter_map(name).find(|name| !names.insert(name.clone()))
 }
 
 /// `a JOIN b` without ON is no cross join, but something forgotten.

@@ -16,12 +16,17 @@ mod dialect;
 mod functions;
 mod headers;
 mod ignored;
+mod natural;
+mod numerals;
 mod ordered;
 mod precedence;
+mod qualifiers;
+mod remembered;
 mod repair;
 mod rows;
 mod settings;
 mod spelled;
+mod stars;
 mod summarize;
 mod text;
 mod tuples;
@@ -49,7 +54,9 @@ pub use depth::OnLargeStack;
 pub use describe::type_name;
 pub use dialect::{HeadraceDialect, of as dialect_of};
 pub use headers::Headers;
+pub use remembered::{Change, Remembered};
 use repair::Repair;
+pub use stars::{Everything, OfSubqueries};
 pub use text::Places;
 use walk::{Flow, ON, Stop};
 
@@ -87,6 +94,8 @@ impl Parsed {
         if let Some(spelled) = settings::spelled(&statement, state.config_options())? {
             statement = parse(&spelled, state)?;
         }
+        let executed = remembered::executed(&mut statement, state)?;
+        let text = executed.as_ref().map_or(text, |executed| &executed.text);
         let calls = functions::name(&mut statement, state)?;
         if sql_statement(&mut statement).is_some_and(|inner| is_show_tables(inner)) {
             statement = parse(SHOW_TABLES, state)?;
@@ -97,6 +106,12 @@ impl Parsed {
             Ok(())
         })?;
         let headers = Headers::of(&mut statement, text, state);
+        if let Some(executed) = &executed {
+            change(&mut statement, |inner| {
+                crate::functions::fill(inner, &executed.values);
+                Ok(())
+            })?;
+        }
         change(&mut statement, |inner| {
             crate::functions::spell_out(inner)?;
             columnless::check(inner)?;
@@ -104,11 +119,9 @@ impl Parsed {
             ignored::check(inner, state)?;
             spelled::out(inner);
             rows::spell_out(inner)?;
+            numerals::spell_out(inner);
             types::spell_out(inner);
-            windows::write_out(inner)?;
-            using::merge(inner)?;
-            ordered::outside(inner);
-            Ok(())
+            windows::write_out(inner)
         })?;
         repair::tables(&mut statement, state)?;
         Ok(Self { statement, headers, summarized, calls })
@@ -140,12 +153,24 @@ impl Parsed {
     }
 
     async fn plan_statement(mut self, state: &SessionState) -> Result<Planned> {
+        if let Some(inner) = sql_statement(&mut self.statement) {
+            natural::spell_out(inner, state).await?;
+        }
+        change(&mut self.statement, |inner| {
+            using::merge(inner)?;
+            ordered::outside(inner);
+            Ok(())
+        })?;
+        stars::leave_out(&mut self.statement)?;
         let mut repair = Repair::default();
         loop {
             let error = match state.statement_to_plan(self.statement.clone()).await {
                 Ok(logical) => {
+                    if repair.planned(&logical, &mut self.statement) {
+                        continue;
+                    }
                     return Ok(Planned {
-                        logical: describe::in_sql(logical)?,
+                        logical: describe::in_sql(stars::restore(logical)?)?,
                         headers: self.headers,
                     });
                 }

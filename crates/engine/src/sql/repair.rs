@@ -1,17 +1,18 @@
 //! What is tried when the planner refuses a statement: names in another case than the table's,
-//! columns of one name or of none, and casts that are called as what they cast. A statement that cannot be mended fails as it did at first.
+//! columns of one name or of none, casts that are called as what they cast, and tables that are called as a column. A statement that cannot be mended fails as it did at first.
 
 use std::mem;
 
 use datafusion::common::{Column, DataFusionError, Result, SchemaError, TableReference};
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, VisitorMut};
 
-use super::headers::{Headers, make_unique};
+use super::headers::{Headers, make_unique, name_subqueries};
 use super::walk::{self, Flow, ON, Stop};
-use super::{casts, sql_statement};
+use super::{casts, qualifiers, sql_statement};
 
 /// What the planner says of ORDER BY 1 where that is computed from keys of groups.
 const NAMELESS: &str = "Column in ORDER BY must be in GROUP BY";
@@ -27,6 +28,8 @@ fn wants_names(text: &str) -> bool {
 pub struct Repair {
     made_unique: bool,
     named_casts: bool,
+    named_subqueries: bool,
+    plain_qualifiers: bool,
     /// Names of columns that were replaced.
     renamed: Vec<String>,
     first: Option<DataFusionError>,
@@ -47,7 +50,9 @@ impl Repair {
                 }
                 SchemaError::DuplicateQualifiedField { .. }
                 | SchemaError::DuplicateUnqualifiedField { .. }
-                | SchemaError::AmbiguousReference { .. } => return self.casts(statement),
+                | SchemaError::AmbiguousReference { .. } => {
+                    return self.casts(statement) || self.subqueries(statement);
+                }
             },
             DataFusionError::Plan(text) if wants_names(text) => {
                 let named = !mem::replace(&mut self.made_unique, true);
@@ -59,6 +64,19 @@ impl Repair {
             self.first = Some(DataFusionError::Plan(error.find_root().message().to_string()));
         }
         done
+    }
+
+    /// Outputs that are subqueries: each is called as its column, which another output may be.
+    fn subqueries(&mut self, statement: &mut DFStatement) -> bool {
+        let done = mem::replace(&mut self.named_subqueries, true);
+        !done && name_subqueries(statement)
+    }
+
+    /// Changes a statement whose plan takes a table for a column; false if it does not.
+    pub fn planned(&mut self, plan: &LogicalPlan, statement: &mut DFStatement) -> bool {
+        let done = mem::replace(&mut self.plain_qualifiers, true);
+        let inner = sql_statement(statement).filter(|_| !done);
+        inner.is_some_and(|inner| qualifiers::make_plain(inner, plan))
     }
 
     /// A column that is there only in another case.

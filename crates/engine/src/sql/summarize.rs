@@ -101,31 +101,55 @@ fn quoted(text: &str, quote: char) -> String {
     format!("{quote}{}{quote}", text.replace(quote, &twice))
 }
 
+/// Columns whose aggregates are computed in one pass. The time to plan aggregates is the square of their number.
+const COLUMNS_MAX: usize = 64;
+
 /// What a SUMMARIZE of a query with such columns stands for: all aggregates as one row, which arrays turn into
-/// a row for each column.
+/// a row for each column; of very many columns the rows of each part of them.
 pub fn query_of(schema: &DFSchema, query: &str) -> String {
     let columns: Vec<_> = schema.fields().iter().map(|field| Column::of(field)).collect();
+    if columns.len() <= COLUMNS_MAX {
+        return rows_of(&columns, None, query);
+    }
+    let shown = SHOWN.iter().map(|(name, _)| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+    let parts = columns.chunks(COLUMNS_MAX).enumerate();
+    let parts = parts.map(|(part, columns)| rows_of(columns, Some(part * COLUMNS_MAX), query));
+    let parts = parts.collect::<Vec<_>>().join(" union all ");
+    format!("select column_name, column_type, {shown} from ({parts}) as parts order by {PLACE}")
+}
+
+/// The place of a column among all.
+const PLACE: &str = "place_of_column";
+
+/// A row for each of some columns, with its place where the first one's is given.
+fn rows_of(columns: &[Column], first_place: Option<usize>, query: &str) -> String {
     let mut inner = Vec::new();
     for (i, column) in columns.iter().enumerate() {
         for ((name, sql_type), aggregate) in SHOWN.iter().zip(column.aggregates()) {
             inner.push(format!("{aggregate}::{sql_type} as {name}_{i}"));
         }
     }
-    let literals = |text: fn(&Column) -> String| -> String {
-        columns.iter().map(|c| quoted(&text(c), '\'')).collect::<Vec<_>>().join(", ")
+    let rows = |cells: Vec<String>, name: &str| {
+        format!("unnest(make_array({})) as \"{name}\"", cells.join(", "))
     };
-    let names = literals(|column| column.name.clone());
-    let types = literals(|column| type_name(&column.data_type));
-    let shown: Vec<String> = SHOWN
-        .iter()
-        .map(|(name, _)| {
-            let cells: Vec<String> = (0..columns.len()).map(|i| format!("{name}_{i}")).collect();
-            format!("unnest(make_array({})) as \"{name}\"", cells.join(", "))
-        })
-        .collect();
+    let literals = |text: fn(&Column) -> String| -> Vec<String> {
+        columns.iter().map(|c| quoted(&text(c), '\'')).collect()
+    };
+    let mut shown = vec![
+        rows(literals(|column| column.name.clone()), "column_name"),
+        rows(literals(|column| type_name(&column.data_type)), "column_type"),
+    ];
+    shown.extend(
+        SHOWN.iter().map(|(name, _)| {
+            rows((0..columns.len()).map(|i| format!("{name}_{i}")).collect(), name)
+        }),
+    );
+    if let Some(first) = first_place {
+        let places = first..first + columns.len();
+        shown.push(rows(places.map(|place| place.to_string()).collect(), PLACE));
+    }
     format!(
-        "select unnest(make_array({names})) as column_name, unnest(make_array({types})) as \
-         column_type, {} from (select {} from ({query}) as subject) as summary",
+        "select {} from (select {} from ({query}) as subject) as summary",
         shown.join(", "),
         inner.join(", "),
     )

@@ -1,15 +1,16 @@
-//! The columns of `a RIGHT JOIN b USING (k)` and `a FULL JOIN b USING (k)`.
+//! The columns of `a JOIN b USING (k)`.
 //!
 //! `k` is the side's that has a row: `b.k` of a right join, `coalesce(a.k, b.k)` of a full one. The planner takes `a.k`, which
-//! is NULL where only `b` has a row. So in a chain of joins with such a one, USING becomes ON, and `k` without a
+//! is NULL where only `b` has a row. In `*` it comes first, as SQL has it; the planner leaves it where `a` has it. It knows no
+//! `k` of three tables, nor `k` beside `* EXCLUDE (k)`. So USING becomes ON, and `k` without a
 //! table, and in `*`, what it stands for. A `k` in a subquery, which may be the subquery's own, is left to the planner,
 //! which knows two and refuses it.
 
 use datafusion::common::{Result, not_impl_err};
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
-    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement, TableFactor,
-    TableWithJoins, VisitorMut, WildcardAdditionalOptions,
+    OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement,
+    TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 
 use super::walk::{self, Flow, ON, Stop};
@@ -17,32 +18,96 @@ use super::{is_same, parse_expr};
 
 const HINT: &str = "hint: write ON a.k = b.k, and coalesce(a.k, b.k) for the column of both";
 
-/// Spells out the columns of USING where the planner takes the wrong side's.
+/// Spells out the columns of USING where the planner takes the wrong side's, or puts them elsewhere.
 ///
 /// # Errors
-/// Joins whose columns cannot be told from the statement alone.
+/// Right and full joins whose columns cannot be told from the statement alone.
 pub fn merge(statement: &mut Statement) -> Result<()> {
-    walk::change(statement, &mut Merge)
+    walk::change(statement, &mut Merge { last: None })
 }
 
-struct Merge;
+struct Merge {
+    /// The columns of the last SELECT, for the ORDER BY of its query.
+    last: Option<Columns>,
+}
 
 impl VisitorMut for Merge {
     type Break = Stop;
 
     fn post_visit_select(&mut self, select: &mut Select) -> Flow {
+        self.last = None;
         for index in 0..select.from.len() {
-            if select.from[index].joins.iter().any(is_other_side)
-                && let Err(error) = in_select(select, index)
-            {
-                return walk::stop(error);
+            let is_needed = select.from[index].joins.iter().any(is_other_side);
+            if !is_needed && !is_wanted(select, index) {
+                continue;
+            }
+            let before = select.clone();
+            match in_select(select, index) {
+                Ok(columns) => self.last = Some(columns),
+                Err(error) if is_needed => return walk::stop(error),
+                // The planner has its own way.
+                Err(_) => *select = before,
+            }
+        }
+        ON
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
+        let (Some(columns), SetExpr::Select(select)) = (self.last.take(), query.body.as_ref())
+        else {
+            return ON;
+        };
+        let outputs: Vec<Ident> = select.projection.iter().filter_map(name_of_output).collect();
+        if let Some(order) = &mut query.order_by
+            && let OrderByKind::Expressions(order) = &mut order.kind
+        {
+            for by in order {
+                let is_output = matches!(
+                    &by.expr,
+                    Expr::Identifier(name) if outputs.iter().any(|output| is_same(output, name))
+                );
+                if !is_output {
+                    walk::change_all(&mut by.expr, &mut Replace { columns: &columns, queries: 0 });
+                }
             }
         }
         ON
     }
 }
 
-fn constraint(join: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+fn name_of_output(item: &SelectItem) -> Option<Ident> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
+        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.clone()),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => names.last().cloned(),
+        _ => None,
+    }
+}
+
+/// Whether the columns of USING stand elsewhere to the planner, or are two: in `*`, and behind a second USING.
+fn is_wanted(select: &Select, index: usize) -> bool {
+    let is_using = |join: &&Join| matches!(constraint_of(join), Some(JoinConstraint::Using(_)));
+    let count = select.from[index].joins.iter().filter(is_using).count();
+    let has_star = select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_)));
+    count > 1 || count == 1 && has_star
+}
+
+/// The condition of a join.
+pub fn constraint_of(join: &Join) -> Option<&JoinConstraint> {
+    match &join.join_operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint) => Some(constraint),
+        _ => None,
+    }
+}
+
+/// The condition of a join, to be changed.
+pub fn constraint(join: &mut JoinOperator) -> Option<&mut JoinConstraint> {
     match join {
         JoinOperator::Join(constraint)
         | JoinOperator::Inner(constraint)
@@ -65,7 +130,7 @@ fn is_other_side(join: &Join) -> bool {
     )
 }
 
-fn in_select(select: &mut Select, index: usize) -> Result<()> {
+fn in_select(select: &mut Select, index: usize) -> Result<Columns> {
     let columns = Columns::of(&mut select.from[index])?;
     let stars = std::mem::take(&mut select.projection);
     for item in stars {
@@ -90,7 +155,7 @@ fn in_select(select: &mut Select, index: usize) -> Result<()> {
     let from = std::mem::take(&mut select.from);
     walk::change_all(select, &mut replace);
     select.from = from;
-    Ok(())
+    Ok(columns)
 }
 
 /// The columns of USING in a chain of joins.
@@ -185,12 +250,21 @@ impl Columns {
             wildcard_token: options.wildcard_token.clone(),
             ..WildcardAdditionalOptions::default()
         };
-        if *options != plain {
+        let excluded = match &options.opt_exclude {
+            Some(ExcludeSelectItem::Single(name)) => vec![name.clone()],
+            Some(ExcludeSelectItem::Multiple(names)) => names.clone(),
+            None => Vec::new(),
+        };
+        let excluded: Vec<Ident> = excluded.iter().filter_map(of_one_part).collect();
+        let others = WildcardAdditionalOptions { opt_exclude: None, ..options.clone() };
+        if others != plain || excluded.iter().any(|name| self.find(name).is_none()) {
             return not_impl_err!(
-                "* with EXCLUDE or REPLACE over a right or full join with USING\n{HINT}"
+                "* with REPLACE, or EXCLUDE of other columns, over a join with USING\n{HINT}"
             );
         }
-        let merged = self.merged.iter().map(|merged| SelectItem::ExprWithAlias {
+        let is_shown = |merged: &&Merged| !excluded.iter().any(|name| is_same(name, &merged.name));
+        let merged = self.merged.iter().filter(is_shown);
+        let merged = merged.map(|merged| SelectItem::ExprWithAlias {
             expr: merged.expr.clone(),
             alias: merged.name.clone(),
         });
@@ -205,6 +279,13 @@ impl Columns {
             )
         });
         Ok(merged.chain(tables).collect())
+    }
+}
+
+fn of_one_part(name: &ObjectName) -> Option<Ident> {
+    match name.0.as_slice() {
+        [ObjectNamePart::Identifier(name)] => Some(name.clone()),
+        _ => None,
     }
 }
 

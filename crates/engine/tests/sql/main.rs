@@ -22,4 +22,5 @@ mod spill;
 mod ssb;
 mod tables;
 mod texts;
+mod wide;
 mod words;

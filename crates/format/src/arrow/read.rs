@@ -22,6 +22,7 @@ use super::decode::{DecodeError, Decoder, Hold};
 use super::fields::FileField;
 use super::file::{ArrowFile, read_copy};
 use super::growing::with_key_type;
+use super::message::BatchMessage;
 use super::table::ArrowTable;
 use crate::error::{FormatError, Result};
 
@@ -69,7 +70,8 @@ impl ArrowTable {
             return Err(FormatError::Argument(format!("record batch {batch} of file {file}")));
         };
         let bytes = Bytes::of(source, &self.mappings)?;
-        let stored = |&column: &usize| self.stored_column(&bytes, file, batch, column);
+        let message = source.batches.message(batch);
+        let stored = |&column: &usize| self.stored_column(&bytes, file, (batch, &message), column);
         let arrays = unless_changed(source, columns.iter().map(stored).collect())?;
         source.mapping.check(source.path())?;
         let rows = source.batch_rows(batch) as usize;
@@ -155,7 +157,7 @@ impl ArrowTable {
         &self,
         bytes: &Bytes<'_>,
         file: usize,
-        batch: usize,
+        batch: (usize, &BatchMessage),
         column: usize,
     ) -> Result<Option<ArrayRef>> {
         if self.constant(file, column).is_some() {
@@ -246,14 +248,18 @@ impl<'a> Bytes<'a> {
     }
 
     /// The entries of field `index` in a batch, decoded as `field`.
-    fn decode(&self, batch: usize, index: usize, field: &FileField) -> Result<ArrayRef> {
+    fn decode(
+        &self,
+        (batch, message): (usize, &BatchMessage),
+        index: usize,
+        field: &FileField,
+    ) -> Result<ArrayRef> {
         let file = self.file;
-        let message = file.batches.message(batch);
         let start = file.start(batch, index);
         let bytes = |extent: Extent, hold: Hold| self.get(extent, hold);
         let unions_have_validity = file.schema.unions_have_validity;
         let mut decoder =
-            Decoder::new(&message, &bytes, &file.dictionaries, unions_have_validity, start);
+            Decoder::new(message, &bytes, &file.dictionaries, unions_have_validity, start);
         match decoder.array(field) {
             Ok(data) => Ok(make_array(data)),
             Err(DecodeError::Source(error)) => Err(error),
