@@ -108,6 +108,11 @@ fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::no(part));
     };
     let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
+    // The planner knows days between dates as such, but takes them for a duration where it looks for what a filter leaves.
+    if op == Operator::Minus && is_date(&left) && is_date(&right) {
+        let days = |date: Box<Expr>| cast_to(cast_to(*date, DataType::Int32), DataType::Int64);
+        return Ok(Transformed::yes(days(left) - days(right)));
+    }
     let has_time = |expr: &Expr| {
         matches!(expr.get_type(schema), Ok(DataType::Interval(_))) && !is_whole_days(expr)
     };
