@@ -73,6 +73,7 @@ mod explain;
 mod floats;
 mod folder_values;
 mod limits;
+mod opened;
 mod panics;
 mod plan_cache;
 mod planner_memory;

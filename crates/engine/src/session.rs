@@ -7,17 +7,15 @@ use std::time::Instant;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::{SchemaProvider, TableProvider};
-use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
+use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::format::ExplainFormat;
-use datafusion::common::{DataFusionError, Result, TableReference, internal_err, plan_err};
-use datafusion::datasource::ViewTable;
+use datafusion::common::{DataFusionError, Result, TableReference, plan_err};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::dml::CopyTo;
-use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan, LogicalPlanBuilder};
-use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -92,10 +90,10 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 #[derive(Clone)]
 pub struct Session {
     context: SessionContext,
-    tables: Arc<Tables>,
+    pub(crate) tables: Arc<Tables>,
     runner: Arc<Runner>,
     plans: Arc<PlanCache>,
-    remembered: Arc<Remembered>,
+    pub(crate) remembered: Arc<Remembered>,
 }
 
 impl Session {
@@ -290,7 +288,7 @@ impl Session {
         self.tables.add_calls(parsed.take_calls());
         let references = parsed.tables(&state)?;
         // What is wrong with a table is told by opening it; to the planner it is not there.
-        let opened = self.open(&references, &options, &[]).await?;
+        let opened = self.open_now(&references, &options, &[]).await?;
         notes.extend(opened.iter().flat_map(|(name, table)| table_notes(name, table)));
         let only_tables = opened.len() == references.len()
             && opened.iter().all(|(_, table)| table.is::<TableEntry>());
@@ -318,60 +316,6 @@ impl Session {
         let loan =
             tables.and_then(|tables| self.plans.put(text, options, tables, &plan, headers.clone()));
         Ok((KnownPlan { plan, headers, loan }, staging))
-    }
-
-    /// Those of the tables that are of paths, as their files are now, and views, as their tables are now, by their names.
-    /// `views` are those that the statement stands in.
-    async fn open(
-        &self,
-        references: &[TableReference],
-        options: &ConfigOptions,
-        views: &[String],
-    ) -> Result<Vec<(String, Arc<dyn TableProvider>)>> {
-        let (names, mut opened) = (&options.catalog, Vec::new());
-        for reference in references {
-            let named = reference.clone().resolve(&names.default_catalog, &names.default_schema);
-            if *named.catalog == names.default_catalog && *named.schema == names.default_schema {
-                let Some(table) = self.tables.open(&named.table).await? else { continue };
-                let name = named.table.to_string();
-                let text = self.remembered.view(&name).filter(|_| table.is::<ViewTable>());
-                let anew = match text {
-                    Some(text) => Box::pin(self.view(&name, &text, options, views)).await?,
-                    None => None,
-                };
-                opened.push((name, anew.unwrap_or(table)));
-            }
-        }
-        Ok(opened)
-    }
-
-    /// A view of the tables as they are now; `None` of one that stands on what had its name before.
-    async fn view(
-        &self,
-        name: &str,
-        text: &str,
-        options: &ConfigOptions,
-        views: &[String],
-    ) -> Result<Option<Arc<dyn TableProvider>>> {
-        let state = self.context.state();
-        let mut parsed = Parsed::of(text, &state)?;
-        self.tables.add_calls(parsed.take_calls());
-        let references = parsed.tables(&state)?;
-        let views = [views, &[name.to_string()]].concat();
-        if references.iter().any(|table| views.iter().any(|view| view == table.table())) {
-            return Ok(None);
-        }
-        let opened = self.open(&references, options, &views).await?;
-        let opened = opened.into_iter().collect();
-        match with_opened(opened, parsed.plan(&state)).await?.logical {
-            LogicalPlan::Ddl(DdlStatement::CreateView(view)) => {
-                let coerced = Analyzer::with_rules(vec![Arc::new(TypeCoercion::new())]);
-                let rows = Arc::unwrap_or_clone(view.input);
-                let rows = coerced.execute_and_check(rows, options, |_, _| {})?;
-                Ok(Some(Arc::new(ViewTable::new(rows, view.definition))))
-            }
-            _ => internal_err!("a view that is no CREATE VIEW"),
-        }
     }
 
     async fn plan_arrow_copy(

@@ -6,6 +6,8 @@
 //! - [`subqueries`]: a subquery of one value may be NULL.
 //! - [`not_in`]: IN, ANY and ALL of a subquery.
 //! - [`casts`]: casts that lose digits round.
+//! - [`digits`]: types of decimals.
+//! - [`interval_groups`]: groups by intervals.
 //! - [`moment_texts`]: moments and intervals as texts.
 //! - [`moments`]: dates and intervals, AT TIME ZONE, texts with an offset.
 //! - [`set_operations`]: EXCEPT ALL and INTERSECT ALL count rows.
@@ -20,6 +22,8 @@
 mod casts;
 mod correlated;
 mod dependent;
+mod digits;
+mod interval_groups;
 mod moment_texts;
 mod moments;
 mod not_in;
@@ -49,7 +53,7 @@ use crate::floats::computed;
 
 /// The rules for plans whose types are coerced, in the order in which they are to run.
 pub fn rules() -> impl Iterator<Item = Arc<dyn AnalyzerRule + Send + Sync>> {
-    let rules: [(&'static str, Rewrite); 13] = [
+    let rules: [(&'static str, Rewrite); 14] = [
         ("headrace_refused", refused::check),
         ("headrace_outer_aggregates", outer_aggregates::rewrite),
         ("headrace_any_and_all", not_in::rewrite_comparisons),
@@ -60,6 +64,7 @@ pub fn rules() -> impl Iterator<Item = Arc<dyn AnalyzerRule + Send + Sync>> {
         ("headrace_casts", casts::rewrite),
         ("headrace_local_times", moments::rewrite_texts),
         ("headrace_order", order::rewrite),
+        ("headrace_interval_groups", interval_groups::rewrite),
         ("headrace_similar", similar::rewrite),
         ("headrace_ordered_aggregates", ordered::rewrite),
         ("headrace_one_nan", computed::rewrite),

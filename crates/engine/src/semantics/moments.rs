@@ -24,7 +24,7 @@ use datafusion::logical_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast as cast_to, lit,
 };
 
-use super::map_expressions;
+use super::{digits, map_expressions};
 use crate::strict;
 
 /// What AT TIME ZONE gives a moment; a column of a table keeps its own.
@@ -95,8 +95,8 @@ fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if let Some(meant) = beyond_ns(&part, schema) {
         return Ok(Transformed::yes(meant));
     }
-    if let Some(count) = length_of_list(&part, schema) {
-        return Ok(Transformed::yes(count));
+    if let Some(meant) = length_of_list(&part, schema).or_else(|| digits::known(&part, schema)) {
+        return Ok(Transformed::yes(meant));
     }
     let part = match compared_with_text(part, schema)? {
         changed @ Transformed { transformed: true, .. } => return Ok(changed),
@@ -108,6 +108,11 @@ fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::no(part));
     };
     let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
+    // The planner knows days between dates as such, but takes them for a duration where it looks for what a filter leaves.
+    if op == Operator::Minus && is_date(&left) && is_date(&right) {
+        let days = |date: Box<Expr>| cast_to(cast_to(*date, DataType::Int32), DataType::Int64);
+        return Ok(Transformed::yes(days(left) - days(right)));
+    }
     let has_time = |expr: &Expr| {
         matches!(expr.get_type(schema), Ok(DataType::Interval(_))) && !is_whole_days(expr)
     };
@@ -125,14 +130,16 @@ fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(if is_changed { Transformed::yes(sum) } else { Transformed::no(sum) })
 }
 
-/// A timestamp of microseconds and a text that it is compared with: the planner reads the text as nanoseconds, which end in 2262.
+/// A timestamp of microseconds and a text or date that it is compared with: the planner makes both nanoseconds, which end in 2262.
 fn compared_with_text(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = part else {
         return Ok(Transformed::no(part));
     };
     let is_text = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.try_as_str().flatten().is_some());
     let as_other = |text: Box<Expr>, other: &Expr| match other.get_type(schema) {
-        Ok(moment @ DataType::Timestamp(TimeUnit::Microsecond, _)) if is_text(&text) => {
+        Ok(moment @ DataType::Timestamp(TimeUnit::Microsecond, _))
+            if is_text(&text) || matches!(text.get_type(schema), Ok(DataType::Date32)) =>
+        {
             (Box::new(cast_to(*text, moment)), true)
         }
         _ => (text, false),

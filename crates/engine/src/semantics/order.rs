@@ -145,7 +145,7 @@ fn in_window(window: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
     Ok(changed)
 }
 
-fn is_interval(data_type: &DataType) -> bool {
+pub(super) fn is_interval(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Interval(_))
 }
 
@@ -164,7 +164,7 @@ fn make_comparable(
 }
 
 /// The value of an interval or a float by which SQL compares it.
-fn comparable(expr: Expr) -> Expr {
+pub(super) fn comparable(expr: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         let signature = Signature::any(1, Volatility::Immutable);
         Arc::new(ScalarUDF::from(Comparable { signature }))

@@ -18,7 +18,12 @@ fn as_regex(expr: Expr) -> Result<Transformed<Expr>> {
     let Expr::SimilarTo(Like { negated, expr: text, pattern, escape_char, .. }) = expr else {
         return Ok(Transformed::no(expr));
     };
-    let pattern = match pattern.as_ref() {
+    // Beside a view of texts it is cast.
+    let written = match pattern.as_ref() {
+        Expr::Cast(cast) => cast.expr.as_ref(),
+        other => other,
+    };
+    let pattern = match written {
         Expr::Literal(value, _) => match value.try_as_str() {
             Some(Some(pattern)) => lit(regex(pattern, escape_char.unwrap_or('\\'))?),
             _ => lit(ScalarValue::Utf8(None)),

@@ -22,11 +22,16 @@ fn may_be_null(expr: Expr) -> Result<Transformed<Expr>> {
     let Some(field) = plan.schema().fields().first().filter(|_| !has_always_a_row(plan)) else {
         return Ok(Transformed::no(expr));
     };
-    if field.is_nullable() {
+    if field.is_nullable() && !has_outer_join(plan)? {
         return Ok(Transformed::no(expr));
     }
     let null = ScalarValue::try_from(field.data_type())?;
     Ok(Transformed::new(nullif(expr, lit(null)), true, TreeNodeRecursion::Jump))
+}
+
+/// Whether a plan has an outer join, which the planner may find to be none: then its columns are no longer NULL to it.
+fn has_outer_join(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Join(join) if join.join_type.is_outer())))
 }
 
 /// Whether a plan has a row whatever its tables hold: an aggregate without keys, a row of constants.

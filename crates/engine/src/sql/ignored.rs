@@ -37,8 +37,22 @@ impl VisitorMut for Check<'_> {
                     call.name
                 ))
             }
+            Expr::Function(call) if elsewhere(call).is_some() => walk::stop(plan_datafusion_err!(
+                "{} is not offered\nhint: {}",
+                call.name,
+                elsewhere(call).unwrap_or_default()
+            )),
             Expr::Function(call) if is_of_distinct_rows(call) => walk::stop(plan_datafusion_err!(
                 "DISTINCT of * is not offered\nhint: count the rows of SELECT DISTINCT * FROM .."
+            )),
+            _ => ON,
+        }
+    }
+
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> Flow {
+        match statement {
+            Statement::AlterTable(_) => walk::stop(plan_datafusion_err!(
+                "ALTER TABLE is not offered\nhint: make it anew: CREATE TABLE other AS SELECT a AS b FROM t, then DROP TABLE t"
             )),
             _ => ON,
         }
@@ -91,6 +105,18 @@ fn has_clauses(call: &Function) -> bool {
         _ => false,
     };
     call.filter.is_some() || call.over.is_some() || !call.within_group.is_empty() || is_distinct
+}
+
+/// What is written in the place of calls that are no functions.
+fn elsewhere(call: &Function) -> Option<&'static str> {
+    let [ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else { return None };
+    match name.value.to_lowercase().as_str() {
+        "columns" => Some("name the columns, or leave some out: * EXCLUDE (a, b)"),
+        "array" if matches!(call.args, FunctionArguments::Subquery(_)) => {
+            Some("(SELECT array_agg(x ORDER BY y) FROM ..) is the list of a query's rows")
+        }
+        _ => None,
+    }
 }
 
 /// `count(DISTINCT *)`.
@@ -176,6 +202,11 @@ fn named_twice(from: &[TableWithJoins]) -> Option<String> {
 
 /// `a JOIN b` without ON is no cross join, but something forgotten.
 fn without_condition(join: &Join) -> Option<DataFusionError> {
+    if matches!(join.join_operator, JoinOperator::AsOf { .. }) {
+        return Some(plan_datafusion_err!(
+            "ASOF JOIN is not offered\nhint: JOIN LATERAL (SELECT * FROM b WHERE b.t <= a.t ORDER BY b.t DESC LIMIT 1) AS b ON true"
+        ));
+    }
     let (JoinOperator::Join(constraint)
     | JoinOperator::Inner(constraint)
     | JoinOperator::Left(constraint)

@@ -13,6 +13,7 @@ mod columnless;
 mod depth;
 mod describe;
 mod dialect;
+mod first_rows;
 mod functions;
 mod headers;
 mod ignored;
@@ -23,6 +24,8 @@ mod precedence;
 mod qualifiers;
 mod remembered;
 mod repair;
+mod respelled;
+mod reworded;
 mod rows;
 mod settings;
 mod spelled;
@@ -30,6 +33,7 @@ mod stars;
 mod summarize;
 mod text;
 mod tuples;
+mod turned;
 mod types;
 mod using;
 pub(crate) mod walk;
@@ -94,6 +98,7 @@ impl Parsed {
         if let Some(spelled) = settings::spelled(&statement, state.config_options())? {
             statement = parse(&spelled, state)?;
         }
+        reworded::copies(&mut statement);
         let executed = remembered::executed(&mut statement, state)?;
         let text = executed.as_ref().map_or(text, |executed| &executed.text);
         let calls = functions::name(&mut statement, state)?;
@@ -115,7 +120,10 @@ impl Parsed {
         change(&mut statement, |inner| {
             crate::functions::spell_out(inner)?;
             columnless::check(inner)?;
+            turned::spell_out(inner)?;
             precedence::restore(inner);
+            first_rows::spell_out(inner)?;
+            reworded::spell_out(inner)?;
             ignored::check(inner, state)?;
             spelled::out(inner);
             rows::spell_out(inner)?;
@@ -231,11 +239,24 @@ fn parse(text: &str, state: &SessionState) -> Result<DFStatement> {
             (None, _) => plan_err!("there is no statement"),
         }
     };
-    parse(text).or_else(|error| match tuples::spelled(text) {
-        // Its places would be those of another text.
-        Some(spelled) => parse(&spelled).map_err(|_| error),
+    let Err(error) = parse(text) else { return parse(text) };
+    let respelled = respelled::spelled(text)?;
+    let text = respelled.as_deref().unwrap_or(text);
+    if respelled.is_some()
+        && let Ok(statement) = parse(text)
+    {
+        return Ok(statement);
+    }
+    if let Some(spelled) = tuples::spelled(text)
+        && let Ok(statement) = parse(&spelled)
+    {
+        return Ok(statement);
+    }
+    // Its places are those of the text that was written.
+    match respelled::instead(text) {
+        Some(instead) => plan_err!("{}\nhint: {instead}", error.find_root().message()),
         None => Err(error),
-    })
+    }
 }
 
 /// Changes a statement, the one that an EXPLAIN is about, or the query of a COPY.

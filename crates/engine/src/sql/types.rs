@@ -5,9 +5,9 @@
 //! cast, which cannot tell a moment from a local time.
 
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, CreateTable, DataType, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArguments, ObjectNamePart, Statement, TimezoneInfo, TypedString,
-    Value, VisitorMut,
+    ArrayElemTypeDef, CharacterLength, CreateTable, DataType, ExactNumberInfo, Expr, Function,
+    FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, ObjectNamePart, Statement,
+    TimezoneInfo, TypedString, Value, VisitorMut,
 };
 
 use super::parse_expr;
@@ -16,8 +16,9 @@ use super::walk::{self, Flow, ON, Stop};
 /// Digits behind the point of a second.
 const MICROSECONDS: u64 = 6;
 
-/// Digits of the longest decimals.
-const DECIMAL_DIGITS_MAX: usize = 38;
+/// Digits of the longest decimals, and of those that are computed fast.
+const DECIMAL_DIGITS_MAX: usize = 76;
+const FAST_DIGITS_MAX: u64 = 38;
 
 /// Gives timestamps without a precision microseconds, and AT TIME ZONE its function.
 pub fn spell_out(statement: &mut Statement) {
@@ -134,6 +135,18 @@ fn change(data_type: &mut DataType) {
             *data_type = DataType::Timestamp(precision.or(Some(MICROSECONDS)), TimezoneInfo::None);
         }
         DataType::Datetime(precision @ None) => *precision = Some(MICROSECONDS),
+        DataType::UTinyInt => *data_type = DataType::TinyIntUnsigned(None),
+        DataType::USmallInt => *data_type = DataType::SmallIntUnsigned(None),
+        DataType::UBigInt => *data_type = DataType::BigIntUnsigned(None),
+        DataType::Blob(_) => *data_type = DataType::Bytea,
+        // As many digits as are computed fast: two powers of ten less than its range.
+        DataType::HugeInt | DataType::UHugeInt | DataType::Int128 => *data_type = whole_decimal(),
+        DataType::Custom(ObjectName(name), _) => match name.as_slice() {
+            [name] if name.to_string().eq_ignore_ascii_case("uinteger") => {
+                *data_type = DataType::IntegerUnsigned(None);
+            }
+            _ => {}
+        },
         DataType::Array(
             ArrayElemTypeDef::AngleBracket(element)
             | ArrayElemTypeDef::SquareBracket(element, _)
@@ -141,4 +154,8 @@ fn change(data_type: &mut DataType) {
         ) => change(element),
         _ => {}
     }
+}
+
+fn whole_decimal() -> DataType {
+    DataType::Decimal(ExactNumberInfo::PrecisionAndScale(FAST_DIGITS_MAX, 0))
 }

@@ -38,7 +38,7 @@ impl VisitorMut for Merge {
         self.last = None;
         for index in 0..select.from.len() {
             let is_needed = select.from[index].joins.iter().any(is_other_side);
-            if !is_needed && !is_wanted(select, index) {
+            if !is_needed && !has_using(&select.from[index]) {
                 continue;
             }
             let before = select.clone();
@@ -84,12 +84,9 @@ fn name_of_output(item: &SelectItem) -> Option<Ident> {
     }
 }
 
-/// Whether the columns of USING stand elsewhere to the planner, or are two: in `*`, and behind a second USING.
-fn is_wanted(select: &Select, index: usize) -> bool {
-    let is_using = |join: &&Join| matches!(constraint_of(join), Some(JoinConstraint::Using(_)));
-    let count = select.from[index].joins.iter().filter(is_using).count();
-    let has_star = select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_)));
-    count > 1 || count == 1 && has_star
+/// Whether a chain of joins has USING: to the planner its columns stand elsewhere in `*`, and are two in WHERE.
+fn has_using(chain: &TableWithJoins) -> bool {
+    chain.joins.iter().any(|join| matches!(constraint_of(join), Some(JoinConstraint::Using(_))))
 }
 
 /// The condition of a join.

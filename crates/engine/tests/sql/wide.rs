@@ -29,7 +29,7 @@ fn session(columns: usize, folder: &Path) -> Session {
 /// How long a statement was planned, the fastest of a few times, each with another text; its answer has these columns and rows.
 async fn planning_ms(session: &Session, sql: &str, columns: usize, rows: usize) -> f64 {
     let mut fastest = f64::INFINITY;
-    for time in 0..5 {
+    for time in 0..7 {
         let query = session.sql(&format!("{sql} -- {time}")).await.unwrap();
         let (batches, report) = query.collect().await.unwrap();
         let found: usize = batches.iter().map(RecordBatch::num_rows).sum();
@@ -50,7 +50,7 @@ async fn check(sql: &str, rows: usize) {
     let few_ms = planning_ms(&few, sql, FEW, rows).await;
     let many_ms = planning_ms(&many, sql, MANY, rows).await;
     let times = many_ms / few_ms;
-    assert!(times < 24.0, "{sql}: {few_ms:.1} ms, and {many_ms:.1} ms of {MANY} columns");
+    assert!(times < 40.0, "{sql}: {few_ms:.1} ms, and {many_ms:.1} ms of {MANY} columns");
 }
 
 #[tokio::test]

@@ -1,0 +1,71 @@
+//! The tables of a statement as they are now: those of files opened, views planned over what they name.
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, TableReference, internal_err};
+use datafusion::datasource::ViewTable;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::optimizer::Analyzer;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
+
+use crate::catalog::with_opened;
+use crate::session::Session;
+use crate::sql::Parsed;
+
+impl Session {
+    /// Those of the tables that are of paths, as their files are now, and views, as their tables are now, by their names.
+    /// `views` are those that the statement stands in.
+    pub(crate) async fn open_now(
+        &self,
+        references: &[TableReference],
+        options: &ConfigOptions,
+        views: &[String],
+    ) -> Result<Vec<(String, Arc<dyn TableProvider>)>> {
+        let (names, mut opened) = (&options.catalog, Vec::new());
+        for reference in references {
+            let named = reference.clone().resolve(&names.default_catalog, &names.default_schema);
+            if *named.catalog == names.default_catalog && *named.schema == names.default_schema {
+                let Some(table) = self.tables.open(&named.table).await? else { continue };
+                let name = named.table.to_string();
+                let text = self.remembered.view(&name).filter(|_| table.is::<ViewTable>());
+                let anew = match text {
+                    Some(text) => Box::pin(self.view(&name, &text, options, views)).await?,
+                    None => None,
+                };
+                opened.push((name, anew.unwrap_or(table)));
+            }
+        }
+        Ok(opened)
+    }
+
+    /// A view of the tables as they are now; `None` of one that stands on what had its name before.
+    async fn view(
+        &self,
+        name: &str,
+        text: &str,
+        options: &ConfigOptions,
+        views: &[String],
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        let state = self.context().state();
+        let mut parsed = Parsed::of(text, &state)?;
+        self.tables.add_calls(parsed.take_calls());
+        let references = parsed.tables(&state)?;
+        let views = [views, &[name.to_string()]].concat();
+        if references.iter().any(|table| views.iter().any(|view| view == table.table())) {
+            return Ok(None);
+        }
+        let opened = self.open_now(&references, options, &views).await?;
+        let opened = opened.into_iter().collect();
+        match with_opened(opened, parsed.plan(&state)).await?.logical {
+            LogicalPlan::Ddl(DdlStatement::CreateView(view)) => {
+                let coerced = Analyzer::with_rules(vec![Arc::new(TypeCoercion::new())]);
+                let rows = Arc::unwrap_or_clone(view.input);
+                let rows = coerced.execute_and_check(rows, options, |_, _| {})?;
+                Ok(Some(Arc::new(ViewTable::new(rows, view.definition))))
+            }
+            _ => internal_err!("a view that is no CREATE VIEW"),
+        }
+    }
+}

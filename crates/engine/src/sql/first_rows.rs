@@ -1,0 +1,188 @@
+//! `FETCH FIRST 3 ROWS WITH TIES`, `LIMIT 2 BY k` and `SELECT TOP 3` in the planner's words: conditions of ranks, and LIMIT.
+//!
+//! ```text
+//! .. ORDER BY x FETCH FIRST n ROWS WITH TIES    .. QUALIFY rank() OVER (ORDER BY x) <= n ORDER BY x
+//! .. ORDER BY x LIMIT n BY k                    .. QUALIFY row_number() OVER (PARTITION BY k ORDER BY x) <= n ORDER BY x
+//! ```
+
+use datafusion::common::{Result, plan_err};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Fetch, Function, LimitClause, OrderByExpr, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Statement, Top, TopQuantity, Value, VisitorMut, WindowType,
+};
+
+use super::walk::{self, Flow, ON, Stop};
+use super::{parse_expr, plain_name};
+
+/// Spells them out.
+///
+/// # Errors
+/// What is not offered of them.
+pub fn spell_out(statement: &mut Statement) -> Result<()> {
+    walk::change(statement, &mut FirstRows)
+}
+
+struct FirstRows;
+
+impl VisitorMut for FirstRows {
+    type Break = Stop;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        match in_query(query) {
+            Ok(()) => ON,
+            Err(error) => walk::stop(error),
+        }
+    }
+}
+
+fn in_query(query: &mut Query) -> Result<()> {
+    top(query)?;
+    if query.fetch.as_ref().is_some_and(|fetch| fetch.with_ties) {
+        return with_ties(query);
+    }
+    if let Some(LimitClause::LimitOffset { limit_by, .. }) = &query.limit_clause
+        && !limit_by.is_empty()
+    {
+        return limit_by_keys(query);
+    }
+    Ok(())
+}
+
+/// TOP is LIMIT.
+fn top(query: &mut Query) -> Result<()> {
+    let SetExpr::Select(select) = query.body.as_mut() else { return Ok(()) };
+    let Some(top) = select.top.take() else { return Ok(()) };
+    let limit = match top {
+        Top { with_ties: false, percent: false, quantity: Some(quantity) } => match quantity {
+            TopQuantity::Expr(rows) => rows,
+            TopQuantity::Constant(rows) => parse_expr(&rows.to_string())?,
+        },
+        other => {
+            return plan_err!(
+                "{other} is not offered\nhint: write ORDER BY .. LIMIT, or FETCH FIRST .. ROWS WITH TIES behind it"
+            );
+        }
+    };
+    if query.limit_clause.is_some() || query.fetch.is_some() {
+        return plan_err!("TOP and LIMIT say the same\nhint: write one of them");
+    }
+    let limit = Some(limit);
+    query.limit_clause =
+        Some(LimitClause::LimitOffset { limit, offset: None, limit_by: Vec::new() });
+    Ok(())
+}
+
+fn with_ties(query: &mut Query) -> Result<()> {
+    let Some(Fetch { percent: false, quantity, .. }) = query.fetch.take() else {
+        return plan_err!("FETCH of a percentage is not offered\nhint: fetch a number of rows");
+    };
+    let offset = match &query.limit_clause {
+        None => None,
+        Some(LimitClause::LimitOffset { limit: None, offset, .. }) => offset.clone(),
+        Some(_) => return plan_err!("FETCH and LIMIT say the same\nhint: write one of them"),
+    };
+    let rows = quantity.unwrap_or(parse_expr("1")?);
+    let rows = match offset {
+        Some(offset) => parse_expr(&format!("({rows}) + ({})", offset.value))?,
+        None => rows,
+    };
+    let order = order_of(query)?;
+    if order.is_empty() {
+        return plan_err!("WITH TIES is of an order\nhint: write ORDER BY before FETCH");
+    }
+    qualify(query, "rank()", Vec::new(), order, rows)
+}
+
+fn limit_by_keys(query: &mut Query) -> Result<()> {
+    let Some(LimitClause::LimitOffset { limit: Some(rows), offset: None, limit_by }) =
+        query.limit_clause.take()
+    else {
+        return plan_err!(
+            "LIMIT BY with OFFSET is not offered\nhint: QUALIFY row_number() OVER (..) BETWEEN .."
+        );
+    };
+    let order = order_of(query)?;
+    qualify(query, "row_number()", limit_by, order, rows)
+}
+
+/// The order of a query, by what its outputs are made of.
+fn order_of(query: &Query) -> Result<Vec<OrderByExpr>> {
+    let (Some(order), SetExpr::Select(select)) = (&query.order_by, query.body.as_ref()) else {
+        return Ok(Vec::new());
+    };
+    let OrderByKind::Expressions(order) = &order.kind else {
+        return plan_err!("ORDER BY ALL is not offered beside WITH TIES and LIMIT BY");
+    };
+    let mut order = order.clone();
+    for by in &mut order {
+        if let Some(output) = output_of(select, &by.expr) {
+            by.expr = output;
+        }
+    }
+    Ok(order)
+}
+
+/// What an output is made of, which an order names by its place or alias.
+fn output_of(select: &Select, by: &Expr) -> Option<Expr> {
+    match by {
+        Expr::Value(value) => match &value.value {
+            Value::Number(place, _) => {
+                match select.projection.get(place.parse::<usize>().ok()?.checked_sub(1)?)? {
+                    SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                        Some(expr.clone())
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        },
+        Expr::Identifier(name) => select.projection.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } if plain_name(alias) == plain_name(name) => {
+                Some(expr.clone())
+            }
+            _ => None,
+        }),
+        _ => None,
+    }
+}
+
+/// Keeps the rows of the first numbers of a window.
+fn qualify(
+    query: &mut Query,
+    call: &str,
+    keys: Vec<Expr>,
+    order: Vec<OrderByExpr>,
+    rows: Expr,
+) -> Result<()> {
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return plan_err!(
+            "WITH TIES and LIMIT BY are of one SELECT\nhint: select from the union: SELECT * FROM (..) ORDER BY .."
+        );
+    };
+    if select.distinct.is_some() {
+        return plan_err!(
+            "WITH TIES and LIMIT BY are not offered beside DISTINCT\nhint: select from the distinct rows: SELECT * FROM (SELECT DISTINCT ..) AS d ORDER BY .."
+        );
+    }
+    let Expr::Function(mut number) = parse_expr(&format!("{call} over ()"))? else {
+        return plan_err!("{call} is no function");
+    };
+    if let Function { over: Some(WindowType::WindowSpec(window)), .. } = &mut number {
+        window.partition_by = keys;
+        window.order_by = order;
+    }
+    let condition = Expr::BinaryOp {
+        left: Box::new(Expr::Function(number)),
+        op: BinaryOperator::LtEq,
+        right: Box::new(Expr::Nested(Box::new(rows))),
+    };
+    select.qualify = Some(match select.qualify.take() {
+        Some(other) => Expr::BinaryOp {
+            left: Box::new(Expr::Nested(Box::new(other))),
+            op: BinaryOperator::And,
+            right: Box::new(condition),
+        },
+        None => condition,
+    });
+    Ok(())
+}

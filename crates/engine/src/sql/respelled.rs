@@ -1,0 +1,317 @@
+//! Texts that the parser refuses, in its words, and what is written in place of those that nobody here reads.
+//!
+//! ```text
+//! TABLE t                                            SELECT * FROM t
+//! WITH a AS [NOT] MATERIALIZED (..)                  WITH a AS (..)
+//! COPY t TO 'f' (FORMAT csv, HEADER, DELIMITER ';')  COPY t TO 'f' STORED AS csv OPTIONS ('format.has_header' 'true', ..)
+//! UNPIVOT t ON a, b INTO NAME n VALUE v              SELECT * FROM t UNPIVOT (v FOR n IN (a, b))
+//! PIVOT t ON k IN ('a', 'b') USING sum(v)            SELECT * FROM t PIVOT (sum(v) FOR k IN ('a', 'b'))
+//! ```
+
+use datafusion::common::{Result, plan_err};
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+use super::HeadraceDialect;
+
+/// The text in the parser's words; `None` if there is nothing to change.
+///
+/// # Errors
+/// Options of a COPY that are not offered.
+pub fn spelled(text: &str) -> Result<Option<String>> {
+    let Ok(tokens) = Tokenizer::new(&HeadraceDialect, text).tokenize() else { return Ok(None) };
+    let words = Words(tokens);
+    Ok(match words.word(0).as_deref() {
+        Some("table") => Some(words.joined(&[(0, "SELECT * FROM".into())])),
+        Some("unpivot") => words.unpivot(),
+        Some("pivot") => words.pivot(),
+        Some("copy") => words.copy()?,
+        _ => words.materialized(),
+    })
+}
+
+/// What is to be written in the place of something that no one here reads.
+pub fn instead(text: &str) -> Option<&'static str> {
+    let tokens = Tokenizer::new(&HeadraceDialect, text).tokenize().ok()?;
+    let words = Words(tokens);
+    let places = words.places();
+    let word = |nth: usize| places.get(nth).and_then(|_| words.word(nth));
+    let has = |first: &str, second: &[&str]| {
+        (0..places.len()).any(|nth| {
+            word(nth).as_deref() == Some(first)
+                && (second.is_empty()
+                    || word(nth + 1).is_some_and(|next| second.contains(&next.as_str())))
+        })
+    };
+    Some(match word(0).as_deref() {
+        Some("pivot") => {
+            "PIVOT needs its values: SELECT * FROM t PIVOT (sum(v) FOR k IN ('a', 'b'))"
+        }
+        Some("unpivot") => "write SELECT * FROM t UNPIVOT (v FOR n IN (a, b))",
+        _ if has("exclude", &["current", "group", "ties", "no"]) => {
+            "EXCLUDE of a window's frame is not offered: take the row's own value off the sum"
+        }
+        _ if has("asof", &["join", "left"]) => {
+            "ASOF JOIN is JOIN LATERAL (SELECT * FROM b WHERE b.k = a.k AND b.t <= a.t ORDER BY b.t DESC LIMIT 1) AS b ON true"
+        }
+        _ if has("lambda", &[]) => "a lambda is x -> x + 1",
+        _ if words.has_comprehension() => {
+            "[f(x) FOR x IN l IF c] is list_transform(list_filter(l, x -> c), x -> f(x))"
+        }
+        _ => return None,
+    })
+}
+
+/// The tokens of a text.
+struct Words(Vec<Token>);
+
+impl Words {
+    /// The places of tokens that are no space.
+    fn places(&self) -> Vec<usize> {
+        let is_said = |token: &Token| !matches!(token, Token::Whitespace(_));
+        self.0.iter().enumerate().filter(|(_, token)| is_said(token)).map(|(at, _)| at).collect()
+    }
+
+    /// A word without quotes, in lower case, by its place among what is no space.
+    fn word(&self, nth: usize) -> Option<String> {
+        match &self.0[*self.places().get(nth)?] {
+            Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_lowercase()),
+            _ => None,
+        }
+    }
+
+    /// The place of a word that stands outside parentheses.
+    fn find(&self, wanted: &str, from: usize) -> Option<usize> {
+        let mut depth = 0_i32;
+        for (nth, place) in self.places().into_iter().enumerate() {
+            match &self.0[place] {
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                _ if depth == 0 && nth >= from && self.word(nth).as_deref() == Some(wanted) => {
+                    return Some(nth);
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The text between two places.
+    fn text(&self, from: usize, to: usize) -> String {
+        let places = self.places();
+        let from = places.get(from).copied().unwrap_or(self.0.len());
+        let to = places.get(to).copied().unwrap_or(self.0.len());
+        let text: String = self.0[from..to.max(from)].iter().map(ToString::to_string).collect();
+        text.trim().trim_end_matches(';').trim_end().to_string()
+    }
+
+    /// The whole text with others in some places.
+    fn joined(&self, others: &[(usize, String)]) -> String {
+        let places = self.places();
+        let other = |at: usize| others.iter().find(|(nth, _)| places.get(*nth) == Some(&at));
+        let texts = self.0.iter().enumerate().map(|(at, token)| match other(at) {
+            Some((_, text)) => text.clone(),
+            None => token.to_string(),
+        });
+        texts.collect()
+    }
+
+    /// Without MATERIALIZED: the planner reads the query of a WITH where it is named.
+    fn materialized(&self) -> Option<String> {
+        let mut others = Vec::new();
+        for nth in 0..self.places().len() {
+            let blank = |nth: usize| (nth, " ".repeat(self.word(nth).map_or(0, |word| word.len())));
+            let is = |nth: usize, wanted: &str| self.word(nth).as_deref() == Some(wanted);
+            if is(nth, "as") && is(nth + 1, "materialized") {
+                others.push(blank(nth + 1));
+            }
+            if is(nth, "as") && is(nth + 1, "not") && is(nth + 2, "materialized") {
+                others.extend([blank(nth + 1), blank(nth + 2)]);
+            }
+        }
+        (!others.is_empty()).then(|| self.joined(&others))
+    }
+
+    fn unpivot(&self) -> Option<String> {
+        let on = self.find("on", 1)?;
+        let into = self.find("into", on)?;
+        let name = self.find("name", into)?;
+        let value = self.find("value", name)?;
+        Some(format!(
+            "SELECT * FROM {} UNPIVOT ({} FOR {} IN ({})) {}",
+            self.text(1, on),
+            self.text(value + 1, value + 2),
+            self.text(name + 1, value),
+            self.text(on + 1, into),
+            self.text(value + 2, usize::MAX),
+        ))
+    }
+
+    fn pivot(&self) -> Option<String> {
+        let on = self.find("on", 1)?;
+        let values = self.find("in", on)?;
+        let using = self.find("using", values)?;
+        if self.find("group", using).is_some() {
+            return None;
+        }
+        let order = self.find("order", using).or(self.find("limit", using));
+        let end = order.unwrap_or(usize::MAX);
+        Some(format!(
+            "SELECT * FROM {} PIVOT ({} FOR {} IN {}) {}",
+            self.text(1, on),
+            self.text(using + 1, end),
+            self.text(on + 1, values),
+            self.text(values + 1, using),
+            order.map_or_else(String::new, |order| self.text(order, usize::MAX)),
+        ))
+    }
+
+    fn copy(&self) -> Result<Option<String>> {
+        let Some(to) = self.find("to", 1) else { return Ok(None) };
+        let behind = to + 2;
+        let open = behind + usize::from(self.word(behind).as_deref() == Some("with"));
+        let places = self.places();
+        let token = |nth: usize| places.get(nth).map(|place| &self.0[*place]);
+        if token(open) != Some(&Token::LParen) {
+            return Ok(None);
+        }
+        let mut options = Options::default();
+        let mut option = Vec::new();
+        let (mut nth, mut depth) = (open + 1, 0_usize);
+        loop {
+            match token(nth) {
+                None => return Ok(None),
+                Some(Token::RParen) if depth == 0 => break,
+                Some(Token::Comma) if depth == 0 => options.add(&std::mem::take(&mut option))?,
+                Some(other) => {
+                    depth += usize::from(*other == Token::LParen);
+                    depth -= usize::from(*other == Token::RParen);
+                    option.push(other.clone());
+                }
+            }
+            nth += 1;
+        }
+        options.add(&option)?;
+        Ok(Some(format!("{} {}", self.text(0, behind), options.spelled())))
+    }
+
+    /// Whether a list says FOR .. IN.
+    fn has_comprehension(&self) -> bool {
+        let mut in_list = 0_usize;
+        for (nth, place) in self.places().into_iter().enumerate() {
+            match &self.0[place] {
+                Token::LBracket => in_list += 1,
+                Token::RBracket => in_list = in_list.saturating_sub(1),
+                _ if in_list > 0 && self.word(nth).as_deref() == Some("for") => return true,
+                _ => {}
+            }
+        }
+        false
+    }
+}
+
+/// The options of a COPY.
+#[derive(Default)]
+struct Options {
+    format: Option<String>,
+    folders: Option<String>,
+    of_format: Vec<(&'static str, String)>,
+}
+
+impl Options {
+    fn add(&mut self, tokens: &[Token]) -> Result<()> {
+        let Some((Token::Word(name), value)) = tokens.split_first() else { return Ok(()) };
+        let text = |token: &Token| match token {
+            Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let value: String = value.iter().map(text).collect();
+        let name = name.value.to_lowercase();
+        let key = match name.as_str() {
+            "format" => {
+                self.format = Some(value);
+                return Ok(());
+            }
+            "partition_by" | "partitioned_by" => {
+                let names = value.trim_start_matches('(').trim_end_matches(')');
+                self.folders = Some(names.replace(',', ", "));
+                return Ok(());
+            }
+            "header" => "format.has_header",
+            "delimiter" | "delim" | "sep" => "format.delimiter",
+            "quote" => "format.quote",
+            "escape" => "format.escape",
+            "null" | "nullstr" => "format.null_value",
+            "compression" | "codec" => "format.compression",
+            _ => {
+                return plan_err!(
+                    "COPY has no option {name}\nhint: FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, NULL, COMPRESSION, PARTITION_BY"
+                );
+            }
+        };
+        let value = match (key, value.to_lowercase().as_str()) {
+            ("format.has_header", "" | "true" | "1" | "on" | "match") => "true".to_string(),
+            ("format.has_header", "false" | "0" | "off") => "false".to_string(),
+            _ => value,
+        };
+        self.of_format.push((key, value));
+        Ok(())
+    }
+
+    fn spelled(&self) -> String {
+        let mut spelled = String::new();
+        if let Some(format) = &self.format {
+            spelled += &format!("STORED AS {format} ");
+        }
+        if let Some(folders) = &self.folders {
+            spelled += &format!("PARTITIONED BY ({folders}) ");
+        }
+        if !self.of_format.is_empty() {
+            let option =
+                |(key, value): &(&str, String)| format!("'{key}' '{}'", value.replace('\'', "''"));
+            let options: Vec<_> = self.of_format.iter().map(option).collect();
+            spelled += &format!("OPTIONS ({})", options.join(", "));
+        }
+        spelled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn texts_in_the_words_of_the_parser() {
+        let of = |text: &str| spelled(text).unwrap();
+        let cases = [
+            ("table t order by a", "SELECT * FROM t order by a"),
+            (
+                "with a as materialized (select 1) from a",
+                "with a as              (select 1) from a",
+            ),
+            (
+                "copy t to 'f' (format csv, header, delimiter ';')",
+                "copy t to 'f' STORED AS csv OPTIONS ('format.has_header' 'true', 'format.delimiter' ';')",
+            ),
+            (
+                "COPY (select 1, (2)) TO 'f' WITH (FORMAT 'parquet', PARTITION_BY (a, b));",
+                "COPY (select 1, (2)) TO 'f' STORED AS parquet PARTITIONED BY (a, b) ",
+            ),
+            (
+                "unpivot t on a, b into name n value v order by n",
+                "SELECT * FROM t UNPIVOT (v FOR n IN (a, b)) order by n",
+            ),
+            (
+                "pivot t on k in ('a', 'b') using sum(v) limit 1",
+                "SELECT * FROM t PIVOT (sum(v) FOR k IN ('a', 'b')) limit 1",
+            ),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(of(text).as_deref(), Some(wanted));
+        }
+        assert_eq!(of("select as"), None);
+        assert!(spelled("copy t to 'f' (colour)").is_err());
+        assert!(instead("select [x for x in l]").is_some());
+        assert!(instead("select 1").is_none());
+    }
+}
