@@ -147,6 +147,13 @@ impl Placements {
         times.is_compiled = true;
     }
 
+    /// Why GPUs do not take a pipeline, as an earlier run found out.
+    pub(crate) fn refusal(&self, pipeline: &Pipeline, table: &Arc<dyn Table>) -> Option<WhyNot> {
+        let state = self.state.lock();
+        let known = state.pipelines.iter().find(|(subject, _)| subject.is(pipeline, table))?;
+        known.1.refusal.clone()
+    }
+
     /// Takes note of why GPUs do not take a pipeline.
     pub(crate) fn was_refused(&self, pipeline: &Pipeline, table: &Arc<dyn Table>, why: &WhyNot) {
         self.state.lock().times(pipeline, table).refusal = Some(why.clone());

@@ -291,6 +291,10 @@ impl Run<'_> {
         if is_auto && let Err(reason) = self.runner.choose(pipeline, table, settings) {
             return on_cpu(&task, Some(reason));
         }
+        let must = settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
+        if !must && let Some(reason) = placements.refusal(pipeline, source) {
+            return on_cpu(&task, Some(reason));
+        }
         let started = Instant::now();
         let emitted = AtomicBool::new(false);
         let watched = |batch| {
@@ -306,10 +310,11 @@ impl Run<'_> {
             }
             Err(error) => error,
         };
-        if is_auto && error.class() == ErrorClass::Unsupported {
-            gpu_refusal(&error).iter().for_each(|why| placements.was_refused(pipeline, source, why));
+        if error.class() == ErrorClass::Unsupported {
+            gpu_refusal(&error)
+                .iter()
+                .for_each(|why| placements.was_refused(pipeline, source, why));
         }
-        let must = settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
         match gpu_refusal(&error) {
             Some(reason) if !must && !emitted.into_inner() => on_cpu(&task, Some(reason)),
             _ => Err(error),

@@ -189,8 +189,10 @@ mod tests {
 
     #[test]
     fn a_command_may_stand_in_a_semicolons_place() {
-        let found = split("select 1 as a\n\\gx\nselect '\\g' \\g out.csv\nselect 2;", &GenericDialect {});
-        let pieces: Vec<_> = found.pieces.iter().map(|p| (p.text.as_str(), p.ending.as_str())).collect();
+        let found =
+            split("select 1 as a\n\\gx\nselect '\\g' \\g out.csv\nselect 2;", &GenericDialect {});
+        let pieces: Vec<_> =
+            found.pieces.iter().map(|p| (p.text.as_str(), p.ending.as_str())).collect();
         assert_eq!(
             pieces,
             [("select 1 as a", "\\gx"), ("select '\\g'", "\\g out.csv"), ("select 2", "")]

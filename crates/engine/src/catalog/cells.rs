@@ -308,8 +308,11 @@ pub fn infer<'a>(
     }
 }
 
+/// What is asked of a text.
+type Test<'a> = &'a dyn Fn(&str) -> bool;
+
 /// Days before months or months before days: the one of them that fits all texts, if the other does not.
-fn day_format(first: &str, all: &dyn Fn(&dyn Fn(&str) -> bool) -> bool) -> Option<String> {
+fn day_format(first: &str, all: &dyn Fn(Test<'_>) -> bool) -> Option<String> {
     let separator = first.bytes().find(|b| !b.is_ascii_digit())?;
     if !matches!(separator, b'/' | b'-' | b'.') {
         return None;

@@ -194,7 +194,7 @@ impl SchemaProvider for Tables {
 #[derive(Debug)]
 enum Given {
     Path(PathBuf),
-    Call(Call),
+    Call(Box<Call>),
 }
 
 impl Given {
@@ -232,7 +232,7 @@ impl FileTable {
     }
 
     fn of_call(text: &str, call: Call) -> Self {
-        Self { name: text.to_string(), given: Given::Call(call), opened: Mutex::default() }
+        Self { name: text.to_string(), given: Given::Call(Box::new(call)), opened: Mutex::default() }
     }
 
     fn last(&self) -> Option<Arc<dyn TableProvider>> {

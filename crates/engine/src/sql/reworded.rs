@@ -109,6 +109,9 @@ fn escaped(expr: &mut Expr) -> Result<()> {
         Some(Value::SingleQuotedString(text)) if text != "\\" => text.clone(),
         _ => return Ok(()),
     };
+    if escape.chars().count() > 1 {
+        return plan_err!("the escape character '{escape}' is more than one character");
+    }
     let Expr::Value(value) = pattern.as_mut() else {
         return plan_err!(
             "ESCAPE of a pattern that is no constant is not offered\nhint: a backslash escapes in any pattern"
