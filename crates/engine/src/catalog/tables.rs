@@ -232,7 +232,11 @@ impl FileTable {
     }
 
     fn of_call(text: &str, call: Call) -> Self {
-        Self { name: text.to_string(), given: Given::Call(Box::new(call)), opened: Mutex::default() }
+        Self {
+            name: text.to_string(),
+            given: Given::Call(Box::new(call)),
+            opened: Mutex::default(),
+        }
     }
 
     fn last(&self) -> Option<Arc<dyn TableProvider>> {
