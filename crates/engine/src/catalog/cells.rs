@@ -177,6 +177,9 @@ impl Kind {
         if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
             return Kind::Boolean;
         }
+        if matches!(text.trim_start_matches('-'), "NaN" | "nan" | "inf" | "Infinity") {
+            return Kind::Float;
+        }
         match text.as_bytes() {
             [_, _, _, _, b'-', _, _, b'-', _, _, ..] => Kind::of_day(text),
             [b'-' | b'.' | b',' | b'0'..=b'9', ..] => match has_comma {
