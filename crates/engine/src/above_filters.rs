@@ -1,7 +1,7 @@
-//! Outputs are computed of the rows that a filter leaves, not of all.
+//! Keeps expressions above filters, so that they see only the rows that a filter keeps.
 //!
-//! The planner's `ProjectionPushdown` computes a list of outputs below a filter where that makes rows narrower: `SELECT a / b
-//! .. WHERE b <> 0` then divides by the zeros that WHERE leaves out. Only columns go below a filter.
+//! The planner's `ProjectionPushdown` moves a projection below a filter where that makes rows narrower: `SELECT a / b
+//! .. WHERE b <> 0` then divides by the zeros that WHERE drops. This rule lets only plain columns move below a filter.
 
 use std::fmt::{self, Formatter};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use datafusion::physical_plan::projection::{
 };
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-/// A rule that computes below filters what stands above them.
+/// Wraps a rule that pushes projections down, and hides filters from it.
 #[derive(Debug)]
 pub struct AboveFilters(pub Arc<dyn PhysicalOptimizerRule + Send + Sync>);
 
@@ -51,7 +51,7 @@ impl PhysicalOptimizerRule for AboveFilters {
     }
 }
 
-/// Moves a list of outputs below what it stands on, except for what a filter's rows are to be computed of.
+/// Pushes a projection down as the planner does, but an expression never below a filter.
 fn below_filters(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     if let Some(list) = plan.downcast_ref::<ProjectionExec>()
         && let Some(filter) = list.input().downcast_ref::<FilterExec>()
@@ -63,7 +63,7 @@ fn below_filters(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Exe
     remove_unnecessary_projections(plan)
 }
 
-/// A filter that no list of outputs passes.
+/// Stands in for a filter while the wrapped rule runs: the rule pushes no projection through it.
 #[derive(Debug)]
 struct Fence(Arc<dyn ExecutionPlan>);
 

@@ -84,7 +84,7 @@ struct Times {
     gpu_ms: Option<f64>,
     /// Whether GPUs have its kernel.
     is_compiled: bool,
-    /// Why GPUs do not take it, as a run found out.
+    /// The reason that an earlier run on a GPU gave up.
     refusal: Option<WhyNot>,
 }
 
@@ -97,7 +97,7 @@ struct Account {
     brought: BTreeSet<usize>,
 }
 
-/// What a choice rests on beside times.
+/// Sizes that a choice depends on, besides measured times.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     /// Bytes of the columns, and those of them that no GPU was brought yet.
