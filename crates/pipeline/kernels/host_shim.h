@@ -30,9 +30,10 @@ template <typename T, typename U> inline T atomicAdd(T* to, U value) { return hr
 template <typename T> inline T atomicMin(T* to, T value) { return hr_replace(to, [=](T old) { return value < old ? value : old; }); }
 template <typename T> inline T atomicMax(T* to, T value) { return hr_replace(to, [=](T old) { return value > old ? value : old; }); }
 inline u32 atomicOr(u32* to, u32 value) { return hr_replace(to, [=](u32 old) { return old | value; }); }
-inline u32 atomicCAS(u32* to, u32 expected, u32 value)
+template <typename T, typename U> inline T atomicCAS(T* to, T expected, U value)
 {
-    __atomic_compare_exchange(to, &expected, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    T next = value;
+    __atomic_compare_exchange(to, &expected, &next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return expected;
 }
 

@@ -238,20 +238,4 @@ HR_DEVICE i32 character_length(const Text& text)
     return i32(text.bytes - others);
 }
 
-// Bytes of a group's key that a text takes: the text, zeros, and its length and 1, or 0 for NULL.
-constexpr u32 TEXT_KEY_BYTES = 32;
-
-// Sets words from WORD on, which are 0, to a text; false if it is too long.
-template <u32 WORD, u32 WORDS>
-HR_DEVICE bool set_text_key(u64 (&key)[WORDS], const Text& text)
-{
-    if (text.bytes >= TEXT_KEY_BYTES) return false;
-#pragma unroll
-    for (u32 word = 0; word < TEXT_KEY_BYTES / 4; ++word) {
-        if (4 * word < text.bytes) key[WORD + word / 2] |= u64(text_word(text, word)) << (32 * (word & 1u));
-    }
-    key[WORD + TEXT_KEY_BYTES / 8 - 1] |= u64(text.bytes + 1) << 56;
-    return true;
-}
-
 } // namespace hr

@@ -4,8 +4,8 @@ use crate::bound::Repr;
 use crate::cpu::vector::Data;
 use crate::cuda::program::DeviceAccumulator;
 use crate::error::ExecError;
-use crate::state::AccumulatorState;
 use crate::state::merge::wide_total;
+use crate::state::{AccumulatorState, Texts};
 
 pub(super) fn chunks<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
     bytes.as_chunks::<N>().0.iter().copied()
@@ -22,7 +22,7 @@ fn from_ordered(key: u64) -> f64 {
     }
 }
 
-/// Accumulators of the device as the state that both processors share.
+/// Accumulators of the device as the state that both processors share; of texts, none.
 pub fn accumulator_state(kind: DeviceAccumulator, bytes: &[u8]) -> AccumulatorState {
     let unsigned = || chunks::<8>(bytes).map(u64::from_le_bytes).collect();
     let signed = || chunks::<8>(bytes).map(i64::from_le_bytes).collect();
@@ -50,6 +50,9 @@ pub fn accumulator_state(kind: DeviceAccumulator, bytes: &[u8]) -> AccumulatorSt
         DeviceAccumulator::MinFloat | DeviceAccumulator::MaxFloat => AccumulatorState::ExtremeF64(
             chunks::<8>(bytes).map(u64::from_le_bytes).map(from_ordered).collect(),
         ),
+        DeviceAccumulator::MinText | DeviceAccumulator::MaxText => {
+            AccumulatorState::ExtremeText(Texts::new(bytes.len() / 8))
+        }
         DeviceAccumulator::MinWide | DeviceAccumulator::MaxWide => {
             let none = if kind.is_min() { i128::MAX } else { i128::MIN };
             AccumulatorState::ExtremeI128(

@@ -16,14 +16,15 @@ use headrace_gpu::{DeviceBuffer, Stream};
 use crate::cuda::decode::accumulator_state;
 use crate::cuda::device::CudaDevice;
 use crate::cuda::execution::STATUS_BYTES;
-use crate::cuda::groups::{DeviceGroups, GroupRoom, GroupTableLayout};
+use crate::cuda::groups::{GroupRoom, GroupTableLayout};
 use crate::cuda::host_memory::PinnedLease;
 use crate::cuda::program::{CudaProgram, DeviceAccumulator, Tuning};
 use crate::error::ExecError;
 use crate::state::AccumulatorState;
 
-/// Where the number of groups lies.
+/// Where the number of groups lies, and the bytes of the texts that they keep.
 const USED_AT: usize = STATUS_BYTES;
+const TEXTS_USED_AT: usize = USED_AT + 8;
 
 /// Status and number of groups.
 const HEADER_BYTES: usize = STATUS_BYTES + 256;
@@ -51,6 +52,8 @@ pub(super) struct GroupBuffers {
     pub(super) room: GroupRoom,
     pub(super) slots: DeviceBuffer,
     pub(super) keys: DeviceBuffer,
+    /// What they keep apart from their keys.
+    pub(super) texts: Option<DeviceBuffer>,
 }
 
 /// See the module.
@@ -94,8 +97,10 @@ impl DeviceState {
 
     /// Device memory of all of it.
     pub(super) fn device_bytes(&self) -> u64 {
-        let groups = |g: &GroupBuffers| g.slots.capacity_bytes() + g.keys.capacity_bytes();
-        self.buffer.capacity_bytes() + self.groups.as_ref().map_or(0, groups)
+        let groups = self.groups.iter();
+        let of_groups = groups.flat_map(|g| [Some(&g.slots), Some(&g.keys), g.texts.as_ref()]);
+        let bytes: u64 = of_groups.flatten().map(DeviceBuffer::capacity_bytes).sum();
+        self.buffer.capacity_bytes() + bytes
     }
 
     /// Address of the status.
@@ -106,6 +111,11 @@ impl DeviceState {
     /// Address of the number of groups.
     pub(super) fn groups_used(&self) -> u64 {
         self.buffer.ptr() + USED_AT as u64
+    }
+
+    /// Address of the number of bytes of the texts that groups keep.
+    pub(super) fn group_texts_used(&self) -> u64 {
+        self.buffer.ptr() + TEXTS_USED_AT as u64
     }
 
     /// Address of an accumulator.
@@ -224,11 +234,23 @@ impl DeviceState {
         Ok(unsafe { stream.copy_d2h_async(&self.buffer, USED_AT, to) }?)
     }
 
-    /// Waits for the stream; the number of hashed groups.
+    /// Waits for the stream; the number of hashed groups, as a launch leaves it.
     pub(super) fn take_groups_used(&self, stream: &Stream) -> Result<u32, ExecError> {
         let mut used = [0u8; 4];
         stream.download(&self.buffer, USED_AT, &mut used)?;
         Ok(u32::from_le_bytes(used))
+    }
+
+    /// As above; the address of the texts that they keep, and the bytes that these take.
+    pub(super) fn take_group_texts(
+        &self,
+        stream: &Stream,
+        groups: &GroupBuffers,
+    ) -> Result<Option<(u64, u64)>, ExecError> {
+        let Some(texts) = &groups.texts else { return Ok(None) };
+        let mut used = [0u8; 8];
+        stream.download(&self.buffer, TEXTS_USED_AT, &mut used)?;
+        Ok(Some((texts.ptr(), u64::from_le_bytes(used).min(groups.room.texts_bytes))))
     }
 
     /// Bytes of a hashed group on its way to the host.
@@ -263,23 +285,23 @@ impl DeviceState {
         Ok(())
     }
 
-    /// Groups `range` of the `count` that [`Self::queue_groups`] brought.
+    /// Keys and entries of groups `range` of the `count` that [`Self::queue_groups`] brought.
     pub(super) fn arrived<'a>(
-        &self,
-        groups: &'a GroupBuffers,
+        &'a self,
+        groups: &GroupBuffers,
         (arrived, count): (&'a [u8], usize),
         range: Range<usize>,
-    ) -> DeviceGroups<'a> {
+    ) -> (&'a [u8], impl Iterator<Item = (DeviceAccumulator, &'a [u8])>) {
         let stride = groups.layout.key_bytes();
         let (keys, mut rest) = arrived.split_at(count * stride);
-        let entries = self.parts.iter().map(|part| {
+        let keys = &keys[range.start * stride..range.end * stride];
+        let entries = self.parts.iter().map(move |part| {
             let bytes = part.kind.bytes() as usize;
             let (all, left) = rest.split_at(count * bytes);
             rest = left;
             (part.kind, &all[range.start * bytes..range.end * bytes])
         });
-        let keys = &keys[range.start * stride..range.end * stride];
-        DeviceGroups::new(&groups.layout, keys, entries)
+        (keys, entries)
     }
 }
 
@@ -340,7 +362,9 @@ impl GroupBuffers {
         matches_max: u64,
     ) -> Result<Self, ExecError> {
         let room = layout.room(device.table_max(), Tuning::FULL.tile_groups(matches_max));
+        let texts_bytes = room.texts_bytes as usize;
         Ok(Self {
+            texts: if texts_bytes > 0 { Some(device.alloc(texts_bytes)?) } else { None },
             slots: device.alloc(room.slots() as usize * 4)?,
             keys: device.alloc(room.capacity as usize * layout.key_bytes())?,
             layout: layout.clone(),

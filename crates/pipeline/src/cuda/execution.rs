@@ -321,6 +321,11 @@ impl CudaExecution {
                 Param::GroupKeys => groups.map_or(0, |g| g.keys.ptr()),
                 Param::GroupsUsed => state.groups_used(),
                 Param::GroupCapacity => groups.map_or(0, |g| g.room.capacity),
+                Param::GroupTexts => {
+                    groups.and_then(|g| g.texts.as_ref()).map_or(0, DeviceBuffer::ptr)
+                }
+                Param::GroupTextsUsed => state.group_texts_used(),
+                Param::GroupTextsCapacity => groups.map_or(0, |g| g.room.texts_bytes),
                 Param::GroupLimit => u64::from(group_limit),
                 Param::RunsLeft => runs_left,
                 Param::RunsLeave => runs_leave,

@@ -1,12 +1,12 @@
-//! Texts of output rows on their way to the host.
+//! Texts of output rows and of groups on their way to the host.
 //!
 //! A launch leaves them as addresses and lengths. What they point to (a chunk's bytes, resident columns,
-//! constants) stays until the rows are with the host. The host reads the lengths of some rows, says where
+//! constants, what groups keep) stays until the rows are with the host. The host reads the lengths of some rows, says where
 //! each text goes, and a kernel writes them there, to pinned memory.
 
 use std::sync::Arc;
 
-use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Source, Stream, launch};
+use headrace_gpu::{Function, Grid, LaunchArgs, Source, Stream, launch};
 
 use crate::cuda::device::CudaDevice;
 use crate::cuda::host_memory::PinnedLease;
@@ -60,7 +60,7 @@ pub(super) fn rows_together(columns: &[&[u8]], rows: usize) -> usize {
 pub(super) struct Gathering {
     device: Arc<CudaDevice>,
     function: Function,
-    /// Offsets of all columns, then the texts of the first column, and so on.
+    /// The values that the device does not have, offsets of all columns, then the texts of the first column, and so on.
     staging: Option<PinnedLease>,
     /// Where the texts of each column begin in the staging, and their bytes.
     columns: Vec<(usize, usize)>,
@@ -76,23 +76,25 @@ impl Gathering {
         Ok(Self { device: Arc::clone(device), function, staging: None, columns: Vec::new() })
     }
 
-    /// Has the texts gathered of `rows` rows from number `first` on of these buffers, whose values came as
-    /// `values`.
+    /// Has the texts gathered of `rows` rows: for each column the device address of its values, unless they are to be sent,
+    /// and the values.
     ///
     /// # Errors
     /// [`ExecError::Memory`] for pinned memory, [`ExecError::Gpu`].
     ///
     /// # Safety
-    /// The buffers must be what a launch has left, and what their rows point to must stay, until the
-    /// stream has done it.
+    /// The values must be those that the device has at that address, and both they and what they point to must stay, until
+    /// the stream has done it.
     pub(super) unsafe fn queue(
         &mut self,
         stream: &Stream,
-        (first, rows): (usize, usize),
-        texts: &[(&DeviceBuffer, &[u8])],
+        rows: usize,
+        texts: &[(Option<u64>, &[u8])],
     ) -> Result<(), ExecError> {
-        let offsets_bytes = rows * OFFSET_BYTES;
-        let mut end = texts.len() * offsets_bytes;
+        let (values_bytes, offsets_bytes) = (rows * TEXT_VALUE_BYTES, rows * OFFSET_BYTES);
+        let sent = texts.iter().filter(|(address, _)| address.is_none()).count();
+        let offsets_at = sent * values_bytes;
+        let mut end = offsets_at + texts.len() * offsets_bytes;
         self.columns.clear();
         for (_, values) in texts {
             let bytes = text_lengths(values).take(rows).sum();
@@ -104,20 +106,24 @@ impl Gathering {
             _ => PinnedLease::take(&self.device, end.max(PORTION_BYTES))?,
         };
         let base = staging.device_address();
-        for (column, (buffer, values)) in texts.iter().enumerate() {
-            let to = &mut staging.as_mut_slice()[column * offsets_bytes..][..offsets_bytes];
+        let mut sent_at = 0;
+        for (column, (address, values)) in texts.iter().enumerate() {
+            let address = address.unwrap_or_else(|| {
+                let to = &mut staging.as_mut_slice()[sent_at..sent_at + values_bytes];
+                to.copy_from_slice(&values[..values_bytes]);
+                sent_at += values_bytes;
+                base + (sent_at - values_bytes) as u64
+            });
+            let at = offsets_at + column * offsets_bytes;
+            let to = &mut staging.as_mut_slice()[at..at + offsets_bytes];
             let mut offset = 0u64;
             for (to, length) in to.chunks_exact_mut(OFFSET_BYTES).zip(text_lengths(values)) {
                 to.copy_from_slice(&offset.to_le_bytes());
                 offset += length as u64;
             }
             let mut args = LaunchArgs::new();
-            let params = [
-                buffer.ptr() + (first * TEXT_VALUE_BYTES) as u64,
-                base + (column * offsets_bytes) as u64,
-                base + self.columns[column].0 as u64,
-                rows as u64,
-            ];
+            let params =
+                [address, base + at as u64, base + self.columns[column].0 as u64, rows as u64];
             args.push_bytes(params.map(u64::to_le_bytes).as_flattened());
             let grid = Grid {
                 blocks: rows.div_ceil(BLOCK_TEXTS).clamp(1, BLOCKS_MAX) as u32,

@@ -22,17 +22,26 @@
 //!   launch does nothing.
 //!
 //! A table with room for all groups has no limit, and pays one comparison of a parameter a run.
+//!
+//! # Texts that groups keep
+//!
+//! A key's text of more than 31 bytes, and a smallest or largest text, lie in a buffer beside the table: what
+//! a row points to goes with its chunk. Nobody knows how many bytes they will be. Once half of the buffer is taken, the
+//! number of groups is above any limit, and the table begins anew as one that is full. The other half is for the
+//! runs that have begun, if a text has [`TEXT_BYTES_EXPECTED`] on average; where it is not enough, the launch fails
+//! with a reason why the pipeline is not the GPU's.
 
 use arrow_array::RecordBatch;
 
 use crate::bound::{Bound, BoundKey, BoundSink, Repr};
 use crate::cpu::vector::{Data, Vector};
-use crate::cuda::decode::{accumulator_state, data_of};
+use crate::cuda::decode::{accumulator_state, chunks, data_of};
+use crate::cuda::gather::TEXT_VALUE_BYTES;
 use crate::cuda::program::{DeviceAccumulator, Tuning};
 use crate::cuda::tables::repr_bytes;
 use crate::error::{ExecError, WhyNot};
 use crate::partial::PartialSchema;
-use crate::state::{AccumulatorState, finish_groups};
+use crate::state::{AccumulatorState, Texts, finish_groups};
 
 /// Device memory that a group table with its accumulators may take.
 pub(super) const TABLE_BYTES_MAX: u64 = 2 << 30;
@@ -40,8 +49,24 @@ pub(super) const TABLE_BYTES_MAX: u64 = 2 << 30;
 /// Group numbers are 32 bits, of which the last few mean something else.
 const GROUPS_MAX: u64 = 1 << 30;
 
-/// Bytes of a text within a key: the text, zeros, and its length and 1, or 0 for NULL.
+/// Bytes of a text within a key: a short text, zeros, and its length and 1, or 0 for NULL; for a long one the last
+/// byte is [`LONG_TEXT`], and the first eight say where it lies.
 pub(super) const TEXT_KEY_BYTES: usize = 32;
+const LONG_TEXT: u8 = 255;
+
+/// An accumulator's entry before any text.
+const NO_TEXT: u64 = u64::MAX;
+
+/// The bit of the number of groups that says that their texts take more than half of their room.
+const TEXTS_FULL: u32 = 1 << 31;
+
+/// What a text that a group keeps is taken for, where nobody knows.
+const TEXT_BYTES_EXPECTED: u64 = 128;
+
+/// Room for texts: bytes for each that a group may keep, and in all.
+const TEXT_ROOM_BYTES: u64 = 2 * TEXT_BYTES_EXPECTED;
+const TEXTS_BYTES_MIN: u64 = 16 << 20;
+const TEXTS_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes of a key at most.
 const KEY_BYTES_MAX: usize = 128;
@@ -69,6 +94,10 @@ pub struct GroupTableLayout {
     pub groups_max: u64,
     /// Device memory of a group: its slots, its key and its accumulators.
     pub group_bytes: u64,
+    /// Keys that are texts.
+    pub text_keys: usize,
+    /// Texts that a group keeps at most: those of its key, and of accumulators.
+    pub kept_texts: usize,
 }
 
 /// For how many groups a table has room.
@@ -78,6 +107,10 @@ pub struct GroupRoom {
     pub capacity: u64,
     /// Whether there can be more.
     pub may_fill: bool,
+    /// Bytes of the texts that they keep; 0 where they keep none.
+    pub texts_bytes: u64,
+    /// Texts of a group.
+    kept_texts: usize,
 }
 
 /// How a launch is cut.
@@ -87,23 +120,25 @@ pub struct LaunchShape {
     pub blocks_max: u64,
     /// Tiles that a block takes in a row.
     pub run_tiles: u64,
-    /// Groups beyond which no warp begins a run; `u32::MAX`: all that there can be have room.
+    /// Groups beyond which no warp begins a run; `u32::MAX`: all that there can be have room, and their texts.
     pub group_limit: u32,
 }
 
 impl GroupTableLayout {
     /// The table of an aggregation whose streamed rows number at most `rows_max`, of which each
-    /// becomes up to `matches_max` at the sink, each group's accumulators taking
-    /// `accumulator_bytes`.
+    /// becomes up to `matches_max` at the sink, each group having such accumulators.
     ///
     /// # Errors
     /// Keys that do not fit, or rows that multiply so much that one tile may fill a table.
     pub(super) fn of(
         keys: &[BoundKey],
         (rows_max, matches_max): (u64, u64),
-        accumulator_bytes: u64,
+        accumulators: &[DeviceAccumulator],
     ) -> Result<Self, WhyNot> {
         let (parts, words) = key_parts(keys)?;
+        let text_keys = keys.iter().filter(|key| is_text(key)).count();
+        let kept_texts = text_keys + accumulators.iter().filter(|a| a.is_text()).count();
+        let accumulator_bytes: u64 = accumulators.iter().map(|a| a.bytes()).sum();
         let possible = keys.iter().try_fold(1u64, |product, key| {
             let range = key.expr.range.filter(|_| key.expr.repr.is_integer_like())?;
             let values = u64::try_from(i128::from(range.max) - i128::from(range.min) + 1).ok()?;
@@ -113,7 +148,7 @@ impl GroupTableLayout {
         let groups_max = possible.unwrap_or(u64::MAX).min(rows_max).max(1);
         // At most four slots a group.
         let group_bytes = 16 + words as u64 * 8 + accumulator_bytes;
-        let layout = Self { parts, words, groups_max, group_bytes };
+        let layout = Self { parts, words, groups_max, group_bytes, text_keys, kept_texts };
         let room =
             layout.room((GROUPS_MAX, TABLE_BYTES_MAX), Tuning::FULL.tile_groups(matches_max));
         let bytes = room.capacity.saturating_mul(group_bytes);
@@ -131,7 +166,54 @@ impl GroupTableLayout {
     pub fn room(&self, (groups, bytes): (u64, u64), tile_groups: u64) -> GroupRoom {
         let affordable = groups.min(GROUPS_MAX).min(bytes / self.group_bytes);
         let capacity = affordable.max(tile_groups.saturating_mul(2)).min(self.groups_max);
-        GroupRoom { capacity, may_fill: capacity < self.groups_max }
+        let kept_texts = self.kept_texts;
+        let texts_bytes = match kept_texts as u64 {
+            0 => 0,
+            texts => (capacity.saturating_mul(texts * TEXT_ROOM_BYTES))
+                .clamp(TEXTS_BYTES_MIN, TEXTS_BYTES_MAX)
+                .min(bytes),
+        };
+        GroupRoom { capacity, may_fill: capacity < self.groups_max, texts_bytes, kept_texts }
+    }
+
+    /// Where the texts lie that these groups keep, as [`TEXT_VALUE_BYTES`] each, by text and group: those of keys, then those
+    /// of accumulators. An empty text is one that is not kept. `taken` are the bytes of all from the address on.
+    ///
+    /// # Errors
+    /// [`ExecError::Corrupt`] for a text that lies elsewhere.
+    pub fn kept_texts<'a>(
+        &self,
+        keys: &[u8],
+        accumulators: impl IntoIterator<Item = (DeviceAccumulator, &'a [u8])>,
+        (address, taken): (u64, u64),
+    ) -> Result<Vec<Vec<u8>>, ExecError> {
+        let value = |kept: Option<u64>| {
+            let Some(kept) = kept else { return Ok([0; TEXT_VALUE_BYTES]) };
+            let (at, bytes) = (4 * (kept >> 32), kept & u64::from(u32::MAX));
+            if at + bytes > taken {
+                let cause = "a text of a group that lies outside those of all".to_string();
+                return Err(ExecError::Corrupt { column: "groups".into(), cause });
+            }
+            let mut value = [0; TEXT_VALUE_BYTES];
+            value[..8].copy_from_slice(&(address + at).to_le_bytes());
+            value[8..].copy_from_slice(&bytes.to_le_bytes());
+            Ok(value)
+        };
+        let of = |words: &mut dyn Iterator<Item = Option<u64>>| {
+            let values: Result<Vec<_>, _> = words.map(value).collect();
+            values.map(|values| values.into_flattened())
+        };
+        let mut texts = Vec::with_capacity(self.kept_texts);
+        for key in 0..self.text_keys {
+            let parts =
+                keys.chunks_exact(self.key_bytes()).map(|group| &group[key * TEXT_KEY_BYTES..]);
+            texts.push(of(&mut parts.map(|part| is_long(part).then(|| word(part))))?);
+        }
+        for (_, entries) in accumulators.into_iter().filter(|(kind, _)| kind.is_text()) {
+            let entries = chunks::<8>(entries).map(u64::from_le_bytes);
+            texts.push(of(&mut entries.map(|kept| (kept != NO_TEXT).then_some(kept)))?);
+        }
+        Ok(texts)
     }
 
     /// Bytes of a key.
@@ -140,9 +222,21 @@ impl GroupTableLayout {
     }
 }
 
+fn is_text(key: &BoundKey) -> bool {
+    matches!(key.expr.repr, Repr::Str)
+}
+
+/// Whether the text of a key is kept apart from it.
+fn is_long(part: &[u8]) -> bool {
+    part[TEXT_KEY_BYTES - 1] == LONG_TEXT
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
 /// Where keys lie, and in how many words.
 fn key_parts(keys: &[BoundKey]) -> Result<(Vec<GroupKeyPart>, usize), WhyNot> {
-    let is_text = |key: &BoundKey| matches!(key.expr.repr, Repr::Str);
     let texts = keys.iter().filter(|key| is_text(key)).count();
     let (mut text_at, mut at) = (0, texts * TEXT_KEY_BYTES);
     let mut parts = Vec::with_capacity(keys.len());
@@ -187,14 +281,23 @@ impl GroupRoom {
         (blocks_max, run_tiles): (u64, u64),
         tile_groups: u64,
     ) -> Result<LaunchShape, ExecError> {
-        if !self.may_fill {
-            return Ok(LaunchShape { blocks_max, run_tiles, group_limit: u32::MAX });
-        }
-        let spare = self.capacity / 2;
+        let groups = if self.may_fill { self.capacity / 2 } else { u64::MAX };
+        let texts = match self.kept_texts as u64 {
+            0 if !self.may_fill => {
+                return Ok(LaunchShape { blocks_max, run_tiles, group_limit: u32::MAX });
+            }
+            0 => u64::MAX,
+            texts => self.texts_bytes / 2 / (TEXT_BYTES_EXPECTED * texts),
+        };
+        let spare = groups.min(texts);
         let blocks_max = (spare / tile_groups).clamp(1, blocks_max);
         let run_tiles = (spare / (blocks_max * tile_groups)).clamp(1, run_tiles);
         let begun = blocks_max.saturating_mul(run_tiles).saturating_mul(tile_groups);
-        match u32::try_from(self.capacity.saturating_sub(begun)) {
+        let limit = match self.may_fill {
+            true => self.capacity.saturating_sub(begun),
+            false => u64::from(TEXTS_FULL - 1),
+        };
+        match u32::try_from(limit) {
             Ok(group_limit @ 1..) => Ok(LaunchShape { blocks_max, run_tiles, group_limit }),
             _ => {
                 let (capacity, tile) = (self.capacity, tile_groups);
@@ -203,24 +306,47 @@ impl GroupRoom {
             }
         }
     }
+
+    /// Whether groups may leave before a launch is at its end.
+    pub(super) fn may_leave(&self) -> bool {
+        self.may_fill || self.kept_texts > 0
+    }
+
+    /// How many groups there are, by the number that a launch leaves.
+    pub fn groups(&self, used: u32) -> usize {
+        u64::from(used & !TEXTS_FULL).min(self.capacity) as usize
+    }
 }
 
 /// Groups as a device leaves them.
 pub struct DeviceGroups<'a> {
     layout: &'a GroupTableLayout,
     keys: &'a [u8],
+    /// Of keys that are texts, those that are kept apart from them.
+    texts: Vec<&'a [&'a [u8]]>,
     states: Vec<AccumulatorState>,
 }
 
 impl<'a> DeviceGroups<'a> {
-    /// Keys, and the entries of each accumulator with its kind, of the same groups.
+    /// Keys, the entries of each accumulator with its kind, and the texts that [`GroupTableLayout::kept_texts`] lists, of
+    /// the same groups.
+    ///
+    /// # Errors
+    /// [`ExecError::Corrupt`] for a smallest or largest text that is none.
     pub fn new<'b>(
         layout: &'a GroupTableLayout,
         keys: &'a [u8],
         accumulators: impl IntoIterator<Item = (DeviceAccumulator, &'b [u8])>,
-    ) -> Self {
-        let states = accumulators.into_iter().map(|(kind, bytes)| accumulator_state(kind, bytes));
-        Self { layout, keys, states: states.collect() }
+        mut texts: Vec<&'a [&'a [u8]]>,
+    ) -> Result<Self, ExecError> {
+        let extremes = texts.split_off(layout.text_keys.min(texts.len()));
+        let mut extremes = extremes.into_iter();
+        let mut state = |(kind, bytes): (DeviceAccumulator, &[u8])| match kind.is_text() {
+            true => extreme_texts(bytes, extremes.next().unwrap_or_default()),
+            false => Ok(accumulator_state(kind, bytes)),
+        };
+        let states = accumulators.into_iter().map(&mut state).collect::<Result<_, _>>()?;
+        Ok(Self { layout, keys, texts, states })
     }
 
     /// How many there are.
@@ -240,8 +366,12 @@ impl<'a> DeviceGroups<'a> {
         groups: impl ExactSizeIterator<Item = usize> + Clone,
     ) -> Result<Vec<Vector<'a>>, ExecError> {
         let BoundSink::Aggregate { keys, .. } = &bound.sink else { return Err(another_sink()) };
+        let mut texts = self.texts.iter();
         let vector = |(key, part): (&BoundKey, &GroupKeyPart)| match &key.expr.repr {
-            Repr::Str => self.text_vector(key, *part, groups.clone()),
+            Repr::Str => {
+                let long = texts.next().copied().unwrap_or_default();
+                self.text_vector(key, (*part, long), groups.clone())
+            }
             repr => self.key_vector(repr, *part, groups.clone()),
         };
         keys.iter().zip(&self.layout.parts).map(vector).collect()
@@ -268,22 +398,20 @@ impl<'a> DeviceGroups<'a> {
     fn text_vector(
         &self,
         key: &BoundKey,
-        part: GroupKeyPart,
+        (part, long): (GroupKeyPart, &'a [&'a [u8]]),
         groups: impl ExactSizeIterator<Item = usize>,
     ) -> Result<Vector<'a>, ExecError> {
-        let corrupt = |cause: &str| ExecError::Corrupt {
-            column: key.field.name.clone(),
-            cause: cause.to_string(),
-        };
         let (all, stride) = (self.keys, self.layout.key_bytes());
         let mut texts = Vec::with_capacity(groups.len());
         let mut valid = Vec::with_capacity(groups.len());
         for group in groups {
-            let text = &all[group * stride + part.at..][..part.bytes];
-            let (length, text) = text.split_last().map_or((0, text), |(last, text)| (*last, text));
-            let bytes = text.get(..usize::from(length).saturating_sub(1));
-            let bytes = bytes.ok_or_else(|| corrupt("a key that is longer than there is room"))?;
-            texts.push(std::str::from_utf8(bytes).map_err(|_| corrupt("a key is not UTF-8"))?);
+            let part = &all[group * stride + part.at..][..part.bytes];
+            let length = part[TEXT_KEY_BYTES - 1];
+            let bytes = match length {
+                LONG_TEXT => long.get(group).copied(),
+                length => part[..TEXT_KEY_BYTES - 1].get(..usize::from(length).saturating_sub(1)),
+            };
+            texts.push(text_of(bytes, || key.field.name.clone())?);
             valid.push(u8::from(length > 0));
         }
         Ok(Vector::with_validity(Data::Str(texts), Some(valid)))
@@ -317,6 +445,25 @@ impl<'a> DeviceGroups<'a> {
     }
 }
 
+/// A text that a device left.
+fn text_of(bytes: Option<&[u8]>, column: impl Fn() -> String) -> Result<&str, ExecError> {
+    let corrupt = |cause: &str| ExecError::Corrupt { column: column(), cause: cause.to_string() };
+    let bytes = bytes.ok_or_else(|| corrupt("a text of a group that did not come"))?;
+    std::str::from_utf8(bytes).map_err(|_| corrupt("a text of a group is not UTF-8"))
+}
+
+/// The smallest or largest texts of groups, by the entries of their accumulator.
+fn extreme_texts(entries: &[u8], texts: &[&[u8]]) -> Result<AccumulatorState, ExecError> {
+    let mut kept = Texts::new(entries.len() / 8);
+    for (group, entry) in chunks::<8>(entries).map(u64::from_le_bytes).enumerate() {
+        if entry != NO_TEXT {
+            let text = text_of(texts.get(group).copied(), || "a smallest or largest text".into())?;
+            kept.offer(group, text, true);
+        }
+    }
+    Ok(AccumulatorState::ExtremeText(kept))
+}
+
 fn another_sink() -> ExecError {
     ExecError::Internal("groups of another sink".into())
 }
@@ -327,13 +474,20 @@ mod tests {
     use super::*;
 
     fn layout(groups_max: u64) -> GroupTableLayout {
-        GroupTableLayout { parts: vec![], words: 1, groups_max, group_bytes: 32 }
+        GroupTableLayout {
+            parts: vec![],
+            words: 1,
+            groups_max,
+            group_bytes: 32,
+            text_keys: 0,
+            kept_texts: 0,
+        }
     }
 
     #[test]
     fn a_table_for_all_groups_has_no_limit() {
         let room = layout(1000).room((u64::MAX, 32_000), 8192);
-        assert_eq!(room, GroupRoom { capacity: 1000, may_fill: false });
+        assert_eq!((room.capacity, room.may_fill, room.may_leave()), (1000, false, false));
         let shape = room.shape((528, 8), 8192).unwrap();
         assert_eq!(shape, LaunchShape { blocks_max: 528, run_tiles: 8, group_limit: u32::MAX });
     }

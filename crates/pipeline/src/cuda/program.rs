@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::bound::{AccumulatorKind, Bound, Repr};
 use crate::cuda::codegen;
-use crate::cuda::groups::{GroupTableLayout, TEXT_KEY_BYTES};
+use crate::cuda::groups::GroupTableLayout;
 use crate::cuda::layout::{ColumnForm, SegmentLayout};
 use crate::error::{ExecError, WhyNot};
 
@@ -118,6 +118,12 @@ pub enum Param {
     GroupsUsed,
     /// Number of groups for which there is room.
     GroupCapacity,
+    /// Address of the texts that groups keep.
+    GroupTexts,
+    /// Address of the number of bytes that they take (`u64`).
+    GroupTextsUsed,
+    /// Number of bytes for which there is room.
+    GroupTextsCapacity,
     /// Number of groups beyond which no warp begins a run of tiles (`u32`; all ones: none).
     GroupLimit,
     /// Address of the runs at which the warps left (`u32` each), where they begin; 0: at the first.
@@ -182,8 +188,8 @@ pub enum Place {
         /// Expression.
         place: String,
     },
-    /// [`ExecError::WhyNot`]: a text is too long to be part of a group's key.
-    TextKey {
+    /// [`ExecError::WhyNot`]: no room for a text that a group keeps.
+    GroupText {
         /// Column.
         column: String,
     },
@@ -204,9 +210,8 @@ impl Place {
             Self::DivisionByZero { place } => ExecError::DivisionByZero { place },
             Self::Cast { place } => ExecError::Cast { place },
             Self::Corrupt { column, cause } => ExecError::Corrupt { column, cause },
-            Self::TextKey { column } => ExecError::WhyNot(WhyNot::new(format!(
-                "groups by {column}, of which a text has more than {} bytes",
-                TEXT_KEY_BYTES - 1
+            Self::GroupText { column } => ExecError::WhyNot(WhyNot::new(format!(
+                "the texts of {column} that groups keep take more device memory than they may"
             ))),
         }
     }
@@ -242,19 +247,21 @@ pub enum DeviceAccumulator {
     MinWide,
     /// Maximum, lying as the minimum does.
     MaxWide,
+    /// Minimum of texts: where the group keeps it (`u64`).
+    MinText,
+    /// Maximum of texts.
+    MaxText,
 }
 
 impl DeviceAccumulator {
     /// Layout for an accumulator whose argument has the representation `argument`.
     pub fn of(kind: AccumulatorKind, argument: Option<&Repr>) -> Result<Self, WhyNot> {
-        let extreme = |signed, unsigned, float, wide| match argument {
-            Some(Repr::U64) => Ok(unsigned),
-            Some(Repr::F32 | Repr::F64) => Ok(float),
-            Some(Repr::I128) => Ok(wide),
-            Some(Repr::Str) | None => {
-                Err(WhyNot::new("min and max of plain text are not on the CUDA processor"))
-            }
-            Some(_) => Ok(signed),
+        let extreme = |signed, unsigned, float, wide, text| match argument {
+            Some(Repr::U64) => unsigned,
+            Some(Repr::F32 | Repr::F64) => float,
+            Some(Repr::I128) => wide,
+            Some(Repr::Str) => text,
+            _ => signed,
         };
         match kind {
             AccumulatorKind::Count => Ok(Self::Count),
@@ -265,12 +272,20 @@ impl DeviceAccumulator {
             AccumulatorKind::SquaredDeviations => {
                 Err(WhyNot::new("variances and deviations of floats are not on the CUDA processor"))
             }
-            AccumulatorKind::Min => {
-                extreme(Self::MinSigned, Self::MinUnsigned, Self::MinFloat, Self::MinWide)
-            }
-            AccumulatorKind::Max => {
-                extreme(Self::MaxSigned, Self::MaxUnsigned, Self::MaxFloat, Self::MaxWide)
-            }
+            AccumulatorKind::Min => Ok(extreme(
+                Self::MinSigned,
+                Self::MinUnsigned,
+                Self::MinFloat,
+                Self::MinWide,
+                Self::MinText,
+            )),
+            AccumulatorKind::Max => Ok(extreme(
+                Self::MaxSigned,
+                Self::MaxUnsigned,
+                Self::MaxFloat,
+                Self::MaxWide,
+                Self::MaxText,
+            )),
         }
     }
 
@@ -285,7 +300,15 @@ impl DeviceAccumulator {
 
     /// Whether it holds a minimum.
     pub(crate) fn is_min(self) -> bool {
-        matches!(self, Self::MinSigned | Self::MinUnsigned | Self::MinFloat | Self::MinWide)
+        matches!(
+            self,
+            Self::MinSigned | Self::MinUnsigned | Self::MinFloat | Self::MinWide | Self::MinText
+        )
+    }
+
+    /// Whether it holds a text that the group keeps.
+    pub(crate) fn is_text(self) -> bool {
+        matches!(self, Self::MinText | Self::MaxText)
     }
 
     /// Bytes of one group's entry in shared memory, where counts are `u32`.
@@ -301,7 +324,7 @@ impl DeviceAccumulator {
         match self {
             Self::MinSigned => [u32::MAX, i32::MAX as u32],
             Self::MaxSigned => [0, 0x8000_0000],
-            Self::MinUnsigned | Self::MinFloat => [u32::MAX; 2],
+            Self::MinUnsigned | Self::MinFloat | Self::MinText | Self::MaxText => [u32::MAX; 2],
             _ => [0; 2],
         }
     }

@@ -18,7 +18,7 @@ use crate::cpu::WorkerOptions;
 use crate::cpu::vector::{Data, Vector};
 use crate::cuda::decode::data_of;
 use crate::cuda::device::CudaDevice;
-use crate::cuda::gather::{Gathering, rows_together, text_lengths};
+use crate::cuda::gather::{Gathering, TEXT_VALUE_BYTES, rows_together, text_lengths};
 use crate::cuda::group_states::GroupStates;
 use crate::cuda::groups::DeviceGroups;
 use crate::cuda::host_memory::PinnedLease;
@@ -300,15 +300,16 @@ impl RowTransfer {
         let Some(gathering) = &mut self.texts else { return Ok(staged) };
         let arrived = self.buffers.arrived(self.staging.as_slice(), staged);
         let columns = self.buffers.columns.iter().zip(&self.buffers.values).zip(&arrived);
-        let texts: Vec<(&DeviceBuffer, &[u8])> = columns
+        let first_at = self.done_rows * TEXT_VALUE_BYTES as u64;
+        let texts: Vec<(Option<u64>, &[u8])> = columns
             .filter(|((column, _), _)| column.is_text)
-            .map(|((_, buffer), (values, _))| (buffer, *values))
+            .map(|((_, buffer), (values, _))| (Some(buffer.ptr() + first_at), *values))
             .collect();
         let values: Vec<&[u8]> = texts.iter().map(|(_, values)| *values).collect();
         let rows = rows_together(&values, staged);
         // SAFETY: the launch is done; its chunk, resident columns and constants stay until the rows were
         // handed on: a slot is retired after that, and a run holds what it was launched over.
-        unsafe { gathering.queue(stream, (self.done_rows as usize, rows), &texts) }?;
+        unsafe { gathering.queue(stream, rows, &texts) }?;
         Ok(rows)
     }
 

@@ -131,7 +131,13 @@ impl Table {
         let fields = fields();
         let text =
             |i: usize| format!("text {i:02}{}", if i < 30 { "" } else { &"ééé"[..i % 4 * 2] });
-        let texts: Vec<String> = (0..TEXTS).map(text).collect();
+        let mut texts: Vec<String> = (0..TEXTS).map(text).collect();
+        if shape.plain_texts {
+            // Of more bytes than a key of groups holds, and equal but for their ends.
+            for (number, text) in texts.iter_mut().enumerate().skip(TEXTS - 6) {
+                *text = format!("text, one of those that are as long as an address: {number}");
+            }
+        }
         let dictionary = Arc::new(Dictionary { values: StringArray::from(texts.clone()) });
         let columns = fields
             .iter()

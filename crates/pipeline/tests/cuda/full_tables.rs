@@ -21,7 +21,7 @@ use crate::differential::{
     assert_same, batches_on_cpu, bound_of, lines, on_cpu, shapes, text_shapes,
 };
 use crate::gpu::{Stored, stream_and_run_resident, write_file};
-use crate::shim::{run_on_shim, tuning_of};
+use crate::shim::{run_on_shim, table_of_texts, tuning_of};
 
 /// Spills in a folder; the first write may cancel the query.
 #[derive(Debug)]
@@ -146,12 +146,35 @@ fn host_shim_tables_that_fill_with_texts_answer_as_the_cpu_processor_does() {
         let program = program(&bound, &table, tuning_of(shape));
         let options = WorkerOptions::new(1 << 30);
         let (batches, flushes) =
-            run_on_shim((&bound, &program), &table, &[], (1, &options)).unwrap();
+            run_on_shim((&bound, &program), &table, &[], ((1, u64::MAX), &options)).unwrap();
         let answer = Ok(lines(&batches));
         assert_same(case.name, shape, &on_cpu(&bound, &table), &answer, &program.source);
         all_flushes += flushes;
     }
     assert!(all_flushes > 5, "{all_flushes}");
+}
+
+/// The room of the texts that groups keep fills before their table does, or cannot be made to do.
+#[test]
+fn host_shim_texts_that_fill_their_room_answer_as_the_cpu_processor_does() {
+    let text = |i: usize, length: usize| format!("{:0>length$}", i * 7919 % 300);
+    for (length, flushes_min) in [(500, Some(3)), (9_000, None)] {
+        let texts: Vec<String> = (0..1000).map(|i| text(i, length)).collect();
+        let table = table_of_texts(&texts);
+        let bound = bound_of(&corpus::by_text(), &table, &[]).unwrap();
+        let program = program(&bound, &table, Tuning::FULL);
+        let options = WorkerOptions::new(1 << 30);
+        let setting = ((u64::MAX, 64 << 10), &options);
+        let outcome = run_on_shim((&bound, &program), &table, &[], setting);
+        let Some(flushes_min) = flushes_min else {
+            assert!(outcome.is_err_and(|why| why.contains("take more device memory")));
+            continue;
+        };
+        let (batches, flushes) = outcome.unwrap();
+        let answer = Ok(lines(&batches));
+        assert_same("by text", table.shape, &on_cpu(&bound, &table), &answer, &program.source);
+        assert!(flushes >= flushes_min && batches[0].num_rows() == 300, "{flushes}");
+    }
 }
 
 #[test]
@@ -164,7 +187,7 @@ fn host_shim_tables_of_two_tiles_answer_as_the_cpu_processor_does() {
             let program = program(&bound, &table, tuning_of(shape));
             let options = WorkerOptions::new(1 << 30);
             let (batches, flushes) =
-                run_on_shim((&bound, &program), &table, &[], (1, &options)).unwrap();
+                run_on_shim((&bound, &program), &table, &[], ((1, u64::MAX), &options)).unwrap();
             let answer = Ok(lines(&batches));
             assert_same(case.name, shape, &on_cpu(&bound, &table), &answer, &program.source);
             let has_groups = case.name != "hashed by nothing that is left";
@@ -179,7 +202,7 @@ fn host_shim_a_million_groups_go_through_a_table_of_a_thousand_and_to_disk() {
         let bound = bound_of(&by_wide_integer(), &table, &[]).unwrap();
         let program = program(&bound, &table, Tuning::FULL);
         let spilling = spilling(16 << 20);
-        let setting = (1000, &spilling.options);
+        let setting = ((1000, u64::MAX), &spilling.options);
         let (batches, flushes) = run_on_shim((&bound, &program), &table, &[], setting).unwrap();
         let (found, expected) =
             (totals(&batches), totals(&batches_on_cpu(&bound, &table).unwrap()));
@@ -204,7 +227,7 @@ fn host_shim_large_portions_are_divided_among_the_partitions() {
         // Of few partitions.
         spilling.options.groups_max = 2000;
         spilling.options.workers = workers;
-        let setting = (groups_max, &spilling.options);
+        let setting = ((groups_max, u64::MAX), &spilling.options);
         let (batches, flushes) = run_on_shim((&bound, &program), &table, &[], setting).unwrap();
         assert!(totals(&batches) == expected, "{groups_max}");
         assert_eq!(flushes > 0, groups_max < u64::MAX);

@@ -142,28 +142,31 @@ pub fn on_shim_narrow(
     narrow: &[Vec<Option<NarrowColumn>>],
 ) -> Answer {
     let options = WorkerOptions::new(1 << 30);
-    run_on_shim((bound, program), table, narrow, (u64::MAX, &options)).map(|(b, _)| lines(&b))
+    let all = (u64::MAX, u64::MAX);
+    run_on_shim((bound, program), table, narrow, (all, &options)).map(|(b, _)| lines(&b))
 }
 
-/// What texts of the host's memory point to, one behind the other.
-fn gathered(values: &[u8]) -> Vec<u8> {
+/// What texts of the host's memory point to.
+fn gathered(values: &[u8]) -> Vec<&[u8]> {
     let addresses = values
         .chunks_exact(TEXT_VALUE_BYTES)
         .map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()) as *const u8);
-    let mut bytes = Vec::new();
-    for (address, length) in addresses.zip(text_lengths(values)).filter(|(_, bytes)| *bytes > 0) {
-        // SAFETY: the kernel made it of a text of the table or of a constant, which are still there.
-        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(address, length) });
-    }
-    bytes
+    let text = |(address, length)| match length {
+        0 => &[][..],
+        // SAFETY: the kernel made it of a text of the table, of a constant or of the room of its groups, which are
+        // still there.
+        _ => unsafe { std::slice::from_raw_parts(address, length) },
+    };
+    addresses.zip(text_lengths(values)).map(text).collect()
 }
 
-/// Batches, and how often the table of hashed groups was full, which has room for `groups_max`.
+/// Batches, and how often the table of hashed groups was full, which has room for so many groups and
+/// bytes.
 pub fn run_on_shim(
     (bound, program): (&Arc<Bound>, &CudaProgram),
     table: &Table,
     narrow: &[Vec<Option<NarrowColumn>>],
-    (groups_max, options): (u64, &WorkerOptions),
+    (table_max, options): ((u64, u64), &WorkerOptions),
 ) -> Result<(Vec<RecordBatch>, u64), String> {
     let folder = tempfile::tempdir().unwrap();
     let library = build_library(folder.path(), &program.source, KERNEL_NAME);
@@ -215,7 +218,7 @@ pub fn run_on_shim(
     let mut status = Memory::zeroed(16);
     let table_room = program.group_table.as_ref().map(|layout| {
         let tile_groups = u64::from(program.tuning.rows_per_thread) * program.matches_max;
-        let room = layout.room((groups_max, u64::MAX), tile_groups);
+        let room = layout.room(table_max, tile_groups);
         (room, room.shape((BLOCKS, RUN_TILES), tile_groups).unwrap())
     });
     let entries = table_room.map_or(program.groups, |(room, _)| room.capacity);
@@ -239,6 +242,8 @@ pub fn run_on_shim(
     let mut group_slots = Memory::of(&free_slots);
     let mut group_keys = Memory::zeroed(entries as usize * words * 8);
     let mut group_count = Memory::zeroed(16);
+    let mut group_texts =
+        Memory::zeroed(table_room.map_or(0, |(room, _)| room.texts_bytes as usize));
     let all = LaunchShape { blocks_max: BLOCKS, run_tiles: RUN_TILES, group_limit: u32::MAX };
     let shape = table_room.map_or(all, |(_, shape)| shape);
     let mut runs_left = Memory::zeroed(shape.blocks_max as usize * 4);
@@ -265,6 +270,9 @@ pub fn run_on_shim(
             Param::GroupKeys => group_keys.address(),
             Param::GroupsUsed => group_count.address(),
             Param::GroupCapacity => entries,
+            Param::GroupTexts => group_texts.address(),
+            Param::GroupTextsUsed => group_count.address() + 8,
+            Param::GroupTextsCapacity => table_room.map_or(0, |(room, _)| room.texts_bytes),
             Param::GroupLimit => u64::from(shape.group_limit),
             Param::RunsLeft => 0,
             Param::RunsLeave => runs_left.address(),
@@ -287,10 +295,14 @@ pub fn run_on_shim(
         if let Some(error) = program.error_of(error) {
             return Err(error.to_string());
         }
-        let Some(layout) = &program.group_table else { break status };
-        let used = u32::from_le_bytes(group_count.bytes(4).try_into().unwrap());
-        let count = used as usize;
-        assert!(u64::from(used) <= entries, "{used} groups in a table for {entries}");
+        let (Some(layout), Some((room, _))) = (&program.group_table, table_room) else {
+            break status;
+        };
+        let counts = group_count.bytes(16);
+        let used = u32::from_le_bytes(counts[..4].try_into().unwrap());
+        let texts_used = u64::from_le_bytes(counts[8..].try_into().unwrap());
+        let count = room.groups(used);
+        assert!(count as u64 <= entries, "{count} groups in a table for {entries}");
         let left: Vec<Vec<u8>> = program
             .accumulators
             .iter()
@@ -301,14 +313,18 @@ pub fn run_on_shim(
         let keys = group_keys.bytes(count * words * 8);
         let entries_of = kinds.zip(left.iter().map(Vec::as_slice));
         let is_full = used > shape.group_limit;
-        let groups = DeviceGroups::new(layout, &keys, entries_of);
+        let kept = (group_texts.address(), texts_used);
+        let values = layout.kept_texts(&keys, entries_of.clone(), kept).unwrap();
+        let texts: Vec<Vec<&[u8]>> = values.iter().map(|values| gathered(values)).collect();
+        let texts = texts.iter().map(Vec::as_slice).collect();
+        let groups = DeviceGroups::new(layout, &keys, entries_of, texts).unwrap();
         output.take_groups(&groups, !is_full).map_err(|e| e.to_string())?;
         if !is_full {
             break status;
         }
         flushes += 1;
         assert!(flushes <= tiles, "a launch that went on did nothing");
-        group_count.fill(&[0; 4]);
+        group_count.fill(&[0; 16]);
         group_slots.fill(&free_slots);
         for (a, memory) in program.accumulators.iter().zip(&mut accumulators) {
             memory.fill(&first_entries(a));
@@ -329,7 +345,7 @@ pub fn run_on_shim(
                 .outputs
                 .iter()
                 .zip(&values)
-                .map(|(o, values)| if o.is_text { gathered(values) } else { vec![] })
+                .map(|(o, values)| if o.is_text { gathered(values).concat() } else { vec![] })
                 .collect();
             let downloaded = (0..columns.len()).map(|c| Downloaded {
                 values: &values[c],
@@ -480,26 +496,37 @@ fn host_shim_offsets_outside_their_bytes_are_an_error() {
     }
 }
 
-/// Groups by texts of at most 31 bytes; a longer one says why not.
+/// A table of which the column of texts has these.
+pub fn table_of_texts(texts: &[String]) -> Table {
+    let mut table = Table::random(Shape { nulls: false, ..text_shapes()[0] }, &[texts.len()]);
+    let column = &mut table.segments[0].columns[5];
+    let mut end = 0u32;
+    let ends = texts.iter().map(|text| {
+        end += text.len() as u32;
+        end
+    });
+    column.offsets =
+        Some(std::iter::once(0).chain(ends).flat_map(|offset| offset.to_le_bytes()).collect());
+    (column.values, column.offsets_base) = (texts.concat().into_bytes(), 0);
+    table
+}
+
+/// Texts around the length from which on they lie beside the keys, equal but for their first or last byte.
 #[test]
-fn host_shim_groups_by_texts_too_long_for_a_key_are_refused() {
-    for (bytes, is_short) in [(31, true), (32, false)] {
-        let mut table = Table::random(Shape { nulls: false, ..text_shapes()[0] }, &[1, 1]);
-        for segment in &mut table.segments {
-            let column = &mut segment.columns[5];
-            column.values = vec![b'l'; bytes];
-            column.offsets_base = 0;
-            column.offsets = Some([0, bytes as u32].iter().flat_map(|o| o.to_le_bytes()).collect());
+fn host_shim_groups_by_texts_of_any_length_answer_as_the_cpu_processor_does() {
+    let text = |i: usize| {
+        let (length, byte) = (29 + i % 7, char::from(b'a' + (i / 7 % 3) as u8));
+        match i % 2 {
+            0 => format!("{byte}{}", "l".repeat(length - 1)),
+            _ => format!("{}{byte}", "l".repeat(length - 1)),
         }
-        let bound = bound_of(&corpus::by_text(), &table, &[]).unwrap();
-        let program =
-            CudaProgram::compile(Arc::clone(&bound), &table.layout(), Tuning::FULL).unwrap();
-        let cuda = on_shim(&bound, &table, &program);
-        match is_short {
-            true => assert_eq!(cuda, on_cpu(&bound, &table)),
-            false => assert!(cuda.is_err_and(|why| why.contains("more than 31 bytes"))),
-        }
-    }
+    };
+    let table = table_of_texts(&(0..700).map(text).collect::<Vec<_>>());
+    let bound = bound_of(&corpus::by_text(), &table, &[]).unwrap();
+    let program = CudaProgram::compile(Arc::clone(&bound), &table.layout(), Tuning::FULL).unwrap();
+    let (cuda, cpu) = (on_shim(&bound, &table, &program), on_cpu(&bound, &table));
+    assert_same("by text", table.shape, &cpu, &cuda, &program.source);
+    assert!(cuda.is_ok_and(|lines| lines.len() == 42));
 }
 
 #[test]

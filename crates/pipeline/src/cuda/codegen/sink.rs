@@ -101,8 +101,7 @@ impl SinkPlan {
         (rows_max, matches_max): (u64, u64),
     ) -> Result<Self> {
         let accumulators = device_accumulators(accumulators, matches_max > 1)?;
-        let bytes = accumulators.iter().map(|a| a.bytes()).sum();
-        let table = GroupTableLayout::of(keys, (rows_max, matches_max), bytes)?;
+        let table = GroupTableLayout::of(keys, (rows_max, matches_max), &accumulators)?;
         Ok(Self {
             accumulators,
             groups: table.groups_max,
@@ -122,6 +121,9 @@ impl SinkPlan {
         multiplies: bool,
     ) -> Result<Self> {
         let device = device_accumulators(accumulators, multiplies)?;
+        if device.iter().any(|kind| kind.is_text()) {
+            return refuse("min and max of plain text without hashed groups");
+        }
         let group_bytes: u64 = device.iter().map(|d| d.shared_bytes()).sum();
         let bytes = group_bytes * groups;
         let limit = SHARED_ACCUMULATORS_BYTES_MAX.min(u64::from(tuning.shared_bytes_max));
@@ -421,7 +423,7 @@ impl Generator<'_> {
         for (key, part) in keys.iter().zip(&table.parts) {
             let value = self.value(&key.expr)?;
             if matches!(key.expr.repr, Repr::Str) {
-                self.set_text_key(key, *part, value);
+                self.set_text_key(*part, value);
                 continue;
             }
             let (unsigned, _) = key_part(&key.expr.repr)?;
@@ -440,17 +442,37 @@ impl Generator<'_> {
         let used = self.param(Param::GroupsUsed, "u32*", "groups_used");
         let capacity = self.param(Param::GroupCapacity, "u64", "group_capacity");
         let mask = self.param(Param::GroupSlotMask, "u64", "group_slot_mask");
+        let text_keys = table.text_keys;
+        let texts = match table.kept_texts {
+            0 => format!("nullptr, nullptr, 0, {used}"),
+            _ => {
+                let bytes = self.param(Param::GroupTexts, "u8*", "texts");
+                let taken = self.param(Param::GroupTextsUsed, "u64*", "texts_used");
+                let capacity = self.param(Param::GroupTextsCapacity, "u64", "texts_capacity");
+                format!("{bytes}, {taken}, {capacity}, {used}")
+            }
+        };
+        self.body.line(format!("const hr::GroupTexts group_texts({texts});"));
         self.body.line(format!(
-            "const u32 at = hr::group_of({slots}, {values}, {used}, {capacity}, {mask}, key_words);"
+            "const u32 at = hr::group_of<{text_keys}>({slots}, {values}, {used}, {capacity}, {mask}, key_words, group_texts);"
         ));
         let column = keys.first().map_or_else(String::new, |key| key.field.name.clone());
         let cause = "more groups than the bounds that are recorded for it allow".into();
         let place = self.place(Place::Corrupt { column, cause });
-        self.body.open("if (at == hr::NO_GROUP)");
-        self.raise(&place);
+        self.leave_row_if("at == hr::NO_GROUP", &place);
+        if let Some(key) = keys.iter().find(|key| matches!(key.expr.repr, Repr::Str)) {
+            let place = self.place(Place::GroupText { column: key.field.name.clone() });
+            self.leave_row_if("at == hr::NO_TEXT_ROOM", &place);
+        }
+        Ok(())
+    }
+
+    /// Records a failure and leaves the row, under a condition.
+    fn leave_row_if(&mut self, condition: &str, place: &str) {
+        self.body.open(format!("if ({condition})"));
+        self.raise(place);
         self.body.line("continue;");
         self.body.close();
-        Ok(())
     }
 
     fn accumulate(
@@ -478,12 +500,17 @@ impl Generator<'_> {
         }
         let plain = accumulator.filter.is_none() && accumulator.argument.is_none();
         let marks = index == 0 && plain && !plan.rows_counted;
-        let statement = if marks {
-            format!("hr::mark({name} + at);")
-        } else {
-            update(plan, index, &name, argument.as_ref())
-        };
-        self.body.line(statement);
+        match (&argument, plan.accumulators[index]) {
+            (Some(value), kind) if kind.is_text() => {
+                let (is_min, text) = (kind.is_min(), &value.code);
+                let column = "a smallest or largest text".to_string();
+                let place = self.place(Place::GroupText { column });
+                let kept = format!("!hr::extreme_text<{is_min}>({name} + at, {text}, group_texts)");
+                self.leave_row_if(&kept, &place);
+            }
+            _ if marks => self.body.line(format!("hr::mark({name} + at);")),
+            _ => self.body.line(update(plan, index, &name, argument.as_ref())),
+        }
         for _ in 0..depth {
             self.body.close();
         }
@@ -785,9 +812,11 @@ fn update(plan: &SinkPlan, index: usize, name: &str, argument: Option<&Value>) -
             format!("hr::ordered(f64({value}))")
         }
         DeviceAccumulator::MinWide | DeviceAccumulator::MaxWide => format!("i128({value})"),
-        DeviceAccumulator::Count | DeviceAccumulator::WideCount | DeviceAccumulator::Limbs(_) => {
-            value.to_string()
-        }
+        DeviceAccumulator::Count
+        | DeviceAccumulator::WideCount
+        | DeviceAccumulator::Limbs(_)
+        | DeviceAccumulator::MinText
+        | DeviceAccumulator::MaxText => value.to_string(),
     };
     let is_min = device.is_min();
     if plan.place == Where::Registers {

@@ -6,7 +6,7 @@ use headrace_ir::{CompareOp, Scalar, Value as Constant};
 use super::constants::CONSTANTS_MAX;
 use super::expr::{Value, operator};
 use super::{Generator, Held, Result, refuse};
-use crate::bound::{BoundExpr, BoundKey};
+use crate::bound::BoundExpr;
 use crate::cuda::groups::GroupKeyPart;
 use crate::cuda::layout::ColumnForm;
 use crate::cuda::program::{Place, SegmentField};
@@ -165,14 +165,12 @@ impl Generator<'_> {
     }
 
     /// Sets the words of a text, which are those of NULL before. A row whose text is too long has failed.
-    pub(super) fn set_text_key(&mut self, key: &BoundKey, part: GroupKeyPart, text: Value) {
-        let place = self.place(Place::TextKey { column: key.field.name.clone() });
-        let set = format!("hr::set_text_key<{}>(key_words, {})", part.at / 8, text.code);
-        let null = text.null.map(|null| format!("!({null}) && ")).unwrap_or_default();
-        self.body.open(format!("if ({null}!{set})"));
-        self.raise(&place);
-        self.body.line("continue;");
-        self.body.close();
+    pub(super) fn set_text_key(&mut self, part: GroupKeyPart, text: Value) {
+        let set = format!("hr::set_text_key<{}>(key_words, {});", part.at / 8, text.code);
+        match text.null {
+            Some(null) => self.body.line(format!("if (!({null})) {set}")),
+            None => self.body.line(set),
+        }
     }
 }
 

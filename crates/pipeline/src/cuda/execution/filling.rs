@@ -52,10 +52,10 @@ impl Progress {
 }
 
 impl CudaExecution {
-    /// Whether the table of groups may fill before the end.
+    /// Whether the table of groups, or the room of their texts, may fill before the end.
     pub(super) fn may_fill(&self) -> bool {
         let groups = self.state.as_ref().and_then(|state| state.groups.as_ref());
-        groups.is_some_and(|groups| groups.room.may_fill)
+        groups.is_some_and(|groups| groups.room.may_leave())
     }
 
     /// Where the warps of a launch write down how far they came; `None` if they always get to the

@@ -7,7 +7,7 @@ use crate::differential::text_shapes;
 
 /// Cases over texts that are no codes.
 pub fn plain_texts() -> Vec<Case> {
-    use AggregateFunction::{Count, Max};
+    use AggregateFunction::{Count, Max, Min};
     let case_of = |name, steps, sink| Case { name, steps, sink };
     let call_of = |function| {
         let arguments = vec![reg("f")];
@@ -95,6 +95,16 @@ pub fn plain_texts() -> Vec<Case> {
             by(&[("h", reg("h")), ("d", reg("d")), ("f", reg("f")), ("x", reg("x"))], calls()),
         ),
         case_of(
+            "first and last texts by a number",
+            vec![],
+            by(&[("c", reg("c"))], vec![call(Min, Some(reg("f"))), call(Max, Some(either()))]),
+        ),
+        case_of(
+            "first and last texts by text",
+            vec![small()],
+            by(&[("f", reg("f"))], vec![call(Max, Some(reg("f"))), call(Min, Some(either()))]),
+        ),
+        case_of(
             "by a computed text",
             vec![Step::Compute(named("e", either()))],
             by(&[("e", appended(0, DataType::Utf8, true, "e"))], calls()),
@@ -167,7 +177,10 @@ pub fn refused() -> Vec<(Case, &'static str)> {
     };
     let keys = ["f", "g", "h", "i", "j"].map(|name| (name, reg("f"))).to_vec();
     vec![
-        (of(aggregate(vec![], vec![call(Min, Some(reg("f")))])), "min and max of plain text"),
+        (
+            of(aggregate(vec![], vec![call(Min, Some(reg("f")))])),
+            "min and max of plain text without hashed groups",
+        ),
         (
             of(aggregate(vec![], vec![call(SquaredDeviations, Some(reg("e")))])),
             "deviations of floats",
