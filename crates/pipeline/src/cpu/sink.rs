@@ -56,7 +56,7 @@ impl SinkState {
                 Self::Rows { columns: empty(columns.iter())?, batches: Vec::new() }
             }
             BoundSink::Sorted { columns, .. } => {
-                Self::Sorted(SortedRows::new(empty(columns.iter())?, bound, options))
+                Self::Sorted(SortedRows::new(columns, bound, options)?)
             }
             BoundSink::Build { keys, payload } => {
                 Self::Build { columns: empty(keys.iter().chain(payload))? }
@@ -163,7 +163,7 @@ impl SinkState {
     }
 }
 
-fn empty<'e>(
+pub fn empty<'e>(
     columns: impl Iterator<Item = &'e (Field, BoundExpr)>,
 ) -> Result<Vec<Column>, ExecError> {
     columns.map(|(_, expr)| Column::new(expr.repr.clone())).collect()

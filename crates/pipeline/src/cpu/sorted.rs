@@ -4,6 +4,7 @@
 //! read, so that soon most rows cost no more than their order's keys. Where the first of these is a column of the table and
 //! nothing can fail, that is asked before any other step.
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicI64};
@@ -21,7 +22,7 @@ use crate::cpu::context::Context;
 use crate::cpu::eval::eval;
 use crate::cpu::payload::from_i64;
 use crate::cpu::select::positions;
-use crate::cpu::sink::{OUTPUT_ROWS, append, cut_batch};
+use crate::cpu::sink::{OUTPUT_ROWS, append, cut_batch, empty};
 use crate::cpu::vector::{Data, Element, Vector};
 
 /// Rows that are gathered beyond those that are wanted, at least, before they are looked through.
@@ -40,9 +41,14 @@ pub struct SortedRows {
 
 impl SortedRows {
     /// No rows, of these columns.
-    pub fn new(columns: Vec<Column>, bound: &Bound, options: &WorkerOptions) -> Self {
+    pub fn new(
+        columns: &[(Field, BoundExpr)],
+        bound: &Bound,
+        options: &WorkerOptions,
+    ) -> Result<Self, ExecError> {
         let is_early = bound.first_by().is_some();
-        Self { columns, is_early, last_wanted: options.last_wanted.clone(), last: None }
+        let columns = empty(columns.iter())?;
+        Ok(Self { columns, is_early, last_wanted: options.last_wanted.clone(), last: None })
     }
 
     /// Host bytes, and those that sorting takes beside them.
@@ -117,6 +123,27 @@ impl SortedRows {
             drop_later(context, columns, order, last)?;
         }
         append(&mut self.columns, columns.iter(), context)?;
+        self.shrink(order, limit)
+    }
+
+    /// Takes in rows that another processor made, column by column.
+    pub fn take_in(
+        &mut self,
+        rows: &[Vector<'_>],
+        order: &[OrderKey],
+        limit: Option<u64>,
+    ) -> Result<(), ExecError> {
+        let count = rows.first().map_or(0, |column| column.data.len());
+        let kept = self.last.as_ref().map(|last| {
+            let keys: Vec<&Vector<'_>> = order.iter().map(|key| &rows[key.column]).collect();
+            preceding(order, &keys, last)
+        });
+        for (column, vector) in self.columns.iter_mut().zip(rows) {
+            match &kept {
+                Some(kept) if kept.len() < count => column.push(&vector.take(kept), kept.len())?,
+                _ => column.push(vector, count)?,
+            }
+        }
         self.shrink(order, limit)
     }
 
@@ -253,23 +280,42 @@ fn drop_later<'a>(
         let vector = eval(context, &columns[key.column].1)?;
         keys.push(vector.spelled(rows).into_owned());
     }
-    let last: Vec<Vector<'_>> = last.iter().map(Column::vector).collect();
-    let mut kept: Vec<u32> = (0..rows as u32).collect();
-    kept.retain(|row| compare(order, (&keys, *row), (&last, 0)).is_lt());
+    let kept = preceding(order, &keys, last);
     if kept.len() < rows {
         context.push(kept);
     }
     Ok(())
 }
 
-/// Which of two rows comes first, each given by its keys' columns and its number there.
-pub(crate) fn compare(
+/// The rows that come before another, by the keys of both; those first that the first key alone leaves.
+fn preceding<'a>(
     order: &[OrderKey],
-    (left, l): (&[Vector<'_>], u32),
-    (right, r): (&[Vector<'_>], u32),
+    keys: &[impl Borrow<Vector<'a>>],
+    last: &[Column],
+) -> Vec<u32> {
+    let last: Vec<Vector<'_>> = last.iter().map(Column::vector).collect();
+    let (Some(first_keys), Some(first), Some(key)) = (keys.first(), last.first(), order.first())
+    else {
+        return Vec::new();
+    };
+    let first_keys: &Vector<'_> = first_keys.borrow();
+    let mut kept = match first.is_valid(0) {
+        true => positions(&may_precede(first_keys, first, key)),
+        false => (0..first_keys.data.len() as u32).collect(),
+    };
+    kept.retain(|row| compare(order, (keys, *row), (&last, 0)).is_lt());
+    kept
+}
+
+/// Which of two rows comes first, each given by its keys' columns and its number there.
+pub(crate) fn compare<'a, 'b>(
+    order: &[OrderKey],
+    (left, l): (&[impl Borrow<Vector<'a>>], u32),
+    (right, r): (&[impl Borrow<Vector<'b>>], u32),
 ) -> Ordering {
     let (l, r) = (l as usize, r as usize);
     let mut found = order.iter().zip(left.iter().zip(right)).map(|(key, (left, right))| {
+        let (left, right): (&Vector<'_>, &Vector<'_>) = (left.borrow(), right.borrow());
         match (left.is_valid(l), right.is_valid(r)) {
             (true, true) if key.descending => values(&right.data, r, &left.data, l),
             (true, true) => values(&left.data, l, &right.data, r),

@@ -219,7 +219,7 @@ impl CudaExecution {
 
     /// Columns of a rows sink, and most output rows of a streamed row.
     fn outputs(&self) -> Result<Option<(&[OutputColumn], u64)>, ExecError> {
-        if !matches!(self.bound.sink, BoundSink::Rows { .. }) {
+        if !matches!(self.bound.sink, BoundSink::Rows { .. } | BoundSink::Sorted { .. }) {
             return Ok(None);
         }
         let Some(first) = self.kernels.first() else {
@@ -504,7 +504,7 @@ impl CudaExecution {
         self.timing.1.record(&stream)?;
         let used = self.take_status()?;
         rows.begin(used)?;
-        while rows.advance(&stream, &self.bound, output)? {
+        while rows.advance(&stream, output)? {
             stream.synchronize()?;
         }
         self.add_kernel_ms()

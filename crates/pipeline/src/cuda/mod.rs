@@ -11,9 +11,10 @@
 //! ```
 //!
 //! What it takes: filters, computed columns and inner, left, semi and anti probes; aggregation
-//! (count, sum, avg, min, max) by dense groups, or by hashed ones whose keys take at most 16
-//! bytes, however many they are (`groups.rs` says how); or rows. Everything else, plain text above
-//! all, is refused by [`CudaProgram::compile`] with a reason.
+//! (count, sum, avg, min, max) by dense groups, or by hashed ones whose keys take at most 128
+//! bytes, 32 for a text however long, and however many they are (`groups.rs` says how); or rows, of which the
+//! host keeps the first where they have an order. Everything else is refused by [`CudaProgram::compile`] with a
+//! reason.
 //!
 //! Order of calls: [`CudaProgram::compile`] tells at planning time whether a pipeline is taken.
 //! [`chunked`] deals the segments out to the devices, [`CudaRun::new`] loads the kernels on each and
@@ -69,7 +70,7 @@ pub use program::{
     HEADERS, KERNEL_NAME, OutputColumn, Param, Place, SegmentField, Tuning,
 };
 pub use resident::{ColumnKey, FileId, ResidentColumn, ResidentColumns, ResidentStats};
-pub use rows::{Downloaded, EmitRows, RowBuffers, RowOutput, rows_batch};
+pub use rows::{Downloaded, EmitRows, RowBuffers, RowOutput};
 pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource};
 pub use run_feed::{Rest, StreamPages};
 pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentFeed, SegmentSource, chunked};

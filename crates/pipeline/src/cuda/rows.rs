@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arrow_array::RecordBatch;
 use headrace_gpu::{DeviceBuffer, Stream};
 use headrace_ir::Field;
+use parking_lot::Mutex;
 
 use crate::bound::{Bound, BoundExpr, BoundSink, Grouping, Repr};
 use crate::column::{arrow_field, vector_array};
 use crate::cpu::WorkerOptions;
+use crate::cpu::sorted::SortedRows;
 use crate::cpu::vector::{Data, Vector};
 use crate::cuda::decode::data_of;
 use crate::cuda::device::CudaDevice;
@@ -24,6 +26,7 @@ use crate::cuda::groups::DeviceGroups;
 use crate::cuda::host_memory::PinnedLease;
 use crate::cuda::program::OutputColumn;
 use crate::error::ExecError;
+use crate::memory::Reservation;
 
 /// Pinned memory through which the rows of one slot go.
 const PORTION_BYTES: usize = 4 << 20;
@@ -32,13 +35,22 @@ const PORTION_BYTES: usize = 4 << 20;
 pub type EmitRows<'a> = &'a (dyn Fn(RecordBatch) -> bool + Send + Sync);
 
 /// Takes the rows of one execution, on however many devices, up to the sink's limit. Hashed groups
-/// wait in it as partial states until they are rows.
+/// wait in it as partial states until they are rows, and rows in an order until all have come: the
+/// devices find them, the host keeps the first.
 pub struct RowOutput<'a> {
+    bound: Arc<Bound>,
     limit: Option<u64>,
     emit: EmitRows<'a>,
     groups: Option<GroupStates>,
+    sorted: Option<Mutex<Sorting>>,
     emitted_rows: AtomicU64,
     refused: AtomicBool,
+}
+
+/// The first rows of an order so far, and the memory that they take.
+struct Sorting {
+    rows: SortedRows,
+    memory: Reservation,
 }
 
 impl std::fmt::Debug for RowOutput<'_> {
@@ -61,15 +73,20 @@ impl<'a> RowOutput<'a> {
         options: &WorkerOptions,
         emit: EmitRows<'a>,
     ) -> Result<Self, ExecError> {
-        let (limit, groups) = match &bound.sink {
-            BoundSink::Rows { limit, .. } => (*limit, None),
+        let (mut limit, mut groups, mut sorted) = (None, None, None);
+        match &bound.sink {
+            BoundSink::Rows { limit: most, .. } => limit = *most,
             BoundSink::Aggregate { grouping: Grouping::Hash, .. } => {
-                (None, Some(GroupStates::new(bound, options)?))
+                groups = Some(GroupStates::new(bound, options)?);
             }
-            _ => (None, None),
-        };
+            BoundSink::Sorted { columns, .. } => {
+                let rows = SortedRows::new(columns, bound, options)?;
+                sorted = Some(Mutex::new(Sorting { rows, memory: options.memory.reserve() }));
+            }
+            _ => {}
+        }
         let (emitted_rows, refused) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Self { limit, emit, groups, emitted_rows, refused })
+        Ok(Self { bound: Arc::clone(bound), limit, emit, groups, sorted, emitted_rows, refused })
     }
 
     /// Hashed groups that wait; `None` for another sink.
@@ -93,11 +110,39 @@ impl<'a> RowOutput<'a> {
         }
     }
 
-    /// Everything has come: the groups that wait are merged and become rows.
+    /// Takes rows as the devices leave them.
+    ///
+    /// # Errors
+    /// A code that lies outside its dictionary, a text that is none, memory.
+    pub fn take_rows(&self, downloaded: Vec<Downloaded<'_>>, rows: usize) -> Result<(), ExecError> {
+        match (&self.sorted, &self.bound.sink) {
+            (Some(sorting), BoundSink::Sorted { columns, order, limit }) => {
+                let rows = row_vectors(columns, downloaded, rows)?;
+                let mut sorting = sorting.lock();
+                sorting.rows.take_in(&rows, order, *limit)?;
+                let bytes = sorting.rows.bytes();
+                sorting.memory.try_resize(bytes, "rows that are sorted")
+            }
+            (_, BoundSink::Rows { columns, .. }) => {
+                self.put(rows_batch(columns, downloaded, rows)?);
+                Ok(())
+            }
+            _ => Err(ExecError::Internal("rows of a sink that has none".into())),
+        }
+    }
+
+    /// Everything has come: the groups that wait are merged and become rows, those of an order are put out.
     ///
     /// # Errors
     /// Totals that overflow, memory, the spill store, [`ExecError::Cancelled`].
     pub fn finish(mut self) -> Result<(), ExecError> {
+        if let (Some(sorting), BoundSink::Sorted { columns, order, limit }) =
+            (self.sorted.take(), &self.bound.sink)
+        {
+            let Sorting { rows, memory: _held } = sorting.into_inner();
+            rows.finish(columns, order, *limit)?.into_iter().for_each(|batch| self.put(batch));
+            return Ok(());
+        }
         let Some(groups) = self.groups.take() else { return Ok(()) };
         groups.finish(&|batch| {
             self.put(batch);
@@ -242,7 +287,6 @@ impl RowTransfer {
     pub(super) fn advance(
         &mut self,
         stream: &Stream,
-        bound: &Bound,
         output: &RowOutput<'_>,
     ) -> Result<bool, ExecError> {
         match self.coming {
@@ -252,8 +296,8 @@ impl RowTransfer {
                 self.coming = Coming::Texts { rows, staged };
                 return Ok(true);
             }
-            Coming::Values(rows) => self.hand_on(bound, output, (rows, rows))?,
-            Coming::Texts { rows, staged } => self.hand_on(bound, output, (rows, staged))?,
+            Coming::Values(rows) => self.hand_on(output, (rows, rows))?,
+            Coming::Texts { rows, staged } => self.hand_on(output, (rows, staged))?,
         }
         let rows = (self.used_rows - self.done_rows).min(self.portion_rows) as usize;
         if rows == 0 || output.is_enough() {
@@ -267,11 +311,10 @@ impl RowTransfer {
 
     fn hand_on(
         &mut self,
-        bound: &Bound,
         output: &RowOutput<'_>,
         (rows, staged): (usize, usize),
     ) -> Result<(), ExecError> {
-        output.put(self.arrived(bound, rows, staged)?);
+        output.take_rows(self.arrived(staged), rows)?;
         self.done_rows += rows as u64;
         Ok(())
     }
@@ -313,11 +356,8 @@ impl RowTransfer {
         Ok(rows)
     }
 
-    /// The first `rows` of those that have arrived.
-    fn arrived(&self, bound: &Bound, rows: usize, staged: usize) -> Result<RecordBatch, ExecError> {
-        let BoundSink::Rows { columns, .. } = &bound.sink else {
-            return Err(ExecError::Internal("rows of a sink that has none".into()));
-        };
+    /// What has arrived, column by column.
+    fn arrived(&self, staged: usize) -> Vec<Downloaded<'_>> {
         let mut texts = 0;
         let arrived = self.buffers.arrived(self.staging.as_slice(), staged).into_iter();
         let downloaded = arrived.zip(&self.buffers.columns).map(|((values, validity), column)| {
@@ -326,7 +366,7 @@ impl RowTransfer {
             texts += usize::from(is_text);
             Downloaded { values, texts: of_column.unwrap_or_default(), validity }
         });
-        rows_batch(columns, downloaded.collect(), rows)
+        downloaded.collect()
     }
 }
 
@@ -361,22 +401,31 @@ impl<'a> Downloaded<'a> {
     }
 }
 
+/// Output rows as the device leaves them, as vectors.
+fn row_vectors<'a>(
+    columns: &[(Field, BoundExpr)],
+    downloaded: Vec<Downloaded<'a>>,
+    rows: usize,
+) -> Result<Vec<Vector<'a>>, ExecError> {
+    let vector = |((field, expr), column): (&(Field, BoundExpr), Downloaded<'a>)| {
+        let data = column.data(field, expr, rows)?;
+        let validity = column.validity.map(|valid| Cow::Borrowed(&valid[..rows]));
+        Ok(Vector { data, validity, constant: false })
+    };
+    columns.iter().zip(downloaded).map(vector).collect()
+}
+
 /// Output rows as the device leaves them as a batch.
-///
-/// # Errors
-/// [`ExecError`] when a code lies outside its dictionary, or a text is none.
-pub fn rows_batch(
+fn rows_batch(
     columns: &[(Field, BoundExpr)],
     downloaded: Vec<Downloaded<'_>>,
     rows: usize,
 ) -> Result<RecordBatch, ExecError> {
-    let mut arrays = Vec::with_capacity(columns.len());
-    for ((field, expr), column) in columns.iter().zip(downloaded) {
-        let data = column.data(field, expr, rows)?;
-        let validity = column.validity.map(|valid| valid[..rows].to_vec());
-        let vector = Vector { data, validity: validity.map(Cow::Owned), constant: false };
-        arrays.push(vector_array(&vector, &expr.repr, &field.data_type, rows)?);
-    }
+    let vectors = row_vectors(columns, downloaded, rows)?;
+    let array = |((field, expr), vector): (&(Field, BoundExpr), &Vector<'_>)| {
+        vector_array(vector, &expr.repr, &field.data_type, rows)
+    };
+    let arrays = columns.iter().zip(&vectors).map(array).collect::<Result<_, _>>()?;
     let fields: Vec<_> = columns.iter().map(|(field, _)| arrow_field(field)).collect();
     let schema = Arc::new(arrow_schema::Schema::new(fields));
     let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));

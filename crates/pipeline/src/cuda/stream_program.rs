@@ -451,7 +451,7 @@ impl<'a> StreamProgram<'a> {
             }
         }
         let Some(rows) = &mut self.slots[slot].rows else { return Ok(None) };
-        let has_more = rows.advance(stream, self.execution.bound(), self.output)?;
+        let has_more = rows.advance(stream, self.output)?;
         Ok(has_more.then_some(More::Copies))
     }
 }

@@ -119,10 +119,10 @@ fn renamed(bound: &Bound) -> Bound {
         BoundSink::Aggregate { keys, .. } => {
             keys.iter_mut().for_each(|key| rename(&mut key.field.name));
         }
-        BoundSink::Rows { columns, .. } => {
+        BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } => {
             columns.iter_mut().for_each(|(field, _)| rename(&mut field.name));
         }
-        BoundSink::Sorted { .. } | BoundSink::Build { .. } => {}
+        BoundSink::Build { .. } => {}
     }
     bound
 }

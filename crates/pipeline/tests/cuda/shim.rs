@@ -13,7 +13,7 @@ use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
     ColumnForm, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment,
     Downloaded, HEADERS, KERNEL_NAME, LaunchShape, Param, RowOutput, TEXT_VALUE_BYTES, Tuning,
-    accumulator_state, base_of, piece_bytes, rows_batch, text_lengths,
+    accumulator_state, base_of, piece_bytes, text_lengths,
 };
 use headrace_pipeline::state::{DenseState, finish_dense};
 
@@ -333,8 +333,8 @@ pub fn run_on_shim(
         params[at] = runs_left.address();
     };
     let used = u64::from_le_bytes(status[8..].try_into().unwrap()) as usize;
-    let batch = match &bound.sink {
-        BoundSink::Rows { columns, .. } => {
+    match &bound.sink {
+        BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } => {
             let columns_of = |values: &[Memory]| -> Vec<Vec<u8>> {
                 let sizes = program.outputs.iter().map(|o| used * o.value_bytes as usize);
                 values.iter().zip(sizes).map(|(values, bytes)| values.bytes(bytes)).collect()
@@ -352,13 +352,9 @@ pub fn run_on_shim(
                 texts: &texts[c],
                 validity: program.outputs[c].nullable.then_some(valid[c].as_slice()),
             });
-            rows_batch(columns, downloaded.collect(), used)
+            output.take_rows(downloaded.collect(), used).map_err(|e| e.to_string())?;
         }
-        BoundSink::Aggregate { grouping: Grouping::Hash, .. } => {
-            output.finish().map_err(|e| e.to_string())?;
-            return Ok((batches.into_inner().unwrap(), flushes));
-        }
-        _ => {
+        BoundSink::Aggregate { grouping: Grouping::Dense { .. }, .. } => {
             let states = program
                 .accumulators
                 .iter()
@@ -367,10 +363,13 @@ pub fn run_on_shim(
                     accumulator_state(*a, &m.bytes((a.bytes() * program.groups) as usize))
                 })
                 .collect();
-            finish_dense(bound, &DenseState { accumulators: states })
+            let batch = finish_dense(bound, &DenseState { accumulators: states });
+            return batch.map(|batch| (vec![batch], flushes)).map_err(|e| e.to_string());
         }
-    };
-    batch.map(|batch| (vec![batch], flushes)).map_err(|e| e.to_string())
+        _ => {}
+    }
+    output.finish().map_err(|e| e.to_string())?;
+    Ok((batches.into_inner().unwrap(), flushes))
 }
 
 pub fn run(library: &Path, params: &[u64], blocks: u64) {

@@ -57,11 +57,10 @@ pub(super) fn sink(bound: &Bound) -> String {
                 false => format!("aggregate {} by {}", calls.join(", "), keys.join(", ")),
             }
         }
-        BoundSink::Rows { columns, .. } => {
+        BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } => {
             let columns: Vec<String> = columns.iter().map(|(_, e)| text(bound, e)).collect();
             format!("rows {}", columns.join(", "))
         }
-        BoundSink::Sorted { .. } => "sorted rows".to_string(),
         BoundSink::Build { .. } => "build".to_string(),
     }
 }

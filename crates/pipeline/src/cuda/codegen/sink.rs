@@ -67,7 +67,7 @@ impl SinkPlan {
                 }
                 Self::aggregate(keys, groups, accumulators, calls, tuning, matches_max > 1)
             }
-            BoundSink::Rows { columns, .. } => {
+            BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } => {
                 super::chain::check_rows(bound)?;
                 let outputs = columns
                     .iter()
@@ -88,7 +88,6 @@ impl SinkPlan {
                     rows_counted: false,
                 })
             }
-            BoundSink::Sorted { .. } => refuse("rows are sorted on the CPU"),
             BoundSink::Build { .. } => refuse("builds are made on the CPU"),
         }
     }
@@ -240,14 +239,13 @@ impl Generator<'_> {
             BoundSink::Aggregate { keys, accumulators, .. } => {
                 self.aggregate(plan, keys, accumulators)
             }
-            BoundSink::Rows { columns, .. } => {
+            BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } => {
                 for (_, expr) in columns {
                     self.require(expr)?;
                 }
                 self.leave_if_dead();
                 self.write_rows(plan, columns)
             }
-            BoundSink::Sorted { .. } => refuse("rows are sorted on the CPU"),
             BoundSink::Build { .. } => refuse("builds are made on the CPU"),
         }
     }

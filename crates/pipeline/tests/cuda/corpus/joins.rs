@@ -217,6 +217,14 @@ pub fn empty_builds() -> Vec<Case> {
         case("inner of nothing", step(Inner, vec![0, 1]), by_payload()),
         case("left of nothing", step(Left, vec![0, 1]), by_payload()),
         case(
+            "first rows left of nothing",
+            step(Left, vec![0, 1]),
+            first_rows(
+                vec![("k", reg("k")), ("c", reg("c")), ("year", year()), ("f", reg("f"))],
+                99,
+            ),
+        ),
+        case(
             "rows left of nothing",
             step(Left, vec![0, 1]),
             rows(vec![("b", reg("b")), ("year", year()), ("brand", brand())]),

@@ -127,6 +127,15 @@ fn rows(columns: Vec<(&str, Expr)>) -> Sink {
     Sink::Rows { columns, limit: None }
 }
 
+/// The first of these rows, ordered by all their columns, each the other way round than the one before.
+fn first_rows(columns: Vec<(&str, Expr)>, limit: u64) -> Sink {
+    let Sink::Rows { columns, .. } = rows(columns) else { panic!("rows") };
+    let key =
+        |column| OrderKey { column, descending: column % 2 == 0, nulls_first: column % 3 == 0 };
+    let order = (0..columns.len()).map(key).collect();
+    Sink::Sorted { columns, order, limit: Some(limit) }
+}
+
 fn call(function: AggregateFunction, argument: Option<Expr>) -> AggregateCall {
     let result = match (function, argument.as_ref().map(Expr::data_type)) {
         (AggregateFunction::Count, _) => DataType::Int64,

@@ -81,6 +81,11 @@ pub fn plain_texts() -> Vec<Case> {
             vec![small()],
             rows(vec![("a", reg("a")), ("f", reg("f")), ("e", either()), ("c", reg("c"))]),
         ),
+        case_of(
+            "first rows by a text",
+            vec![],
+            first_rows(vec![("f", reg("f")), ("a", reg("a")), ("e", either())], 40),
+        ),
         case_of("texts counted", vec![], by(&[], calls())),
         case_of("by text", vec![], by(&[("f", reg("f"))], calls())),
         case_of("by text of few rows", vec![small()], by(&[("f", reg("f"))], calls())),
