@@ -58,10 +58,11 @@ class Select:
 
 
 class Generator:
-    """Makes queries from a random.Random."""
+    """Makes queries from a random.Random; the values of their constants from another, so that a query can be had again with others."""
 
-    def __init__(self, r: random.Random, big_share: float):
+    def __init__(self, r: random.Random, big_share: float, constants: random.Random | None = None):
         self.r = r
+        self.constants = constants or r
         self.big_share = big_share
         self.aliases = 0
         self.has_big = False
@@ -122,6 +123,7 @@ class Generator:
         if r.random() < 0.04:
             types = {"int": "int", "decimal": "decimal(15, 2)", "float": "double", "text": "varchar", "bool": "boolean", "date": "date", "timestamp": "timestamp"}
             return f"cast(null as {types[kind]})"
+        r = self.constants
         word = r.choice(tables.WORDS)
         return {
             "int": str(r.randint(-9, 60)),

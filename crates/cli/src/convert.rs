@@ -14,7 +14,7 @@ use arrow_array::types::{Date32Type, Decimal128Type, Int16Type, Int32Type, Int64
 use arrow_schema::{DataType, Field, SchemaRef};
 use datafusion::common::DataFusionError;
 use headrace_engine::catalog::TableEntry;
-use headrace_engine::copy::{Staging, Target, streamed_schema, write_arrow};
+use headrace_engine::copy::{Staging, Target, streamed_schema, batch_bytes_max, write_arrow};
 use headrace_engine::partitioned::{check_keys, write_folders};
 use headrace_engine::{Processor, Session};
 use headrace_format::arrow::{WriterSummary, narrow_schema, packed_schema};
@@ -84,7 +84,8 @@ async fn convert(args: &ConvertArgs, output: &Path, cancel: &AtomicBool) -> Resu
             false => Ok(()),
         }
     };
-    let written = write_arrow(output, &target, stream, progress).await;
+    let bytes_max = batch_bytes_max(session.context().runtime_env().memory_pool.as_ref());
+    let written = write_arrow(output, &target, bytes_max, stream, progress).await;
     bar.finish_and_clear();
     written.map_err(|error| failure("", &error))
 }

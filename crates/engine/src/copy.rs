@@ -17,6 +17,7 @@ use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::sink::DataSink;
+use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
@@ -30,7 +31,22 @@ use crate::error::{blocking, external};
 use crate::planner_memory::batch_bytes;
 
 /// Rows of more bytes than this make a record batch, however few they are.
-const BATCH_BYTES_MAX: usize = 256 << 20;
+pub const BATCH_BYTES_MAX: usize = 256 << 20;
+/// Smaller ones cost more than they save.
+const BATCH_BYTES_MIN: usize = 1 << 20;
+/// What waits to be a record batch, and the batch that it becomes, are beside what the planner's operators hold: each may be
+/// this part of that.
+const BATCH_SHARE: usize = 4;
+
+/// Bytes of the record batches that a query writes, at most.
+pub fn batch_bytes_max(pool: &dyn MemoryPool) -> usize {
+    match pool.memory_limit() {
+        MemoryLimit::Finite(bytes) => {
+            (bytes / BATCH_SHARE).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX)
+        }
+        _ => BATCH_BYTES_MAX,
+    }
+}
 
 /// Where a COPY writes to.
 #[derive(Debug)]
@@ -283,9 +299,9 @@ pub struct StreamedWriter<W> {
 }
 
 impl<W: Write> StreamedWriter<W> {
-    /// By a writer whose schema is a [`streamed_schema`] of the batches.
-    pub fn new(writer: ArrowWriter<W>) -> Self {
-        Self { writer, pending_bytes: 0, pending_bytes_max: BATCH_BYTES_MAX }
+    /// By a writer whose schema is a [`streamed_schema`] of the batches; record batches are of so many bytes at most.
+    pub fn new(writer: ArrowWriter<W>, batch_bytes_max: usize) -> Self {
+        Self { writer, pending_bytes: 0, pending_bytes_max: batch_bytes_max }
     }
 
     /// Takes rows.
@@ -319,7 +335,7 @@ impl<W: Write> StreamedWriter<W> {
     }
 }
 
-/// Writes a stream as an Arrow file that streams.
+/// Writes a stream as an Arrow file that streams, in record batches of so many bytes at most.
 ///
 /// `progress` is told of rows before they are written; its error ends it.
 ///
@@ -328,11 +344,12 @@ impl<W: Write> StreamedWriter<W> {
 pub async fn write_arrow(
     path: &Path,
     schema: &SchemaRef,
+    batch_bytes_max: usize,
     mut data: SendableRecordBatchStream,
     progress: impl Fn(u64) -> Result<()>,
 ) -> Result<WriterSummary> {
     let writer = ArrowWriter::create(path, schema, WriterOptions::default()).map_err(external)?;
-    let mut writer = StreamedWriter::new(writer);
+    let mut writer = StreamedWriter::new(writer, batch_bytes_max);
     let mut next = data.next().await;
     while let Some(batch) = next {
         let batch = batch?;
@@ -389,9 +406,10 @@ impl DataSink for ArrowSink {
     async fn write_all(
         &self,
         data: SendableRecordBatchStream,
-        _context: &Arc<TaskContext>,
+        context: &Arc<TaskContext>,
     ) -> Result<u64> {
-        Ok(write_arrow(&self.path, &self.written, data, |_| Ok(())).await?.rows)
+        let bytes_max = batch_bytes_max(context.memory_pool().as_ref());
+        Ok(write_arrow(&self.path, &self.written, bytes_max, data, |_| Ok(())).await?.rows)
     }
 }
 
@@ -412,7 +430,7 @@ mod tests {
         let sizes = |pending_bytes_max: usize| -> Vec<usize> {
             let options = WriterOptions { rows_per_batch: 100, ..WriterOptions::default() };
             let writer = ArrowWriter::over(Vec::new(), "t", &batch.schema(), options).unwrap();
-            let mut writer = StreamedWriter { pending_bytes_max, ..StreamedWriter::new(writer) };
+            let mut writer = StreamedWriter::new(writer, pending_bytes_max);
             for begin in (0..1000).step_by(40) {
                 // A slice, whose buffers are those of all rows.
                 writer.write(&batch.slice(begin, 40)).unwrap();

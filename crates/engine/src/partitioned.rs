@@ -17,7 +17,7 @@ use futures::TryStreamExt;
 use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions, WriterSummary};
 
 use crate::catalog::{PARTITION_DEPTH_MAX, partition_name, refused};
-use crate::copy::{StreamedWriter, streamed_schema};
+use crate::copy::{BATCH_BYTES_MAX, StreamedWriter, batch_bytes_max, streamed_schema};
 use crate::error::{blocking, external};
 
 /// Of each folder, the one file.
@@ -92,7 +92,7 @@ pub fn write_folders(
     progress: impl Fn(u64) -> Result<()>,
 ) -> Result<FoldersSummary> {
     let table = ArrowTable::open(&[sorted.to_path_buf()]).map_err(external)?;
-    let mut folders = Folders::new(&table.narrow_schema(), keys, folder)?;
+    let mut folders = Folders::new(&table.narrow_schema(), keys, folder, BATCH_BYTES_MAX)?;
     for (file, source) in table.files().iter().enumerate() {
         for batch in 0..source.batches() {
             let batch = table.read_batch(file, batch, None).map_err(external)?;
@@ -114,6 +114,7 @@ struct Folders {
     columns: Vec<usize>,
     schema: SchemaRef,
     folder: PathBuf,
+    batch_bytes_max: usize,
     open: Option<(PathBuf, Box<StreamedWriter<Output>>)>,
     summary: FoldersSummary,
 }
@@ -121,7 +122,12 @@ struct Folders {
 type Output = std::io::BufWriter<headrace_io::write::Appended>;
 
 impl Folders {
-    fn new(schema: &Schema, keys: &[String], folder: &Path) -> Result<Self> {
+    fn new(
+        schema: &Schema,
+        keys: &[String],
+        folder: &Path,
+        batch_bytes_max: usize,
+    ) -> Result<Self> {
         let key_columns = keys.iter().map(|key| schema.index_of(key));
         let key_columns: Vec<usize> = key_columns.collect::<Result<_, _>>()?;
         let columns = (0..schema.fields().len()).filter(|column| !key_columns.contains(column));
@@ -129,7 +135,16 @@ impl Folders {
         let schema = schema.project(&columns)?.into();
         let summary = FoldersSummary::default();
         let (keys, folder) = (keys.to_vec(), folder.to_path_buf());
-        Ok(Self { keys, key_columns, columns, schema, folder, open: None, summary })
+        Ok(Self {
+            keys,
+            key_columns,
+            columns,
+            schema,
+            folder,
+            batch_bytes_max,
+            open: None,
+            summary,
+        })
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -178,7 +193,7 @@ impl Folders {
                 return Err(refused(&file, cause, "give one of them another text"));
             }
             let writer = ArrowWriter::create(file, &self.schema, options);
-            let writer = StreamedWriter::new(writer.map_err(external)?);
+            let writer = StreamedWriter::new(writer.map_err(external)?, self.batch_bytes_max);
             self.open = Some((path, Box::new(writer)));
         }
         let missing = || DataFusionError::Internal("a file that was just begun".into());
@@ -228,10 +243,11 @@ impl DataSink for FoldersSink {
     async fn write_all(
         &self,
         mut data: SendableRecordBatchStream,
-        _context: &Arc<TaskContext>,
+        context: &Arc<TaskContext>,
     ) -> Result<u64> {
         let schema = streamed_schema(&self.given, &[]);
-        let mut folders = Folders::new(&schema, &self.keys, &self.folder)?;
+        let bytes_max = batch_bytes_max(context.memory_pool().as_ref());
+        let mut folders = Folders::new(&schema, &self.keys, &self.folder, bytes_max)?;
         if self.keys.is_empty() {
             // One file, also of no rows.
             folders.writer(self.folder.clone())?;

@@ -16,6 +16,9 @@ use headrace_format::arrow::{ArrowWriter as FileWriter, WriterOptions, is_table_
 
 use super::rows::{Writer, other, renamed, unique};
 
+/// Bytes of a record batch of a file, at most: whoever writes a result so waits for it as a whole.
+const BATCH_BYTES_MAX: usize = 32 << 20;
+
 /// Arrow IPC.
 pub struct ArrowWriter {
     schema: SchemaRef,
@@ -37,7 +40,8 @@ impl ArrowWriter {
             Some(path) => {
                 let written = streamed_schema(&schema, &[]);
                 let writer = FileWriter::over(Vec::new(), path, &written, WriterOptions::default());
-                Ipc::File(Some(Box::new(StreamedWriter::new(writer.map_err(io::Error::other)?))))
+                let writer = writer.map_err(io::Error::other)?;
+                Ipc::File(Some(Box::new(StreamedWriter::new(writer, BATCH_BYTES_MAX))))
             }
             None => {
                 Ipc::Stream(Box::new(StreamWriter::try_new(Vec::new(), &schema).map_err(other)?))
