@@ -456,10 +456,13 @@ fn text_of(bytes: Option<&[u8]>, column: impl Fn() -> String) -> Result<&str, Ex
 fn extreme_texts(entries: &[u8], texts: &[&[u8]]) -> Result<AccumulatorState, ExecError> {
     let mut kept = Texts::new(entries.len() / 8);
     for (group, entry) in chunks::<8>(entries).map(u64::from_le_bytes).enumerate() {
-        if entry != NO_TEXT {
-            let text = text_of(texts.get(group).copied(), || "a smallest or largest text".into())?;
-            kept.offer(group, text, true);
-        }
+        let bytes = match (entry, entry as u32) {
+            (NO_TEXT, _) => continue,
+            // Where all are empty, none is brought.
+            (_, 0) => Some(&[][..]),
+            _ => texts.get(group).copied(),
+        };
+        kept.offer(group, text_of(bytes, || "a smallest or largest text".into())?, true);
     }
     Ok(AccumulatorState::ExtremeText(kept))
 }
@@ -482,6 +485,18 @@ mod tests {
             text_keys: 0,
             kept_texts: 0,
         }
+    }
+
+    #[test]
+    fn extremes_that_are_empty_need_no_bytes() {
+        let entries = [NO_TEXT, 0, 7 << 32, 3].map(u64::to_le_bytes);
+        let Ok(AccumulatorState::ExtremeText(texts)) =
+            extreme_texts(entries[..3].as_flattened(), &[])
+        else {
+            panic!("texts")
+        };
+        assert_eq!([0, 1, 2].map(|group| texts.get(group)), [None, Some(""), Some("")]);
+        assert!(extreme_texts(entries.as_flattened(), &[]).is_err());
     }
 
     #[test]
