@@ -14,7 +14,7 @@ use arrow_array::types::{Date32Type, Decimal128Type, Int16Type, Int32Type, Int64
 use arrow_schema::{DataType, Field, SchemaRef};
 use datafusion::common::DataFusionError;
 use headrace_engine::catalog::TableEntry;
-use headrace_engine::copy::{Staging, Target, streamed_schema, batch_bytes_max, write_arrow};
+use headrace_engine::copy::{Staging, Target, batch_bytes_max, streamed_schema, write_arrow};
 use headrace_engine::partitioned::{check_keys, write_folders};
 use headrace_engine::{Processor, Session};
 use headrace_format::arrow::{WriterSummary, narrow_schema, packed_schema};

@@ -41,9 +41,7 @@ const BATCH_SHARE: usize = 4;
 /// Bytes of the record batches that a query writes, at most.
 pub fn batch_bytes_max(pool: &dyn MemoryPool) -> usize {
     match pool.memory_limit() {
-        MemoryLimit::Finite(bytes) => {
-            (bytes / BATCH_SHARE).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX)
-        }
+        MemoryLimit::Finite(bytes) => (bytes / BATCH_SHARE).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX),
         _ => BATCH_BYTES_MAX,
     }
 }

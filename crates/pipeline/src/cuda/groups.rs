@@ -529,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_table_that_has_no_room_for_a_tile_is_an_error() {
-        let room = GroupRoom { capacity: 100, may_fill: true };
+        let room = GroupRoom { capacity: 100, may_fill: true, texts_bytes: 0, kept_texts: 0 };
         assert!(room.shape((1, 1), 100).unwrap_err().to_string().contains("100 groups"));
     }
 }
