@@ -17,6 +17,8 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{
     FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{Stream, StreamExt};
 use headrace_io::{MemoryBudget, MemoryUse, OutOfBudget, Reservation};
 use parking_lot::Mutex;
@@ -52,6 +54,29 @@ pub fn limited(
     *in_place = (*in_place).min(share / 8);
     let held = Mutex::new(budget.reserve_nothing(MemoryUse::Planner));
     Ok(Arc::new(BudgetPool { pool: FairSpillPool::new(bytes), held }))
+}
+
+/// The context in which a plan runs: what its sorts set aside for merging is half of the memory for all of them, however many
+/// there are. A sort sets it aside with its first row, so that three sorts of a few rows each would want more than there is.
+pub fn shared(context: TaskContext, plan: &Arc<dyn ExecutionPlan>) -> TaskContext {
+    let MemoryLimit::Finite(bytes) = context.memory_pool().memory_limit() else { return context };
+    let sorts = sorters(plan);
+    let merging = context.session_config().options().execution.sort_spill_reservation_bytes;
+    let share = merging.min(bytes / 2 / sorts.max(1));
+    if share == merging {
+        return context;
+    }
+    let config = context.session_config().clone().with_sort_spill_reservation_bytes(share);
+    context.with_session_config(config)
+}
+
+/// How many sorts of all rows a plan has, each partition one.
+fn sorters(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let own = match plan.downcast_ref::<SortExec>() {
+        Some(sort) if sort.fetch().is_none() => plan.output_partitioning().partition_count(),
+        _ => 0,
+    };
+    own + plan.children().into_iter().map(sorters).sum::<usize>()
 }
 
 /// A share of a budget that others use too: what operators hold is reserved there, and what they

@@ -39,8 +39,9 @@ use crate::catalog::TableEntry;
 use crate::config::settings_of;
 use crate::conjunctions::GuardedConjunctions;
 use crate::exec::{FalseConstants, NestedLoopsInLittleMemory};
+use crate::semantics::OrdersInShort;
 
-/// DataFusion's rules, with guards around those that need one.
+/// DataFusion's rules, with guards around those that need one, and one of ours.
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     type Rule = Arc<dyn OptimizerRule + Send + Sync>;
     let guard = |rule: Rule| match rule.name() {
@@ -52,7 +53,8 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         "eliminate_group_by_constant" => Arc::new(Guarded(rule, has_groups_of_one_name)) as Rule,
         _ => rule,
     };
-    Optimizer::new().rules.into_iter().map(guard).collect()
+    let ours = [Arc::new(OrdersInShort) as Rule];
+    Optimizer::new().rules.into_iter().map(guard).chain(ours).collect()
 }
 
 /// DataFusion's rules for physical plans, with guards around those that need one, and ours that mend what plans mean:

@@ -249,7 +249,8 @@ impl Session {
                 deadline.or(planned).await?
             }
         };
-        let context = self.context.task_ctx();
+        let context = TaskContext::from(&*self.context.state_ref().read());
+        let context = Arc::new(planner_memory::shared(context, &plan));
         let planning_ms = started.elapsed().as_secs_f64() * 1e3;
         let runner = Arc::clone(&self.runner);
         let before = runner.progress().given();

@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_schema::{DataType, SchemaRef};
 
-use super::cells::{Cells, cut, header, numeric, width};
+use super::cells::{Cells, cut, has_headers, header, numeric, width};
 use super::expanded::write_expanded;
 use super::rows::{Expanded, Layout, Room, Writer, other};
 use crate::args::Format;
@@ -92,8 +92,10 @@ impl TableWriter {
         let shape = self.shape_of(&held);
         if let Shape::Columns(columns) = &shape {
             self.border(columns, Edge::Top, text);
-            self.line(columns, &self.names, text, true);
-            self.border(columns, Edge::Middle, text);
+            if has_headers() {
+                self.line(columns, &self.names, text, true);
+                self.border(columns, Edge::Middle, text);
+            }
         }
         self.shape = Some(shape);
         for row in &held {

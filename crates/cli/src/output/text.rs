@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_json::writer::{EncoderOptions, make_encoder};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 
-use super::cells::{Cells, header, numeric};
+use super::cells::{Cells, has_headers, header, numeric};
 use super::rows::{Writer, other};
 
 /// NULL is nothing between two separators.
@@ -26,7 +26,7 @@ impl CsvWriter {
 
 impl Writer for CsvWriter {
     fn rows(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
-        let header = !std::mem::replace(&mut self.begun, true);
+        let header = !std::mem::replace(&mut self.begun, true) && has_headers();
         // Into memory first: the CSV writer tells a closed pipe only in words.
         let mut text = Vec::new();
         let mut writer = arrow_csv::WriterBuilder::new()

@@ -11,7 +11,8 @@ use super::repeat::run_program;
 use super::{Go, Origin, Shell, nearest};
 use crate::args::Format;
 use crate::error::{CliError, Context, Result};
-use crate::output::{Expanded, OutFile, show_null_as};
+use crate::output::{Expanded, OutFile, has_headers, show_headers, show_null_as};
+use crate::session::register;
 
 /// A command's names, what comes behind it, and what it does.
 pub struct Entry {
@@ -28,6 +29,10 @@ enum Kind {
     Views,
     Schemas,
     Databases,
+    Users,
+    Open,
+    Show,
+    Headers,
     Schema,
     Again,
     Print,
@@ -71,6 +76,13 @@ pub const COMMANDS: &[Entry] = &[
         help: "databases: there is one, of all folders given",
         kind: Kind::Databases,
     },
+    Entry { names: &["\\du"], argument: "", help: "users: whoever runs this", kind: Kind::Users },
+    Entry {
+        names: &[".open"],
+        argument: "PATH",
+        help: "tables of a file or a folder, beside those that are there",
+        kind: Kind::Open,
+    },
     Entry {
         names: &["\\conninfo", ".version"],
         argument: "",
@@ -88,6 +100,24 @@ pub const COMMANDS: &[Entry] = &[
         argument: "[FORMAT]",
         help: "how results are written: table, box, line, csv, tsv, json, ndjson, markdown, arrow, parquet",
         kind: Kind::Mode,
+    },
+    Entry {
+        names: &[".headers"],
+        argument: "[on|off]",
+        help: "whether tables and separated values begin with the names of columns",
+        kind: Kind::Headers,
+    },
+    Entry {
+        names: &["\\t"],
+        argument: "[on|off]",
+        help: "rows alone: the contrary of .headers",
+        kind: Kind::Headers,
+    },
+    Entry {
+        names: &[".show"],
+        argument: "",
+        help: "what is set of mode, headers, timing and rows",
+        kind: Kind::Show,
     },
     Entry {
         names: &[".nullvalue"],
@@ -126,7 +156,7 @@ pub const COMMANDS: &[Entry] = &[
         kind: Kind::Once,
     },
     Entry {
-        names: &["\\i", ".read"],
+        names: &["\\i", "\\ir", ".read"],
         argument: "FILE",
         help: "run a file of statements and commands",
         kind: Kind::Read,
@@ -198,7 +228,7 @@ pub const COMMANDS: &[Entry] = &[
         help: "run a command of the system",
         kind: Kind::Program,
     },
-    Entry { names: &["\\?", ".help"], argument: "", help: "this", kind: Kind::Help },
+    Entry { names: &["\\?", "\\h", ".help"], argument: "", help: "this", kind: Kind::Help },
     Entry {
         names: &["\\q", ".quit", ".exit"],
         argument: "",
@@ -225,6 +255,23 @@ impl Shell {
             (Kind::Databases, _) => {
                 self.show("select distinct catalog_name as name from information_schema.schemata")
                     .await?;
+            }
+            (Kind::Users, _) => self.show("select current_user as name").await?,
+            (Kind::Open, "") => return Err(CliError::new(format!("{name} needs a path"))),
+            (Kind::Open, place) => register(&self.session, &path(place)).await?,
+            (Kind::Headers, argument) => {
+                let is_rows_alone = name == "\\t";
+                let shown = switch(name, argument, has_headers() != is_rows_alone)?;
+                show_headers(shown != is_rows_alone);
+                say!("headers are {}", on_or_off(has_headers()));
+            }
+            (Kind::Show, _) => {
+                let (mode, headers) = (self.result_format().name(), on_or_off(has_headers()));
+                let (timing, rows) = (on_or_off(self.timing), self.rows_max);
+                let rows = if rows == usize::MAX { "all".to_string() } else { rows.to_string() };
+                self.put(&format!(
+                    "mode {mode}\nheaders {headers}\ntiming {timing}\nmaxrows {rows}\n"
+                ))?;
             }
             (Kind::Connection, _) => {
                 let tables = tables(&self.session).len();

@@ -21,6 +21,8 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         ("version", About::Version, 0, Volatility::Immutable),
         ("typeof", About::Type, 1, Volatility::Immutable),
         ("pg_typeof", About::Type, 1, Volatility::Immutable),
+        ("current_user", About::User, 0, Volatility::Stable),
+        ("session_user", About::User, 0, Volatility::Stable),
         ("current_setting", About::Setting, 1, Volatility::Stable),
     ]
     .into_iter()
@@ -32,6 +34,7 @@ enum About {
     Version,
     Type,
     Setting,
+    User,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -62,9 +65,16 @@ impl ScalarUDFImpl for Tells {
                 None => return plan_err!("{}() of nothing", self.name),
             },
             About::Setting => setting(&args)?,
+            About::User => user(),
         };
         Ok(ColumnarValue::Scalar(ScalarValue::from(text)))
     }
+}
+
+/// Whoever runs the program, as the system calls him: a session has no users of its own.
+fn user() -> String {
+    let named = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    named.filter(|name| !name.is_empty()).unwrap_or_else(|| "headrace".to_string())
 }
 
 /// A setting by its name, with or without the part before its point.

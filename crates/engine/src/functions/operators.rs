@@ -1,9 +1,11 @@
-//! Operators that the planner does not have: intervals times numbers, and parts of JSON.
+//! Operators that the planner does not have: intervals times numbers, parts of JSON, and texts beside what is none.
 
-use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano};
+use datafusion::arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DataType, IntervalMonthDayNano, IntervalUnit,
+};
 use datafusion::common::{DFSchema, Result, exec_datafusion_err, exec_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::logical_expr::{Expr, ExprSchemable, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::json;
@@ -57,9 +59,11 @@ pub struct Operators;
 impl ExprPlanner for Operators {
     fn plan_binary_op(
         &self,
-        expr: RawBinaryExpr,
+        mut expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
+        read_text(&mut expr.left, &expr.op, &expr.right, schema);
+        read_text(&mut expr.right, &expr.op, &expr.left, schema);
         let is_ours = matches!(
             expr.op,
             BinaryOperator::Multiply
@@ -89,6 +93,39 @@ impl ExprPlanner for Operators {
         let args = if swapped { vec![expr.right, expr.left] } else { vec![expr.left, expr.right] };
         Ok(PlannerResult::Planned(call(name, args)?))
     }
+}
+
+/// A text that is written beside a truth value, an interval or in a sum of numbers is a value of that type: `remote = 'true'`, `1 + '2'`.
+fn read_text(text: &mut Expr, op: &BinaryOperator, other: &Expr, schema: &DFSchema) {
+    use BinaryOperator::{Divide, Eq, Gt, GtEq, Lt, LtEq, Minus, Modulo, Multiply, NotEq, Plus};
+    let Expr::Literal(value, _) = &*text else { return };
+    let Some(written) = value.try_as_str().flatten() else { return };
+    let Ok(other) = other.get_type(schema) else { return };
+    let compares = matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq);
+    let computes = matches!(op, Plus | Minus | Multiply | Divide | Modulo);
+    let to = match other {
+        DataType::Boolean if compares => DataType::Boolean,
+        DataType::Interval(_) if compares => DataType::Interval(IntervalUnit::MonthDayNano),
+        own if computes && own.is_decimal() => match decimal_of(written) {
+            Some(decimal) => decimal,
+            None => return,
+        },
+        own if computes && own.is_numeric() => own,
+        _ => return,
+    };
+    *text = cast(std::mem::take(text), to);
+}
+
+/// The decimals that have the digits of a text.
+fn decimal_of(text: &str) -> Option<DataType> {
+    let digits = text.trim().trim_start_matches(['-', '+']);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut bytes = whole.bytes().chain(fraction.bytes());
+    let is_plain = !digits.is_empty() && bytes.all(|byte| byte.is_ascii_digit());
+    let precision = u8::try_from((whole.len() + fraction.len()).max(1)).ok()?;
+    let scale = i8::try_from(fraction.len()).ok()?;
+    (is_plain && precision <= DECIMAL128_MAX_PRECISION)
+        .then_some(DataType::Decimal128(precision, scale))
 }
 
 fn is_text(data_type: &DataType) -> bool {

@@ -14,25 +14,40 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, Result, plan_err};
+use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::functions_aggregate::count::count_all;
-use datafusion::functions_aggregate::first_last::first_value;
-use datafusion::functions_aggregate::min_max::min;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, FetchType, Join, JoinType, Limit,
-    LogicalPlan, LogicalPlanBuilder, Operator, SkipType, Sort, SortExpr, lit, not,
+    Aggregate, Distinct, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Sort, SortExpr,
+    lit, not,
 };
+use datafusion::optimizer::AnalyzerRule;
 
-use super::dependent::{
-    Planned, Refused, Values, columns_of, renamed, through, with_default, with_filter,
-};
-use super::outer::{asked_by, conditions_of, has_subquery, may_differ, subquery_of};
-use super::{not_in, only};
+use super::columns::{columns_of, renamed, with_filter};
+use super::dependent::{Planned, Refused, Values};
+use super::one::{Kind, One, is_asked_by_keys, is_known, one_for_each, without_order};
+use super::order_keys::window_of;
+use super::outer::{Numbers, asked_by, has_subquery, subquery_of};
+use super::{not_in, unnested};
 
-/// Turns such subqueries of a WHERE, a SELECT, an aggregate, an ORDER BY or a FROM into joins.
-pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+/// Turns such subqueries of a WHERE, a SELECT, an aggregate, a window, an ORDER BY, an ON or a FROM into joins.
+#[derive(Debug)]
+pub struct Subqueries;
+
+impl AnalyzerRule for Subqueries {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let numbers = Numbers::after(&plan)?;
+        plan.transform_up_with_subqueries(|node| rewrite(node, &numbers)).map(|t| t.data)
+    }
+
+    fn name(&self) -> &str {
+        "headrace_correlated_subqueries"
+    }
+}
+
+fn rewrite(plan: LogicalPlan, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
     let rewritten = match &plan {
         LogicalPlan::Filter(filter)
             if is_ours(&filter.predicate, Place::Condition, &filter.input) =>
@@ -41,7 +56,7 @@ pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             let (asking, plain): (Vec<_>, Vec<_>) = conditions.into_iter().partition(has_subquery);
             let outer = with_filter(filter.input.as_ref().clone(), plain)?;
             let columns = columns_of(&outer);
-            joined(outer, &asking, Place::Condition)?
+            joined(outer, &asking, Place::Condition, numbers)?
                 .map(|(joined, asking)| {
                     let rows = LogicalPlanBuilder::from(with_filter(joined, asking)?);
                     rows.project(columns)?.build()
@@ -51,7 +66,7 @@ pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         LogicalPlan::Projection(projection)
             if any_is_ours(&projection.expr, Place::Output, &projection.input) =>
         {
-            joined(projection.input.as_ref().clone(), &projection.expr, Place::Output)?
+            joined(projection.input.as_ref().clone(), &projection.expr, Place::Output, numbers)?
                 .map(|(joined, exprs)| {
                     let named = renamed(exprs, projection.schema.columns());
                     LogicalPlanBuilder::from(joined).project(named)?.build()
@@ -63,7 +78,7 @@ pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
                 || any_is_ours(&aggregate.aggr_expr, Place::Other, &aggregate.input) =>
         {
             let exprs = [aggregate.group_expr.as_slice(), &aggregate.aggr_expr].concat();
-            joined(aggregate.input.as_ref().clone(), &exprs, Place::Other)?
+            joined(aggregate.input.as_ref().clone(), &exprs, Place::Other, numbers)?
                 .map(|(joined, made)| aggregate_of(aggregate, joined, &exprs, made))
                 .transpose()?
         }
@@ -71,11 +86,21 @@ pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             if sort.expr.iter().any(|sorted| is_ours(&sorted.expr, Place::Other, &sort.input)) =>
         {
             let exprs: Vec<Expr> = sort.expr.iter().map(|sort| sort.expr.clone()).collect();
-            joined(with_asked(&sort.input, &exprs)?, &exprs, Place::Other)?
+            joined(with_asked(&sort.input, &exprs)?, &exprs, Place::Other, numbers)?
                 .map(|(joined, made)| sort_of(sort, joined, made))
                 .transpose()?
         }
-        LogicalPlan::Join(join) => lateral(join)?,
+        LogicalPlan::Window(window)
+            if any_is_ours(&window.window_expr, Place::Other, &window.input) =>
+        {
+            joined(window.input.as_ref().clone(), &window.window_expr, Place::Other, numbers)?
+                .map(|(joined, made)| window_of(window, joined, made))
+                .transpose()?
+        }
+        LogicalPlan::Join(join) => match conditions_asked(join, numbers)? {
+            Some(joined) => Some(joined),
+            None => lateral(join, numbers)?,
+        },
         _ => None,
     };
     Ok(rewritten.map_or_else(|| Transformed::no(plan), Transformed::yes))
@@ -111,6 +136,58 @@ fn sort_of(sort: &Sort, rows: LogicalPlan, made: Vec<Expr>) -> Result<LogicalPla
     let exprs = exprs.map(|(sort, expr)| SortExpr { expr, ..sort.clone() });
     let sorted = LogicalPlanBuilder::from(rows).sort_with_limit(exprs, sort.fetch)?;
     sorted.project(columns_of(&sort.input))?.build()
+}
+
+/// A join whose ON asks subqueries, which are joined with the side that they look at, or asked of the rows of an inner join.
+fn conditions_asked(join: &Join, numbers: &Numbers) -> Result<Option<LogicalPlan>> {
+    let Some(filter) = join.filter.as_ref().filter(|filter| has_subquery(filter)) else {
+        return Ok(None);
+    };
+    let conditions = split_conjunction_owned(filter.clone());
+    let (asking, plain): (Vec<_>, Vec<_>) = conditions.into_iter().partition(has_subquery);
+    if join.join_type == JoinType::Inner {
+        let joined = Join { filter: conjunction(plain), ..join.clone() };
+        let asked = with_filter(LogicalPlan::Join(joined), asking)?;
+        return rewrite(asked, numbers).map(|asked| Some(asked.data));
+    }
+    let (mut left, mut right) = (join.left.as_ref().clone(), join.right.as_ref().clone());
+    let (mut conditions, mut is_any) = (plain, false);
+    for condition in asking {
+        let mut asked = Vec::new();
+        condition.apply(|part| {
+            asked.extend(subquery_of(part).map(asked_by).transpose()?.unwrap_or_default());
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        let is_all_of = |side: &LogicalPlan| asked.iter().all(|c| side.schema().has_column(c));
+        let side = match (is_all_of(&join.right), is_all_of(&join.left)) {
+            (true, _) => &mut right,
+            (_, true) => &mut left,
+            _ => return Ok(None),
+        };
+        let condition = vec![condition];
+        match joined(side.clone(), &condition, Place::Other, numbers)? {
+            Some((with, made)) => {
+                (*side, is_any) = (with, true);
+                conditions.extend(made);
+            }
+            None => conditions.extend(condition),
+        }
+    }
+    if !is_any {
+        return Ok(None);
+    }
+    let joined = LogicalPlan::Join(Join::try_new(
+        Arc::new(left),
+        Arc::new(right),
+        join.on.clone(),
+        conjunction(conditions),
+        join.join_type,
+        join.join_constraint,
+        join.null_equality,
+        join.null_aware,
+    )?);
+    let columns = columns_of(&LogicalPlan::Join(join.clone()));
+    LogicalPlanBuilder::from(joined).project(columns)?.build().map(Some)
 }
 
 /// What is to be sorted, with the columns that subqueries ask of the rows that its outputs are made of.
@@ -164,6 +241,7 @@ fn joined(
     outer: LogicalPlan,
     exprs: &[Expr],
     place: Place,
+    numbers: &Numbers,
 ) -> Result<Option<(LogicalPlan, Vec<Expr>)>> {
     let mut with = outer.clone();
     let mut is_any = false;
@@ -179,7 +257,7 @@ fn joined(
             if !is_ours_itself(&part, place, &outer) {
                 return Ok(Transformed::no(part));
             }
-            match join(&part, &outer, &with) {
+            match join(&part, &outer, &with, numbers) {
                 Ok((joined, value)) => {
                     is_any = true;
                     with = joined;
@@ -207,9 +285,14 @@ fn as_exists(part: Expr, outer: &DFSchema) -> Result<Transformed<Expr>> {
 }
 
 /// Outer rows `with` what was found for them already, and with what a subquery finds for them, and its value there.
-fn join(part: &Expr, outer: &LogicalPlan, with: &LogicalPlan) -> Planned<(LogicalPlan, Expr)> {
+fn join(
+    part: &Expr,
+    outer: &LogicalPlan,
+    with: &LogicalPlan,
+    numbers: &Numbers,
+) -> Planned<(LogicalPlan, Expr)> {
     let plan = subquery_of(part).ok_or(Refused::Other)?;
-    let values = Values::of(plan, outer, with)?;
+    let values = Values::of(plan, outer, numbers)?;
     let (found, join_type, value) = match part {
         Expr::ScalarSubquery(_) => {
             let one = One::of(plan)?;
@@ -224,14 +307,15 @@ fn join(part: &Expr, outer: &LogicalPlan, with: &LogicalPlan) -> Planned<(Logica
                     let keys = values.keys().into_iter().map(Expr::Column);
                     let keys = renamed(keys, values.found_keys());
                     let found = LogicalPlanBuilder::from(found).project(keys)?.build()?;
-                    (found, Expr::Column(Column::new(Some(values.found()), "mark")))
+                    (found, Expr::Column(values.found("mark")))
                 }
             };
             (found, JoinType::LeftMark, if exists.negated { not(mark) } else { mark })
         }
         _ => return Err(Refused::Other),
     };
-    may_be_read_twice(&values, outer)?;
+    may_be_read_twice(&values)?;
+    let columns = columns_of(with).into_iter();
     let with = LogicalPlanBuilder::from(with.clone());
     let keys = (values.outer().to_vec(), values.found_keys());
     let joined = match keys.0.is_empty() {
@@ -239,20 +323,27 @@ fn join(part: &Expr, outer: &LogicalPlan, with: &LogicalPlan) -> Planned<(Logica
         true => with.cross_join(found)?,
         false => with.join_detailed(found, join_type, keys, None, values.null_equality())?,
     };
+    let joined = match join_type {
+        JoinType::LeftMark if !values.outer().is_empty() => {
+            let mark = renamed([Expr::Column(values.mark())], vec![values.found("mark")]);
+            joined.project(columns.chain(mark))?
+        }
+        _ => joined,
+    };
     Ok((joined.build()?, value))
 }
 
 /// How many rows there are, in one row, and whether there are any.
 fn counted(rows: LogicalPlan, values: &Values) -> Result<(LogicalPlan, Expr)> {
-    let count = Column::new(Some(values.found()), "count");
+    let count = values.found("count");
     let counted = LogicalPlanBuilder::from(rows).aggregate(Vec::<Expr>::new(), [count_all()])?;
     let made = columns_of(&counted.clone().build()?);
     let counted = counted.project(renamed(made, vec![count.clone()]))?;
     Ok((counted.build()?, Expr::Column(count).gt(lit(0i64))))
 }
 
-fn may_be_read_twice(values: &Values, outer: &LogicalPlan) -> Result<()> {
-    if values.is_used() && may_differ(outer)? {
+fn may_be_read_twice(values: &Values) -> Result<()> {
+    if values.is_used() && values.may_differ()? {
         return plan_err!(
             "a subquery that looks at the outer row by more than equalities reads the outer rows twice, and they may be others \
              then: they come of a LIMIT, a window, random values or sums of floats\nhint: put them into a table first: create \
@@ -262,162 +353,8 @@ fn may_be_read_twice(values: &Values, outer: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// What a subquery of one row finds for each of the values, and what is made of it for an outer row.
-fn one_for_each(
-    one: &One<'_>,
-    plan: &LogicalPlan,
-    values: &Values,
-) -> Planned<(LogicalPlan, Vec<Expr>)> {
-    let rows = |plan: &LogicalPlan| Arc::new(plan.clone());
-    let first = || one.outputs.first().cloned().ok_or(Refused::Other);
-    let aggregate = match &one.kind {
-        Kind::Aggregate(aggregate) => (*aggregate).clone(),
-        Kind::First { rows: below, order } => {
-            let call = first_value(first()?, order.to_vec());
-            Aggregate::try_new(rows(below), Vec::new(), vec![call])?
-        }
-        Kind::Only => {
-            let value = first()?;
-            let call = match is_comparable(&value.get_type(plan.schema())?) {
-                true => min(value),
-                false => first_value(value, Vec::new()),
-            };
-            Aggregate::try_new(rows(without_order(plan)), Vec::new(), vec![call, count_all()])?
-        }
-    };
-    let (grouped, calls) = values.grouped(&aggregate, &[])?;
-    let value = |nth: usize| Column::new(Some(values.found()), format!("value_{nth}"));
-    let names = values.found_keys().into_iter().chain((0..calls.len()).map(value)).collect();
-    let made = values.keys().into_iter().chain(calls).map(Expr::Column);
-    let found = LogicalPlanBuilder::from(grouped).project(renamed(made, names))?.build()?;
-
-    let value = |nth: usize| Expr::Column(value(nth));
-    let made = match one.kind {
-        Kind::First { .. } => vec![value(0)],
-        Kind::Only => vec![only::only(value(0), value(1))],
-        Kind::Aggregate(_) if one.outputs.iter().any(has_subquery) => return Err(Refused::Other),
-        Kind::Aggregate(_) => {
-            let values_of = aggregate.aggr_expr.iter().enumerate();
-            let values_of = values_of.map(|(nth, call)| with_default(value(nth), call, &aggregate));
-            let values_of = values_of.collect::<Result<Vec<_>>>()?;
-            let of_row = |part: Expr| match &part {
-                Expr::OuterReferenceColumn(_, column) if values.outer().contains(column) => {
-                    Ok(Transformed::yes(Expr::Column(column.clone())))
-                }
-                _ => Ok(Transformed::no(part)),
-            };
-            // What is asked of the outer row may be called as a column of the aggregate is.
-            let made = through(one.outputs.clone(), &aggregate.schema.columns(), &values_of)?;
-            let made = made.into_iter().map(|expr| Ok(expr.transform_up(of_row)?.data));
-            made.collect::<Result<_>>()?
-        }
-    };
-    Ok((found, made))
-}
-
-fn is_comparable(data_type: &datafusion::arrow::datatypes::DataType) -> bool {
-    data_type.is_numeric() || data_type.is_temporal() || data_type.is_string()
-}
-
-/// A subquery of one row.
-struct One<'a> {
-    kind: Kind<'a>,
-    /// Its columns, made of those of what the kind has.
-    outputs: Vec<Expr>,
-}
-
-enum Kind<'a> {
-    /// Without groups: it has one row.
-    Aggregate(&'a Aggregate),
-    /// The first row of an order, or any.
-    First { rows: &'a LogicalPlan, order: &'a [SortExpr] },
-    /// As many as it has: more than one are an error.
-    Only,
-}
-
-impl<'a> One<'a> {
-    fn of(plan: &'a LogicalPlan) -> Result<Self> {
-        let whole: Vec<Expr> = columns_of(plan);
-        let (mut below, mut outputs, mut is_limited) = (plan, whole.clone(), false);
-        let kind = loop {
-            match below {
-                LogicalPlan::Projection(projection) => {
-                    outputs = through(outputs, &projection.schema.columns(), &projection.expr)?;
-                    below = &projection.input;
-                }
-                LogicalPlan::SubqueryAlias(alias) => {
-                    let columns = columns_of(&alias.input);
-                    outputs = through(outputs, &alias.schema.columns(), &columns)?;
-                    below = &alias.input;
-                }
-                LogicalPlan::Limit(limit) if !is_limited && is_first(limit) => {
-                    is_limited = true;
-                    below = &limit.input;
-                }
-                LogicalPlan::Sort(sort) if is_limited && sort.fetch.is_none() => {
-                    break Kind::First { rows: &sort.input, order: &sort.expr };
-                }
-                LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
-                    break Kind::Aggregate(aggregate);
-                }
-                rows if is_limited => break Kind::First { rows, order: &[] },
-                _ => break Kind::Only,
-            }
-        };
-        if matches!(kind, Kind::Only) {
-            outputs = whole;
-        }
-        Ok(Self { kind, outputs })
-    }
-}
-
-/// LIMIT 1.
-fn is_first(limit: &Limit) -> bool {
-    let skip = limit.get_skip_type();
-    let fetch = limit.get_fetch_type();
-    matches!((skip, fetch), (Ok(SkipType::Literal(0)), Ok(FetchType::Literal(Some(1)))))
-}
-
-/// The order of rows that are not counted says nothing.
-fn without_order(mut plan: &LogicalPlan) -> &LogicalPlan {
-    while let LogicalPlan::Sort(sort) = plan
-        && sort.fetch.is_none()
-    {
-        plan = &sort.input;
-    }
-    plan
-}
-
-/// Whether the planner joins what a subquery of one value finds: an aggregate without groups of rows that equalities with columns
-/// choose.
-fn is_known(plan: &LogicalPlan) -> bool {
-    let Ok(One { kind: Kind::Aggregate(aggregate), outputs }) = One::of(plan) else {
-        return false;
-    };
-    let (conditions, rows) = conditions_of(&aggregate.input);
-    let asking = |condition: &&Expr| condition.contains_outer() || has_subquery(condition);
-    !outputs.iter().any(Expr::contains_outer)
-        && !aggregate.aggr_expr.iter().any(Expr::contains_outer)
-        && conditions.iter().filter(asking).all(is_key)
-        && asked_by(rows).is_ok_and(|asked| asked.is_empty())
-}
-
-/// Whether a condition is one that the planner makes a key of groups: a column equals what outer rows have.
-fn is_key(condition: &Expr) -> bool {
-    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else {
-        return false;
-    };
-    let is_column = |expr: &Expr| match expr {
-        Expr::Cast(cast) => matches!(cast.expr.as_ref(), Expr::Column(_)),
-        other => matches!(other, Expr::Column(_)),
-    };
-    !has_subquery(condition)
-        && (is_column(left) && !right.any_column_refs()
-            || is_column(right) && !left.any_column_refs())
-}
-
 /// A join with a LATERAL subquery: the second side looks at the first.
-fn lateral(join: &Join) -> Result<Option<LogicalPlan>> {
+fn lateral(join: &Join, numbers: &Numbers) -> Result<Option<LogicalPlan>> {
     let asked = asked_by(&join.right)?;
     let is_lateral = asked.iter().any(|column| join.left.schema().has_column(column));
     if !is_lateral || !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
@@ -432,15 +369,18 @@ fn lateral(join: &Join) -> Result<Option<LogicalPlan>> {
         other => Ok(Transformed::new(other, false, TreeNodeRecursion::Stop)),
     })?;
     let rows = rows.data;
-    match lateral_join(join, &rows) {
+    if let Some(unnested) = unnested::of_outer(join, &rows)? {
+        return Ok(Some(unnested));
+    }
+    match lateral_join(join, &rows, numbers) {
         Ok(plan) => Ok(Some(plan)),
         Err(Refused::Other) => Ok(None),
         Err(Refused::Failed(error)) => Err(error),
     }
 }
 
-fn lateral_join(join: &Join, rows: &LogicalPlan) -> Planned<LogicalPlan> {
-    let values = Values::of(rows, &join.left, &join.left)?;
+fn lateral_join(join: &Join, rows: &LogicalPlan, numbers: &Numbers) -> Planned<LogicalPlan> {
+    let values = Values::of(rows, &join.left, numbers)?;
     let left = LogicalPlanBuilder::from(Arc::clone(&join.left));
     let equal = join.on.iter().map(|(left, right)| left.clone().eq(right.clone()));
     let condition = conjunction(equal.chain(join.filter.clone()));
@@ -464,7 +404,7 @@ fn lateral_join(join: &Join, rows: &LogicalPlan) -> Planned<LogicalPlan> {
             (joined, columns_of(&LogicalPlan::Join(join.clone())))
         }
     };
-    may_be_read_twice(&values, &join.left)?;
+    may_be_read_twice(&values)?;
     Ok(joined.project(renamed(outputs, join.schema.columns()))?.build()?)
 }
 
@@ -478,10 +418,14 @@ fn is_beyond(plan: &LogicalPlan) -> bool {
             LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
                 !asked_by(node)?.is_empty()
             }
-            LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) => {
+            LogicalPlan::Projection(_) => node.contains_outer_reference(),
+            LogicalPlan::Aggregate(aggregate) => {
                 node.contains_outer_reference()
+                    || !aggregate.aggr_expr.is_empty() && !is_asked_by_keys(&aggregate.input)?
             }
-            LogicalPlan::Join(_) => !asked_by(node)?.is_empty(),
+            LogicalPlan::Join(_) | LogicalPlan::Unnest(_) | LogicalPlan::Values(_) => {
+                !asked_by(node)?.is_empty()
+            }
             _ => false,
         })
     };

@@ -21,16 +21,17 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{
     Column, DFSchema, DataFusionError, ExprSchema, NullEquality, Result, TableReference,
 };
-use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join,
-    JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, SortExpr, Union, Window,
-    binary_expr, lit,
+    JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, SortExpr, Union,
+    Values as Rows, Window, binary_expr, lit, try_cast,
 };
 
-use super::outer::{asked_by, conditions_of, fresh, has_subquery, subquery_of};
+use super::columns::{columns_of, renamed, through, with_default, with_filter};
+use super::outer::{Numbers, asked_by, conditions_of, has_subquery, may_differ, subquery_of};
+use super::stable::Stable;
 
 /// Why there is no such plan.
 pub enum Refused {
@@ -53,25 +54,43 @@ pub struct Values {
     outer: Vec<Column>,
     /// The values of these, none twice.
     plan: LogicalPlan,
-    name: TableReference,
+    number: usize,
     is_used: Cell<bool>,
 }
 
 impl Values {
-    /// The columns of outer rows that a plan asks for: none, if it asks for those of a query further out alone. It is to be joined
-    /// `with` the outer rows, which may have other columns by then.
-    pub fn of(plan: &LogicalPlan, outer: &LogicalPlan, with: &LogicalPlan) -> Result<Self> {
+    /// The columns of outer rows that a plan asks for: none, if it asks for those of a query further out alone.
+    pub fn of(plan: &LogicalPlan, outer: &LogicalPlan, numbers: &Numbers) -> Result<Self> {
         let columns: Vec<Column> = asked_by(plan)?
             .into_iter()
             .filter(|column| outer.schema().has_column(column))
             .collect();
-        let name = TableReference::bare(format!("__values_{}", fresh(&[plan, with])?));
-        let keys = columns.iter().enumerate();
-        let keys =
-            keys.map(|(nth, column)| Expr::Column(column.clone()).alias(format!("key_{nth}")));
-        let values = LogicalPlanBuilder::from(outer.clone()).project(keys)?.distinct()?;
-        let plan = values.alias(name.clone())?.build()?;
-        Ok(Self { outer: columns, plan, name, is_used: Cell::new(false) })
+        let own = Self {
+            outer: columns,
+            plan: outer.clone(),
+            number: numbers.next(),
+            is_used: Cell::new(false),
+        };
+        let rows = Stable::of(outer, &own.outer)?;
+        let keys = rows.values.into_iter().zip(own.keys());
+        let keys = keys.map(|(value, key)| value.unalias().alias(key.name));
+        let values = LogicalPlanBuilder::from(rows.rows).project(keys)?.distinct()?;
+        let plan = values.alias(own.table("values"))?.build()?;
+        Ok(Self { plan, ..own })
+    }
+
+    fn table(&self, kind: &str) -> TableReference {
+        TableReference::bare(format!("__{kind}_{}", self.number))
+    }
+
+    fn column(&self, kind: &str, name: &str) -> Column {
+        Column::new(Some(self.table(kind)), format!("{name}_{}", self.number))
+    }
+
+    fn columns(&self, kind: &str, name: &str, count: usize) -> Vec<Column> {
+        let named =
+            |nth| Column::new(Some(self.table(kind)), format!("{name}_{}_{nth}", self.number));
+        (0..count).map(named).collect()
     }
 
     /// Columns of outer rows, in the order of [`keys`](Self::keys).
@@ -81,24 +100,37 @@ impl Values {
 
     /// What they are called in plans for all.
     pub fn keys(&self) -> Vec<Column> {
-        let named = |nth| Column::new(Some(self.name.clone()), format!("key_{nth}"));
-        (0..self.outer.len()).map(named).collect()
+        self.columns("values", "key", self.outer.len())
     }
 
-    /// A name for the table of what is found for them.
-    pub fn found(&self) -> TableReference {
-        TableReference::bare(self.name.table().replace("values", "found"))
-    }
-
-    /// The keys in that table.
+    /// The keys in the table of what is found for them.
     pub fn found_keys(&self) -> Vec<Column> {
-        let renamed = |key: Column| Column::new(Some(self.found()), key.name);
-        self.keys().into_iter().map(renamed).collect()
+        self.columns("found", "key", self.outer.len())
+    }
+
+    /// So many values in that table.
+    pub fn found_values(&self, count: usize) -> Vec<Column> {
+        self.columns("found", "value", count)
+    }
+
+    /// The one thing of a name in that table.
+    pub fn found(&self, name: &str) -> Column {
+        self.column("found", name)
+    }
+
+    /// The mark of a join with that table.
+    pub fn mark(&self) -> Column {
+        Column::new(Some(self.table("found")), "mark")
     }
 
     /// Whether the outer rows themselves are asked for their values, so that they are read twice.
     pub fn is_used(&self) -> bool {
         self.is_used.get()
+    }
+
+    /// Whether the values may be others than those of the outer rows.
+    pub fn may_differ(&self) -> Result<bool> {
+        may_differ(&self.plan)
     }
 
     /// How a plan for all is joined with the outer rows: those whose values are known by an equality have none that is NULL.
@@ -145,6 +177,14 @@ impl Values {
             LogicalPlan::Window(window) => self.windows(window),
             LogicalPlan::Union(union) => self.united(union),
             LogicalPlan::Join(join) => self.joined(join),
+            LogicalPlan::Values(values) => self.rows(values),
+            LogicalPlan::Subquery(subquery) => self.for_all(&subquery.subquery),
+            LogicalPlan::Unnest(unnest) => {
+                let lists = LogicalPlanBuilder::from(self.for_all(&unnest.input)?);
+                let (columns, options) = (unnest.exec_columns.clone(), unnest.options.clone());
+                let rows = lists.unnest_columns_with_options(columns, options)?.build()?;
+                Ok(self.project(rows, columns_of(plan))?)
+            }
             _ => Err(Refused::Other),
         }
     }
@@ -193,7 +233,7 @@ impl Values {
         let mut rest = Vec::new();
         for condition in conditions {
             match self.key(condition, rows.schema()) {
-                Some((nth, expr)) if known[nth].is_none() => known[nth] = Some(expr.clone()),
+                Some((nth, expr)) if known[nth].is_none() => known[nth] = Some(expr),
                 _ => rest.push(condition.clone()),
             }
         }
@@ -209,18 +249,18 @@ impl Values {
     }
 
     /// Which value a condition says, and how: an expression of the rows that equals it, and is the same wherever it does.
-    fn key<'a>(&self, condition: &'a Expr, rows: &DFSchema) -> Option<(usize, &'a Expr)> {
+    fn key(&self, condition: &Expr, rows: &DFSchema) -> Option<(usize, Expr)> {
         let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else {
             return None;
         };
         let keys = self.keys();
-        let nth_of = |expr: &Expr| match expr {
+        let nth_of = |expr: &Expr| match widened(expr) {
             Expr::Column(column) => keys.iter().position(|key| key == column),
             _ => None,
         };
-        let (nth, expr) = match (nth_of(left), nth_of(right)) {
-            (Some(nth), None) => (nth, right.as_ref()),
-            (None, Some(nth)) => (nth, left.as_ref()),
+        let (nth, key, expr) = match (nth_of(left), nth_of(right)) {
+            (Some(nth), None) => (nth, left, right.as_ref()),
+            (None, Some(nth)) => (nth, right, left.as_ref()),
             _ => return None,
         };
         let is_of_rows = !expr.column_refs().into_iter().any(|column| keys.contains(column));
@@ -228,7 +268,21 @@ impl Values {
             return None;
         }
         let value_type = self.plan.schema().field_from_column(&keys[nth]).ok()?.data_type().clone();
-        same_where_equal(&expr.get_type(rows).ok()?, &value_type).then_some((nth, expr))
+        let expr_type = expr.get_type(rows).ok()?;
+        if !same_where_equal(&expr_type, &value_type) {
+            return None;
+        }
+        match key.as_ref() {
+            Expr::Column(_) => Some((nth, expr.clone())),
+            // An integer that the value's type does not have equals none.
+            _ if expr_type.is_signed_integer()
+                && value_type.is_signed_integer()
+                && value_type.primitive_width() <= expr_type.primitive_width() =>
+            {
+                Some((nth, try_cast(expr.clone(), value_type)))
+            }
+            _ => None,
+        }
     }
 
     fn limited(&self, limit: &Limit) -> Planned<LogicalPlan> {
@@ -237,7 +291,7 @@ impl Values {
         else {
             return Err(Refused::Other);
         };
-        let rank = Column::new(Some(self.name.clone()), "rank");
+        let rank = self.column("values", "rank");
         let numbered = self.numbered(&limit.input, &rank)?;
         let mut conditions = Vec::new();
         let rank = || Expr::Column(rank.clone());
@@ -358,10 +412,31 @@ impl Values {
             Ok::<_, Refused>(Arc::new(part))
         };
         let parts = union.inputs.iter().map(part).collect::<Planned<Vec<_>>>()?;
+        self.all_of(parts, outputs)
+    }
+
+    /// The rows of all parts, which have these columns and the keys.
+    fn all_of(&self, parts: Vec<Arc<LogicalPlan>>, outputs: Vec<Column>) -> Planned<LogicalPlan> {
+        if let [part] = parts.as_slice() {
+            return Ok(LogicalPlan::clone(part));
+        }
         let all = LogicalPlan::Union(Union::try_new_with_loose_types(parts)?);
         let columns = columns_of(&all);
         let named = renamed(columns, outputs.into_iter().chain(self.keys()).collect());
         Ok(LogicalPlanBuilder::from(all).project(named)?.build()?)
+    }
+
+    /// Each of VALUES' rows for each of the values.
+    fn rows(&self, values: &Rows) -> Planned<LogicalPlan> {
+        self.is_used.set(true);
+        let outputs = values.schema.columns();
+        let part = |row: &Vec<Expr>| {
+            let row = self.of_values_all(row)?;
+            let part = self.project(self.plan.clone(), renamed(row, outputs.clone()))?;
+            Ok::<_, Refused>(Arc::new(part))
+        };
+        let parts = values.values.iter().map(part).collect::<Planned<Vec<_>>>()?;
+        self.all_of(parts, outputs)
     }
 
     /// Each side has the values that it asks for, and those whose rows come out without a match need them.
@@ -427,9 +502,7 @@ impl Values {
 
     /// Other names for the keys.
     fn again(&self) -> Vec<Column> {
-        let name = TableReference::bare(format!("{}_again", self.name.table()));
-        let named = |nth| Column::new(Some(name.clone()), format!("key_{nth}"));
-        (0..self.outer.len()).map(named).collect()
+        self.columns("values", "again", self.outer.len())
     }
 
     /// Expressions that ask for the keys instead of the outer row.
@@ -472,53 +545,19 @@ impl Values {
     }
 }
 
-/// The value of an aggregate where no row was found may be none, or a number.
-pub fn with_default(value: Expr, call: &Expr, aggregate: &Aggregate) -> Result<Expr> {
-    let Expr::AggregateFunction(function) = call.clone().unalias() else { return Ok(value) };
-    let default = function.func.default_value(&call.get_type(aggregate.input.schema())?)?;
-    Ok(if default.is_null() { value } else { coalesce(vec![value, lit(default)]) })
-}
-
-/// Expressions with the names of columns.
-pub fn renamed(
-    exprs: impl IntoIterator<Item = Expr>,
-    names: Vec<Column>,
-) -> impl Iterator<Item = Expr> {
-    exprs.into_iter().zip(names).map(|(expr, name)| match expr {
-        Expr::Column(column) if column == name => Expr::Column(column),
-        other => other.unalias().alias_qualified(name.relation, name.name),
-    })
-}
-
-/// The columns of a plan.
-pub fn columns_of(plan: &LogicalPlan) -> Vec<Expr> {
-    plan.schema().columns().into_iter().map(Expr::Column).collect()
-}
-
-/// Expressions of columns as ones of what these are made of.
-pub fn through(exprs: Vec<Expr>, columns: &[Column], made_of: &[Expr]) -> Result<Vec<Expr>> {
-    let made = |part: Expr| {
-        let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
-        let nth = columns.iter().position(|own| own == column);
-        Ok(nth
-            .map_or(Transformed::no(part), |nth| Transformed::yes(made_of[nth].clone().unalias())))
-    };
-    exprs.into_iter().map(|expr| Ok(expr.transform_up(made)?.data)).collect()
-}
-
-/// Rows for which all of some conditions are true.
-pub fn with_filter(rows: LogicalPlan, conditions: Vec<Expr>) -> Result<LogicalPlan> {
-    match conjunction(conditions) {
-        Some(condition) => LogicalPlanBuilder::from(rows).filter(condition)?.build(),
-        None => Ok(rows),
-    }
-}
-
 fn is_ordered(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Sort(sort) => sort.fetch.is_none(),
         LogicalPlan::Projection(projection) => is_ordered(&projection.input),
         _ => false,
+    }
+}
+
+/// What a cast to a type of more integers is of.
+fn widened(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast(cast) if cast.field.data_type().is_signed_integer() => cast.expr.as_ref(),
+        other => other,
     }
 }
 

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
 };
 
-use super::dependent::{columns_of, renamed};
+use super::columns::{columns_of, renamed};
 use super::map_expressions;
 use super::order::{comparable, is_interval};
 

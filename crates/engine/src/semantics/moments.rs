@@ -24,7 +24,8 @@ use datafusion::logical_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast as cast_to, lit,
 };
 
-use super::{digits, map_expressions};
+use super::together::CHOICES;
+use super::{digits, map_expressions, together};
 use crate::strict;
 
 /// What AT TIME ZONE gives a moment; a column of a table keeps its own.
@@ -34,6 +35,10 @@ const UTC: &str = "UTC";
 pub fn rewrite_sums(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&plan.inputs());
     check_rows(&plan, &schema)?;
+    if let LogicalPlan::Union(union) = &plan {
+        let united = together::united(union)?;
+        return Ok(united.map_or_else(|| Transformed::no(plan), Transformed::yes));
+    }
     map_expressions(plan, |expr| expr.transform_up(|part| sum(part, &schema)))
 }
 
@@ -92,10 +97,17 @@ fn is_moment(data_type: &DataType) -> bool {
 
 fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     check_comparison(&part, schema)?;
+    let part = match together::meet(part, schema)? {
+        changed @ Transformed { transformed: true, .. } => return Ok(changed),
+        same => same.data,
+    };
     if let Some(meant) = beyond_ns(&part, schema) {
         return Ok(Transformed::yes(meant));
     }
-    if let Some(meant) = length_of_list(&part, schema).or_else(|| digits::known(&part, schema)) {
+    let meant = length_of_list(&part, schema)
+        .or_else(|| digits::known(&part, schema))
+        .or_else(|| number_of_dictionary(&part, schema));
+    if let Some(meant) = meant {
         return Ok(Transformed::yes(meant));
     }
     let part = match compared_with_text(part, schema)? {
@@ -130,16 +142,18 @@ fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(if is_changed { Transformed::yes(sum) } else { Transformed::no(sum) })
 }
 
-/// A timestamp of microseconds and a text or date that it is compared with: the planner makes both nanoseconds, which end in 2262.
+/// A timestamp and a text or date that it is compared with: the planner makes both nanoseconds, which end in 2262.
 fn compared_with_text(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = part else {
         return Ok(Transformed::no(part));
     };
     let is_text = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.try_as_str().flatten().is_some());
     let as_other = |text: Box<Expr>, other: &Expr| match other.get_type(schema) {
-        Ok(moment @ DataType::Timestamp(TimeUnit::Microsecond, _))
-            if is_text(&text) || matches!(text.get_type(schema), Ok(DataType::Date32)) =>
+        Ok(DataType::Timestamp(unit, zone))
+            if unit != TimeUnit::Nanosecond
+                && (is_text(&text) || matches!(text.get_type(schema), Ok(DataType::Date32))) =>
         {
+            let moment = DataType::Timestamp(TimeUnit::Microsecond, zone);
             (Box::new(cast_to(*text, moment)), true)
         }
         _ => (text, false),
@@ -150,6 +164,17 @@ fn compared_with_text(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>
         if op.supports_propagation() && !is_right { as_other(left, &right) } else { (left, false) };
     let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
     Ok(if is_right || is_left { Transformed::yes(expr) } else { Transformed::no(expr) })
+}
+
+/// `length(w)` of a dictionary of texts: to the planner it is a dictionary of numbers, and no join takes such keys.
+fn number_of_dictionary(part: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let Expr::ScalarFunction(_) = part else { return None };
+    match part.get_type(schema) {
+        Ok(DataType::Dictionary(_, value)) if value.is_numeric() => {
+            Some(cast_to(part.clone(), *value))
+        }
+        _ => None,
+    }
 }
 
 /// `length(list)`: the planner makes a text of the list, and counts its letters.
@@ -255,9 +280,6 @@ fn check_comparison(part: &Expr, schema: &DFSchema) -> Result<()> {
         _ => Ok(()),
     }
 }
-
-/// Functions whose value is one of their arguments.
-const CHOICES: [&str; 6] = ["coalesce", "nullif", "greatest", "least", "nvl", "nvl2"];
 
 /// Whether an interval is a constant without hours.
 fn is_whole_days(interval: &Expr) -> bool {

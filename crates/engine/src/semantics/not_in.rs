@@ -22,8 +22,8 @@ use datafusion::functions_aggregate::count::count_all;
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    binary_expr, lit, not, when,
+    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
+    Subquery, binary_expr, lit, not, when,
 };
 
 use super::map_expressions;
@@ -76,9 +76,9 @@ fn condition(expr: Expr, place: Place, outer: &DFSchema) -> Result<Transformed<E
             let is_right = !asks_outer
                 && (is_in.negated != place.wanted
                     || place.in_conjunction && is_null_aware(&is_in)
-                    || !may_be_null(&is_in, outer)?);
+                    || is_in.subquery.outer_ref_columns.is_empty() && !may_be_null(&is_in, outer)?);
             if is_right {
-                return Ok(Transformed::no(Expr::InSubquery(is_in)));
+                return named(is_in);
             }
             let any = Any::of_in(&is_in);
             any.where_wanted(is_in.negated, place.wanted, outer).map(Transformed::yes)
@@ -93,8 +93,40 @@ fn condition(expr: Expr, place: Place, outer: &DFSchema) -> Result<Transformed<E
             {
                 as_exists(&is_in, outer).map(Transformed::yes)
             }
+            Expr::InSubquery(is_in) => named(is_in),
             part => comparison_as_exists(part, outer),
         }),
+    }
+}
+
+/// An IN that stays one: the column that is compared gets a name that no other has, if it is computed. The planner takes further
+/// columns out of the subquery, to compare them with the outer row, and what the column is made of may be called as the column is.
+fn named(mut is_in: InSubquery) -> Result<Transformed<Expr>> {
+    let rows = &is_in.subquery.subquery;
+    let is_column = match rows.head_output_expr()? {
+        Some(Expr::Alias(alias)) if alias.name == VALUE => true,
+        Some(Expr::Column(column)) => column.relation.is_some(),
+        _ => false,
+    };
+    if is_column {
+        return Ok(Transformed::no(Expr::InSubquery(is_in)));
+    }
+    let (rows, value) = value_of(rows);
+    let rows = LogicalPlanBuilder::from(rows).project([value.alias(VALUE)])?.build()?;
+    is_in.subquery.subquery = Arc::new(rows);
+    Ok(Transformed::yes(Expr::InSubquery(is_in)))
+}
+
+/// What the one column of a subquery is made of, and of what rows.
+fn value_of(rows: &Arc<LogicalPlan>) -> (Arc<LogicalPlan>, Expr) {
+    match rows.as_ref() {
+        LogicalPlan::Projection(Projection { expr, input, .. }) if expr.len() == 1 => {
+            (Arc::clone(input), expr[0].clone().unalias())
+        }
+        _ => {
+            let column = Column::from(rows.schema().qualified_field(0));
+            (Arc::clone(rows), Expr::Column(column))
+        }
     }
 }
 
@@ -129,6 +161,8 @@ struct Any<'a> {
 
 /// What the rows of a subquery are called where they are compared: a table in it may have the name of one of the outer query.
 const COMPARED: &str = "__compared";
+/// What their column is called: another column of the subquery may have its name, and be asked for above it, too.
+const VALUE: &str = "compared value";
 
 impl<'a> Any<'a> {
     fn of_in(is_in: &'a InSubquery) -> Self {
@@ -185,16 +219,14 @@ impl<'a> Any<'a> {
 
     /// The column of the subquery.
     fn y(&self) -> Expr {
-        let (_, field) = self.subquery.subquery.schema().qualified_field(0);
-        Expr::Column(Column::new(Some(COMPARED), field.name()))
+        Expr::Column(Column::new(Some(COMPARED), VALUE))
     }
 
     fn exists(&self, condition: Option<Expr>) -> Result<Expr> {
-        let plan = &self.subquery.subquery;
-        let column = Column::from(plan.schema().qualified_field(0));
-        let named = Expr::Column(column.clone()).alias_qualified(Some(COMPARED), column.name);
+        let (rows, value) = value_of(&self.subquery.subquery);
+        let named = value.alias_qualified(Some(COMPARED), VALUE);
         // A projection and not an alias: what the planner adds to a subquery's columns gets lost in one.
-        let rows = LogicalPlanBuilder::from(Arc::clone(plan)).project([named])?.build()?;
+        let rows = LogicalPlanBuilder::from(rows).project([named])?.build()?;
         exists(&Subquery { subquery: Arc::new(rows), ..self.subquery.clone() }, condition)
     }
 }

@@ -8,16 +8,62 @@ use std::collections::HashSet;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Sort, Subquery};
+use datafusion::logical_expr::{
+    Distinct, DistinctOn, Expr, LogicalPlan, LogicalPlanBuilder, Sort, Subquery,
+};
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::map_expressions;
 
 /// Leaves constants, and what was there before, out of the orders of aggregates and queries.
 pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if let LogicalPlan::Sort(sort) = plan {
-        return sorted(sort);
+    match plan {
+        LogicalPlan::Sort(sort) => return sorted(sort),
+        LogicalPlan::Distinct(Distinct::On(first)) => return Ok(first_rows(first)),
+        _ => {}
     }
     map_expressions(plan, |expr| expr.transform_up(in_short))
+}
+
+/// The same once expressions are simplified: `ORDER BY coalesce(k, k), k` is `ORDER BY k, k` by then.
+#[derive(Debug)]
+pub struct OrdersInShort;
+
+impl OptimizerRule for OrdersInShort {
+    fn name(&self) -> &str {
+        "headrace_orders_in_short"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        match &plan {
+            LogicalPlan::Aggregate(_) => map_expressions(plan, |expr| expr.transform_up(in_short)),
+            _ => Ok(Transformed::no(plan)),
+        }
+    }
+}
+
+/// DISTINCT ON is an aggregate to the planner, by that order.
+fn first_rows(mut first: DistinctOn) -> Transformed<LogicalPlan> {
+    let mut changed = false;
+    if let Some(order) = &mut first.sort_expr {
+        let (before, mut seen) = (order.len(), HashSet::new());
+        let (mut nth, keys) = (0, first.on_expr.len());
+        order.retain(|sort| {
+            nth += 1;
+            (nth <= keys || !is_constant(&sort.expr)) && seen.insert(sort.expr.clone())
+        });
+        changed = order.len() < before;
+    }
+    let plan = LogicalPlan::Distinct(Distinct::On(first));
+    if changed { Transformed::yes(plan) } else { Transformed::no(plan) }
 }
 
 /// A sort without subqueries that have the same value for every row.
@@ -65,7 +111,10 @@ fn in_short(mut expr: Expr) -> Result<Transformed<Expr>> {
     }
     let before = call.params.order_by.len();
     let mut seen = HashSet::new();
-    call.params.order_by.retain(|sort| !is_constant(&sort.expr) && seen.insert(sort.expr.clone()));
+    call.params.order_by.retain(|sort| {
+        let by = sort.expr.clone().unalias_nested().data;
+        !is_constant(&by) && seen.insert(by)
+    });
     let changed = call.params.order_by.len() < before;
     Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
 }

@@ -1,11 +1,26 @@
 //! What a plan asks of outer rows, and whether those may be read twice.
 
+use std::cell::Cell;
+
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::utils::split_conjunction_owned;
-use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, WindowFrameUnits};
 
 use super::only;
+
+/// Whether a window has the same value for rows that its order does not tell apart, so that no order among them matters.
+fn is_of_peers(call: &Expr) -> bool {
+    let Expr::WindowFunction(call) = call.clone().unalias() else { return false };
+    let (name, params) = (call.fun.name(), &call.params);
+    let is_of_all =
+        params.order_by.is_empty() || params.window_frame.units != WindowFrameUnits::Rows;
+    match name {
+        "rank" | "dense_rank" => true,
+        "count" | "sum" | "min" | "max" | "bool_and" | "bool_or" => is_of_all,
+        _ => false,
+    }
+}
 
 /// Columns of outer rows that a plan asks for; those that a subquery in it asks of the plan's own rows are none of them.
 pub fn asked_by(plan: &LogicalPlan) -> Result<Vec<Column>> {
@@ -72,7 +87,12 @@ pub fn may_differ(plan: &LogicalPlan) -> Result<bool> {
     let is_chance = |part: &Expr| Ok(part.is_volatile_node() && !only::is_only(part));
     plan.exists(|node| {
         let may_differ = match node {
-            LogicalPlan::Limit(_) | LogicalPlan::Window(_) => true,
+            LogicalPlan::Limit(_) => true,
+            LogicalPlan::Window(window) => {
+                let own = window.schema.fields().iter().skip(window.input.schema().fields().len());
+                let is_float = own.into_iter().any(|field| field.data_type().is_floating());
+                is_float || !window.window_expr.iter().all(is_of_peers)
+            }
             LogicalPlan::Distinct(distinct) => matches!(distinct, Distinct::On(_)),
             LogicalPlan::Aggregate(aggregate) => {
                 let made = aggregate.schema.fields().iter().skip(aggregate.group_expr.len());
@@ -85,10 +105,13 @@ pub fn may_differ(plan: &LogicalPlan) -> Result<bool> {
     })
 }
 
-/// A number that no table of values has in some plans.
-pub fn fresh(plans: &[&LogicalPlan]) -> Result<usize> {
-    let mut highest = 0;
-    for plan in plans {
+/// Numbers for what is made of a statement's subqueries, so that no two things have one name, at whatever depth they meet.
+pub struct Numbers(Cell<usize>);
+
+impl Numbers {
+    /// Numbers that a plan, which may have been changed before, does not have yet.
+    pub fn after(plan: &LogicalPlan) -> Result<Self> {
+        let mut highest = 0;
         plan.apply_with_subqueries(|node| {
             let tables = node.schema().iter().filter_map(|(table, _)| table);
             let numbers = tables.filter_map(|table| {
@@ -99,6 +122,12 @@ pub fn fresh(plans: &[&LogicalPlan]) -> Result<usize> {
             highest = numbers.fold(highest, usize::max);
             Ok(TreeNodeRecursion::Continue)
         })?;
+        Ok(Self(Cell::new(highest)))
     }
-    Ok(highest + 1)
+
+    /// The next one.
+    pub fn next(&self) -> usize {
+        self.0.set(self.0.get() + 1);
+        self.0.get()
+    }
 }

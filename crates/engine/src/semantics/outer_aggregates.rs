@@ -10,7 +10,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, plan_err};
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
 
-use super::dependent::renamed;
+use super::columns::renamed;
 use super::map_expressions;
 use super::outer::subquery_of;
 

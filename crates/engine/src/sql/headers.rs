@@ -9,13 +9,17 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement as DFStatement;
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr, Statement};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableAlias,
+    TableFactor, Visitor, VisitorMut,
+};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use super::text::Places;
+use super::walk::{self, Flow, ON, Stop};
 
 /// Names for the columns of an answer; those that have none keep the planner's.
 #[derive(Clone, Debug, Default)]
@@ -178,6 +182,99 @@ pub fn name_subqueries(statement: &mut DFStatement) -> bool {
         }
     }
     changed
+}
+
+/// Gives the columns of subqueries and WITHs the names that a list behind their alias gives them; whether there is such a list.
+pub fn name_by_lists(statement: &mut DFStatement) -> bool {
+    let mut lists = Lists(false);
+    if let Some(inner) = super::sql_statement(statement) {
+        walk::change_all(inner, &mut lists);
+    }
+    lists.0
+}
+
+struct Lists(bool);
+
+impl Lists {
+    fn name(&mut self, query: &mut Query, alias: &TableAlias) {
+        if query.order_by.is_some() || alias.columns.is_empty() {
+            return;
+        }
+        let Some(select) = selects(query).into_iter().next() else { return };
+        if select.projection.iter().any(is_wildcard) {
+            return;
+        }
+        for (item, column) in select.projection.iter_mut().zip(&alias.columns) {
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = &*item {
+                let (expr, alias) = (expr.clone(), column.name.clone());
+                *item = SelectItem::ExprWithAlias { expr, alias };
+                self.0 = true;
+            }
+        }
+    }
+}
+
+impl VisitorMut for Lists {
+    type Break = Stop;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            self.name(&mut table.query, &table.alias);
+        }
+        ON
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> Flow {
+        if let TableFactor::Derived { subquery, alias: Some(alias), .. } = table {
+            self.name(subquery, alias);
+        }
+        ON
+    }
+}
+
+/// Gives aliases that are called as a column of ORDER BY others: `SELECT -id AS id FROM t ORDER BY t.id`. Whether there are any.
+pub fn make_way(statement: &mut DFStatement, headers: &mut Headers) -> bool {
+    let Some(query) = query(statement) else { return false };
+    let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = &mut query.order_by else {
+        return false;
+    };
+    let SetExpr::Select(select) = query.body.as_mut() else { return false };
+    let mut qualified = Qualified::default();
+    order.iter().for_each(|by| walk::look_at_all(&by.expr, &mut qualified));
+    let (places, mut changed) = (places(&select.projection), false);
+    for (i, item) in select.projection.iter_mut().enumerate() {
+        let SelectItem::ExprWithAlias { expr, alias } = &*item else { continue };
+        let (expr, name) = (expr.clone(), normal(alias));
+        let Some(header) = headers.get_mut(places[i]).filter(|_| qualified.0.contains(&name))
+        else {
+            continue;
+        };
+        let other = Ident::with_quote('"', format!("column {}", i + 1));
+        for by in order.iter_mut() {
+            if matches!(&by.expr, Expr::Identifier(by) if normal(by) == name) {
+                by.expr = Expr::Identifier(other.clone());
+            }
+        }
+        *header = Some(alias.value.clone());
+        *item = SelectItem::ExprWithAlias { expr, alias: other };
+        changed = true;
+    }
+    changed
+}
+
+/// Columns that are named with their table.
+#[derive(Default)]
+struct Qualified(std::collections::HashSet<String>);
+
+impl Visitor for Qualified {
+    type Break = Stop;
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        if let Expr::CompoundIdentifier(names) = expr {
+            self.0.extend(names.last().map(normal));
+        }
+        ON
+    }
 }
 
 /// The name of an expression that is nothing but a column.

@@ -15,7 +15,9 @@ mod describe;
 mod dialect;
 mod first_rows;
 mod functions;
+mod grouped;
 mod headers;
+mod hidden;
 mod ignored;
 mod natural;
 mod numerals;
@@ -36,6 +38,7 @@ mod tuples;
 mod turned;
 mod types;
 mod using;
+mod values;
 pub(crate) mod walk;
 mod windows;
 
@@ -98,7 +101,7 @@ impl Parsed {
         if let Some(spelled) = settings::spelled(&statement, state.config_options())? {
             statement = parse(&spelled, state)?;
         }
-        reworded::copies(&mut statement);
+        reworded::copies(&mut statement)?;
         let executed = remembered::executed(&mut statement, state)?;
         let text = executed.as_ref().map_or(text, |executed| &executed.text);
         let calls = functions::name(&mut statement, state)?;
@@ -108,6 +111,7 @@ impl Parsed {
         change(&mut statement, |inner| {
             depth::check(inner)?;
             walk::change_all(inner, &mut FromFirst);
+            hidden::rename(inner);
             Ok(())
         })?;
         let headers = Headers::of(&mut statement, text, state);

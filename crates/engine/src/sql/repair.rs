@@ -10,7 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, VisitorMut};
 
-use super::headers::{Headers, make_unique, name_subqueries};
+use super::headers::{Headers, make_unique, make_way, name_by_lists, name_subqueries};
 use super::walk::{self, Flow, ON, Stop};
 use super::{casts, qualifiers, sql_statement};
 
@@ -29,6 +29,8 @@ pub struct Repair {
     made_unique: bool,
     named_casts: bool,
     named_subqueries: bool,
+    named_lists: bool,
+    made_way: bool,
     plain_qualifiers: bool,
     /// Names of columns that were replaced.
     renamed: Vec<String>,
@@ -51,10 +53,16 @@ impl Repair {
                 SchemaError::DuplicateQualifiedField { .. }
                 | SchemaError::DuplicateUnqualifiedField { .. }
                 | SchemaError::AmbiguousReference { .. } => {
-                    return self.casts(statement) || self.subqueries(statement);
+                    return self.casts(statement)
+                        || self.subqueries(statement)
+                        || self.lists(statement)
+                        || self.aliases(statement, headers);
                 }
             },
             DataFusionError::Plan(text) if wants_names(text) => {
+                if self.lists(statement) {
+                    return true;
+                }
                 let named = !mem::replace(&mut self.made_unique, true);
                 (named && make_unique(statement, headers)) || self.casts(statement)
             }
@@ -70,6 +78,18 @@ impl Repair {
     fn subqueries(&mut self, statement: &mut DFStatement) -> bool {
         let done = mem::replace(&mut self.named_subqueries, true);
         !done && name_subqueries(statement)
+    }
+
+    /// Subqueries with two columns of one name, which a list behind their alias calls otherwise.
+    fn lists(&mut self, statement: &mut DFStatement) -> bool {
+        let done = mem::replace(&mut self.named_lists, true);
+        !done && name_by_lists(statement)
+    }
+
+    /// Aliases that are called as a column of ORDER BY.
+    fn aliases(&mut self, statement: &mut DFStatement, headers: &mut Headers) -> bool {
+        let done = mem::replace(&mut self.made_way, true);
+        !done && make_way(statement, headers)
     }
 
     /// Changes a statement whose plan takes a table for a column; false if it does not.

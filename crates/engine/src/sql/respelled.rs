@@ -6,6 +6,8 @@
 //! COPY t TO 'f' (FORMAT csv, HEADER, DELIMITER ';')  COPY t TO 'f' STORED AS csv OPTIONS ('format.has_header' 'true', ..)
 //! UNPIVOT t ON a, b INTO NAME n VALUE v              SELECT * FROM t UNPIVOT (v FOR n IN (a, b))
 //! PIVOT t ON k IN ('a', 'b') USING sum(v)            SELECT * FROM t PIVOT (sum(v) FOR k IN ('a', 'b'))
+//! EXPLAIN (ANALYZE, BUFFERS), (FORMAT JSON)          EXPLAIN (ANALYZE), (FORMAT PGJSON)
+//! x GLOB 'a*'                                        x ~ '^a.*$'
 //! ```
 
 use datafusion::common::{Result, plan_err};
@@ -25,7 +27,8 @@ pub fn spelled(text: &str) -> Result<Option<String>> {
         Some("unpivot") => words.unpivot(),
         Some("pivot") => words.pivot(),
         Some("copy") => words.copy()?,
-        _ => words.materialized(),
+        Some("explain") => words.explain(),
+        _ => words.materialized().or_else(|| words.globs()),
     })
 }
 
@@ -194,6 +197,53 @@ impl Words {
         Ok(Some(format!("{} {}", self.text(0, behind), options.spelled())))
     }
 
+    /// Options of EXPLAIN that PostgreSQL has. What BUFFERS, WAL, SETTINGS and MEMORY would add, no plan here has.
+    fn explain(&self) -> Option<String> {
+        const NONE: [&str; 5] = ["buffers", "wal", "settings", "memory", "generic_plan"];
+        let places = self.places();
+        let token = |nth: usize| places.get(nth).map(|place| &self.0[*place]);
+        if token(1) != Some(&Token::LParen) {
+            return None;
+        }
+        let end = (2..places.len()).find(|nth| token(*nth) == Some(&Token::RParen))?;
+        let (mut options, mut from) = (Vec::new(), 2);
+        for nth in 2..=end {
+            if nth == end || token(nth) == Some(&Token::Comma) {
+                let is_json = self.word(from).as_deref() == Some("format")
+                    && self.word(from + 1).as_deref() == Some("json");
+                if is_json {
+                    options.push("format pgjson".to_string());
+                } else if !self.word(from).is_some_and(|word| NONE.contains(&word.as_str())) {
+                    options.push(self.text(from, nth));
+                }
+                from = nth + 1;
+            }
+        }
+        let options = match options.is_empty() {
+            true => String::new(),
+            false => format!("({}) ", options.join(", ")),
+        };
+        Some(format!("EXPLAIN {options}{}", self.text(end + 1, usize::MAX)))
+    }
+
+    /// GLOB of a pattern as a regular expression.
+    fn globs(&self) -> Option<String> {
+        let places = self.places();
+        let pattern = |nth: usize| match places.get(nth).map(|place| &self.0[*place]) {
+            Some(Token::SingleQuotedString(pattern)) => Some(pattern),
+            _ => None,
+        };
+        let mut others = Vec::new();
+        for nth in 1..places.len() {
+            let is_glob = self.word(nth).as_deref() == Some("glob");
+            if let Some(pattern) = pattern(nth + 1).filter(|_| is_glob) {
+                let regex = glob(pattern).replace('\'', "''");
+                others.extend([(nth, "~".to_string()), (nth + 1, format!("'{regex}'"))]);
+            }
+        }
+        (!others.is_empty()).then(|| self.joined(&others))
+    }
+
     /// Whether a list says FOR .. IN.
     fn has_comprehension(&self) -> bool {
         let mut in_list = 0_usize;
@@ -207,6 +257,32 @@ impl Words {
         }
         false
     }
+}
+
+/// A pattern of GLOB as a regular expression: `*`, `?` and `[..]`.
+fn glob(pattern: &str) -> String {
+    let (mut regex, mut in_set) = ("(?s)^".to_string(), false);
+    for character in pattern.chars() {
+        match character {
+            ']' if in_set => in_set = false,
+            '!' if regex.ends_with('[') => {
+                regex.push('^');
+                continue;
+            }
+            _ if in_set && character != '\\' => {}
+            '*' => regex.push('.'),
+            '?' => {
+                regex.push('.');
+                continue;
+            }
+            '[' => in_set = true,
+            _ if character.is_alphanumeric() || character.is_whitespace() => {}
+            _ => regex.push('\\'),
+        }
+        regex.push(character);
+    }
+    regex.push('$');
+    regex
 }
 
 /// The options of a COPY.
@@ -306,6 +382,15 @@ mod tests {
                 "SELECT * FROM t PIVOT (sum(v) FOR k IN ('a', 'b')) limit 1",
             ),
         ];
+        let cases = cases.into_iter().chain([
+            ("explain (analyze, buffers) select (1)", "EXPLAIN (analyze) select (1)"),
+            ("explain (buffers) select 1;", "EXPLAIN select 1"),
+            (
+                "EXPLAIN (format json, analyze false) select 1",
+                "EXPLAIN (format pgjson, analyze false) select 1",
+            ),
+            ("select 'x' glob 'a*.?[!b-d]'", "select 'x' ~ '(?s)^a.*\\..[^b-d]$'"),
+        ]);
         for (text, wanted) in cases {
             assert_eq!(of(text).as_deref(), Some(wanted));
         }

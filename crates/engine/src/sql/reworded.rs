@@ -7,6 +7,7 @@
 //! lag(x, n, d) OVER w               d where there is no such row, if it is no constant
 //! x IN (VALUES (1), (2))            x IN (SELECT * FROM (VALUES ..))
 //! COPY .. TO 'x.tsv'                as CSV, with tabs
+//! CREATE TEMP TABLE                 CREATE TABLE
 //! ```
 
 use datafusion::common::{Result, plan_err};
@@ -17,10 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::walk::{self, Flow, ON, Stop};
-use super::{parse_expr, put_into_from};
-
-/// Columns of a CUBE at most: it has a set for each choice of them.
-const CUBE_MAX: usize = 12;
+use super::{grouped, parse_expr, put_into_from, values};
 
 /// Spells them out.
 ///
@@ -30,16 +28,32 @@ pub fn spell_out(statement: &mut Statement) -> Result<()> {
     walk::change(statement, &mut Words)
 }
 
+/// Endings of names of compressed files.
+const PACKED: [&str; 4] = [".gz", ".zst", ".bz2", ".xz"];
+
 /// A COPY to a file whose name says that tabs part its values.
-pub fn copies(statement: &mut DFStatement) {
-    if let DFStatement::CopyTo(copy) = statement
-        && copy.stored_as.is_none()
-        && copy.target.to_ascii_lowercase().ends_with(".tsv")
-    {
+///
+/// # Errors
+/// One whose name says that it is compressed.
+pub fn copies(statement: &mut DFStatement) -> Result<()> {
+    let DFStatement::CopyTo(copy) = statement else { return Ok(()) };
+    if copy.stored_as.is_some() {
+        return Ok(());
+    }
+    let name = copy.target.to_ascii_lowercase();
+    if let Some(ending) = PACKED.iter().find(|ending| name.ends_with(**ending)) {
+        let plain = &copy.target[..name.len() - ending.len()];
+        return plan_err!(
+            "COPY writes no files that are compressed as a whole, such as {}\nhint: write {plain} and compress it, or write Parquet",
+            copy.target
+        );
+    }
+    if name.ends_with(".tsv") {
         copy.stored_as = Some("CSV".to_string());
         let tab = Value::SingleQuotedString("\t".to_string());
         copy.options.push(("format.delimiter".to_string(), tab));
     }
+    Ok(())
 }
 
 struct Words;
@@ -47,7 +61,16 @@ struct Words;
 impl VisitorMut for Words {
     type Break = Stop;
 
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> Flow {
+        // Made tables are those of a session anyway.
+        if let Statement::CreateTable(table) = statement {
+            table.temporary = false;
+        }
+        ON
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        grouped::spell_out(select);
         for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
             match &join.join_operator {
                 JoinOperator::Semi(on) => join.join_operator = JoinOperator::LeftSemi(on.clone()),
@@ -62,20 +85,13 @@ impl VisitorMut for Words {
         let done = match expr {
             Expr::Like { .. } | Expr::ILike { .. } => escaped(expr),
             Expr::Rollup(parts) if parts.iter().any(|part| part.len() != 1) => {
-                let sets = (0..=parts.len()).rev().map(|count| parts[..count].concat());
-                *expr = Expr::GroupingSets(sets.collect());
+                *expr = Expr::GroupingSets(grouped::rollup(parts));
                 Ok(())
             }
             Expr::Cube(parts)
-                if parts.iter().any(|part| part.len() != 1) && parts.len() <= CUBE_MAX =>
+                if parts.iter().any(|part| part.len() != 1) && parts.len() <= grouped::CUBE_MAX =>
             {
-                let of = |choice: usize| {
-                    let chosen = parts.iter().enumerate();
-                    let chosen = chosen.filter(|(nth, _)| choice & (1 << nth) != 0);
-                    chosen.flat_map(|(_, part)| part.clone()).collect::<Vec<_>>()
-                };
-                let sets = (0..1_usize << parts.len()).rev().map(of).collect();
-                *expr = Expr::GroupingSets(sets);
+                *expr = Expr::GroupingSets(grouped::cube(parts));
                 Ok(())
             }
             Expr::InSubquery { subquery, .. } if matches!(*subquery.body, SetExpr::Values(_)) => {
@@ -87,10 +103,16 @@ impl VisitorMut for Words {
                     *expr = meant;
                     Ok(())
                 }
-                Ok(None) => Ok(()),
+                Ok(None) => {
+                    values::spell_out(expr);
+                    Ok(())
+                }
                 Err(error) => Err(error),
             },
-            _ => Ok(()),
+            _ => {
+                values::spell_out(expr);
+                Ok(())
+            }
         };
         match done {
             Ok(()) => ON,

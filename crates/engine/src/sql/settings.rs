@@ -4,7 +4,9 @@
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, plan_err};
 use datafusion::sql::parser::{ResetStatement, Statement as DFStatement};
-use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Ident, ObjectName, Set, Statement};
+use datafusion::sql::sqlparser::ast::{
+    ContextModifier, Expr, Ident, ObjectName, Set, ShowStatementOptions, Statement, Value,
+};
 
 use crate::config::{HeadraceConfig, names};
 
@@ -22,11 +24,53 @@ pub fn spelled(statement: &DFStatement, options: &ConfigOptions) -> Result<Optio
                 variable,
                 values,
             }) if values.len() == 1 => Some(set(variable, &values[0], options)?),
+            Statement::Set(Set::SetTimeZone { local: false, value }) => {
+                let name = ObjectName::from(vec![Ident::new("timezone")]);
+                Some(set(&name, value, options)?)
+            }
             Statement::ShowVariable { variable } => show(variable, options)?,
-            _ => None,
+            other => others(other),
         },
         _ => None,
     })
+}
+
+/// Lists of what a session has as other databases ask for them, and TRUNCATE.
+fn others(statement: &Statement) -> Option<String> {
+    let plain = |show: &ShowStatementOptions| {
+        show.filter_position.is_none() && show.starts_with.is_none() && show.limit.is_none()
+    };
+    match statement {
+        Statement::ShowDatabases { show_options, .. } if plain(show_options) => {
+            Some("SELECT current_database() AS name".to_string())
+        }
+        Statement::ShowSchemas { show_options, .. } if plain(show_options) => Some(
+            "SELECT schema_name AS name FROM information_schema.schemata ORDER BY name".to_string(),
+        ),
+        Statement::ShowColumns { extended: false, full: false, show_options }
+            if plain(show_options) =>
+        {
+            let table = show_options.show_in.as_ref()?.parent_name.as_ref()?;
+            Some(format!("DESCRIBE {table}"))
+        }
+        Statement::Truncate(truncate) => match truncate.table_names.as_slice() {
+            [table] if truncate.partitions.is_none() && truncate.on_cluster.is_none() => {
+                Some(format!("DELETE FROM {}", table.name))
+            }
+            _ => None,
+        },
+        Statement::Pragma { name, value, .. } => match (name.to_string().as_str(), value) {
+            ("table_info" | "show", Some(table)) => match &table.value {
+                Value::SingleQuotedString(name) => {
+                    Some(format!("DESCRIBE {}", Ident::with_quote('"', name)))
+                }
+                other => Some(format!("DESCRIBE {other}")),
+            },
+            ("show_tables", None) => Some("SHOW TABLES".to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 fn set(variable: &ObjectName, value: &Expr, options: &ConfigOptions) -> Result<String> {
@@ -61,6 +105,13 @@ fn show(variable: &[Ident], options: &ConfigOptions) -> Result<Option<String>> {
             "SELECT {columns} FROM information_schema.df_settings \
              ORDER BY CASE WHEN name LIKE 'headrace.%' THEN 0 ELSE 1 END, name"
         )));
+    }
+    if words == ["all", "tables"] {
+        return Ok(Some(
+            "SELECT table_schema AS schema, table_name AS name, table_type AS type FROM information_schema.tables \
+             WHERE table_schema <> 'information_schema' ORDER BY schema, name"
+                .to_string(),
+        ));
     }
     if words.is_empty() || words == ["functions"] || words == ["columns"] {
         return Ok(None);

@@ -1,11 +1,11 @@
 //! Short words of SQL and of other databases, spelled out: `FETCH FIRST n ROWS ONLY` is LIMIT, `ORDER BY ALL` names
-//! every column of the SELECT, and aggregates are not ordered by columns of a number.
+//! every column of the SELECT, DISTINCT is ordered by its columns, and aggregates are not ordered by columns of a number.
 
 use std::mem;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Fetch, Function, FunctionArgumentClause, FunctionArguments, LimitClause, OrderByExpr,
-    OrderByKind, Query, SelectItem, SetExpr, Statement, Value, VisitorMut,
+    Distinct, Expr, Fetch, Function, FunctionArgumentClause, FunctionArguments, LimitClause,
+    OrderBy, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Statement, Value, VisitorMut,
 };
 
 use super::walk::{self, Flow, ON, Stop};
@@ -23,6 +23,7 @@ impl VisitorMut for SpellOut {
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         fetch(query);
         order_by_all(query);
+        order_of_distinct(query);
         ON
     }
 
@@ -85,6 +86,33 @@ fn order_by_all(query: &mut Query) {
                 .zip(all.iter().cycle())
                 .map(|(column, all)| OrderByExpr { expr: number(column), ..all.clone() }),
         );
+    }
+}
+
+/// `SELECT DISTINCT upper(w) AS u .. ORDER BY upper(w)` is ordered by its first column.
+fn order_of_distinct(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_ref() else { return };
+    let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = &mut query.order_by else {
+        return;
+    };
+    if select.distinct != Some(Distinct::Distinct) {
+        return;
+    }
+    for by in order.iter_mut().filter(|by| !matches!(by.expr, Expr::Identifier(_) | Expr::Value(_)))
+    {
+        let place = select.projection.iter().position(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                *expr == by.expr
+            }
+            _ => false,
+        });
+        let has_names = |item: &SelectItem| {
+            matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
+        };
+        if let Some(place) = place.filter(|place| select.projection[..*place].iter().all(has_names))
+        {
+            by.expr = number(place + 1);
+        }
     }
 }
 

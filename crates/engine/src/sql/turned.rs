@@ -5,18 +5,21 @@
 //! t UNPIVOT (v FOR n IN (a, b))           (SELECT * FROM (SELECT * EXCLUDE (a, b), unnest(['a', 'b']) AS n, unnest([a, b]) AS v
 //!                                          FROM t) WHERE v IS NOT NULL)
 //! unnest(l) WITH ORDINALITY               (SELECT unnest(l), unnest(range(1, cardinality(l) + 1)) AS ordinality)
+//! unnest(l) AS x                          unnest(l) AS x (x)
+//! o, generate_series(1, o.n) AS g         o, unnest(generate_series(1, o.n)) AS g (g)
 //! ```
 
 use std::collections::BTreeSet;
 
 use datafusion::common::{Result, plan_err};
 use datafusion::sql::sqlparser::ast::{
-    Expr, ExprWithAlias, Ident, NullInclusion, PivotValueSource, SetExpr, Statement, TableAlias,
+    Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, NullInclusion, ObjectName,
+    ObjectNamePart, PivotValueSource, SetExpr, Statement, TableAlias, TableAliasColumnDef,
     TableFactor, Value, Visitor, VisitorMut,
 };
 
 use super::walk::{self, Flow, ON, Stop};
-use super::{parse_query, plain_name};
+use super::{parse_expr, parse_query, plain_name};
 
 /// Spells them out.
 ///
@@ -36,6 +39,20 @@ impl VisitorMut for Turned {
             TableFactor::Pivot { .. } => pivot(table),
             TableFactor::Unpivot { .. } => unpivot(table),
             TableFactor::UNNEST { with_ordinality: true, .. } => with_ordinality(table),
+            TableFactor::UNNEST { .. } => {
+                name_column(table);
+                return ON;
+            }
+            TableFactor::Table { name, alias, args: Some(args), .. } => {
+                match series(name, &args.args, alias) {
+                    Some(series) => Ok(series),
+                    None => return ON,
+                }
+            }
+            TableFactor::Function { name, alias, args, .. } => match series(name, args, alias) {
+                Some(series) => Ok(series),
+                None => return ON,
+            },
             _ => return ON,
         };
         match turned {
@@ -184,12 +201,73 @@ fn with_ordinality(factor: &TableFactor) -> Result<TableFactor> {
                 "SELECT unnest({list}) AS \"unnest\", \
                  unnest(range(1, cast(cardinality({list}) as bigint) + 1)) AS ordinality"
             );
-            of_table(&text, None, alias.clone())
+            let mut table = of_table(&text, None, alias.clone())?;
+            if let TableFactor::Derived { lateral, .. } = &mut table {
+                *lateral = names_columns(list);
+            }
+            Ok(table)
         }
         _ => plan_err!(
             "WITH ORDINALITY is of one list\nhint: unnest it with a list of its places: unnest(range(1, len(l) + 1))"
         ),
     }
+}
+
+/// The one column of an alias is called as the alias.
+fn name_column(table: &mut TableFactor) {
+    if let TableFactor::UNNEST { alias: Some(alias), array_exprs, .. } = table
+        && alias.columns.is_empty()
+        && array_exprs.len() == 1
+    {
+        let name = alias.name.clone();
+        alias.columns.push(TableAliasColumnDef { name, data_type: None });
+    }
+}
+
+/// A series between columns of the tables before it, which the planner makes of constants alone.
+fn series(
+    name: &ObjectName,
+    args: &[FunctionArg],
+    alias: &Option<TableAlias>,
+) -> Option<TableFactor> {
+    let [ObjectNamePart::Identifier(function)] = name.0.as_slice() else { return None };
+    let function = function.value.to_ascii_lowercase();
+    let is_of_columns = args.iter().any(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => names_columns(expr),
+        _ => false,
+    });
+    if !is_of_columns || !["generate_series", "range"].contains(&function.as_str()) {
+        return None;
+    }
+    let text: Vec<String> = args.iter().map(ToString::to_string).collect();
+    let list = parse_expr(&format!("{function}({})", text.join(", "))).ok()?;
+    let name = Ident::new(function);
+    let alias =
+        alias.clone().unwrap_or(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+    let mut table = TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs: vec![list],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: false,
+    };
+    name_column(&mut table);
+    Some(table)
+}
+
+fn names_columns(expr: &Expr) -> bool {
+    struct Names(bool);
+    impl Visitor for Names {
+        type Break = Stop;
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+            self.0 |= matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+            ON
+        }
+    }
+    let mut found = Names(false);
+    walk::look_at_all(expr, &mut found);
+    found.0
 }
 
 fn quoted(name: &str) -> String {

@@ -139,6 +139,8 @@ fn change(data_type: &mut DataType) {
         DataType::USmallInt => *data_type = DataType::SmallIntUnsigned(None),
         DataType::UBigInt => *data_type = DataType::BigIntUnsigned(None),
         DataType::Blob(_) => *data_type = DataType::Bytea,
+        // JSON is a text whose parts functions take.
+        DataType::JSON | DataType::JSONB => *data_type = DataType::Text,
         // As many digits as are computed fast: two powers of ten less than its range.
         DataType::HugeInt | DataType::UHugeInt | DataType::Int128 => *data_type = whole_decimal(),
         DataType::Custom(ObjectName(name), _) => match name.as_slice() {
