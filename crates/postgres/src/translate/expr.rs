@@ -116,6 +116,11 @@ impl Translator {
     /// A type that has the same values.
     unsafe fn relabelled(&mut self, relabel: &pg_sys::RelabelType) -> Translated {
         let value = self.expr(relabel.arg.cast())?;
+        // A domain's digits are declared; what it is over has the same numbers.
+        let is_decimal = matches!(value.data_type(), DataType::Decimal128 { .. });
+        if is_decimal && (relabel.resulttype, relabel.resulttypmod) == (pg_sys::NUMERICOID, -1) {
+            return Ok(value);
+        }
         let wanted = ir_type(relabel.resulttype, relabel.resulttypmod);
         match wanted {
             Ok(data_type) if data_type == value.data_type() => Ok(value),

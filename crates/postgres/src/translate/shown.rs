@@ -137,6 +137,15 @@ impl Choices {
         Ok(Self { data_type, values, digits })
     }
 
+    /// A value that is chosen is not NULL, unless it is the last: its digits need not be asked for that again.
+    pub fn known_but_last(mut self) -> Self {
+        let known = self.digits.iter_mut().flat_map(|all| all.iter_mut().rev().skip(1));
+        for digits in known.filter(|digits| digits.possible.len() == 1) {
+            digits.possible.iter().for_each(|scale| digits.count = number(*scale));
+        }
+        self
+    }
+
     /// The one that `choose` makes of them, which makes of the numbers of digits the one of that one.
     pub fn chosen(
         self,
