@@ -63,7 +63,7 @@ update pg_class set reltuples = 1e7 where relname = 'visits';
 set headrace.memory_limit = '4GB';
 select price('select id, min(id) from visits group by id') as fits \gset
 set headrace.memory_limit = '64MB';
-select price('select id, min(id) from visits group by id') > :fits as spilling_costs_more;
+select round((price('select id, min(id) from visits group by id') - :fits) / 1e7 / current_setting('cpu_tuple_cost')::float8) as rows_a_spilled_group;
 reset headrace.memory_limit;
 -- Blocks that are read from files are counted as read.
 set headrace.force = on;
