@@ -192,12 +192,25 @@ impl Column {
     }
 }
 
-/// An integer of the server, of whatever width.
-fn integer(datum: Datum, of: Oid) -> Result<i64, WhyNot> {
+/// Whether a number shows so many digits behind the point, from the fewest to the most, as is taken for granted.
+///
+/// # Errors
+/// It does not.
+pub unsafe fn check_digits(value: Option<Datum>, shows: Option<(u8, u8)>) -> Result<(), WhyNot> {
+    let (Some(value), Some((least, most))) = (value, shows) else { return Ok(()) };
+    match (least..=most).contains(&moment::shown_decimal(value)?.1) {
+        true => Ok(()),
+        false => why_not("a number that shows other digits behind the point than statistics know"),
+    }
+}
+
+/// An integer of the server, of whatever width; of a number how many digits behind the point it shows.
+unsafe fn integer(datum: Datum, of: Oid) -> Result<i64, WhyNot> {
     match of {
         pg_sys::INT2OID => Ok((datum.value() as i16).into()),
         pg_sys::INT4OID | pg_sys::ANYENUMOID => Ok((datum.value() as i32).into()),
         pg_sys::INT8OID => Ok(datum.value() as i64),
+        pg_sys::NUMERICOID => Ok(moment::shown_decimal(datum)?.1.into()),
         _ => why_not("an integer of an unknown type"),
     }
 }

@@ -27,10 +27,14 @@ const DAY_US: i64 = 86_400_000_000;
 
 type Flaw = &'static str;
 
+const OTHER_DIGITS: Flaw = "a numeric shows other digits behind the point than it should";
+
 /// The values of one wanted attribute.
 #[derive(Debug)]
 pub(super) struct Column {
     attribute: usize,
+    /// Where the places of the attribute's values are.
+    slot: usize,
     values: Values,
     valid: NullBufferBuilder,
     /// The memory of the batch before, which is this one's as soon as nobody else has it any more: a
@@ -53,6 +57,12 @@ enum Values {
         values: Vec<i128>,
         precision: u8,
         scale: i8,
+        /// Whether each value shows so many digits behind the point.
+        is_shown: bool,
+    },
+    DigitsShown {
+        counts: Vec<i32>,
+        most: u8,
     },
     Date(Vec<i32>),
     Time(Vec<i64>),
@@ -74,14 +84,23 @@ struct Rows<'a> {
 }
 
 impl Column {
-    pub(super) fn new(attribute: usize, kind: HeapType, missing: Option<&[u8]>) -> Self {
+    pub(super) fn new(
+        (attribute, slot): (usize, usize),
+        kind: HeapType,
+        missing: Option<&[u8]>,
+    ) -> Self {
         Self {
             attribute,
+            slot,
             values: Values::new(kind),
             given: Vec::new(),
             valid: NullBufferBuilder::new(0),
             missing: missing.unwrap_or_default().to_vec(),
         }
+    }
+
+    pub(super) fn slot(&self) -> usize {
+        self.slot
     }
 
     /// Appends the values at `places` of the page. After an error some may have been appended.
@@ -141,8 +160,12 @@ impl Values {
             HeapType::Float4 => Self::Float4(Vec::new()),
             HeapType::Float8 => Self::Float8(Vec::new()),
             HeapType::Numeric { precision, scale } => {
-                Self::Numeric { values: Vec::new(), precision, scale }
+                Self::Numeric { values: Vec::new(), precision, scale, is_shown: false }
             }
+            HeapType::NumericShowing { precision, scale } => {
+                Self::Numeric { values: Vec::new(), precision, scale, is_shown: true }
+            }
+            HeapType::DigitsShown { most } => Self::DigitsShown { counts: Vec::new(), most },
             HeapType::Date => Self::Date(Vec::new()),
             HeapType::Time => Self::Time(Vec::new()),
             HeapType::Timestamp => Self::Timestamp(Vec::new()),
@@ -162,9 +185,13 @@ impl Values {
             Self::Int8(_) => HeapType::Int8,
             Self::Float4(_) => HeapType::Float4,
             Self::Float8(_) => HeapType::Float8,
-            Self::Numeric { precision, scale, .. } => {
-                HeapType::Numeric { precision: *precision, scale: *scale }
+            &Self::Numeric { precision, scale, is_shown: false, .. } => {
+                HeapType::Numeric { precision, scale }
             }
+            &Self::Numeric { precision, scale, is_shown: true, .. } => {
+                HeapType::NumericShowing { precision, scale }
+            }
+            &Self::DigitsShown { most, .. } => HeapType::DigitsShown { most },
             Self::Date(_) => HeapType::Date,
             Self::Time(_) => HeapType::Time,
             Self::Timestamp(_) => HeapType::Timestamp,
@@ -208,15 +235,26 @@ impl Values {
             Self::Timestamp(values) | Self::TimestampTz(values) => {
                 rows.fixed(values, timestamp).map_err(value)
             }
-            Self::Numeric { values, precision, scale } => {
+            Self::Numeric { values, precision, scale, is_shown } => {
                 rows.variable(expanded, attribute, |content| {
-                    let content = content.map(|content| {
-                        numeric::decimal(content, *precision, *scale).map_err(value)
-                    });
-                    values.push(content.transpose()?.unwrap_or_default());
+                    let read = |content: &[u8]| {
+                        if *is_shown && numeric::digits_shown(content)? != i32::from(*scale) {
+                            return Err(OTHER_DIGITS);
+                        }
+                        numeric::decimal(content, *precision, *scale)
+                    };
+                    values.push(content.map_or(Ok(0), read).map_err(value)?);
                     Ok(())
                 })
             }
+            Self::DigitsShown { counts, most } => rows.variable(expanded, attribute, |content| {
+                let count = content.map_or(Ok(0), numeric::digits_shown).map_err(value)?;
+                if count > i32::from(*most) {
+                    return Err(value(OTHER_DIGITS));
+                }
+                counts.push(count);
+                Ok(())
+            }),
             Self::Text(pieces) => rows.variable(expanded, attribute, |content| {
                 let content = content.unwrap_or_default();
                 std::str::from_utf8(content).map_err(|_| value("a text is not UTF-8"))?;
@@ -238,7 +276,9 @@ impl Values {
         match self {
             Self::Bool(values) | Self::Presence(values) => values.truncate(rows),
             Self::Int2(values) => values.truncate(rows),
-            Self::Int4(values) | Self::Date(values) => values.truncate(rows),
+            Self::Int4(values) | Self::Date(values) | Self::DigitsShown { counts: values, .. } => {
+                values.truncate(rows);
+            }
             Self::Int8(values)
             | Self::Time(values)
             | Self::Timestamp(values)
@@ -257,7 +297,9 @@ impl Values {
             // Become bits.
             Self::Bool(_) | Self::Presence(_) => {}
             Self::Int2(values) => reuse(values, given.next()),
-            Self::Int4(values) | Self::Date(values) => reuse(values, given.next()),
+            Self::Int4(values) | Self::Date(values) | Self::DigitsShown { counts: values, .. } => {
+                reuse(values, given.next());
+            }
             Self::Int8(values)
             | Self::Time(values)
             | Self::Timestamp(values)
@@ -282,11 +324,13 @@ impl Values {
                 Arc::new(BooleanArray::new(values.into(), valid))
             }
             Self::Int2(values) => Arc::new(Int16Array::try_new(give(values, given), valid)?),
-            Self::Int4(values) => Arc::new(Int32Array::try_new(give(values, given), valid)?),
+            Self::Int4(values) | Self::DigitsShown { counts: values, .. } => {
+                Arc::new(Int32Array::try_new(give(values, given), valid)?)
+            }
             Self::Int8(values) => Arc::new(Int64Array::try_new(give(values, given), valid)?),
             Self::Float4(values) => Arc::new(Float32Array::try_new(give(values, given), valid)?),
             Self::Float8(values) => Arc::new(Float64Array::try_new(give(values, given), valid)?),
-            Self::Numeric { values, precision, scale } => Arc::new(
+            Self::Numeric { values, precision, scale, .. } => Arc::new(
                 Decimal128Array::try_new(give(values, given), valid)?
                     .with_precision_and_scale(precision, scale)?,
             ),
@@ -402,6 +446,7 @@ pub(super) fn column_value(kind: HeapType, stored: &[u8]) -> Option<[u8; 16]> {
         HeapType::Numeric { precision, scale } => {
             numeric::decimal(stored, precision, scale).ok().map(i128::to_le_bytes)
         }
+        HeapType::NumericShowing { .. } | HeapType::DigitsShown { .. } => None,
         HeapType::Text | HeapType::Uuid | HeapType::Bytea | HeapType::Presence => None,
     }
 }

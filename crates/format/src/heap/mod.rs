@@ -98,7 +98,7 @@ pub use decoder::Decoder;
 pub use owner::{BlockOwner, HoldAnswer};
 pub use page::keep_lines;
 pub use parts::Block;
-pub use relation::{Align, Attribute, HeapType, Length, Relation};
+pub use relation::{Align, Attribute, Derived, HeapType, Length, Relation};
 pub use reroute::Reroute;
 pub use server_pages::{ServerPages, Spare};
 pub use table::{HeapBlocks, HeapTable, Stamps};

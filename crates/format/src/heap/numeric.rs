@@ -27,6 +27,16 @@ pub(super) fn decimal(content: &[u8], precision: u8, scale: i8) -> Result<i128, 
     Ok(if negative { -magnitude } else { magnitude })
 }
 
+/// How many digits behind the point a finite value shows.
+pub(super) fn digits_shown(content: &[u8]) -> Result<i32, &'static str> {
+    let header = u16_at(content, 0).ok_or("a numeric is too short")?;
+    match header >> 14 {
+        0b11 => Err("a numeric is NaN or infinite"),
+        0b10 => Ok(i32::from(header >> 7 & 0x3F)),
+        _ => Ok(i32::from(header & 0x3FFF)),
+    }
+}
+
 /// Sign, weight and the bytes of the digits.
 fn parts(content: &[u8]) -> Result<(bool, i32, &[u8]), &'static str> {
     const SHORT: &str = "a numeric is too short";

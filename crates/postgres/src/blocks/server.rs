@@ -3,11 +3,12 @@
 use std::ptr::null_mut;
 
 use arrow_array::RecordBatch;
-use headrace_format::heap::{Decoder, Relation as Description, Reroute, keep_lines};
+use headrace_format::heap::{Decoder, HeapType, Relation as Description, Reroute, keep_lines};
 use pgrx::pg_sys::{self, BlockNumber, Datum, HeapTupleData, Relation, Snapshot};
 
-use crate::datum::Rows;
+use crate::datum::{Rows, check_digits};
 use crate::nodes::{WhyNot, why_not};
+use crate::translate::stored;
 use crate::version;
 
 const PAGE_BYTES: usize = pg_sys::BLCKSZ as usize;
@@ -61,8 +62,9 @@ pub struct ServerReader {
     decoder: Decoder,
     /// Values that only the server can read.
     rows: Rows,
-    /// Attributes of the columns, and their types.
-    attributes: Vec<(usize, pg_sys::Oid)>,
+    /// Attributes of the columns, their types, and the fewest and most digits behind the point that each value
+    /// must show.
+    attributes: Vec<(usize, pg_sys::Oid, Option<(u8, u8)>)>,
     page: Box<Page>,
     lines: Vec<u16>,
     tuples: Vec<HeapTupleData>,
@@ -83,13 +85,24 @@ impl ServerReader {
         let decoder = Decoder::new(description, wanted);
         let decoder = decoder.map_err(|error| WhyNot(error.to_string()))?;
         let types = version::attributes((*relation).rd_att);
+        let attribute = |&column: &usize| {
+            let attribute = description.attribute_of(column);
+            let shown = match description.kind_of(column) {
+                Some(HeapType::NumericShowing { scale, .. }) => {
+                    Some((scale.unsigned_abs(), scale.unsigned_abs()))
+                }
+                Some(HeapType::DigitsShown { most }) => Some((0, most)),
+                _ => None,
+            };
+            (attribute, stored(types[attribute].atttypid, -1).0, shown)
+        };
         Ok(Self {
             relation,
             snapshot,
             strategy: pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD),
             rows: Rows::new(decoder.schema())?,
             decoder,
-            attributes: wanted.iter().map(|&index| (index, types[index].atttypid)).collect(),
+            attributes: wanted.iter().map(attribute).collect(),
             page: Box::new(Page([0; PAGE_BYTES])),
             lines: Vec::new(),
             tuples: Vec::new(),
@@ -163,8 +176,9 @@ impl ServerReader {
             );
             let outer = pg_sys::MemoryContextSwitchTo(context.value());
             let mut pushed = Ok(());
-            for (column, &(attribute, of)) in self.attributes.iter().enumerate() {
+            for (column, &(attribute, of, shown)) in self.attributes.iter().enumerate() {
                 let value = (!nulls[attribute]).then(|| values[attribute]);
+                pushed = pushed.and_then(|()| check_digits(value, shown));
                 pushed = pushed.and_then(|()| self.rows.push(column, value, of));
             }
             pg_sys::MemoryContextSwitchTo(outer);

@@ -90,6 +90,13 @@ fn check(batch: &RecordBatch, output: &Output) -> Result<(), WhyNot> {
         Output::FloatSum(sum) | Output::FloatMean { sum, .. } => check_sum(batch, *sum),
         Output::Value { column, .. } => check_values(batch.column(*column)),
         Output::Extreme { columns, .. } => check_ties(batch, columns),
+        Output::Shown { least, most, .. } => {
+            let digits = |column: usize| batch.column(column).as_primitive::<Int32Type>();
+            match digits(*least) == digits(*most) {
+                true => Ok(()),
+                false => why_not("equal numbers that show different digits behind the point"),
+            }
+        }
         Output::FloatDeviation { count, squares, .. } => {
             check_squares(batch.column(*count), batch.column(*squares))
         }
@@ -144,6 +151,7 @@ unsafe fn value(batch: &RecordBatch, row: usize, output: &Output) -> Result<Opti
         Output::Value { column, type_oid } | Output::Aggregate { column, type_oid } => {
             datum(batch.column(column), row, Oid::from(type_oid))
         }
+        Output::Shown { column, most, .. } => Ok(shown_by(batch, row, column, most, 1)),
         Output::Sum(sum) => exact_sum(batch, row, sum),
         Output::FloatSum(sum) => datum(batch.column(sum.column), row, pg_sys::FLOAT8OID),
         Output::Extreme { ref columns, ref digits, is_max } => {
@@ -221,13 +229,23 @@ unsafe fn exact_sum(
         return Ok(number.map(|number| Datum::from(pg_sys::int64_to_numeric(number))));
     }
     match sum.digits {
-        Some(digits) if column.is_valid(row) => {
-            let digits = batch.column(digits).as_primitive::<Int32Type>().value(row);
-            let digits = i8::try_from(digits).unwrap_or(i8::MAX);
-            Ok(shown(column, row, digits.saturating_mul(sum.times)))
-        }
-        _ => datum(column, row, pg_sys::NUMERICOID),
+        Some(digits) => Ok(shown_by(batch, row, sum.column, digits, sum.times)),
+        None => datum(column, row, pg_sys::NUMERICOID),
     }
+}
+
+/// A decimal that shows the digits that another column says, so many times.
+unsafe fn shown_by(
+    batch: &RecordBatch,
+    row: usize,
+    column: usize,
+    digits: usize,
+    times: i8,
+) -> Option<Datum> {
+    let column = batch.column(column);
+    let digits = batch.column(digits).as_primitive::<Int32Type>().value(row);
+    let digits = i8::try_from(digits).unwrap_or(i8::MAX).saturating_mul(times);
+    column.is_valid(row).then(|| shown(column, row, digits)).flatten()
 }
 
 /// A decimal, which is not NULL and has no digits beyond those that it shows.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use headrace_format::batches::{batch_channel, channel};
-use headrace_format::heap::{HeapBlocks, HeapTable, Relation as Description};
+use headrace_format::heap::{Derived, HeapBlocks, HeapTable, HeapType, Relation as Description};
+use headrace_ir::{DataType, Field};
 use headrace_runner::StreamTable;
 use headrace_service::client::RowSender;
 use pgrx::pg_sys::{self, CustomScanState, Oid, Relation, Snapshot};
@@ -223,21 +224,36 @@ fn name_columns(
     part: &plan::Part,
     description: &mut Description,
 ) -> Result<Vec<usize>, WhyNot> {
-    let names = plan.program.pipeline.source.columns.iter().map(|column| &column.name);
-    let names: Vec<&String> = names.collect();
+    let columns = &plan.program.pipeline.source.columns;
+    let names: Vec<&String> = columns.iter().map(|column| &column.name).collect();
     // Others of these names are other columns.
     for attribute in &mut description.attributes {
         if names.contains(&&attribute.name) {
             attribute.name.clear();
         }
     }
-    let place = |(number, name): (&i16, &String)| {
+    let count = description.attributes.len();
+    let place = |((number, column), read): ((&i16, &Field), &plan::Read)| {
         let place = usize::try_from(*number).ok()?.checked_sub(1)?;
         let attribute = description.attributes.get_mut(place).filter(|own| !own.dropped)?;
-        attribute.name.clone_from(name);
+        let name = column.name.clone();
+        if let plan::Read::DigitsShown { most } = *read {
+            let kind = HeapType::DigitsShown { most };
+            description.derived.push(Derived { attribute: place, name, kind });
+            return Some(count + description.derived.len() - 1);
+        }
+        attribute.name = name;
+        if let plan::Read::Number { is_shown } = *read {
+            let DataType::Decimal128 { precision, scale } = column.data_type else { return None };
+            attribute.kind = Some(match is_shown {
+                true => HeapType::NumericShowing { precision, scale },
+                false => HeapType::Numeric { precision, scale },
+            });
+        }
         Some(place)
     };
-    let places = part.attributes.iter().zip(names).map(place).collect::<Option<Vec<_>>>();
+    let columns = part.attributes.iter().zip(columns).zip(&plan.reads);
+    let places = columns.map(place).collect::<Option<Vec<_>>>();
     places.ok_or_else(|| WhyNot("a part without a column of the whole".into()))
 }
 

@@ -10,7 +10,7 @@ use crate::nodes::{self, WhyNot, cast, items, numbers, why_not};
 use crate::plan::ChildColumn;
 use crate::settings;
 use crate::translate::{
-    Translator, equality_key, ir_type, is_of_one_length, stored, wider_integer,
+    Translator, equality_key, is_of_one_length, stored, wider_decimal, wider_integer,
 };
 use crate::version;
 
@@ -294,13 +294,15 @@ impl Join {
     /// The keys of the stream's rows, and those of the build.
     pub unsafe fn keys(
         &self,
+        root: *mut PlannerInfo,
         translator: &mut Translator,
     ) -> Result<(Vec<Expr>, Vec<ChildColumn>), WhyNot> {
         let (mut keys, mut columns) = (Vec::new(), Vec::new());
         for pair in &self.pairs {
             let column = &*pair.inner;
-            let own = ir_type(column.vartype, column.vartypmod)?;
-            let key = translator.expr(pair.outer)?;
+            let own = super::numbers_of(root, column)?.data_type;
+            // Of numbers the value alone counts.
+            let key = translator.value(pair.outer)?;
             let given = key.data_type();
             if !is_of_one_length(column.vartype, column.vartypmod)
                 || (column.vartype == pg_sys::BPCHAROID
@@ -311,6 +313,7 @@ impl Join {
             let key_type = match wider_integer(&own, &given) {
                 Some(wider) => wider,
                 None if own == given => own,
+                None if let Some(both) = wider_decimal(&own, &given) => both,
                 None => return why_not(format!("a join of {given} with {own}")),
             };
             keys.push(if given == key_type { key } else { key.cast(key_type.clone()) });
@@ -318,6 +321,7 @@ impl Join {
                 position: self.position_of(column)?,
                 type_oid: stored(column.vartype, -1).0.to_u32(),
                 field: Field::new(format!("{}.{}", self.name, column.varattno), key_type, true),
+                shows: None,
             });
         }
         Ok((keys, columns))

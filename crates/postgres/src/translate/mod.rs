@@ -21,7 +21,9 @@ pub use aggregate::{Aggregates, aggregate};
 pub use call::arithmetic;
 
 pub use compare::{check_equality, descends, equality_key};
-pub use expr::{Presences, Scope, Translator};
+pub use expr::{Columns, Translator};
+pub use shown::{Digits, Shown};
 pub use types::{
-    HeapColumn, ir_type, is_deterministic, is_of_one_length, name_of, stored, wider_integer,
+    HeapColumn, declared_digits, ir_type, is_deterministic, is_of_one_length, name_of, stored,
+    wider_decimal, wider_integer,
 };

@@ -5,7 +5,7 @@ use pgrx::pg_sys::{self, Node};
 
 use super::call::call;
 use super::expr::{Translated, Translator};
-use super::types::precision_and_scale;
+use super::types::declared_digits;
 use crate::nodes::{WhyNot, why_not};
 
 impl Translator {
@@ -74,7 +74,7 @@ fn declared(value: Expr, modifier: Option<Result<Scalar, WhyNot>>) -> Translated
     let Some(Ok(Scalar { value: Value::Int(modifier), .. })) = modifier else {
         return why_not("a cast to numeric of digits that are not constant");
     };
-    let declared = i32::try_from(modifier).ok().and_then(precision_and_scale);
+    let declared = i32::try_from(modifier).ok().and_then(declared_digits);
     let Some((precision, scale)) = declared else {
         return why_not("a cast to numeric of digits that a pipeline does not have");
     };

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use headrace_ir::{ArithmeticOp, CompareOp, DataType, Expr, Scalar, Value};
 
 use super::expr::{Translated, is_null, not};
+use super::types::wider_decimal;
 use crate::nodes::{WhyNot, why_not};
 
 /// A value of rows.
@@ -183,14 +184,7 @@ fn common_type<'a>(values: impl Iterator<Item = &'a Expr> + Clone) -> Result<Dat
     };
     types.try_fold(first, |known, next| match (&known, &next) {
         (a, b) if a == b => Ok(known),
-        (
-            &DataType::Decimal128 { precision: p, scale: s },
-            &DataType::Decimal128 { precision: q, scale: t },
-        ) => {
-            let (whole, scale) = ((p as i8 - s).max(q as i8 - t), s.max(t));
-            let precision = (whole + scale).clamp(1, 38) as u8;
-            Ok(DataType::Decimal128 { precision, scale })
-        }
+        (a, b) if let Some(both) = wider_decimal(a, b) => Ok(both),
         (a, b) => why_not(format!("a choice between {a} and {b}")),
     })
 }
