@@ -14,11 +14,11 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema, SchemaRef, TimeUnit};
-use headrace_format::heap;
+use headrace_format::heap::{self, JsonbQuery};
 use pgrx::pg_sys::{self, Datum, Oid};
 
 use crate::nodes::{WhyNot, why_not};
-use crate::translate::constant as moment;
+use crate::translate::{constant as moment, document};
 
 /// Gathers rows.
 pub struct Rows {
@@ -71,6 +71,23 @@ impl Rows {
     ) -> Result<(), WhyNot> {
         self.bytes += self.columns[column].push(value, of)?;
         Ok(())
+    }
+
+    /// The server's own answer of what is asked of a document, or a value of which nothing is.
+    pub unsafe fn push_asked(
+        &mut self,
+        column: usize,
+        value: Option<Datum>,
+        of: Oid,
+        query: Option<&JsonbQuery>,
+    ) -> Result<(), WhyNot> {
+        match (value, query) {
+            (Some(value), Some(query)) => {
+                let (answer, of) = document::answer(value, query)?;
+                self.push(column, answer, of)
+            }
+            _ => self.push(column, value, of),
+        }
     }
 
     /// The row at hand is whole.

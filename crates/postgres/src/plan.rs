@@ -1,5 +1,6 @@
 //! What travels from the planner to the executor: text in the plan node, since a plan is copied.
 
+use headrace_format::heap::JsonbQuery;
 use headrace_ir::{Field, Program};
 use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,7 @@ pub struct Part {
 }
 
 /// How a column of the source is read of an attribute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Read {
     /// As the attribute's type has it, or whether it is there.
     Value,
@@ -50,6 +51,8 @@ pub enum Read {
         /// No more than so many.
         most: u8,
     },
+    /// What is asked of documents.
+    Document(JsonbQuery),
 }
 
 /// A child plan whose rows become a build.
@@ -73,6 +76,8 @@ pub struct ChildColumn {
     pub field: Field,
     /// The fewest and the most digits behind the point that each number must show.
     pub shows: Option<(u8, u8)>,
+    /// What is asked of documents.
+    pub query: Option<JsonbQuery>,
 }
 
 /// Where a column of the node's tuples comes from. Columns are those of the program's sink.

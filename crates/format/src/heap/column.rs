@@ -12,6 +12,7 @@ use arrow_schema::ArrowError;
 
 use super::Reroute;
 use super::bytes::{array, gather};
+use super::jsonb::{self, JsonbQuery};
 use super::memory::{give, reuse};
 use super::numeric;
 use super::pieces::Pieces;
@@ -26,6 +27,8 @@ const EPOCH_US: i64 = EPOCH_DAYS as i64 * DAY_US;
 const DAY_US: i64 = 86_400_000_000;
 
 type Flaw = &'static str;
+
+const NOT_ASKED: Flaw = "nothing is asked of a jsonb";
 
 const OTHER_DIGITS: Flaw = "a numeric shows other digits behind the point than it should";
 
@@ -42,6 +45,8 @@ pub(super) struct Column {
     given: Vec<Buffer>,
     /// What tuples have that are older than the column.
     missing: Vec<u8>,
+    /// What is asked of documents.
+    query: Option<JsonbQuery>,
 }
 
 #[derive(Debug)]
@@ -72,6 +77,18 @@ enum Values {
     /// Their texts.
     Uuid(Pieces),
     Bytea(Pieces),
+    JsonbText {
+        texts: Pieces,
+        /// Where there is a text.
+        found: NullBufferBuilder,
+        /// The one at hand.
+        text: Vec<u8>,
+    },
+    JsonbContains {
+        answers: Vec<bool>,
+        /// A number's text.
+        text: Vec<u8>,
+    },
 }
 
 /// The rows of a page that a column takes: where they start and what else is needed.
@@ -81,6 +98,7 @@ struct Rows<'a> {
     places: &'a [u16],
     gaps: bool,
     missing: &'a [u8],
+    query: Option<&'a JsonbQuery>,
 }
 
 impl Column {
@@ -88,6 +106,7 @@ impl Column {
         (attribute, slot): (usize, usize),
         kind: HeapType,
         missing: Option<&[u8]>,
+        query: Option<JsonbQuery>,
     ) -> Self {
         Self {
             attribute,
@@ -96,6 +115,7 @@ impl Column {
             given: Vec::new(),
             valid: NullBufferBuilder::new(0),
             missing: missing.unwrap_or_default().to_vec(),
+            query,
         }
     }
 
@@ -114,7 +134,8 @@ impl Column {
         if !self.given.is_empty() {
             self.values.grow_into(std::mem::take(&mut self.given));
         }
-        let rows = Rows { page, places, gaps, missing: &self.missing };
+        let (missing, query) = (&self.missing[..], self.query.as_ref());
+        let rows = Rows { page, places, gaps, missing, query };
         self.values.append(rows, expanded, attribute)?;
         if gaps {
             places.iter().for_each(|place| self.valid.append(*place != NULL));
@@ -127,9 +148,13 @@ impl Column {
     /// Bytes that the values of its `rows` take here.
     pub(super) fn values_bytes(&self, rows: usize) -> usize {
         match (&self.values, self.values.kind().stored().0) {
-            (Values::Text(pieces) | Values::Uuid(pieces) | Values::Bytea(pieces), _) => {
-                rows * size_of::<i32>() + pieces.bytes_len()
-            }
+            (
+                Values::Text(pieces)
+                | Values::Uuid(pieces)
+                | Values::Bytea(pieces)
+                | Values::JsonbText { texts: pieces, .. },
+                _,
+            ) => rows * size_of::<i32>() + pieces.bytes_len(),
             (_, Length::Fixed(bytes)) => rows * usize::from(bytes),
             _ => rows * size_of::<i128>(),
         }
@@ -173,6 +198,14 @@ impl Values {
             HeapType::Text => Self::Text(Pieces::new()),
             HeapType::Uuid => Self::Uuid(Pieces::new()),
             HeapType::Bytea => Self::Bytea(Pieces::new()),
+            HeapType::JsonbText => Self::JsonbText {
+                texts: Pieces::new(),
+                found: NullBufferBuilder::new(0),
+                text: Vec::new(),
+            },
+            HeapType::JsonbContains => {
+                Self::JsonbContains { answers: Vec::new(), text: Vec::new() }
+            }
         }
     }
 
@@ -199,6 +232,8 @@ impl Values {
             Self::Text(_) => HeapType::Text,
             Self::Uuid(_) => HeapType::Uuid,
             Self::Bytea(_) => HeapType::Bytea,
+            Self::JsonbText { .. } => HeapType::JsonbText,
+            Self::JsonbContains { .. } => HeapType::JsonbContains,
         }
     }
 
@@ -269,6 +304,27 @@ impl Values {
                 let content = content.unwrap_or_default();
                 pieces.push(content).ok_or(Reroute::BatchFull { attribute })
             }),
+            Self::JsonbText { texts, found, text } => {
+                let Some(JsonbQuery::Text(path)) = rows.query else { return Err(value(NOT_ASKED)) };
+                rows.variable(expanded, attribute, |document| {
+                    text.clear();
+                    let read = |document| jsonb::text(document, path, text);
+                    let is_there = document.map_or(Ok(false), read).map_err(value)?;
+                    texts.push(text).ok_or(Reroute::BatchFull { attribute })?;
+                    found.append(is_there);
+                    Ok(())
+                })
+            }
+            Self::JsonbContains { answers, text } => {
+                let Some(JsonbQuery::Contains(wanted)) = rows.query else {
+                    return Err(value(NOT_ASKED));
+                };
+                rows.variable(expanded, attribute, |document| {
+                    let read = |document| jsonb::contains(document, wanted, text);
+                    answers.push(document.map_or(Ok(false), read).map_err(value)?);
+                    Ok(())
+                })
+            }
         }
     }
 
@@ -287,6 +343,11 @@ impl Values {
             Self::Float8(values) => values.truncate(rows),
             Self::Numeric { values, .. } => values.truncate(rows),
             Self::Text(pieces) | Self::Uuid(pieces) | Self::Bytea(pieces) => pieces.truncate(rows),
+            Self::JsonbText { texts, found, .. } => {
+                texts.truncate(rows);
+                found.truncate(rows);
+            }
+            Self::JsonbContains { answers, .. } => answers.truncate(rows),
         }
     }
 
@@ -295,7 +356,7 @@ impl Values {
         let mut given = given.into_iter();
         match self {
             // Become bits.
-            Self::Bool(_) | Self::Presence(_) => {}
+            Self::Bool(_) | Self::Presence(_) | Self::JsonbContains { .. } => {}
             Self::Int2(values) => reuse(values, given.next()),
             Self::Int4(values) | Self::Date(values) | Self::DigitsShown { counts: values, .. } => {
                 reuse(values, given.next());
@@ -307,7 +368,10 @@ impl Values {
             Self::Float4(values) => reuse(values, given.next()),
             Self::Float8(values) => reuse(values, given.next()),
             Self::Numeric { values, .. } => reuse(values, given.next()),
-            Self::Text(pieces) | Self::Uuid(pieces) | Self::Bytea(pieces) => {
+            Self::Text(pieces)
+            | Self::Uuid(pieces)
+            | Self::Bytea(pieces)
+            | Self::JsonbText { texts: pieces, .. } => {
                 pieces.grow_into(given.next(), given.next());
             }
         }
@@ -320,7 +384,9 @@ impl Values {
         given: &mut Vec<Buffer>,
     ) -> Result<ArrayRef, ArrowError> {
         Ok(match self {
-            Self::Bool(values) | Self::Presence(values) => {
+            Self::Bool(values)
+            | Self::Presence(values)
+            | Self::JsonbContains { answers: values, .. } => {
                 Arc::new(BooleanArray::new(values.into(), valid))
             }
             Self::Int2(values) => Arc::new(Int16Array::try_new(give(values, given), valid)?),
@@ -348,6 +414,10 @@ impl Values {
             Self::Text(pieces) | Self::Uuid(pieces) => {
                 let (offsets, bytes) = pieces.into_buffers(given);
                 Arc::new(StringArray::try_new(offsets, bytes, valid)?)
+            }
+            Self::JsonbText { texts, mut found, .. } => {
+                let (offsets, bytes) = texts.into_buffers(given);
+                Arc::new(StringArray::try_new(offsets, bytes, found.finish())?)
             }
             Self::Bytea(pieces) => {
                 let (offsets, bytes) = pieces.into_buffers(given);
@@ -447,6 +517,7 @@ pub(super) fn column_value(kind: HeapType, stored: &[u8]) -> Option<[u8; 16]> {
             numeric::decimal(stored, precision, scale).ok().map(i128::to_le_bytes)
         }
         HeapType::NumericShowing { .. } | HeapType::DigitsShown { .. } => None,
+        HeapType::JsonbText | HeapType::JsonbContains => None,
         HeapType::Text | HeapType::Uuid | HeapType::Bytea | HeapType::Presence => None,
     }
 }

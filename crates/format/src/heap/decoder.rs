@@ -53,7 +53,9 @@ impl Decoder {
                 attributes.push(of);
                 attributes.len() - 1
             });
-            columns.push(Column::new((of, slot), kind, attribute.missing.as_deref()));
+            let missing = attribute.missing.as_deref();
+            let query = relation.query_of(index).cloned();
+            columns.push(Column::new((of, slot), kind, missing, query));
         }
         let tuple_bytes = MIN_TUPLE_BYTES + size_of::<u32>();
         let max_rows = (relation.block_bytes - HEADER_BYTES) / tuple_bytes;

@@ -71,6 +71,7 @@ mod checksum;
 mod column;
 mod decoder;
 mod feed;
+mod jsonb;
 mod memory;
 mod numeric;
 mod owner;
@@ -95,6 +96,7 @@ mod walk;
 mod tests;
 
 pub use decoder::Decoder;
+pub use jsonb::{JsonbQuery, JsonbScalar, flat_fields};
 pub use owner::{BlockOwner, HoldAnswer};
 pub use page::keep_lines;
 pub use parts::Block;

@@ -177,6 +177,8 @@ impl Part {
         let relation = &self.blocks.relation;
         let attribute =
             self.attributes[column].map(|index| &relation.attributes[relation.attribute_of(index)]);
-        attribute.is_none_or(|attribute| !attribute.not_null)
+        let is_field = self.attributes[column]
+            .is_some_and(|index| relation.kind_of(index) == Some(HeapType::JsonbText));
+        is_field || attribute.is_none_or(|attribute| !attribute.not_null)
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 pub use headrace_ir::pages::{Align, Length};
 
+use super::jsonb::JsonbQuery;
 use crate::{FormatError, Result};
 
 /// A table as far as its blocks are concerned.
@@ -29,6 +30,8 @@ pub struct Derived {
     pub name: String,
     /// What is decoded: of the length and alignment that the attribute has.
     pub kind: HeapType,
+    /// What is asked of documents.
+    pub query: Option<JsonbQuery>,
 }
 
 /// A column as `pg_attribute` has it.
@@ -107,6 +110,11 @@ pub enum HeapType {
     Uuid,
     /// `bytea` → Binary.
     Bytea,
+    /// `jsonb` → Utf8: the text of a field, NULL where there is none; derived by [`JsonbQuery::Text`]. Fields that
+    /// are objects or arrays are rerouted. The database's encoding must be UTF8.
+    JsonbText,
+    /// `jsonb` → Boolean: whether it has fields with certain values; derived by [`JsonbQuery::Contains`].
+    JsonbContains,
     /// Any type → Boolean: true where there is a value.
     Presence,
 }
@@ -115,7 +123,7 @@ impl HeapType {
     /// The Arrow type of a column of this type.
     pub fn arrow(self) -> DataType {
         match self {
-            Self::Bool | Self::Presence => DataType::Boolean,
+            Self::Bool | Self::Presence | Self::JsonbContains => DataType::Boolean,
             Self::Int2 => DataType::Int16,
             Self::Int4 | Self::DigitsShown { .. } => DataType::Int32,
             Self::Int8 => DataType::Int64,
@@ -128,7 +136,7 @@ impl HeapType {
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
             Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-            Self::Text | Self::Uuid => DataType::Utf8,
+            Self::Text | Self::Uuid | Self::JsonbText => DataType::Utf8,
             Self::Bytea => DataType::Binary,
         }
     }
@@ -147,7 +155,9 @@ impl HeapType {
             Self::Numeric { .. } | Self::NumericShowing { .. } | Self::DigitsShown { .. } => {
                 (Length::Varlena, Align::Int)
             }
-            Self::Text | Self::Bytea => (Length::Varlena, Align::Int),
+            Self::Text | Self::Bytea | Self::JsonbText | Self::JsonbContains => {
+                (Length::Varlena, Align::Int)
+            }
         }
     }
 }
@@ -190,6 +200,12 @@ impl Relation {
         }
     }
 
+    /// What is asked of a column's documents.
+    pub fn query_of(&self, column: usize) -> Option<&JsonbQuery> {
+        let at = column.checked_sub(self.attributes.len())?;
+        self.derived.get(at)?.query.as_ref()
+    }
+
     /// The name that a column's field has.
     pub(super) fn name_of(&self, column: usize) -> &str {
         let derived = column.checked_sub(self.attributes.len()).and_then(|at| self.derived.get(at));
@@ -213,7 +229,18 @@ impl Relation {
             let missing = || argument(format!("no attribute {index} in the relation"));
             let attribute = self.attributes.get(self.attribute_of(index)).ok_or_else(missing)?;
             match index.checked_sub(self.attributes.len()) {
-                Some(at) => attribute.check(Some(self.derived[at].kind)),
+                Some(at) => {
+                    let Derived { kind, query, .. } = &self.derived[at];
+                    let is_asked = match kind {
+                        HeapType::JsonbText => matches!(query, Some(JsonbQuery::Text(_))),
+                        HeapType::JsonbContains => matches!(query, Some(JsonbQuery::Contains(_))),
+                        _ => query.is_none(),
+                    };
+                    if !is_asked {
+                        return Err(argument(format!("column {index} is not what is asked for")));
+                    }
+                    attribute.check(Some(*kind))
+                }
                 None => attribute.check(attribute.kind),
             }
         });
@@ -234,6 +261,9 @@ impl Attribute {
             return refuse("its length or alignment is not that of its type");
         }
         match kind {
+            HeapType::JsonbText | HeapType::JsonbContains if self.kind == Some(kind) => {
+                refuse("of a jsonb only parts are decoded")
+            }
             HeapType::Numeric { precision, scale }
             | HeapType::NumericShowing { precision, scale }
                 if !(1..=38).contains(&precision)
@@ -247,7 +277,7 @@ impl Attribute {
     }
 
     pub(super) fn field(&self, name: &str, kind: HeapType) -> Field {
-        Field::new(name, kind.arrow(), !self.not_null)
+        Field::new(name, kind.arrow(), !self.not_null || kind == HeapType::JsonbText)
     }
 }
 

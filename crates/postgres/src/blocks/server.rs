@@ -3,7 +3,9 @@
 use std::ptr::null_mut;
 
 use arrow_array::RecordBatch;
-use headrace_format::heap::{Decoder, HeapType, Relation as Description, Reroute, keep_lines};
+use headrace_format::heap::{
+    Decoder, HeapType, JsonbQuery, Relation as Description, Reroute, keep_lines,
+};
 use pgrx::pg_sys::{self, BlockNumber, Datum, HeapTupleData, Relation, Snapshot};
 
 use crate::datum::{Rows, check_digits};
@@ -54,6 +56,17 @@ unsafe fn tuple(
     }
 }
 
+/// A column of values that only the server can read.
+struct Wanted {
+    attribute: usize,
+    /// Its type.
+    of: pg_sys::Oid,
+    /// The fewest and most digits behind the point that each value must show.
+    shows: Option<(u8, u8)>,
+    /// What is asked of documents.
+    query: Option<JsonbQuery>,
+}
+
 /// Reads blocks as a sequential scan does.
 pub struct ServerReader {
     relation: Relation,
@@ -62,9 +75,8 @@ pub struct ServerReader {
     decoder: Decoder,
     /// Values that only the server can read.
     rows: Rows,
-    /// Attributes of the columns, their types, and the fewest and most digits behind the point that each value
-    /// must show.
-    attributes: Vec<(usize, pg_sys::Oid, Option<(u8, u8)>)>,
+    /// What is wanted of the server's rows.
+    wanted: Vec<Wanted>,
     page: Box<Page>,
     lines: Vec<u16>,
     tuples: Vec<HeapTupleData>,
@@ -87,14 +99,15 @@ impl ServerReader {
         let types = version::attributes((*relation).rd_att);
         let attribute = |&column: &usize| {
             let attribute = description.attribute_of(column);
-            let shown = match description.kind_of(column) {
+            let shows = match description.kind_of(column) {
                 Some(HeapType::NumericShowing { scale, .. }) => {
                     Some((scale.unsigned_abs(), scale.unsigned_abs()))
                 }
                 Some(HeapType::DigitsShown { most }) => Some((0, most)),
                 _ => None,
             };
-            (attribute, stored(types[attribute].atttypid, -1).0, shown)
+            let of = stored(types[attribute].atttypid, -1).0;
+            Wanted { attribute, of, shows, query: description.query_of(column).cloned() }
         };
         Ok(Self {
             relation,
@@ -102,7 +115,7 @@ impl ServerReader {
             strategy: pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD),
             rows: Rows::new(decoder.schema())?,
             decoder,
-            attributes: wanted.iter().map(attribute).collect(),
+            wanted: wanted.iter().map(attribute).collect(),
             page: Box::new(Page([0; PAGE_BYTES])),
             lines: Vec::new(),
             tuples: Vec::new(),
@@ -176,10 +189,12 @@ impl ServerReader {
             );
             let outer = pg_sys::MemoryContextSwitchTo(context.value());
             let mut pushed = Ok(());
-            for (column, &(attribute, of, shown)) in self.attributes.iter().enumerate() {
+            for (column, wanted) in self.wanted.iter().enumerate() {
+                let &Wanted { attribute, of, shows, ref query } = wanted;
                 let value = (!nulls[attribute]).then(|| values[attribute]);
-                pushed = pushed.and_then(|()| check_digits(value, shown));
-                pushed = pushed.and_then(|()| self.rows.push(column, value, of));
+                pushed = pushed.and_then(|()| check_digits(value, shows));
+                let query = query.as_ref();
+                pushed = pushed.and_then(|()| self.rows.push_asked(column, value, of, query));
             }
             pg_sys::MemoryContextSwitchTo(outer);
             pg_sys::MemoryContextReset(context.value());

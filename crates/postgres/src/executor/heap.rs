@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use headrace_format::batches::{batch_channel, channel};
-use headrace_format::heap::{Derived, HeapBlocks, HeapTable, HeapType, Relation as Description};
+use headrace_format::heap::{
+    Derived, HeapBlocks, HeapTable, HeapType, JsonbQuery, Relation as Description,
+};
 use headrace_ir::{DataType, Field};
 use headrace_runner::StreamTable;
 use headrace_service::client::RowSender;
@@ -237,9 +239,19 @@ fn name_columns(
         let place = usize::try_from(*number).ok()?.checked_sub(1)?;
         let attribute = description.attributes.get_mut(place).filter(|own| !own.dropped)?;
         let name = column.name.clone();
-        if let plan::Read::DigitsShown { most } = *read {
-            let kind = HeapType::DigitsShown { most };
-            description.derived.push(Derived { attribute: place, name, kind });
+        let derived = match read {
+            plan::Read::DigitsShown { most } => Some((HeapType::DigitsShown { most: *most }, None)),
+            plan::Read::Document(query) => {
+                let kind = match query {
+                    JsonbQuery::Text(_) => HeapType::JsonbText,
+                    JsonbQuery::Contains(_) => HeapType::JsonbContains,
+                };
+                Some((kind, Some(query.clone())))
+            }
+            _ => None,
+        };
+        if let Some((kind, query)) = derived {
+            description.derived.push(Derived { attribute: place, name, kind, query });
             return Some(count + description.derived.len() - 1);
         }
         attribute.name = name;

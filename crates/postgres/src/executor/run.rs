@@ -159,7 +159,8 @@ unsafe fn rows_of(child: &Child, state: *mut pg_sys::PlanState) -> Result<Record
             let is_null = *(*slot).tts_isnull.add(column.position);
             let value = (!is_null).then(|| *(*slot).tts_values.add(column.position));
             check_digits(value, column.shows)?;
-            rows.push(place, value, pg_sys::Oid::from(column.type_oid))?;
+            let of = pg_sys::Oid::from(column.type_oid);
+            rows.push_asked(place, value, of, column.query.as_ref())?;
         }
         rows.end_row();
         if rows.bytes() > limit_bytes {

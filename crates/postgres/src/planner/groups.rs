@@ -137,6 +137,12 @@ unsafe fn of_call(
                 },
             })
         }
+        ("jsonb_object_field_text", [document, _]) => {
+            /// As PostgreSQL guesses where it knows nothing.
+            const GUESSED: f64 = 200.0;
+            let distinct = values(root, *document).map_or(GUESSED, |values| values.distinct);
+            Some(Values { distinct: distinct.min(GUESSED), range: None })
+        }
         ("floor" | "ceil" | "ceiling" | "round" | "trunc", [value]) => {
             Some(values(root, *value)?.in_steps_of(1.0))
         }

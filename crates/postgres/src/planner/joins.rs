@@ -322,6 +322,7 @@ impl Join {
                 type_oid: stored(column.vartype, -1).0.to_u32(),
                 field: Field::new(format!("{}.{}", self.name, column.varattno), key_type, true),
                 shows: None,
+                query: None,
             });
         }
         Ok((keys, columns))

@@ -28,16 +28,17 @@ mod top;
 
 use std::collections::HashMap;
 
+use headrace_format::heap::JsonbQuery;
 use headrace_ir::{
     BuildPlan, BuildSource, DataType, Expr, Field, Pipeline, Probe, ProbeKind, Program, Scalar,
     Source, SourceKind, Step,
 };
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo, UpperRelationKind};
 
-use crate::nodes::{self, WhyNot, numbers, why_not};
+use crate::nodes::{self, Walk, WhyNot, numbers, why_not};
 use crate::plan::{Child, ChildColumn, Part, Plan, Read};
 use crate::settings;
-use crate::translate::{Columns, Digits, Translator, ir_type, stored};
+use crate::translate::{Columns, Digits, Translator, document, ir_type, stored};
 use joins::Join;
 use numbers::Numbers;
 use streamed::Streamed;
@@ -174,6 +175,7 @@ struct Payload {
     type_oid: u32,
     field: Field,
     shows: Option<(u8, u8)>,
+    query: Option<JsonbQuery>,
 }
 
 /// A program with what it is run with.
@@ -191,9 +193,10 @@ impl Layout {
         target: &Target,
     ) -> Result<Self, WhyNot> {
         let mut read: HashMap<u32, Vec<&pg_sys::Var>> = HashMap::new();
+        let mut asked = Asked::new();
         let of_joins = joins.iter().flat_map(|join| join.stream_side());
         for expr in filters.iter().copied().chain(of_joins).chain(target.read()) {
-            joins::vars(expr, &mut read);
+            read_by(expr, &mut read, &mut asked);
         }
         let entry = &*nodes::entry_of(root, streamed.relation);
         let mut columns = read.remove(&(*streamed.relation).relid).unwrap_or_default();
@@ -219,15 +222,22 @@ impl Layout {
         for var in columns {
             layout.stream_column(entry, streamed, var)?;
         }
+        for (var, query) in asked.remove(&(*streamed.relation).relid).unwrap_or_default() {
+            layout.document(entry, streamed, var, query)?;
+        }
         for join in joins {
             let vars = join.take(&mut read);
             match join.kind {
-                ProbeKind::Inner | ProbeKind::Left => layout.payload(root, join, &vars)?,
+                ProbeKind::Inner | ProbeKind::Left => {
+                    let asked = numbers((*join.inner).relids).filter_map(|of| asked.remove(&of));
+                    let asked: Vec<_> = asked.flatten().collect();
+                    layout.payload(root, join, &vars, asked)?;
+                }
                 // Its columns are read by its own clauses alone, and are NULL to all others.
                 _ => {
                     let mut own = HashMap::new();
                     join.residual.iter().for_each(|expr| joins::vars(*expr, &mut own));
-                    layout.payload(root, join, &join.take(&mut own))?;
+                    layout.payload(root, join, &join.take(&mut own), Vec::new())?;
                     layout.hide(root, &vars)?;
                 }
             }
@@ -246,13 +256,7 @@ impl Layout {
         if var.varattno <= 0 {
             return why_not("a system column or a whole row");
         }
-        let name = match entry.rtekind {
-            pg_sys::RTEKind::RTE_RELATION => {
-                nodes::owned(pg_sys::get_attname(entry.relid, var.varattno, true))
-            }
-            // Its members' columns have names of their own, and these may be several times the same.
-            _ => format!("{}.{}", nodes::owned((*entry.eref).aliasname), var.varattno),
-        };
+        let name = column_name(entry, var);
         let known = match (ir_type(var.vartype, var.vartypmod), files) {
             (Err(_), None) if is_number(var) => numbers::of(&streamed.columns(var.varattno)?),
             (known, _) => known.map(Numbers::from),
@@ -294,6 +298,30 @@ impl Layout {
         Ok(())
     }
 
+    /// What is asked of the stream's documents.
+    unsafe fn document(
+        &mut self,
+        entry: &pg_sys::RangeTblEntry,
+        streamed: &Streamed,
+        var: &pg_sys::Var,
+        query: JsonbQuery,
+    ) -> Result<(), WhyNot> {
+        if streamed.files.is_some() {
+            return why_not("documents of files");
+        }
+        let name = document::shown(&column_name(entry, var), &query);
+        let field = Field::new(name, document::answer_type(&query)?, true);
+        self.answer(var, &query, &field);
+        self.source_column(var, field, Read::Document(query));
+        Ok(())
+    }
+
+    fn answer(&mut self, var: &pg_sys::Var, query: &JsonbQuery, field: &Field) {
+        let register = self.register(field);
+        let key = (var.varno as u32, var.varattno);
+        self.columns.documents.entry(key).or_default().push((query.clone(), register));
+    }
+
     fn source_column(&mut self, var: &pg_sys::Var, field: Field, read: Read) {
         self.source.columns.push(field);
         self.source.ordinals.push(self.source.ordinals.len());
@@ -316,6 +344,7 @@ impl Layout {
         root: *mut PlannerInfo,
         join: &Join,
         vars: &[&pg_sys::Var],
+        asked: Vec<(&pg_sys::Var, JsonbQuery)>,
     ) -> Result<(), WhyNot> {
         let mut payloads = Vec::new();
         for var in vars {
@@ -326,15 +355,22 @@ impl Layout {
             let name = format!("{}.{}", join.name, var.varattno);
             let field = Field::new(&name, numbers.data_type, true);
             self.append(var, &field);
-            payloads.push(Payload { position, type_oid, field, shows });
+            payloads.push(Payload { position, type_oid, field, shows, query: None });
             if let Some(possible) = numbers.possible {
                 let field = Field::new(format!("digits of {name}"), DataType::Int32, true);
                 let count = self.register(&field);
                 let key = (var.varno as u32, var.varattno);
                 self.columns.digits.insert(key, Digits { count, possible });
                 let shows = Some((0, most));
-                payloads.push(Payload { position, type_oid, field, shows });
+                payloads.push(Payload { position, type_oid, field, shows, query: None });
             }
+        }
+        for (var, query) in asked {
+            let (position, type_oid) = (join.position_of(var)?, var.vartype.to_u32());
+            let name = document::shown(&format!("{}.{}", join.name, var.varattno), &query);
+            let field = Field::new(name, document::answer_type(&query)?, true);
+            self.answer(var, &query, &field);
+            payloads.push(Payload { position, type_oid, field, shows: None, query: Some(query) });
         }
         self.payloads.push(payloads);
         Ok(())
@@ -415,6 +451,40 @@ impl Layout {
     }
 }
 
+/// Columns of documents and what is asked of them, by relation, each once.
+type Asked<'a> = HashMap<u32, Vec<(&'a pg_sys::Var, JsonbQuery)>>;
+
+/// What an expression reads: columns, and of documents what is asked of them alone.
+unsafe fn read_by<'a>(
+    expr: *mut Node,
+    read: &mut HashMap<u32, Vec<&'a pg_sys::Var>>,
+    asked: &mut Asked<'a>,
+) {
+    nodes::walk(expr, &mut |node| {
+        if let Some((var, query)) = document::asked(node) {
+            let known = asked.entry(var.varno as u32).or_default();
+            if !known.iter().any(|(own, of)| own.varattno == var.varattno && *of == query) {
+                known.push((var, query));
+            }
+            return Walk::Past;
+        }
+        if nodes::tag(node) == pg_sys::NodeTag::T_Var {
+            joins::vars(node, read);
+        }
+        Walk::Into
+    });
+}
+
+unsafe fn column_name(entry: &pg_sys::RangeTblEntry, var: &pg_sys::Var) -> String {
+    match entry.rtekind {
+        pg_sys::RTEKind::RTE_RELATION => {
+            nodes::owned(pg_sys::get_attname(entry.relid, var.varattno, true))
+        }
+        // Its members' columns have names of their own, and these may be several times the same.
+        _ => format!("{}.{}", nodes::owned((*entry.eref).aliasname), var.varattno),
+    }
+}
+
 /// Whether a column is of numbers.
 unsafe fn is_number(var: &pg_sys::Var) -> bool {
     stored(var.vartype, var.vartypmod).0 == pg_sys::NUMERICOID
@@ -451,6 +521,7 @@ fn child(join: &Join, keys: Vec<ChildColumn>, payload: &[Payload]) -> Child {
         type_oid: payload.type_oid,
         field: payload.field.clone(),
         shows: payload.shows,
+        query: payload.query.clone(),
     });
     Child { name: join.name.clone(), columns: keys.into_iter().chain(payload).collect() }
 }

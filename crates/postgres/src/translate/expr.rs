@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
+use headrace_format::heap::JsonbQuery;
 use headrace_ir::{DataType, Expr, Field, Scalar};
 use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 
 use super::compare::Comparison;
 use super::constant::scalar;
+use super::document;
 use super::shown::{Digits, Shown};
 use super::types::ir_type;
 use crate::nodes::{self, WhyNot, cast, items, why_not};
@@ -18,6 +20,8 @@ pub struct Columns {
     pub scope: HashMap<(u32, i16), Expr>,
     /// The digits behind the point that numbers show, where that differs from row to row.
     pub digits: HashMap<(u32, i16), Digits>,
+    /// What is asked of documents.
+    pub documents: HashMap<(u32, i16), Vec<(JsonbQuery, Expr)>>,
     /// Of columns whose values are not read, a register that is NULL where they are, and why they are not.
     pub presences: HashMap<(u32, i16), (Expr, String)>,
 }
@@ -49,6 +53,7 @@ impl Translator {
             *value = Expr::Literal(Scalar::null(value.data_type()));
         }
         self.columns.digits.retain(|(of, _), _| *of != relation);
+        self.columns.documents.retain(|(of, _), _| *of != relation);
     }
 
     /// An expression that is shown as its type says.
@@ -65,6 +70,12 @@ impl Translator {
     pub unsafe fn shown(&mut self, node: *mut Node) -> Result<Shown, WhyNot> {
         if node.is_null() {
             return why_not("an expression that is not there");
+        }
+        if let Some((var, query)) = document::asked(node)
+            && let Some(known) = self.columns.documents.get(&(var.varno as u32, var.varattno))
+            && let Some((_, answer)) = known.iter().find(|(own, _)| *own == query)
+        {
+            return Ok(answer.clone().into());
         }
         match nodes::tag(node) {
             NodeTag::T_Var => self.var(&*node.cast()),
@@ -99,7 +110,7 @@ impl Translator {
 
     fn var(&self, var: &pg_sys::Var) -> Result<Shown, WhyNot> {
         let key = (var.varno as u32, var.varattno);
-        let Columns { scope, digits, presences } = &self.columns;
+        let Columns { scope, digits, presences, .. } = &self.columns;
         match scope.get(&key) {
             Some(register) if var.varlevelsup == 0 => {
                 Ok(Shown { value: register.clone(), digits: digits.get(&key).cloned() })

@@ -9,6 +9,7 @@ mod call;
 mod choice;
 mod compare;
 pub mod constant;
+pub mod document;
 mod expr;
 mod moment;
 mod number;

@@ -196,7 +196,7 @@ fn an_attribute_is_decoded_twice() {
     let rows: Vec<_> = rows.iter().map(|row| tuple(&attributes, row)).collect();
     let mut relation = relation(attributes);
     let (name, kind) = ("shown".to_string(), HeapType::DigitsShown { most: 2 });
-    relation.derived.push(Derived { attribute: 1, name, kind });
+    relation.derived.push(Derived { attribute: 1, name, kind, query: None });
     let batch = decode(&relation, &[2, 0, 1], &Page::of(&rows).bytes).unwrap();
     let names: Vec<_> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
     assert_eq!(names, ["shown", "i", "n"]);
