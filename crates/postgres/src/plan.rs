@@ -99,6 +99,13 @@ pub enum Output {
         /// The most.
         most: usize,
     },
+    /// The text of a truncated moment that a group is of.
+    Formatted {
+        /// The column.
+        column: usize,
+        /// The pattern of `to_char`, that shows it as no other.
+        pattern: String,
+    },
     /// An aggregate as it is.
     Aggregate {
         /// The column.

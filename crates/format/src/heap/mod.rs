@@ -85,6 +85,7 @@ mod plan;
 mod relation;
 mod reroute;
 mod server_pages;
+mod stored;
 mod table;
 mod tuple;
 mod uniform;

@@ -2,8 +2,8 @@
 
 use headrace_ir::pages::{MissingValue, PagePlan, PageStep, StoredValue};
 
-use super::column::column_value;
 use super::relation::{Attribute, HeapType};
+use super::stored::column_value;
 use super::table::HeapBlocks;
 use crate::Result;
 

@@ -100,6 +100,14 @@ impl Target {
     pub unsafe fn sink(&self, translator: &mut Translator) -> Result<(Sink, Vec<Output>), WhyNot> {
         let (mut keys, mut outputs, mut varying) = (Vec::new(), Vec::new(), Vec::new());
         for (column, key) in self.keys.iter().enumerate() {
+            if self.is_grouped
+                && let Some((expr, pattern)) = translator.formatted(*key)?
+            {
+                check_key(*key, &expr)?;
+                keys.push(NamedExpr { name: format!("k{column}"), expr });
+                outputs.push(Output::Formatted { column, pattern });
+                continue;
+            }
             let Shown { value: expr, digits } = translator.shown(*key)?;
             if self.is_grouped {
                 check_key(*key, &expr)?;

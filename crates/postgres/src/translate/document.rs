@@ -5,8 +5,8 @@ use headrace_format::heap::{JsonbQuery, JsonbScalar, flat_fields};
 use headrace_ir::DataType;
 use pgrx::pg_sys::{self, Datum, Node, NodeTag, Oid};
 
-use super::constant::text;
 use super::expr::operands;
+use super::format::constant_text;
 use super::types::ir_type;
 use crate::nodes::{self, WhyNot, cast, why_not};
 
@@ -17,7 +17,7 @@ pub unsafe fn asked<'a>(node: *mut Node) -> Option<(&'a pg_sys::Var, JsonbQuery)
     match function {
         pg_sys::F_JSONB_OBJECT_FIELD_TEXT => {
             let (var, mut path) = at(left)?;
-            path.push(key(right)?);
+            path.push(constant_text(right)?);
             Some((var, JsonbQuery::Text(path)))
         }
         pg_sys::F_JSONB_CONTAINS => Some((column(left)?, contained(right)?)),
@@ -50,14 +50,8 @@ unsafe fn at<'a>(node: *mut Node) -> Option<(&'a pg_sys::Var, Vec<String>)> {
         return None;
     }
     let (var, mut path) = at(of)?;
-    path.push(key(name)?);
+    path.push(constant_text(name)?);
     Some((var, path))
-}
-
-unsafe fn key(node: *mut Node) -> Option<String> {
-    let constant = &*cast::<pg_sys::Const>(node, NodeTag::T_Const)?;
-    let is_text = constant.consttype == pg_sys::TEXTOID && !constant.constisnull;
-    is_text.then(|| text(constant.constvalue).ok()).flatten()
 }
 
 unsafe fn contained(node: *mut Node) -> Option<JsonbQuery> {

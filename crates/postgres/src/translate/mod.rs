@@ -11,6 +11,7 @@ mod compare;
 pub mod constant;
 pub mod document;
 mod expr;
+mod format;
 mod moment;
 mod number;
 mod shown;
@@ -23,6 +24,7 @@ pub use call::arithmetic;
 
 pub use compare::{check_equality, descends, equality_key};
 pub use expr::{Columns, Translator};
+pub use format::{constant_text, finest};
 pub use shown::{Digits, Shown};
 pub use types::{
     HeapColumn, declared_digits, ir_type, is_deterministic, is_of_one_length, name_of, stored,
