@@ -210,10 +210,19 @@ class Terms:
         scale = one.scale + two.scale if operator == "*" else max(one.scale, two.scale)
         return Term(f"({one.sql} {operator} {two.sql})", "numeric", scale=scale)
 
+    def document(self) -> str | None:
+        """A column of documents, if the scope has one."""
+        found = [t.sql for t, _ in self.scope if t.kind == "jsonb"]
+        return self.rng.choice(found) if found else None
+
     def text(self, depth: int) -> Term:
         """Functions of texts."""
         rng, one = self.rng, self.term("text", depth - 1).sql
         two = self.term("text", 0).sql
+        if rng.random() < 0.15 and (document := self.document()):
+            path = rng.choice(["->> 's'", "->> 'n'", "->> 'b'", "->> 'z'", "-> 'o' ->> 'in'", "->> 'long key'", "->> 'none'"])
+            shown = f"({document} {path})"
+            return Term(rng.choice([shown, shown, f"left({shown}, 2)", f"coalesce({shown}, {two})"]), "text")
         if rng.random() < 0.15:
             shown = self.term("uuid", depth - 1).sql + rng.choice(["::text", "::varchar"])
             return Term(rng.choice([shown, f"left({shown}, 2)", f"upper({shown})", f"({two} || {shown})"]), "text")
@@ -231,6 +240,9 @@ class Terms:
             if rng.random() < 0.25:
                 return f"(not {self.predicate(depth - 1)})"
             return f"({self.predicate(depth - 1)} {rng.choice(['and', 'or'])} {self.predicate(depth - 1)})"
+        if rng.random() < 0.04 and (document := self.document()):
+            field = rng.choice([f'"s": "v{rng.randint(0, 30)}"', f'"n": {rng.randint(0, 40) / 4}', f'"n": {rng.randint(0, 9)}.000', '"b": true', '"b": false, "z": null', '"none": 1', '"s": 5', "", '"o": {"in": 3}'])
+            return f"({document} @> '{{{field}}}')"
         kind = rng.choice(["int2", "int4", "int4", "int8", "float4", "float8", "numeric", "numeric", "date", "date", "timestamp", "timestamptz", "time", "text", "text", "uuid", "bytea", "bool", "data.label"])
         one = self.term(kind, depth)
         shape = rng.random()

@@ -65,6 +65,10 @@ vacuum analyze few;
 select sum(v), max(v), sum(w), min(w) from few;
 insert into few values (4001, 1.5, 1.5);
 select sum(v), max(v) from few;
+-- The session remembers it.
+set headrace.fallback = forbid;
+select sum(v), max(v), min(v) from few;
+reset headrace.fallback;
 select sum(w), max(w) from few;
 update few set w = 0.500 where id = 10;
 select w, count(*) from few group by w order by w;

@@ -10,6 +10,7 @@ use pgrx::pg_sys::{self, BlockNumber, Datum, HeapTupleData, Relation, Snapshot};
 
 use crate::datum::{Rows, check_digits};
 use crate::nodes::{WhyNot, why_not};
+use crate::planner::meet;
 use crate::translate::stored;
 use crate::version;
 
@@ -196,12 +197,25 @@ impl ServerReader {
                 let query = query.as_ref();
                 pushed = pushed.and_then(|()| self.rows.push_asked(column, value, of, query));
             }
+            if pushed.is_err() {
+                self.remember(&values, &nulls);
+            }
             pg_sys::MemoryContextSwitchTo(outer);
             pg_sys::MemoryContextReset(context.value());
             pushed?;
             self.rows.end_row();
         }
         Ok(())
+    }
+
+    /// Numbers of a row of which one was not as it was taken for granted.
+    unsafe fn remember(&self, values: &[Datum], nulls: &[bool]) {
+        let table = (*self.relation).rd_id;
+        for &Wanted { attribute, of, .. } in &self.wanted {
+            if of == pg_sys::NUMERICOID && !nulls[attribute] {
+                meet(table, attribute as i16 + 1, values[attribute]);
+            }
+        }
     }
 
     /// The rows so far, if they are enough for a batch, or wanted however few they are.

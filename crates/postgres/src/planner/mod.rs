@@ -45,6 +45,7 @@ use streamed::Streamed;
 use target::Target;
 
 pub use joins::vars;
+pub use numbers::meet;
 pub use path::{Methods, NAME, SCAN_METHODS};
 
 static mut PREVIOUS: pg_sys::create_upper_paths_hook_type = None;

@@ -1,8 +1,9 @@
 //! Digits of `numeric` that declares none: what a pipeline takes for granted of a column's values, by the statistics
 //! that PostgreSQL keeps of them. A value that is otherwise is found when it is read, and leaves the answer to
-//! PostgreSQL's own plan.
+//! PostgreSQL's own plan; the session remembers it, and takes less for granted from then on.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 
 use headrace_ir::DataType;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -50,9 +51,30 @@ pub struct Column {
     pub is_empty: bool,
 }
 
+/// Columns that are remembered.
+const MET_MAX: usize = 1000;
+
+thread_local! {
+    /// What was seen, by table and attribute, of values that statistics had not seen.
+    static MET: RefCell<HashMap<(u32, i16), Seen>> = RefCell::default();
+}
+
+/// Remembers a value of a column that was not as it was taken for granted.
+pub unsafe fn meet(table: Oid, attribute: i16, value: Datum) {
+    MET.with_borrow_mut(|met| {
+        if met.len() >= MET_MAX {
+            met.clear();
+        }
+        let seen = met.entry((table.to_u32(), attribute)).or_default();
+        seen.has_others |= seen.add_value(value).is_err();
+    });
+}
+
 /// What was seen of values.
 #[derive(Default)]
 struct Seen {
+    /// Whether there were values that no decimal has.
+    has_others: bool,
     /// Digits before the point.
     whole: u8,
     /// Digits behind it that are shown.
@@ -92,6 +114,16 @@ impl Seen {
             self.shown.insert(scale);
             return Ok(());
         }
+        MET.with_borrow(|met| {
+            if let Some(met) = met.get(&(column.table, column.attribute)) {
+                self.has_others |= met.has_others;
+                self.whole = self.whole.max(met.whole);
+                self.shown.extend(&met.shown);
+            }
+        });
+        if self.has_others {
+            return without_decimals();
+        }
         let key = Datum::from(column.attribute);
         let tuple = pg_sys::SearchSysCache3(
             pg_sys::SysCacheIdentifier::STATRELATTINH as i32,
@@ -127,9 +159,7 @@ impl Seen {
 
     unsafe fn add_value(&mut self, value: Datum) -> Result<(), WhyNot> {
         let Ok((unscaled, scale)) = constant::shown_decimal(value) else {
-            return why_not(
-                "numeric without declared digits, with NaN, infinities or more than 38 digits",
-            );
+            return without_decimals();
         };
         let digits = unscaled.unsigned_abs().checked_ilog10().map_or(0, |log| log as u8 + 1);
         self.whole = self.whole.max(digits.saturating_sub(scale));
@@ -157,6 +187,10 @@ impl Seen {
         let data_type = DataType::Decimal128 { precision, scale };
         Ok(Numbers { data_type, is_declared: false, possible })
     }
+}
+
+fn without_decimals<T>() -> Result<T, WhyNot> {
+    why_not("numeric without declared digits, with NaN, infinities or more than 38 digits")
 }
 
 unsafe fn without_statistics<T>(table: Oid) -> Result<T, WhyNot> {
