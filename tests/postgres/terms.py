@@ -93,6 +93,9 @@ class Terms:
             return self.column(kind) if rng.random() < 0.95 else self.constant(kind)
         if rng.random() < 0.15 and kind != "bool":
             return self.choice(kind, depth)
+        if kind in ("int4", "int8", "float8", "numeric") and rng.random() < 0.06 and (document := self.document()):
+            field = "-> 'o' ->> 'in'" if kind in INTEGERS else "->> 'n'"
+            return Term(f"({document} {field})::{kind}", kind, kind != "numeric", top=9 if kind in INTEGERS else 0)
         if kind in INTEGERS:
             return self.integer(kind, depth)
         if kind in ("float4", "float8"):
@@ -242,7 +245,7 @@ class Terms:
             return f"({self.predicate(depth - 1)} {rng.choice(['and', 'or'])} {self.predicate(depth - 1)})"
         if rng.random() < 0.04 and (document := self.document()):
             field = rng.choice([f'"s": "v{rng.randint(0, 30)}"', f'"n": {rng.randint(0, 40) / 4}', f'"n": {rng.randint(0, 9)}.000', '"b": true', '"b": false, "z": null', '"none": 1', '"s": 5', "", '"o": {"in": 3}'])
-            return f"({document} @> '{{{field}}}')"
+            return f"({document} @> '{{{field}}}')" if rng.random() < 0.7 else f"({document} ->> 'b')::bool"
         kind = rng.choice(["int2", "int4", "int4", "int8", "float4", "float8", "numeric", "numeric", "date", "date", "timestamp", "timestamptz", "time", "text", "text", "uuid", "bytea", "bool", "data.label"])
         one = self.term(kind, depth)
         shape = rng.random()

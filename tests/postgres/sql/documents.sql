@@ -64,6 +64,29 @@ alter table parts add late jsonb default '{"k": "late", "n": 1.0}';
 vacuum analyze parts_1, parts_2;
 select payload->>'t' as t, late->>'k' as l, late->>'n' as n, count(*) from parts where payload @> '{"k": 2}' and late @> '{"n": 1}' group by 1, 2, 3 order by 1;
 select count(*) from (select payload from parts_1 union all select other from events) s where payload->>'k' = '3';
+-- Casts of fields, where nothing else can be meant.
+create table sales (id int4, doc jsonb);
+insert into sales select i, jsonb_build_object('amount', (i % 977 / 8.0)::numeric(12, 3), 'price', (i % 50)::text || '.' || i % 4, 'n', i % 1000 - 500, 'f', i / 16.0::float8, 'ok', i % 3 = 0,
+        'yes', case when i % 2 = 0 then 'true' else 'false' end, 'big', 3000000000 + i, 'o', jsonb_build_object('n', (i % 7)::text)) || case when i % 10 = 0 then '{"amount": null, "n": null}' else '{}' end::jsonb
+    from generate_series(1, 4000) i;
+insert into sales values (4001, null), (4002, '[]'), (4003, '{"amount": 5, "price": "-0.50", "n": "-7", "f": 1e3, "ok": "true"}'), (4004, '{"amount": -0.0000000001, "price": 100}');
+vacuum analyze sales;
+select doc->>'ok' as ok, sum((doc->>'amount')::numeric), avg((doc->>'amount')::numeric), max((doc->>'amount')::numeric), min((doc->>'price')::numeric), count((doc->>'amount')::numeric) from sales group by 1 order by 1;
+select sum((doc->>'price')::numeric), sum((doc->>'price')::numeric * 2), sum((doc->>'price')::numeric(10, 1)), sum((doc->>'amount')::numeric * (doc->>'n')::int) from sales;
+select (doc->>'n')::int % 10 as n, count(*), sum((doc->>'n')::int), sum((doc->>'big')::bigint), avg((doc->>'n')::int2) from sales group by 1 order by 1;
+select (doc->>'ok')::bool as ok, count(*), bool_or((doc->>'yes')::bool), max((doc->>'f')::float8), sum((doc->>'f')::float8) from sales group by 1 order by 1;
+select count(*), min(id) from sales where (doc->>'amount')::numeric > 100.5 and (doc->'o'->>'n')::int in (1, 2, 3) and (doc->>'ok')::bool;
+select (doc->>'price')::numeric as p, count(*) from sales where id < 300 group by 1 order by 1 limit 5;
+select sum((doc->>'big')::int) from sales;
+-- What is not what it is cast to is PostgreSQL's to take, or to refuse.
+insert into sales values (4005, '{"amount": 0.123456789012345, "n": " 12 ", "ok": "yes", "f": "NaN", "price": "1e3"}');
+select sum((doc->>'amount')::numeric), sum((doc->>'price')::numeric) from sales;
+select sum((doc->>'n')::int), count((doc->>'ok')::bool), max((doc->>'f')::float8) from sales;
+insert into sales values (4006, '{"n": 1.5, "ok": "maybe"}');
+select sum((doc->>'n')::int) from sales;
+select sum((doc->>'n')::int) from sales where id < 4000;
+select count(*) from sales where (doc->>'ok')::bool;
+drop table sales;
 -- Other ways to ask are PostgreSQL's.
 select payload #>> '{user,name}' as n, count(*) from events where id < 50 group by 1 order by 1 limit 3;
 select payload->'list'->>1, payload->>w, count(*) from events where id < 50 group by 1, 2 order by 1, 2;

@@ -12,6 +12,7 @@ use arrow_schema::ArrowError;
 
 use super::Reroute;
 use super::bytes::{array, gather};
+use super::fields::{FieldColumn, Refused};
 use super::jsonb::{self, JsonbQuery};
 use super::memory::{give, reuse};
 use super::numeric;
@@ -73,13 +74,7 @@ enum Values {
     /// Their texts.
     Uuid(Pieces),
     Bytea(Pieces),
-    JsonbText {
-        texts: Pieces,
-        /// Where there is a text.
-        found: NullBufferBuilder,
-        /// The one at hand.
-        text: Vec<u8>,
-    },
+    JsonbField(FieldColumn),
     JsonbContains {
         answers: Vec<bool>,
         /// A number's text.
@@ -144,13 +139,10 @@ impl Column {
     /// Bytes that the values of its `rows` take here.
     pub(super) fn values_bytes(&self, rows: usize) -> usize {
         match (&self.values, self.values.kind().stored().0) {
-            (
-                Values::Text(pieces)
-                | Values::Uuid(pieces)
-                | Values::Bytea(pieces)
-                | Values::JsonbText { texts: pieces, .. },
-                _,
-            ) => rows * size_of::<i32>() + pieces.bytes_len(),
+            (Values::JsonbField(fields), _) => fields.values_bytes(rows),
+            (Values::Text(pieces) | Values::Uuid(pieces) | Values::Bytea(pieces), _) => {
+                rows * size_of::<i32>() + pieces.bytes_len()
+            }
             (_, Length::Fixed(bytes)) => rows * usize::from(bytes),
             _ => rows * size_of::<i128>(),
         }
@@ -194,11 +186,7 @@ impl Values {
             HeapType::Text => Self::Text(Pieces::new()),
             HeapType::Uuid => Self::Uuid(Pieces::new()),
             HeapType::Bytea => Self::Bytea(Pieces::new()),
-            HeapType::JsonbText => Self::JsonbText {
-                texts: Pieces::new(),
-                found: NullBufferBuilder::new(0),
-                text: Vec::new(),
-            },
+            HeapType::JsonbField(of) => Self::JsonbField(FieldColumn::new(of)),
             HeapType::JsonbContains => {
                 Self::JsonbContains { answers: Vec::new(), text: Vec::new() }
             }
@@ -228,7 +216,7 @@ impl Values {
             Self::Text(_) => HeapType::Text,
             Self::Uuid(_) => HeapType::Uuid,
             Self::Bytea(_) => HeapType::Bytea,
-            Self::JsonbText { .. } => HeapType::JsonbText,
+            Self::JsonbField(fields) => HeapType::JsonbField(fields.of),
             Self::JsonbContains { .. } => HeapType::JsonbContains,
         }
     }
@@ -300,15 +288,15 @@ impl Values {
                 let content = content.unwrap_or_default();
                 pieces.push(content).ok_or(Reroute::BatchFull { attribute })
             }),
-            Self::JsonbText { texts, found, text } => {
-                let Some(JsonbQuery::Text(path)) = rows.query else { return Err(value(NOT_ASKED)) };
+            Self::JsonbField(fields) => {
+                let Some(JsonbQuery::Field { path, .. }) = rows.query else {
+                    return Err(value(NOT_ASKED));
+                };
                 rows.variable(expanded, attribute, |document| {
-                    text.clear();
-                    let read = |document| jsonb::text(document, path, text);
-                    let is_there = document.map_or(Ok(false), read).map_err(value)?;
-                    texts.push(text).ok_or(Reroute::BatchFull { attribute })?;
-                    found.append(is_there);
-                    Ok(())
+                    fields.push(document, path).map_err(|refused| match refused {
+                        Refused::Flaw(flaw) => value(flaw),
+                        Refused::Full => Reroute::BatchFull { attribute },
+                    })
                 })
             }
             Self::JsonbContains { answers, text } => {
@@ -339,10 +327,7 @@ impl Values {
             Self::Float8(values) => values.truncate(rows),
             Self::Numeric { values, .. } => values.truncate(rows),
             Self::Text(pieces) | Self::Uuid(pieces) | Self::Bytea(pieces) => pieces.truncate(rows),
-            Self::JsonbText { texts, found, .. } => {
-                texts.truncate(rows);
-                found.truncate(rows);
-            }
+            Self::JsonbField(fields) => fields.truncate(rows),
             Self::JsonbContains { answers, .. } => answers.truncate(rows),
         }
     }
@@ -364,10 +349,8 @@ impl Values {
             Self::Float4(values) => reuse(values, given.next()),
             Self::Float8(values) => reuse(values, given.next()),
             Self::Numeric { values, .. } => reuse(values, given.next()),
-            Self::Text(pieces)
-            | Self::Uuid(pieces)
-            | Self::Bytea(pieces)
-            | Self::JsonbText { texts: pieces, .. } => {
+            Self::JsonbField(_) => {}
+            Self::Text(pieces) | Self::Uuid(pieces) | Self::Bytea(pieces) => {
                 pieces.grow_into(given.next(), given.next());
             }
         }
@@ -411,10 +394,7 @@ impl Values {
                 let (offsets, bytes) = pieces.into_buffers(given);
                 Arc::new(StringArray::try_new(offsets, bytes, valid)?)
             }
-            Self::JsonbText { texts, mut found, .. } => {
-                let (offsets, bytes) = texts.into_buffers(given);
-                Arc::new(StringArray::try_new(offsets, bytes, found.finish())?)
-            }
+            Self::JsonbField(fields) => fields.into_array()?,
             Self::Bytea(pieces) => {
                 let (offsets, bytes) = pieces.into_buffers(given);
                 Arc::new(BinaryArray::try_new(offsets, bytes, valid)?)

@@ -12,6 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::bytes::{align_up, u32_at};
+use super::fields::JsonbType;
 use super::numeric;
 use super::varlena::{Content, content};
 
@@ -33,8 +34,13 @@ const CUT: Flaw = "a jsonb value is longer than its container";
 /// What is asked of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JsonbQuery {
-    /// `document -> key -> .. ->> key`: NULL where there is none.
-    Text(Vec<String>),
+    /// `document -> key -> .. ->> key`, or a cast of it: NULL where there is none.
+    Field {
+        /// The keys.
+        path: Vec<String>,
+        /// What becomes of it.
+        of: JsonbType,
+    },
     /// `document @> '{"key": scalar, ..}'`.
     Contains(Vec<(String, JsonbScalar)>),
 }

@@ -71,6 +71,7 @@ mod checksum;
 mod column;
 mod decoder;
 mod feed;
+pub mod fields;
 mod jsonb;
 mod memory;
 mod numeric;
@@ -97,6 +98,7 @@ mod walk;
 mod tests;
 
 pub use decoder::Decoder;
+pub use fields::JsonbType;
 pub use jsonb::{JsonbQuery, JsonbScalar, flat_fields};
 pub use owner::{BlockOwner, HoldAnswer};
 pub use page::keep_lines;

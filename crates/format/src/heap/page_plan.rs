@@ -61,7 +61,7 @@ fn stored_value(kind: HeapType) -> Option<StoredValue> {
         HeapType::Timestamp | HeapType::TimestampTz => StoredValue::Timestamp,
         HeapType::Text => StoredValue::Text,
         HeapType::NumericShowing { .. } | HeapType::DigitsShown { .. } => return None,
-        HeapType::JsonbText | HeapType::JsonbContains => return None,
+        HeapType::JsonbField(_) | HeapType::JsonbContains => return None,
         HeapType::Uuid | HeapType::Bytea | HeapType::Presence => return None,
     })
 }

@@ -178,7 +178,7 @@ impl Part {
         let attribute =
             self.attributes[column].map(|index| &relation.attributes[relation.attribute_of(index)]);
         let is_field = self.attributes[column]
-            .is_some_and(|index| relation.kind_of(index) == Some(HeapType::JsonbText));
+            .is_some_and(|index| matches!(relation.kind_of(index), Some(HeapType::JsonbField(_))));
         is_field || attribute.is_none_or(|attribute| !attribute.not_null)
     }
 }

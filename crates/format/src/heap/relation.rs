@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 pub use headrace_ir::pages::{Align, Length};
 
+use super::fields::JsonbType;
 use super::jsonb::JsonbQuery;
 use crate::{FormatError, Result};
 
@@ -110,9 +111,9 @@ pub enum HeapType {
     Uuid,
     /// `bytea` → Binary.
     Bytea,
-    /// `jsonb` → Utf8: the text of a field, NULL where there is none; derived by [`JsonbQuery::Text`]. Fields that
-    /// are objects or arrays are rerouted. The database's encoding must be UTF8.
-    JsonbText,
+    /// A field of a `jsonb`, NULL where there is none; derived by [`JsonbQuery::Field`]. Fields that are objects or
+    /// arrays, or not what they are cast to, are rerouted. The database's encoding must be UTF8.
+    JsonbField(JsonbType),
     /// `jsonb` → Boolean: whether it has fields with certain values; derived by [`JsonbQuery::Contains`].
     JsonbContains,
     /// Any type → Boolean: true where there is a value.
@@ -136,7 +137,8 @@ impl HeapType {
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
             Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-            Self::Text | Self::Uuid | Self::JsonbText => DataType::Utf8,
+            Self::Text | Self::Uuid => DataType::Utf8,
+            Self::JsonbField(of) => of.arrow(),
             Self::Bytea => DataType::Binary,
         }
     }
@@ -155,7 +157,7 @@ impl HeapType {
             Self::Numeric { .. } | Self::NumericShowing { .. } | Self::DigitsShown { .. } => {
                 (Length::Varlena, Align::Int)
             }
-            Self::Text | Self::Bytea | Self::JsonbText | Self::JsonbContains => {
+            Self::Text | Self::Bytea | Self::JsonbField(_) | Self::JsonbContains => {
                 (Length::Varlena, Align::Int)
             }
         }
@@ -232,7 +234,9 @@ impl Relation {
                 Some(at) => {
                     let Derived { kind, query, .. } = &self.derived[at];
                     let is_asked = match kind {
-                        HeapType::JsonbText => matches!(query, Some(JsonbQuery::Text(_))),
+                        HeapType::JsonbField(own) => {
+                            matches!(query, Some(JsonbQuery::Field { of, .. }) if of == own)
+                        }
                         HeapType::JsonbContains => matches!(query, Some(JsonbQuery::Contains(_))),
                         _ => query.is_none(),
                     };
@@ -261,7 +265,7 @@ impl Attribute {
             return refuse("its length or alignment is not that of its type");
         }
         match kind {
-            HeapType::JsonbText | HeapType::JsonbContains if self.kind == Some(kind) => {
+            HeapType::JsonbField(_) | HeapType::JsonbContains if self.kind == Some(kind) => {
                 refuse("of a jsonb only parts are decoded")
             }
             HeapType::Numeric { precision, scale }
@@ -277,7 +281,7 @@ impl Attribute {
     }
 
     pub(super) fn field(&self, name: &str, kind: HeapType) -> Field {
-        Field::new(name, kind.arrow(), !self.not_null || kind == HeapType::JsonbText)
+        Field::new(name, kind.arrow(), !self.not_null || matches!(kind, HeapType::JsonbField(_)))
     }
 }
 

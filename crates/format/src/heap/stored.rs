@@ -31,7 +31,7 @@ pub(super) fn column_value(kind: HeapType, stored: &[u8]) -> Option<[u8; 16]> {
             numeric::decimal(stored, precision, scale).ok().map(i128::to_le_bytes)
         }
         HeapType::NumericShowing { .. } | HeapType::DigitsShown { .. } => None,
-        HeapType::JsonbText | HeapType::JsonbContains => None,
+        HeapType::JsonbField(_) | HeapType::JsonbContains => None,
         HeapType::Text | HeapType::Uuid | HeapType::Bytea | HeapType::Presence => None,
     }
 }

@@ -243,7 +243,7 @@ fn name_columns(
             plan::Read::DigitsShown { most } => Some((HeapType::DigitsShown { most: *most }, None)),
             plan::Read::Document(query) => {
                 let kind = match query {
-                    JsonbQuery::Text(_) => HeapType::JsonbText,
+                    JsonbQuery::Field { of, .. } => HeapType::JsonbField(*of),
                     JsonbQuery::Contains(_) => HeapType::JsonbContains,
                 };
                 Some((kind, Some(query.clone())))

@@ -464,8 +464,11 @@ unsafe fn read_by<'a>(
     nodes::walk(expr, &mut |node| {
         if let Some((var, query)) = document::asked(node) {
             let known = asked.entry(var.varno as u32).or_default();
-            if !known.iter().any(|(own, of)| own.varattno == var.varattno && *of == query) {
-                known.push((var, query));
+            let digits = document::digits_of(&query).map(|(query, _)| query);
+            for query in std::iter::once(query).chain(digits) {
+                if !known.iter().any(|(own, of)| own.varattno == var.varattno && *of == query) {
+                    known.push((var, query));
+                }
             }
             return Walk::Past;
         }

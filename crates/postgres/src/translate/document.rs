@@ -1,24 +1,60 @@
 //! What is asked of documents, values of `jsonb`: fields by constant keys, and whether they contain a constant. It is
 //! decoded with the documents, as a column of its own.
 
-use headrace_format::heap::{JsonbQuery, JsonbScalar, flat_fields};
+use std::collections::BTreeSet;
+
+use headrace_format::heap::{JsonbQuery, JsonbScalar, JsonbType, fields, flat_fields};
 use headrace_ir::DataType;
 use pgrx::pg_sys::{self, Datum, Node, NodeTag, Oid};
 
+use super::constant::{numeric, text as text_of};
 use super::expr::operands;
 use super::format::constant_text;
 use super::types::ir_type;
 use crate::nodes::{self, WhyNot, cast, why_not};
 
+/// Digits behind the point that casts to `numeric` have room for.
+const SCALE: i8 = 10;
+
 /// A column of documents, and what is asked of them.
 pub unsafe fn asked<'a>(node: *mut Node) -> Option<(&'a pg_sys::Var, JsonbQuery)> {
+    if let Some(cast) = cast::<pg_sys::CoerceViaIO>(node, NodeTag::T_CoerceViaIO) {
+        let of = match (*cast).resulttype {
+            pg_sys::INT2OID | pg_sys::INT4OID | pg_sys::INT8OID => JsonbType::Integer,
+            pg_sys::FLOAT8OID => JsonbType::Float,
+            pg_sys::BOOLOID => JsonbType::Bool,
+            pg_sys::NUMERICOID => JsonbType::Number { precision: 38, scale: SCALE },
+            _ => return None,
+        };
+        return match plainly_asked((*cast).arg.cast())? {
+            (var, JsonbQuery::Field { path, of: JsonbType::Text }) => {
+                Some((var, JsonbQuery::Field { path, of }))
+            }
+            _ => None,
+        };
+    }
+    plainly_asked(node)
+}
+
+/// What else must be known of an answer: how many digits a number shows, and all that there may be.
+pub fn digits_of(query: &JsonbQuery) -> Option<(JsonbQuery, BTreeSet<i8>)> {
+    match query {
+        JsonbQuery::Field { path, of: JsonbType::Number { scale, .. } } => {
+            let of = JsonbType::DigitsShown { most: scale.unsigned_abs() };
+            Some((JsonbQuery::Field { path: path.clone(), of }, (0..=*scale).collect()))
+        }
+        _ => None,
+    }
+}
+
+unsafe fn plainly_asked<'a>(node: *mut Node) -> Option<(&'a pg_sys::Var, JsonbQuery)> {
     let (function, arguments) = called(node)?;
     let [left, right] = arguments[..] else { return None };
     match function {
         pg_sys::F_JSONB_OBJECT_FIELD_TEXT => {
             let (var, mut path) = at(left)?;
             path.push(constant_text(right)?);
-            Some((var, JsonbQuery::Text(path)))
+            Some((var, JsonbQuery::Field { path, of: JsonbType::Text }))
         }
         pg_sys::F_JSONB_CONTAINS => Some((column(left)?, contained(right)?)),
         pg_sys::F_JSONB_CONTAINED => Some((column(right)?, contained(left)?)),
@@ -73,20 +109,35 @@ unsafe fn contained(node: *mut Node) -> Option<JsonbQuery> {
 pub unsafe fn answer_type(query: &JsonbQuery) -> Result<DataType, WhyNot> {
     let text = ir_type(pg_sys::TEXTOID, -1)?;
     Ok(match query {
-        JsonbQuery::Text(_) => text,
         JsonbQuery::Contains(_) => DataType::Bool,
+        JsonbQuery::Field { of, .. } => match *of {
+            JsonbType::Text => text,
+            JsonbType::Integer => DataType::Int64,
+            JsonbType::Float => DataType::Float64,
+            JsonbType::Bool => DataType::Bool,
+            JsonbType::Number { precision, scale } => DataType::Decimal128 { precision, scale },
+            JsonbType::DigitsShown { .. } => DataType::Int32,
+        },
     })
 }
 
 /// What is asked, as SQL.
 pub fn shown(column: &str, query: &JsonbQuery) -> String {
     match query {
-        JsonbQuery::Text(path) => {
+        JsonbQuery::Field { path, of } => {
             let keys: Vec<String> =
                 path.iter().map(|key| format!("'{}'", key.replace('\'', "''"))).collect();
             let (last, way) = keys.split_last().map_or(("''", &[][..]), |(last, way)| (last, way));
             let way: String = way.iter().map(|key| format!("->{key}")).collect();
-            format!("{column}{way}->>{last}")
+            let text = format!("{column}{way}->>{last}");
+            match of {
+                JsonbType::Text => text,
+                JsonbType::Integer => format!("({text})::int8"),
+                JsonbType::Float => format!("({text})::float8"),
+                JsonbType::Bool => format!("({text})::bool"),
+                JsonbType::Number { .. } => format!("({text})::numeric"),
+                JsonbType::DigitsShown { .. } => format!("digits of ({text})::numeric"),
+            }
         }
         JsonbQuery::Contains(_) => {
             format!("{column} @> '{}'", document(query).replace('\'', "''"))
@@ -115,8 +166,8 @@ pub unsafe fn answer(document: Datum, query: &JsonbQuery) -> Result<(Option<Datu
     let call = |function, of: Datum, with: Datum| {
         pgrx::direct_function_call_as_datum(function, &[Some(of), Some(with)])
     };
-    let path = match query {
-        JsonbQuery::Text(path) => path,
+    let (path, of) = match query {
+        JsonbQuery::Field { path, of } => (path, *of),
         JsonbQuery::Contains(_) => {
             let wanted = nodes::c_string(&self::document(query));
             let wanted = pgrx::direct_function_call_as_datum(
@@ -136,5 +187,33 @@ pub unsafe fn answer(document: Datum, query: &JsonbQuery) -> Result<(Option<Datu
         at = at.and_then(|at| call(pg_sys::jsonb_object_field, at, key(step)));
     }
     let text = at.and_then(|at| call(pg_sys::jsonb_object_field_text, at, key(last)));
-    Ok((text, pg_sys::TEXTOID))
+    match (text, of) {
+        (Some(shown), of) if of != JsonbType::Text => as_cast(&text_of(shown)?, of),
+        (text, _) => Ok((text, pg_sys::TEXTOID)),
+    }
+}
+
+/// What a cast makes of a field's text.
+unsafe fn as_cast(text: &str, of: JsonbType) -> Result<(Option<Datum>, Oid), WhyNot> {
+    let (value, oid) = match of {
+        JsonbType::Text => (None, pg_sys::TEXTOID),
+        JsonbType::Integer => (fields::integer(text).map(Datum::from), pg_sys::INT8OID),
+        JsonbType::Float => {
+            let value = fields::float(text);
+            (value.map(|value| Datum::from(value.to_bits())), pg_sys::FLOAT8OID)
+        }
+        JsonbType::Bool => (fields::truth(text).map(Datum::from), pg_sys::BOOLOID),
+        JsonbType::Number { precision, scale } => {
+            let value = fields::decimal(text, precision, scale);
+            (value.and_then(|(value, _)| numeric(value, scale)), pg_sys::NUMERICOID)
+        }
+        JsonbType::DigitsShown { most } => {
+            let value = fields::decimal(text, 38, most as i8);
+            (value.map(|(_, shown)| Datum::from(i32::from(shown))), pg_sys::INT4OID)
+        }
+    };
+    match value {
+        Some(value) => Ok((Some(value), oid)),
+        None => why_not("a field of a document that is not what it is cast to"),
+    }
 }

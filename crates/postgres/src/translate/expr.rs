@@ -75,7 +75,16 @@ impl Translator {
             && let Some(known) = self.columns.documents.get(&(var.varno as u32, var.varattno))
             && let Some((_, answer)) = known.iter().find(|(own, _)| *own == query)
         {
-            return Ok(answer.clone().into());
+            let digits = document::digits_of(&query).and_then(|(wanted, possible)| {
+                let (_, count) = known.iter().find(|(own, _)| *own == wanted)?;
+                Some(Digits { count: count.clone(), possible })
+            });
+            let value = match ir_type(pg_sys::exprType(node), -1) {
+                // Whole numbers are read as the widest.
+                Ok(to) if to.is_integer() => widened(answer.clone(), &to),
+                _ => answer.clone(),
+            };
+            return Ok(Shown { value, digits });
         }
         match nodes::tag(node) {
             NodeTag::T_Var => self.var(&*node.cast()),

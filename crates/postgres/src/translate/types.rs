@@ -110,7 +110,7 @@ pub unsafe fn ir_type(oid: Oid, typmod: i32) -> Result<DataType, WhyNot> {
         Some(HeapType::Uuid) => DataType::Utf8,
         // What a column's statistics, or what is asked of it, make of it.
         Some(HeapType::NumericShowing { .. } | HeapType::DigitsShown { .. })
-        | Some(HeapType::JsonbText | HeapType::JsonbContains)
+        | Some(HeapType::JsonbField(_) | HeapType::JsonbContains)
         | Some(HeapType::Bytea | HeapType::Presence)
         | None => {
             let without_scale = stored(oid, typmod) == (pg_sys::NUMERICOID, -1);
