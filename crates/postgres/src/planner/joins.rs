@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
+use headrace_format::heap::JsonbQuery;
 use headrace_ir::{Expr, Field, ProbeKind};
 use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 
-use super::inner;
-use crate::nodes::{self, WhyNot, cast, items, numbers, why_not};
+use super::{inner, numbers};
+use crate::nodes::{self, WhyNot, cast, items, why_not};
 use crate::plan::ChildColumn;
 use crate::settings;
 use crate::translate::{
-    Translator, equality_key, is_of_one_length, stored, wider_decimal, wider_integer,
+    Translator, document, equality_key, is_of_one_length, stored, wider_decimal, wider_integer,
 };
 use crate::version;
 
@@ -108,7 +109,7 @@ pub unsafe fn tables(
     relation: *mut RelOptInfo,
 ) -> impl Iterator<Item = u32> {
     let is_join = move |number: u32| (*entry(root, number)).rtekind == pg_sys::RTEKind::RTE_JOIN;
-    numbers((*relation).relids).filter(move |number| !is_join(*number))
+    nodes::numbers((*relation).relids).filter(move |number| !is_join(*number))
 }
 
 pub unsafe fn entry(root: *mut PlannerInfo, number: u32) -> *mut pg_sys::RangeTblEntry {
@@ -258,13 +259,40 @@ pub unsafe fn vars(expr: *mut Node, found: &mut HashMap<u32, Vec<&pg_sys::Var>>)
     });
 }
 
+/// Columns of documents and what is asked of them, by relation, each once.
+pub type Asked<'a> = HashMap<u32, Vec<(&'a pg_sys::Var, JsonbQuery)>>;
+
+/// What an expression reads: columns, and of documents what is asked of them alone.
+pub unsafe fn read_by<'a>(
+    expr: *mut Node,
+    read: &mut HashMap<u32, Vec<&'a pg_sys::Var>>,
+    asked: &mut Asked<'a>,
+) {
+    nodes::walk(expr, &mut |node| {
+        if let Some((var, query)) = document::asked(node) {
+            let known = asked.entry(var.varno as u32).or_default();
+            let digits = document::digits_of(&query).map(|(query, _)| query);
+            for query in std::iter::once(query).chain(digits) {
+                if !known.iter().any(|(own, of)| own.varattno == var.varattno && *of == query) {
+                    known.push((var, query));
+                }
+            }
+            return nodes::Walk::Past;
+        }
+        if nodes::tag(node) == NodeTag::T_Var {
+            vars(node, read);
+        }
+        nodes::Walk::Into
+    });
+}
+
 impl Join {
     /// Takes its columns out of those that are read.
     pub unsafe fn take<'a>(
         &self,
         read: &mut HashMap<u32, Vec<&'a pg_sys::Var>>,
     ) -> Vec<&'a pg_sys::Var> {
-        let own = numbers((*self.inner).relids).filter_map(|number| read.remove(&number));
+        let own = nodes::numbers((*self.inner).relids).filter_map(|number| read.remove(&number));
         own.flatten().collect()
     }
 
@@ -300,7 +328,7 @@ impl Join {
         let (mut keys, mut columns) = (Vec::new(), Vec::new());
         for pair in &self.pairs {
             let column = &*pair.inner;
-            let own = super::numbers_of(root, column)?.data_type;
+            let own = numbers::of_var(root, column)?.data_type;
             // Of numbers the value alone counts.
             let key = translator.value(pair.outer)?;
             let given = key.data_type();

@@ -35,7 +35,7 @@ use headrace_ir::{
 };
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo, UpperRelationKind};
 
-use crate::nodes::{self, Walk, WhyNot, numbers, why_not};
+use crate::nodes::{self, WhyNot, why_not};
 use crate::plan::{Child, ChildColumn, Part, Plan, Read};
 use crate::settings;
 use crate::translate::{Columns, Digits, Translator, document, ir_type, stored};
@@ -194,10 +194,10 @@ impl Layout {
         target: &Target,
     ) -> Result<Self, WhyNot> {
         let mut read: HashMap<u32, Vec<&pg_sys::Var>> = HashMap::new();
-        let mut asked = Asked::new();
+        let mut asked = joins::Asked::new();
         let of_joins = joins.iter().flat_map(|join| join.stream_side());
         for expr in filters.iter().copied().chain(of_joins).chain(target.read()) {
-            read_by(expr, &mut read, &mut asked);
+            joins::read_by(expr, &mut read, &mut asked);
         }
         let entry = &*nodes::entry_of(root, streamed.relation);
         let mut columns = read.remove(&(*streamed.relation).relid).unwrap_or_default();
@@ -230,7 +230,8 @@ impl Layout {
             let vars = join.take(&mut read);
             match join.kind {
                 ProbeKind::Inner | ProbeKind::Left => {
-                    let asked = numbers((*join.inner).relids).filter_map(|of| asked.remove(&of));
+                    let asked =
+                        nodes::numbers((*join.inner).relids).filter_map(|of| asked.remove(&of));
                     let asked: Vec<_> = asked.flatten().collect();
                     layout.payload(root, join, &vars, asked)?;
                 }
@@ -259,7 +260,9 @@ impl Layout {
         }
         let name = column_name(entry, var);
         let known = match (ir_type(var.vartype, var.vartypmod), files) {
-            (Err(_), None) if is_number(var) => numbers::of(&streamed.columns(var.varattno)?),
+            (Err(_), None) if numbers::is_number(var) => {
+                numbers::of(&streamed.columns(var.varattno)?)
+            }
             (known, _) => known.map(Numbers::from),
         };
         let known = known.map_err(|WhyNot(reason)| format!("column {name}: {reason}"));
@@ -351,7 +354,7 @@ impl Layout {
         for var in vars {
             let type_oid = stored(var.vartype, -1).0.to_u32();
             let position = join.position_of(var)?;
-            let numbers = numbers_of(root, var)?;
+            let numbers = numbers::of_var(root, var)?;
             let (shows, most) = (numbers.shows(), numbers.most());
             let name = format!("{}.{}", join.name, var.varattno);
             let field = Field::new(&name, numbers.data_type, true);
@@ -380,7 +383,7 @@ impl Layout {
     /// Columns that nobody but `NULL` stands for.
     unsafe fn hide(&mut self, root: *mut PlannerInfo, vars: &[&pg_sys::Var]) -> Result<(), WhyNot> {
         for var in vars {
-            let null = Expr::Literal(Scalar::null(numbers_of(root, var)?.data_type));
+            let null = Expr::Literal(Scalar::null(numbers::of_var(root, var)?.data_type));
             self.columns.scope.entry((var.varno as u32, var.varattno)).or_insert(null);
         }
         Ok(())
@@ -428,7 +431,8 @@ impl Layout {
                 is_optional: false,
             }));
             if matches!(join.kind, ProbeKind::Semi | ProbeKind::Anti) {
-                numbers((*join.inner).relids).for_each(|relation| translator.forget(relation));
+                nodes::numbers((*join.inner).relids)
+                    .for_each(|relation| translator.forget(relation));
             }
             for filter in &join.filters {
                 steps.push(Step::Filter(translator.expr(*filter)?));
@@ -452,33 +456,6 @@ impl Layout {
     }
 }
 
-/// Columns of documents and what is asked of them, by relation, each once.
-type Asked<'a> = HashMap<u32, Vec<(&'a pg_sys::Var, JsonbQuery)>>;
-
-/// What an expression reads: columns, and of documents what is asked of them alone.
-unsafe fn read_by<'a>(
-    expr: *mut Node,
-    read: &mut HashMap<u32, Vec<&'a pg_sys::Var>>,
-    asked: &mut Asked<'a>,
-) {
-    nodes::walk(expr, &mut |node| {
-        if let Some((var, query)) = document::asked(node) {
-            let known = asked.entry(var.varno as u32).or_default();
-            let digits = document::digits_of(&query).map(|(query, _)| query);
-            for query in std::iter::once(query).chain(digits) {
-                if !known.iter().any(|(own, of)| own.varattno == var.varattno && *of == query) {
-                    known.push((var, query));
-                }
-            }
-            return Walk::Past;
-        }
-        if nodes::tag(node) == pg_sys::NodeTag::T_Var {
-            joins::vars(node, read);
-        }
-        Walk::Into
-    });
-}
-
 unsafe fn column_name(entry: &pg_sys::RangeTblEntry, var: &pg_sys::Var) -> String {
     match entry.rtekind {
         pg_sys::RTEKind::RTE_RELATION => {
@@ -486,27 +463,6 @@ unsafe fn column_name(entry: &pg_sys::RangeTblEntry, var: &pg_sys::Var) -> Strin
         }
         // Its members' columns have names of their own, and these may be several times the same.
         _ => format!("{}.{}", nodes::owned((*entry.eref).aliasname), var.varattno),
-    }
-}
-
-/// Whether a column is of numbers.
-unsafe fn is_number(var: &pg_sys::Var) -> bool {
-    stored(var.vartype, var.vartypmod).0 == pg_sys::NUMERICOID
-}
-
-/// The type of a table's column, and what its numbers show.
-unsafe fn numbers_of(root: *mut PlannerInfo, var: &pg_sys::Var) -> Result<Numbers, WhyNot> {
-    match ir_type(var.vartype, var.vartypmod) {
-        Err(reason) if is_number(var) => {
-            let relation = *(*root).simple_rel_array.add(var.varno as usize);
-            if relation.is_null()
-                || (*nodes::entry_of(root, relation)).rtekind != pg_sys::RTEKind::RTE_RELATION
-            {
-                return Err(reason);
-            }
-            numbers::of(&streamed::columns(root, relation, var.varattno)?)
-        }
-        known => Ok(Numbers::from(known?)),
     }
 }
 

@@ -6,10 +6,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
 use headrace_ir::DataType;
-use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::pg_sys::{self, Datum, Oid, PlannerInfo};
 
+use super::streamed;
 use crate::nodes::{self, WhyNot, why_not};
-use crate::translate::{constant, declared_digits, stored};
+use crate::translate::{constant, declared_digits, ir_type, stored};
 
 /// The values of a column.
 pub struct Numbers {
@@ -49,6 +50,27 @@ pub struct Column {
     pub attribute: i16,
     /// Whether the table is known to have no rows.
     pub is_empty: bool,
+}
+
+/// Whether a column is of numbers.
+pub unsafe fn is_number(var: &pg_sys::Var) -> bool {
+    stored(var.vartype, var.vartypmod).0 == pg_sys::NUMERICOID
+}
+
+/// The type of a table's column, and what its numbers show.
+pub unsafe fn of_var(root: *mut PlannerInfo, var: &pg_sys::Var) -> Result<Numbers, WhyNot> {
+    match ir_type(var.vartype, var.vartypmod) {
+        Err(reason) if is_number(var) => {
+            let relation = *(*root).simple_rel_array.add(var.varno as usize);
+            if relation.is_null()
+                || (*nodes::entry_of(root, relation)).rtekind != pg_sys::RTEKind::RTE_RELATION
+            {
+                return Err(reason);
+            }
+            of(&streamed::columns(root, relation, var.varattno)?)
+        }
+        known => Ok(Numbers::from(known?)),
+    }
 }
 
 /// Columns that are remembered.
