@@ -68,6 +68,7 @@ COLUMNS = (
     Column("uk", "uuid", "uuid", "md5((i * 7)::text)::uuid", nulls=0.02),
     Column("e", "data.label", "data.label", "(enum_range(null::data.label))[1 + floor(random() ^ 2 * 5)]"),
     Column("a", "data.amount", "numeric", "floor(random() * 2e5) / 100", scale=2),
+    Column("j", "jsonb", "jsonb", "case when random() < 0.03 then (array['[1]', '5', 'null', '{}', '{\"s\": {\"in\": 1}}']::jsonb[])[1 + floor(random() * 5)::int4] when random() < 0.02 then jsonb_build_object('s', repeat(md5((i % 20)::text), 100), 'n', 1) else jsonb_build_object('s', 'v' || floor(random() * 30), 'n', floor(random() * 40) / 4, 'b', random() < 0.5, 'z', null, 'o', jsonb_build_object('in', floor(random() * 9)), 'long key', 'l' || i % 9) end"),
     Column("y", "bytea", "bytea", _one_of("''", r"'\x00'", r"'\xff'", r"'\x00ff'") + "::bytea"),
 )
 BY_NAME = {column.name: column for column in COLUMNS}

@@ -93,6 +93,9 @@ class Terms:
             return self.column(kind) if rng.random() < 0.95 else self.constant(kind)
         if rng.random() < 0.15 and kind != "bool":
             return self.choice(kind, depth)
+        if kind in ("int4", "int8", "float8", "numeric") and rng.random() < 0.06 and (document := self.document()):
+            field = "-> 'o' ->> 'in'" if kind in INTEGERS else "->> 'n'"
+            return Term(f"({document} {field})::{kind}", kind, kind != "numeric", top=9 if kind in INTEGERS else 0)
         if kind in INTEGERS:
             return self.integer(kind, depth)
         if kind in ("float4", "float8"):
@@ -210,10 +213,19 @@ class Terms:
         scale = one.scale + two.scale if operator == "*" else max(one.scale, two.scale)
         return Term(f"({one.sql} {operator} {two.sql})", "numeric", scale=scale)
 
+    def document(self) -> str | None:
+        """A column of documents, if the scope has one."""
+        found = [t.sql for t, _ in self.scope if t.kind == "jsonb"]
+        return self.rng.choice(found) if found else None
+
     def text(self, depth: int) -> Term:
         """Functions of texts."""
         rng, one = self.rng, self.term("text", depth - 1).sql
         two = self.term("text", 0).sql
+        if rng.random() < 0.15 and (document := self.document()):
+            path = rng.choice(["->> 's'", "->> 'n'", "->> 'b'", "->> 'z'", "-> 'o' ->> 'in'", "->> 'long key'", "->> 'none'"])
+            shown = f"({document} {path})"
+            return Term(rng.choice([shown, shown, f"left({shown}, 2)", f"coalesce({shown}, {two})"]), "text")
         if rng.random() < 0.15:
             shown = self.term("uuid", depth - 1).sql + rng.choice(["::text", "::varchar"])
             return Term(rng.choice([shown, f"left({shown}, 2)", f"upper({shown})", f"({two} || {shown})"]), "text")
@@ -231,6 +243,9 @@ class Terms:
             if rng.random() < 0.25:
                 return f"(not {self.predicate(depth - 1)})"
             return f"({self.predicate(depth - 1)} {rng.choice(['and', 'or'])} {self.predicate(depth - 1)})"
+        if rng.random() < 0.04 and (document := self.document()):
+            field = rng.choice([f'"s": "v{rng.randint(0, 30)}"', f'"n": {rng.randint(0, 40) / 4}', f'"n": {rng.randint(0, 9)}.000', '"b": true', '"b": false, "z": null', '"none": 1', '"s": 5', "", '"o": {"in": 3}'])
+            return f"({document} @> '{{{field}}}')" if rng.random() < 0.7 else f"({document} ->> 'b')::bool"
         kind = rng.choice(["int2", "int4", "int4", "int8", "float4", "float8", "numeric", "numeric", "date", "date", "timestamp", "timestamptz", "time", "text", "text", "uuid", "bytea", "bool", "data.label"])
         one = self.term(kind, depth)
         shape = rng.random()

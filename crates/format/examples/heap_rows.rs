@@ -137,7 +137,7 @@ fn describe(text: &str) -> Outcome<(Relation, Vec<usize>)> {
         }
         attributes.push(attribute(fields)?);
     }
-    Ok((Relation { block_bytes, checksums, attributes }, wanted))
+    Ok((Relation { block_bytes, checksums, attributes, derived: Vec::new() }, wanted))
 }
 
 fn attribute(

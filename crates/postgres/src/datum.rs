@@ -14,11 +14,11 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Schema, SchemaRef, TimeUnit};
-use headrace_format::heap;
+use headrace_format::heap::{self, JsonbQuery};
 use pgrx::pg_sys::{self, Datum, Oid};
 
 use crate::nodes::{WhyNot, why_not};
-use crate::translate::constant as moment;
+use crate::translate::{constant as moment, document};
 
 /// Gathers rows.
 pub struct Rows {
@@ -71,6 +71,23 @@ impl Rows {
     ) -> Result<(), WhyNot> {
         self.bytes += self.columns[column].push(value, of)?;
         Ok(())
+    }
+
+    /// The server's own answer of what is asked of a document, or a value of which nothing is.
+    pub unsafe fn push_asked(
+        &mut self,
+        column: usize,
+        value: Option<Datum>,
+        of: Oid,
+        query: Option<&JsonbQuery>,
+    ) -> Result<(), WhyNot> {
+        match (value, query) {
+            (Some(value), Some(query)) => {
+                let (answer, of) = document::answer(value, query)?;
+                self.push(column, answer, of)
+            }
+            _ => self.push(column, value, of),
+        }
     }
 
     /// The row at hand is whole.
@@ -192,12 +209,25 @@ impl Column {
     }
 }
 
-/// An integer of the server, of whatever width.
-fn integer(datum: Datum, of: Oid) -> Result<i64, WhyNot> {
+/// Whether a number shows so many digits behind the point, from the fewest to the most, as is taken for granted.
+///
+/// # Errors
+/// It does not.
+pub unsafe fn check_digits(value: Option<Datum>, shows: Option<(u8, u8)>) -> Result<(), WhyNot> {
+    let (Some(value), Some((least, most))) = (value, shows) else { return Ok(()) };
+    match (least..=most).contains(&moment::shown_decimal(value)?.1) {
+        true => Ok(()),
+        false => why_not("a number that shows other digits behind the point than statistics know"),
+    }
+}
+
+/// An integer of the server, of whatever width; of a number how many digits behind the point it shows.
+unsafe fn integer(datum: Datum, of: Oid) -> Result<i64, WhyNot> {
     match of {
         pg_sys::INT2OID => Ok((datum.value() as i16).into()),
         pg_sys::INT4OID | pg_sys::ANYENUMOID => Ok((datum.value() as i32).into()),
         pg_sys::INT8OID => Ok(datum.value() as i64),
+        pg_sys::NUMERICOID => Ok(moment::shown_decimal(datum)?.1.into()),
         _ => why_not("an integer of an unknown type"),
     }
 }

@@ -1,5 +1,6 @@
 //! What travels from the planner to the executor: text in the plan node, since a plan is copied.
 
+use headrace_format::heap::JsonbQuery;
 use headrace_ir::{Field, Program};
 use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,8 @@ pub struct Plan {
     /// The tables that the streamed rows lie in: one, the parts of a partitioned one, or those of a
     /// UNION ALL.
     pub parts: Vec<Part>,
+    /// How the source's columns are read.
+    pub reads: Vec<Read>,
     /// Whether it is one foreign table of files; else they are heaps.
     pub of_files: bool,
     /// The builds' rows, each from the child plan of its number, counted after PostgreSQL's own.
@@ -33,6 +36,25 @@ pub struct Part {
     pub attributes: Vec<i16>,
 }
 
+/// How a column of the source is read of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Read {
+    /// As the attribute's type has it, or whether it is there.
+    Value,
+    /// Numbers that declare no digits, as the column's type.
+    Number {
+        /// Whether each shows as many digits behind the point as the type has.
+        is_shown: bool,
+    },
+    /// How many digits behind the point the numbers show.
+    DigitsShown {
+        /// No more than so many.
+        most: u8,
+    },
+    /// What is asked of documents.
+    Document(JsonbQuery),
+}
+
 /// A child plan whose rows become a build.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Child {
@@ -49,8 +71,13 @@ pub struct ChildColumn {
     pub position: usize,
     /// Its type there.
     pub type_oid: u32,
-    /// What becomes of it: the same type, or a wider integer.
+    /// What becomes of it: the same type, or a wider one; of a number an integer is the digits behind the point
+    /// that it shows.
     pub field: Field,
+    /// The fewest and the most digits behind the point that each number must show.
+    pub shows: Option<(u8, u8)>,
+    /// What is asked of documents.
+    pub query: Option<JsonbQuery>,
 }
 
 /// Where a column of the node's tuples comes from. Columns are those of the program's sink.
@@ -62,6 +89,22 @@ pub enum Output {
         column: usize,
         /// PostgreSQL's type.
         type_oid: u32,
+    },
+    /// A number whose digits behind the point differ from row to row.
+    Shown {
+        /// The column.
+        column: usize,
+        /// The fewest digits that one of the group's shows: equal ones must show the same.
+        least: usize,
+        /// The most.
+        most: usize,
+    },
+    /// The text of a truncated moment that a group is of.
+    Formatted {
+        /// The column.
+        column: usize,
+        /// The pattern of `to_char`, that shows it as no other.
+        pattern: String,
     },
     /// An aggregate as it is.
     Aggregate {

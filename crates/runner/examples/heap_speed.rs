@@ -99,7 +99,8 @@ fn table(path: &Path) -> Outcome<(Arc<HeapTable>, Arc<Owner>)> {
         }
     };
     let attributes = COLUMNS.iter().map(attribute).collect();
-    let relation = Relation { block_bytes: BLOCK_BYTES, checksums: false, attributes };
+    let relation =
+        Relation { block_bytes: BLOCK_BYTES, checksums: false, attributes, derived: Vec::new() };
     let blocks = (std::fs::metadata(path)?.len() / BLOCK_BYTES as u64) as u32;
     let files = vec![path.to_path_buf()];
     let direct = std::iter::once(0..blocks).collect();

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::devices::Devices;
 
 /// Changes with every message that is not what it was.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Batches of rows that a client may have sent and the run has not taken.
 pub const WINDOW_BATCHES: usize = 8;

@@ -59,6 +59,13 @@ explain (verbose, costs off) select count(*) from parts where id > 500;
 explain (verbose, costs off) select count(*) from (select id from sales union all select id from parts_0) u;
 -- Why not.
 explain (verbose, costs off) select sum(free) from sales;
+create table unseen (v numeric, w numeric) with (autovacuum_enabled = off);
+insert into unseen select i / 4.0, case when i % 2 = 0 then 'nan' else 0.5 end::numeric from generate_series(1, 1000) i;
+explain (verbose, costs off) select sum(v) from unseen;
+analyze unseen;
+explain (verbose, costs off) select sum(v) from unseen;
+explain (verbose, costs off) select sum(w) from unseen;
+drop table unseen;
 explain (verbose, costs off) select string_agg(distinct word, ',') from sales;
 explain (verbose, costs off) select corr(shop::float8, id::float8), shop from sales group by shop;
 explain (verbose, costs off) select variance(shop::float8), count(distinct id) from sales;
@@ -70,7 +77,7 @@ explain (verbose, costs off) select date_trunc('day', at), count(*) from sales g
 explain (verbose, costs off) select count(*) from sales tablesample system (50);
 explain (verbose, costs off) select count(*) from pg_type where typname like '%int%';
 explain (verbose, costs off) select shop, count(*) from sales group by rollup (shop);
-explain (verbose, costs off, format json) select sum(free) from sales;
+explain (verbose, costs off, format json) select string_agg(word, ',') from sales;
 set headrace.min_table_size = '1GB';
 explain (verbose, costs off) select count(*) from sales;
 reset headrace.min_table_size;

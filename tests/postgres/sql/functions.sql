@@ -158,3 +158,28 @@ select greatest(i, k), least(j, i), count(*) from numbers group by 1, 2 order by
 select sum(greatest(i, j, k)), sum(least(a, 0.500)), max(greatest(date '2020-01-01' + i, '2020-01-03')), count(*) filter (where greatest(i, k) is distinct from least(i, k)) from numbers;
 select count(greatest(t, v)), count(least(p, 'b' collate "C")), max(greatest(p, 'b' collate "C")) from words;
 select nullif(greatest(i, 3), 3), count(*) from numbers group by 1 order by 1;
+-- Places before the point.
+select id, round(a, -1), trunc(a, -1), round(b, -2), trunc(-a, -2), round(a, -18) from numbers where id > 2990 order by id;
+select round(b, -1) as r, count(*), sum(round(a, -2)), sum(trunc(a * 100, -3)) from numbers group by 1 order by 1 limit 8;
+select round(w, -3), trunc(w, -1) from numbers where id = 3001;
+select round(a, -19) from numbers where id = 3001;
+-- Texts of moments by patterns that show the year and what follows.
+select to_char(ts, 'YYYY-MM') as m, count(*), min(id) from moments where id < 4000 group by 1 order by 1 limit 6;
+select to_char(tz, 'yyyy-mm-dd') as d, count(*) from moments where id < 4000 group by 1 order by 1 limit 6;
+select to_char(d, 'DD.MM.YYYY') as d, to_char(ts, 'YYYY') as y, count(*) from moments where id between 100 and 200 group by 1, 2 order by 1, 2 limit 6;
+select to_char(ts, 'YYYY-MM-DD HH24:MI:SS'), to_char(tz, 'YYYYMMDDHH24'), count(*) from moments where id > 4003 and id <> 4009 group by 1, 2 order by 1, 2;
+select to_char(ts, 'YYYY') as y, count(*) from moments group by 1 having count(*) > 72 or to_char(ts, 'YYYY') < '0100' order by 1;
+select to_char(d, 'YYYY-MM') as m, count(*) from moments where id > 4000 group by 1 order by 1;
+select to_char(ts, 'YYYY-MM') || '!' as m, count(*) from moments where id < 20 group by 1 order by 1;
+select to_char(ts, 'MM') as m, count(*) from moments group by 1 order by 1;
+select to_char(ts, 'YYYY Mon') as m, count(*) from moments where id < 50 group by 1 order by 1;
+set timezone = 'Europe/Berlin';
+select to_char(tz, 'YYYY-MM-DD HH24') as h, count(*), min(id) from (select timestamptz '2024-10-27 00:00+00' + n * interval '10 min' as tz, id from moments where n between -9 and 24) s group by 1 order by 1 limit 8;
+select to_char(tz, 'YYYY-MM-DD') as d, to_char(d, 'YYYY-MM-DD HH24') as h, count(*) from moments where id < 12 group by 1, 2 order by 1;
+create table changing (tz timestamptz);
+insert into changing select timestamptz '2024-10-26 22:00+00' + i * interval '10 min' from generate_series(0, 60) i;
+vacuum analyze changing;
+select to_char(tz, 'YYYY-MM-DD HH24') as h, count(*) from changing group by 1 order by 1;
+reset timezone;
+select to_char(tz, 'YYYY-MM-DD HH24') as h, count(*) from changing group by 1 order by 1;
+drop table changing;

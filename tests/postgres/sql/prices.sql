@@ -31,6 +31,19 @@ select * from is_near('select case when amount > 100 then ''much'' else ''little
 select * from is_near('select left(word, 1), count(*) from visits group by 1', 16, 66);
 select * from is_near('select coalesce(day, ''2020-01-01''), count(*) from visits group by 1', 500, 510);
 select * from is_near('select id % 10, count(*) from visits group by 1 having count(*) > 5', 3, 5);
+select * from is_near('select to_char(at, ''YYYY-MM''), count(*) from visits group by 1', 16, 19);
+select * from is_near('select to_char(zoned, ''DD.MM.YYYY''), sum(amount) from visits group by 1', 510, 520);
+select * from is_near('select round(amount, -3), count(*) from visits group by 1', 5, 7);
+-- Fields of documents are as many as PostgreSQL guesses of what it does not know; numbers that declare no digits are columns as others.
+create table papers (id int4, doc jsonb, price numeric, rate numeric);
+insert into papers select i, jsonb_build_object('kind', i % 7, 'id', i), (i / 4.0)::numeric(10, 2), trim_scale((i % 50) / 8.0) from generate_series(1, 20000) i;
+vacuum analyze papers;
+select * from is_near('select doc->>''kind'', count(*) from papers group by 1', 150, 201);
+select * from is_near('select count(*) from papers where doc @> ''{"kind": 3}'' ', 1, 1);
+select * from is_near('select sum(price), max(rate), sum(rate * price) from papers', 1, 1);
+select * from is_near('select rate, count(*) from papers group by 1', 50, 50);
+select * from is_near('select a.rate, sum(b.price) from papers a join papers b on a.price = b.rate group by 1', 50, 50);
+drop table papers;
 -- Columns alone, and what may be anything, are as PostgreSQL expects.
 select * from is_near('select day, count(*) from visits group by 1', 501, 501);
 select * from is_near('select md5(word), count(*) from visits group by 1', 20000, 20000) where node is not null;
@@ -63,7 +76,7 @@ update pg_class set reltuples = 1e7 where relname = 'visits';
 set headrace.memory_limit = '4GB';
 select price('select id, min(id) from visits group by id') as fits \gset
 set headrace.memory_limit = '64MB';
-select price('select id, min(id) from visits group by id') > :fits as spilling_costs_more;
+select round((price('select id, min(id) from visits group by id') - :fits) / 1e7 / current_setting('cpu_tuple_cost')::float8) as rows_a_spilled_group;
 reset headrace.memory_limit;
 -- Blocks that are read from files are counted as read.
 set headrace.force = on;

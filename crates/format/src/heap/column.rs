@@ -12,25 +12,29 @@ use arrow_schema::ArrowError;
 
 use super::Reroute;
 use super::bytes::{array, gather};
+use super::fields::{FieldColumn, Refused};
+use super::jsonb::{self, JsonbQuery};
 use super::memory::{give, reuse};
 use super::numeric;
 use super::pieces::Pieces;
 use super::relation::{HeapType, Length};
+use super::stored::{boolean, date, time, timestamp};
 use super::uuid;
 use super::varlena::{Content, content};
 use super::walk::{MISSING, NULL};
 
-/// PostgreSQL counts from 2000-01-01, Arrow from 1970-01-01.
-const EPOCH_DAYS: i32 = 10_957;
-const EPOCH_US: i64 = EPOCH_DAYS as i64 * DAY_US;
-const DAY_US: i64 = 86_400_000_000;
-
 type Flaw = &'static str;
+
+const NOT_ASKED: Flaw = "nothing is asked of a jsonb";
+
+const OTHER_DIGITS: Flaw = "a numeric shows other digits behind the point than it should";
 
 /// The values of one wanted attribute.
 #[derive(Debug)]
 pub(super) struct Column {
     attribute: usize,
+    /// Where the places of the attribute's values are.
+    slot: usize,
     values: Values,
     valid: NullBufferBuilder,
     /// The memory of the batch before, which is this one's as soon as nobody else has it any more: a
@@ -38,6 +42,8 @@ pub(super) struct Column {
     given: Vec<Buffer>,
     /// What tuples have that are older than the column.
     missing: Vec<u8>,
+    /// What is asked of documents.
+    query: Option<JsonbQuery>,
 }
 
 #[derive(Debug)]
@@ -53,6 +59,12 @@ enum Values {
         values: Vec<i128>,
         precision: u8,
         scale: i8,
+        /// Whether each value shows so many digits behind the point.
+        is_shown: bool,
+    },
+    DigitsShown {
+        counts: Vec<i32>,
+        most: u8,
     },
     Date(Vec<i32>),
     Time(Vec<i64>),
@@ -62,6 +74,12 @@ enum Values {
     /// Their texts.
     Uuid(Pieces),
     Bytea(Pieces),
+    JsonbField(FieldColumn),
+    JsonbContains {
+        answers: Vec<bool>,
+        /// A number's text.
+        text: Vec<u8>,
+    },
 }
 
 /// The rows of a page that a column takes: where they start and what else is needed.
@@ -71,17 +89,29 @@ struct Rows<'a> {
     places: &'a [u16],
     gaps: bool,
     missing: &'a [u8],
+    query: Option<&'a JsonbQuery>,
 }
 
 impl Column {
-    pub(super) fn new(attribute: usize, kind: HeapType, missing: Option<&[u8]>) -> Self {
+    pub(super) fn new(
+        (attribute, slot): (usize, usize),
+        kind: HeapType,
+        missing: Option<&[u8]>,
+        query: Option<JsonbQuery>,
+    ) -> Self {
         Self {
             attribute,
+            slot,
             values: Values::new(kind),
             given: Vec::new(),
             valid: NullBufferBuilder::new(0),
             missing: missing.unwrap_or_default().to_vec(),
+            query,
         }
+    }
+
+    pub(super) fn slot(&self) -> usize {
+        self.slot
     }
 
     /// Appends the values at `places` of the page. After an error some may have been appended.
@@ -95,7 +125,8 @@ impl Column {
         if !self.given.is_empty() {
             self.values.grow_into(std::mem::take(&mut self.given));
         }
-        let rows = Rows { page, places, gaps, missing: &self.missing };
+        let (missing, query) = (&self.missing[..], self.query.as_ref());
+        let rows = Rows { page, places, gaps, missing, query };
         self.values.append(rows, expanded, attribute)?;
         if gaps {
             places.iter().for_each(|place| self.valid.append(*place != NULL));
@@ -108,6 +139,7 @@ impl Column {
     /// Bytes that the values of its `rows` take here.
     pub(super) fn values_bytes(&self, rows: usize) -> usize {
         match (&self.values, self.values.kind().stored().0) {
+            (Values::JsonbField(fields), _) => fields.values_bytes(rows),
             (Values::Text(pieces) | Values::Uuid(pieces) | Values::Bytea(pieces), _) => {
                 rows * size_of::<i32>() + pieces.bytes_len()
             }
@@ -141,8 +173,12 @@ impl Values {
             HeapType::Float4 => Self::Float4(Vec::new()),
             HeapType::Float8 => Self::Float8(Vec::new()),
             HeapType::Numeric { precision, scale } => {
-                Self::Numeric { values: Vec::new(), precision, scale }
+                Self::Numeric { values: Vec::new(), precision, scale, is_shown: false }
             }
+            HeapType::NumericShowing { precision, scale } => {
+                Self::Numeric { values: Vec::new(), precision, scale, is_shown: true }
+            }
+            HeapType::DigitsShown { most } => Self::DigitsShown { counts: Vec::new(), most },
             HeapType::Date => Self::Date(Vec::new()),
             HeapType::Time => Self::Time(Vec::new()),
             HeapType::Timestamp => Self::Timestamp(Vec::new()),
@@ -150,6 +186,10 @@ impl Values {
             HeapType::Text => Self::Text(Pieces::new()),
             HeapType::Uuid => Self::Uuid(Pieces::new()),
             HeapType::Bytea => Self::Bytea(Pieces::new()),
+            HeapType::JsonbField(of) => Self::JsonbField(FieldColumn::new(of)),
+            HeapType::JsonbContains => {
+                Self::JsonbContains { answers: Vec::new(), text: Vec::new() }
+            }
         }
     }
 
@@ -162,9 +202,13 @@ impl Values {
             Self::Int8(_) => HeapType::Int8,
             Self::Float4(_) => HeapType::Float4,
             Self::Float8(_) => HeapType::Float8,
-            Self::Numeric { precision, scale, .. } => {
-                HeapType::Numeric { precision: *precision, scale: *scale }
+            &Self::Numeric { precision, scale, is_shown: false, .. } => {
+                HeapType::Numeric { precision, scale }
             }
+            &Self::Numeric { precision, scale, is_shown: true, .. } => {
+                HeapType::NumericShowing { precision, scale }
+            }
+            &Self::DigitsShown { most, .. } => HeapType::DigitsShown { most },
             Self::Date(_) => HeapType::Date,
             Self::Time(_) => HeapType::Time,
             Self::Timestamp(_) => HeapType::Timestamp,
@@ -172,6 +216,8 @@ impl Values {
             Self::Text(_) => HeapType::Text,
             Self::Uuid(_) => HeapType::Uuid,
             Self::Bytea(_) => HeapType::Bytea,
+            Self::JsonbField(fields) => HeapType::JsonbField(fields.of),
+            Self::JsonbContains { .. } => HeapType::JsonbContains,
         }
     }
 
@@ -208,15 +254,26 @@ impl Values {
             Self::Timestamp(values) | Self::TimestampTz(values) => {
                 rows.fixed(values, timestamp).map_err(value)
             }
-            Self::Numeric { values, precision, scale } => {
+            Self::Numeric { values, precision, scale, is_shown } => {
                 rows.variable(expanded, attribute, |content| {
-                    let content = content.map(|content| {
-                        numeric::decimal(content, *precision, *scale).map_err(value)
-                    });
-                    values.push(content.transpose()?.unwrap_or_default());
+                    let read = |content: &[u8]| {
+                        if *is_shown && numeric::digits_shown(content)? != i32::from(*scale) {
+                            return Err(OTHER_DIGITS);
+                        }
+                        numeric::decimal(content, *precision, *scale)
+                    };
+                    values.push(content.map_or(Ok(0), read).map_err(value)?);
                     Ok(())
                 })
             }
+            Self::DigitsShown { counts, most } => rows.variable(expanded, attribute, |content| {
+                let count = content.map_or(Ok(0), numeric::digits_shown).map_err(value)?;
+                if count > i32::from(*most) {
+                    return Err(value(OTHER_DIGITS));
+                }
+                counts.push(count);
+                Ok(())
+            }),
             Self::Text(pieces) => rows.variable(expanded, attribute, |content| {
                 let content = content.unwrap_or_default();
                 std::str::from_utf8(content).map_err(|_| value("a text is not UTF-8"))?;
@@ -231,6 +288,27 @@ impl Values {
                 let content = content.unwrap_or_default();
                 pieces.push(content).ok_or(Reroute::BatchFull { attribute })
             }),
+            Self::JsonbField(fields) => {
+                let Some(JsonbQuery::Field { path, .. }) = rows.query else {
+                    return Err(value(NOT_ASKED));
+                };
+                rows.variable(expanded, attribute, |document| {
+                    fields.push(document, path).map_err(|refused| match refused {
+                        Refused::Flaw(flaw) => value(flaw),
+                        Refused::Full => Reroute::BatchFull { attribute },
+                    })
+                })
+            }
+            Self::JsonbContains { answers, text } => {
+                let Some(JsonbQuery::Contains(wanted)) = rows.query else {
+                    return Err(value(NOT_ASKED));
+                };
+                rows.variable(expanded, attribute, |document| {
+                    let read = |document| jsonb::contains(document, wanted, text);
+                    answers.push(document.map_or(Ok(false), read).map_err(value)?);
+                    Ok(())
+                })
+            }
         }
     }
 
@@ -238,7 +316,9 @@ impl Values {
         match self {
             Self::Bool(values) | Self::Presence(values) => values.truncate(rows),
             Self::Int2(values) => values.truncate(rows),
-            Self::Int4(values) | Self::Date(values) => values.truncate(rows),
+            Self::Int4(values) | Self::Date(values) | Self::DigitsShown { counts: values, .. } => {
+                values.truncate(rows);
+            }
             Self::Int8(values)
             | Self::Time(values)
             | Self::Timestamp(values)
@@ -247,6 +327,8 @@ impl Values {
             Self::Float8(values) => values.truncate(rows),
             Self::Numeric { values, .. } => values.truncate(rows),
             Self::Text(pieces) | Self::Uuid(pieces) | Self::Bytea(pieces) => pieces.truncate(rows),
+            Self::JsonbField(fields) => fields.truncate(rows),
+            Self::JsonbContains { answers, .. } => answers.truncate(rows),
         }
     }
 
@@ -255,9 +337,11 @@ impl Values {
         let mut given = given.into_iter();
         match self {
             // Become bits.
-            Self::Bool(_) | Self::Presence(_) => {}
+            Self::Bool(_) | Self::Presence(_) | Self::JsonbContains { .. } => {}
             Self::Int2(values) => reuse(values, given.next()),
-            Self::Int4(values) | Self::Date(values) => reuse(values, given.next()),
+            Self::Int4(values) | Self::Date(values) | Self::DigitsShown { counts: values, .. } => {
+                reuse(values, given.next());
+            }
             Self::Int8(values)
             | Self::Time(values)
             | Self::Timestamp(values)
@@ -265,6 +349,7 @@ impl Values {
             Self::Float4(values) => reuse(values, given.next()),
             Self::Float8(values) => reuse(values, given.next()),
             Self::Numeric { values, .. } => reuse(values, given.next()),
+            Self::JsonbField(_) => {}
             Self::Text(pieces) | Self::Uuid(pieces) | Self::Bytea(pieces) => {
                 pieces.grow_into(given.next(), given.next());
             }
@@ -278,15 +363,19 @@ impl Values {
         given: &mut Vec<Buffer>,
     ) -> Result<ArrayRef, ArrowError> {
         Ok(match self {
-            Self::Bool(values) | Self::Presence(values) => {
+            Self::Bool(values)
+            | Self::Presence(values)
+            | Self::JsonbContains { answers: values, .. } => {
                 Arc::new(BooleanArray::new(values.into(), valid))
             }
             Self::Int2(values) => Arc::new(Int16Array::try_new(give(values, given), valid)?),
-            Self::Int4(values) => Arc::new(Int32Array::try_new(give(values, given), valid)?),
+            Self::Int4(values) | Self::DigitsShown { counts: values, .. } => {
+                Arc::new(Int32Array::try_new(give(values, given), valid)?)
+            }
             Self::Int8(values) => Arc::new(Int64Array::try_new(give(values, given), valid)?),
             Self::Float4(values) => Arc::new(Float32Array::try_new(give(values, given), valid)?),
             Self::Float8(values) => Arc::new(Float64Array::try_new(give(values, given), valid)?),
-            Self::Numeric { values, precision, scale } => Arc::new(
+            Self::Numeric { values, precision, scale, .. } => Arc::new(
                 Decimal128Array::try_new(give(values, given), valid)?
                     .with_precision_and_scale(precision, scale)?,
             ),
@@ -305,6 +394,7 @@ impl Values {
                 let (offsets, bytes) = pieces.into_buffers(given);
                 Arc::new(StringArray::try_new(offsets, bytes, valid)?)
             }
+            Self::JsonbField(fields) => fields.into_array()?,
             Self::Bytea(pieces) => {
                 let (offsets, bytes) = pieces.into_buffers(given);
                 Arc::new(BinaryArray::try_new(offsets, bytes, valid)?)
@@ -380,58 +470,5 @@ impl Rows<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// A value that is stored outside of tuples, as its column has it: little-endian, filled up with
-/// zeros. `None`: the column cannot hold it, or its values are of no fixed length.
-pub(super) fn column_value(kind: HeapType, stored: &[u8]) -> Option<[u8; 16]> {
-    fn filled<const N: usize>(bytes: [u8; N]) -> [u8; 16] {
-        std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0))
-    }
-    match kind {
-        HeapType::Bool => boolean(array(stored, 0)?).ok().map(|value| filled([u8::from(value)])),
-        HeapType::Int2 => array::<2>(stored, 0).map(filled),
-        HeapType::Int4 | HeapType::Float4 => array::<4>(stored, 0).map(filled),
-        HeapType::Int8 | HeapType::Float8 => array::<8>(stored, 0).map(filled),
-        HeapType::Date => date(array(stored, 0)?).ok().map(|days| filled(days.to_le_bytes())),
-        HeapType::Time => time(array(stored, 0)?).ok().map(|us| filled(us.to_le_bytes())),
-        HeapType::Timestamp | HeapType::TimestampTz => {
-            timestamp(array(stored, 0)?).ok().map(|us| filled(us.to_le_bytes()))
-        }
-        HeapType::Numeric { precision, scale } => {
-            numeric::decimal(stored, precision, scale).ok().map(i128::to_le_bytes)
-        }
-        HeapType::Text | HeapType::Uuid | HeapType::Bytea | HeapType::Presence => None,
-    }
-}
-
-fn boolean([byte]: [u8; 1]) -> Result<bool, Flaw> {
-    match byte {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err("a bool is neither true nor false"),
-    }
-}
-
-fn date(bytes: [u8; 4]) -> Result<i32, Flaw> {
-    let days = i32::from_le_bytes(bytes);
-    match days.checked_add(EPOCH_DAYS) {
-        Some(days_from_1970) if days != i32::MIN => Ok(days_from_1970),
-        _ => Err("a date is infinite or beyond what Arrow has"),
-    }
-}
-
-fn time(bytes: [u8; 8]) -> Result<i64, Flaw> {
-    let time_us = i64::from_le_bytes(bytes);
-    let allowed = (0..DAY_US).contains(&time_us);
-    allowed.then_some(time_us).ok_or("a time is 24:00:00 or no time of day")
-}
-
-fn timestamp(bytes: [u8; 8]) -> Result<i64, Flaw> {
-    let time_us = i64::from_le_bytes(bytes);
-    match time_us.checked_add(EPOCH_US) {
-        Some(us_from_1970) if time_us != i64::MIN => Ok(us_from_1970),
-        _ => Err("a timestamp is infinite or beyond what Arrow has"),
     }
 }

@@ -43,28 +43,31 @@ impl Decoder {
     /// The description makes no sense, or a wanted attribute cannot be decoded.
     pub fn new(relation: &Relation, wanted: &[usize]) -> Result<Self> {
         let kinds = relation.check(wanted)?;
-        let attributes = || wanted.iter().map(|index| &relation.attributes[*index]);
-        let fields: Vec<_> =
-            attributes().zip(&kinds).map(|(attribute, kind)| attribute.field(*kind)).collect();
-        let columns = wanted
-            .iter()
-            .zip(attributes())
-            .zip(kinds)
-            .map(|((index, attribute), kind)| {
-                Column::new(*index, kind, attribute.missing.as_deref())
-            })
-            .collect();
+        let mut attributes: Vec<usize> = Vec::new();
+        let (mut fields, mut columns) = (Vec::new(), Vec::new());
+        for (&index, kind) in wanted.iter().zip(kinds) {
+            let of = relation.attribute_of(index);
+            let attribute = &relation.attributes[of];
+            fields.push(attribute.field(relation.name_of(index), kind));
+            let slot = attributes.iter().position(|known| *known == of).unwrap_or_else(|| {
+                attributes.push(of);
+                attributes.len() - 1
+            });
+            let missing = attribute.missing.as_deref();
+            let query = relation.query_of(index).cloned();
+            columns.push(Column::new((of, slot), kind, missing, query));
+        }
         let tuple_bytes = MIN_TUPLE_BYTES + size_of::<u32>();
         let max_rows = (relation.block_bytes - HEADER_BYTES) / tuple_bytes;
         Ok(Self {
             block_bytes: relation.block_bytes,
             checksums: relation.checksums,
             relation_attributes: relation.attributes.len(),
-            plan: Plan::new(relation, wanted),
+            plan: Plan::new(relation, &attributes),
             schema: Arc::new(Schema::new(fields)),
             columns,
             rows: 0,
-            places: Places::new(wanted.len(), max_rows),
+            places: Places::new(attributes.len(), max_rows),
             tuples: Tuples::new(max_rows),
             expanded: Vec::new(),
         })
@@ -154,11 +157,11 @@ impl Decoder {
 
     /// Appends the values at the places of a page.
     fn append(&mut self, page: &[u8]) -> std::result::Result<usize, Reroute> {
-        for slot in 0..self.columns.len() {
-            let places = self.places.column(slot);
-            let appended = self.columns[slot].append(page, places, &mut self.expanded);
+        for column in 0..self.columns.len() {
+            let places = self.places.column(self.columns[column].slot());
+            let appended = self.columns[column].append(page, places, &mut self.expanded);
             if let Err(reroute) = appended {
-                self.columns[..=slot].iter_mut().for_each(|column| column.truncate(self.rows));
+                self.columns[..=column].iter_mut().for_each(|column| column.truncate(self.rows));
                 return Err(reroute);
             }
         }

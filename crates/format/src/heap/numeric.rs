@@ -27,6 +27,57 @@ pub(super) fn decimal(content: &[u8], precision: u8, scale: i8) -> Result<i128, 
     Ok(if negative { -magnitude } else { magnitude })
 }
 
+/// How many digits behind the point a finite value shows.
+pub(super) fn digits_shown(content: &[u8]) -> Result<i32, &'static str> {
+    let header = u16_at(content, 0).ok_or("a numeric is too short")?;
+    match header >> 14 {
+        0b11 => Err("a numeric is NaN or infinite"),
+        0b10 => Ok(i32::from(header >> 7 & 0x3F)),
+        _ => Ok(i32::from(header & 0x3FFF)),
+    }
+}
+
+/// A finite value as PostgreSQL shows it, appended.
+pub(super) fn text(content: &[u8], text: &mut Vec<u8>) -> Result<(), &'static str> {
+    /// Longer numbers are the server's to write.
+    const DIGITS_MAX: i32 = 1000;
+    let (negative, weight, digits) = parts(content)?;
+    let shown = digits_shown(content)?;
+    if shown > DIGITS_MAX || 4 * weight > DIGITS_MAX {
+        return Err("a numeric of very many digits");
+    }
+    let digits = digits.as_chunks::<2>().0;
+    let digit = |place: i32| {
+        let stored = usize::try_from(place).ok().and_then(|place| digits.get(place));
+        match stored.map_or(0, |digit| u16::from_le_bytes(*digit)) {
+            digit if u64::from(digit) < BASE => Ok(digit),
+            _ => Err("a numeric has a digit beyond 9999"),
+        }
+    };
+    if negative {
+        text.push(b'-');
+    }
+    let first = digit(0)?;
+    text.extend_from_slice(if weight < 0 { "0".into() } else { first.to_string() }.as_bytes());
+    let four = |digit: u16| [3, 2, 1, 0].map(|place| b'0' + (digit / 10_u16.pow(place) % 10) as u8);
+    for place in 1..=weight {
+        text.extend(four(digit(place)?));
+    }
+    if shown == 0 {
+        return Ok(());
+    }
+    text.push(b'.');
+    let end = text.len() + shown as usize;
+    // Groups behind the point before the first digit are zeros: places below 0.
+    let mut place = weight + 1;
+    while text.len() < end {
+        text.extend(four(digit(place)?));
+        place += 1;
+    }
+    text.truncate(end);
+    Ok(())
+}
+
 /// Sign, weight and the bytes of the digits.
 fn parts(content: &[u8]) -> Result<(bool, i32, &[u8]), &'static str> {
     const SHORT: &str = "a numeric is too short";

@@ -2,8 +2,8 @@
 
 use headrace_ir::pages::{MissingValue, PagePlan, PageStep, StoredValue};
 
-use super::column::column_value;
 use super::relation::{Attribute, HeapType};
+use super::stored::column_value;
 use super::table::HeapBlocks;
 use crate::Result;
 
@@ -16,6 +16,7 @@ impl HeapBlocks {
     pub fn page_plan(&self, wanted: &[usize]) -> Result<PagePlan> {
         let relation = &self.relation;
         relation.check(wanted)?;
+        // What is derived is no attribute: it is not decoded.
         let column_of = |attribute: usize| wanted.iter().position(|wanted| *wanted == attribute);
         let step = |(index, attribute): (usize, &Attribute)| {
             let kind = column_of(index).and(attribute.kind);
@@ -36,7 +37,8 @@ impl HeapBlocks {
                 wanted: column_of(index).zip(stored),
             }
         };
-        let needed = wanted.iter().map(|index| index + 1).max().unwrap_or(0);
+        let needed = wanted.iter().map(|index| relation.attribute_of(*index) + 1).max();
+        let needed = needed.unwrap_or(0);
         Ok(PagePlan {
             // Checked: at most 32 kB, and 1600 attributes.
             block_bytes: relation.block_bytes as u32,
@@ -58,6 +60,8 @@ fn stored_value(kind: HeapType) -> Option<StoredValue> {
         HeapType::Time => StoredValue::Time,
         HeapType::Timestamp | HeapType::TimestampTz => StoredValue::Timestamp,
         HeapType::Text => StoredValue::Text,
+        HeapType::NumericShowing { .. } | HeapType::DigitsShown { .. } => return None,
+        HeapType::JsonbField(_) | HeapType::JsonbContains => return None,
         HeapType::Uuid | HeapType::Bytea | HeapType::Presence => return None,
     })
 }

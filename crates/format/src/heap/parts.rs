@@ -9,7 +9,7 @@ use headrace_ir::pages::PagePlan;
 use serde::{Deserialize, Serialize};
 
 use super::decoder::Decoder;
-use super::relation::{HeapType, Relation};
+use super::relation::HeapType;
 use super::table::HeapBlocks;
 use crate::arrow::{encoding, ir_type};
 use crate::{FormatError, Result};
@@ -56,7 +56,8 @@ impl Parts {
                 let cause = "heap blocks: parts with blocks of different sizes";
                 return Err(FormatError::Argument(cause.to_string()));
             }
-            let attributes = columns.iter().map(|column| attribute(&blocks.relation, column));
+            let attributes =
+                columns.iter().map(|(name, kind)| blocks.relation.position(name, *kind));
             let (attributes, count) = (attributes.collect(), blocks.files.len());
             let identities = match &blocks.stamps {
                 Some(stamps) => {
@@ -173,12 +174,11 @@ impl Part {
     }
 
     fn is_nullable(&self, column: usize) -> bool {
+        let relation = &self.blocks.relation;
         let attribute =
-            self.attributes[column].map(|index| &self.blocks.relation.attributes[index]);
-        attribute.is_none_or(|attribute| !attribute.not_null)
+            self.attributes[column].map(|index| &relation.attributes[relation.attribute_of(index)]);
+        let is_field = self.attributes[column]
+            .is_some_and(|index| matches!(relation.kind_of(index), Some(HeapType::JsonbField(_))));
+        is_field || attribute.is_none_or(|attribute| !attribute.not_null)
     }
-}
-
-fn attribute(relation: &Relation, (name, kind): &(String, HeapType)) -> Option<usize> {
-    relation.attributes.iter().position(|a| !a.dropped && a.kind == Some(*kind) && a.name == *name)
 }

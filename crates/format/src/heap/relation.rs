@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 pub use headrace_ir::pages::{Align, Length};
 
+use super::fields::JsonbType;
+use super::jsonb::JsonbQuery;
 use crate::{FormatError, Result};
 
 /// A table as far as its blocks are concerned.
@@ -16,6 +18,21 @@ pub struct Relation {
     pub checksums: bool,
     /// All attributes in order of `attnum`, dropped ones too.
     pub attributes: Vec<Attribute>,
+    /// What else is decoded of attributes. Their positions count on behind those of the attributes.
+    pub derived: Vec<Derived>,
+}
+
+/// A column that is decoded of an attribute besides its value.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Derived {
+    /// The attribute's position.
+    pub attribute: usize,
+    /// The name of the Arrow field.
+    pub name: String,
+    /// What is decoded: of the length and alignment that the attribute has.
+    pub kind: HeapType,
+    /// What is asked of documents.
+    pub query: Option<JsonbQuery>,
 }
 
 /// A column as `pg_attribute` has it.
@@ -64,6 +81,20 @@ pub enum HeapType {
         /// Digits behind the point.
         scale: i8,
     },
+    /// `numeric` → Decimal128, as above; values that show another number of digits behind the point are
+    /// rerouted, too.
+    NumericShowing {
+        /// Digits in all.
+        precision: u8,
+        /// Digits behind the point, that each value shows.
+        scale: i8,
+    },
+    /// `numeric` → Int32: how many digits behind the point a value shows. NaN, infinities, and values that show
+    /// more than so many are rerouted.
+    DigitsShown {
+        /// So many.
+        most: u8,
+    },
     /// `date` → Date32, days from 1970. Infinities are rerouted.
     Date,
     /// `time` → Time64, microseconds. 24:00:00, which Arrow does not have, is rerouted.
@@ -80,6 +111,11 @@ pub enum HeapType {
     Uuid,
     /// `bytea` → Binary.
     Bytea,
+    /// A field of a `jsonb`, NULL where there is none; derived by [`JsonbQuery::Field`]. Fields that are objects or
+    /// arrays, or not what they are cast to, are rerouted. The database's encoding must be UTF8.
+    JsonbField(JsonbType),
+    /// `jsonb` → Boolean: whether it has fields with certain values; derived by [`JsonbQuery::Contains`].
+    JsonbContains,
     /// Any type → Boolean: true where there is a value.
     Presence,
 }
@@ -88,18 +124,21 @@ impl HeapType {
     /// The Arrow type of a column of this type.
     pub fn arrow(self) -> DataType {
         match self {
-            Self::Bool | Self::Presence => DataType::Boolean,
+            Self::Bool | Self::Presence | Self::JsonbContains => DataType::Boolean,
             Self::Int2 => DataType::Int16,
-            Self::Int4 => DataType::Int32,
+            Self::Int4 | Self::DigitsShown { .. } => DataType::Int32,
             Self::Int8 => DataType::Int64,
             Self::Float4 => DataType::Float32,
             Self::Float8 => DataType::Float64,
-            Self::Numeric { precision, scale } => DataType::Decimal128(precision, scale),
+            Self::Numeric { precision, scale } | Self::NumericShowing { precision, scale } => {
+                DataType::Decimal128(precision, scale)
+            }
             Self::Date => DataType::Date32,
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
             Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             Self::Text | Self::Uuid => DataType::Utf8,
+            Self::JsonbField(of) => of.arrow(),
             Self::Bytea => DataType::Binary,
         }
     }
@@ -115,7 +154,12 @@ impl HeapType {
                 (Length::Fixed(8), Align::Double)
             }
             Self::Uuid => (Length::Fixed(16), Align::Char),
-            Self::Numeric { .. } | Self::Text | Self::Bytea => (Length::Varlena, Align::Int),
+            Self::Numeric { .. } | Self::NumericShowing { .. } | Self::DigitsShown { .. } => {
+                (Length::Varlena, Align::Int)
+            }
+            Self::Text | Self::Bytea | Self::JsonbField(_) | Self::JsonbContains => {
+                (Length::Varlena, Align::Int)
+            }
         }
     }
 }
@@ -125,10 +169,49 @@ const MAX_ATTRIBUTES: usize = 1600;
 
 impl Relation {
     /// A table's columns in order, each with its name: the attributes that have a type to be decoded to
-    /// and were not dropped.
+    /// and were not dropped, then what else is decoded of them.
     pub fn columns(&self) -> impl Iterator<Item = (&str, HeapType)> {
         let present = self.attributes.iter().filter(|attribute| !attribute.dropped);
-        present.filter_map(|attribute| Some((attribute.name.as_str(), attribute.kind?)))
+        let values =
+            present.filter_map(|attribute| Some((attribute.name.as_str(), attribute.kind?)));
+        values.chain(self.derived.iter().map(|derived| (derived.name.as_str(), derived.kind)))
+    }
+
+    /// The position of a column.
+    pub(super) fn position(&self, name: &str, kind: HeapType) -> Option<usize> {
+        let is_wanted = |own: &str, of: Option<HeapType>| own == name && of == Some(kind);
+        let is_value = |own: &Attribute| !own.dropped && is_wanted(&own.name, own.kind);
+        let value = self.attributes.iter().position(is_value);
+        value.or_else(|| {
+            let is_derived = |own: &Derived| is_wanted(&own.name, Some(own.kind));
+            Some(self.attributes.len() + self.derived.iter().position(is_derived)?)
+        })
+    }
+
+    /// The position of the attribute that a column is decoded of, which is itself unless it is derived.
+    pub fn attribute_of(&self, column: usize) -> usize {
+        let derived = column.checked_sub(self.attributes.len()).and_then(|at| self.derived.get(at));
+        derived.map_or(column, |derived| derived.attribute)
+    }
+
+    /// What a column is decoded to, if it can be.
+    pub fn kind_of(&self, column: usize) -> Option<HeapType> {
+        match column.checked_sub(self.attributes.len()) {
+            Some(at) => self.derived.get(at).map(|derived| derived.kind),
+            None => self.attributes[column].kind,
+        }
+    }
+
+    /// What is asked of a column's documents.
+    pub fn query_of(&self, column: usize) -> Option<&JsonbQuery> {
+        let at = column.checked_sub(self.attributes.len())?;
+        self.derived.get(at)?.query.as_ref()
+    }
+
+    /// The name that a column's field has.
+    pub(super) fn name_of(&self, column: usize) -> &str {
+        let derived = column.checked_sub(self.attributes.len()).and_then(|at| self.derived.get(at));
+        derived.map_or_else(|| &self.attributes[column].name, |derived| &derived.name).as_str()
     }
 
     /// The attributes' types, or why columns `wanted` of such a relation cannot be decoded.
@@ -145,19 +228,34 @@ impl Relation {
             if wanted[..i].contains(&index) {
                 return Err(argument(format!("attribute {index} is wanted twice")));
             }
-            let attribute = self.attributes.get(index);
-            attribute
-                .ok_or_else(|| argument(format!("no attribute {index} in the relation")))?
-                .check()
+            let missing = || argument(format!("no attribute {index} in the relation"));
+            let attribute = self.attributes.get(self.attribute_of(index)).ok_or_else(missing)?;
+            match index.checked_sub(self.attributes.len()) {
+                Some(at) => {
+                    let Derived { kind, query, .. } = &self.derived[at];
+                    let is_asked = match kind {
+                        HeapType::JsonbField(own) => {
+                            matches!(query, Some(JsonbQuery::Field { of, .. }) if of == own)
+                        }
+                        HeapType::JsonbContains => matches!(query, Some(JsonbQuery::Contains(_))),
+                        _ => query.is_none(),
+                    };
+                    if !is_asked {
+                        return Err(argument(format!("column {index} is not what is asked for")));
+                    }
+                    attribute.check(Some(*kind))
+                }
+                None => attribute.check(attribute.kind),
+            }
         });
         kinds.collect()
     }
 }
 
 impl Attribute {
-    fn check(&self) -> Result<HeapType> {
+    fn check(&self, kind: Option<HeapType>) -> Result<HeapType> {
         let refuse = |cause: &str| Err(FormatError::column(&self.name, cause));
-        let Some(kind) = self.kind else {
+        let Some(kind) = kind else {
             return refuse("its type cannot be decoded: do not ask for it");
         };
         if self.dropped {
@@ -167,7 +265,11 @@ impl Attribute {
             return refuse("its length or alignment is not that of its type");
         }
         match kind {
+            HeapType::JsonbField(_) | HeapType::JsonbContains if self.kind == Some(kind) => {
+                refuse("of a jsonb only parts are decoded")
+            }
             HeapType::Numeric { precision, scale }
+            | HeapType::NumericShowing { precision, scale }
                 if !(1..=38).contains(&precision)
                     || scale < -38
                     || i16::from(scale) > i16::from(precision) =>
@@ -178,8 +280,8 @@ impl Attribute {
         }
     }
 
-    pub(super) fn field(&self, kind: HeapType) -> Field {
-        Field::new(&self.name, kind.arrow(), !self.not_null)
+    pub(super) fn field(&self, name: &str, kind: HeapType) -> Field {
+        Field::new(name, kind.arrow(), !self.not_null || matches!(kind, HeapType::JsonbField(_)))
     }
 }
 

@@ -3,11 +3,15 @@
 use std::ptr::null_mut;
 
 use arrow_array::RecordBatch;
-use headrace_format::heap::{Decoder, Relation as Description, Reroute, keep_lines};
+use headrace_format::heap::{
+    Decoder, HeapType, JsonbQuery, Relation as Description, Reroute, keep_lines,
+};
 use pgrx::pg_sys::{self, BlockNumber, Datum, HeapTupleData, Relation, Snapshot};
 
-use crate::datum::Rows;
+use crate::datum::{Rows, check_digits};
 use crate::nodes::{WhyNot, why_not};
+use crate::planner::meet;
+use crate::translate::stored;
 use crate::version;
 
 const PAGE_BYTES: usize = pg_sys::BLCKSZ as usize;
@@ -53,6 +57,17 @@ unsafe fn tuple(
     }
 }
 
+/// A column of values that only the server can read.
+struct Wanted {
+    attribute: usize,
+    /// Its type.
+    of: pg_sys::Oid,
+    /// The fewest and most digits behind the point that each value must show.
+    shows: Option<(u8, u8)>,
+    /// What is asked of documents.
+    query: Option<JsonbQuery>,
+}
+
 /// Reads blocks as a sequential scan does.
 pub struct ServerReader {
     relation: Relation,
@@ -61,8 +76,8 @@ pub struct ServerReader {
     decoder: Decoder,
     /// Values that only the server can read.
     rows: Rows,
-    /// Attributes of the columns, and their types.
-    attributes: Vec<(usize, pg_sys::Oid)>,
+    /// What is wanted of the server's rows.
+    wanted: Vec<Wanted>,
     page: Box<Page>,
     lines: Vec<u16>,
     tuples: Vec<HeapTupleData>,
@@ -83,13 +98,25 @@ impl ServerReader {
         let decoder = Decoder::new(description, wanted);
         let decoder = decoder.map_err(|error| WhyNot(error.to_string()))?;
         let types = version::attributes((*relation).rd_att);
+        let attribute = |&column: &usize| {
+            let attribute = description.attribute_of(column);
+            let shows = match description.kind_of(column) {
+                Some(HeapType::NumericShowing { scale, .. }) => {
+                    Some((scale.unsigned_abs(), scale.unsigned_abs()))
+                }
+                Some(HeapType::DigitsShown { most }) => Some((0, most)),
+                _ => None,
+            };
+            let of = stored(types[attribute].atttypid, -1).0;
+            Wanted { attribute, of, shows, query: description.query_of(column).cloned() }
+        };
         Ok(Self {
             relation,
             snapshot,
             strategy: pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD),
             rows: Rows::new(decoder.schema())?,
             decoder,
-            attributes: wanted.iter().map(|&index| (index, types[index].atttypid)).collect(),
+            wanted: wanted.iter().map(attribute).collect(),
             page: Box::new(Page([0; PAGE_BYTES])),
             lines: Vec::new(),
             tuples: Vec::new(),
@@ -163,9 +190,15 @@ impl ServerReader {
             );
             let outer = pg_sys::MemoryContextSwitchTo(context.value());
             let mut pushed = Ok(());
-            for (column, &(attribute, of)) in self.attributes.iter().enumerate() {
+            for (column, wanted) in self.wanted.iter().enumerate() {
+                let &Wanted { attribute, of, shows, ref query } = wanted;
                 let value = (!nulls[attribute]).then(|| values[attribute]);
-                pushed = pushed.and_then(|()| self.rows.push(column, value, of));
+                pushed = pushed.and_then(|()| check_digits(value, shows));
+                let query = query.as_ref();
+                pushed = pushed.and_then(|()| self.rows.push_asked(column, value, of, query));
+            }
+            if pushed.is_err() {
+                self.remember(&values, &nulls);
             }
             pg_sys::MemoryContextSwitchTo(outer);
             pg_sys::MemoryContextReset(context.value());
@@ -173,6 +206,16 @@ impl ServerReader {
             self.rows.end_row();
         }
         Ok(())
+    }
+
+    /// Numbers of a row of which one was not as it was taken for granted.
+    unsafe fn remember(&self, values: &[Datum], nulls: &[bool]) {
+        let table = (*self.relation).rd_id;
+        for &Wanted { attribute, of, .. } in &self.wanted {
+            if of == pg_sys::NUMERICOID && !nulls[attribute] {
+                meet(table, attribute as i16 + 1, values[attribute]);
+            }
+        }
     }
 
     /// The rows so far, if they are enough for a batch, or wanted however few they are.

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Decimal128Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::types::{
+    Decimal128Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
+};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use pgrx::pg_sys::{self, Datum, Oid, TupleTableSlot};
 
@@ -90,10 +92,29 @@ fn check(batch: &RecordBatch, output: &Output) -> Result<(), WhyNot> {
         Output::FloatSum(sum) | Output::FloatMean { sum, .. } => check_sum(batch, *sum),
         Output::Value { column, .. } => check_values(batch.column(*column)),
         Output::Extreme { columns, .. } => check_ties(batch, columns),
+        Output::Formatted { column, .. } => check_years(batch.column(*column)),
+        Output::Shown { least, most, .. } => {
+            let digits = |column: usize| batch.column(column).as_primitive::<Int32Type>();
+            match digits(*least) == digits(*most) {
+                true => Ok(()),
+                false => why_not("equal numbers that show different digits behind the point"),
+            }
+        }
         Output::FloatDeviation { count, squares, .. } => {
             check_squares(batch.column(*count), batch.column(*squares))
         }
         _ => Ok(()),
+    }
+}
+
+/// Years before Christ are shown as those after.
+fn check_years(moments: &ArrayRef) -> Result<(), WhyNot> {
+    /// The beginning of the year 1, in microseconds.
+    const FIRST: i64 = -62_135_596_800_000_000;
+    let mut moments = moments.as_primitive::<TimestampMicrosecondType>().iter().flatten();
+    match moments.all(|moment| moment >= FIRST) {
+        true => Ok(()),
+        false => why_not("texts of moments before Christ"),
     }
 }
 
@@ -144,6 +165,8 @@ unsafe fn value(batch: &RecordBatch, row: usize, output: &Output) -> Result<Opti
         Output::Value { column, type_oid } | Output::Aggregate { column, type_oid } => {
             datum(batch.column(column), row, Oid::from(type_oid))
         }
+        Output::Formatted { column, ref pattern } => formatted(batch.column(column), row, pattern),
+        Output::Shown { column, most, .. } => Ok(shown_by(batch, row, column, most, 1)),
         Output::Sum(sum) => exact_sum(batch, row, sum),
         Output::FloatSum(sum) => datum(batch.column(sum.column), row, pg_sys::FLOAT8OID),
         Output::Extreme { ref columns, ref digits, is_max } => {
@@ -175,6 +198,19 @@ unsafe fn value(batch: &RecordBatch, row: usize, output: &Output) -> Result<Opti
             Ok(column.is_valid(row).then(|| Datum::from(column.value(row) != 0)))
         }
     }
+}
+
+/// The text that the server makes of a moment.
+unsafe fn formatted(
+    moments: &ArrayRef,
+    row: usize,
+    pattern: &str,
+) -> Result<Option<Datum>, WhyNot> {
+    let moment = datum(moments, row, pg_sys::TIMESTAMPOID)?;
+    let pattern = pg_sys::cstring_to_text_with_len(pattern.as_ptr().cast(), pattern.len() as i32);
+    let arguments = |moment| [Some(moment), Some(Datum::from(pattern))];
+    let to_char = pg_sys::timestamp_to_char;
+    Ok(moment.and_then(|moment| pgrx::direct_function_call_as_datum(to_char, &arguments(moment))))
 }
 
 fn float(value: f64) -> Datum {
@@ -221,13 +257,23 @@ unsafe fn exact_sum(
         return Ok(number.map(|number| Datum::from(pg_sys::int64_to_numeric(number))));
     }
     match sum.digits {
-        Some(digits) if column.is_valid(row) => {
-            let digits = batch.column(digits).as_primitive::<Int32Type>().value(row);
-            let digits = i8::try_from(digits).unwrap_or(i8::MAX);
-            Ok(shown(column, row, digits.saturating_mul(sum.times)))
-        }
-        _ => datum(column, row, pg_sys::NUMERICOID),
+        Some(digits) => Ok(shown_by(batch, row, sum.column, digits, sum.times)),
+        None => datum(column, row, pg_sys::NUMERICOID),
     }
+}
+
+/// A decimal that shows the digits that another column says, so many times.
+unsafe fn shown_by(
+    batch: &RecordBatch,
+    row: usize,
+    column: usize,
+    digits: usize,
+    times: i8,
+) -> Option<Datum> {
+    let column = batch.column(column);
+    let digits = batch.column(digits).as_primitive::<Int32Type>().value(row);
+    let digits = i8::try_from(digits).unwrap_or(i8::MAX).saturating_mul(times);
+    column.is_valid(row).then(|| shown(column, row, digits)).flatten()
 }
 
 /// A decimal, which is not NULL and has no digits beyond those that it shows.

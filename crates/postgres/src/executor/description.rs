@@ -34,6 +34,7 @@ pub(super) unsafe fn description(relation: Relation) -> Result<Description, WhyN
         block_bytes: pg_sys::BLCKSZ as usize,
         checksums: pg_sys::DataChecksumsEnabled(),
         attributes,
+        derived: Vec::new(),
     })
 }
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use headrace_format::batches::{batch_channel, channel};
-use headrace_format::heap::{HeapBlocks, HeapTable, Relation as Description};
+use headrace_format::heap::{
+    Derived, HeapBlocks, HeapTable, HeapType, JsonbQuery, Relation as Description,
+};
+use headrace_ir::{DataType, Field};
 use headrace_runner::StreamTable;
 use headrace_service::client::RowSender;
 use pgrx::pg_sys::{self, CustomScanState, Oid, Relation, Snapshot};
@@ -223,21 +226,46 @@ fn name_columns(
     part: &plan::Part,
     description: &mut Description,
 ) -> Result<Vec<usize>, WhyNot> {
-    let names = plan.program.pipeline.source.columns.iter().map(|column| &column.name);
-    let names: Vec<&String> = names.collect();
+    let columns = &plan.program.pipeline.source.columns;
+    let names: Vec<&String> = columns.iter().map(|column| &column.name).collect();
     // Others of these names are other columns.
     for attribute in &mut description.attributes {
         if names.contains(&&attribute.name) {
             attribute.name.clear();
         }
     }
-    let place = |(number, name): (&i16, &String)| {
+    let count = description.attributes.len();
+    let place = |((number, column), read): ((&i16, &Field), &plan::Read)| {
         let place = usize::try_from(*number).ok()?.checked_sub(1)?;
         let attribute = description.attributes.get_mut(place).filter(|own| !own.dropped)?;
-        attribute.name.clone_from(name);
+        let name = column.name.clone();
+        let derived = match read {
+            plan::Read::DigitsShown { most } => Some((HeapType::DigitsShown { most: *most }, None)),
+            plan::Read::Document(query) => {
+                let kind = match query {
+                    JsonbQuery::Field { of, .. } => HeapType::JsonbField(*of),
+                    JsonbQuery::Contains(_) => HeapType::JsonbContains,
+                };
+                Some((kind, Some(query.clone())))
+            }
+            _ => None,
+        };
+        if let Some((kind, query)) = derived {
+            description.derived.push(Derived { attribute: place, name, kind, query });
+            return Some(count + description.derived.len() - 1);
+        }
+        attribute.name = name;
+        if let plan::Read::Number { is_shown } = *read {
+            let DataType::Decimal128 { precision, scale } = column.data_type else { return None };
+            attribute.kind = Some(match is_shown {
+                true => HeapType::NumericShowing { precision, scale },
+                false => HeapType::Numeric { precision, scale },
+            });
+        }
         Some(place)
     };
-    let places = part.attributes.iter().zip(names).map(place).collect::<Option<Vec<_>>>();
+    let columns = part.attributes.iter().zip(columns).zip(&plan.reads);
+    let places = columns.map(place).collect::<Option<Vec<_>>>();
     places.ok_or_else(|| WhyNot("a part without a column of the whole".into()))
 }
 

@@ -13,7 +13,7 @@ use super::answer::Answer;
 use super::heap::Blocks;
 use super::service::Served;
 use super::{files, heap};
-use crate::datum::Rows;
+use crate::datum::{Rows, check_digits};
 use crate::nodes::{WhyNot, items, why_not};
 use crate::plan::{Child, Plan};
 use crate::settings;
@@ -158,7 +158,9 @@ unsafe fn rows_of(child: &Child, state: *mut pg_sys::PlanState) -> Result<Record
         for (place, column) in child.columns.iter().enumerate() {
             let is_null = *(*slot).tts_isnull.add(column.position);
             let value = (!is_null).then(|| *(*slot).tts_values.add(column.position));
-            rows.push(place, value, pg_sys::Oid::from(column.type_oid))?;
+            check_digits(value, column.shows)?;
+            let of = pg_sys::Oid::from(column.type_oid);
+            rows.push_asked(place, value, of, column.query.as_ref())?;
         }
         rows.end_row();
         if rows.bytes() > limit_bytes {

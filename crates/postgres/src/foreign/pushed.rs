@@ -20,7 +20,7 @@ use super::streamed::Streamed;
 use super::table::{Column, ForeignTable, Origin};
 use crate::nodes::{WhyNot, why_not};
 use crate::planner::vars;
-use crate::translate::{Presences, Scope, Translator, ir_type};
+use crate::translate::{Columns, Translator, ir_type};
 use crate::{executor, settings};
 
 /// What a scan knows of its rows.
@@ -66,7 +66,7 @@ impl Pushed {
         let clauses: Vec<*mut Node> = of_rows.collect();
         let mut read = HashMap::new();
         clauses.iter().for_each(|clause| vars(*clause, &mut read));
-        let (mut scope, mut attributes, mut columns) = (Scope::new(), Vec::new(), Vec::new());
+        let (mut scope, mut attributes, mut columns) = (HashMap::new(), Vec::new(), Vec::new());
         let of_filters = read.remove(&(*relation).relid).unwrap_or_default();
         let of_filters = of_filters.iter().map(|v| (v.varattno, v.vartype, v.vartypmod));
         let of_rows = wanted.iter().map(|column| (column.number, column.type_oid, column.typmod));
@@ -95,7 +95,7 @@ impl Pushed {
         });
         let of_rows: Option<Vec<NamedExpr>> = of_rows.collect();
         let (mut translator, mut steps) =
-            (Translator::new(root, scope, Presences::new()), Vec::new());
+            (Translator::new(root, Columns { scope, ..Columns::default() }), Vec::new());
         for clause in clauses {
             let known = translator.parameters.len();
             match translator.expr(clause) {

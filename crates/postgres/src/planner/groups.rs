@@ -4,7 +4,7 @@
 use pgrx::pg_sys::{self, Node, NodeTag, Oid, PlannerInfo};
 
 use crate::nodes::{self, cast, items};
-use crate::translate::{arithmetic, constant};
+use crate::translate::{arithmetic, constant, constant_text, finest};
 
 /// Microseconds.
 const DAY: f64 = 86_400e6;
@@ -136,6 +136,16 @@ unsafe fn of_call(
                     _ => Values { range: None, ..values },
                 },
             })
+        }
+        ("jsonb_object_field_text", [document, _]) => {
+            /// As PostgreSQL guesses where it knows nothing.
+            const GUESSED: f64 = 200.0;
+            let distinct = values(root, *document).map_or(GUESSED, |values| values.distinct);
+            Some(Values { distinct: distinct.min(GUESSED), range: None })
+        }
+        ("to_char", [moment, pattern]) => {
+            let (_, part) = finest(&constant_text(*pattern)?)?;
+            Some(values(root, *moment)?.in_steps_of(step(part)?))
         }
         ("floor" | "ceil" | "ceiling" | "round" | "trunc", [value]) => {
             Some(values(root, *value)?.in_steps_of(1.0))

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
+use headrace_format::heap::JsonbQuery;
 use headrace_ir::{Expr, Field, ProbeKind};
 use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RelOptInfo};
 
-use super::inner;
-use crate::nodes::{self, WhyNot, cast, items, numbers, why_not};
+use super::{inner, numbers};
+use crate::nodes::{self, WhyNot, cast, items, why_not};
 use crate::plan::ChildColumn;
 use crate::settings;
 use crate::translate::{
-    Translator, equality_key, ir_type, is_of_one_length, stored, wider_integer,
+    Translator, document, equality_key, is_of_one_length, stored, wider_decimal, wider_integer,
 };
 use crate::version;
 
@@ -108,7 +109,7 @@ pub unsafe fn tables(
     relation: *mut RelOptInfo,
 ) -> impl Iterator<Item = u32> {
     let is_join = move |number: u32| (*entry(root, number)).rtekind == pg_sys::RTEKind::RTE_JOIN;
-    numbers((*relation).relids).filter(move |number| !is_join(*number))
+    nodes::numbers((*relation).relids).filter(move |number| !is_join(*number))
 }
 
 pub unsafe fn entry(root: *mut PlannerInfo, number: u32) -> *mut pg_sys::RangeTblEntry {
@@ -258,13 +259,40 @@ pub unsafe fn vars(expr: *mut Node, found: &mut HashMap<u32, Vec<&pg_sys::Var>>)
     });
 }
 
+/// Columns of documents and what is asked of them, by relation, each once.
+pub type Asked<'a> = HashMap<u32, Vec<(&'a pg_sys::Var, JsonbQuery)>>;
+
+/// What an expression reads: columns, and of documents what is asked of them alone.
+pub unsafe fn read_by<'a>(
+    expr: *mut Node,
+    read: &mut HashMap<u32, Vec<&'a pg_sys::Var>>,
+    asked: &mut Asked<'a>,
+) {
+    nodes::walk(expr, &mut |node| {
+        if let Some((var, query)) = document::asked(node) {
+            let known = asked.entry(var.varno as u32).or_default();
+            let digits = document::digits_of(&query).map(|(query, _)| query);
+            for query in std::iter::once(query).chain(digits) {
+                if !known.iter().any(|(own, of)| own.varattno == var.varattno && *of == query) {
+                    known.push((var, query));
+                }
+            }
+            return nodes::Walk::Past;
+        }
+        if nodes::tag(node) == NodeTag::T_Var {
+            vars(node, read);
+        }
+        nodes::Walk::Into
+    });
+}
+
 impl Join {
     /// Takes its columns out of those that are read.
     pub unsafe fn take<'a>(
         &self,
         read: &mut HashMap<u32, Vec<&'a pg_sys::Var>>,
     ) -> Vec<&'a pg_sys::Var> {
-        let own = numbers((*self.inner).relids).filter_map(|number| read.remove(&number));
+        let own = nodes::numbers((*self.inner).relids).filter_map(|number| read.remove(&number));
         own.flatten().collect()
     }
 
@@ -294,13 +322,15 @@ impl Join {
     /// The keys of the stream's rows, and those of the build.
     pub unsafe fn keys(
         &self,
+        root: *mut PlannerInfo,
         translator: &mut Translator,
     ) -> Result<(Vec<Expr>, Vec<ChildColumn>), WhyNot> {
         let (mut keys, mut columns) = (Vec::new(), Vec::new());
         for pair in &self.pairs {
             let column = &*pair.inner;
-            let own = ir_type(column.vartype, column.vartypmod)?;
-            let key = translator.expr(pair.outer)?;
+            let own = numbers::of_var(root, column)?.data_type;
+            // Of numbers the value alone counts.
+            let key = translator.value(pair.outer)?;
             let given = key.data_type();
             if !is_of_one_length(column.vartype, column.vartypmod)
                 || (column.vartype == pg_sys::BPCHAROID
@@ -311,6 +341,7 @@ impl Join {
             let key_type = match wider_integer(&own, &given) {
                 Some(wider) => wider,
                 None if own == given => own,
+                None if let Some(both) = wider_decimal(&own, &given) => both,
                 None => return why_not(format!("a join of {given} with {own}")),
             };
             keys.push(if given == key_type { key } else { key.cast(key_type.clone()) });
@@ -318,6 +349,8 @@ impl Join {
                 position: self.position_of(column)?,
                 type_oid: stored(column.vartype, -1).0.to_u32(),
                 field: Field::new(format!("{}.{}", self.name, column.varattno), key_type, true),
+                shows: None,
+                query: None,
             });
         }
         Ok((keys, columns))

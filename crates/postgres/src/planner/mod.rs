@@ -17,6 +17,7 @@ mod cursor;
 mod groups;
 mod inner;
 mod joins;
+mod numbers;
 mod offers;
 mod parts;
 mod path;
@@ -27,22 +28,24 @@ mod top;
 
 use std::collections::HashMap;
 
+use headrace_format::heap::JsonbQuery;
 use headrace_ir::{
     BuildPlan, BuildSource, DataType, Expr, Field, Pipeline, Probe, ProbeKind, Program, Scalar,
     Source, SourceKind, Step,
 };
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo, UpperRelationKind};
 
-use crate::foreign;
-use crate::nodes::{self, WhyNot, numbers, why_not};
-use crate::plan::{Child, ChildColumn, Part, Plan};
+use crate::nodes::{self, WhyNot, why_not};
+use crate::plan::{Child, ChildColumn, Part, Plan, Read};
 use crate::settings;
-use crate::translate::{Presences, Scope, Translator, ir_type, stored};
+use crate::translate::{Columns, Digits, Translator, document, ir_type, stored};
 use joins::Join;
+use numbers::Numbers;
 use streamed::Streamed;
 use target::Target;
 
 pub use joins::vars;
+pub use numbers::meet;
 pub use path::{Methods, NAME, SCAN_METHODS};
 
 static mut PREVIOUS: pg_sys::create_upper_paths_hook_type = None;
@@ -160,10 +163,10 @@ unsafe fn check_query(root: *mut PlannerInfo) -> Result<(), WhyNot> {
 struct Layout {
     source: Source,
     attributes: Vec<i16>,
+    reads: Vec<Read>,
     /// For each join the columns that its build carries.
     payloads: Vec<Vec<Payload>>,
-    scope: Scope,
-    presences: Presences,
+    columns: Columns,
     registers: usize,
 }
 
@@ -172,6 +175,8 @@ struct Payload {
     position: usize,
     type_oid: u32,
     field: Field,
+    shows: Option<(u8, u8)>,
+    query: Option<JsonbQuery>,
 }
 
 /// A program with what it is run with.
@@ -189,15 +194,17 @@ impl Layout {
         target: &Target,
     ) -> Result<Self, WhyNot> {
         let mut read: HashMap<u32, Vec<&pg_sys::Var>> = HashMap::new();
+        let mut asked = joins::Asked::new();
         let of_joins = joins.iter().flat_map(|join| join.stream_side());
         for expr in filters.iter().copied().chain(of_joins).chain(target.read()) {
-            joins::vars(expr, &mut read);
+            joins::read_by(expr, &mut read, &mut asked);
         }
         let entry = &*nodes::entry_of(root, streamed.relation);
         let mut columns = read.remove(&(*streamed.relation).relid).unwrap_or_default();
         columns.sort_by_key(|var| var.varattno);
         let mut layout = Self {
             attributes: Vec::new(),
+            reads: Vec::new(),
             source: Source {
                 kind: if streamed.files.is_some() {
                     SourceKind::Table
@@ -210,101 +217,189 @@ impl Layout {
                 ordinals: Vec::new(),
             },
             payloads: Vec::new(),
-            scope: Scope::new(),
-            presences: Presences::new(),
+            columns: Columns::default(),
             registers: 0,
         };
         for var in columns {
-            layout.stream_column(entry, streamed.files.as_ref(), var)?;
+            layout.stream_column(entry, streamed, var)?;
+        }
+        for (var, query) in asked.remove(&(*streamed.relation).relid).unwrap_or_default() {
+            layout.document(entry, streamed, var, query)?;
         }
         for join in joins {
             let vars = join.take(&mut read);
             match join.kind {
-                ProbeKind::Inner | ProbeKind::Left => layout.payload(join, &vars)?,
+                ProbeKind::Inner | ProbeKind::Left => {
+                    let asked =
+                        nodes::numbers((*join.inner).relids).filter_map(|of| asked.remove(&of));
+                    let asked: Vec<_> = asked.flatten().collect();
+                    layout.payload(root, join, &vars, asked)?;
+                }
                 // Its columns are read by its own clauses alone, and are NULL to all others.
                 _ => {
                     let mut own = HashMap::new();
                     join.residual.iter().for_each(|expr| joins::vars(*expr, &mut own));
-                    layout.payload(join, &join.take(&mut own))?;
-                    layout.hide(&vars)?;
+                    layout.payload(root, join, &join.take(&mut own), Vec::new())?;
+                    layout.hide(root, &vars)?;
                 }
             }
         }
+        layout.check_names()?;
         Ok(layout)
     }
 
     unsafe fn stream_column(
         &mut self,
         entry: &pg_sys::RangeTblEntry,
-        files: Option<&foreign::Streamed>,
+        streamed: &Streamed,
         var: &pg_sys::Var,
     ) -> Result<(), WhyNot> {
+        let files = streamed.files.as_ref();
         if var.varattno <= 0 {
             return why_not("a system column or a whole row");
         }
-        let name = match entry.rtekind {
-            pg_sys::RTEKind::RTE_RELATION => {
-                nodes::owned(pg_sys::get_attname(entry.relid, var.varattno, true))
+        let name = column_name(entry, var);
+        let known = match (ir_type(var.vartype, var.vartypmod), files) {
+            (Err(_), None) if numbers::is_number(var) => {
+                numbers::of(&streamed.columns(var.varattno)?)
             }
-            // Its members' columns have names of their own, and these may be several times the same.
-            _ => format!("{}.{}", nodes::owned((*entry.eref).aliasname), var.varattno),
+            (known, _) => known.map(Numbers::from),
         };
-        let known = ir_type(var.vartype, var.vartypmod)
-            .map_err(|WhyNot(reason)| format!("column {name}: {reason}"));
-        let (stored, data_type) = match (known, files) {
-            (Ok(data_type), Some(files)) => (files.column(var.varattno)?, Ok(data_type)),
-            (Ok(data_type), None) => (data_type.clone(), Ok(data_type)),
+        let known = known.map_err(|WhyNot(reason)| format!("column {name}: {reason}"));
+        let (stored, known) = match (known, files) {
+            (Ok(known), Some(files)) => (files.column(var.varattno)?, Ok(known)),
+            (Ok(known), None) => (known.data_type.clone(), Ok(known)),
             (Err(reason), Some(_)) => return why_not(reason),
             (Err(reason), None) => (DataType::Bool, Err(reason)),
         };
-        let field = Field::new(name, stored, true);
+        let field = Field::new(&name, stored, true);
         let register = self.append(var, &field);
         let key = (var.varno as u32, var.varattno);
-        match data_type {
-            Ok(data_type) if field.data_type == data_type => {}
-            Ok(data_type) => drop(self.scope.insert(key, register.cast(data_type))),
+        let (mut read, mut possible) = (Read::Value, None);
+        match known {
+            Ok(numbers) => {
+                if !numbers.is_declared {
+                    read = Read::Number { is_shown: numbers.shows().is_some() };
+                }
+                let most = numbers.most();
+                possible = numbers.possible.map(|possible| (possible, most));
+                if field.data_type != numbers.data_type {
+                    self.columns.scope.insert(key, register.cast(numbers.data_type));
+                }
+            }
             Err(reason) => {
-                self.scope.remove(&key);
-                self.presences.insert(key, (register, reason));
+                self.columns.scope.remove(&key);
+                self.columns.presences.insert(key, (register, reason));
             }
         }
-        self.source.columns.push(field);
-        self.source.ordinals.push(self.source.ordinals.len());
-        self.attributes.push(var.varattno);
+        self.source_column(var, field, read);
+        if let Some((possible, most)) = possible {
+            let field = Field::new(format!("digits of {name}"), DataType::Int32, true);
+            let count = self.register(&field);
+            self.columns.digits.insert(key, Digits { count, possible });
+            self.source_column(var, field, Read::DigitsShown { most });
+        }
         Ok(())
     }
 
-    unsafe fn payload(&mut self, join: &Join, vars: &[&pg_sys::Var]) -> Result<(), WhyNot> {
+    /// What is asked of the stream's documents.
+    unsafe fn document(
+        &mut self,
+        entry: &pg_sys::RangeTblEntry,
+        streamed: &Streamed,
+        var: &pg_sys::Var,
+        query: JsonbQuery,
+    ) -> Result<(), WhyNot> {
+        if streamed.files.is_some() {
+            return why_not("documents of files");
+        }
+        let name = document::shown(&column_name(entry, var), &query);
+        let field = Field::new(name, document::answer_type(&query)?, true);
+        self.answer(var, &query, &field);
+        self.source_column(var, field, Read::Document(query));
+        Ok(())
+    }
+
+    fn answer(&mut self, var: &pg_sys::Var, query: &JsonbQuery, field: &Field) {
+        let register = self.register(field);
+        let key = (var.varno as u32, var.varattno);
+        self.columns.documents.entry(key).or_default().push((query.clone(), register));
+    }
+
+    fn source_column(&mut self, var: &pg_sys::Var, field: Field, read: Read) {
+        self.source.columns.push(field);
+        self.source.ordinals.push(self.source.ordinals.len());
+        self.attributes.push(var.varattno);
+        self.reads.push(read);
+    }
+
+    /// Columns are found by their names.
+    fn check_names(&self) -> Result<(), WhyNot> {
+        let names = self.source.columns.iter().map(|column| &column.name);
+        let mut known = std::collections::HashSet::new();
+        match names.into_iter().all(|name| known.insert(name)) {
+            true => Ok(()),
+            false => why_not("a column that is called what the digits of another are"),
+        }
+    }
+
+    unsafe fn payload(
+        &mut self,
+        root: *mut PlannerInfo,
+        join: &Join,
+        vars: &[&pg_sys::Var],
+        asked: Vec<(&pg_sys::Var, JsonbQuery)>,
+    ) -> Result<(), WhyNot> {
         let mut payloads = Vec::new();
         for var in vars {
             let type_oid = stored(var.vartype, -1).0.to_u32();
             let position = join.position_of(var)?;
-            let data_type = ir_type(var.vartype, var.vartypmod)?;
+            let numbers = numbers::of_var(root, var)?;
+            let (shows, most) = (numbers.shows(), numbers.most());
             let name = format!("{}.{}", join.name, var.varattno);
-            let field = Field::new(name, data_type, true);
+            let field = Field::new(&name, numbers.data_type, true);
             self.append(var, &field);
-            payloads.push(Payload { position, type_oid, field });
+            payloads.push(Payload { position, type_oid, field, shows, query: None });
+            if let Some(possible) = numbers.possible {
+                let field = Field::new(format!("digits of {name}"), DataType::Int32, true);
+                let count = self.register(&field);
+                let key = (var.varno as u32, var.varattno);
+                self.columns.digits.insert(key, Digits { count, possible });
+                let shows = Some((0, most));
+                payloads.push(Payload { position, type_oid, field, shows, query: None });
+            }
+        }
+        for (var, query) in asked {
+            let (position, type_oid) = (join.position_of(var)?, var.vartype.to_u32());
+            let name = document::shown(&format!("{}.{}", join.name, var.varattno), &query);
+            let field = Field::new(name, document::answer_type(&query)?, true);
+            self.answer(var, &query, &field);
+            payloads.push(Payload { position, type_oid, field, shows: None, query: Some(query) });
         }
         self.payloads.push(payloads);
         Ok(())
     }
 
     /// Columns that nobody but `NULL` stands for.
-    unsafe fn hide(&mut self, vars: &[&pg_sys::Var]) -> Result<(), WhyNot> {
+    unsafe fn hide(&mut self, root: *mut PlannerInfo, vars: &[&pg_sys::Var]) -> Result<(), WhyNot> {
         for var in vars {
-            let null = Expr::Literal(Scalar::null(ir_type(var.vartype, var.vartypmod)?));
-            self.scope.entry((var.varno as u32, var.varattno)).or_insert(null);
+            let null = Expr::Literal(Scalar::null(numbers::of_var(root, var)?.data_type));
+            self.columns.scope.entry((var.varno as u32, var.varattno)).or_insert(null);
         }
         Ok(())
     }
 
     fn append(&mut self, var: &pg_sys::Var, field: &Field) -> Expr {
+        let register = self.register(field);
+        self.columns.scope.insert((var.varno as u32, var.varattno), register.clone());
+        register
+    }
+
+    fn register(&mut self, field: &Field) -> Expr {
         let Field { name, data_type, nullable } = field.clone();
         let index = self.registers;
         self.registers += 1;
-        let register = Expr::Register { index, data_type, nullable, name };
-        self.scope.insert((var.varno as u32, var.varattno), register.clone());
-        register
+        Expr::Register { index, data_type, nullable, name }
     }
 
     /// The program.
@@ -316,14 +411,14 @@ impl Layout {
         filters: &[*mut Node],
         target: &Target,
     ) -> Result<Made, WhyNot> {
-        let mut translator = Translator::new(root, self.scope, self.presences);
+        let mut translator = Translator::new(root, self.columns);
         let mut steps = Vec::new();
         for filter in filters {
             steps.push(Step::Filter(translator.expr(*filter)?));
         }
         let (mut builds, mut children) = (Vec::new(), Vec::new());
         for (number, (join, payload)) in joins.iter().zip(&self.payloads).enumerate() {
-            let (keys, columns) = join.keys(&mut translator)?;
+            let (keys, columns) = join.keys(root, &mut translator)?;
             builds.push(build(number, join, &columns, payload));
             children.push(child(join, columns, payload));
             steps.push(Step::Probe(Probe {
@@ -336,7 +431,8 @@ impl Layout {
                 is_optional: false,
             }));
             if matches!(join.kind, ProbeKind::Semi | ProbeKind::Anti) {
-                numbers((*join.inner).relids).for_each(|relation| translator.forget(relation));
+                nodes::numbers((*join.inner).relids)
+                    .for_each(|relation| translator.forget(relation));
             }
             for filter in &join.filters {
                 steps.push(Step::Filter(translator.expr(*filter)?));
@@ -354,8 +450,19 @@ impl Layout {
             Ok(Part { table: leaf.table, attributes: leaf.attributes(&self.attributes)? })
         });
         let parts = parts.collect::<Result<_, _>>()?;
-        let plan = Plan { program, parts, of_files, children, outputs, parameters: types };
+        let reads = self.reads;
+        let plan = Plan { program, parts, reads, of_files, children, outputs, parameters: types };
         Ok(Made { plan, parameters })
+    }
+}
+
+unsafe fn column_name(entry: &pg_sys::RangeTblEntry, var: &pg_sys::Var) -> String {
+    match entry.rtekind {
+        pg_sys::RTEKind::RTE_RELATION => {
+            nodes::owned(pg_sys::get_attname(entry.relid, var.varattno, true))
+        }
+        // Its members' columns have names of their own, and these may be several times the same.
+        _ => format!("{}.{}", nodes::owned((*entry.eref).aliasname), var.varattno),
     }
 }
 
@@ -373,6 +480,8 @@ fn child(join: &Join, keys: Vec<ChildColumn>, payload: &[Payload]) -> Child {
         position: payload.position,
         type_oid: payload.type_oid,
         field: payload.field.clone(),
+        shows: payload.shows,
+        query: payload.query.clone(),
     });
     Child { name: join.name.clone(), columns: keys.into_iter().chain(payload).collect() }
 }

@@ -61,7 +61,9 @@ pub fn end(outer: Offers) {
     if is_taken {
         return;
     }
-    for (offer, of) in last.iter().zip(NAMES) {
+    // Where there is a grouping, of that it is told.
+    let told = if last[Of::Groups as usize].is_some() { Of::Groups as usize } else { 0 };
+    for (offer, of) in last.iter().zip(NAMES).skip(told) {
         let Some(Offer { ours, own }) = offer else { continue };
         let what = if ours > own { "cost more" } else { "do not make the whole plan cost less" };
         crate::explain::note(format!("{of} {what}: {ours:.2}, PostgreSQL's own {own:.2}"));

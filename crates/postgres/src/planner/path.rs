@@ -166,7 +166,7 @@ impl Cost {
     fn group_rows(sink: &Sink, groups: f64) -> f64 {
         const PLAIN: f64 = 4.0;
         const TEXT: f64 = 3.0;
-        const SPILLED: f64 = 3.0;
+        const SPILLED: f64 = 2.0;
         const TEXT_BYTES: f64 = 32.0;
         const VALUE_BYTES: f64 = 16.0;
         let Sink::Aggregate { keys, calls, .. } = sink else { return 0.0 };

@@ -4,9 +4,9 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Node, NodeTag, PlannerInfo, RangeTblEntry, RelOptInfo};
 
-use super::joins;
+use super::{joins, numbers};
 use crate::nodes::{self, WhyNot, items, why_not};
-use crate::translate::ir_type;
+use crate::translate::{ir_type, stored};
 use crate::{foreign, settings};
 
 /// A relation whose rows are streamed.
@@ -126,12 +126,13 @@ impl Leaf {
     /// Columns of the whole by their numbers here.
     pub unsafe fn attributes(&self, of_whole: &[i16]) -> Result<Vec<i16>, WhyNot> {
         let mut attributes: Vec<i16> = Vec::new();
-        for number in of_whole {
-            let mut number = *number;
+        for of in of_whole {
+            let mut number = *of;
             for info in &self.way {
                 number = translated(info, number)?;
             }
-            if attributes.contains(&number) {
+            let known = attributes.iter().position(|known| *known == number);
+            if known.is_some_and(|known| of_whole[known] != *of) {
                 return why_not("a UNION ALL with a member that gives a column twice");
             }
             attributes.push(number);
@@ -148,7 +149,10 @@ unsafe fn translated(info: &*mut pg_sys::AppendRelInfo, number: i16) -> Result<i
     while let Some(relabel) = nodes::cast::<pg_sys::RelabelType>(given, NodeTag::T_RelabelType) {
         let (from, to) = ((*relabel).arg.cast(), given);
         let type_of = |node| ir_type(pg_sys::exprType(node), pg_sys::exprTypmod(node));
-        if type_of(from)? != type_of(to)? || pg_sys::exprType(from) == pg_sys::BPCHAROID {
+        let is_number = |node| stored(pg_sys::exprType(node), -1).0 == pg_sys::NUMERICOID;
+        let are_numbers = is_number(from) && is_number(to);
+        let is_padded = pg_sys::exprType(from) == pg_sys::BPCHAROID;
+        if !are_numbers && (type_of(from)? != type_of(to)? || is_padded) {
             break;
         }
         given = from;
@@ -209,7 +213,29 @@ unsafe fn check_storage(entry: &RangeTblEntry) -> Result<(), WhyNot> {
     }
 }
 
+/// A column of a relation in all tables that its rows lie in.
+pub unsafe fn columns(
+    root: *mut PlannerInfo,
+    relation: *mut RelOptInfo,
+    attribute: i16,
+) -> Result<Vec<numbers::Column>, WhyNot> {
+    leaves(root, relation).iter().map(|leaf| leaf.column(attribute)).collect()
+}
+
+impl Leaf {
+    unsafe fn column(&self, of_whole: i16) -> Result<numbers::Column, WhyNot> {
+        let attribute = self.attributes(&[of_whole])?[0];
+        let is_empty = (*self.relation).tuples <= 0.0;
+        Ok(numbers::Column { table: self.table, attribute, is_empty })
+    }
+}
+
 impl Streamed {
+    /// A column in all tables that the rows lie in.
+    pub unsafe fn columns(&self, attribute: i16) -> Result<Vec<numbers::Column>, WhyNot> {
+        self.leaves.iter().map(|leaf| leaf.column(attribute)).collect()
+    }
+
     /// Conditions that the names of folders decide.
     pub fn of_folders(&self) -> &[*mut Node] {
         self.files.as_ref().map(|files| files.clauses.as_slice()).unwrap_or_default()

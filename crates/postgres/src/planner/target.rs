@@ -7,7 +7,7 @@ use super::groups;
 use super::top::{Top, at_least_one};
 use crate::nodes::{self, Walk, WhyNot, items, why_not};
 use crate::plan::Output;
-use crate::translate::{Aggregates, Translator, aggregate, check_equality, stored};
+use crate::translate::{Aggregates, Shown, Translator, aggregate, check_equality, stored};
 use crate::version;
 
 /// The columns that the node brings, of which PostgreSQL computes its target list.
@@ -98,17 +98,31 @@ impl Target {
 
     /// Where rows end, and the columns: keys, then aggregates.
     pub unsafe fn sink(&self, translator: &mut Translator) -> Result<(Sink, Vec<Output>), WhyNot> {
-        let (mut keys, mut outputs) = (Vec::new(), Vec::new());
+        let (mut keys, mut outputs, mut varying) = (Vec::new(), Vec::new(), Vec::new());
         for (column, key) in self.keys.iter().enumerate() {
-            let expr = translator.expr(*key)?;
+            if self.is_grouped
+                && let Some((expr, pattern)) = translator.formatted(*key)?
+            {
+                check_key(*key, &expr)?;
+                keys.push(NamedExpr { name: format!("k{column}"), expr });
+                outputs.push(Output::Formatted { column, pattern });
+                continue;
+            }
+            let Shown { value: expr, digits } = translator.shown(*key)?;
             if self.is_grouped {
                 check_key(*key, &expr)?;
             }
             keys.push(NamedExpr { name: format!("k{column}"), expr });
             let type_oid = stored(pg_sys::exprType(*key), -1).0.to_u32();
             outputs.push(Output::Value { column, type_oid });
+            varying.extend(digits.map(|digits| (column, digits.count)));
         }
         if !self.is_grouped {
+            for (column, expr) in varying {
+                let digits = keys.len();
+                keys.push(NamedExpr { name: format!("d{column}"), expr });
+                outputs[column] = Output::Shown { column, least: digits, most: digits };
+            }
             let sink = match &self.top {
                 Some(top) => top.sink(translator, &self.keys, keys)?,
                 None => Sink::Rows { columns: at_least_one(keys), limit: None },
@@ -118,6 +132,10 @@ impl Target {
         let mut aggregates = Aggregates { calls: Vec::new(), keys: keys.len() };
         for aggref in &self.aggregates {
             outputs.push(aggregate(translator, &mut aggregates, &**aggref)?);
+        }
+        for (column, count) in varying {
+            let (least, most) = aggregates.extremes_of(&count);
+            outputs[column] = Output::Shown { column, least, most };
         }
         aggregates.check()?;
         let (sets, output) = (Vec::new(), AggregateOutput::Final);

@@ -110,7 +110,8 @@ impl Top {
             let own = exprs.iter().position(|expr| nodes::equal(*expr, key.expr));
             let column = own.unwrap_or(columns.len());
             if own.is_none() {
-                let expr = translator.expr(key.expr)?;
+                // What orders is not shown.
+                let expr = translator.value(key.expr)?;
                 columns.push(NamedExpr { name: format!("o{}", order.len()), expr });
             }
             let Key { descending, nulls_first, .. } = *key;

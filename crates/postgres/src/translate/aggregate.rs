@@ -45,6 +45,14 @@ impl Aggregates {
         self.keys + index
     }
 
+    /// The columns of the smallest and largest of a group's numbers of digits.
+    pub fn extremes_of(&mut self, digits: &Expr) -> (usize, usize) {
+        let all = Rows { filter: None, distinct: false };
+        let mut column =
+            |function| self.column(function, Some(digits.clone()), &all, DataType::Int32);
+        (column(AggregateFunction::Min), column(AggregateFunction::Max))
+    }
+
     /// Whether they go together.
     pub fn check(&self) -> Result<(), WhyNot> {
         let is_of_all = |call: &AggregateCall| {
@@ -158,7 +166,7 @@ impl Asked<'_> {
             | pg_sys::F_MIN_DATE
             | pg_sys::F_MIN_TIME
             | pg_sys::F_MIN_TIMESTAMP
-            | pg_sys::F_MIN_TIMESTAMPTZ => self.extreme(Min),
+            | pg_sys::F_MIN_TIMESTAMPTZ => self.extreme(Min)?,
             pg_sys::F_MAX_INT2
             | pg_sys::F_MAX_INT4
             | pg_sys::F_MAX_INT8
@@ -166,16 +174,16 @@ impl Asked<'_> {
             | pg_sys::F_MAX_DATE
             | pg_sys::F_MAX_TIME
             | pg_sys::F_MAX_TIMESTAMP
-            | pg_sys::F_MAX_TIMESTAMPTZ => self.extreme(Max),
+            | pg_sys::F_MAX_TIMESTAMPTZ => self.extreme(Max)?,
             // Which of -0 and 0 comes out depends on the order of rows.
-            pg_sys::F_MIN_FLOAT4 | pg_sys::F_MIN_FLOAT8 => self.extreme(Min),
-            pg_sys::F_MAX_FLOAT4 | pg_sys::F_MAX_FLOAT8 => self.extreme(Max),
+            pg_sys::F_MIN_FLOAT4 | pg_sys::F_MIN_FLOAT8 => self.extreme(Min)?,
+            pg_sys::F_MAX_FLOAT4 | pg_sys::F_MAX_FLOAT8 => self.extreme(Max)?,
             pg_sys::F_MIN_TEXT | pg_sys::F_MAX_TEXT => {
                 if !version::is_c_collation(aggref.inputcollid) {
                     return why_not("an order of texts under a collation other than C");
                 }
                 let is_min = aggref.aggfnoid.to_u32() == pg_sys::F_MIN_TEXT;
-                self.extreme(if is_min { Min } else { Max })
+                self.extreme(if is_min { Min } else { Max })?
             }
             pg_sys::F_BOOL_AND | pg_sys::F_EVERY => self.truth(Min),
             pg_sys::F_BOOL_OR => self.truth(Max),
@@ -196,12 +204,14 @@ impl Asked<'_> {
     }
 
     /// Of distinct values it is the same one.
-    fn extreme(&mut self, function: AggregateFunction) -> Output {
+    fn extreme(&mut self, function: AggregateFunction) -> Result<Output, WhyNot> {
         self.rows.distinct = false;
         let result = self.argument.as_ref().map_or(DataType::Int64, Expr::data_type);
         match self.digits.clone() {
             Some(digits) => self.extreme_by_digits(function, &result, &digits),
-            None => Output::Value { column: self.call(function, result), type_oid: self.type_oid },
+            None => {
+                Ok(Output::Value { column: self.call(function, result), type_oid: self.type_oid })
+            }
         }
     }
 
@@ -211,7 +221,12 @@ impl Asked<'_> {
         function: AggregateFunction,
         result: &DataType,
         Digits { count, possible }: &Digits,
-    ) -> Output {
+    ) -> Result<Output, WhyNot> {
+        /// Each is an aggregate of its own.
+        const POSSIBLE_MAX: usize = 24;
+        if possible.len() > POSSIBLE_MAX {
+            return why_not("extremes of numbers with very different digits behind the point");
+        }
         let all_rows = self.rows.filter.take();
         let digits: Vec<i8> = possible.iter().copied().collect();
         let columns = digits.iter().map(|digits| {
@@ -222,7 +237,7 @@ impl Asked<'_> {
             self.call(function, result.clone())
         });
         let columns = columns.collect();
-        Output::Extreme { columns, digits, is_max: function == AggregateFunction::Max }
+        Ok(Output::Extreme { columns, digits, is_max: function == AggregateFunction::Max })
     }
 
     /// The sum of the argument, whose digits are shown so many times as those of the numbers asked for.

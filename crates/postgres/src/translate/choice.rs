@@ -45,10 +45,13 @@ impl Translator {
     }
 
     pub(super) unsafe fn coalesce(&mut self, expr: &pg_sys::CoalesceExpr) -> Result<Shown, WhyNot> {
-        Choices::of(self.shown_all(expr.args)?)?.chosen(|mut values, data_type| {
+        let choices = Choices::of(self.shown_all(expr.args)?)?;
+        let known = |value: &Expr| not(is_null(value.clone()));
+        let conditions: Vec<Expr> = choices.values.iter().map(known).collect();
+        choices.known_but_last().chosen(|mut values, data_type| {
             let Some(last) = values.pop() else { return why_not("COALESCE of nothing") };
-            let branches = values.into_iter().map(|value| (not(is_null(value.clone())), value));
-            let (branches, otherwise) = (branches.collect(), Some(Box::new(last)));
+            let branches = conditions.iter().cloned().zip(values).collect();
+            let otherwise = Some(Box::new(last));
             Ok(Expr::Case { branches, otherwise, data_type: data_type.clone() })
         })
     }

@@ -2,27 +2,35 @@
 
 use std::collections::HashMap;
 
+use headrace_format::heap::JsonbQuery;
 use headrace_ir::{DataType, Expr, Field, Scalar};
 use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 
 use super::compare::Comparison;
 use super::constant::scalar;
-use super::shown::Shown;
+use super::document;
+use super::shown::{Digits, Shown};
 use super::types::ir_type;
 use crate::nodes::{self, WhyNot, cast, items, why_not};
 
-/// Registers of the columns that expressions may read, by range table entry and attribute.
-pub type Scope = HashMap<(u32, i16), Expr>;
-
-/// Of columns whose values are not read, a register that is NULL where they are, and why they are not.
-pub type Presences = HashMap<(u32, i16), (Expr, String)>;
+/// The columns that expressions may read, each by range table entry and attribute.
+#[derive(Default)]
+pub struct Columns {
+    /// Registers of their values.
+    pub scope: HashMap<(u32, i16), Expr>,
+    /// The digits behind the point that numbers show, where that differs from row to row.
+    pub digits: HashMap<(u32, i16), Digits>,
+    /// What is asked of documents.
+    pub documents: HashMap<(u32, i16), Vec<(JsonbQuery, Expr)>>,
+    /// Of columns whose values are not read, a register that is NULL where they are, and why they are not.
+    pub presences: HashMap<(u32, i16), (Expr, String)>,
+}
 
 /// Translates expressions over a scope. What reads no column and is no constant is evaluated by the
 /// server once a run: a parameter of the program.
 pub struct Translator {
     root: *mut pg_sys::PlannerInfo,
-    scope: Scope,
-    presences: Presences,
+    columns: Columns,
     /// The expressions of the parameters.
     pub parameters: Vec<*mut Node>,
     /// What they are.
@@ -34,16 +42,18 @@ pub struct Translator {
 pub(super) type Translated = Result<Expr, WhyNot>;
 
 impl Translator {
-    pub fn new(root: *mut pg_sys::PlannerInfo, scope: Scope, presences: Presences) -> Self {
+    pub fn new(root: *mut pg_sys::PlannerInfo, columns: Columns) -> Self {
         let (parameters, fields, cases) = (Vec::new(), Vec::new(), Vec::new());
-        Self { root, scope, presences, parameters, fields, cases }
+        Self { root, columns, parameters, fields, cases }
     }
 
     /// From now on every column of a relation is NULL.
     pub fn forget(&mut self, relation: u32) {
-        for (_, value) in self.scope.iter_mut().filter(|((of, _), _)| *of == relation) {
+        for (_, value) in self.columns.scope.iter_mut().filter(|((of, _), _)| *of == relation) {
             *value = Expr::Literal(Scalar::null(value.data_type()));
         }
+        self.columns.digits.retain(|(of, _), _| *of != relation);
+        self.columns.documents.retain(|(of, _), _| *of != relation);
     }
 
     /// An expression that is shown as its type says.
@@ -61,7 +71,24 @@ impl Translator {
         if node.is_null() {
             return why_not("an expression that is not there");
         }
+        if let Some((var, query)) = document::asked(node)
+            && let Some(known) = self.columns.documents.get(&(var.varno as u32, var.varattno))
+            && let Some((_, answer)) = known.iter().find(|(own, _)| *own == query)
+        {
+            let digits = document::digits_of(&query).and_then(|(wanted, possible)| {
+                let (_, count) = known.iter().find(|(own, _)| *own == wanted)?;
+                Some(Digits { count: count.clone(), possible })
+            });
+            let value = match ir_type(pg_sys::exprType(node), -1) {
+                // Whole numbers are read as the widest.
+                Ok(to) if to.is_integer() => widened(answer.clone(), &to),
+                _ => answer.clone(),
+            };
+            return Ok(Shown { value, digits });
+        }
         match nodes::tag(node) {
+            NodeTag::T_Var => self.var(&*node.cast()),
+            NodeTag::T_RelabelType => self.relabelled(&*node.cast()),
             NodeTag::T_NullIfExpr => self.null_if(&*node.cast()),
             NodeTag::T_OpExpr => self.operator(node),
             NodeTag::T_FuncExpr => self.function(node),
@@ -75,9 +102,7 @@ impl Translator {
     /// An expression whose values are all shown alike.
     unsafe fn alike(&mut self, node: *mut Node) -> Translated {
         match nodes::tag(node) {
-            NodeTag::T_Var => self.var(&*node.cast()),
             NodeTag::T_Const => constant(&*node.cast()),
-            NodeTag::T_RelabelType => self.relabelled(&*node.cast()),
             NodeTag::T_CoerceViaIO => self.via_text(node),
             NodeTag::T_BoolExpr => self.logic(&*node.cast()),
             NodeTag::T_NullTest => self.null_test(&*node.cast()),
@@ -92,11 +117,14 @@ impl Translator {
         }
     }
 
-    fn var(&self, var: &pg_sys::Var) -> Translated {
+    fn var(&self, var: &pg_sys::Var) -> Result<Shown, WhyNot> {
         let key = (var.varno as u32, var.varattno);
-        match self.scope.get(&key) {
-            Some(register) if var.varlevelsup == 0 => Ok(register.clone()),
-            _ if self.presences.contains_key(&key) => why_not(&*self.presences[&key].1),
+        let Columns { scope, digits, presences, .. } = &self.columns;
+        match scope.get(&key) {
+            Some(register) if var.varlevelsup == 0 => {
+                Ok(Shown { value: register.clone(), digits: digits.get(&key).cloned() })
+            }
+            _ if presences.contains_key(&key) => why_not(&*presences[&key].1),
             _ if var.varattno <= 0 => why_not("a system column or a whole row"),
             _ => why_not("a column of another level"),
         }
@@ -105,7 +133,8 @@ impl Translator {
     /// What is NULL where an expression is, and nothing else.
     pub(super) unsafe fn presence(&mut self, node: *mut Node) -> Translated {
         if let Some(var) = cast::<pg_sys::Var>(node, NodeTag::T_Var)
-            && let Some((register, _)) = self.presences.get(&((*var).varno as u32, (*var).varattno))
+            && let Some((register, _)) =
+                self.columns.presences.get(&((*var).varno as u32, (*var).varattno))
             && (*var).varlevelsup == 0
         {
             return Ok(register.clone());
@@ -114,11 +143,17 @@ impl Translator {
     }
 
     /// A type that has the same values.
-    unsafe fn relabelled(&mut self, relabel: &pg_sys::RelabelType) -> Translated {
-        let value = self.expr(relabel.arg.cast())?;
+    unsafe fn relabelled(&mut self, relabel: &pg_sys::RelabelType) -> Result<Shown, WhyNot> {
+        let shown = self.shown(relabel.arg.cast())?;
+        // A domain's digits are declared; what it is over has the same numbers.
+        let is_decimal = matches!(shown.value.data_type(), DataType::Decimal128 { .. });
+        if is_decimal && (relabel.resulttype, relabel.resulttypmod) == (pg_sys::NUMERICOID, -1) {
+            return Ok(shown);
+        }
+        let value = shown.plain()?;
         let wanted = ir_type(relabel.resulttype, relabel.resulttypmod);
         match wanted {
-            Ok(data_type) if data_type == value.data_type() => Ok(value),
+            Ok(data_type) if data_type == value.data_type() => Ok(value.into()),
             // Trailing blanks mean something from here on, which they do not in `bpchar`.
             _ => why_not(format!("a relabelling as {}", type_name(relabel.resulttype))),
         }

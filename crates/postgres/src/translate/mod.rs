@@ -9,7 +9,9 @@ mod call;
 mod choice;
 mod compare;
 pub mod constant;
+pub mod document;
 mod expr;
+mod format;
 mod moment;
 mod number;
 mod shown;
@@ -21,7 +23,10 @@ pub use aggregate::{Aggregates, aggregate};
 pub use call::arithmetic;
 
 pub use compare::{check_equality, descends, equality_key};
-pub use expr::{Presences, Scope, Translator};
+pub use expr::{Columns, Translator};
+pub use format::{constant_text, finest};
+pub use shown::{Digits, Shown};
 pub use types::{
-    HeapColumn, ir_type, is_deterministic, is_of_one_length, name_of, stored, wider_integer,
+    HeapColumn, declared_digits, ir_type, is_deterministic, is_of_one_length, name_of, stored,
+    wider_decimal, wider_integer,
 };

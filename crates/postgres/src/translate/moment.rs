@@ -160,7 +160,7 @@ impl Translator {
     }
 
     /// What the session's clocks show at a moment.
-    unsafe fn local(&mut self, moment: Expr) -> Translated {
+    pub(super) unsafe fn local(&mut self, moment: Expr) -> Translated {
         let zone = self.session_zone();
         call_of(Function::LocalTime, vec![moment, zone])
     }

@@ -3,9 +3,9 @@
 use headrace_ir::{ArithmeticOp, CompareOp, DataType, Expr, Function, OnOverflow, Scalar, Value};
 use pgrx::pg_sys::{self, Node};
 
-use super::call::call;
+use super::call::{call, decimal_operation};
 use super::expr::{Translated, Translator};
-use super::types::precision_and_scale;
+use super::types::declared_digits;
 use crate::nodes::{WhyNot, why_not};
 
 impl Translator {
@@ -18,11 +18,11 @@ impl Translator {
         let translated = match (function, arguments) {
             (pg_sys::F_ROUND_NUMERIC_INT4, &[value, digits]) => {
                 let digits = self.digits(digits)?;
-                cut(Function::Round, self.value(value)?, digits)
+                cut_at(Function::Round, self.value(value)?, digits)
             }
             (pg_sys::F_TRUNC_NUMERIC_INT4, &[value, digits]) => {
                 let digits = self.digits(digits)?;
-                cut(Function::Trunc, self.value(value)?, digits)
+                cut_at(Function::Trunc, self.value(value)?, digits)
             }
             (pg_sys::F_ROUND_NUMERIC, &[value]) => cut(Function::Round, self.value(value)?, 0),
             (pg_sys::F_TRUNC_NUMERIC, &[value]) => cut(Function::Trunc, self.value(value)?, 0),
@@ -48,12 +48,28 @@ impl Translator {
         translated.map(Some)
     }
 
-    unsafe fn digits(&self, digits: *mut Node) -> Result<u8, WhyNot> {
+    unsafe fn digits(&self, digits: *mut Node) -> Result<i8, WhyNot> {
         match self.constant(digits) {
-            Some(Ok(Scalar { value: Value::Int(digits @ 0..=38), .. })) => Ok(digits as u8),
-            _ => why_not("rounding to digits that are not constant, or before the point"),
+            Some(Ok(Scalar { value: Value::Int(digits @ -18..=38), .. })) => Ok(digits as i8),
+            _ => why_not("rounding to digits that are not constant, or very many"),
         }
     }
+}
+
+/// A decimal cut at so many digits behind the point, or, below 0, before it: as a whole number of these units.
+fn cut_at(function: fn(u8) -> Function, value: Expr, digits: i8) -> Translated {
+    if digits >= 0 {
+        return cut(function, value, digits.unsigned_abs());
+    }
+    let places = digits.unsigned_abs();
+    let number = |unscaled, precision, scale| {
+        let data_type = DataType::Decimal128 { precision, scale };
+        Expr::Literal(Scalar::new(data_type, Value::Int(unscaled)))
+    };
+    let unit = number(10_i128.pow(places.into()), places + 1, 0);
+    let share = number(1, places, places as i8);
+    let units = cut(function, decimal_operation(ArithmeticOp::Multiply, value, share)?, 0)?;
+    decimal_operation(ArithmeticOp::Multiply, units, unit)
 }
 
 /// A decimal that shows so many digits behind the point, however many it had.
@@ -74,7 +90,7 @@ fn declared(value: Expr, modifier: Option<Result<Scalar, WhyNot>>) -> Translated
     let Some(Ok(Scalar { value: Value::Int(modifier), .. })) = modifier else {
         return why_not("a cast to numeric of digits that are not constant");
     };
-    let declared = i32::try_from(modifier).ok().and_then(precision_and_scale);
+    let declared = i32::try_from(modifier).ok().and_then(declared_digits);
     let Some((precision, scale)) = declared else {
         return why_not("a cast to numeric of digits that a pipeline does not have");
     };

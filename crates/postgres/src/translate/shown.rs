@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use headrace_ir::{ArithmeticOp, CompareOp, DataType, Expr, Scalar, Value};
 
 use super::expr::{Translated, is_null, not};
+use super::types::wider_decimal;
 use crate::nodes::{WhyNot, why_not};
 
 /// A value of rows.
@@ -137,6 +138,15 @@ impl Choices {
         Ok(Self { data_type, values, digits })
     }
 
+    /// A value that is chosen is not NULL, unless it is the last: its digits need not be asked for that again.
+    pub fn known_but_last(mut self) -> Self {
+        let known = self.digits.iter_mut().flat_map(|all| all.iter_mut().rev().skip(1));
+        for digits in known.filter(|digits| digits.possible.len() == 1) {
+            digits.possible.iter().for_each(|scale| digits.count = number(*scale));
+        }
+        self
+    }
+
     /// The one that `choose` makes of them, which makes of the numbers of digits the one of that one.
     pub fn chosen(
         self,
@@ -174,14 +184,7 @@ fn common_type<'a>(values: impl Iterator<Item = &'a Expr> + Clone) -> Result<Dat
     };
     types.try_fold(first, |known, next| match (&known, &next) {
         (a, b) if a == b => Ok(known),
-        (
-            &DataType::Decimal128 { precision: p, scale: s },
-            &DataType::Decimal128 { precision: q, scale: t },
-        ) => {
-            let (whole, scale) = ((p as i8 - s).max(q as i8 - t), s.max(t));
-            let precision = (whole + scale).clamp(1, 38) as u8;
-            Ok(DataType::Decimal128 { precision, scale })
-        }
+        (a, b) if let Some(both) = wider_decimal(a, b) => Ok(both),
         (a, b) => why_not(format!("a choice between {a} and {b}")),
     })
 }

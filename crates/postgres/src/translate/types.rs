@@ -16,6 +16,20 @@ pub fn wider_integer(a: &DataType, b: &DataType) -> Option<DataType> {
     are_integers.then(|| if is_wider { a.clone() } else { b.clone() })
 }
 
+/// The type of decimals with all digits of two others', or as many as there are.
+pub fn wider_decimal(a: &DataType, b: &DataType) -> Option<DataType> {
+    let (
+        &DataType::Decimal128 { precision: p, scale: s },
+        &DataType::Decimal128 { precision: q, scale: t },
+    ) = (a, b)
+    else {
+        return None;
+    };
+    let (whole, scale) = ((p as i8 - s).max(q as i8 - t), s.max(t));
+    let precision = (whole + scale).clamp(1, 38) as u8;
+    Some(DataType::Decimal128 { precision, scale })
+}
+
 /// The type as SQL names it.
 pub unsafe fn name_of(oid: Oid, typmod: i32) -> String {
     nodes::owned(pg_sys::format_type_with_typemod(oid, typmod))
@@ -48,7 +62,7 @@ pub unsafe fn heap_type(oid: Oid, typmod: i32) -> Option<HeapType> {
         pg_sys::FLOAT4OID => HeapType::Float4,
         pg_sys::FLOAT8OID => HeapType::Float8,
         pg_sys::NUMERICOID => {
-            let (precision, scale) = precision_and_scale(typmod)?;
+            let (precision, scale) = declared_digits(typmod)?;
             HeapType::Numeric { precision, scale }
         }
         pg_sys::DATEOID => HeapType::Date,
@@ -63,7 +77,7 @@ pub unsafe fn heap_type(oid: Oid, typmod: i32) -> Option<HeapType> {
 
 /// Digits in all and behind the point of a declared `numeric` of which every value is a decimal of
 /// 128 bits and shows all digits behind the point.
-pub(super) fn precision_and_scale(typmod: i32) -> Option<(u8, i8)> {
+pub fn declared_digits(typmod: i32) -> Option<(u8, i8)> {
     let modifier = typmod.checked_sub(VARHDRSZ).filter(|modifier| *modifier >= 0)?;
     let precision = u8::try_from(modifier >> 16).ok().filter(|p| (1..=38).contains(p))?;
     // The scale's 11 bits have a sign.
@@ -94,7 +108,11 @@ pub unsafe fn ir_type(oid: Oid, typmod: i32) -> Result<DataType, WhyNot> {
         Some(HeapType::Text) => return why_not("text of a database whose encoding is not UTF8"),
         // Its text, whose order is its own, of ASCII in whatever encoding.
         Some(HeapType::Uuid) => DataType::Utf8,
-        Some(HeapType::Bytea | HeapType::Presence) | None => {
+        // What a column's statistics, or what is asked of it, make of it.
+        Some(HeapType::NumericShowing { .. } | HeapType::DigitsShown { .. })
+        | Some(HeapType::JsonbField(_) | HeapType::JsonbContains)
+        | Some(HeapType::Bytea | HeapType::Presence)
+        | None => {
             let without_scale = stored(oid, typmod) == (pg_sys::NUMERICOID, -1);
             let name = name_of(oid, typmod);
             return why_not(match without_scale {

@@ -53,7 +53,7 @@ pub(super) fn opaque(length: Length, align: Align) -> Attribute {
 }
 
 pub(super) fn relation(attributes: Vec<Attribute>) -> Relation {
-    Relation { block_bytes: BLOCK, checksums: false, attributes }
+    Relation { block_bytes: BLOCK, checksums: false, attributes, derived: Vec::new() }
 }
 
 /// A tuple with header, of the first `values.len()` attributes.

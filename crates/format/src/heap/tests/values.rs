@@ -5,7 +5,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 
 use super::build::*;
-use crate::heap::{Align, Attribute, HeapType, Length, Reroute};
+use crate::heap::{Align, Attribute, Decoder, Derived, HeapType, Length, Reroute};
 
 /// One column of one row.
 fn one(kind: HeapType, value: Datum) -> Result<ArrayRef, Reroute> {
@@ -144,6 +144,67 @@ fn numerics_are_exact_or_refused() {
     }
     let odd = Datum::Short(vec![0, 0, 0, 0, 1]);
     assert_eq!(refused(kind(10, 2), odd), "a numeric ends within a digit");
+}
+
+#[test]
+fn digits_that_numerics_show_are_as_wanted_or_refused() {
+    let showing = HeapType::NumericShowing { precision: 10, scale: 2 };
+    let value = |datum| one(showing, datum).unwrap().as_primitive::<Decimal128Type>().value(0);
+    const MINUS: u16 = 0x4000;
+    // The same number with two digits behind the point, in the long form and in the short one, and with others.
+    let short = |header: u16, digits: &[u16]| {
+        let words = [header].into_iter().chain(digits.iter().copied());
+        Datum::Short(words.flat_map(u16::to_le_bytes).collect())
+    };
+    assert_eq!(value(numeric(MINUS | 2, 0, &[12, 5000])), -1250);
+    assert_eq!(value(short(0x8000 | 2 << 7, &[12, 5000])), 1250);
+    assert_eq!(value(short(0x8000 | 2 << 7, &[])), 0);
+    let others = "a numeric shows other digits behind the point than it should";
+    for shown in [0, 1, 3, 63] {
+        assert_eq!(refused(showing, short(0x8000 | shown << 7, &[12, 5000])), others);
+        assert_eq!(refused(showing, numeric(shown, 0, &[])), others);
+    }
+    assert_eq!(
+        refused(showing, numeric(MINUS | 2, 1, &[1, 0, 1])),
+        "a numeric has more decimal places than its type"
+    );
+
+    let kind = HeapType::DigitsShown { most: 16 };
+    let shown = |datum| one(kind, datum).unwrap().as_primitive::<Int32Type>().value(0);
+    assert_eq!(shown(numeric(MINUS | 16, 0, &[1])), 16);
+    assert_eq!(shown(short(0xA000 | 7 << 7 | 0x7F, &[1])), 7);
+    assert_eq!(shown(short(0x8000, &[])), 0);
+    assert_eq!(refused(kind, numeric(17, 0, &[1])), others);
+    assert_eq!(refused(kind, numeric(0x3FFF, 0, &[1])), others);
+    assert_eq!(refused(kind, short(0xC000, &[])), "a numeric is NaN or infinite");
+    assert_eq!(refused(kind, Datum::Short(vec![0])), "a numeric is too short");
+}
+
+#[test]
+fn an_attribute_is_decoded_twice() {
+    let kind = HeapType::Numeric { precision: 10, scale: 2 };
+    let mut attributes = vec![attribute("i", HeapType::Int4), attribute("n", kind)];
+    // 0.5, in the short form.
+    attributes[1].missing =
+        Some([0x8080_u16 | 0x7F, 5000].iter().flat_map(|w| w.to_le_bytes()).collect());
+    let rows = [
+        vec![int4(1), numeric(2, 0, &[12, 5000])],
+        vec![int4(2), Datum::Null],
+        vec![int4(3), numeric(1, 0, &[7])],
+        vec![int4(4)],
+    ];
+    let rows: Vec<_> = rows.iter().map(|row| tuple(&attributes, row)).collect();
+    let mut relation = relation(attributes);
+    let (name, kind) = ("shown".to_string(), HeapType::DigitsShown { most: 2 });
+    relation.derived.push(Derived { attribute: 1, name, kind, query: None });
+    let batch = decode(&relation, &[2, 0, 1], &Page::of(&rows).bytes).unwrap();
+    let names: Vec<_> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, ["shown", "i", "n"]);
+    let shown = batch.column(0).as_primitive::<Int32Type>();
+    assert_eq!(shown.iter().collect::<Vec<_>>(), [Some(2), None, Some(1), Some(1)]);
+    let values = batch.column(2).as_primitive::<Decimal128Type>();
+    assert_eq!(values.iter().collect::<Vec<_>>(), [Some(1250), None, Some(700), Some(50)]);
+    assert!(Decoder::new(&relation, &[3]).is_err());
 }
 
 #[test]
