@@ -95,6 +95,23 @@ impl BudgetPool {
     }
 }
 
+/// What an operator is told that does not get what it asks for. Operators that can spill do so then.
+fn exhausted(
+    operator: &str,
+    (more, held): (usize, usize),
+    pool: &FairSpillPool,
+) -> DataFusionError {
+    let limit = match pool.memory_limit() {
+        MemoryLimit::Finite(bytes) => bytes,
+        _ => usize::MAX,
+    };
+    let [more, held, limit] = [more, held, limit].map(|bytes| bytes as f64 / 1e6);
+    DataFusionError::ResourcesExhausted(format!(
+        "out of host memory: {operator} needs {more:.1} MB beside the {held:.1} MB that it holds, of the {limit:.1} MB that \
+         the planner's operators share\nhint: raise --memory-limit, or ask for fewer rows at once"
+    ))
+}
+
 impl fmt::Display for BudgetPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pool.fmt(f)
@@ -126,7 +143,13 @@ impl MemoryPool for BudgetPool {
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        self.pool.try_grow(reservation, additional)?;
+        let held = reservation.size();
+        self.pool.try_grow(reservation, additional).map_err(|refused| match refused {
+            DataFusionError::ResourcesExhausted(_) => {
+                exhausted(reservation.consumer().name(), (additional, held), &self.pool)
+            }
+            other => other,
+        })?;
         self.settle().map_err(|refused| {
             self.pool.shrink(reservation, additional);
             DataFusionError::ResourcesExhausted(refused.to_string())
