@@ -407,8 +407,8 @@ def by_the_extension(suite: Suite, findings) -> None:
         "costs are told", "headrace.startup_cost is 1e+09" in ask("")["facts"], ask("")["facts"]))
     said = ask("", "--all")
     for table, words in [("everything", "point (type point)"), ("everything", "tags (type integer[])"),
-                         ("everything", "moods (type mood[])"), ("free_numeric", "n (numeric without a declared scale)"),
-                         ("everything", "n3 (type numeric(5,-3))")]:
+                         ("everything", "moods (type mood[])"), ("free_numeric", "n (numeric without declared digits, of which ANALYZE free_numeric would tell some)"),
+                         ("everything", "n3 (numeric without declared digits, of which ANALYZE everything would tell some)")]:
         suite.check(f"--all: {table}: {words}", words in said.get(table, ""), said.get(table))
     for taken in ["n1 ", "mood (type mood)"]:
         suite.check(f"columns that are taken: {taken}", taken not in said["everything"], said["everything"])
