@@ -34,8 +34,8 @@ use crate::planner_memory::batch_bytes;
 pub const BATCH_BYTES_MAX: usize = 256 << 20;
 /// Smaller ones cost more than they save.
 const BATCH_BYTES_MIN: usize = 1 << 20;
-/// What waits to be a record batch, and the batch that it becomes, are beside what the planner's operators hold: each may be
-/// this part of that.
+/// A writer holds pending rows and the record batch made of them, outside the operators' memory pool. A batch takes at most
+/// one part in so many of that pool.
 const BATCH_SHARE: usize = 4;
 
 /// Bytes of the record batches that a query writes, at most.

@@ -56,8 +56,8 @@ pub fn limited(
     Ok(Arc::new(BudgetPool { pool: FairSpillPool::new(bytes), held }))
 }
 
-/// The context in which a plan runs: what its sorts set aside for merging is half of the memory for all of them, however many
-/// there are. A sort sets it aside with its first row, so that three sorts of a few rows each would want more than there is.
+/// The context in which a plan runs. All its sorts together reserve at most half of the pool for merging: a sort reserves
+/// with its first row, so that three small sorts with the default reservation would ask for more than the pool has.
 pub fn shared(context: TaskContext, plan: &Arc<dyn ExecutionPlan>) -> TaskContext {
     let MemoryLimit::Finite(bytes) = context.memory_pool().memory_limit() else { return context };
     let sorts = sorters(plan);
@@ -95,7 +95,7 @@ impl BudgetPool {
     }
 }
 
-/// What an operator is told that does not get what it asks for. Operators that can spill do so then.
+/// The error for an operator whose request is refused. Operators that can spill do so when they get it.
 fn exhausted(
     operator: &str,
     (more, held): (usize, usize),

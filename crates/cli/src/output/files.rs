@@ -16,7 +16,7 @@ use headrace_format::arrow::{ArrowWriter as FileWriter, WriterOptions, is_table_
 
 use super::rows::{Writer, other, renamed, unique};
 
-/// Bytes of a record batch of a file, at most: whoever writes a result so waits for it as a whole.
+/// Bytes of a record batch of a file, at most. Fixed: this writer does not know the session's memory limit.
 const BATCH_BYTES_MAX: usize = 32 << 20;
 
 /// Arrow IPC.

@@ -60,7 +60,7 @@ const NO_TEXT: u64 = u64::MAX;
 /// The bit of the number of groups that says that their texts take more than half of their room.
 const TEXTS_FULL: u32 = 1 << 31;
 
-/// What a text that a group keeps is taken for, where nobody knows.
+/// The assumed bytes of a text that a group keeps; the table has no statistics of them.
 const TEXT_BYTES_EXPECTED: u64 = 128;
 
 /// Room for texts: bytes for each that a group may keep, and in all.
