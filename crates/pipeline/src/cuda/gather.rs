@@ -45,6 +45,18 @@ pub fn text_lengths(values: &[u8]) -> impl Iterator<Item = usize> + '_ {
     values.as_chunks::<TEXT_VALUE_BYTES>().0.iter().map(length)
 }
 
+/// Texts that lie one behind the other, by their lengths; `None` for one that breaks off.
+pub(super) fn cut(
+    mut texts: &[u8],
+    lengths: impl Iterator<Item = usize>,
+) -> impl Iterator<Item = Option<&[u8]>> {
+    lengths.map(move |length| {
+        let (text, rest) = texts.split_at_checked(length)?;
+        texts = rest;
+        Some(text)
+    })
+}
+
 /// How many of the rows of these columns of texts go together: one at least.
 pub(super) fn rows_together(columns: &[&[u8]], rows: usize) -> usize {
     let mut lengths: Vec<_> = columns.iter().map(|values| text_lengths(values)).collect();

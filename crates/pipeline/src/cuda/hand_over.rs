@@ -8,7 +8,7 @@ use headrace_gpu::Stream;
 
 use crate::cuda::device::CudaDevice;
 use crate::cuda::device_state::{DeviceState, GroupBuffers};
-use crate::cuda::gather::{Gathering, TEXT_VALUE_BYTES, rows_together, text_lengths};
+use crate::cuda::gather::{Gathering, TEXT_VALUE_BYTES, cut, rows_together, text_lengths};
 use crate::cuda::groups::DeviceGroups;
 use crate::cuda::host_memory::PinnedLease;
 use crate::cuda::rows::RowOutput;
@@ -56,7 +56,7 @@ pub(super) fn hand_over(
         let mut first = 0;
         while first < count {
             let rows = texts.bring(stream, first..count)?;
-            let lines = texts.lines(rows);
+            let lines = texts.lines(rows)?;
             states.in_portions(rows, |portion| {
                 let texts = lines.iter().map(|texts| &texts[portion.clone()]).collect();
                 let portion = first + portion.start..first + portion.end;
@@ -136,16 +136,12 @@ impl GroupTexts {
     }
 
     /// The texts that came, of so many groups, by column.
-    fn lines(&self, rows: usize) -> Vec<Vec<&[u8]>> {
-        let Some(gathering) = &self.gathering else { return Vec::new() };
+    fn lines(&self, rows: usize) -> Result<Vec<Vec<&[u8]>>, ExecError> {
+        let Some(gathering) = &self.gathering else { return Ok(Vec::new()) };
+        let broken = || ExecError::Internal("texts of groups that break off".into());
         let column = |(column, lengths): (usize, &Vec<usize>)| {
-            let mut rest = gathering.arrived(column);
-            let next = |length: &usize| {
-                let (text, left) = rest.split_at_checked(*length).unwrap_or_default();
-                rest = left;
-                text
-            };
-            lengths.iter().take(rows).map(next).collect()
+            let texts = cut(gathering.arrived(column), lengths.iter().copied().take(rows));
+            texts.collect::<Option<Vec<_>>>().ok_or_else(broken)
         };
         self.lengths.iter().enumerate().map(column).collect()
     }

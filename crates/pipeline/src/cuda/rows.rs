@@ -20,7 +20,7 @@ use crate::cpu::sorted::SortedRows;
 use crate::cpu::vector::{Data, Vector};
 use crate::cuda::decode::data_of;
 use crate::cuda::device::CudaDevice;
-use crate::cuda::gather::{Gathering, TEXT_VALUE_BYTES, rows_together, text_lengths};
+use crate::cuda::gather::{Gathering, TEXT_VALUE_BYTES, cut, rows_together, text_lengths};
 use crate::cuda::group_states::GroupStates;
 use crate::cuda::groups::DeviceGroups;
 use crate::cuda::host_memory::PinnedLease;
@@ -390,14 +390,12 @@ impl<'a> Downloaded<'a> {
             column: field.name.clone(),
             cause: cause.to_string(),
         };
-        let mut rest = self.texts;
-        let text = |length: usize| {
-            let (text, left) =
-                rest.split_at_checked(length).ok_or_else(|| corrupt("texts that break off"))?;
-            rest = left;
+        let text = |text: Option<&'a [u8]>| {
+            let text = text.ok_or_else(|| corrupt("texts that break off"))?;
             std::str::from_utf8(text).map_err(|_| corrupt("a text is not UTF-8"))
         };
-        text_lengths(self.values).take(rows).map(text).collect::<Result<_, _>>().map(Data::Str)
+        let texts = cut(self.texts, text_lengths(self.values).take(rows));
+        texts.map(text).collect::<Result<_, _>>().map(Data::Str)
     }
 }
 
