@@ -165,12 +165,13 @@ HR_DEVICE u32 warp_number() { return (blockIdx.x * BLOCK_THREADS + threadIdx.x) 
 HR_DEVICE u32 begin_run(const u32* left, u32 first) { return left == nullptr ? first : left[warp_number()]; }
 
 // Whether the warp may begin another run: the same for all of its lanes, which see what each of
-// them has added. A table without a limit is not asked; TEXTS_FULL is above any other.
-HR_DEVICE bool has_room(const u32* used, u32 limit)
+// them has added. What has no limit is not asked; TEXTS_FULL is above any other.
+template <typename Count>
+HR_DEVICE bool has_room(const Count* used, Count limit)
 {
-    if (limit == ~0u) return true;
+    if (limit == Count(~Count(0))) return true;
     __syncwarp();
-    const u32 held = *static_cast<const volatile u32*>(used);
+    const Count held = *static_cast<const volatile Count*>(used);
     return __shfl_sync(~0u, held, 0) <= limit;
 }
 

@@ -12,10 +12,10 @@ use crate::bound::{Bound, BoundSink, BoundStep, Grouping};
 use crate::cuda::decode::chunks;
 use crate::cuda::device::CudaDevice;
 use crate::cuda::device_state::DeviceState;
-use crate::cuda::groups::LaunchShape;
 use crate::cuda::kernels::Kernel;
 use crate::cuda::layout::SegmentLayout;
-use crate::cuda::program::{DeviceSegment, OutputColumn, Param};
+use crate::cuda::program::{DeviceSegment, OutputColumn, Param, Tuning};
+use crate::cuda::room::{LaunchShape, OUTPUT_ROWS_MAX, RowRoom};
 use crate::cuda::rows::{RowBuffers, RowOutput, RowTransfer};
 use crate::error::ExecError;
 use crate::state::DenseState;
@@ -211,8 +211,9 @@ impl CudaExecution {
         match self.outputs()? {
             None => Ok(None),
             Some((outputs, matches_max)) => {
-                let rows = rows.saturating_mul(matches_max);
-                RowTransfer::new(&self.device, outputs, rows).map(Some)
+                let tile_rows = u64::from(Tuning::FULL.tile_rows());
+                let room = RowRoom::of(rows, matches_max, tile_rows, OUTPUT_ROWS_MAX);
+                RowTransfer::new(&self.device, outputs, room).map(Some)
             }
         }
     }
@@ -290,20 +291,21 @@ impl CudaExecution {
         };
         let groups = state.groups.as_ref();
         let blocks_max = u64::from(kernel.blocks_max);
-        let run_tiles = run_tiles(tiles, blocks_max);
-        let shape = match groups {
-            Some(groups) => {
+        let most = (blocks_max, run_tiles(tiles, blocks_max));
+        let shape = match (groups, rows) {
+            (Some(groups), _) => {
                 let program = &kernel.program;
                 let tile_groups = program.tuning.tile_groups(program.matches_max);
-                groups.room.shape((blocks_max, run_tiles), tile_groups)?
+                groups.room.shape(most, tile_groups)?
             }
-            None => LaunchShape { blocks_max, run_tiles, group_limit: u32::MAX },
+            (None, Some(rows)) => rows.room.shape(most)?,
+            (None, None) => LaunchShape { blocks_max, run_tiles: most.1, limit: None },
         };
-        let LaunchShape { blocks_max, run_tiles, group_limit } = shape;
+        let LaunchShape { blocks_max, run_tiles, limit } = shape;
         let (runs_left, runs_leave) = match progress {
-            Some((progress, again)) => progress.launched(again, group_limit, self.flushes),
-            None if group_limit == u32::MAX => (0, 0),
-            None => return Err(ExecError::Internal("a table that may fill unseen".into())),
+            Some((progress, again)) => progress.launched(again, limit, self.flushes),
+            None if limit.is_none() => (0, 0),
+            None => return Err(ExecError::Internal("room that may fill unseen".into())),
         };
         let mut bytes = Vec::with_capacity(kernel.program.params.len() * 8);
         for (position, param) in kernel.program.params.iter().enumerate() {
@@ -326,10 +328,11 @@ impl CudaExecution {
                 }
                 Param::GroupTextsUsed => state.group_texts_used(),
                 Param::GroupTextsCapacity => groups.map_or(0, |g| g.room.texts_bytes),
-                Param::GroupLimit => u64::from(group_limit),
+                Param::GroupLimit => limit.unwrap_or(u64::from(u32::MAX)),
+                Param::RowLimit => limit.unwrap_or(u64::MAX),
                 Param::RunsLeft => runs_left,
                 Param::RunsLeave => runs_leave,
-                Param::RowsCapacity => rows.map_or(0, |r| r.capacity_rows),
+                Param::RowsCapacity => rows.map_or(0, |r| r.room.capacity),
                 Param::RowsValues(c) => rows.map_or(0, |r| r.values[c].ptr()),
                 Param::RowsValidity(c) => {
                     rows.and_then(|r| r.validity[c].as_ref()).map_or(0, DeviceBuffer::ptr)
@@ -435,7 +438,8 @@ impl CudaExecution {
             return self.finish_aggregation();
         }
         let most = launches.iter().map(|l| l.rows).max().unwrap_or(0);
-        let (mut rows, mut progress) = (self.row_transfer(most)?, self.progress()?);
+        let mut rows = self.row_transfer(most)?;
+        let mut progress = self.progress(rows.as_ref())?;
         for described in launches {
             if output.is_enough() {
                 return Ok(());
@@ -462,7 +466,7 @@ impl CudaExecution {
         launches: &[Described],
     ) -> Result<bool, ExecError> {
         let Some(status) = self.state.as_ref().map(DeviceState::status) else { return Ok(false) };
-        if self.outputs()?.is_some() || self.may_fill() {
+        if self.outputs()?.is_some() || self.groups_may_leave() {
             return Ok(false);
         }
         let stream = Arc::clone(&self.stream);
@@ -490,24 +494,36 @@ impl CudaExecution {
         };
         let stream = Arc::clone(&self.stream);
         let at = (descriptors.ptr(), *tiles);
-        if let Some(progress) = progress {
+        let (rows, mut progress) = match (rows, progress) {
+            (Some(rows), progress) => (rows, progress),
             // SAFETY: as promised; what the launches use outlives the waits in it.
-            return unsafe { self.launch_to_the_end(layout, at, status, progress, output) };
-        }
-        let Some(rows) = rows else {
-            return Err(ExecError::Internal("an aggregation that was not queued".into()));
+            (None, Some(progress)) => {
+                return unsafe { self.launch_to_the_end(layout, at, status, progress, output) };
+            }
+            (None, None) => {
+                return Err(ExecError::Internal("an aggregation that was not queued".into()));
+            }
         };
-        self.timing.0.record(&stream)?;
-        // SAFETY: as promised; descriptors, status and row buffers outlive the waits below, and the
-        // execution.
-        unsafe { self.launch(&stream, layout, at, status, Some(&rows.buffers), None) }?;
-        self.timing.1.record(&stream)?;
-        let used = self.take_status()?;
-        rows.begin(used)?;
-        while rows.advance(&stream, output)? {
-            stream.synchronize()?;
+        let mut again = Again::First;
+        loop {
+            self.timing.0.record(&stream)?;
+            let seen = progress.as_deref_mut().map(|progress| (progress, again));
+            // SAFETY: as promised; descriptors, status and row buffers outlive the waits below, and the
+            // execution.
+            unsafe { self.launch(&stream, layout, at, status, Some(&rows.buffers), seen) }?;
+            self.timing.1.record(&stream)?;
+            let used = self.take_status()?;
+            self.add_kernel_ms()?;
+            rows.begin(used)?;
+            while rows.advance(&stream, output)? {
+                stream.synchronize()?;
+            }
+            let has_left = progress.as_ref().is_some_and(|progress| progress.has_left(used));
+            if !has_left || output.is_enough() {
+                return Ok(());
+            }
+            again = Again::Resumed;
         }
-        self.add_kernel_ms()
     }
 
     fn add_kernel_ms(&mut self) -> Result<(), ExecError> {

@@ -38,6 +38,7 @@ use crate::cpu::vector::{Data, Vector};
 use crate::cuda::decode::{accumulator_state, chunks, data_of};
 use crate::cuda::gather::TEXT_VALUE_BYTES;
 use crate::cuda::program::{DeviceAccumulator, Tuning};
+use crate::cuda::room::LaunchShape;
 use crate::cuda::tables::repr_bytes;
 use crate::error::{ExecError, WhyNot};
 use crate::partial::PartialSchema;
@@ -111,17 +112,6 @@ pub struct GroupRoom {
     pub texts_bytes: u64,
     /// Texts of a group.
     kept_texts: usize,
-}
-
-/// How a launch is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaunchShape {
-    /// Blocks at most.
-    pub blocks_max: u64,
-    /// Tiles that a block takes in a row.
-    pub run_tiles: u64,
-    /// Groups beyond which no warp begins a run; `u32::MAX`: all that there can be have room, and their texts.
-    pub group_limit: u32,
 }
 
 impl GroupTableLayout {
@@ -284,27 +274,22 @@ impl GroupRoom {
         let groups = if self.may_fill { self.capacity / 2 } else { u64::MAX };
         let texts = match self.kept_texts as u64 {
             0 if !self.may_fill => {
-                return Ok(LaunchShape { blocks_max, run_tiles, group_limit: u32::MAX });
+                return Ok(LaunchShape { blocks_max, run_tiles, limit: None });
             }
             0 => u64::MAX,
             texts => self.texts_bytes / 2 / (TEXT_BYTES_EXPECTED * texts),
         };
-        let spare = groups.min(texts);
-        let blocks_max = (spare / tile_groups).clamp(1, blocks_max);
-        let run_tiles = (spare / (blocks_max * tile_groups)).clamp(1, run_tiles);
-        let begun = blocks_max.saturating_mul(run_tiles).saturating_mul(tile_groups);
+        let cut = LaunchShape::within(groups.min(texts), tile_groups, (blocks_max, run_tiles));
         let limit = match self.may_fill {
-            true => self.capacity.saturating_sub(begun),
+            true => self.capacity.saturating_sub(cut.begun(tile_groups)),
             false => u64::from(TEXTS_FULL - 1),
         };
-        match u32::try_from(limit) {
-            Ok(group_limit @ 1..) => Ok(LaunchShape { blocks_max, run_tiles, group_limit }),
-            _ => {
-                let (capacity, tile) = (self.capacity, tile_groups);
-                let what = format!("a table of {capacity} groups for tiles of {tile}");
-                Err(ExecError::Internal(what))
-            }
+        if limit == 0 || limit >= u64::from(u32::MAX) {
+            let (capacity, tile) = (self.capacity, tile_groups);
+            let what = format!("a table of {capacity} groups for tiles of {tile}");
+            return Err(ExecError::Internal(what));
         }
+        Ok(LaunchShape { limit: Some(limit), ..cut })
     }
 
     /// Whether groups may leave before a launch is at its end.
@@ -504,7 +489,7 @@ mod tests {
         let room = layout(1000).room((u64::MAX, 32_000), 8192);
         assert_eq!((room.capacity, room.may_fill, room.may_leave()), (1000, false, false));
         let shape = room.shape((528, 8), 8192).unwrap();
-        assert_eq!(shape, LaunchShape { blocks_max: 528, run_tiles: 8, group_limit: u32::MAX });
+        assert_eq!(shape, LaunchShape { blocks_max: 528, run_tiles: 8, limit: None });
     }
 
     #[test]
@@ -517,8 +502,8 @@ mod tests {
                 assert!((1..=blocks).contains(&shape.blocks_max));
                 assert!((1..=run_tiles).contains(&shape.run_tiles));
                 let begun = shape.blocks_max * shape.run_tiles * tile_groups;
-                assert_eq!(u64::from(shape.group_limit) + begun, room.capacity);
-                assert!(u64::from(shape.group_limit) >= room.capacity / 2);
+                let limit = shape.limit.unwrap();
+                assert!(limit + begun == room.capacity && limit >= room.capacity / 2);
             }
         }
         // A large table cuts nothing.

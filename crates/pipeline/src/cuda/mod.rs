@@ -44,6 +44,7 @@ mod pages;
 mod program;
 mod resident;
 mod resident_run;
+mod room;
 mod rows;
 mod run;
 mod run_feed;
@@ -57,7 +58,7 @@ pub use decode::accumulator_state;
 pub use device::{CudaDevice, CudaOptions};
 pub use execution::{CudaExecution, CudaStats, LAUNCH_ROWS_MAX};
 pub use gather::{TEXT_VALUE_BYTES, gather_source, text_lengths};
-pub use groups::{DeviceGroups, GroupKeyPart, GroupRoom, GroupTableLayout, LaunchShape};
+pub use groups::{DeviceGroups, GroupKeyPart, GroupRoom, GroupTableLayout};
 pub use kernels::Kernel;
 pub use layout::{ColumnForm, ColumnLayout, SegmentLayout, base_of};
 pub use narrow::{Narrowing, narrow_source};
@@ -70,6 +71,7 @@ pub use program::{
     HEADERS, KERNEL_NAME, OutputColumn, Param, Place, SegmentField, Tuning,
 };
 pub use resident::{ColumnKey, FileId, ResidentColumn, ResidentColumns, ResidentStats};
+pub use room::{LaunchShape, RowRoom};
 pub use rows::{Downloaded, EmitRows, RowBuffers, RowOutput};
 pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource};
 pub use run_feed::{Rest, StreamPages};

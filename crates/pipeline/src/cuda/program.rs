@@ -134,6 +134,8 @@ pub enum Param {
     RowsUsed,
     /// Number of rows for which the output buffers have room.
     RowsCapacity,
+    /// Number of output rows beyond which no warp begins a run of tiles (`u64`; all ones: none).
+    RowLimit,
     /// Address of the values of an output column.
     RowsValues(usize),
     /// Address of the validity bytes of an output column (1 = not NULL).

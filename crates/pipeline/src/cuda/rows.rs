@@ -25,6 +25,7 @@ use crate::cuda::group_states::GroupStates;
 use crate::cuda::groups::DeviceGroups;
 use crate::cuda::host_memory::PinnedLease;
 use crate::cuda::program::OutputColumn;
+use crate::cuda::room::RowRoom;
 use crate::error::ExecError;
 use crate::memory::Reservation;
 
@@ -173,21 +174,21 @@ pub struct RowBuffers {
     pub(super) values: Vec<DeviceBuffer>,
     pub(super) validity: Vec<Option<DeviceBuffer>>,
     columns: Vec<OutputColumn>,
-    pub(super) capacity_rows: u64,
+    pub(super) room: RowRoom,
 }
 
 impl RowBuffers {
-    /// Buffers for `rows` output rows.
     pub(super) fn new(
         device: &CudaDevice,
         outputs: &[OutputColumn],
-        rows: u64,
+        room: RowRoom,
     ) -> Result<Self, ExecError> {
+        let rows = room.capacity;
         let mut buffers = Self {
             values: Vec::with_capacity(outputs.len()),
             validity: Vec::with_capacity(outputs.len()),
             columns: outputs.to_vec(),
-            capacity_rows: rows,
+            room,
         };
         for output in outputs {
             let bytes = rows.saturating_mul(u64::from(output.value_bytes));
@@ -249,15 +250,15 @@ enum Coming {
 }
 
 impl RowTransfer {
-    /// For launches of up to `rows` output rows.
+    /// For launches with such room.
     pub(super) fn new(
         device: &Arc<CudaDevice>,
         outputs: &[OutputColumn],
-        rows: u64,
+        room: RowRoom,
     ) -> Result<Self, ExecError> {
-        let buffers = RowBuffers::new(device, outputs, rows)?;
+        let buffers = RowBuffers::new(device, outputs, room)?;
         let row_bytes = buffers.row_bytes().max(1);
-        let portion_rows = (PORTION_BYTES / row_bytes).max(1).min(rows.max(1) as usize);
+        let portion_rows = (PORTION_BYTES / row_bytes).max(1).min(room.capacity.max(1) as usize);
         let has_texts = outputs.iter().any(|output| output.is_text);
         Ok(Self {
             staging: PinnedLease::take(device, portion_rows * row_bytes)?,
@@ -272,7 +273,7 @@ impl RowTransfer {
 
     /// A launch is done, and yielded so many rows.
     pub(super) fn begin(&mut self, used_rows: u64) -> Result<(), ExecError> {
-        let capacity = self.buffers.capacity_rows;
+        let capacity = self.buffers.room.capacity;
         if used_rows > capacity {
             let what = format!("{used_rows} output rows where {capacity} fit");
             return Err(ExecError::Internal(what));

@@ -82,6 +82,8 @@ struct Slot {
     /// Tiles of its chunk.
     tiles: u64,
     progress: Option<Progress>,
+    /// Its chunk left when the output rows that come back now had filled their room.
+    has_left: bool,
     /// Its chunk's pages are looked at, and not launched yet.
     is_checking: bool,
 }
@@ -164,15 +166,17 @@ impl<'a> StreamProgram<'a> {
         let control_bytes = DESCRIPTORS_AT + self.bounds.segments * descriptors;
         let control_device = device.alloc(control_bytes)?;
         device.upload_into(&control_device, &[0; STATUS_BYTES])?;
+        let rows = self.execution.row_transfer(self.bounds.rows.max(1))?;
         Ok(Slot {
             control_host: PinnedLease::take(device, control_bytes)?,
             control_device,
-            rows: self.execution.row_transfer(self.bounds.rows.max(1))?,
+            progress: self.execution.progress(rows.as_ref())?,
+            rows,
             kept: Vec::new(),
             is_launched: false,
             layout: None,
             tiles: 0,
-            progress: self.execution.progress()?,
+            has_left: false,
             is_checking: false,
         })
     }
@@ -287,10 +291,12 @@ impl<'a> StreamProgram<'a> {
 
     /// Launches the chunk of a slot again if it filled the table of groups before its end; whether
     /// it did.
-    fn resume(&mut self, stream: &Stream, slot: usize) -> Result<bool, ExecError> {
-        let Slot { control_host, progress, .. } = &self.slots[slot];
-        let Some(progress) = progress else { return Ok(false) };
-        if !self.execution.has_left(progress, &status_of(control_host)) {
+    fn resume_groups(&mut self, stream: &Stream, slot: usize) -> Result<bool, ExecError> {
+        let Slot { control_host, progress: Some(progress), rows: None, .. } = &self.slots[slot]
+        else {
+            return Ok(false);
+        };
+        if !progress.has_left(CudaExecution::groups_of(&status_of(control_host))) {
             return Ok(false);
         }
         stream.wait_event(&self.launched)?;
@@ -305,6 +311,17 @@ impl<'a> StreamProgram<'a> {
         self.has_resumed = true;
         self.slots[slot].is_launched = true;
         Ok(true)
+    }
+
+    /// Launches the chunk of a slot again, whose output rows filled their room and have come back. They are
+    /// the slot's own: no other launch has to wait.
+    fn resume_rows(&mut self, stream: &Stream, slot: usize) -> Result<(), ExecError> {
+        self.reset_rows(stream, slot)?;
+        // SAFETY: as in `resume_groups`.
+        unsafe { self.launch_slot(stream, slot, Again::Resumed) }?;
+        self.fetch_status(stream, slot)?;
+        self.slots[slot].is_launched = true;
+        Ok(())
     }
 
     /// Copies the columns that the chunk brought to where they may stay, narrow if they can be.
@@ -410,7 +427,7 @@ impl<'a> StreamProgram<'a> {
         let to = &mut slot.control_host.as_mut_slice()[..STATUS_BYTES];
         // SAFETY: the pinned memory belongs to the slot and is read when its execution is done.
         unsafe { stream.copy_d2h_async(&slot.control_device, 0, to) }?;
-        if slot.progress.is_some() {
+        if slot.progress.is_some() && slot.rows.is_none() {
             // SAFETY: as above.
             unsafe { self.execution.queue_groups_used(stream, to) }?;
         }
@@ -443,16 +460,24 @@ impl<'a> StreamProgram<'a> {
         }
         if std::mem::take(&mut self.slots[slot].is_launched) {
             let used = self.kernels_done(slot)?;
-            if self.resume(stream, slot)? {
+            if self.resume_groups(stream, slot)? {
                 return Ok(Some(More::Work));
             }
-            if let Some(rows) = &mut self.slots[slot].rows {
+            let Slot { rows, progress, has_left, .. } = &mut self.slots[slot];
+            if let Some(rows) = rows {
                 rows.begin(used)?;
+                *has_left = progress.as_ref().is_some_and(|progress| progress.has_left(used));
             }
         }
-        let Some(rows) = &mut self.slots[slot].rows else { return Ok(None) };
-        let has_more = rows.advance(stream, self.output)?;
-        Ok(has_more.then_some(More::Copies))
+        let Slot { rows, has_left, .. } = &mut self.slots[slot];
+        let Some(rows) = rows else { return Ok(None) };
+        if rows.advance(stream, self.output)? {
+            return Ok(Some(More::Copies));
+        }
+        if !std::mem::take(has_left) || self.output.is_enough() {
+            return Ok(None);
+        }
+        self.resume_rows(stream, slot).map(|()| Some(More::Work))
     }
 }
 

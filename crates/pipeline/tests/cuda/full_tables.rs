@@ -196,6 +196,29 @@ fn host_shim_tables_of_two_tiles_answer_as_the_cpu_processor_does() {
     }
 }
 
+/// Joins whose rows multiply, to buffers of two tiles.
+#[test]
+fn host_shim_rows_that_fill_their_buffers_answer_as_the_cpu_processor_does() {
+    let builds = corpus::builds();
+    let hands_on = |case: &Case| !matches!(case.sink, Sink::Aggregate { .. });
+    let mut all_left = 0;
+    for shape in shapes() {
+        let table = Table::random(shape, &[1000, 130, 7, 1]);
+        for case in corpus::several_matches().into_iter().filter(hands_on) {
+            let bound = bound_of(&case, &table, &builds).unwrap();
+            let program = program(&bound, &table, tuning_of(shape));
+            let options = WorkerOptions::new(1 << 30);
+            let (batches, left) =
+                run_on_shim((&bound, &program), &table, &[], ((1, u64::MAX), &options)).unwrap();
+            let answer = Ok(lines(&batches));
+            assert_same(case.name, shape, &on_cpu(&bound, &table), &answer, &program.source);
+            assert!(left == 0 || program.matches_max > 1, "{}: {left}", case.name);
+            all_left += left;
+        }
+    }
+    assert!(all_left > 100, "{all_left}");
+}
+
 #[test]
 fn host_shim_a_million_groups_go_through_a_table_of_a_thousand_and_to_disk() {
     for table in [Table::random(plain(), &MILLION), skewed(&MILLION)] {

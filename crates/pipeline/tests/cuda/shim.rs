@@ -12,7 +12,7 @@ use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{
     ColumnForm, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment,
-    Downloaded, HEADERS, KERNEL_NAME, LaunchShape, Param, RowOutput, TEXT_VALUE_BYTES, Tuning,
+    Downloaded, HEADERS, KERNEL_NAME, Param, RowOutput, RowRoom, TEXT_VALUE_BYTES, Tuning,
     accumulator_state, base_of, piece_bytes, text_lengths,
 };
 use headrace_pipeline::state::{DenseState, finish_dense};
@@ -160,8 +160,8 @@ fn gathered(values: &[u8]) -> Vec<&[u8]> {
     addresses.zip(text_lengths(values)).map(text).collect()
 }
 
-/// Batches, and how often the table of hashed groups was full, which has room for so many groups and
-/// bytes.
+/// Batches, and how often the table of hashed groups or the buffers of output rows were full, which have room
+/// for so many groups or rows, and for bytes of groups.
 pub fn run_on_shim(
     (bound, program): (&Arc<Bound>, &CudaProgram),
     table: &Table,
@@ -215,7 +215,7 @@ pub fn run_on_shim(
     let descriptors = keep(Memory::of(&word_bytes));
     let rows: u64 = table.segments.iter().map(|s| s.rows as u64).sum();
 
-    let mut status = Memory::zeroed(16);
+    let mut status_memory = Memory::zeroed(16);
     let table_room = program.group_table.as_ref().map(|layout| {
         let tile_groups = u64::from(program.tuning.rows_per_thread) * program.matches_max;
         let room = layout.room(table_max, tile_groups);
@@ -228,7 +228,10 @@ pub fn run_on_shim(
     };
     let mut accumulators: Vec<Memory> =
         program.accumulators.iter().map(|a| Memory::of(&first_entries(a))).collect();
-    let output_rows = rows * program.matches_max;
+    let tile_rows = u64::from(program.tuning.rows_per_thread);
+    let rows = if program.outputs.is_empty() { 0 } else { rows };
+    let row_room = RowRoom::of(rows, program.matches_max, tile_rows, table_max.0);
+    let output_rows = row_room.capacity;
     let mut values: Vec<Memory> = program
         .outputs
         .iter()
@@ -244,8 +247,10 @@ pub fn run_on_shim(
     let mut group_count = Memory::zeroed(16);
     let mut group_texts =
         Memory::zeroed(table_room.map_or(0, |(room, _)| room.texts_bytes as usize));
-    let all = LaunchShape { blocks_max: BLOCKS, run_tiles: RUN_TILES, group_limit: u32::MAX };
-    let shape = table_room.map_or(all, |(_, shape)| shape);
+    let shape = match table_room {
+        Some((_, shape)) => shape,
+        None => row_room.shape((BLOCKS, RUN_TILES)).unwrap(),
+    };
     let mut runs_left = Memory::zeroed(shape.blocks_max as usize * 4);
     let mut params: Vec<u64> = program
         .params
@@ -253,12 +258,13 @@ pub fn run_on_shim(
         .map(|param| match *param {
             Param::Segments => descriptors,
             Param::Tiles => tiles,
-            Param::Error => status.address(),
+            Param::Error => status_memory.address(),
             Param::FirstPlace => 0,
             Param::RunTiles => shape.run_tiles,
             Param::Constant(i) => program.constants[i],
-            Param::RowsUsed => status.address() + 8,
+            Param::RowsUsed => status_memory.address() + 8,
             Param::RowsCapacity => output_rows,
+            Param::RowLimit => shape.limit.unwrap_or(u64::MAX),
             Param::Build { step, piece } => {
                 let BoundStep::Probe(probe) = &bound.steps[step] else { panic!("no probe") };
                 keep(Memory::of(&piece_bytes(&probe.build, piece).unwrap()))
@@ -273,7 +279,7 @@ pub fn run_on_shim(
             Param::GroupTexts => group_texts.address(),
             Param::GroupTextsUsed => group_count.address() + 8,
             Param::GroupTextsCapacity => table_room.map_or(0, |(room, _)| room.texts_bytes),
-            Param::GroupLimit => u64::from(shape.group_limit),
+            Param::GroupLimit => shape.limit.unwrap_or(u64::from(u32::MAX)),
             Param::RunsLeft => 0,
             Param::RunsLeave => runs_left.address(),
             Param::RowsValues(i) => values[i].address(),
@@ -288,15 +294,29 @@ pub fn run_on_shim(
     };
     let output = RowOutput::new(bound, options, &emit).unwrap();
     let mut flushes = 0;
-    let status = loop {
+    loop {
         run(&library, &params, shape.blocks_max);
-        let status = status.bytes(16);
+        let status = status_memory.bytes(16);
         let error = u32::from_le_bytes(status[..4].try_into().unwrap());
         if let Some(error) = program.error_of(error) {
             return Err(error.to_string());
         }
+        let at = program.params.iter().position(|param| *param == Param::RunsLeft);
         let (Some(layout), Some((room, _))) = (&program.group_table, table_room) else {
-            break status;
+            if let BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } = &bound.sink
+            {
+                let used = u64::from_le_bytes(status[8..].try_into().unwrap());
+                assert!(used <= output_rows, "{used} rows where {output_rows} fit");
+                take_rows(&output, program, columns.len(), (&values, &validity), used as usize)?;
+                if shape.limit.is_some_and(|limit| used > limit) {
+                    flushes += 1;
+                    assert!(flushes <= tiles, "a launch that went on did nothing");
+                    status_memory.fill(&[0; 16]);
+                    params[at.unwrap()] = runs_left.address();
+                    continue;
+                }
+            }
+            break;
         };
         let counts = group_count.bytes(16);
         let used = u32::from_le_bytes(counts[..4].try_into().unwrap());
@@ -312,7 +332,7 @@ pub fn run_on_shim(
         let kinds = program.accumulators.iter().copied();
         let keys = group_keys.bytes(count * words * 8);
         let entries_of = kinds.zip(left.iter().map(Vec::as_slice));
-        let is_full = used > shape.group_limit;
+        let is_full = shape.limit.is_some_and(|limit| u64::from(used) > limit);
         let kept = (group_texts.address(), texts_used);
         let values = layout.kept_texts(&keys, entries_of.clone(), kept).unwrap();
         let texts: Vec<Vec<&[u8]>> = values.iter().map(|values| gathered(values)).collect();
@@ -320,7 +340,7 @@ pub fn run_on_shim(
         let groups = DeviceGroups::new(layout, &keys, entries_of, texts).unwrap();
         output.take_groups(&groups, !is_full).map_err(|e| e.to_string())?;
         if !is_full {
-            break status;
+            break;
         }
         flushes += 1;
         assert!(flushes <= tiles, "a launch that went on did nothing");
@@ -329,31 +349,9 @@ pub fn run_on_shim(
         for (a, memory) in program.accumulators.iter().zip(&mut accumulators) {
             memory.fill(&first_entries(a));
         }
-        let at = program.params.iter().position(|param| *param == Param::RunsLeft).unwrap();
-        params[at] = runs_left.address();
-    };
-    let used = u64::from_le_bytes(status[8..].try_into().unwrap()) as usize;
+        params[at.unwrap()] = runs_left.address();
+    }
     match &bound.sink {
-        BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } => {
-            let columns_of = |values: &[Memory]| -> Vec<Vec<u8>> {
-                let sizes = program.outputs.iter().map(|o| used * o.value_bytes as usize);
-                values.iter().zip(sizes).map(|(values, bytes)| values.bytes(bytes)).collect()
-            };
-            let (values, valid) = (columns_of(&values), validity.iter().map(|v| v.bytes(used)));
-            let valid: Vec<Vec<u8>> = valid.collect();
-            let texts: Vec<Vec<u8>> = program
-                .outputs
-                .iter()
-                .zip(&values)
-                .map(|(o, values)| if o.is_text { gathered(values).concat() } else { vec![] })
-                .collect();
-            let downloaded = (0..columns.len()).map(|c| Downloaded {
-                values: &values[c],
-                texts: &texts[c],
-                validity: program.outputs[c].nullable.then_some(valid[c].as_slice()),
-            });
-            output.take_rows(downloaded.collect(), used).map_err(|e| e.to_string())?;
-        }
         BoundSink::Aggregate { grouping: Grouping::Dense { .. }, .. } => {
             let states = program
                 .accumulators
@@ -370,6 +368,32 @@ pub fn run_on_shim(
     }
     output.finish().map_err(|e| e.to_string())?;
     Ok((batches.into_inner().unwrap(), flushes))
+}
+
+/// Hands on the rows that a launch left.
+fn take_rows(
+    output: &RowOutput<'_>,
+    program: &CudaProgram,
+    columns: usize,
+    (values, validity): (&[Memory], &[Memory]),
+    used: usize,
+) -> Result<(), String> {
+    let sizes = program.outputs.iter().map(|o| used * o.value_bytes as usize);
+    let values: Vec<Vec<u8>> =
+        values.iter().zip(sizes).map(|(values, bytes)| values.bytes(bytes)).collect();
+    let valid: Vec<Vec<u8>> = validity.iter().map(|v| v.bytes(used)).collect();
+    let texts: Vec<Vec<u8>> = program
+        .outputs
+        .iter()
+        .zip(&values)
+        .map(|(o, values)| if o.is_text { gathered(values).concat() } else { vec![] })
+        .collect();
+    let downloaded = (0..columns).map(|c| Downloaded {
+        values: &values[c],
+        texts: &texts[c],
+        validity: program.outputs[c].nullable.then_some(valid[c].as_slice()),
+    });
+    output.take_rows(downloaded.collect(), used).map_err(|e| e.to_string())
 }
 
 pub fn run(library: &Path, params: &[u64], blocks: u64) {

@@ -18,13 +18,8 @@ use headrace_ir::ProbeKind;
 use super::probe::Appended;
 use super::{Generator, Held, Result, refuse};
 use crate::bound::{Bound, BoundExpr, BoundProbe, BoundStep};
-use crate::cuda::program::BuildPiece;
-
-/// Output rows of a chunk of [`CHUNK_ROWS`] that a rows sink has room for.
-const OUTPUT_ROWS_MAX: u64 = 32 << 20;
-
-/// Rows of the chunks that are asked for.
-const CHUNK_ROWS: u64 = 2 << 20;
+use crate::cuda::program::{BuildPiece, Tuning};
+use crate::cuda::room::OUTPUT_ROWS_MAX;
 
 /// Whether a probe loops over the matches of a row.
 pub(super) fn walks(probe: &BoundProbe) -> bool {
@@ -51,13 +46,16 @@ pub(super) fn matches_max(bound: &Bound) -> u64 {
     bound.steps.iter().map(of_step).fold(1, u64::saturating_mul)
 }
 
-/// Output buffers have room for every match of every row of a chunk, so that no chunk has to be
-/// taken up again: refused where that would be too much.
-pub(super) fn check_rows(bound: &Bound) -> Result<()> {
+/// Output buffers have room for every match of every row of two tiles, so that whoever has begun one
+/// gets to its end: refused where that would be too much.
+pub(super) fn check_rows(bound: &Bound, tuning: Tuning) -> Result<()> {
     let matches = matches_max(bound);
-    let rows = bound.rows_max.min(CHUNK_ROWS).saturating_mul(matches);
-    if matches > 1 && rows > OUTPUT_ROWS_MAX {
-        return refuse(format!("up to {matches} rows for each row of {}", bound.table));
+    let rows = bound.rows_max.min(2 * u64::from(tuning.tile_rows()));
+    if matches > 1 && rows.saturating_mul(matches) > OUTPUT_ROWS_MAX {
+        return refuse(format!(
+            "up to {matches} rows for each row of {}, of which a launch puts out {OUTPUT_ROWS_MAX}",
+            bound.table
+        ));
     }
     Ok(())
 }

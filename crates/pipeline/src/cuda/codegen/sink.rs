@@ -51,6 +51,8 @@ pub(super) struct SinkPlan {
     pub(super) place: Where,
     /// Whether anything but the existence of a group depends on accumulator 0.
     pub(super) rows_counted: bool,
+    /// Whether a streamed row may become several output rows.
+    pub(super) rows_multiply: bool,
 }
 
 impl SinkPlan {
@@ -68,7 +70,7 @@ impl SinkPlan {
                 Self::aggregate(keys, groups, accumulators, calls, tuning, matches_max > 1)
             }
             BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } => {
-                super::chain::check_rows(bound)?;
+                super::chain::check_rows(bound, tuning)?;
                 let outputs = columns
                     .iter()
                     .map(|(field, expr)| {
@@ -86,6 +88,7 @@ impl SinkPlan {
                     outputs,
                     place: Where::Rows,
                     rows_counted: false,
+                    rows_multiply: super::chain::matches_max(bound) > 1,
                 })
             }
             BoundSink::Build { .. } => refuse("builds are made on the CPU"),
@@ -108,6 +111,7 @@ impl SinkPlan {
             outputs: vec![],
             place: Where::Global,
             rows_counted: needs_row_counts(calls),
+            rows_multiply: false,
         })
     }
 
@@ -143,7 +147,15 @@ impl SinkPlan {
         };
         let rows_counted = place == Where::Registers || needs_row_counts(calls);
         let group_table = None;
-        Ok(Self { accumulators: device, groups, group_table, outputs: vec![], place, rows_counted })
+        Ok(Self {
+            accumulators: device,
+            groups,
+            group_table,
+            outputs: vec![],
+            place,
+            rows_counted,
+            rows_multiply: false,
+        })
     }
 }
 
@@ -516,17 +528,22 @@ impl Generator<'_> {
     }
 
     /// How a block goes through its runs of tiles, from where to where the loop over a run stands
-    /// (`groups.rs`): hashed groups end it before their table is full.
+    /// (`groups.rs`): hashed groups end it before their table is full, and output rows before their
+    /// buffers are.
     pub(super) fn run_loop(&mut self, plan: &SinkPlan) -> (Vec<String>, Option<String>) {
         let first = "blockIdx.x * p.run_tiles";
-        if plan.group_table.is_none() {
+        let (used, limit) = if plan.group_table.is_some() {
+            let used = self.param(Param::GroupsUsed, "u32*", "groups_used");
+            (used, self.param(Param::GroupLimit, "u32", "group_limit"))
+        } else if plan.rows_multiply {
+            let used = self.param(Param::RowsUsed, "u64*", "rows_used");
+            (used, self.param(Param::RowLimit, "u64", "row_limit"))
+        } else {
             let line = format!("for (u32 run = {first}; run < tiles; run += stride)");
             return (vec![line], None);
-        }
+        };
         let left = self.param(Param::RunsLeft, "const u32*", "runs_left");
         let leave = self.param(Param::RunsLeave, "u32*", "runs_leave");
-        let used = self.param(Param::GroupsUsed, "u32*", "groups_used");
-        let limit = self.param(Param::GroupLimit, "u32", "group_limit");
         let before = vec![
             format!("u32 run = hr::begin_run({left}, {first});"),
             format!("for (; run < tiles && hr::has_room({used}, {limit}); run += stride)"),

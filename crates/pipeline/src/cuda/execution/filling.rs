@@ -1,5 +1,5 @@
-//! Hashed groups of an execution: their table may fill before a launch is at its end (see
-//! `groups.rs`).
+//! Launches whose room may fill before they are at their end: that of hashed groups (see `groups.rs`), or of
+//! output rows (`room.rs`).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::cuda::decode::chunks;
 use crate::cuda::group_states::GroupStates;
 use crate::cuda::hand_over::hand_over;
 use crate::cuda::layout::SegmentLayout;
-use crate::cuda::rows::RowOutput;
+use crate::cuda::rows::{RowOutput, RowTransfer};
 use crate::error::ExecError;
 
 /// Where the host puts the number of hashed groups (`u32`) beside a status that came back.
@@ -25,19 +25,24 @@ pub(in crate::cuda) enum Again {
     Resumed,
 }
 
-/// Where the warps of a launch stand among their runs, while the table of groups may fill.
+/// Where the warps of a launch stand among their runs, while their room may fill.
 pub(in crate::cuda) struct Progress {
     runs: DeviceBuffer,
-    /// Groups beyond which warps left.
-    group_limit: u32,
+    /// Groups or output rows beyond which warps left.
+    limit: Option<u64>,
     /// How often the table had begun anew when they were launched.
     flushes: u64,
 }
 
 impl Progress {
     /// Notes a launch; where its warps begin, and where they write down the run at which they leave.
-    pub(super) fn launched(&mut self, again: Again, group_limit: u32, flushes: u64) -> (u64, u64) {
-        (self.group_limit, self.flushes) = (group_limit, flushes);
+    pub(super) fn launched(
+        &mut self,
+        again: Again,
+        limit: Option<u64>,
+        flushes: u64,
+    ) -> (u64, u64) {
+        (self.limit, self.flushes) = (limit, flushes);
         let runs = self.runs.ptr();
         match again {
             Again::First => (0, runs),
@@ -47,28 +52,36 @@ impl Progress {
 
     /// Nothing was launched, and so nobody left.
     pub(super) fn forget(&mut self) {
-        self.group_limit = u32::MAX;
+        self.limit = None;
+    }
+
+    /// Whether the launch left, and so perhaps before its end, if there were so many groups or output rows.
+    pub(in crate::cuda) fn has_left(&self, used: u64) -> bool {
+        self.limit.is_some_and(|limit| used > limit)
     }
 }
 
 impl CudaExecution {
     /// Whether the table of groups, or the room of their texts, may fill before the end.
-    pub(super) fn may_fill(&self) -> bool {
+    pub(super) fn groups_may_leave(&self) -> bool {
         let groups = self.state.as_ref().and_then(|state| state.groups.as_ref());
         groups.is_some_and(|groups| groups.room.may_leave())
     }
 
-    /// Where the warps of a launch write down how far they came; `None` if they always get to the
-    /// end.
-    pub(in crate::cuda) fn progress(&self) -> Result<Option<Progress>, ExecError> {
-        if !self.may_fill() {
+    /// Where the warps of a launch to these rows write down how far they came; `None` if they always get to
+    /// the end.
+    pub(in crate::cuda) fn progress(
+        &self,
+        rows: Option<&RowTransfer>,
+    ) -> Result<Option<Progress>, ExecError> {
+        if !self.groups_may_leave() && !rows.is_some_and(|rows| rows.buffers.room.may_fill) {
             return Ok(None);
         }
         // Of whatever kernel: chunks that nobody knows yet may want another.
         let info = self.device.device().info();
         let warps = info.sm_count * info.threads_per_sm / 32;
         let runs = self.device.alloc(warps as usize * 4)?;
-        Ok(Some(Progress { runs, group_limit: u32::MAX, flushes: 0 }))
+        Ok(Some(Progress { runs, limit: None, flushes: 0 }))
     }
 
     /// Launches, and hands the groups over and launches again as long as their table fills.
@@ -94,7 +107,7 @@ impl CudaExecution {
             self.add_kernel_ms()?;
             let state = self.state.as_ref();
             let used = state.map_or(Ok(0), |state| state.take_groups_used(&stream))?;
-            if used <= progress.group_limit {
+            if !progress.has_left(used.into()) {
                 return Ok(());
             }
             self.flush(&stream, output)?;
@@ -119,15 +132,10 @@ impl CudaExecution {
         Ok(())
     }
 
-    /// Whether the launch of a progress left its table above the limit, and so perhaps before its
-    /// end, when there were as many groups as the status tells.
-    pub(in crate::cuda) fn has_left(
-        &self,
-        progress: &Progress,
-        status: &[u8; STATUS_BYTES],
-    ) -> bool {
+    /// How many groups there were when a status came back.
+    pub(in crate::cuda) fn groups_of(status: &[u8; STATUS_BYTES]) -> u64 {
         let used = chunks::<4>(&status[STATUS_GROUPS_AT..]).next().map_or(0, u32::from_le_bytes);
-        used > progress.group_limit
+        used.into()
     }
 
     /// Whether the table that a launch left above its limit is still as it was.

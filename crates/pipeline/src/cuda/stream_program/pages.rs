@@ -62,7 +62,7 @@ impl StreamProgram<'_> {
     }
 
     /// Launches a chunk whose pages were looked at, after all launches so far and before all later
-    /// ones, as [`resume`](Self::resume) does.
+    /// ones, as [`resume_groups`](Self::resume_groups) does.
     pub(super) fn launch_checked(&mut self, stream: &Stream, slot: usize) -> Result<(), ExecError> {
         let registers = self.execution.bound().source_registers;
         // SAFETY: the chunk is not retired: its buffers are as they were, and the work that was

@@ -141,6 +141,14 @@ pub fn several_matches() -> Vec<Case> {
     vec![
         case("several inner", vec![few(), inner()], everything(false)),
         case("several left", vec![probe(SEVERAL, Left, vec![reg("b")], all())], everything(true)),
+        case(
+            "first rows of several",
+            vec![probe(SEVERAL, Left, vec![reg("b")], all())],
+            first_rows(
+                vec![("k", reg("k")), ("c", reg("c")), ("year", year(true)), ("f", reg("f"))],
+                99,
+            ),
+        ),
         case("several counted", vec![inner()], counts()),
         case("several left counted", vec![probe(SEVERAL, Left, vec![reg("b")], all())], counts()),
         case("several by their payload", vec![few(), inner()], by_brand()),

@@ -23,6 +23,7 @@ mod texts;
 pub use aggregates::hashed_groups;
 pub use builds::builds;
 pub use failures::{by_text, corrupt_tables};
+pub use joins::several_matches;
 pub use texts::{corrupt_texts, plain_texts, refused};
 
 #[derive(Clone)]
