@@ -4,9 +4,9 @@ use std::path::Path;
 
 use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::dialect::Dialect;
-use datafusion::sql::sqlparser::parser::ParserError;
 use headrace_engine::catalog::{Found, shown_text};
 use headrace_engine::sql::dialect_of;
+use headrace_engine::wording::{self, Worded};
 use headrace_engine::{
     Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings, parse_access,
 };
@@ -63,12 +63,21 @@ pub async fn register(session: &Session, data: &Path) -> Result<()> {
     Ok(())
 }
 
+/// As [`register`]; tables that are made from now on are files of the folder, if it is one.
+pub async fn open(session: &Session, place: &Path) -> Result<()> {
+    register(session, place).await?;
+    if place.is_dir() {
+        session.keep_tables_in(place);
+    }
+    Ok(())
+}
+
 fn unusable(data: &Path, error: &DataFusionError) -> CliError {
     let failure = failure(&data.display().to_string(), error);
     // A server's refusal has its own remedy.
-    match message(error).contains("\nhint: ") {
-        true => failure,
-        false => {
+    match wording::told(error).hint {
+        Some(_) => failure,
+        None => {
             failure.hint("--data takes a file or a folder of Arrow, Parquet, CSV or JSON files")
         }
     }
@@ -111,93 +120,14 @@ fn wrong_setting(error: SettingError) -> CliError {
 
 /// An engine error as the user reads it: one line of cause.
 pub fn failure(place: &str, error: &DataFusionError) -> CliError {
-    let message = message(error);
-    // Errors of the lower crates carry their remedy behind the cause; of the planner's own, which
-    // may have several lines, the first says what is wrong.
-    let (cause, hint) = match message.split_once("\nhint: ") {
-        Some((cause, hint)) => (cause, Some(hint.to_string())),
-        None => match (message.strip_suffix("; run the query again"), message.split_once('\n')) {
-            (Some(cause), _) => (cause, Some("run the query again".to_string())),
-            (None, Some((cause, more))) => (cause, Some(in_one_line(more))),
-            (None, None) => (message.as_str(), None),
-        },
-    };
+    let Worded { cause, hint, subject } = wording::told(error);
+    let cause = shown_text(&cause);
     // What is said of an address names it, without the signature that may be in it.
     let is_named = place.is_empty() || place.contains("://") || cause.contains(place);
-    let failure =
-        if is_named { CliError::new(cause) } else { CliError::new(format!("{place}: {cause}")) };
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
-}
-
-/// The innermost cause, without the names of the engine's error classes.
-fn message(error: &DataFusionError) -> String {
-    let text = match error.find_root() {
-        DataFusionError::SQL(error, _) => match error.as_ref() {
-            ParserError::ParserError(text) | ParserError::TokenizerError(text) => text.clone(),
-            ParserError::RecursionLimitExceeded => "expressions are nested too deeply".to_string(),
-        },
-        root => root.message().to_string(),
+    let failure = match is_named {
+        true => CliError::new(cause),
+        false => CliError::new(format!("{place}: {cause}")),
     };
-    // The planner asks its users to report what it takes for a bug of its own.
-    let text = text.split("\nThis issue was likely caused by a bug").next().unwrap_or_default();
-    shown_text(&without_syntax_tree(text.trim()))
-}
-
-/// What stands in front of a tree of the planner's or the parser's, which is written as in their source: nobody reads
-/// that.
-fn without_syntax_tree(text: &str) -> String {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let is_tree = |at: &usize| {
-        let name = &text[text[..*at].trim_end_matches(is_word).len()..*at];
-        let behind = &text[*at..];
-        let is_type = name.starts_with(|c: char| c.is_ascii_uppercase())
-            && name.contains(|c: char| c.is_ascii_lowercase());
-        is_type
-            && (behind.starts_with(" { ") && behind.contains(": ")
-                || behind.starts_with('(')
-                    && behind[1..].split(['(', '{', '"']).next().is_some_and(|word| {
-                        let word = word.trim_end();
-                        word.starts_with(|c: char| c.is_ascii_uppercase())
-                            && word.chars().all(is_word)
-                            && behind.contains('{')
-                    }))
-    };
-    let begins = text.char_indices().map(|(at, _)| at).find(is_tree);
-    let Some(at) = begins else { return text.to_string() };
-    let before = text[..at].trim_end_matches(is_word);
-    let name = &text[before.len()..at];
-    // Nothing is left of a message that is a tree alone.
-    match before.trim_end_matches([':', '(', '[', ' ']) {
-        "" => format!("the planner does not know such an expression: {name}"),
-        before => format!("{before}: {name}"),
-    }
-}
-
-fn in_one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_syntax_tree;
-
-    #[test]
-    fn trees_are_left_out() {
-        let without = without_syntax_tree;
-        let pivot = "Unsupported ast node Pivot { table: Table { name: ObjectName([Identifier(Ident { value: \"t\"";
-        assert_eq!(without(pivot), "Unsupported ast node: Pivot");
-        assert_eq!(
-            without("Unsupported: Value(ValueWithSpan { value: Null })"),
-            "Unsupported: Value"
-        );
-        assert_eq!(
-            without("Field { name: \"a\" }"),
-            "the planner does not know such an expression: Field"
-        );
-        let plain = "there is no column A { b }, Decimal(3, 2), cast(Utf8) or f(Int64)";
-        assert_eq!(without(plain), plain);
-    }
+    let failure = hint.iter().fold(failure, |failure, hint| failure.hint(shown_text(hint)));
+    subject.iter().fold(failure, |failure, subject| failure.about(subject))
 }

@@ -64,6 +64,7 @@ pub mod report;
 pub mod rule;
 pub mod scan;
 pub mod sql;
+pub mod wording;
 
 mod above_filters;
 mod apart;
@@ -72,6 +73,7 @@ mod error;
 mod explain;
 mod floats;
 mod folder_values;
+mod home;
 mod limits;
 mod opened;
 mod panics;

@@ -94,6 +94,7 @@ pub struct Session {
     runner: Arc<Runner>,
     plans: Arc<PlanCache>,
     pub(crate) remembered: Arc<Remembered>,
+    pub(crate) home: Arc<Home>,
 }
 
 impl Session {
@@ -149,7 +150,8 @@ impl Session {
         if let Some(catalog) = context.catalog(&names.default_catalog) {
             catalog.register_schema(&names.default_schema, Arc::clone(&tables) as _)?;
         }
-        Ok(Self { context, tables, runner, plans: Arc::default(), remembered })
+        let (plans, home) = (Arc::default(), Arc::default());
+        Ok(Self { context, tables, runner, plans, remembered, home })
     }
 
     /// DataFusion's context, for what this façade does not offer.
@@ -302,6 +304,10 @@ impl Session {
             let (plan, staging) = self.plan_arrow_copy(copy).await?;
             return Ok((KnownPlan { plan, headers, loan: None }, staging));
         }
+        if let Some(plan) = self.create_file(&logical).await? {
+            self.plans.clear();
+            return Ok((KnownPlan { plan, headers, loan: None }, None));
+        }
         let staging = staged(&mut logical)?;
         // A view has no place in the plan of a query over it: nothing would tell that it was replaced.
         let tables = if only_tables { tables_of(&logical)? } else { None };
@@ -362,7 +368,7 @@ impl Session {
     }
 
     /// A plan of one stream. Whoever plans a sink makes one of its input; ours are planned by nobody.
-    async fn one_stream(&self, logical: LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+    pub(crate) async fn one_stream(&self, logical: LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.context.execute_logical_plan(logical).await?.create_physical_plan().await?;
         if plan.properties().output_partitioning().partition_count() == 1 {
             return Ok(plan);

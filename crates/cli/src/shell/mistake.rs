@@ -6,6 +6,7 @@ use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use headrace_engine::Session;
+use headrace_engine::wording::{told, with_sql_types};
 
 use super::keywords::KEYWORDS;
 use super::nearest;
@@ -24,10 +25,14 @@ const LISTED_MAX: usize = 20;
 pub fn explain(session: &Session, sql: &str, error: &DataFusionError) -> CliError {
     let explained = explained(session, error);
     match (explained.has_place(), explained.subject()) {
-        (false, Some(subject)) => match place_of(sql, subject) {
-            Some((line, column)) => explained.pointing_at(line, column),
-            None => explained,
-        },
+        (false, Some(subject)) => {
+            // A value that the statement does not have is a column's, and is the cast's that it has.
+            let cast = || told(error).subject.and_then(|_| only_cast(sql));
+            match place_of(sql, subject).or_else(cast) {
+                Some((line, column)) => explained.pointing_at(line, column),
+                None => explained,
+            }
+        }
         _ => explained,
     }
 }
@@ -62,8 +67,12 @@ fn explained(session: &Session, error: &DataFusionError) -> CliError {
         .hint("GROUP BY ALL groups by every column that is in none");
     }
     if let Some((call, candidates)) = mismatched(&error.find_root().message()) {
-        return CliError::new(format!("no function takes these types: {call}"))
-            .hint(format!("candidates: {candidates}"));
+        let name = call.split('(').next().unwrap_or_default();
+        let error = CliError::new(format!("no function takes these types: {call}")).about(name);
+        return match candidates.as_str() {
+            "" => error.hint(format!("\\df {name} tells what it takes")),
+            candidates => error.hint(format!("candidates: {candidates}")),
+        };
     }
     if text.contains("require unique expression names") {
         return CliError::new("two columns of a subquery, a view or a table have the same name")
@@ -89,7 +98,12 @@ fn explained(session: &Session, error: &DataFusionError) -> CliError {
 }
 
 fn unknown_column(missing: &Column, valid: &[Column]) -> CliError {
-    let names: Vec<&str> = valid.iter().map(|column| column.name.as_str()).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for column in valid {
+        if !names.contains(&column.name.as_str()) {
+            names.push(&column.name);
+        }
+    }
     let error = CliError::new(format!("there is no column {}", missing.flat_name()));
     let error = error.about(&missing.name);
     let listed = listed("columns", &names);
@@ -111,6 +125,11 @@ fn unknown_table(name: &str, session: &Session) -> CliError {
     let names: Vec<&str> = tables.iter().map(String::as_str).collect();
     let error = CliError::new(format!("there is no table {name}"));
     let error = error.about(name);
+    if name == "-" {
+        return error.hint(
+            "what comes through a pipe is read_csv('/dev/stdin') or read_json('/dev/stdin')",
+        );
+    }
     if Path::new(name).is_file() {
         return error.hint(format!("a file stands in quotes: from '{name}'"));
     }
@@ -193,19 +212,43 @@ fn unknown_function(name: &str, session: &Session) -> CliError {
     }
 }
 
-/// Where a word stands in a statement, outside of texts and comments.
-fn place_of(sql: &str, word: &str) -> Option<(usize, usize)> {
-    let mut tokens: Vec<TokenWithSpan> = Vec::new();
+/// Where the only cast of a statement stands.
+fn only_cast(sql: &str) -> Option<(usize, usize)> {
+    let tokens = tokens(sql);
+    let is_cast = |token: &&TokenWithSpan| match &token.token {
+        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case("cast"),
+        token => *token == Token::DoubleColon,
+    };
+    let mut casts = tokens.iter().filter(is_cast);
+    match (casts.next(), casts.next()) {
+        (Some(cast), None) => begin(cast),
+        _ => None,
+    }
+}
+
+fn tokens(sql: &str) -> Vec<TokenWithSpan> {
+    let mut tokens = Vec::new();
     // What could not be read to its end has no names behind that.
     let _ = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location_into_buf(&mut tokens);
+    tokens
+}
+
+/// Line and column.
+fn begin(token: &TokenWithSpan) -> Option<(usize, usize)> {
+    let place = token.span.start;
+    Some((usize::try_from(place.line).ok()?, usize::try_from(place.column).ok()?))
+}
+
+/// Where a word or a value stands in a statement, outside of other texts and comments.
+fn place_of(sql: &str, word: &str) -> Option<(usize, usize)> {
+    let tokens = tokens(sql);
     let last = word.rsplit('.').next().unwrap_or(word);
     let is_it = |token: &&TokenWithSpan| match &token.token {
         Token::Word(found) => found.value.eq_ignore_ascii_case(last),
-        Token::SingleQuotedString(found) => found == word,
+        Token::SingleQuotedString(found) | Token::Number(found, _) => found == word,
         _ => false,
     };
-    let place = tokens.iter().find(is_it)?.span.start;
-    Some((usize::try_from(place.line).ok()?, usize::try_from(place.column).ok()?))
+    begin(tokens.iter().find(is_it)?)
 }
 
 /// The functions of a session, sorted.
@@ -275,9 +318,10 @@ fn mismatched(text: &str) -> Option<(String, String)> {
     let (_, rest) = text.split_once("argument types '")?;
     let (call, rest) = rest.split_once("'.")?;
     let (_, candidates) = rest.split_once("Candidate functions:")?;
-    let candidates: Vec<&str> =
-        candidates.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    Some((call.to_string(), candidates.join(", ")))
+    // Those that choose their types themselves say nothing of them.
+    let tells = |line: &&str| !line.is_empty() && !line.ends_with("(UserDefined)");
+    let candidates: Vec<&str> = candidates.lines().map(str::trim).filter(tells).collect();
+    Some((with_sql_types(call), with_sql_types(&candidates.join(", "))))
 }
 
 /// A message and the place that it ends with.
@@ -306,6 +350,9 @@ mod tests {
         assert_eq!(place_of("select 1,\n  D_YAER from t", "t.d_yaer"), Some((2, 3)));
         assert_eq!(place_of("select 1 from 'a.csv'", "a.csv"), Some((1, 15)));
         assert_eq!(place_of("select 1", "t"), None);
+        assert_eq!(place_of("select 300::tinyint", "300"), Some((1, 8)));
+        assert_eq!(only_cast("select 'cast', a::int"), Some((1, 17)));
+        assert_eq!(only_cast("select cast(a as int), b::int"), None);
     }
 
     #[test]
@@ -319,7 +366,10 @@ mod tests {
         assert_eq!(ungrouped(text).as_deref(), Some("t.a"));
         let text = "No function matches the given name and argument types 'sum(Utf8)'. You\n\
                     \tCandidate functions:\n\tsum(Int64)\n\tsum(Float64)";
-        assert_eq!(mismatched(text), Some(("sum(Utf8)".into(), "sum(Int64), sum(Float64)".into())));
+        assert_eq!(
+            mismatched(text),
+            Some(("sum(VARCHAR)".into(), "sum(BIGINT), sum(DOUBLE)".into()))
+        );
         assert_eq!(missing_function("Invalid function 'cuont'."), Some("cuont"));
         assert_eq!(missing_table("table 'datafusion.public.a b' not found"), Some("a b"));
         assert_eq!(missing_table("table 'datafusion.a.csv' not found"), Some("a.csv"));

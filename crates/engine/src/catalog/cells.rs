@@ -350,35 +350,16 @@ pub fn fits(text: &str, data_type: &DataType, written: &Written) -> bool {
     parse(&texts, data_type, written).is_ok_and(|(_, misfits)| misfits.is_empty())
 }
 
-/// A type's name in SQL.
-pub fn sql_name(data_type: &DataType) -> String {
-    match data_type {
-        DataType::Boolean => "BOOLEAN".into(),
-        DataType::Int8 => "TINYINT".into(),
-        DataType::Int16 => "SMALLINT".into(),
-        DataType::Int32 => "INTEGER".into(),
-        DataType::Int64 => "BIGINT".into(),
-        DataType::Float32 => "REAL".into(),
-        DataType::Float64 => "DOUBLE".into(),
-        DataType::Date32 => "DATE".into(),
-        DataType::Time32(_) | DataType::Time64(_) => "TIME".into(),
-        DataType::Timestamp(_, None) => "TIMESTAMP".into(),
-        DataType::Timestamp(_, Some(_)) => "TIMESTAMPTZ".into(),
-        DataType::Decimal128(digits, scale) => format!("DECIMAL({digits},{scale})"),
-        DataType::Utf8 => "VARCHAR".into(),
-        other => other.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql::type_name;
 
     fn inferred(texts: &[&str]) -> String {
         let (data_type, written) = infer(texts.iter().copied(), &Formats::default());
         format!(
             "{}{}",
-            sql_name(&data_type),
+            type_name(&data_type),
             written.format.map_or(String::new(), |f| format!(" {f}"))
         )
     }
@@ -390,7 +371,7 @@ mod tests {
             (&["00123", "1"], "VARCHAR"),
             (&["1", "-007"], "VARCHAR"),
             (&["9223372036854775807", "-9223372036854775808"], "BIGINT"),
-            (&["9223372036854775808", "1"], "DECIMAL(38,0)"),
+            (&["9223372036854775808", "1"], "DECIMAL(38, 0)"),
             (&["9223372036854775808", "1.5"], "VARCHAR"),
             (&["1e3", ".5", "-0.5", "2."], "DOUBLE"),
             (&["+5"], "VARCHAR"),
@@ -400,7 +381,7 @@ mod tests {
             (&["2024-13-31"], "VARCHAR"),
             (&["2024-01-31", "2024-01-01 10:00:00"], "TIMESTAMP"),
             (&["2024-01-01T10:00:00Z"], "TIMESTAMP"),
-            (&["2024-01-01T10:00:00+05:00"], "TIMESTAMPTZ"),
+            (&["2024-01-01T10:00:00+05:00"], "TIMESTAMP WITH TIME ZONE"),
             (&["2024-01-01T10:00:00+05:00", "2024-01-01T10:00:00"], "VARCHAR"),
             (&["31/12/2024", "1/2/2024"], "DATE %d/%m/%Y"),
             (&["12-31-2024"], "DATE %m-%d-%Y"),

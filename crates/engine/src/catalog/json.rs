@@ -19,6 +19,7 @@ use super::layout::plain_text;
 use super::records::Block;
 use super::separated::{misfit_remedy, shown};
 use super::shapes::{Scanner, text_hint};
+use crate::sql::type_name;
 
 /// How the objects of a block become batches.
 pub struct Reading<'a> {
@@ -220,7 +221,7 @@ fn valued(texts: &ArrayRef, to: &DataType, path: &str, is_given: bool) -> Result
                     cause: format!(
                         "field {path}: '{}' is no {}",
                         shown(texts.value(*row)),
-                        cells::sql_name(to)
+                        type_name(to)
                     ),
                 }),
             }

@@ -13,6 +13,7 @@ use memchr::memchr_iter;
 use super::cells::{self, Written};
 use super::layout::SAMPLE_RECORDS_MAX;
 use super::records::{Block, Separators};
+use crate::sql::type_name;
 
 /// Letters of a value that an error shows.
 const SHOWN_MAX: usize = 60;
@@ -242,7 +243,7 @@ impl Reading<'_> {
             cause: format!(
                 "column {name}: '{}' is no {}",
                 shown(text),
-                cells::sql_name(&self.types[column])
+                type_name(&self.types[column])
             ),
             remedy: misfit_remedy("read_csv", name, written.is_given),
         }

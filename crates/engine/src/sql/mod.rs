@@ -55,6 +55,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::catalog::Call;
+use crate::wording::message;
 pub use casts::Named;
 pub use cell::CellText;
 pub use depth::OnLargeStack;
@@ -258,7 +259,7 @@ fn parse(text: &str, state: &SessionState) -> Result<DFStatement> {
     }
     // Its places are those of the text that was written.
     match respelled::instead(text) {
-        Some(instead) => plan_err!("{}\nhint: {instead}", error.find_root().message()),
+        Some(instead) => plan_err!("{}\nhint: {instead}", message(&error)),
         None => Err(error),
     }
 }

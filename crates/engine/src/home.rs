@@ -1,0 +1,89 @@
+//! Tables that last: in a session with a home, `CREATE TABLE t AS ..` writes `t.arrow` there, which streams into pipelines and
+//! is a table again when the folder is opened the next time. Without a home such tables live in memory, as long as the
+//! session.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, EmptyRelation, LogicalPlan};
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use parking_lot::RwLock;
+
+use crate::copy::ArrowSink;
+use crate::planner_memory;
+use crate::session::Session;
+
+/// The folder of a session's tables, if it has one.
+#[derive(Debug, Default)]
+pub(crate) struct Home(RwLock<Option<PathBuf>>);
+
+impl Home {
+    fn folder(&self) -> Option<PathBuf> {
+        self.0.read().clone()
+    }
+}
+
+impl Session {
+    /// From now on, tables that are made of queries are files of this folder.
+    pub fn keep_tables_in(&self, folder: impl Into<PathBuf>) {
+        *self.home.0.write() = Some(folder.into());
+    }
+
+    /// Runs a CREATE TABLE of a query that is to become a file; `None` of any other plan.
+    ///
+    /// # Errors
+    /// A name that is taken or names no file, constraints, the query's own.
+    pub(crate) async fn create_file(
+        &self,
+        logical: &LogicalPlan,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = logical else {
+            return Ok(None);
+        };
+        // A table of columns alone is there to be filled row by row.
+        let has_rows = !matches!(&*create.input, LogicalPlan::EmptyRelation(_));
+        let Some(folder) = self.home.folder().filter(|_| has_rows) else { return Ok(None) };
+        if let Some(path) = self.file_to_be(create, &folder)? {
+            let input = self.one_stream(LogicalPlan::clone(&create.input)).await?;
+            let sink = ArrowSink::new(path.clone(), input.schema());
+            let plan: Arc<dyn ExecutionPlan> =
+                Arc::new(DataSinkExec::new(input, Arc::new(sink), None));
+            let context = TaskContext::from(&*self.context().state_ref().read());
+            collect(Arc::clone(&plan), Arc::new(planner_memory::shared(context, &plan))).await?;
+            self.register_as(create.name.table(), &path).await?;
+        }
+        let schema = Arc::new(DFSchema::empty());
+        let nothing = EmptyRelation { produce_one_row: false, schema };
+        let nothing = self.context().execute_logical_plan(LogicalPlan::EmptyRelation(nothing));
+        nothing.await?.create_physical_plan().await.map(Some)
+    }
+
+    /// The file that a table is to be written to; `None` if it is there and may be.
+    fn file_to_be(&self, create: &CreateMemoryTable, folder: &Path) -> Result<Option<PathBuf>> {
+        let name = create.name.table();
+        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
+            return plan_err!("no file can be called {name}.arrow");
+        }
+        if create.constraints.iter().next().is_some() {
+            return plan_err!(
+                "a file has no constraints\nhint: make {name} without them, or in a session that has no folder opened"
+            );
+        }
+        let path = folder.join(format!("{name}.arrow"));
+        match (self.has_table(name) || path.exists(), create.or_replace) {
+            (false, _) => Ok(Some(path)),
+            (true, true) if path.is_file() => Ok(Some(path)),
+            (true, true) => plan_err!(
+                "the table {name} is not the file {}, and is not replaced by it",
+                path.display()
+            ),
+            (true, false) if create.if_not_exists => Ok(None),
+            (true, false) => plan_err!(
+                "there is a table {name}\nhint: CREATE OR REPLACE TABLE {name} writes its file anew"
+            ),
+        }
+    }
+}
