@@ -64,7 +64,7 @@ pub async fn register(session: &Session, data: &Path) -> Result<()> {
 }
 
 /// As [`register`]; tables that are made from now on are files of the folder, if it is one.
-pub async fn open(session: &Session, place: &Path) -> Result<()> {
+pub async fn open_place(session: &Session, place: &Path) -> Result<()> {
     register(session, place).await?;
     if place.is_dir() {
         session.keep_tables_in(place);

@@ -40,6 +40,7 @@ use crate::explain::{as_shown, is_explained, table_notes};
 use crate::floats::extremes;
 use crate::folder_values::name_folders;
 use crate::functions;
+use crate::home::Home;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;

@@ -12,7 +12,7 @@ use super::{Go, Origin, Shell, nearest};
 use crate::args::Format;
 use crate::error::{CliError, Context, Result};
 use crate::output::{Expanded, OutFile, has_headers, show_headers, show_null_as};
-use crate::session::open;
+use crate::session::open_place;
 
 /// A command's names, what comes behind it, and what it does.
 pub struct Entry {
@@ -258,7 +258,7 @@ impl Shell {
             }
             (Kind::Users, _) => self.show("select current_user as name").await?,
             (Kind::Open, "") => return Err(CliError::new(format!("{name} needs a path"))),
-            (Kind::Open, place) => open(&self.session, &path(place)).await?,
+            (Kind::Open, place) => open_place(&self.session, &path(place)).await?,
             (Kind::Headers, argument) => {
                 let is_rows_alone = name == "\\t";
                 let shown = switch(name, argument, has_headers() != is_rows_alone)?;
