@@ -147,7 +147,7 @@ impl Session {
         }
         functions::register(&context, runner.budget())?;
         let tables = Arc::new(Tables::default());
-        let names = context.state().config_options().catalog.clone();
+        let names = context.state_ref().read().config_options().catalog.clone();
         if let Some(catalog) = context.catalog(&names.default_catalog) {
             catalog.register_schema(&names.default_schema, Arc::clone(&tables) as _)?;
         }

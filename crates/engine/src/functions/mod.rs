@@ -81,7 +81,7 @@ pub fn register(context: &SessionContext, budget: &Arc<MemoryBudget>) -> Result<
         context.register_udaf(sliding::exact(context.udaf(name)?, is_sample, is_root));
     }
     for name in series::NAMES {
-        let known = context.state().table_functions().get(name).cloned();
+        let known = context.state_ref().read().table_functions().get(name).cloned();
         if let Some(known) = known {
             let of_moments = series::OfMoments(Arc::clone(known.function()));
             context.register_udtf(name, Arc::new(of_moments));
