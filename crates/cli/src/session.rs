@@ -13,6 +13,7 @@ use headrace_engine::{
 
 use crate::args::EngineArgs;
 use crate::error::{CliError, Result};
+use crate::memory::give_back_what_is_free;
 use crate::trace;
 
 /// A session without tables.
@@ -33,6 +34,9 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
         spill_limit_bytes: args.spill_limit,
         ..RunnerOptions::default()
     };
+    if args.memory_limit.is_some() {
+        give_back_what_is_free();
+    }
     let session = Session::new(SessionOptions { settings, limits })
         .map_err(|error| failure("start", &error))?;
     if let Some(folder) = headrace_gpu::cache_folder() {
@@ -143,6 +147,8 @@ fn message(error: &DataFusionError) -> String {
     };
     // The planner asks its users to report what it takes for a bug of its own.
     let text = text.split("\nThis issue was likely caused by a bug").next().unwrap_or_default();
+    // What is said of the limit by whoever does not know its name here.
+    let text = text.replace("raise the memory limit", "raise --memory-limit");
     shown_text(&without_syntax_tree(text.trim()))
 }
 
