@@ -16,7 +16,7 @@ use datafusion::common::DataFusionError;
 use headrace_engine::catalog::TableEntry;
 use headrace_engine::copy::{Staging, Target, batch_bytes_max, streamed_schema, write_arrow};
 use headrace_engine::partitioned::{check_keys, write_folders};
-use headrace_engine::{Processor, Session};
+use headrace_engine::{MemorySplit, Processor, Session};
 use headrace_format::arrow::{WriterSummary, narrow_schema, packed_schema};
 use headrace_io::write::hidden::Hidden;
 use headrace_ooc::sort::table::{SortKey, TableSortJob, sort_table};
@@ -84,7 +84,7 @@ async fn convert(args: &ConvertArgs, output: &Path, cancel: &AtomicBool) -> Resu
             false => Ok(()),
         }
     };
-    let bytes_max = batch_bytes_max(session.context().runtime_env().memory_pool.as_ref());
+    let bytes_max = batch_bytes_max(session.runner().memory().planner_bytes);
     let written = write_arrow(output, &target, bytes_max, stream, progress).await;
     bar.finish_and_clear();
     written.map_err(|error| failure("", &error))
@@ -160,17 +160,16 @@ async fn convert_partitioned(
     let by: Vec<SortKey> = keys.chain(args.sort_by.iter().cloned()).collect();
     convert_sorted(args, &sorted.0, &by, Arc::clone(&cancel)).await?;
     let keys = args.partition_by.clone();
+    let bytes_max = batch_bytes_max(MemorySplit::of(args.memory_limit).planner_bytes);
     let written = crate::blocking(move || {
         let progress = |_| match cancel.load(Ordering::Relaxed) {
             true => Err(DataFusionError::Execution("interrupted; nothing was left".to_string())),
             false => Ok(()),
         };
-        let summary =
-            write_folders(&sorted.0, &keys, staging.content(), progress).and_then(|summary| {
-                match replaces {
-                    true => staging.replace_folder().map(|()| summary),
-                    false => staging.commit().map(|()| summary),
-                }
+        let summary = write_folders(&sorted.0, &keys, staging.content(), bytes_max, progress)
+            .and_then(|summary| match replaces {
+                true => staging.replace_folder().map(|()| summary),
+                false => staging.commit().map(|()| summary),
             });
         drop((sorted, staging));
         summary.map_err(|error| failure("", &error))

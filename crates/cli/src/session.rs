@@ -13,6 +13,7 @@ use headrace_engine::{
 
 use crate::args::EngineArgs;
 use crate::error::{CliError, Result};
+use crate::memory::give_back_what_is_free;
 use crate::trace;
 
 /// A session without tables.
@@ -33,6 +34,9 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
         spill_limit_bytes: args.spill_limit,
         ..RunnerOptions::default()
     };
+    if args.memory_limit.is_some() {
+        give_back_what_is_free();
+    }
     let session = Session::new(SessionOptions { settings, limits })
         .map_err(|error| failure("start", &error))?;
     if let Some(folder) = headrace_gpu::cache_folder() {
@@ -121,13 +125,16 @@ fn wrong_setting(error: SettingError) -> CliError {
 /// An engine error as the user reads it: one line of cause.
 pub fn failure(place: &str, error: &DataFusionError) -> CliError {
     let Worded { cause, hint, subject } = wording::told(error);
-    let cause = shown_text(&cause);
+    // Whoever speaks of the memory limit does not know its name here.
+    let said =
+        |text: &str| shown_text(text).replace("raise the memory limit", "raise --memory-limit");
+    let cause = said(&cause);
     // What is said of an address names it, without the signature that may be in it.
     let is_named = place.is_empty() || place.contains("://") || cause.contains(place);
     let failure = match is_named {
         true => CliError::new(cause),
         false => CliError::new(format!("{place}: {cause}")),
     };
-    let failure = hint.iter().fold(failure, |failure, hint| failure.hint(shown_text(hint)));
+    let failure = hint.iter().fold(failure, |failure, hint| failure.hint(said(hint)));
     subject.iter().fold(failure, |failure, subject| failure.about(subject))
 }

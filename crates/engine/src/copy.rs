@@ -17,7 +17,7 @@ use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::sink::DataSink;
-use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
@@ -31,18 +31,24 @@ use crate::error::{blocking, external};
 use crate::planner_memory::batch_bytes;
 
 /// Rows of more bytes than this make a record batch, however few they are.
-pub const BATCH_BYTES_MAX: usize = 256 << 20;
+const BATCH_BYTES_MAX: u64 = 256 << 20;
 /// Smaller ones cost more than they save.
-const BATCH_BYTES_MIN: usize = 1 << 20;
+const BATCH_BYTES_MIN: u64 = 1 << 20;
 /// A writer holds pending rows and the record batch made of them, outside the operators' memory pool. A batch takes at most
 /// one part in so many of that pool.
-const BATCH_SHARE: usize = 4;
+const BATCH_SHARE: u64 = 4;
 
-/// Bytes of the record batches that a query writes, at most.
-pub fn batch_bytes_max(pool: &dyn MemoryPool) -> usize {
-    match pool.memory_limit() {
-        MemoryLimit::Finite(bytes) => (bytes / BATCH_SHARE).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX),
-        _ => BATCH_BYTES_MAX,
+/// Bytes of the record batches that are written, at most, where the planner's operators may have so many; `None`: no limit.
+pub fn batch_bytes_max(planner_bytes: Option<u64>) -> usize {
+    let bytes = planner_bytes.map_or(BATCH_BYTES_MAX, |bytes| bytes / BATCH_SHARE);
+    bytes.clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX) as usize
+}
+
+/// The same for what runs in a context.
+pub fn batch_bytes_max_of(context: &TaskContext) -> usize {
+    match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(bytes) => batch_bytes_max(Some(bytes as u64)),
+        _ => batch_bytes_max(None),
     }
 }
 
@@ -406,7 +412,7 @@ impl DataSink for ArrowSink {
         data: SendableRecordBatchStream,
         context: &Arc<TaskContext>,
     ) -> Result<u64> {
-        let bytes_max = batch_bytes_max(context.memory_pool().as_ref());
+        let bytes_max = batch_bytes_max_of(context);
         Ok(write_arrow(&self.path, &self.written, bytes_max, data, |_| Ok(())).await?.rows)
     }
 }

@@ -73,6 +73,7 @@ mod error;
 mod explain;
 mod floats;
 mod folder_values;
+mod held_tables;
 mod home;
 mod limits;
 mod opened;
@@ -83,10 +84,12 @@ mod rule_guards;
 mod semantics;
 mod session;
 mod strict;
+mod wide_rows;
 
 pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{
-    Fallback, Processor, RunReport, RunnerOptions, SettingError, Settings, parse_access,
+    Fallback, MemorySplit, Processor, RunReport, RunnerOptions, SettingError, Settings,
+    parse_access,
 };
 pub use panics::{fault, silence_panics};
 pub use report::{PipelineShare, QueryProgress, QueryReport};

@@ -17,7 +17,7 @@ use futures::TryStreamExt;
 use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions, WriterSummary};
 
 use crate::catalog::{PARTITION_DEPTH_MAX, partition_name, refused};
-use crate::copy::{BATCH_BYTES_MAX, StreamedWriter, batch_bytes_max, streamed_schema};
+use crate::copy::{StreamedWriter, batch_bytes_max_of, streamed_schema};
 use crate::error::{blocking, external};
 
 /// Of each folder, the one file.
@@ -81,7 +81,8 @@ pub fn check_keys(schema: &Schema, keys: &[String]) -> Result<(), String> {
 }
 
 /// Writes the rows of an Arrow file that is sorted by `keys` below a new folder: one file after the other, so that
-/// one is open at a time. `progress` is told of rows before they are written; its error ends it.
+/// one is open at a time, in record batches of so many bytes at most. `progress` is told of rows before they are written;
+/// its error ends it.
 ///
 /// # Errors
 /// A file that cannot be read or written. What was written until then stays.
@@ -89,10 +90,11 @@ pub fn write_folders(
     sorted: &Path,
     keys: &[String],
     folder: &Path,
+    batch_bytes_max: usize,
     progress: impl Fn(u64) -> Result<()>,
 ) -> Result<FoldersSummary> {
     let table = ArrowTable::open(&[sorted.to_path_buf()]).map_err(external)?;
-    let mut folders = Folders::new(&table.narrow_schema(), keys, folder, BATCH_BYTES_MAX)?;
+    let mut folders = Folders::new(&table.narrow_schema(), keys, folder, batch_bytes_max)?;
     for (file, source) in table.files().iter().enumerate() {
         for batch in 0..source.batches() {
             let batch = table.read_batch(file, batch, None).map_err(external)?;
@@ -246,7 +248,7 @@ impl DataSink for FoldersSink {
         context: &Arc<TaskContext>,
     ) -> Result<u64> {
         let schema = streamed_schema(&self.given, &[]);
-        let bytes_max = batch_bytes_max(context.memory_pool().as_ref());
+        let bytes_max = batch_bytes_max_of(context);
         let mut folders = Folders::new(&schema, &self.keys, &self.folder, bytes_max)?;
         if self.keys.is_empty() {
             // One file, also of no rows.
@@ -289,7 +291,8 @@ mod tests {
         writer.write(&rows).unwrap();
         writer.finish().unwrap();
         let folder = dir.path().join("t");
-        let written = write_folders(&sorted, &["k".to_string()], &folder, |_| Ok(())).unwrap();
+        let written =
+            write_folders(&sorted, &["k".to_string()], &folder, 1 << 20, |_| Ok(())).unwrap();
         assert_eq!((written.files, written.rows, written.batches), (3, 100, 3));
         let rows = |k: i64| {
             let table = ArrowTable::open(&[folder.join(format!("k={k}/part.arrow"))]).unwrap();

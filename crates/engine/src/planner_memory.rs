@@ -26,10 +26,11 @@ use parking_lot::Mutex;
 /// A partition has at least so much: sorts of several partitions set memory aside one after the
 /// other, and the last one finds what the first have left.
 const PARTITION_BYTES_MIN: usize = 64 << 20;
-/// A batch has so few rows that a partition holds this many times their number in bytes: two spill
-/// files of rows of half a kilobyte merge in half of it.
-const BYTES_A_BATCH_ROW: usize = 8 << 10;
-/// No smaller batches: each has its price.
+/// A batch takes at most one part in so many of what a partition has: two spill files merge in half of it.
+const BATCHES_A_PARTITION: usize = 16;
+/// Of rows of which nothing is known.
+const ROW_BYTES: usize = 512;
+/// No smaller batches, as long as they take no more than a quarter of what a partition has: each has its price.
 const BATCH_ROWS_MIN: usize = 128;
 
 /// Lets operators share `bytes` of a budget, and sets their options accordingly.
@@ -45,8 +46,7 @@ pub fn limited(
     let partitions_max = (bytes / PARTITION_BYTES_MIN).max(1);
     execution.target_partitions = execution.target_partitions.min(partitions_max);
     let share = bytes / execution.target_partitions.max(1);
-    let rows_max = execution.batch_size.get();
-    let rows = (share / BYTES_A_BATCH_ROW).clamp(BATCH_ROWS_MIN.min(rows_max), rows_max);
+    let rows = rows_at_once(share, ROW_BYTES, execution.batch_size.get());
     execution.batch_size = ConfigNonZeroUsize::try_new(rows)?;
     let merging = &mut execution.sort_spill_reservation_bytes;
     *merging = (*merging).min(share / 2);
@@ -54,6 +54,13 @@ pub fn limited(
     *in_place = (*in_place).min(share / 8);
     let held = Mutex::new(budget.reserve_nothing(MemoryUse::Planner));
     Ok(Arc::new(BudgetPool { pool: FairSpillPool::new(bytes), held }))
+}
+
+/// How many rows of so many bytes make a batch where a partition has `share` bytes.
+pub fn rows_at_once(share: usize, row_bytes: usize, rows_max: usize) -> usize {
+    let row_bytes = row_bytes.max(ROW_BYTES);
+    let rows_min = BATCH_ROWS_MIN.min(share / 4 / row_bytes).max(1);
+    (share / BATCHES_A_PARTITION / row_bytes).max(rows_min).min(rows_max)
 }
 
 /// The context in which a plan runs. All its sorts together reserve at most half of the pool for merging: a sort reserves
@@ -203,6 +210,14 @@ pub fn in_pieces<S: Stream<Item = Result<RecordBatch>> + Send>(
         MemoryLimit::Finite(_) => context.session_config().batch_size(),
         _ => usize::MAX,
     };
+    pieces(batches, rows_max)
+}
+
+/// Batches of no more than so many rows, the same way.
+pub fn pieces<S: Stream<Item = Result<RecordBatch>> + Send>(
+    batches: S,
+    rows_max: usize,
+) -> impl Stream<Item = Result<RecordBatch>> + Send + use<S> {
     batches.flat_map(move |batch| match batch {
         Ok(batch) => futures::stream::iter(Pieces { batch, rows_max, start: 0 }).left_stream(),
         Err(error) => futures::stream::iter([Err(error)]).right_stream(),
@@ -307,6 +322,14 @@ mod tests {
         sort.grow(30);
         drop(sort);
         assert_eq!(budget.uses().total_bytes(), 0);
+    }
+
+    #[test]
+    fn the_wider_rows_are_the_fewer_make_a_batch() {
+        let rows = |row_bytes| rows_at_once(16 << 20, row_bytes, 8192);
+        assert_eq!([rows(0), rows(512), rows(1 << 10)], [2048, 2048, 1024]);
+        assert_eq!([rows(16 << 10), rows(1 << 20), rows(1 << 30)], [128, 4, 1]);
+        assert_eq!(rows_at_once(1 << 30, 1 << 10, 8192), 8192);
     }
 
     #[test]

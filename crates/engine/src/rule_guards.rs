@@ -40,6 +40,7 @@ use crate::config::settings_of;
 use crate::conjunctions::GuardedConjunctions;
 use crate::exec::{FalseConstants, NestedLoopsInLittleMemory};
 use crate::semantics::OrdersInShort;
+use crate::wide_rows::WideRows;
 
 /// DataFusion's rules, with guards around those that need one, and one of ours.
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -58,8 +59,10 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 }
 
 /// DataFusion's rules for physical plans, with guards around those that need one, and ours that mend what plans mean:
-/// for sessions without a limit of the planner's memory, or with one.
-pub fn physical_rules(has_limit: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+/// for sessions without a limit of the planner's memory, or with one of so many bytes.
+pub fn physical_rules(
+    planner_bytes: Option<u64>,
+) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
     let guard = |rule: Rule| match rule.name() {
         "FilterPushdown" | "FilterPushdown(Post)" => Arc::new(ByName(rule)) as Rule,
@@ -70,9 +73,10 @@ pub fn physical_rules(has_limit: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Se
     let place = rules.iter().position(|rule| rule.name() == "EnsureRequirements");
     rules.insert(place.unwrap_or_default(), Arc::new(FalseConstants));
     rules.push(Arc::new(GuardedConjunctions));
-    if has_limit {
+    if planner_bytes.is_some() {
         rules.push(Arc::new(NestedLoopsInLittleMemory));
     }
+    rules.push(Arc::new(WideRows::new(planner_bytes)));
     rules
 }
 

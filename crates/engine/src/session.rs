@@ -40,6 +40,7 @@ use crate::explain::{as_shown, is_explained, table_notes};
 use crate::floats::extremes;
 use crate::folder_values::name_folders;
 use crate::functions;
+use crate::held_tables::with_table_made;
 use crate::home::Home;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
@@ -318,6 +319,7 @@ impl Session {
         // What was cancelled meanwhile takes no effect.
         tokio::task::yield_now().await;
         let change = Change::of(&logical);
+        let logical = with_table_made(&self.context, self.runner.budget(), logical).await?;
         let frame = self.context.execute_logical_plan(logical).await?;
         self.remembered.apply(change, text);
         let plan = frame.create_physical_plan().await?;

@@ -32,16 +32,19 @@ pub enum MemoryUse {
     Planner,
     /// Whatever else an out-of-core operator holds.
     Operators,
+    /// Rows of tables that a session holds in memory.
+    Tables,
 }
 
 impl MemoryUse {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::HostCache,
         Self::Builds,
         Self::Pipelines,
         Self::Slots,
         Self::Planner,
         Self::Operators,
+        Self::Tables,
     ];
 }
 
@@ -54,6 +57,7 @@ impl fmt::Display for MemoryUse {
             Self::Slots => "slots",
             Self::Planner => "planner",
             Self::Operators => "operators",
+            Self::Tables => "tables in memory",
         })
     }
 }
@@ -266,6 +270,15 @@ impl Reservation {
         self.bytes = bytes;
         Ok(())
     }
+
+    /// Takes over what another of the same budget, for the same, has reserved.
+    pub fn absorb(&mut self, mut other: Reservation) {
+        assert!(
+            Arc::ptr_eq(&self.budget, &other.budget) && self.kind == other.kind,
+            "reservations of two budgets or uses"
+        );
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
 }
 
 impl Drop for Reservation {
@@ -304,6 +317,16 @@ mod tests {
         assert_eq!(builds.bytes(), 10, "a refusal changes nothing");
         drop((builds, groups));
         assert_eq!((budget.uses().total_bytes(), budget.peak_bytes()), (0, 100));
+    }
+
+    #[test]
+    fn what_one_takes_over_is_given_back_once() {
+        let budget = MemoryBudget::new(100);
+        let mut table = budget.reserve(MemoryUse::Tables, 30).unwrap();
+        table.absorb(budget.reserve(MemoryUse::Tables, 40).unwrap());
+        assert_eq!((table.bytes(), budget.uses().of(MemoryUse::Tables)), (70, 70));
+        drop(table);
+        assert_eq!(budget.uses().total_bytes(), 0);
     }
 
     #[test]

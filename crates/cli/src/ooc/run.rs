@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::bench::args::parse_way;
 use crate::error::{CliError, Result};
-use crate::memory::peak_rss_bytes;
+use crate::memory::{give_back_what_is_free, peak_rss_bytes};
 use crate::output::{is_stdout, print_json, put};
 use crate::sizes::{parse_bytes, parse_memory};
 use crate::trace::{self, SPANS_MAX};
@@ -86,6 +86,9 @@ impl RunArgs {
 impl AnyArgs {
     /// As the operators know it.
     pub fn options(&self, cancel: Arc<AtomicBool>) -> Options {
+        if self.memory_limit.is_some() {
+            give_back_what_is_free();
+        }
         Options {
             threads: self.threads.map(|threads| threads as usize),
             memory_limit_bytes: self.memory_limit,

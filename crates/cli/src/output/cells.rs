@@ -1,7 +1,6 @@
 //! Values as text.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
@@ -21,19 +20,6 @@ static NULL: Mutex<&'static str> = Mutex::new("NULL");
 pub fn show_null_as(text: &str) {
     // As often as somebody types it.
     *NULL.lock().unwrap_or_else(PoisonError::into_inner) = String::leak(header(text));
-}
-
-/// Whether tables and separated values begin with the names of their columns.
-static HEADERS: AtomicBool = AtomicBool::new(true);
-
-/// Shows them, or not, from now on.
-pub fn show_headers(shown: bool) {
-    HEADERS.store(shown, Ordering::Relaxed);
-}
-
-/// Whether they are shown.
-pub fn has_headers() -> bool {
-    HEADERS.load(Ordering::Relaxed)
 }
 
 impl<'a> Cells<'a> {

@@ -16,7 +16,7 @@ use headrace_format::arrow::{ArrowWriter as FileWriter, WriterOptions, is_table_
 
 use super::rows::{Writer, other, renamed, unique};
 
-/// Bytes of a record batch of a file, at most. Fixed: this writer does not know the session's memory limit.
+/// Bytes of a record batch of a file, at most: it is there three times, as rows, as a batch and as the file's bytes.
 const BATCH_BYTES_MAX: usize = 32 << 20;
 
 /// Arrow IPC.
@@ -33,7 +33,11 @@ enum Ipc {
 }
 
 impl ArrowWriter {
-    pub fn new(schema: &SchemaRef, file: Option<&Path>) -> io::Result<Self> {
+    pub fn new(
+        schema: &SchemaRef,
+        file: Option<&Path>,
+        batch_bytes_max: usize,
+    ) -> io::Result<Self> {
         let schema = unique(schema);
         let file = file.filter(|path| is_table_file(path));
         let writer = match file {
@@ -41,7 +45,8 @@ impl ArrowWriter {
                 let written = streamed_schema(&schema, &[]);
                 let writer = FileWriter::over(Vec::new(), path, &written, WriterOptions::default());
                 let writer = writer.map_err(io::Error::other)?;
-                Ipc::File(Some(Box::new(StreamedWriter::new(writer, BATCH_BYTES_MAX))))
+                let bytes_max = batch_bytes_max.min(BATCH_BYTES_MAX);
+                Ipc::File(Some(Box::new(StreamedWriter::new(writer, bytes_max))))
             }
             None => {
                 Ipc::Stream(Box::new(StreamWriter::try_new(Vec::new(), &schema).map_err(other)?))
@@ -96,17 +101,19 @@ pub struct ParquetFileWriter {
     schema: SchemaRef,
     /// Until the end.
     writer: Option<ParquetWriter<Vec<u8>>>,
+    /// Of a row group, which is in memory until it is whole.
+    group_bytes_max: usize,
 }
 
 impl ParquetFileWriter {
-    pub fn new(schema: &SchemaRef) -> io::Result<Self> {
+    pub fn new(schema: &SchemaRef, group_bytes_max: usize) -> io::Result<Self> {
         let schema = unique(schema);
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .build();
         let writer = ParquetWriter::try_new(Vec::new(), schema.clone(), Some(properties))
             .map_err(parquet)?;
-        Ok(Self { schema, writer: Some(writer) })
+        Ok(Self { schema, writer: Some(writer), group_bytes_max })
     }
 }
 
@@ -114,6 +121,9 @@ impl Writer for ParquetFileWriter {
     fn rows(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         writer.write(&renamed(batch, &self.schema).map_err(other)?).map_err(parquet)?;
+        if writer.memory_size() > self.group_bytes_max {
+            writer.flush().map_err(parquet)?;
+        }
         let written = writer.inner_mut();
         out.write_all(written)?;
         written.clear();

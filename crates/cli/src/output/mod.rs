@@ -14,7 +14,7 @@ mod rows;
 mod table;
 mod text;
 
-pub use cells::{has_headers, show_headers, show_null_as};
+pub use cells::show_null_as;
 pub use file::OutFile;
 pub use rows::{Expanded, Layout, Printer, Room};
 

@@ -25,8 +25,21 @@ pub struct Layout {
     pub format: Format,
     /// A line for each value instead of each row.
     pub expanded: Expanded,
+    /// Whether tables and separated values begin with the names of their columns.
+    pub headers: bool,
+    /// Bytes of the record batches and row groups of a file, at most.
+    pub batch_bytes_max: usize,
     /// What a terminal has room for; `None` for everything that is not a terminal.
     pub terminal: Option<Room>,
+}
+
+#[cfg(test)]
+impl Layout {
+    /// A format, and nothing that anybody has set.
+    pub fn plain(format: Format) -> Self {
+        let (expanded, terminal) = (Expanded::Off, None);
+        Self { format, expanded, headers: true, batch_bytes_max: 1 << 20, terminal }
+    }
 }
 
 /// Whether tables are written a line for each value.
@@ -123,13 +136,13 @@ fn writer(
             Box::new(ExpandedWriter::new(schema))
         }
         Format::Table | Format::Box => Box::new(TableWriter::new(schema, *layout)),
-        Format::Csv => Box::new(CsvWriter::new(schema, b',')),
-        Format::Tsv => Box::new(CsvWriter::new(schema, b'\t')),
+        Format::Csv => Box::new(CsvWriter::new(schema, b',', layout.headers)),
+        Format::Tsv => Box::new(CsvWriter::new(schema, b'\t', layout.headers)),
         Format::Markdown => Box::new(MarkdownWriter::new(schema)),
         Format::Json => Box::new(JsonWriter::array(&schema)),
         Format::Ndjson => Box::new(JsonWriter::lines(&schema)),
-        Format::Arrow => Box::new(ArrowWriter::new(&schema, file)?),
-        Format::Parquet => Box::new(ParquetFileWriter::new(&schema)?),
+        Format::Arrow => Box::new(ArrowWriter::new(&schema, file, layout.batch_bytes_max)?),
+        Format::Parquet => Box::new(ParquetFileWriter::new(&schema, layout.batch_bytes_max)?),
     })
 }
 
@@ -185,14 +198,10 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    fn plain(format: Format) -> Layout {
-        Layout { format, expanded: Expanded::Off, terminal: None }
-    }
-
     #[test]
     fn formats() {
         let batches = [batch(["n", "s"])];
-        let text = |format| text(plain(format), &batches);
+        let text = |format| text(Layout::plain(format), &batches);
         assert_eq!(text(Format::Csv), "n,s\n1,\"a,b|\"\n,\n");
         assert_eq!(text(Format::Tsv), "n\ts\n1\ta,b|\n\t\n");
         assert_eq!(text(Format::Json), "[{\"n\":1,\"s\":\"a,b|\"},\n{\"n\":null,\"s\":null}]\n");
@@ -211,34 +220,36 @@ mod tests {
     #[test]
     fn several_batches_are_one_result() {
         let twice = [batch(["n", "s"]), batch(["n", "s"])];
-        assert_eq!(text(plain(Format::Csv), &twice), "n,s\n1,\"a,b|\"\n,\n1,\"a,b|\"\n,\n");
+        assert_eq!(text(Layout::plain(Format::Csv), &twice), "n,s\n1,\"a,b|\"\n,\n1,\"a,b|\"\n,\n");
         let json: serde_json::Value =
-            serde_json::from_str(&text(plain(Format::Json), &twice)).unwrap();
+            serde_json::from_str(&text(Layout::plain(Format::Json), &twice)).unwrap();
         assert_eq!(json.as_array().unwrap().len(), 4);
-        let table = text(plain(Format::Table), &twice);
+        let table = text(Layout::plain(Format::Table), &twice);
         assert_eq!(table.lines().filter(|line| line.starts_with('+')).count(), 3);
     }
 
     #[test]
     fn no_rows_still_have_a_shape() {
-        assert_eq!(text(plain(Format::Csv), &[]), "n,s\n");
-        assert_eq!(text(plain(Format::Json), &[]), "[]\n");
-        assert_eq!(text(plain(Format::Ndjson), &[]), "");
-        assert!(text(plain(Format::Table), &[]).contains("| n | s |"));
+        assert_eq!(text(Layout::plain(Format::Csv), &[]), "n,s\n");
+        assert_eq!(text(Layout::plain(Format::Json), &[]), "[]\n");
+        assert_eq!(text(Layout::plain(Format::Ndjson), &[]), "");
+        assert!(text(Layout::plain(Format::Table), &[]).contains("| n | s |"));
     }
 
     #[test]
     fn columns_of_one_name() {
         let batches = [batch(["n", "n"])];
-        assert_eq!(text(plain(Format::Csv), &batches), "n,n\n1,\"a,b|\"\n,\n");
-        assert!(text(plain(Format::Ndjson), &batches).starts_with("{\"n\":1,\"n_1\":\"a,b|\"}"));
-        assert!(text(plain(Format::Table), &batches).contains("| n    | n    |"));
+        assert_eq!(text(Layout::plain(Format::Csv), &batches), "n,n\n1,\"a,b|\"\n,\n");
+        assert!(
+            text(Layout::plain(Format::Ndjson), &batches).starts_with("{\"n\":1,\"n_1\":\"a,b|\"}")
+        );
+        assert!(text(Layout::plain(Format::Table), &batches).contains("| n    | n    |"));
     }
 
     #[test]
     fn a_terminal_is_told_what_it_does_not_show() {
         let room = Room { rows_max: 3, columns_max: 80 };
-        let layout = Layout { terminal: Some(room), ..plain(Format::Table) };
+        let layout = Layout { terminal: Some(room), ..Layout::plain(Format::Table) };
         let three = text(layout, &[batch(["n", "s"]), batch(["n", "s"])]);
         assert_eq!(three.matches("NULL").count(), 2, "{three}");
         assert!(three.contains("(3 of 4 rows shown"), "{three}");

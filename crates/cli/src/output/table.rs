@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_schema::{DataType, SchemaRef};
 
-use super::cells::{Cells, cut, has_headers, header, numeric, width};
+use super::cells::{Cells, cut, header, numeric, width};
 use super::expanded::write_expanded;
 use super::rows::{Expanded, Layout, Room, Writer, other};
 use crate::args::Format;
@@ -92,7 +92,7 @@ impl TableWriter {
         let shape = self.shape_of(&held);
         if let Shape::Columns(columns) = &shape {
             self.border(columns, Edge::Top, text);
-            if has_headers() {
+            if self.layout.headers {
                 self.line(columns, &self.names, text, true);
                 self.border(columns, Edge::Middle, text);
             }
@@ -298,7 +298,7 @@ mod tests {
 
     fn layout(columns_max: Option<usize>) -> Layout {
         let terminal = columns_max.map(|columns_max| Room { rows_max: 1 << 20, columns_max });
-        Layout { format: Format::Table, expanded: Expanded::Off, terminal }
+        Layout { terminal, ..Layout::plain(Format::Table) }
     }
 
     fn written(batches: &[RecordBatch], layout: Layout) -> (Vec<usize>, String) {

@@ -8,25 +8,28 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_json::writer::{EncoderOptions, make_encoder};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 
-use super::cells::{Cells, has_headers, header, numeric};
+use super::cells::{Cells, header, numeric};
 use super::rows::{Writer, other};
 
 /// NULL is nothing between two separators.
 pub struct CsvWriter {
     schema: SchemaRef,
     separator: u8,
+    /// Whether the names of the columns are still to be written.
+    header: bool,
     begun: bool,
 }
 
 impl CsvWriter {
-    pub fn new(schema: SchemaRef, separator: u8) -> Self {
-        Self { schema, separator, begun: false }
+    pub fn new(schema: SchemaRef, separator: u8, header: bool) -> Self {
+        Self { schema, separator, header, begun: false }
     }
 }
 
 impl Writer for CsvWriter {
     fn rows(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
-        let header = !std::mem::replace(&mut self.begun, true) && has_headers();
+        self.begun = true;
+        let header = std::mem::replace(&mut self.header, false);
         // Into memory first: the CSV writer tells a closed pipe only in words.
         let mut text = Vec::new();
         let mut writer = arrow_csv::WriterBuilder::new()
@@ -156,7 +159,7 @@ mod tests {
         let schema = Arc::new(Schema::new(vec![field]));
         let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(lists)]).unwrap();
         let mut out = Vec::new();
-        let mut writer = CsvWriter::new(schema.clone(), b',');
+        let mut writer = CsvWriter::new(schema.clone(), b',', true);
         writer.rows(&mut out, &batch).unwrap();
         writer.finish(&mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "l\n\"[1,null]\"\n\"\"\n[]\n");

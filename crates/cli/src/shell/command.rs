@@ -11,7 +11,7 @@ use super::repeat::run_program;
 use super::{Go, Origin, Shell, nearest};
 use crate::args::Format;
 use crate::error::{CliError, Context, Result};
-use crate::output::{Expanded, OutFile, has_headers, show_headers, show_null_as};
+use crate::output::{Expanded, OutFile, show_null_as};
 use crate::session::open_place;
 
 /// A command's names, what comes behind it, and what it does.
@@ -261,12 +261,12 @@ impl Shell {
             (Kind::Open, place) => open_place(&self.session, &path(place)).await?,
             (Kind::Headers, argument) => {
                 let is_rows_alone = name == "\\t";
-                let shown = switch(name, argument, has_headers() != is_rows_alone)?;
-                show_headers(shown != is_rows_alone);
-                say!("headers are {}", on_or_off(has_headers()));
+                let shown = switch(name, argument, self.headers != is_rows_alone)?;
+                self.headers = shown != is_rows_alone;
+                say!("headers are {}", on_or_off(self.headers));
             }
             (Kind::Show, _) => {
-                let (mode, headers) = (self.result_format().name(), on_or_off(has_headers()));
+                let (mode, headers) = (self.result_format().name(), on_or_off(self.headers));
                 let (timing, rows) = (on_or_off(self.timing), self.rows_max);
                 let rows = if rows == usize::MAX { "all".to_string() } else { rows.to_string() };
                 self.put(&format!(

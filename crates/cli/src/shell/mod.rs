@@ -31,6 +31,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 
 use headrace_engine::Session;
+use headrace_engine::copy::batch_bytes_max;
 
 use crate::args::{EngineArgs, Format, QueryArgs};
 use crate::error::{CliError, Result};
@@ -56,6 +57,8 @@ pub struct Shell {
     /// Of the file that results go to, by its name, where nobody said otherwise.
     file_format: Option<Format>,
     expanded: Expanded,
+    /// Whether results begin with the names of their columns.
+    headers: bool,
     /// A line about each statement, on standard error.
     timing: bool,
     rows_max: usize,
@@ -101,6 +104,7 @@ impl Shell {
             format: args.format.unwrap_or(Format::Table),
             file_format,
             expanded: Expanded::Off,
+            headers: true,
             timing: !args.quiet,
             rows_max: ROWS_SHOWN,
             out,
@@ -170,7 +174,13 @@ impl Shell {
             || crossterm::terminal::size().map_or(usize::MAX, |(columns, _)| columns.into());
         let terminal =
             to_terminal.then(|| Room { rows_max: self.rows_max, columns_max: columns_max() });
-        Layout { format: self.result_format(), expanded: self.expanded, terminal }
+        Layout {
+            format: self.result_format(),
+            expanded: self.expanded,
+            headers: self.headers,
+            batch_bytes_max: batch_bytes_max(self.session.runner().memory().planner_bytes),
+            terminal,
+        }
     }
 
     /// Ends a file that is for one result.

@@ -15,11 +15,11 @@ use crate::rule_guards::physical_rules;
 pub fn finish_plan(
     fragment: Arc<dyn ExecutionPlan>,
     options: &ConfigOptions,
-    has_limit: bool,
+    planner_bytes: Option<u64>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let context = ConfigOnlyContext::new(options);
     let mut plan = fragment;
-    for rule in missed_rules(has_limit) {
+    for rule in missed_rules(planner_bytes) {
         plan = rule.optimize_with_context(plan, &context)?;
     }
     if plan.properties().partitioning.partition_count() > 1 {
@@ -28,8 +28,8 @@ pub fn finish_plan(
     Ok(plan)
 }
 
-fn missed_rules(has_limit: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let rules = physical_rules(has_limit);
+fn missed_rules(planner_bytes: Option<u64>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let rules = physical_rules(planner_bytes);
     let first = rules.iter().position(|r| r.name() == "join_selection").unwrap_or_default();
     rules.into_iter().skip(first).collect()
 }

@@ -317,8 +317,8 @@ fn by_planner(
     let started = Instant::now();
     // A plan that is run again must not find what its joins kept of the run before.
     let original = reset_plan_states(Arc::clone(node.original()))?;
-    let has_limit = node.runner().memory().planner_bytes.is_some();
-    let mut plan = finish_plan(original, context.session_config().options(), has_limit)?;
+    let planner_bytes = node.runner().memory().planner_bytes;
+    let mut plan = finish_plan(original, context.session_config().options(), planner_bytes)?;
     // The fragment was replaced before a limit was pushed into its pipeline.
     if let Some(limit) = node.fetch() {
         plan = Arc::new(GlobalLimitExec::new(plan, 0, Some(limit)));

@@ -78,7 +78,7 @@ impl PipelineRule {
     /// DataFusion's rules with this one before the first that looks at join sides,
     /// distribution or order.
     pub fn rules(runner: Arc<Runner>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-        let mut rules = physical_rules(runner.memory().planner_bytes.is_some());
+        let mut rules = physical_rules(runner.memory().planner_bytes);
         let place =
             rules.iter().position(|rule| rule.name() == "join_selection").unwrap_or_default();
         rules.insert(place, Arc::new(Self::new(runner)));
