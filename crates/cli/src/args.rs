@@ -149,6 +149,8 @@ pub enum Format {
     Csv,
     /// Tab-separated values with a header line.
     Tsv,
+    /// Values as they are, with | between them.
+    List,
     /// One JSON array of objects.
     Json,
     /// A JSON object a line.

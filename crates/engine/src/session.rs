@@ -4,21 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::format::ExplainFormat;
-use datafusion::common::{DataFusionError, Result, TableReference, plan_err};
-use datafusion::datasource::sink::DataSinkExec;
+use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::dml::CopyTo;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
-use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -34,11 +31,11 @@ use crate::catalog::{
     Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables, with_opened,
 };
 use crate::config::{HeadraceConfig, settings_of, statement_timeout_of};
-use crate::copy::{ArrowSink, Staging, Target, is_one_file, target_of};
+use crate::copy::Staging;
+use crate::copy_plan::staged;
 use crate::error::blocking;
 use crate::explain::{as_shown, is_explained, table_notes};
 use crate::floats::extremes;
-use crate::folder_values::name_folders;
 use crate::functions;
 use crate::held_tables::with_table_made;
 use crate::home::Home;
@@ -46,7 +43,6 @@ use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
 use crate::panics::{caught, caught_stream};
-use crate::partitioned::{FoldersSink, check_keys};
 use crate::plan_cache::{KnownPlan, Loan, PlanCache, changes_session, tables_of};
 use crate::planner_memory;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
@@ -54,8 +50,8 @@ use crate::rule::PipelineRule;
 use crate::rule_guards::optimizer_rules;
 use crate::semantics;
 use crate::sql::{
-    CellText, Change, Everything, Headers, Named, OfSubqueries, OnLargeStack, Parsed, Planned,
-    Remembered,
+    CellText, Change, Everything, Headers, Named, OfAsOfJoins, OfSubqueries, OnLargeStack, Parsed,
+    Planned, Remembered,
 };
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
@@ -91,7 +87,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// Tables, settings, queries. A clone is the same session.
 #[derive(Clone)]
 pub struct Session {
-    context: SessionContext,
+    pub(crate) context: SessionContext,
     pub(crate) tables: Arc<Tables>,
     runner: Arc<Runner>,
     plans: Arc<PlanCache>,
@@ -131,7 +127,7 @@ impl Session {
             .with_default_features()
             .with_optimizer_rules(optimizer_rules())
             .with_analyzer_rules(analyzer_rules())
-            .with_relation_planners(vec![Arc::new(OfSubqueries)])
+            .with_relation_planners(vec![Arc::new(OfSubqueries), Arc::new(OfAsOfJoins)])
             .with_physical_optimizer_rules(PipelineRule::rules(Arc::clone(&runner)));
         let state = state.build();
         let context = SessionContext::new_with_state(state);
@@ -290,6 +286,12 @@ impl Session {
         let state = self.context.state();
         let options = Arc::clone(state.config().options());
         let mut parsed = Parsed::of(text, &state)?;
+        if let Some(renaming) = parsed.renaming()? {
+            self.plans.clear();
+            self.rename(&renaming, &state).await?;
+            let plan = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
+            return Ok((KnownPlan { plan, headers: Headers::default(), loan: None }, None));
+        }
         self.tables.add_calls(parsed.take_calls());
         let references = parsed.tables(&state)?;
         // What is wrong with a table is told by opening it; to the planner it is not there.
@@ -299,12 +301,11 @@ impl Session {
             && opened.iter().all(|(_, table)| table.is::<TableEntry>());
         let opened = opened.into_iter().collect();
         let Planned { mut logical, headers } = with_opened(opened, parsed.plan(&state)).await?;
-        if let LogicalPlan::Copy(copy) = &logical
-            && copy.file_type.get_ext() == "arrow"
-        {
-            self.plans.clear();
-            let (plan, staging) = self.plan_arrow_copy(copy).await?;
-            return Ok((KnownPlan { plan, headers, loan: None }, staging));
+        if let LogicalPlan::Copy(copy) = &logical {
+            if let Some((plan, staging)) = self.plan_own_copy(copy).await? {
+                self.plans.clear();
+                return Ok((KnownPlan { plan, headers, loan: None }, staging));
+            }
         }
         if let Some(plan) = self.create_file(&logical).await? {
             self.plans.clear();
@@ -326,76 +327,6 @@ impl Session {
         let loan =
             tables.and_then(|tables| self.plans.put(text, options, tables, &plan, headers.clone()));
         Ok((KnownPlan { plan, headers, loan }, staging))
-    }
-
-    async fn plan_arrow_copy(
-        &self,
-        copy: &CopyTo,
-    ) -> Result<(Arc<dyn ExecutionPlan>, Option<Staging>)> {
-        if !is_one_file(copy) {
-            return self.plan_arrow_folders(copy).await;
-        }
-        let input = self.one_stream(LogicalPlan::clone(&copy.input)).await?;
-        // Our own writer needs no other place for what is not whole yet.
-        let (path, staging) = match target_of(copy) {
-            Target::Local(path) => (path, None),
-            target => {
-                let staging = Staging::new(&target, true)?;
-                (staging.content().to_path_buf(), Some(staging))
-            }
-        };
-        let sink = ArrowSink::new(path, input.schema());
-        Ok((Arc::new(DataSinkExec::new(input, Arc::new(sink), None)), staging))
-    }
-
-    /// A folder of Arrow files, sorted by what folders in it are named by, so that one file is open at a time.
-    async fn plan_arrow_folders(
-        &self,
-        copy: &CopyTo,
-    ) -> Result<(Arc<dyn ExecutionPlan>, Option<Staging>)> {
-        let (keys, schema) = (&copy.partition_by, copy.input.schema());
-        let mut rows = LogicalPlanBuilder::from(Arc::clone(&copy.input));
-        if !keys.is_empty() {
-            if let Err(cause) = check_keys(schema.as_arrow(), keys) {
-                return plan_err!("PARTITIONED BY {cause}");
-            }
-            let columns = schema.columns().into_iter();
-            let column = |key: &String| columns.clone().find(|column| column.name == *key);
-            let by = keys.iter().filter_map(column);
-            rows = rows.sort(by.map(|column| Expr::Column(column).sort(true, true)))?;
-        }
-        let input = self.one_stream(rows.build()?).await?;
-        let staging = Staging::new(&target_of(copy), false)?;
-        let sink = FoldersSink::new(staging.content().to_path_buf(), keys.clone(), input.schema());
-        Ok((Arc::new(DataSinkExec::new(input, Arc::new(sink), None)), Some(staging)))
-    }
-
-    /// A plan of one stream. Whoever plans a sink makes one of its input; ours are planned by nobody.
-    pub(crate) async fn one_stream(&self, logical: LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = self.context.execute_logical_plan(logical).await?.create_physical_plan().await?;
-        if plan.properties().output_partitioning().partition_count() == 1 {
-            return Ok(plan);
-        }
-        match plan.output_ordering().cloned() {
-            Some(order) => Ok(Arc::new(SortPreservingMergeExec::new(order, plan))),
-            None => Ok(Arc::new(CoalescePartitionsExec::new(plan))),
-        }
-    }
-}
-
-/// Lets a COPY write beside its target.
-fn staged(logical: &mut LogicalPlan) -> Result<Option<Staging>> {
-    match logical {
-        LogicalPlan::Analyze(analyze) if matches!(*analyze.input, LogicalPlan::Copy(_)) => {
-            plan_err!("EXPLAIN ANALYZE of a COPY is not offered\nhint: explain its query")
-        }
-        LogicalPlan::Copy(copy) => {
-            name_folders(copy)?;
-            let staging = Staging::new(&target_of(copy), is_one_file(copy))?;
-            copy.output_url = staging.url();
-            Ok(Some(staging))
-        }
-        _ => Ok(None),
     }
 }
 

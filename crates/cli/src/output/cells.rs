@@ -13,18 +13,42 @@ pub struct Cells<'a> {
     columns: Vec<ArrayFormatter<'a>>,
 }
 
-/// How a NULL is shown to people.
-static NULL: Mutex<&'static str> = Mutex::new("NULL");
+/// How a NULL is shown, where somebody has said so.
+static NULL: Mutex<Option<&'static str>> = Mutex::new(None);
 
 /// Shows a NULL otherwise from now on.
 pub fn show_null_as(text: &str) {
     // As often as somebody types it.
-    *NULL.lock().unwrap_or_else(PoisonError::into_inner) = String::leak(header(text));
+    *NULL.lock().unwrap_or_else(PoisonError::into_inner) = Some(String::leak(header(text)));
+}
+
+/// Columns that each column of a table takes, where somebody has said so: 0 is as many as it needs, and those of a number below
+/// stand on the right.
+static WIDTHS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// Gives the columns of tables these widths from now on.
+pub fn show_widths(widths: Vec<i32>) {
+    *WIDTHS.lock().unwrap_or_else(PoisonError::into_inner) = widths;
+}
+
+/// The widths of the columns of tables, where somebody has said so.
+pub fn widths() -> Vec<i32> {
+    WIDTHS.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 impl<'a> Cells<'a> {
+    /// For people: a NULL is called so.
     pub fn of(batch: &'a RecordBatch) -> Result<Self, ArrowError> {
-        let null = *NULL.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::with_null(batch, "NULL")
+    }
+
+    /// For programs: a NULL is nothing.
+    pub fn plain(batch: &'a RecordBatch) -> Result<Self, ArrowError> {
+        Self::with_null(batch, "")
+    }
+
+    fn with_null(batch: &'a RecordBatch, usual: &'static str) -> Result<Self, ArrowError> {
+        let null = NULL.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(usual);
         let options = FormatOptions::new().with_null(null);
         let columns: Result<_, _> = batch
             .columns()

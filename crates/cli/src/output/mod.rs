@@ -10,12 +10,14 @@ mod expanded;
 mod file;
 mod files;
 mod json;
+mod list;
 mod rows;
 mod table;
 mod text;
 
-pub use cells::show_null_as;
+pub use cells::{show_null_as, show_widths, widths};
 pub use file::OutFile;
+pub use list::{separate_by, separator};
 pub use rows::{Expanded, Layout, Printer, Room};
 
 /// Writes a whole text. A reader that has seen enough and left is no error.

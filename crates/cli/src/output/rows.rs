@@ -12,6 +12,7 @@ use headrace_format::arrow::unique_names;
 use super::expanded::ExpandedWriter;
 use super::files::{ArrowWriter, ParquetFileWriter};
 use super::json::JsonWriter;
+use super::list::{ListWriter, separator};
 use super::table::TableWriter;
 use super::text::{CsvWriter, MarkdownWriter};
 use crate::args::Format;
@@ -136,14 +137,25 @@ fn writer(
             Box::new(ExpandedWriter::new(schema))
         }
         Format::Table | Format::Box => Box::new(TableWriter::new(schema, *layout)),
-        Format::Csv => Box::new(CsvWriter::new(schema, b',', layout.headers)),
+        Format::Csv => Box::new(CsvWriter::new(schema, csv_separator()?, layout.headers)),
         Format::Tsv => Box::new(CsvWriter::new(schema, b'\t', layout.headers)),
+        Format::List => Box::new(ListWriter::new(schema, layout.headers)),
         Format::Markdown => Box::new(MarkdownWriter::new(schema)),
         Format::Json => Box::new(JsonWriter::array(&schema)),
         Format::Ndjson => Box::new(JsonWriter::lines(&schema)),
         Format::Arrow => Box::new(ArrowWriter::new(&schema, file, layout.batch_bytes_max)?),
         Format::Parquet => Box::new(ParquetFileWriter::new(&schema, layout.batch_bytes_max)?),
     })
+}
+
+fn csv_separator() -> io::Result<u8> {
+    let Some(separator) = separator() else { return Ok(b',') };
+    match separator.as_bytes() {
+        [byte] => Ok(*byte),
+        _ => Err(io::Error::other(format!(
+            "CSV has one character between values, and not '{separator}': .separator ';', or .mode list"
+        ))),
+    }
 }
 
 /// A schema in which no two columns have one name, for formats that cannot have that.

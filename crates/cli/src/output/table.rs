@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_schema::{DataType, SchemaRef};
 
-use super::cells::{Cells, cut, header, numeric, width};
+use super::cells::{Cells, cut, header, numeric, width, widths};
 use super::expanded::write_expanded;
 use super::rows::{Expanded, Layout, Room, Writer, other};
 use crate::args::Format;
@@ -25,6 +25,8 @@ pub struct TableWriter {
     numeric: Vec<bool>,
     /// Columns of values that mean something else when they are cut.
     fixed: Vec<bool>,
+    /// What somebody has said that columns take.
+    widths: Vec<i32>,
     is_plan: bool,
     /// Until the widths are known.
     held: Vec<Vec<String>>,
@@ -64,6 +66,7 @@ impl TableWriter {
         let names: Vec<String> = schema.fields().iter().map(|f| header(f.name())).collect();
         Self {
             layout,
+            widths: widths(),
             is_plan: names == ["plan_type", "plan"],
             numeric: numeric(&schema),
             fixed: schema.fields().iter().map(|field| !is_cut(field.data_type())).collect(),
@@ -106,14 +109,25 @@ impl TableWriter {
     fn shape_of(&self, held: &[Vec<String>]) -> Shape {
         let widest = |i: usize| {
             let cells = held.iter().map(|row| width(&row[i]));
-            cells.max().unwrap_or(0).max(width(&self.names[i]))
+            match self.said(i) {
+                0 => cells.max().unwrap_or(0).max(width(&self.names[i])),
+                said => said.unsigned_abs() as usize,
+            }
         };
         let widths: Vec<usize> = (0..self.names.len()).map(widest).collect();
         let Some(room) = self.layout.terminal else { return Shape::Columns(all(&widths)) };
         if self.layout.expanded == Expanded::Auto && !fits(&widths, room.columns_max) {
             return Shape::Lines;
         }
+        if !self.widths.is_empty() {
+            return Shape::Columns(all(&widths));
+        }
         Shape::Columns(fitted(&widths, &self.fixed, room))
+    }
+
+    /// The width that somebody has given a column; 0 is none.
+    fn said(&self, column: usize) -> i32 {
+        self.widths.get(column).copied().unwrap_or(0)
     }
 
     fn put(&mut self, row: &[String], text: &mut String) {
@@ -133,14 +147,12 @@ impl TableWriter {
                 text.push_str(" … ");
                 continue;
             };
-            // Off a terminal nothing is cut.
-            let cell = match self.layout.terminal {
-                Some(_) => &cut(&cells[index], columns),
-                None => &cells[index],
-            };
+            // Off a terminal nothing is cut that nobody asked for.
+            let is_cut = self.layout.terminal.is_some() || self.said(index) != 0;
+            let cell = if is_cut { &cut(&cells[index], columns) } else { &cells[index] };
             let blanks = columns.saturating_sub(width(cell));
             text.push(' ');
-            if self.numeric[index] && !is_head {
+            if (self.numeric[index] && !is_head) || self.said(index) < 0 {
                 text.extend(std::iter::repeat_n(' ', blanks));
                 text.push_str(cell);
             } else {

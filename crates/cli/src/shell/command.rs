@@ -5,237 +5,15 @@ use datafusion::arrow::datatypes::Field;
 use datafusion::common::TableReference;
 use headrace_engine::sql::type_name;
 
+use super::entries::{COMMANDS, Kind};
 use super::mistake::{explain, tables};
 use super::paths::path;
 use super::repeat::run_program;
 use super::{Go, Origin, Shell, nearest};
 use crate::args::Format;
 use crate::error::{CliError, Context, Result};
-use crate::output::{Expanded, OutFile, show_null_as};
+use crate::output::{Expanded, OutFile, separate_by, separator, show_null_as, show_widths, widths};
 use crate::session::open_place;
-
-/// A command's names, what comes behind it, and what it does.
-pub struct Entry {
-    pub names: &'static [&'static str],
-    pub argument: &'static str,
-    help: &'static str,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Describe,
-    Tables,
-    Views,
-    Schemas,
-    Databases,
-    Users,
-    Open,
-    Show,
-    Headers,
-    Schema,
-    Again,
-    Print,
-    Connection,
-    Timing,
-    Expanded,
-    Output,
-    Once,
-    Read,
-    Mode,
-    NullValue,
-    MaxRows,
-    Functions,
-    Edit,
-    Watch,
-    Copy,
-    Import,
-    Set,
-    Unset,
-    Echo,
-    Cd,
-    Program,
-    Help,
-    Quit,
-}
-
-/// All commands.
-pub const COMMANDS: &[Entry] = &[
-    Entry {
-        names: &["\\d"],
-        argument: "[TABLE]",
-        help: "tables, or the columns of one",
-        kind: Kind::Describe,
-    },
-    Entry { names: &["\\dt", ".tables"], argument: "", help: "tables", kind: Kind::Tables },
-    Entry { names: &["\\dv"], argument: "", help: "views", kind: Kind::Views },
-    Entry { names: &["\\dn"], argument: "", help: "schemas", kind: Kind::Schemas },
-    Entry {
-        names: &["\\l", ".databases"],
-        argument: "",
-        help: "databases: there is one, of all folders given",
-        kind: Kind::Databases,
-    },
-    Entry { names: &["\\du"], argument: "", help: "users: whoever runs this", kind: Kind::Users },
-    Entry {
-        names: &[".open"],
-        argument: "PATH",
-        help: "tables of a file or a folder, beside those that are there; CREATE TABLE .. AS makes files of the folder",
-        kind: Kind::Open,
-    },
-    Entry {
-        names: &["\\conninfo", ".version"],
-        argument: "",
-        help: "what this is connected to: nothing but itself",
-        kind: Kind::Connection,
-    },
-    Entry {
-        names: &[".schema"],
-        argument: "[TABLE]",
-        help: "tables as CREATE TABLE",
-        kind: Kind::Schema,
-    },
-    Entry {
-        names: &[".mode"],
-        argument: "[FORMAT]",
-        help: "how results are written: table, box, line, csv, tsv, json, ndjson, markdown, arrow, parquet",
-        kind: Kind::Mode,
-    },
-    Entry {
-        names: &[".headers"],
-        argument: "[on|off]",
-        help: "whether tables and separated values begin with the names of columns",
-        kind: Kind::Headers,
-    },
-    Entry {
-        names: &["\\t"],
-        argument: "[on|off]",
-        help: "rows alone: the contrary of .headers",
-        kind: Kind::Headers,
-    },
-    Entry {
-        names: &[".show"],
-        argument: "",
-        help: "what is set of mode, headers, timing and rows",
-        kind: Kind::Show,
-    },
-    Entry {
-        names: &[".nullvalue"],
-        argument: "TEXT",
-        help: "how tables show a NULL",
-        kind: Kind::NullValue,
-    },
-    Entry {
-        names: &["\\x"],
-        argument: "[on|off|auto]",
-        help: "a line for each value (auto: where the terminal is too narrow)",
-        kind: Kind::Expanded,
-    },
-    Entry {
-        names: &[".maxrows"],
-        argument: "[N|all]",
-        help: "rows that a terminal is shown",
-        kind: Kind::MaxRows,
-    },
-    Entry {
-        names: &["\\timing", ".timer"],
-        argument: "[on|off]",
-        help: "rows, time, speed and limit behind each statement",
-        kind: Kind::Timing,
-    },
-    Entry {
-        names: &["\\o", ".output"],
-        argument: "[FILE]",
-        help: "results go to FILE; without FILE here again",
-        kind: Kind::Output,
-    },
-    Entry {
-        names: &[".once"],
-        argument: "FILE",
-        help: "the next result goes to FILE",
-        kind: Kind::Once,
-    },
-    Entry {
-        names: &["\\i", "\\ir", ".read"],
-        argument: "FILE",
-        help: "run a file of statements and commands",
-        kind: Kind::Read,
-    },
-    Entry {
-        names: &["\\e"],
-        argument: "[FILE]",
-        help: "edit the last statement, or a file, and run it ($EDITOR)",
-        kind: Kind::Edit,
-    },
-    Entry {
-        names: &["\\g", "\\gx", "\\G"],
-        argument: "[FILE]",
-        help: "ends a statement, or runs the last one again (x: a line for each value)",
-        kind: Kind::Again,
-    },
-    Entry {
-        names: &["\\pset"],
-        argument: "NAME [VALUE]",
-        help: "null TEXT, format FORMAT, expanded on|off|auto, as .nullvalue, .mode and \\x",
-        kind: Kind::Print,
-    },
-    Entry {
-        names: &["\\watch"],
-        argument: "[SECONDS]",
-        help: "run the last statement again and again, until Ctrl-C",
-        kind: Kind::Watch,
-    },
-    Entry {
-        names: &["\\df"],
-        argument: "[NAME]",
-        help: "functions, or those whose names contain NAME",
-        kind: Kind::Functions,
-    },
-    Entry {
-        names: &["\\copy"],
-        argument: "TABLE|(QUERY) to|from FILE",
-        help: "write rows to a file, or add a file's to a table",
-        kind: Kind::Copy,
-    },
-    Entry {
-        names: &[".import"],
-        argument: "FILE TABLE",
-        help: "a table of a file's rows; one that is there gets them, too",
-        kind: Kind::Import,
-    },
-    Entry {
-        names: &["\\set"],
-        argument: "[NAME VALUE]",
-        help: "a variable: statements say :NAME, or :'NAME' for a text",
-        kind: Kind::Set,
-    },
-    Entry { names: &["\\unset"], argument: "NAME", help: "forget it", kind: Kind::Unset },
-    Entry {
-        names: &["\\echo", ".print"],
-        argument: "TEXT",
-        help: "write a text",
-        kind: Kind::Echo,
-    },
-    Entry {
-        names: &["\\cd", ".cd"],
-        argument: "[DIR]",
-        help: "change the folder that names of files begin in",
-        kind: Kind::Cd,
-    },
-    Entry {
-        names: &["\\!", ".shell", ".system"],
-        argument: "[COMMAND]",
-        help: "run a command of the system",
-        kind: Kind::Program,
-    },
-    Entry { names: &["\\?", "\\h", ".help"], argument: "", help: "this", kind: Kind::Help },
-    Entry {
-        names: &["\\q", ".quit", ".exit"],
-        argument: "",
-        help: "leave (Ctrl-D, exit and quit do too)",
-        kind: Kind::Quit,
-    },
-];
 
 impl Shell {
     /// Runs one command.
@@ -273,6 +51,17 @@ impl Shell {
                     "mode {mode}\nheaders {headers}\ntiming {timing}\nmaxrows {rows}\n"
                 ))?;
             }
+            (Kind::Aligned, _) => {
+                let other = if self.format == Format::List { "table" } else { "list" };
+                self.mode(other)?;
+                say!("mode is {}", self.result_format().name());
+            }
+            (Kind::Separator, "") => match separator() {
+                Some(text) => say!("between values stands '{}'", text.escape_default()),
+                None => say!("between values stands what their format has"),
+            },
+            (Kind::Separator, text) => separate_by(Some(&separated_by(text)?)),
+            (Kind::Width, said) => set_widths(said)?,
             (Kind::Connection, _) => {
                 let tables = tables(&self.session).len();
                 self.put(&format!(
@@ -380,13 +169,14 @@ impl Shell {
             "null" => show_null_as(unquoted(value)),
             "format" => match value {
                 "aligned" | "wrapped" => self.mode("table")?,
-                "unaligned" => self.mode("csv")?,
+                "unaligned" => self.mode("list")?,
                 format => self.mode(format)?,
             },
+            "fieldsep" => separate_by(Some(&separated_by(value)?)),
             "expanded" | "x" => self.expanded = expanded("\\pset expanded", value, self.expanded)?,
             _ => {
                 return Err(CliError::new(format!("\\pset knows no {name}"))
-                    .hint("\\pset null TEXT, \\pset format FORMAT, \\pset expanded on"));
+                    .hint("\\pset null TEXT, \\pset format FORMAT, \\pset fieldsep TEXT, \\pset expanded on"));
             }
         }
         Ok(())
@@ -438,6 +228,7 @@ impl Shell {
     }
 
     fn mode(&mut self, name: &str) -> Result<()> {
+        separate_by(None);
         if name == "line" {
             (self.format, self.file_format, self.expanded) = (Format::Table, None, Expanded::On);
             return Ok(());
@@ -446,6 +237,7 @@ impl Shell {
         let format = match name {
             "duckbox" | "unicode" => Ok(Format::Box),
             "column" | "ascii" => Ok(Format::Table),
+            "tabs" => Ok(Format::Tsv),
             name => Format::from_str(name, true),
         };
         if let Ok(format) = format {
@@ -493,6 +285,37 @@ fn find(name: &str) -> Result<Kind> {
         Some(near) => error.hint(format!("did you mean {near}? \\? lists the commands")),
         None => error.hint("\\? lists the commands"),
     })
+}
+
+/// What `.separator` puts between values: a text, perhaps in quotes, with what stands for a tab.
+fn separated_by(text: &str) -> Result<String> {
+    let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    let quoted = inner('\'').or_else(|| inner('"'));
+    if quoted.is_none() && text.contains(char::is_whitespace) {
+        let cause = format!("{text} is more than one separator: rows end with their lines");
+        return Err(
+            CliError::new(cause).hint(".separator ', ' puts a comma and a blank between values")
+        );
+    }
+    Ok(quoted.unwrap_or(text).replace("\\t", "\t").replace("\\n", "\n"))
+}
+
+/// `.width 10 0 -8`.
+fn set_widths(said: &str) -> Result<()> {
+    let width = |text: &str| {
+        text.parse().map_err(|_| {
+            CliError::new(format!("{text} is no width"))
+                .hint(".width 10 0 -8, or .width alone for none")
+        })
+    };
+    show_widths(said.split_whitespace().map(width).collect::<Result<Vec<i32>>>()?);
+    match widths().as_slice() {
+        [] => say!("columns take as much as they need"),
+        said => {
+            say!("widths are {}", said.iter().map(i32::to_string).collect::<Vec<_>>().join(" "))
+        }
+    }
+    Ok(())
 }
 
 fn switch(name: &str, argument: &str, now: bool) -> Result<bool> {

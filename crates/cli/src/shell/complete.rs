@@ -8,7 +8,8 @@ use headrace_engine::Session;
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 use tokio::runtime::Handle;
 
-use super::command::{COMMANDS, quoted};
+use super::command::quoted;
+use super::entries::COMMANDS;
 use super::keywords::{KEYWORDS, is_keyword};
 use super::mistake::{functions, tables};
 use super::paths::{completions, open_text};

@@ -13,6 +13,7 @@ mod command;
 mod complete;
 mod editor;
 mod ending;
+mod entries;
 mod highlight;
 mod keywords;
 mod mistake;

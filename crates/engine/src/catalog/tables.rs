@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::datasource::TableType;
 use headrace_format::arrow::begins_stream;
 use parking_lot::{Mutex, RwLock};
@@ -121,6 +121,47 @@ impl Tables {
         };
         let kept = self.kept.get().cloned();
         blocking(move || files.current(kept.as_deref())).await.map(Some)
+    }
+
+    /// Whether a name is one that was given, and no path.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.by_name.read().contains_key(name)
+    }
+
+    /// Calls a table otherwise.
+    ///
+    /// # Errors
+    /// A name that another has, and views, whose statements name them.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let mut by_name = self.by_name.write();
+        if by_name.contains_key(to) {
+            return plan_err!("there is a table {to} already\nhint: DROP TABLE {to}");
+        }
+        match by_name.remove(from) {
+            Some(Slot::Given(view)) if view.table_type() == TableType::View => {
+                by_name.insert(from.to_string(), Slot::Given(view));
+                plan_err!("{from} is a view\nhint: CREATE VIEW {to} AS SELECT * FROM {from}")
+            }
+            Some(slot) => {
+                by_name.insert(to.to_string(), slot);
+                Ok(())
+            }
+            None => plan_err!("there is no table {from}"),
+        }
+    }
+
+    /// Puts another table in the place of one.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn replace(&self, name: &str, table: Arc<dyn TableProvider>) -> Result<()> {
+        match self.by_name.write().get_mut(name) {
+            Some(slot) => {
+                *slot = Slot::Given(table);
+                Ok(())
+            }
+            None => plan_err!("there is no table {name}"),
+        }
     }
 
     fn by_path(&self, name: &str) -> Option<Arc<FileTable>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, MapArray, StructArray};
 use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::{Result, ScalarValue, exec_err, internal_datafusion_err, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
@@ -14,6 +14,8 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 use datafusion::physical_expr::expressions::Literal;
+
+use super::maps::{entries, map_of};
 
 /// The functions.
 pub fn functions() -> impl Iterator<Item = AggregateUDF> {
@@ -49,16 +51,6 @@ struct Counted {
     signature: Signature,
 }
 
-fn entries(values: &DataType) -> Fields {
-    vec![Field::new("key", values.clone(), false), Field::new("value", DataType::Int64, true)]
-        .into()
-}
-
-fn map_of(values: &DataType) -> DataType {
-    let entries = Field::new("entries", DataType::Struct(entries(values)), false);
-    DataType::Map(Arc::new(entries), false)
-}
-
 impl AggregateUDFImpl for Counted {
     fn name(&self) -> &str {
         self.name
@@ -87,7 +79,7 @@ impl AggregateUDFImpl for Counted {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match (self.answer, types) {
-            (Answer::Histogram, [value, ..]) => Ok(map_of(value)),
+            (Answer::Histogram, [value, ..]) => Ok(map_of(value, &DataType::Int64)),
             (_, [value, ..]) => Ok(value.clone()),
             _ => plan_err!("{}() of nothing", self.name),
         }
@@ -194,15 +186,14 @@ impl Counts {
     fn histogram(&self) -> Result<ScalarValue> {
         let counts = self.in_order()?;
         if counts.is_empty() {
-            return ScalarValue::try_from(map_of(&self.data_type));
+            return ScalarValue::try_from(map_of(&self.data_type, &DataType::Int64));
         }
         let keys = self.array(counts.iter().map(|(value, _)| (*value).clone()))?;
         let values = Int64Array::from_iter_values(counts.iter().map(|(_, count)| *count));
-        let entries_field =
-            Field::new("entries", DataType::Struct(entries(&self.data_type)), false);
+        let fields = entries(&self.data_type, &DataType::Int64);
+        let entries_field = Field::new("entries", DataType::Struct(fields.clone()), false);
         let offsets = OffsetBuffer::from_lengths([keys.len()]);
-        let entries =
-            StructArray::try_new(entries(&self.data_type), vec![keys, Arc::new(values)], None)?;
+        let entries = StructArray::try_new(fields, vec![keys, Arc::new(values)], None)?;
         let map = MapArray::try_new(Arc::new(entries_field), offsets, entries, None, false)?;
         Ok(ScalarValue::Map(Arc::new(map)))
     }

@@ -41,9 +41,20 @@ pub const FUNCTIONS: &[Definition] = &[
     }),
 ];
 
+/// What `date_trunc` and `date_bin` are of moments that nanoseconds do not reach.
+pub static TRUNC: Definition = strict("date_trunc", &[&[Text, Moment]], Moment, trunc);
+pub static BIN: Definition =
+    strict("date_bin", &[&[Interval, Moment], &[Interval, Moment, Moment]], Moment, |row| {
+        bucket_from(row, Some(0))
+    });
+
 /// A timestamp of a row's argument.
 pub fn moment(row: &Row, nth: usize) -> Result<NaiveDateTime> {
-    let moment = DateTime::from_timestamp_micros(row.moment(nth));
+    moment_of(row.moment(nth))
+}
+
+fn moment_of(us: i64) -> Result<NaiveDateTime> {
+    let moment = DateTime::from_timestamp_micros(us);
     moment
         .map(|moment| moment.naive_utc())
         .ok_or_else(|| exec_datafusion_err!("a timestamp beyond the calendar"))
@@ -188,11 +199,39 @@ fn make_timestamp(row: &Row) -> Result<Option<Value>> {
     Ok(micros(start + TimeDelta::microseconds((seconds * 1e6).round() as i64)))
 }
 
+/// The start of the unit that a moment lies in.
+fn trunc(row: &Row) -> Result<Option<Value>> {
+    let (unit, at) = (unit(row.text(0))?, moment(row, 1)?);
+    let start = match length(unit) {
+        Some(_) if unit == "week" => {
+            let days = i64::from(at.weekday().num_days_from_monday());
+            at.date().checked_sub_signed(TimeDelta::days(days)).map(NaiveDateTime::from)
+        }
+        Some(length) => {
+            let us = at.and_utc().timestamp_micros();
+            return Ok(us.checked_sub(us.rem_euclid(length)).map(Value::Moment));
+        }
+        None => {
+            let month = i64::from(at.year()) * 12 + i64::from(at.month0());
+            let first = month - month.rem_euclid(months(unit));
+            let year = i32::try_from(first.div_euclid(12)).ok();
+            year.and_then(|year| NaiveDate::from_ymd_opt(year, first.rem_euclid(12) as u32 + 1, 1))
+                .map(NaiveDateTime::from)
+        }
+    };
+    Ok(start.and_then(micros))
+}
+
 /// The start of the bucket of a moment; buckets begin at 2000-01-03, a Monday, or at 2000-01-01 if they are months.
 fn bucket(row: &Row) -> Result<Option<Value>> {
+    bucket_from(row, None)
+}
+
+/// The same, with the moment at which buckets begin if the row does not say it.
+fn bucket_from(row: &Row, usual: Option<i64>) -> Result<Option<Value>> {
     let (width, at) = (row.interval(0), row.moment(1));
     let nanoseconds = i128::from(width.days) * 86_400_000_000_000 + i128::from(width.nanoseconds);
-    let origin = (row.len() > 2).then(|| row.moment(2));
+    let origin = (row.len() > 2).then(|| row.moment(2)).or(usual);
     match (width.months, nanoseconds) {
         (0, 1_000..) => {
             let (width, origin) = (nanoseconds / 1_000, origin.unwrap_or(946_857_600_000_000));
@@ -202,7 +241,7 @@ fn bucket(row: &Row) -> Result<Option<Value>> {
         }
         (1.., 0) => {
             let origin = match origin {
-                Some(_) => moment(row, 2)?,
+                Some(us) => moment_of(us)?,
                 None => NaiveDate::from_ymd_opt(2000, 1, 1).unwrap_or_default().into(),
             };
             month_bucket(width.months, moment(row, 1)?, origin)

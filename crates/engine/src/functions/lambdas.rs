@@ -1,4 +1,5 @@
-//! `list_transform(l, x -> x + 1)`: the parser takes the arrow for an operator, which it is in JSON.
+//! `list_transform(l, x -> x + 1)`, `list_reduce(l, (so_far, x) -> so_far + x)`: the parser takes the arrow for an operator,
+//! which it is in JSON.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
@@ -6,8 +7,10 @@ use datafusion::sql::sqlparser::ast::{
     Value,
 };
 
-/// Functions whose last argument is a function, by their other names.
-const FUNCTIONS: [(&str, &str); 13] = [
+use super::folds;
+
+/// Functions of which an argument is a function, by their other names.
+const FUNCTIONS: [(&str, &str); 17] = [
     ("list_transform", "array_transform"),
     ("array_transform", "array_transform"),
     ("list_apply", "array_transform"),
@@ -21,33 +24,46 @@ const FUNCTIONS: [(&str, &str); 13] = [
     ("list_any_match", "array_any_match"),
     ("array_first", "array_first"),
     ("list_first_match", "array_first"),
+    ("list_reduce", folds::NAME),
+    ("array_reduce", folds::NAME),
+    ("reduce", folds::NAME),
+    ("fold", folds::NAME),
 ];
 
-/// Makes the last argument of such a function one.
+/// Makes such an argument one: the last, or the one before what a reduction begins with.
 pub fn name(function: &mut Function) {
     let [ObjectNamePart::Identifier(name)] = function.name.0.as_mut_slice() else { return };
     let lower = name.value.to_lowercase();
     let Some((_, own)) = FUNCTIONS.iter().find(|(known, _)| *known == lower) else { return };
     let FunctionArguments::List(list) = &mut function.args else { return };
-    if let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(last))) = list.args.last_mut()
-        && let Some(parameter) = take_parameter(last)
-    {
-        let body = Box::new(std::mem::replace(last, Expr::value(Value::Null)));
-        let parameter = LambdaFunctionParameter { name: parameter, data_type: None };
-        let params = OneOrManyWithParens::One(parameter);
-        *last = Expr::Lambda(LambdaFunction { params, body, syntax: LambdaSyntax::Arrow });
+    let place = match *own {
+        folds::NAME => 1,
+        _ => list.args.len().saturating_sub(1),
+    };
+    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))) = list.args.get_mut(place)
+    else {
+        return;
+    };
+    if matches!(argument, Expr::Lambda(_)) {
+        *name = Ident::new(*own);
+    }
+    if let Some(params) = take_parameters(argument) {
+        let body = Box::new(std::mem::replace(argument, Expr::value(Value::Null)));
+        *argument = Expr::Lambda(LambdaFunction { params, body, syntax: LambdaSyntax::Arrow });
         *name = Ident::new(*own);
     }
 }
 
+type Parameters = OneOrManyWithParens<LambdaFunctionParameter>;
+
 /// Takes `x ->` from the front of an expression, which is then the body of the function.
-fn take_parameter(expr: &mut Expr) -> Option<Ident> {
+fn take_parameters(expr: &mut Expr) -> Option<Parameters> {
     if let Expr::BinaryOp { left, op: BinaryOperator::Arrow, right } = expr
-        && let Some(parameter) = parameter(left)
+        && let Some(parameters) = parameters(left)
     {
         let body = std::mem::replace(right.as_mut(), Expr::value(Value::Null));
         *expr = body;
-        return Some(parameter);
+        return Some(parameters);
     }
     match expr {
         Expr::BinaryOp { left: first, .. }
@@ -59,16 +75,24 @@ fn take_parameter(expr: &mut Expr) -> Option<Ident> {
         | Expr::InList { expr: first, .. }
         | Expr::Like { expr: first, .. }
         | Expr::ILike { expr: first, .. }
-        | Expr::Cast { expr: first, .. } => take_parameter(first),
+        | Expr::Cast { expr: first, .. } => take_parameters(first),
         _ => None,
     }
 }
 
-/// A name alone, or in parentheses.
-fn parameter(expr: &Expr) -> Option<Ident> {
-    match expr {
-        Expr::Identifier(name) => Some(name.clone()),
-        Expr::Nested(inner) => parameter(inner),
+/// A name alone, or names in parentheses.
+fn parameters(expr: &Expr) -> Option<Parameters> {
+    let parameter = |expr: &Expr| match expr {
+        Expr::Identifier(name) => {
+            Some(LambdaFunctionParameter { name: name.clone(), data_type: None })
+        }
         _ => None,
+    };
+    match expr {
+        Expr::Nested(inner) => parameters(inner),
+        Expr::Tuple(names) => {
+            names.iter().map(parameter).collect::<Option<_>>().map(OneOrManyWithParens::Many)
+        }
+        one => parameter(one).map(OneOrManyWithParens::One),
     }
 }

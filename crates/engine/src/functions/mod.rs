@@ -6,8 +6,11 @@
 //! - [`calls`], [`spellings`], [`lambdas`], [`arrows`], [`ordered_texts`], [`replacements`]: calls that are other words for an expression, in the parsed statement.
 //! - [`rows`]: functions of rows; [`dates`], [`texts`], [`regexes`], [`numbers`], [`json`] are tables of them.
 //! - [`formats`], [`patterns`], [`numerals`], [`printf`]: what moments, numbers and texts look like.
+//! - [`choices`]: texts beside moments.
+//! - [`far`]: functions of moments that nanoseconds do not reach.
 //! - [`operators`]: intervals times numbers, and parts of JSON.
-//! - [`counts`], [`sliding`], [`nested`]: aggregates; [`series`]: tables.
+//! - [`counts`], [`products`], [`sliding`], [`nested`]: aggregates; [`series`]: tables.
+//! - [`folds`], [`maps`]: lists as one value, and as maps.
 //! - [`about`]: what a session and its values are.
 //! - [`table`]: what the docs say of them, with examples that tests run.
 //! - [`refused`]: what is written in place of functions that are not here.
@@ -19,11 +22,15 @@ mod approximate;
 mod arrows;
 mod bounded;
 mod calls;
+mod choices;
 mod counts;
 mod dates;
+mod far;
+mod folds;
 mod formats;
 mod json;
 mod lambdas;
+mod maps;
 pub(crate) mod nested;
 mod numbers;
 mod numerals;
@@ -31,6 +38,7 @@ mod operators;
 mod ordered_texts;
 mod patterns;
 mod printf;
+mod products;
 mod refused;
 mod regexes;
 mod replacements;
@@ -47,13 +55,19 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 use headrace_io::MemoryBudget;
 
-pub use bounded::Bounded;
+use bounded::Bounded;
 pub(crate) use calls::fill;
 pub use calls::spell_out;
 pub use table::{Entry, page, sections};
+
+/// The planner's own function, which another stands before.
+pub fn own(function: &ScalarUDF) -> &ScalarUDF {
+    choices::inner(far::inner(Bounded::of(function)))
+}
 
 /// Registers all of them in place of the planner's own.
 ///
@@ -74,20 +88,27 @@ pub fn register(context: &SessionContext, budget: &Arc<MemoryBudget>) -> Result<
     for function in about::functions() {
         context.register_udf(function);
     }
-    for function in counts::functions() {
+    for function in counts::functions().chain([products::function()]) {
         context.register_udaf(function);
     }
+    context.register_udf(maps::function());
+    context.register_higher_order_function(Arc::new(folds::function()));
     for (name, is_sample, is_root) in sliding::NAMES {
         context.register_udaf(sliding::exact(context.udaf(name)?, is_sample, is_root));
     }
-    for name in series::NAMES {
+    for (name, has_end) in series::NAMES {
         let known = context.state_ref().read().table_functions().get(name).cloned();
         if let Some(known) = known {
-            let of_moments = series::OfMoments(Arc::clone(known.function()));
+            let of_numbers = Arc::clone(known.function());
+            let of_moments = series::OfMoments { of_numbers, name, has_end };
             context.register_udtf(name, Arc::new(of_moments));
         }
     }
+    for name in far::NAMES {
+        context.register_udf(far::beyond_ns(context.udf(name)?));
+    }
     context.state_ref().write().register_expr_planner(Arc::new(operators::Operators))?;
+    context.register_udf(choices::beside_texts(context.udf(choices::NAME)?));
     for (name, size) in sizes::SIZES {
         let function = context.udf(name)?;
         context.register_udf(Bounded::around(function, *size, Arc::clone(budget)));

@@ -2,14 +2,6 @@
 
 /// A name, and what to write in its place.
 const REPLACEMENTS: &[(&str, &str)] = &[
-    (
-        "list_reduce",
-        "list_sum, list_product, list_min and list_max fold a list; unnest(l) gives its values to an aggregate",
-    ),
-    (
-        "reduce",
-        "list_sum, list_product, list_min and list_max fold a list; unnest(l) gives its values to an aggregate",
-    ),
     ("regexp_split_to_table", "unnest(regexp_split_to_array(text, pattern))"),
     ("string_to_table", "unnest(string_to_array(text, delimiter))"),
     ("generate_subscripts", "unnest(range(1, cardinality(l) + 1))"),
@@ -33,7 +25,6 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("entropy", "-sum(p * log2(p)), with p = count(*) / sum(count(*)) over ()"),
     ("topk", "count(*) .. group by x order by 1 desc limit n"),
     ("approx_top_k", "count(*) .. group by x order by 1 desc limit n"),
-    ("product", "exp(sum(ln(x))), or list_product(array_agg(x))"),
     ("reservoir_quantile", "approx_percentile_cont(x, 0.5)"),
     ("to_days", "n * interval '1 day'"),
     ("to_hours", "n * interval '1 hour'"),

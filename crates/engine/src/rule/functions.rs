@@ -26,7 +26,7 @@ use headrace_pipeline::WhyNot;
 
 use super::translate::{Translator, compare};
 use super::types::scalar;
-use crate::functions::Bounded;
+use crate::functions::own;
 use crate::semantics::Rint;
 
 impl Translator<'_> {
@@ -76,7 +76,7 @@ impl Translator<'_> {
         expr: &Arc<dyn PhysicalExpr>,
         function: &ScalarFunctionExpr,
     ) -> Result<Option<Expr>, WhyNot> {
-        let (called, arguments) = (Bounded::of(function.fun()).inner(), function.args());
+        let (called, arguments) = (own(function.fun()).inner(), function.args());
         let trim = [
             (called.is::<BTrimFunc>(), TrimSide::Both),
             (called.is::<LtrimFunc>(), TrimSide::Start),
@@ -201,7 +201,7 @@ fn number(expr: &Arc<dyn PhysicalExpr>) -> Result<Expr, WhyNot> {
 
 /// The function and the argument that is no part of it.
 fn ir_function(function: &ScalarFunctionExpr) -> Option<(Function, &Arc<dyn PhysicalExpr>)> {
-    let implementation = function.fun().inner();
+    let implementation = own(function.fun()).inner();
     match function.args() {
         [part, moment] if implementation.is::<DatePartFunc>() => {
             Some((Function::DatePart(date_part(part)?), moment))

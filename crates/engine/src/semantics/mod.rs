@@ -11,6 +11,7 @@
 //! - [`interval_groups`]: groups by intervals.
 //! - [`moment_texts`]: moments and intervals as texts.
 //! - [`moments`]: dates and intervals, AT TIME ZONE, texts with an offset.
+//! - [`struct_orders`]: windows that are ordered by structs.
 //! - [`together`]: dates beside timestamps.
 //! - [`set_operations`]: EXCEPT ALL and INTERSECT ALL count rows.
 //! - [`order`]: intervals by their length, and one zero, wherever values are compared.
@@ -42,6 +43,7 @@ mod refused;
 mod set_operations;
 mod similar;
 mod stable;
+mod struct_orders;
 mod subqueries;
 mod together;
 mod unnested;

@@ -25,7 +25,7 @@ use datafusion::logical_expr::{
 };
 
 use super::together::CHOICES;
-use super::{digits, map_expressions, together};
+use super::{digits, map_expressions, struct_orders, together};
 use crate::strict;
 
 /// What AT TIME ZONE gives a moment; a column of a table keeps its own.
@@ -98,6 +98,10 @@ fn is_moment(data_type: &DataType) -> bool {
 fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     check_comparison(&part, schema)?;
     let part = match together::meet(part, schema)? {
+        changed @ Transformed { transformed: true, .. } => return Ok(changed),
+        same => same.data,
+    };
+    let part = match struct_orders::expanded(part, schema)? {
         changed @ Transformed { transformed: true, .. } => return Ok(changed),
         same => same.data,
     };
@@ -226,7 +230,7 @@ fn beyond_ns(part: &Expr, schema: &DFSchema) -> Option<Expr> {
 }
 
 /// A constant that is no timestamp of nanoseconds, as one of microseconds.
-fn far_constant(expr: &Expr, moment: &DataType) -> Option<Expr> {
+pub fn far_constant(expr: &Expr, moment: &DataType) -> Option<Expr> {
     let value = match expr {
         Expr::Literal(value, _) => value.clone(),
         Expr::Cast(Cast { expr, field }) => match expr.as_ref() {

@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 };
 
 use super::columns::{columns_of, renamed};
+use super::moments::far_constant;
 
 /// Functions whose value is one of their arguments.
 pub const CHOICES: [&str; 6] = ["coalesce", "nullif", "greatest", "least", "nvl", "nvl2"];
@@ -82,8 +83,9 @@ pub fn united(union: &Union) -> Result<Option<LogicalPlan>> {
     if types.iter().any(|types| types.len() != columns) {
         return Ok(None);
     }
-    let targets: Vec<Option<DataType>> =
-        (0..columns).map(|nth| moment_of(types.iter().map(|types| &types[nth]), false)).collect();
+    let targets: Vec<Option<DataType>> = (0..columns)
+        .map(|nth| moment_of(types.iter().map(|types| &types[nth]), false, false))
+        .collect();
     if targets.iter().all(Option::is_none) {
         return Ok(None);
     }
@@ -103,14 +105,16 @@ pub fn united(union: &Union) -> Result<Option<LogicalPlan>> {
 const MICROSECONDS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
 /// The timestamps in which timestamps meet dates, or texts that are written; `None` where there are not both, or other things, too.
+/// Those of nanoseconds stay, unless they meet a constant that nanoseconds have not.
 fn moment_of<'a>(
     types: impl Iterator<Item = &'a DataType>,
     mut has_date: bool,
+    has_far: bool,
 ) -> Option<DataType> {
     let mut zone = None;
     for data_type in types {
         match data_type {
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => return None,
+            DataType::Timestamp(TimeUnit::Nanosecond, _) if !has_far => return None,
             DataType::Timestamp(_, own) => match &zone {
                 Some(other) if other != own => return None,
                 _ => zone = Some(own.clone()),
@@ -137,7 +141,8 @@ impl Met<'_> {
             exprs.iter().filter(|expr| !is_text(expr)).map(|expr| expr.get_type(self.schema));
         let Ok(types) = types.collect::<Result<Vec<_>>>() else { return };
         let has_text = types.len() < exprs.len();
-        let Some(moment) = moment_of(types.iter(), has_text) else { return };
+        let has_far = exprs.iter().any(|expr| far_constant(expr, &MICROSECONDS).is_some());
+        let Some(moment) = moment_of(types.iter(), has_text || has_far, has_far) else { return };
         for expr in exprs {
             let is_written = is_text(expr);
             self.cast_if(expr, |own| is_written || *own != moment, &moment);
@@ -157,7 +162,7 @@ impl Met<'_> {
         let column = Column::from(rows.schema().qualified_field(0));
         let own = rows.schema().field(0).data_type().clone();
         if let Ok(expr) = is_in.expr.get_type(self.schema)
-            && let Some(moment) = moment_of([&own, &expr].into_iter(), false)
+            && let Some(moment) = moment_of([&own, &expr].into_iter(), false, false)
         {
             if own != moment {
                 let cast = cast_to(Expr::Column(column.clone()), moment.clone());

@@ -1,13 +1,28 @@
-//! The dialect of a session: the parser's generic one, where `^` is a power as in PostgreSQL and DuckDB, and `1_000` a number.
+//! The dialect of a session: the parser's generic one, with what PostgreSQL and DuckDB have and it does not:
+//!
+//! ```text
+//! 2 ^ 10                       a power, which binds tighter than *
+//! 5 # 3                        bits of which one number has a one
+//! x BETWEEN SYMMETRIC a AND b  x BETWEEN a AND b OR x BETWEEN b AND a
+//! [x + 1 FOR x IN l IF x > 2]  list_transform(list_filter(l, x -> x > 2), x -> x + 1)
+//! lambda x, y: x + y           (x, y) -> x + y
+//! 1_000                        a number
+//! ```
 
 use std::any::TypeId;
 
 use datafusion::common::config::Dialect as Named;
 use datafusion::execution::session_state::SessionState;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
-use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Ident, LambdaFunction, LambdaFunctionParameter, LambdaSyntax,
+    OneOrManyWithParens, UnaryOperator,
+};
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence, dialect_from_str};
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::values::call;
 
 /// The dialect that a session is set to.
 pub fn of(state: &SessionState) -> Box<dyn Dialect> {
@@ -42,12 +57,13 @@ impl Dialect for HeadraceDialect {
         GenericDialect.is_delimited_identifier_start(ch)
     }
 
+    // `#` is an operator.
     fn is_identifier_start(&self, ch: char) -> bool {
-        GenericDialect.is_identifier_start(ch)
+        ch != '#' && GenericDialect.is_identifier_start(ch)
     }
 
     fn is_identifier_part(&self, ch: char) -> bool {
-        GenericDialect.is_identifier_part(ch)
+        ch != '#' && GenericDialect.is_identifier_part(ch)
     }
 
     fn supports_numeric_literal_underscores(&self) -> bool {
@@ -55,7 +71,18 @@ impl Dialect for HeadraceDialect {
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
-        (parser.peek_token_ref().token == Token::Caret).then_some(Ok(POWER_PRECEDENCE))
+        match parser.peek_token_ref().token {
+            Token::Caret => Some(Ok(POWER_PRECEDENCE)),
+            Token::Sharp => Some(Ok(self.prec_value(Precedence::Pipe))),
+            _ => None,
+        }
+    }
+
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        if is_lambda(parser) {
+            return Some(named_lambda(parser));
+        }
+        is_comprehension(parser).then(|| comprehension(parser))
     }
 
     fn parse_infix(
@@ -64,15 +91,18 @@ impl Dialect for HeadraceDialect {
         expr: &Expr,
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
-        if !parser.consume_token(&Token::Caret) {
-            return None;
-        }
-        let power = |exponent| Expr::BinaryOp {
-            left: Box::new(expr.clone()),
-            op: BinaryOperator::PGExp,
-            right: Box::new(exponent),
+        let op = match parser.peek_token_ref().token {
+            Token::Caret => BinaryOperator::PGExp,
+            Token::Sharp => BinaryOperator::PGBitwiseXor,
+            _ => return between(parser, expr),
         };
-        Some(parser.parse_subexpr(precedence).map(power))
+        parser.next_token();
+        let right = parser.parse_subexpr(precedence);
+        Some(right.map(|right| Expr::BinaryOp {
+            left: Box::new(expr.clone()),
+            op,
+            right: Box::new(right),
+        }))
     }
 
     as_generic! {
@@ -105,4 +135,112 @@ impl Dialect for HeadraceDialect {
         supports_key_column_option, supports_comma_separated_trim, supports_cte_without_as,
         supports_select_item_multi_column_alias, supports_xml_expressions
     }
+}
+
+/// `x [NOT] BETWEEN SYMMETRIC a AND b`, as SQL defines it: it is NULL where that is.
+fn between(parser: &mut Parser, expr: &Expr) -> Option<Result<Expr, ParserError>> {
+    use Keyword::{ASYMMETRIC, BETWEEN, NOT, SYMMETRIC};
+    let (is_negated, is_symmetric) = if parser.parse_keywords(&[BETWEEN, SYMMETRIC]) {
+        (false, true)
+    } else if parser.parse_keywords(&[NOT, BETWEEN, SYMMETRIC]) {
+        (true, true)
+    } else if parser.parse_keywords(&[BETWEEN, ASYMMETRIC]) {
+        (false, false)
+    } else if parser.parse_keywords(&[NOT, BETWEEN, ASYMMETRIC]) {
+        (true, false)
+    } else {
+        return None;
+    };
+    let parsed = parser.parse_between(expr.clone(), is_negated);
+    if !is_symmetric {
+        return Some(parsed);
+    }
+    Some(parsed.map(|parsed| {
+        let Expr::Between { expr, low, high, .. } = parsed else { return parsed };
+        let between = |low: &Expr, high: &Expr| {
+            let (low, high) = (Box::new(low.clone()), Box::new(high.clone()));
+            Box::new(Expr::Between { expr: expr.clone(), negated: false, low, high })
+        };
+        let either = Expr::Nested(Box::new(Expr::BinaryOp {
+            left: between(&low, &high),
+            op: BinaryOperator::Or,
+            right: between(&high, &low),
+        }));
+        match is_negated {
+            true => Expr::Nested(Box::new(Expr::UnaryOp {
+                op: UnaryOperator::Not,
+                expr: Box::new(either),
+            })),
+            false => either,
+        }
+    }))
+}
+
+/// Whether a function follows that is written as Python's.
+fn is_lambda(parser: &Parser) -> bool {
+    let is_word = |nth: usize, wanted: Option<&str>| match &parser.peek_nth_token_ref(nth).token {
+        Token::Word(word) => wanted.is_none_or(|wanted| {
+            word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted)
+        }),
+        _ => false,
+    };
+    is_word(0, Some("lambda"))
+        && is_word(1, None)
+        && matches!(parser.peek_nth_token_ref(2).token, Token::Colon | Token::Comma)
+}
+
+/// `lambda x, y: x + y`.
+fn named_lambda(parser: &mut Parser) -> Result<Expr, ParserError> {
+    parser.next_token();
+    let names = parser.parse_comma_separated(Parser::parse_identifier)?;
+    parser.expect_token(&Token::Colon)?;
+    let body = parser.parse_expr()?;
+    Ok(lambda(&names, body))
+}
+
+fn lambda(names: &[Ident], body: Expr) -> Expr {
+    let parameter = |name: &Ident| LambdaFunctionParameter { name: name.clone(), data_type: None };
+    let params = match names {
+        [one] => OneOrManyWithParens::One(parameter(one)),
+        several => OneOrManyWithParens::Many(several.iter().map(parameter).collect()),
+    };
+    Expr::Lambda(LambdaFunction { params, body: Box::new(body), syntax: LambdaSyntax::Arrow })
+}
+
+/// Whether a list begins that says FOR.
+fn is_comprehension(parser: &Parser) -> bool {
+    if parser.peek_token_ref().token != Token::LBracket {
+        return false;
+    }
+    let (mut depth, mut nth) = (0_usize, 0);
+    loop {
+        match parser.peek_nth_token_no_skip(nth).token {
+            Token::LBracket | Token::LParen | Token::LBrace => depth += 1,
+            Token::RBracket | Token::RParen | Token::RBrace if depth > 1 => depth -= 1,
+            Token::RBracket | Token::RParen | Token::RBrace | Token::EOF => return false,
+            // The first element says whether others are a list of it.
+            Token::Comma if depth == 1 => return false,
+            Token::Word(word) if depth == 1 && word.keyword == Keyword::FOR => return true,
+            _ => {}
+        }
+        nth += 1;
+    }
+}
+
+/// `[x + 1 FOR x IN l IF x > 2]`.
+fn comprehension(parser: &mut Parser) -> Result<Expr, ParserError> {
+    parser.expect_token(&Token::LBracket)?;
+    let element = parser.parse_expr()?;
+    parser.expect_keyword(Keyword::FOR)?;
+    let name = parser.parse_identifier()?;
+    parser.expect_keyword(Keyword::IN)?;
+    let list = parser.parse_expr()?;
+    let of_each = |body: Expr| lambda(std::slice::from_ref(&name), body);
+    let kept = match parser.parse_keyword(Keyword::IF) {
+        true => call("array_filter", [list, of_each(parser.parse_expr()?)]),
+        false => Some(list),
+    };
+    parser.expect_token(&Token::RBracket)?;
+    kept.and_then(|kept| call("array_transform", [kept, of_each(element)]))
+        .ok_or_else(|| ParserError::ParserError("a list of no function".to_string()))
 }

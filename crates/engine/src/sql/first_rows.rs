@@ -1,14 +1,16 @@
-//! `FETCH FIRST 3 ROWS WITH TIES`, `LIMIT 2 BY k` and `SELECT TOP 3` in the planner's words: conditions of ranks, and LIMIT.
+//! `FETCH FIRST 3 ROWS WITH TIES`, `LIMIT 2 BY k`, `LIMIT (SELECT ..)` and `SELECT TOP 3` in the planner's words: conditions of
+//! ranks, and LIMIT.
 //!
 //! ```text
 //! .. ORDER BY x FETCH FIRST n ROWS WITH TIES    .. QUALIFY rank() OVER (ORDER BY x) <= n ORDER BY x
 //! .. ORDER BY x LIMIT n BY k                    .. QUALIFY row_number() OVER (PARTITION BY k ORDER BY x) <= n ORDER BY x
+//! .. ORDER BY x LIMIT (SELECT n) OFFSET m       .. QUALIFY row_number() OVER (ORDER BY x) - m BETWEEN 1 AND (SELECT n) ORDER BY x
 //! ```
 
 use datafusion::common::{Result, plan_err};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Fetch, Function, LimitClause, OrderByExpr, OrderByKind, Query, Select,
-    SelectItem, SetExpr, Statement, Top, TopQuantity, Value, VisitorMut, WindowType,
+    SelectItem, SetExpr, Statement, Top, TopQuantity, Value, Visitor, VisitorMut, WindowType,
 };
 
 use super::walk::{self, Flow, ON, Stop};
@@ -44,6 +46,84 @@ fn in_query(query: &mut Query) -> Result<()> {
         && !limit_by.is_empty()
     {
         return limit_by_keys(query);
+    }
+    if is_asked(query) {
+        return limit_by_query(query);
+    }
+    Ok(())
+}
+
+/// Whether a query says how many rows are wanted, or left out.
+fn is_asked(query: &Query) -> bool {
+    let mut asks = Asks(false);
+    match &query.limit_clause {
+        Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+            let offset = offset.as_ref().map(|offset| &offset.value);
+            limit.iter().chain(offset).for_each(|rows| walk::look_at_all(rows, &mut asks));
+        }
+        Some(LimitClause::OffsetCommaLimit { offset, limit }) => {
+            [offset, limit].into_iter().for_each(|rows| walk::look_at_all(rows, &mut asks));
+        }
+        None => {}
+    }
+    asks.0
+}
+
+struct Asks(bool);
+
+impl Visitor for Asks {
+    type Break = Stop;
+
+    fn pre_visit_query(&mut self, _: &Query) -> Flow {
+        self.0 = true;
+        ON
+    }
+}
+
+/// A NULL is no limit.
+fn limit_by_query(query: &mut Query) -> Result<()> {
+    let (limit, offset) = match query.limit_clause.take() {
+        Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+            (limit, offset.map(|offset| offset.value))
+        }
+        Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(limit), Some(offset)),
+        None => (None, None),
+    };
+    let limit = match query.fetch.take() {
+        Some(Fetch { percent: false, quantity, .. }) if limit.is_none() => quantity,
+        None => limit,
+        Some(_) => {
+            return plan_err!(
+                "FETCH beside LIMIT, or of a percentage\nhint: fetch a number of rows"
+            );
+        }
+    };
+    let is_one_select =
+        matches!(query.body.as_ref(), SetExpr::Select(select) if select.distinct.is_none());
+    if !is_one_select {
+        let (order, with) = (query.order_by.take(), query.with.take());
+        super::put_into_from(query, "limited");
+        (query.order_by, query.with) = (order, with);
+    }
+    let order = order_of(query)?;
+    let text = |rows: Option<Expr>, none: &str| {
+        rows.map_or_else(|| none.to_string(), |rows| format!("coalesce(({rows}), {none})"))
+    };
+    let mut wanted = parse_expr(&format!(
+        "cast(row_number() over () as bigint) - {} between 1 and {}",
+        text(offset, "0"),
+        text(limit, &i64::MAX.to_string()),
+    ))?;
+    if let Expr::Between { expr, .. } = &mut wanted
+        && let Expr::BinaryOp { left, .. } = expr.as_mut()
+        && let Expr::Cast { expr: number, .. } = left.as_mut()
+        && let Expr::Function(Function { over: Some(WindowType::WindowSpec(window)), .. }) =
+            number.as_mut()
+    {
+        window.order_by = order;
+    }
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        keep(select, wanted);
     }
     Ok(())
 }
@@ -115,8 +195,16 @@ fn order_of(query: &Query) -> Result<Vec<OrderByExpr>> {
     };
     let mut order = order.clone();
     for by in &mut order {
-        if let Some(output) = output_of(select, &by.expr) {
-            by.expr = output;
+        match output_of(select, &by.expr) {
+            Some(output) => by.expr = output,
+            None if matches!(by.expr, Expr::Value(_)) => {
+                return plan_err!(
+                    "ORDER BY {} names no output that is written, beside WITH TIES, LIMIT BY or LIMIT (SELECT ..)\n\
+                     hint: name the column",
+                    by.expr
+                );
+            }
+            None => {}
         }
     }
     Ok(order)
@@ -176,6 +264,12 @@ fn qualify(
         op: BinaryOperator::LtEq,
         right: Box::new(Expr::Nested(Box::new(rows))),
     };
+    keep(select, condition);
+    Ok(())
+}
+
+/// Adds a condition of windows.
+fn keep(select: &mut Select, condition: Expr) {
     select.qualify = Some(match select.qualify.take() {
         Some(other) => Expr::BinaryOp {
             left: Box::new(Expr::Nested(Box::new(other))),
@@ -184,5 +278,4 @@ fn qualify(
         },
         None => condition,
     });
-    Ok(())
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
@@ -18,6 +19,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
+use super::chosen;
 use super::text::Places;
 use super::walk::{self, Flow, ON, Stop};
 
@@ -83,6 +85,35 @@ impl Headers {
         headers
     }
 
+    /// Those of the same items where some are written out under the names that a function gives them.
+    pub(super) fn written_out(
+        &self,
+        items: &[SelectItem],
+        names: impl Fn(&SelectItem) -> Result<Option<Vec<String>>>,
+    ) -> Result<Self> {
+        let mut written = Self::default();
+        for (item, place) in items.iter().zip(places(items)) {
+            let own = match names(item)? {
+                Some(names) => names.into_iter().map(Some).collect(),
+                None if is_wildcard(item) => {
+                    written.back = Some(Vec::new());
+                    continue;
+                }
+                None => vec![self.get(place).cloned()],
+            };
+            written.back.as_mut().unwrap_or(&mut written.front).extend(own);
+        }
+        Ok(written)
+    }
+
+    fn get(&self, place: Place) -> Option<&String> {
+        match place {
+            Place::Front(i) => self.front.get(i)?.as_ref(),
+            Place::Back(i) => self.back.as_ref()?.get(i)?.as_ref(),
+            Place::Between => None,
+        }
+    }
+
     fn get_mut(&mut self, place: Place) -> Option<&mut Option<String>> {
         match place {
             Place::Front(i) => self.front.get_mut(i),
@@ -122,8 +153,10 @@ enum Place {
     Back(usize),
 }
 
+/// Whether an item may be any number of columns.
 fn is_wildcard(item: &SelectItem) -> bool {
     matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+        || chosen::has_columns(item)
 }
 
 fn places(projection: &[SelectItem]) -> Vec<Place> {

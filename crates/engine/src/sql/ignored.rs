@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::walk::{self, Flow, ON, Stop};
 use super::{parse_expr, parse_query};
+use crate::renaming::Renaming;
 
 /// Does what the planner would ignore.
 ///
@@ -51,9 +52,10 @@ impl VisitorMut for Check<'_> {
 
     fn pre_visit_statement(&mut self, statement: &mut Statement) -> Flow {
         match statement {
-            Statement::AlterTable(_) => walk::stop(plan_datafusion_err!(
-                "ALTER TABLE is not offered\nhint: make it anew: CREATE TABLE other AS SELECT a AS b FROM t, then DROP TABLE t"
-            )),
+            Statement::AlterTable(alter) => match Renaming::of(alter) {
+                Ok(_) => ON,
+                Err(error) => walk::stop(error),
+            },
             _ => ON,
         }
     }
@@ -111,7 +113,6 @@ fn has_clauses(call: &Function) -> bool {
 fn elsewhere(call: &Function) -> Option<&'static str> {
     let [ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else { return None };
     match name.value.to_lowercase().as_str() {
-        "columns" => Some("name the columns, or leave some out: * EXCLUDE (a, b)"),
         "array" if matches!(call.args, FunctionArguments::Subquery(_)) => {
             Some("(SELECT array_agg(x ORDER BY y) FROM ..) is the list of a query's rows")
         }
@@ -202,11 +203,6 @@ fn named_twice(from: &[TableWithJoins]) -> Option<String> {
 
 /// `a JOIN b` without ON is no cross join, but something forgotten.
 fn without_condition(join: &Join) -> Option<DataFusionError> {
-    if matches!(join.join_operator, JoinOperator::AsOf { .. }) {
-        return Some(plan_datafusion_err!(
-            "ASOF JOIN is not offered\nhint: JOIN LATERAL (SELECT * FROM b WHERE b.t <= a.t ORDER BY b.t DESC LIMIT 1) AS b ON true"
-        ));
-    }
     let (JoinOperator::Join(constraint)
     | JoinOperator::Inner(constraint)
     | JoinOperator::Left(constraint)

@@ -7,8 +7,10 @@
 //!
 //! It must never know who asks.
 
+mod asof;
 mod casts;
 mod cell;
+mod chosen;
 mod columnless;
 mod depth;
 mod describe;
@@ -19,6 +21,7 @@ mod grouped;
 mod headers;
 mod hidden;
 mod ignored;
+mod long_lists;
 mod natural;
 mod numerals;
 mod ordered;
@@ -55,7 +58,10 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::catalog::Call;
+use crate::renaming::Renaming;
 use crate::wording::message;
+
+pub use asof::OfAsOfJoins;
 pub use casts::Named;
 pub use cell::CellText;
 pub use depth::OnLargeStack;
@@ -140,6 +146,20 @@ impl Parsed {
         Ok(Self { statement, headers, summarized, calls })
     }
 
+    /// What it renames, if that is what it does.
+    ///
+    /// # Errors
+    /// Whatever else an ALTER TABLE would change.
+    pub fn renaming(&self) -> Result<Option<Renaming>> {
+        match &self.statement {
+            DFStatement::Statement(inner) => match inner.as_ref() {
+                Statement::AlterTable(alter) => Renaming::of(alter).map(Some),
+                _ => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
     /// What it calls that reads files, to be made known before it is planned.
     pub fn take_calls(&mut self) -> Vec<(String, Call)> {
         std::mem::take(&mut self.calls)
@@ -168,9 +188,11 @@ impl Parsed {
     async fn plan_statement(mut self, state: &SessionState) -> Result<Planned> {
         if let Some(inner) = sql_statement(&mut self.statement) {
             natural::spell_out(inner, state).await?;
+            chosen::write_out(inner, &mut self.headers, state).await?;
         }
         change(&mut self.statement, |inner| {
             using::merge(inner)?;
+            asof::fold(inner);
             ordered::outside(inner);
             Ok(())
         })?;
@@ -224,7 +246,7 @@ fn is_same(a: &Ident, b: &Ident) -> bool {
 }
 
 /// A name as it is compared: in lower case, unless it is quoted.
-fn plain_name(name: &Ident) -> String {
+pub(crate) fn plain_name(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),
         None => name.value.to_lowercase(),

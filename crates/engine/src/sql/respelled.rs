@@ -8,38 +8,44 @@
 //! PIVOT t ON k IN ('a', 'b') USING sum(v)            SELECT * FROM t PIVOT (sum(v) FOR k IN ('a', 'b'))
 //! EXPLAIN (ANALYZE, BUFFERS), (FORMAT JSON)          EXPLAIN (ANALYZE), (FORMAT PGJSON)
 //! x GLOB 'a*'                                        x ~ '^a.*$'
+//! a ASOF LEFT JOIN b ON ..                           a ASOF JOIN b MATCH_CONDITION ('left') ON ..
+//! x::STRUCT(a INT, b STRUCT(c TEXT))                 x::STRUCT<a INT, b STRUCT<c TEXT>>
 //! ```
+
+use std::collections::HashMap;
 
 use datafusion::common::{Result, plan_err};
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-use super::HeadraceDialect;
+use super::{HeadraceDialect, asof};
 
 /// The text in the parser's words; `None` if there is nothing to change.
 ///
 /// # Errors
 /// Options of a COPY that are not offered.
 pub fn spelled(text: &str) -> Result<Option<String>> {
-    let Ok(tokens) = Tokenizer::new(&HeadraceDialect, text).tokenize() else { return Ok(None) };
-    let words = Words(tokens);
-    Ok(match words.word(0).as_deref() {
+    let Some(words) = Words::of(text) else { return Ok(None) };
+    let statement = match words.word(0).as_deref() {
         Some("table") => Some(words.joined(&[(0, "SELECT * FROM".into())])),
         Some("unpivot") => words.unpivot(),
         Some("pivot") => words.pivot(),
         Some("copy") => words.copy()?,
         Some("explain") => words.explain(),
-        _ => words.materialized().or_else(|| words.globs()),
-    })
+        _ => None,
+    };
+    let within = [Words::materialized, Words::globs, Words::asof, Words::structs];
+    Ok(within.into_iter().fold(statement, |spelled, respell| {
+        let again = Words::of(spelled.as_deref().unwrap_or(text)).and_then(|words| respell(&words));
+        again.or(spelled)
+    }))
 }
 
 /// What is to be written in the place of something that no one here reads.
 pub fn instead(text: &str) -> Option<&'static str> {
-    let tokens = Tokenizer::new(&HeadraceDialect, text).tokenize().ok()?;
-    let words = Words(tokens);
-    let places = words.places();
-    let word = |nth: usize| places.get(nth).and_then(|_| words.word(nth));
+    let words = Words::of(text)?;
+    let word = |nth: usize| words.word(nth);
     let has = |first: &str, second: &[&str]| {
-        (0..places.len()).any(|nth| {
+        (0..words.places.len()).any(|nth| {
             word(nth).as_deref() == Some(first)
                 && (second.is_empty()
                     || word(nth + 1).is_some_and(|next| second.contains(&next.as_str())))
@@ -53,30 +59,36 @@ pub fn instead(text: &str) -> Option<&'static str> {
         _ if has("exclude", &["current", "group", "ties", "no"]) => {
             "EXCLUDE of a window's frame is not offered: take the row's own value off the sum"
         }
-        _ if has("asof", &["join", "left"]) => {
-            "ASOF JOIN is JOIN LATERAL (SELECT * FROM b WHERE b.k = a.k AND b.t <= a.t ORDER BY b.t DESC LIMIT 1) AS b ON true"
-        }
-        _ if has("lambda", &[]) => "a lambda is x -> x + 1",
-        _ if words.has_comprehension() => {
-            "[f(x) FOR x IN l IF c] is list_transform(list_filter(l, x -> c), x -> f(x))"
+        _ if has("asof", &["right", "full"]) => {
+            "ASOF JOIN and ASOF LEFT JOIN are there: for the other side's rows, write its table first"
         }
         _ => return None,
     })
 }
 
 /// The tokens of a text.
-struct Words(Vec<Token>);
+struct Words {
+    tokens: Vec<Token>,
+    /// The places of tokens that are no space.
+    places: Vec<usize>,
+}
 
 impl Words {
-    /// The places of tokens that are no space.
-    fn places(&self) -> Vec<usize> {
+    fn of(text: &str) -> Option<Self> {
+        let tokens = Tokenizer::new(&HeadraceDialect, text).tokenize().ok()?;
         let is_said = |token: &Token| !matches!(token, Token::Whitespace(_));
-        self.0.iter().enumerate().filter(|(_, token)| is_said(token)).map(|(at, _)| at).collect()
+        let places = (0..tokens.len()).filter(|at| is_said(&tokens[*at])).collect();
+        Some(Self { tokens, places })
+    }
+
+    /// A token by its place among what is no space.
+    fn token(&self, nth: usize) -> Option<&Token> {
+        self.places.get(nth).map(|place| &self.tokens[*place])
     }
 
     /// A word without quotes, in lower case, by its place among what is no space.
     fn word(&self, nth: usize) -> Option<String> {
-        match &self.0[*self.places().get(nth)?] {
+        match self.token(nth)? {
             Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_lowercase()),
             _ => None,
         }
@@ -85,8 +97,8 @@ impl Words {
     /// The place of a word that stands outside parentheses.
     fn find(&self, wanted: &str, from: usize) -> Option<usize> {
         let mut depth = 0_i32;
-        for (nth, place) in self.places().into_iter().enumerate() {
-            match &self.0[place] {
+        for (nth, place) in self.places.iter().enumerate() {
+            match &self.tokens[*place] {
                 Token::LParen => depth += 1,
                 Token::RParen => depth -= 1,
                 _ if depth == 0 && nth >= from && self.word(nth).as_deref() == Some(wanted) => {
@@ -100,19 +112,19 @@ impl Words {
 
     /// The text between two places.
     fn text(&self, from: usize, to: usize) -> String {
-        let places = self.places();
-        let from = places.get(from).copied().unwrap_or(self.0.len());
-        let to = places.get(to).copied().unwrap_or(self.0.len());
-        let text: String = self.0[from..to.max(from)].iter().map(ToString::to_string).collect();
+        let place = |nth: usize| self.places.get(nth).copied().unwrap_or(self.tokens.len());
+        let (from, to) = (place(from), place(to));
+        let text: String =
+            self.tokens[from..to.max(from)].iter().map(ToString::to_string).collect();
         text.trim().trim_end_matches(';').trim_end().to_string()
     }
 
     /// The whole text with others in some places.
     fn joined(&self, others: &[(usize, String)]) -> String {
-        let places = self.places();
-        let other = |at: usize| others.iter().find(|(nth, _)| places.get(*nth) == Some(&at));
-        let texts = self.0.iter().enumerate().map(|(at, token)| match other(at) {
-            Some((_, text)) => text.clone(),
+        let other = |(nth, text): &(usize, String)| Some((*self.places.get(*nth)?, text.clone()));
+        let others: HashMap<usize, String> = others.iter().filter_map(other).collect();
+        let texts = self.tokens.iter().enumerate().map(|(at, token)| match others.get(&at) {
+            Some(text) => text.clone(),
             None => token.to_string(),
         });
         texts.collect()
@@ -121,7 +133,7 @@ impl Words {
     /// Without MATERIALIZED: the planner reads the query of a WITH where it is named.
     fn materialized(&self) -> Option<String> {
         let mut others = Vec::new();
-        for nth in 0..self.places().len() {
+        for nth in 0..self.places.len() {
             let blank = |nth: usize| (nth, " ".repeat(self.word(nth).map_or(0, |word| word.len())));
             let is = |nth: usize, wanted: &str| self.word(nth).as_deref() == Some(wanted);
             if is(nth, "as") && is(nth + 1, "materialized") {
@@ -172,8 +184,7 @@ impl Words {
         let Some(to) = self.find("to", 1) else { return Ok(None) };
         let behind = to + 2;
         let open = behind + usize::from(self.word(behind).as_deref() == Some("with"));
-        let places = self.places();
-        let token = |nth: usize| places.get(nth).map(|place| &self.0[*place]);
+        let token = |nth: usize| self.token(nth);
         if token(open) != Some(&Token::LParen) {
             return Ok(None);
         }
@@ -200,12 +211,11 @@ impl Words {
     /// Options of EXPLAIN that PostgreSQL has. What BUFFERS, WAL, SETTINGS and MEMORY would add, no plan here has.
     fn explain(&self) -> Option<String> {
         const NONE: [&str; 5] = ["buffers", "wal", "settings", "memory", "generic_plan"];
-        let places = self.places();
-        let token = |nth: usize| places.get(nth).map(|place| &self.0[*place]);
+        let token = |nth: usize| self.token(nth);
         if token(1) != Some(&Token::LParen) {
             return None;
         }
-        let end = (2..places.len()).find(|nth| token(*nth) == Some(&Token::RParen))?;
+        let end = (2..self.places.len()).find(|nth| token(*nth) == Some(&Token::RParen))?;
         let (mut options, mut from) = (Vec::new(), 2);
         for nth in 2..=end {
             if nth == end || token(nth) == Some(&Token::Comma) {
@@ -228,13 +238,12 @@ impl Words {
 
     /// GLOB of a pattern as a regular expression.
     fn globs(&self) -> Option<String> {
-        let places = self.places();
-        let pattern = |nth: usize| match places.get(nth).map(|place| &self.0[*place]) {
+        let pattern = |nth: usize| match self.token(nth) {
             Some(Token::SingleQuotedString(pattern)) => Some(pattern),
             _ => None,
         };
         let mut others = Vec::new();
-        for nth in 1..places.len() {
+        for nth in 1..self.places.len() {
             let is_glob = self.word(nth).as_deref() == Some("glob");
             if let Some(pattern) = pattern(nth + 1).filter(|_| is_glob) {
                 let regex = glob(pattern).replace('\'', "''");
@@ -243,21 +252,84 @@ impl Words {
         }
         (!others.is_empty()).then(|| self.joined(&others))
     }
+}
 
-    /// Whether a list says FOR .. IN.
-    fn has_comprehension(&self) -> bool {
-        let mut in_list = 0_usize;
-        for (nth, place) in self.places().into_iter().enumerate() {
-            match &self.0[place] {
-                Token::LBracket => in_list += 1,
-                Token::RBracket => in_list = in_list.saturating_sub(1),
-                _ if in_list > 0 && self.word(nth).as_deref() == Some("for") => return true,
-                _ => {}
+impl Words {
+    /// ASOF joins as the parser knows them.
+    fn asof(&self) -> Option<String> {
+        let mut others: HashMap<usize, String> = HashMap::new();
+        for nth in 0..self.places.len() {
+            let is = |at: usize, wanted: &str| self.word(at).as_deref() == Some(wanted);
+            if !is(nth, "asof") {
+                continue;
+            }
+            let kind = usize::from(is(nth + 1, "left") || is(nth + 1, "inner"));
+            let outer = usize::from(kind == 1 && is(nth + 2, "outer"));
+            if !is(nth + 1 + kind + outer, "join") {
+                continue;
+            }
+            let condition = self.condition(nth + 2 + kind + outer)?;
+            let condition_word = self.token(condition)?.to_string();
+            let mark = asof::mark(is(nth + 1, "left"));
+            others.insert(condition, format!("{mark}{condition_word}"));
+            others.extend((nth + 1..=nth + kind + outer).map(|at| (at, String::new())));
+        }
+        let others: Vec<_> = others.into_iter().collect();
+        (!others.is_empty()).then(|| self.joined(&others))
+    }
+
+    /// The place of the ON or USING of a join whose second table begins at a place.
+    fn condition(&self, from: usize) -> Option<usize> {
+        let mut depth = 0_i32;
+        for nth in from..self.places.len() {
+            match self.token(nth)? {
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                _ if depth > 0 => {}
+                _ => match self.word(nth).as_deref() {
+                    Some("on" | "using") => return Some(nth),
+                    Some("join" | "where") => return None,
+                    _ => {}
+                },
             }
         }
-        false
+        None
+    }
+
+    /// Types of structs between the brackets that the parser knows them by.
+    fn structs(&self) -> Option<String> {
+        let mut others = Vec::new();
+        for nth in 0..self.places.len() {
+            let is_type = self.word(nth).as_deref() == Some("struct")
+                && self.token(nth + 1) == Some(&Token::LParen)
+                && matches!(self.token(nth + 2), Some(Token::Word(_)))
+                // In a call, a comma, an operator or the end would follow the name.
+                && self.word(nth + 3).is_some_and(|word| !NO_TYPES.contains(&word.as_str()));
+            if is_type {
+                others.push((nth + 1, "<".to_string()));
+                others.push((self.closing(nth + 1)?, "> ".to_string()));
+            }
+        }
+        (!others.is_empty()).then(|| self.joined(&others))
+    }
+
+    /// The place of the parenthesis that closes the one at a place.
+    fn closing(&self, open: usize) -> Option<usize> {
+        let mut depth = 0_i32;
+        (open..self.places.len()).find(|nth| {
+            match self.token(*nth) {
+                Some(Token::LParen) => depth += 1,
+                Some(Token::RParen) => depth -= 1,
+                _ => {}
+            }
+            depth == 0
+        })
     }
 }
+
+/// Words that follow a column in an expression.
+const NO_TYPES: [&str; 12] =
+    ["as", "is", "in", "not", "and", "or", "between", "like", "ilike", "similar", "at", "collate"];
 
 /// A pattern of GLOB as a regular expression: `*`, `?` and `[..]`.
 fn glob(pattern: &str) -> String {

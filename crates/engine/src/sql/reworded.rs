@@ -6,7 +6,7 @@
 //! ROLLUP ((a, b), c)                GROUPING SETS ((a, b, c), (a, b), ()); CUBE alike
 //! lag(x, n, d) OVER w               d where there is no such row, if it is no constant
 //! x IN (VALUES (1), (2))            x IN (SELECT * FROM (VALUES ..))
-//! COPY .. TO 'x.tsv'                as CSV, with tabs
+//! COPY .. TO 'x.tsv', 'x.json.gz'   as CSV, with tabs; as JSON, compressed
 //! CREATE TEMP TABLE                 CREATE TABLE
 //! ```
 
@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::walk::{self, Flow, ON, Stop};
 use super::{grouped, parse_expr, put_into_from, values};
+use crate::packed::{self, Packing};
 
 /// Spells them out.
 ///
@@ -28,30 +29,54 @@ pub fn spell_out(statement: &mut Statement) -> Result<()> {
     walk::change(statement, &mut Words)
 }
 
-/// Endings of names of compressed files.
-const PACKED: [&str; 4] = [".gz", ".zst", ".bz2", ".xz"];
+/// Endings of names of compressed files that are read, and not written.
+const ONLY_READ: [&str; 2] = [".bz2", ".xz"];
 
-/// A COPY to a file whose name says that tabs part its values.
+/// A COPY to a file whose name says that tabs part its values, or how it is compressed.
 ///
 /// # Errors
-/// One whose name says that it is compressed.
+/// One whose name says that it is compressed as nothing here writes it.
 pub fn copies(statement: &mut DFStatement) -> Result<()> {
     let DFStatement::CopyTo(copy) = statement else { return Ok(()) };
-    if copy.stored_as.is_some() {
-        return Ok(());
-    }
-    let name = copy.target.to_ascii_lowercase();
-    if let Some(ending) = PACKED.iter().find(|ending| name.ends_with(**ending)) {
-        let plain = &copy.target[..name.len() - ending.len()];
+    let lower = copy.target.to_ascii_lowercase();
+    if let Some(ending) = ONLY_READ.iter().find(|ending| lower.ends_with(**ending)) {
+        let plain = &copy.target[..lower.len() - ending.len()];
         return plan_err!(
-            "COPY writes no files that are compressed as a whole, such as {}\nhint: write {plain} and compress it, or write Parquet",
+            "COPY writes no files that are compressed as a whole by {}, such as {}\nhint: write {plain}.gz or {plain}.zst",
+            &ending[1..],
             copy.target
         );
     }
-    if name.ends_with(".tsv") {
+    let is_said = copy.options.iter().any(|(name, _)| name == packed::OPTION);
+    let text = |text: &str| Value::SingleQuotedString(text.to_string());
+    let mut name = lower.as_str();
+    if let Some((packing, plain)) = Packing::of_name(&lower) {
+        name = plain;
+        let format = match &copy.stored_as {
+            Some(format) => format.to_lowercase(),
+            None => plain.rsplit_once('.').map_or("", |(_, format)| format).to_string(),
+        };
+        let format = match format.as_str() {
+            "csv" | "tsv" => "CSV",
+            "json" | "ndjson" | "jsonl" => "JSON",
+            _ => {
+                return plan_err!(
+                    "COPY compresses text as a whole, and {} is none\nhint: write x.csv.gz or x.json.gz; Parquet compresses its columns itself",
+                    copy.target
+                );
+            }
+        };
+        copy.stored_as = copy.stored_as.take().or_else(|| Some(format.to_string()));
+        if !is_said {
+            copy.options.push((packed::OPTION.to_string(), text(packing.option())));
+        }
+    }
+    let has_tabs = name.ends_with(".tsv")
+        && copy.stored_as.as_ref().is_none_or(|format| format.eq_ignore_ascii_case("csv"))
+        && !copy.options.iter().any(|(name, _)| name == "format.delimiter");
+    if has_tabs {
         copy.stored_as = Some("CSV".to_string());
-        let tab = Value::SingleQuotedString("\t".to_string());
-        copy.options.push(("format.delimiter".to_string(), tab));
+        copy.options.push(("format.delimiter".to_string(), text("\t")));
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! Short words of SQL and of other databases, spelled out: `FETCH FIRST n ROWS ONLY` is LIMIT, `ORDER BY ALL` names
-//! every column of the SELECT, DISTINCT is ordered by its columns, and aggregates are not ordered by columns of a number.
+//! every column of the SELECT, DISTINCT is ordered by its columns, aggregates are not ordered by columns of a number, and an
+//! order by a row is one by its values.
 
 use std::mem;
 
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, Fetch, Function, FunctionArgumentClause, FunctionArguments, LimitClause,
-    OrderBy, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Statement, Value, VisitorMut,
+    Distinct, Expr, Fetch, FunctionArgumentClause, FunctionArguments, LimitClause,
+    NamedWindowDefinition, NamedWindowExpr, OrderBy, OrderByExpr, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Statement, Value, VisitorMut, WindowType,
 };
 
 use super::walk::{self, Flow, ON, Stop};
@@ -23,15 +25,55 @@ impl VisitorMut for SpellOut {
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         fetch(query);
         order_by_all(query);
+        if let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = &mut query.order_by {
+            order_by_rows(order);
+        }
         order_of_distinct(query);
         ON
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = expr {
-            list.clauses.retain_mut(orders_by_values);
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        for NamedWindowDefinition(_, window) in &mut select.named_window {
+            if let NamedWindowExpr::WindowSpec(window) = window {
+                order_by_rows(&mut window.order_by);
+            }
         }
         ON
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        let Expr::Function(function) = expr else { return ON };
+        if let FunctionArguments::List(list) = &mut function.args {
+            list.clauses.retain_mut(orders_by_values);
+        }
+        if let Some(WindowType::WindowSpec(window)) = &mut function.over {
+            order_by_rows(&mut window.order_by);
+        }
+        ON
+    }
+}
+
+/// `ORDER BY (a, b) DESC` is `ORDER BY a DESC, b DESC`; a number in it is no place of a column.
+fn order_by_rows(order: &mut Vec<OrderByExpr>) {
+    let is_row = |by: &OrderByExpr| matches!(&by.expr, Expr::Tuple(values) if !values.iter().any(|value| matches!(value, Expr::Value(_))));
+    if !order.iter().any(is_row) {
+        return;
+    }
+    for by in mem::take(order) {
+        match by {
+            OrderByExpr { expr: Expr::Tuple(values), mut options, with_fill }
+                if !values.iter().any(|value| matches!(value, Expr::Value(_))) =>
+            {
+                // A row is never NULL; NULLs in it are greater than all values.
+                options.nulls_first = None;
+                order.extend(values.into_iter().map(|expr| OrderByExpr {
+                    expr,
+                    options: options.clone(),
+                    with_fill: with_fill.clone(),
+                }));
+            }
+            other => order.push(other),
+        }
     }
 }
 

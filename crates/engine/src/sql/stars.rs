@@ -24,6 +24,7 @@ use datafusion::sql::sqlparser::ast::{
     TableAlias, TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 
+use super::long_lists;
 use super::walk::{self, Flow, ON, Stop};
 
 /// What stands in the place of `*`.
@@ -47,6 +48,13 @@ pub fn leave_out(statement: &mut DFStatement) -> Result<()> {
 }
 
 fn in_statement(statement: &mut Statement) {
+    match statement {
+        Statement::Query(query) => long_lists::put_apart(query),
+        Statement::CreateTable(table) if table.columns.is_empty() => {
+            table.query.iter_mut().for_each(|query| long_lists::put_apart(query));
+        }
+        _ => {}
+    }
     walk::change_all(statement, &mut Subqueries);
     match statement {
         Statement::Query(query) => in_query(query),
@@ -82,8 +90,13 @@ fn in_query(query: &mut Query) {
         && query.pipe_operators.is_empty()
         && is_everything(select)
     {
-        select.projection = vec![SelectItem::UnnamedExpr(Expr::Function(call()))];
+        select.projection = vec![everything()];
     }
+}
+
+/// What stands in the place of a list.
+pub fn everything() -> SelectItem {
+    SelectItem::UnnamedExpr(Expr::Function(call()))
 }
 
 fn is_column(expr: &Expr) -> bool {
@@ -97,12 +110,16 @@ fn is_everything(select: &Select) -> bool {
         wildcard_token: options.wildcard_token.clone(),
         ..WildcardAdditionalOptions::default()
     };
+    *options == plain && keeps_rows(select)
+}
+
+/// Whether a SELECT is of the rows of a FROM, in which each column stands once.
+pub fn keeps_rows(select: &Select) -> bool {
     let grouped = match &select.group_by {
         GroupByExpr::All(_) => true,
         GroupByExpr::Expressions(keys, modifiers) => !keys.is_empty() || !modifiers.is_empty(),
     };
-    *options == plain
-        && !select.from.is_empty()
+    !select.from.is_empty()
         && select.from.iter().all(has_columns_apart)
         && !grouped
         && select.distinct.is_none()
@@ -203,6 +220,8 @@ impl RelationPlanner for OfSubqueries {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         let planned = alias.as_ref().is_some_and(|alias| alias.name.value == SUBQUERY);
+        let mut subquery = subquery;
+        let list = if lateral { None } else { long_lists::take(&mut subquery, context) };
         if planned || !selects_everything(&subquery) {
             let relation = TableFactor::Derived { lateral, subquery, alias, sample };
             return Ok(RelationPlanning::Original(Box::new(relation)));
@@ -217,6 +236,10 @@ impl RelationPlanner for OfSubqueries {
         match context.plan(relation)? {
             LogicalPlan::SubqueryAlias(of) if of.alias == TableReference::bare(SUBQUERY) => {
                 let rows = restore(Arc::unwrap_or_clone(of.input))?;
+                let rows = match list {
+                    Some(items) => long_lists::planned(rows, items, context)?,
+                    None => rows,
+                };
                 Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(rows, alias))))
             }
             _ => internal_err!("a subquery of every column is planned under another name"),

@@ -154,6 +154,9 @@ fn change(data_type: &mut DataType) {
             | ArrayElemTypeDef::SquareBracket(element, _)
             | ArrayElemTypeDef::Parenthesis(element),
         ) => change(element),
+        DataType::Struct(fields, _) => {
+            fields.iter_mut().for_each(|field| change(&mut field.field_type));
+        }
         _ => {}
     }
 }

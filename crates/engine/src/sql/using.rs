@@ -4,7 +4,7 @@
 //! is NULL where only `b` has a row. In `*` it comes first, as SQL has it; the planner leaves it where `a` has it. It knows no
 //! `k` of three tables, nor `k` beside `* EXCLUDE (k)`. So USING becomes ON, and `k` without a
 //! table, and in `*`, what it stands for. A `k` in a subquery, which may be the subquery's own, is left to the planner,
-//! which knows two and refuses it.
+//! which knows two and refuses it. Of `a ASOF JOIN b USING (k, t)` the last column is the time, which is `a`'s.
 
 use datafusion::common::{Result, not_impl_err};
 use datafusion::sql::sqlparser::ast::{
@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::walk::{self, Flow, ON, Stop};
-use super::{is_same, parse_expr};
+use super::{asof, is_same, parse_expr};
 
 const HINT: &str = "hint: write ON a.k = b.k, and coalesce(a.k, b.k) for the column of both";
 
@@ -98,7 +98,8 @@ pub fn constraint_of(join: &Join) -> Option<&JoinConstraint> {
         | JoinOperator::LeftOuter(constraint)
         | JoinOperator::Right(constraint)
         | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint) => Some(constraint),
+        | JoinOperator::FullOuter(constraint)
+        | JoinOperator::AsOf { constraint, .. } => Some(constraint),
         _ => None,
     }
 }
@@ -112,7 +113,8 @@ pub fn constraint(join: &mut JoinOperator) -> Option<&mut JoinConstraint> {
         | JoinOperator::LeftOuter(constraint)
         | JoinOperator::Right(constraint)
         | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint) => Some(constraint),
+        | JoinOperator::FullOuter(constraint)
+        | JoinOperator::AsOf { constraint, .. } => Some(constraint),
         _ => None,
     }
 }
@@ -186,8 +188,13 @@ impl Columns {
             match constraint {
                 JoinConstraint::Using(names) => {
                     let mut equal = Vec::new();
-                    for name in names {
+                    for name in names.iter() {
                         equal.push(columns.merge(name, right, &operator)?);
+                    }
+                    if asof::is_marked(&operator)
+                        && let Some(time) = equal.last_mut()
+                    {
+                        *time = time.replacen(" = ", " >= ", 1);
                     }
                     *constraint = JoinConstraint::On(parse_expr(&equal.join(" and "))?);
                 }

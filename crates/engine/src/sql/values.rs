@@ -54,7 +54,8 @@ fn is_constant(expr: &Expr) -> bool {
     }
 }
 
-fn call(name: &str, arguments: impl IntoIterator<Item = Expr>) -> Option<Expr> {
+/// A call of a function.
+pub(super) fn call(name: &str, arguments: impl IntoIterator<Item = Expr>) -> Option<Expr> {
     let Ok(Expr::Function(mut function)) = parse_expr(&format!("{name}()")) else { return None };
     if let FunctionArguments::List(list) = &mut function.args {
         let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));

@@ -64,6 +64,75 @@ async fn everything_of_a_subquery_is_planned_in_the_time_of_its_columns() {
     check("select * from (select * from wide where c7 > 7) as w order by w.c5", 1).await;
 }
 
+/// A statement of a list of so many outputs.
+fn listed(columns: usize, output: impl Fn(usize) -> String, around: [&str; 2]) -> String {
+    let outputs: Vec<String> = (0..columns).map(output).collect();
+    let [before, behind] = around;
+    format!("{before}select {} from wide {behind}", outputs.join(", "))
+}
+
+/// Four times the outputs take four times as long, or 16 times if each is compared with each.
+async fn check_list(output: impl Fn(usize) -> String + Copy, around: [&str; 2], rows: usize) {
+    const LISTED: usize = 600;
+    let folder = tempfile::tempdir().unwrap();
+    let mut taken_ms = Vec::new();
+    for columns in [LISTED, 4 * LISTED] {
+        let session = session(columns, folder.path());
+        let sql = listed(columns, output, around);
+        taken_ms.push(planning_ms(&session, &sql, columns, rows).await);
+    }
+    let times = taken_ms[1] / taken_ms[0];
+    assert!(times < 10.0, "{around:?}: {taken_ms:?} ms");
+}
+
+#[tokio::test]
+async fn a_list_of_columns_is_planned_in_little_more_than_the_time_of_its_columns() {
+    check_list(|i| format!("c{i}"), ["", ""], 2).await;
+    check_list(|i| format!("c{i}"), ["", "where c7 > 7 order by c5 desc limit 5"], 1).await;
+    check_list(|i| format!("c{i}"), ["select * from (", ") as w where c5 > 5"], 1).await;
+}
+
+#[tokio::test]
+async fn a_list_of_expressions_is_planned_in_little_more_than_the_time_of_its_columns() {
+    check_list(|i| format!("c{i} + 1 as d{i}"), ["", "where wide.c7 > 7"], 1).await;
+}
+
+#[tokio::test]
+async fn a_long_list_means_what_a_short_one_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = session(600, folder.path());
+    let text = |sql: String| {
+        let session = session.clone();
+        async move {
+            let query = session.sql(&sql).await?;
+            let names: Vec<String> =
+                query.schema().fields().iter().map(|field| field.name().clone()).collect();
+            let (batches, _) = query.collect().await?;
+            let cell = |column: usize| {
+                let column = batches[0].column(column);
+                datafusion::arrow::util::display::array_value_to_string(column, 0).unwrap()
+            };
+            let last = names.len() - 1;
+            let shown = format!("{}={} {}={}", names[0], cell(0), names[last], cell(last));
+            Ok::<_, datafusion::common::DataFusionError>(shown)
+        }
+    };
+    let behind = ["", "where c1 > 1 order by c5 limit 1"];
+    let of = |output: fn(usize) -> String| text(listed(600, output, behind));
+    assert_eq!(of(|i| format!("c{i}")).await.unwrap(), "c0=1 c599=600");
+    assert_eq!(of(|i| format!("wide.c{i}")).await.unwrap(), "c0=1 c599=600");
+    assert_eq!(of(|i| format!("C{i}")).await.unwrap(), "c0=1 c599=600");
+    let computed = of(|i| if i == 5 { "c5".into() } else { format!("abs(c{i}) + c1") });
+    assert_eq!(computed.await.unwrap(), "abs(c0) + c1=3 abs(c599) + c1=602");
+    // These are the planner's: equal names, and groups.
+    let twice = text(listed(600, |i| format!("c{}", i / 2), ["", "where c1 > 1"]));
+    assert_eq!(twice.await.unwrap(), "c0=1 c299=300");
+    let sums = text(listed(600, |i| format!("sum(c{i}) as s{i}"), ["", ""]));
+    assert_eq!(sums.await.unwrap(), "s0=1 s599=1199");
+    let missing = text(listed(600, |i| format!("c{}", i + 1), ["", ""])).await.unwrap_err();
+    assert!(missing.to_string().contains("c600"), "{missing}");
+}
+
 #[tokio::test]
 async fn many_columns_are_summarized_in_parts() {
     let folder = tempfile::tempdir().unwrap();

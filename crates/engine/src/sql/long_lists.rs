@@ -1,0 +1,243 @@
+//! `SELECT c0, c1, ..` of very many columns.
+//!
+//! The planner compares the name of each output with that of each other, which it spells anew each time: the time that takes is
+//! the square of their number, minutes for twenty thousand. So a query of so many outputs becomes a subquery of itself, and
+//! its list is planned here: each output beside nothing but the columns that it names.
+//!
+//! ```text
+//! SELECT c0, c1 + 1 FROM t WHERE c2 ORDER BY c0    SELECT * FROM (SELECT c0, c1 + 1 FROM t WHERE c2) AS q ORDER BY c0
+//! ```
+//!
+//! What is not known to mean the same so is left to the planner: aggregates, windows, subqueries and equal names.
+
+use std::collections::{HashMap, HashSet};
+use std::mem;
+use std::sync::Arc;
+
+use datafusion::common::{Column, DFSchema, Result, internal_err, unqualified_field_not_found};
+use datafusion::logical_expr::planner::RelationPlannerContext;
+use datafusion::logical_expr::{Expr as PlannedExpr, ExprSchemable, LogicalPlan, Projection};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, Ident, LimitClause, ObjectNamePart, OrderByKind, Query, Select, SelectItem,
+    SetExpr, Visitor,
+};
+
+use super::headers::normal;
+use super::walk::{self, Flow, ON, Stop};
+
+/// Shorter lists take no time that anybody sees.
+const ITEMS_MIN: usize = 500;
+
+/// What the subquery is called.
+const NAME: &str = "rows of the list";
+
+/// Makes a query of very many outputs a subquery of one that selects all of them.
+pub fn put_apart(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_ref() else { return };
+    if !is_long(select) || query.limit_clause.as_ref().is_some_and(has_keys) {
+        return;
+    }
+    let Some(names) = names(&select.projection) else { return };
+    let is_output = |expr: &Expr| match expr {
+        Expr::Identifier(name) => names.contains(&normal(name)),
+        _ => false,
+    };
+    let by_outputs = query.order_by.as_ref().is_none_or(|order| match &order.kind {
+        OrderByKind::Expressions(by) => by.iter().all(|by| is_output(&by.expr)),
+        OrderByKind::All(_) => false,
+    });
+    if !by_outputs || !query.pipe_operators.is_empty() || !query.locks.is_empty() {
+        return;
+    }
+    let (order, limit) = (query.order_by.take(), query.limit_clause.take());
+    super::put_into_from(query, NAME);
+    (query.order_by, query.limit_clause) = (order, limit);
+}
+
+fn has_keys(limit: &LimitClause) -> bool {
+    matches!(limit, LimitClause::LimitOffset { limit_by, .. } if !limit_by.is_empty())
+}
+
+/// The names of outputs, as far as they have some; `None` if two are the same.
+fn names(items: &[SelectItem]) -> Option<HashSet<String>> {
+    let mut names = HashSet::with_capacity(items.len());
+    for item in items {
+        let name = match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => normal(name),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => normal(parts.last()?),
+            SelectItem::UnnamedExpr(expr) => expr.to_string(),
+            SelectItem::ExprWithAlias { alias, .. } => normal(alias),
+            _ => return None,
+        };
+        if !names.insert(name) {
+            return None;
+        }
+    }
+    Some(names)
+}
+
+/// Whether a SELECT is very many outputs of the rows of FROM, each by itself.
+pub fn is_long(select: &Select) -> bool {
+    if select.projection.len() < ITEMS_MIN {
+        return false;
+    }
+    let expr = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+            let mut more = More(false);
+            walk::look_at_all(expr, &mut more);
+            !more.0
+        }
+        _ => false,
+    };
+    super::stars::keeps_rows(select) && select.projection.iter().all(expr)
+}
+
+/// Whether an expression is more than its row's columns make it.
+struct More(bool);
+
+impl Visitor for More {
+    type Break = Stop;
+
+    fn pre_visit_query(&mut self, _: &Query) -> Flow {
+        self.0 = true;
+        ON
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        self.0 |= match expr {
+            Expr::Function(call) => call.over.is_some() || call.filter.is_some(),
+            Expr::Lambda(_) | Expr::CompoundFieldAccess { .. } => true,
+            Expr::CompoundIdentifier(parts) => parts.len() != 2,
+            _ => false,
+        };
+        ON
+    }
+}
+
+/// The list of a subquery, if its SELECT is a long one that can be planned here; `*` is then in its place.
+pub fn take(query: &mut Query, context: &dyn RelationPlannerContext) -> Option<Vec<SelectItem>> {
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let is_plain = query.order_by.is_none() && query.pipe_operators.is_empty();
+    if !is_plain || !is_long(select) || names(&select.projection).is_none() {
+        return None;
+    }
+    let provider = context.context_provider();
+    let mut calls = Calls::default();
+    select.projection.iter().for_each(|item| walk::look_at_all(item, &mut calls));
+    let is_of_rows = |name: &String| {
+        provider.get_function_meta(name).is_some() && provider.get_aggregate_meta(name).is_none()
+    };
+    if !calls.0.iter().all(is_of_rows) {
+        return None;
+    }
+    let everything = vec![super::stars::everything()];
+    Some(mem::replace(&mut select.projection, everything))
+}
+
+/// The functions that are called.
+#[derive(Default)]
+struct Calls(HashSet<String>);
+
+impl Visitor for Calls {
+    type Break = Stop;
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        if let Expr::Function(Function { name, .. }) = expr {
+            let name = match name.0.as_slice() {
+                [ObjectNamePart::Identifier(name)] => normal(name),
+                // No function has such a name.
+                _ => String::new(),
+            };
+            self.0.insert(name);
+        }
+        ON
+    }
+}
+
+/// A list of outputs over the rows of a plan.
+///
+/// # Errors
+/// What the planner says of an output.
+pub fn planned(
+    rows: LogicalPlan,
+    items: Vec<SelectItem>,
+    context: &mut dyn RelationPlannerContext,
+) -> Result<LogicalPlan> {
+    let schema = rows.schema().clone();
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(schema.fields().len());
+    for (place, field) in schema.fields().iter().enumerate() {
+        places.entry(field.name()).or_default().push(place);
+    }
+    let (mut exprs, mut fields) = (Vec::new(), Vec::new());
+    for item in items {
+        let (expr, alias) = match item {
+            SelectItem::UnnamedExpr(expr) => (expr, None),
+            SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
+            other => return internal_err!("an output that is no expression: {other}"),
+        };
+        let narrow = named_by(&expr, &schema, &places, context)?;
+        let expr = match (&expr, narrow.fields().len()) {
+            (Expr::Identifier(_), 1) => {
+                PlannedExpr::Column(Column::from(narrow.qualified_field(0)))
+            }
+            _ => context.sql_to_expr(expr, &narrow)?,
+        };
+        let expr = match alias {
+            Some(alias) => expr.alias(context.normalize_ident(alias)),
+            None => expr,
+        };
+        fields.push(expr.to_field(&narrow)?);
+        exprs.push(expr);
+    }
+    let listed = DFSchema::new_with_metadata(fields, schema.metadata().clone())?;
+    let list = Projection::try_new_with_schema(exprs, rows.into(), listed.into())?;
+    Ok(LogicalPlan::Projection(list))
+}
+
+/// The columns that may be meant by the names in an expression.
+fn named_by(
+    expr: &Expr,
+    schema: &DFSchema,
+    places: &HashMap<&str, Vec<usize>>,
+    context: &dyn RelationPlannerContext,
+) -> Result<DFSchema> {
+    let mut names = Names::default();
+    walk::look_at_all(expr, &mut names);
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
+    for parts in names.0 {
+        // `a.b` is a column of a table, or a field of a column.
+        let names = parts.into_iter().map(|name| context.normalize_ident(name));
+        let names: Vec<String> = names.collect();
+        let known: Vec<&String> =
+            names.iter().filter(|name| places.contains_key(name.as_str())).collect();
+        if let (true, Some(missing)) = (known.is_empty(), names.last()) {
+            return Err(unqualified_field_not_found(missing, schema));
+        }
+        for name in known {
+            let own = places.get(name.as_str()).into_iter().flatten();
+            found.extend(own.copied().filter(|place| seen.insert(*place)));
+        }
+    }
+    let column = |place: usize| {
+        let (table, field) = schema.qualified_field(place);
+        (table.cloned(), Arc::clone(field))
+    };
+    DFSchema::new_with_metadata(found.into_iter().map(column).collect(), HashMap::new())
+}
+
+/// The names of columns.
+#[derive(Default)]
+struct Names(Vec<Vec<Ident>>);
+
+impl Visitor for Names {
+    type Break = Stop;
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        match expr {
+            Expr::Identifier(name) => self.0.push(vec![name.clone()]),
+            Expr::CompoundIdentifier(parts) => self.0.push(parts.clone()),
+            _ => {}
+        }
+        ON
+    }
+}
