@@ -93,7 +93,7 @@ impl CliError {
             cause: cause.to_string(),
             hint: self.hint.clone(),
             shown: None,
-            subject: None,
+            subject: self.subject.clone(),
             ..*self
         }
     }
