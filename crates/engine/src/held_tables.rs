@@ -73,20 +73,29 @@ pub async fn with_table_made(
 fn is_made(create: &CreateMemoryTable, is_there: bool) -> bool {
     let mut names = HashSet::new();
     let mut fields = create.input.schema().fields().iter();
-    !create.temporary
-        && !(create.if_not_exists && create.or_replace)
-        && (create.or_replace || !is_there)
-        && fields.all(|field| names.insert(field.name()))
+    let is_refused = create.temporary || (create.if_not_exists && create.or_replace);
+    let is_taken = is_there && !create.or_replace;
+    !is_refused && !is_taken && fields.all(|field| names.insert(field.name()))
 }
 
 /// A table in memory, and what its rows take.
 #[derive(Debug)]
-struct HeldTable {
+pub struct HeldTable {
     rows: MemTable,
     held: Held,
 }
 
 impl HeldTable {
+    /// Its rows, as the planner holds them.
+    pub fn rows(&self) -> &MemTable {
+        &self.rows
+    }
+
+    /// A table of the same batches, called otherwise, in this one's place.
+    pub fn with_rows(&self, rows: MemTable) -> Self {
+        Self { rows, held: self.held.clone() }
+    }
+
     /// The table that a statement makes of the rows of a plan.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{
     AlterTable, AlterTableOperation, ObjectName, ObjectNamePart, RenameTableNameKind,
 };
 
+use crate::held_tables::HeldTable;
 use crate::session::Session;
 use crate::sql::plain_name;
 
@@ -118,7 +119,8 @@ fn renamed(
     if schema.index_of(to).is_ok() {
         return plan_err!("there is a column {to} in {name} already");
     }
-    let made: Option<&MemTable> = table.downcast_ref();
+    let held: Option<&HeldTable> = table.downcast_ref();
+    let made = held.map(HeldTable::rows).or_else(|| table.downcast_ref::<MemTable>());
     let (Some(made), TableType::Base) = (made, table.table_type()) else {
         return plan_err!(
             "the columns of {name} are called as its files, or its query, call them\n\
@@ -154,5 +156,8 @@ fn renamed(
     if let Some(constraints) = made.constraints() {
         renamed = renamed.with_constraints(constraints.clone());
     }
-    Ok(Arc::new(renamed))
+    Ok(match held {
+        Some(held) => Arc::new(held.with_rows(renamed)),
+        None => Arc::new(renamed),
+    })
 }

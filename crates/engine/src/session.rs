@@ -301,11 +301,11 @@ impl Session {
             && opened.iter().all(|(_, table)| table.is::<TableEntry>());
         let opened = opened.into_iter().collect();
         let Planned { mut logical, headers } = with_opened(opened, parsed.plan(&state)).await?;
-        if let LogicalPlan::Copy(copy) = &logical {
-            if let Some((plan, staging)) = self.plan_own_copy(copy).await? {
-                self.plans.clear();
-                return Ok((KnownPlan { plan, headers, loan: None }, staging));
-            }
+        if let LogicalPlan::Copy(copy) = &logical
+            && let Some((plan, staging)) = self.plan_own_copy(copy).await?
+        {
+            self.plans.clear();
+            return Ok((KnownPlan { plan, headers, loan: None }, staging));
         }
         if let Some(plan) = self.create_file(&logical).await? {
             self.plans.clear();

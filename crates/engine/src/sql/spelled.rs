@@ -68,7 +68,7 @@ fn order_by_rows(order: &mut Vec<OrderByExpr>) {
                 options.nulls_first = None;
                 order.extend(values.into_iter().map(|expr| OrderByExpr {
                     expr,
-                    options: options.clone(),
+                    options,
                     with_fill: with_fill.clone(),
                 }));
             }

@@ -496,8 +496,8 @@ impl CudaExecution {
         let at = (descriptors.ptr(), *tiles);
         let (rows, mut progress) = match (rows, progress) {
             (Some(rows), progress) => (rows, progress),
-            // SAFETY: as promised; what the launches use outlives the waits in it.
             (None, Some(progress)) => {
+                // SAFETY: as promised; what the launches use outlives the waits in it.
                 return unsafe { self.launch_to_the_end(layout, at, status, progress, output) };
             }
             (None, None) => {

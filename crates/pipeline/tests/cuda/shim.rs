@@ -351,20 +351,15 @@ pub fn run_on_shim(
         }
         params[at.unwrap()] = runs_left.address();
     }
-    match &bound.sink {
-        BoundSink::Aggregate { grouping: Grouping::Dense { .. }, .. } => {
-            let states = program
-                .accumulators
-                .iter()
-                .zip(&accumulators)
-                .map(|(a, m)| {
-                    accumulator_state(*a, &m.bytes((a.bytes() * program.groups) as usize))
-                })
-                .collect();
-            let batch = finish_dense(bound, &DenseState { accumulators: states });
-            return batch.map(|batch| (vec![batch], flushes)).map_err(|e| e.to_string());
-        }
-        _ => {}
+    if let BoundSink::Aggregate { grouping: Grouping::Dense { .. }, .. } = &bound.sink {
+        let states = program
+            .accumulators
+            .iter()
+            .zip(&accumulators)
+            .map(|(a, m)| accumulator_state(*a, &m.bytes((a.bytes() * program.groups) as usize)))
+            .collect();
+        let batch = finish_dense(bound, &DenseState { accumulators: states });
+        return batch.map(|batch| (vec![batch], flushes)).map_err(|e| e.to_string());
     }
     output.finish().map_err(|e| e.to_string())?;
     Ok((batches.into_inner().unwrap(), flushes))
