@@ -468,7 +468,7 @@ mod tests {
         }
         assert_eq!(of("select as"), None);
         assert!(spelled("copy t to 'f' (colour)").is_err());
-        assert!(instead("select [x for x in l]").is_some());
+        assert!(instead("select * from a asof right join b on a.t >= b.t").is_some());
         assert!(instead("select 1").is_none());
     }
 }
