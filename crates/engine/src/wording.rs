@@ -110,16 +110,25 @@ fn worded(message: &str) -> Worded {
             subject: None,
         };
     }
-    if let Some((verb @ ("DELETE" | "UPDATE" | "TRUNCATE"), _)) =
-        text.split_once(" not supported for Base table")
-    {
+    if let Some((verb, instead)) = change_of_files(text) {
         return Worded {
             cause: format!("{verb} is not offered: the files of a table are written once"),
-            hint: Some("make a table of the rows that stay: CREATE TABLE new AS SELECT ..".into()),
+            hint: Some(instead.to_string()),
             subject: None,
         };
     }
     Worded { cause: with_sql_types(text), ..Worded::default() }
+}
+
+/// What would change the files of a table, and what does the same.
+fn change_of_files(text: &str) -> Option<(&str, &'static str)> {
+    if text == "Insert into not implemented for this table" {
+        let both = "write both: CREATE OR REPLACE TABLE t AS SELECT * FROM t UNION ALL SELECT ..";
+        return Some(("INSERT", both));
+    }
+    let (verb, _) = text.split_once(" not supported for Base table")?;
+    let rest = "make a table of the rows that stay: CREATE TABLE new AS SELECT ..";
+    matches!(verb, "DELETE" | "UPDATE" | "TRUNCATE").then_some((verb, rest))
 }
 
 /// A value that is none of the type that it was cast to.
@@ -238,6 +247,18 @@ mod tests {
         for (message, wanted) in cases {
             assert_eq!(worded(message).cause, wanted);
         }
+    }
+
+    #[test]
+    fn changes_of_files_are_told_with_what_does_the_same() {
+        for (message, verb) in [
+            ("Insert into not implemented for this table", "INSERT"),
+            ("UPDATE not supported for Base table", "UPDATE"),
+        ] {
+            let worded = worded(message);
+            assert!(worded.cause.starts_with(verb) && worded.hint.is_some(), "{worded:?}");
+        }
+        assert_eq!(worded("SORT not supported for Base table").hint, None);
     }
 
     #[test]
