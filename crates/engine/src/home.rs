@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::common::{Result, plan_err};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, EmptyRelation, LogicalPlan};
+use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use parking_lot::RwLock;
 
@@ -32,20 +32,17 @@ impl Session {
         *self.home.0.write() = Some(folder.into());
     }
 
-    /// Runs a CREATE TABLE of a query that is to become a file; `None` of any other plan.
+    /// Runs a CREATE TABLE of a query that is to become a file; whether it was one.
     ///
     /// # Errors
     /// A name that is taken or names no file, constraints, the query's own.
-    pub(crate) async fn create_file(
-        &self,
-        logical: &LogicalPlan,
-    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    pub(crate) async fn create_file(&self, logical: &LogicalPlan) -> Result<bool> {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = logical else {
-            return Ok(None);
+            return Ok(false);
         };
         // A table of columns alone is there to be filled row by row.
         let has_rows = !matches!(&*create.input, LogicalPlan::EmptyRelation(_));
-        let Some(folder) = self.home.folder().filter(|_| has_rows) else { return Ok(None) };
+        let Some(folder) = self.home.folder().filter(|_| has_rows) else { return Ok(false) };
         if let Some(path) = self.file_to_be(create, &folder)? {
             let input = self.one_stream(LogicalPlan::clone(&create.input)).await?;
             let sink = ArrowSink::new(path.clone(), input.schema());
@@ -55,10 +52,7 @@ impl Session {
             collect(Arc::clone(&plan), Arc::new(planner_memory::shared(context, &plan))).await?;
             self.register_as(create.name.table(), &path).await?;
         }
-        let schema = Arc::new(DFSchema::empty());
-        let nothing = EmptyRelation { produce_one_row: false, schema };
-        let nothing = self.context().execute_logical_plan(LogicalPlan::EmptyRelation(nothing));
-        nothing.await?.create_physical_plan().await.map(Some)
+        Ok(true)
     }
 
     /// The file that a table is to be written to; `None` if it is there and may be.

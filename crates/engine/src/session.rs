@@ -289,8 +289,7 @@ impl Session {
         if let Some(renaming) = parsed.renaming()? {
             self.plans.clear();
             self.rename(&renaming, &state).await?;
-            let plan = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
-            return Ok((KnownPlan { plan, headers: Headers::default(), loan: None }, None));
+            return Ok((nothing_left(), None));
         }
         self.tables.add_calls(parsed.take_calls());
         let references = parsed.tables(&state)?;
@@ -307,9 +306,9 @@ impl Session {
             self.plans.clear();
             return Ok((KnownPlan { plan, headers, loan: None }, staging));
         }
-        if let Some(plan) = self.create_file(&logical).await? {
+        if self.create_file(&logical).await? {
             self.plans.clear();
-            return Ok((KnownPlan { plan, headers, loan: None }, None));
+            return Ok((nothing_left(), None));
         }
         let staging = staged(&mut logical)?;
         // A view has no place in the plan of a query over it: nothing would tell that it was replaced.
@@ -328,6 +327,12 @@ impl Session {
             tables.and_then(|tables| self.plans.put(text, options, tables, &plan, headers.clone()));
         Ok((KnownPlan { plan, headers, loan }, staging))
     }
+}
+
+/// The plan of a statement that has taken effect.
+fn nothing_left() -> KnownPlan {
+    let plan = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
+    KnownPlan { plan, headers: Headers::default(), loan: None }
 }
 
 /// A planned statement, to be run once.
