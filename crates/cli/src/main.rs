@@ -121,8 +121,6 @@ fn start(cli: Cli) -> Result<i32> {
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_stack_size(STACK_BYTES).build().at("start")?;
-    // The thread on which statements are planned begins while the session is made.
-    runtime.spawn_blocking(|| ());
     let cancel = Arc::new(AtomicBool::new(false));
     let (patience, tells_how_far) = patience(cli.command.as_ref());
     let asked = signals::listen(Arc::clone(&cancel), patience).at("signals")?;

@@ -42,7 +42,11 @@ pub async fn run(args: &QueryArgs, stop: Arc<AtomicBool>, asked: &Asked) -> Resu
     let mut inputs = inputs(&args.input)?;
     inputs.sql.extend(args.sql.iter().cloned());
     let source = source(inputs.sql, args)?;
-    let session = session::new(&args.engine)?;
+    let mut session = session::new(&args.engine)?;
+    // A signal ends the process with its statement, but where somebody types.
+    if !matches!(source, Source::Terminal) {
+        session = session.inline();
+    }
     for path in args.data.iter().chain(&inputs.data) {
         session::register(&session, path).await?;
     }

@@ -7,17 +7,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use headrace_io::write::hidden;
-use tokio::runtime::Builder;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tokio::sync::Notify;
 
 /// Those that end a process.
-const ENDING: [SignalKind; 4] =
-    [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
+const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
 /// A process that a signal has ended has this and the signal's number for exit code.
 const CODE_BASE: i32 = 128;
@@ -61,40 +59,38 @@ impl Asked {
 /// # Errors
 /// Why they cannot be heard.
 pub fn listen(cancel: Arc<AtomicBool>, patience: Duration) -> io::Result<Arc<Asked>> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    // What nohup has started lives on.
+    let wanted = ENDING.into_iter().filter(|&signal| signal != SIGHUP || !is_ignored(signal));
+    let mut signals = Signals::new(wanted)?;
     let asked = Arc::new(Asked::default());
-    let heard = {
-        let _in_runtime = runtime.enter();
-        // What nohup has started lives on.
-        let wanted =
-            ENDING.into_iter().filter(|kind| *kind != SignalKind::hangup() || !is_ignored(*kind));
-        let heard = wanted.map(|kind| Ok((kind, signal(kind)?)));
-        Heard(heard.collect::<io::Result<_>>()?)
-    };
     let told = Arc::clone(&asked);
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || runtime.block_on(end_when_asked(heard, &told, &cancel, patience)))?;
+    let listener = std::thread::Builder::new().name("signals".into());
+    listener.spawn(move || {
+        for signal in signals.forever() {
+            if told.code().is_some() {
+                leave(CODE_BASE + signal);
+            } else if signal == SIGINT && told.is_typed.load(Ordering::Relaxed) {
+                told.statement.notify_waiters();
+            } else {
+                told.code.store(CODE_BASE + signal, Ordering::Relaxed);
+                cancel.store(true, Ordering::Relaxed);
+                told.end.notify_one();
+                leave_after(patience, CODE_BASE + signal);
+            }
+        }
+    })?;
     Ok(asked)
 }
 
-async fn end_when_asked(mut heard: Heard, asked: &Asked, cancel: &AtomicBool, patience: Duration) {
-    let code = loop {
-        let kind = heard.next().await;
-        if kind == SignalKind::interrupt() && asked.is_typed.load(Ordering::Relaxed) {
-            asked.statement.notify_waiters();
-        } else {
-            break CODE_BASE + kind.as_raw_value();
-        }
-    };
-    asked.code.store(code, Ordering::Relaxed);
-    cancel.store(true, Ordering::Relaxed);
-    asked.end.notify_one();
-    tokio::select! {
-        () = tokio::time::sleep(patience) => {}
-        _ = heard.next() => {}
+/// Ends the process once this time is over; at once, if nothing can wait for that.
+fn leave_after(patience: Duration, code: i32) {
+    let waiting = std::thread::Builder::new().name("patience".into()).spawn(move || {
+        std::thread::sleep(patience);
+        leave(code);
+    });
+    if waiting.is_err() {
+        leave(code);
     }
-    leave(code);
 }
 
 /// Ends the process, which was interrupted: nothing half-written stays, and what is whole is named.
@@ -113,23 +109,9 @@ pub fn leave(code: i32) -> ! {
 }
 
 /// Whether whoever started this process wants a signal ignored.
-fn is_ignored(kind: SignalKind) -> bool {
+fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
-    mask >> (kind.as_raw_value() - 1) & 1 == 1
-}
-
-struct Heard(Vec<(SignalKind, Signal)>);
-
-impl Heard {
-    async fn next(&mut self) -> SignalKind {
-        std::future::poll_fn(|context| {
-            let came = |(kind, signal): &mut (SignalKind, Signal)| {
-                matches!(signal.poll_recv(context), Poll::Ready(Some(()))).then_some(*kind)
-            };
-            self.0.iter_mut().find_map(came).map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
-    }
+    mask >> (signal - 1) & 1 == 1
 }

@@ -25,7 +25,7 @@ use futures::{StreamExt, TryStreamExt};
 use headrace_flow::Trace;
 use headrace_runner::{Given, Runner, RunnerOptions, Settings};
 
-use crate::apart::{Deadline, apart, stream_apart};
+use crate::apart::Waiting;
 use crate::catalog::remote::traffic;
 use crate::catalog::{
     Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables, with_opened,
@@ -93,6 +93,8 @@ pub struct Session {
     plans: Arc<PlanCache>,
     pub(crate) remembered: Arc<Remembered>,
     pub(crate) home: Arc<Home>,
+    /// Statements are planned and answered on threads of their own.
+    is_apart: bool,
 }
 
 impl Session {
@@ -149,7 +151,14 @@ impl Session {
             catalog.register_schema(&names.default_schema, Arc::clone(&tables) as _)?;
         }
         let (plans, home) = (Arc::default(), Arc::default());
-        Ok(Self { context, tables, runner, plans, remembered, home })
+        Ok(Self { context, tables, runner, plans, remembered, home, is_apart: true })
+    }
+
+    /// Has statements planned and answered where they are waited for, which saves the start of two threads. Who drops
+    /// one meanwhile waits for its next pause: for a process that ends with its statement.
+    #[must_use]
+    pub fn inline(self) -> Self {
+        Self { is_apart: false, ..self }
     }
 
     /// DataFusion's context, for what this façade does not offer.
@@ -238,15 +247,14 @@ impl Session {
     pub async fn sql(&self, text: &str) -> Result<Query> {
         let (started, traffic) = (Instant::now(), traffic());
         let limit = statement_timeout_of(self.context.state_ref().read().config_options());
-        let deadline = Deadline::of(started, limit);
+        let waiting = Waiting::new(self.is_apart, started, limit);
         let cached = self.plans.get(text, &self.context).await?;
         let plan_cached = cached.is_some();
         let (KnownPlan { plan, headers, loan }, staging, notes) = match cached {
             Some(known) => (known, None, Vec::new()),
             None => {
                 let (session, text) = (self.clone(), text.to_string());
-                let planned = apart(move || async move { session.plan_apart(&text).await });
-                deadline.or(planned).await?
+                waiting.work(move || async move { session.plan_caught(&text).await }).await?
             }
         };
         let context = TaskContext::from(&*self.context.state_ref().read());
@@ -259,7 +267,7 @@ impl Session {
             plan,
             headers,
             loan: loan.map(Arc::new),
-            deadline,
+            waiting,
             context,
             staging,
             notes,
@@ -272,7 +280,7 @@ impl Session {
         })
     }
 
-    async fn plan_apart(&self, text: &str) -> Result<(KnownPlan, Option<Staging>, Vec<String>)> {
+    async fn plan_caught(&self, text: &str) -> Result<(KnownPlan, Option<Staging>, Vec<String>)> {
         let mut notes = Vec::new();
         let planned = caught(OnLargeStack::new(self.plan(text, &mut notes))).await;
         planned.map(|(plan, staging)| (plan, staging, notes))
@@ -341,7 +349,7 @@ pub struct Query {
     headers: Headers,
     /// The plan's, until all is done with it.
     loan: Option<Arc<Loan>>,
-    deadline: Deadline,
+    waiting: Waiting,
     context: Arc<TaskContext>,
     /// Where a COPY writes to.
     staging: Option<Arc<Staging>>,
@@ -398,7 +406,7 @@ impl Query {
             if is_plan { as_shown(batch) } else { Ok(batch) }
         };
         let batches = caught_stream(stream.map(rename));
-        let batches = stream_apart(batches, self.deadline.clone());
+        let batches = self.waiting.clone().stream(batches);
         let Some(staging) = self.staging.clone() else {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)));
         };
