@@ -1,6 +1,7 @@
 //! The same pipeline over the same segments on two processors.
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
 
 use arrow_array::{Array, RecordBatch};
 use headrace_ir::{Pipeline, Source, SourceKind};
@@ -16,6 +17,28 @@ use crate::data::{Shape, Table};
 
 /// An answer: sorted rows as text, or the text of the failure.
 pub type Answer = Result<Vec<String>, String>;
+
+/// Does `work` with each of the items on all cores; the names of those with which it panicked.
+pub fn failed_of<T: Send>(
+    items: impl IntoIterator<Item = (String, T)>,
+    work: impl Fn(T) + Sync,
+) -> Vec<String> {
+    let items: Mutex<Vec<_>> = Mutex::new(items.into_iter().collect());
+    let failed = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((name, item)) = { items.lock().unwrap().pop() } {
+                    if catch_unwind(AssertUnwindSafe(|| work(item))).is_err() {
+                        failed.lock().unwrap().push(name);
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().unwrap()
+}
 
 pub fn bound_of(
     case: &Case,

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use headrace_gpu::{Compiler, Cubin};
+use headrace_pipeline::BuildTable;
 use headrace_pipeline::cuda::{
     COMPILE_OPTIONS, CudaProgram, Tuning, gather_source, narrow_source, pages_source,
 };
 
+use crate::corpus::Case;
 use crate::data::Table;
-use crate::differential::{bound_of, shapes, text_shapes};
+use crate::differential::{bound_of, failed_of, shapes, text_shapes};
 use crate::{corpus, ssb};
 
 fn compile(compiler: &Compiler, program: &CudaProgram) -> Cubin {
@@ -110,32 +112,36 @@ fn nvrtc_compiles_the_kernel_of_heap_pages_within_64_registers() {
 fn nvrtc_compiles_every_case_of_the_corpus_without_spills_on_some_rung() {
     let builds = corpus::builds();
     let compiler = Compiler::load(None).unwrap();
-    for shape in [shapes()[0], shapes()[2]] {
-        let table = Table::random(shape, &[10]);
-        for case in corpus::cases() {
-            let bound = bound_of(&case, &table, &builds).unwrap();
-            let rungs = Tuning::LADDER.iter().map(|tuning| {
-                let bound = Arc::clone(&bound);
-                let program = CudaProgram::compile(bound, &table.layout(), *tuning).unwrap();
-                let cubin = compile(&compiler, &program);
-                (tuning, registers_and_stack_bytes(&cubin), program.shared_bytes)
-            });
-            let mut last = None;
-            for (tuning, (registers, stack_bytes), shared_bytes) in rungs {
-                last = Some((tuning, registers, stack_bytes, shared_bytes));
-                if stack_bytes == 0 {
-                    break;
-                }
-            }
-            let (tuning, registers, stack_bytes, shared_bytes) = last.unwrap();
-            println!(
-                "{}: {} threads, {registers} registers, {stack_bytes} bytes of stack, \
-                 {shared_bytes} bytes of shared memory",
-                case.name, tuning.block_threads
-            );
-            assert_eq!(stack_bytes, 0, "{} spills on every rung", case.name);
-        }
-    }
+    let tables = [shapes()[0], shapes()[2]].map(|shape| Table::random(shape, &[10]));
+    let work = tables.iter().flat_map(|table| {
+        corpus::cases().into_iter().map(move |case| (case.name.to_string(), (table, case)))
+    });
+    let failed = failed_of(work, |(table, case)| {
+        assert_compiles_without_spills(&compiler, &case, table, &builds);
+    });
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// On some rung.
+fn assert_compiles_without_spills(
+    compiler: &Compiler,
+    case: &Case,
+    table: &Table,
+    builds: &[Arc<BuildTable>],
+) {
+    let bound = bound_of(case, table, builds).unwrap();
+    let compiled = |tuning: &Tuning| {
+        let bound = Arc::clone(&bound);
+        let program = CudaProgram::compile(bound, &table.layout(), *tuning).unwrap();
+        let (registers, stack_bytes) = registers_and_stack_bytes(&compile(compiler, &program));
+        println!(
+            "{}: {} threads, {registers} registers, {stack_bytes} bytes of stack, {} of shared memory",
+            case.name, tuning.block_threads, program.shared_bytes
+        );
+        stack_bytes
+    };
+    let fits = Tuning::LADDER.iter().map(compiled).any(|stack_bytes| stack_bytes == 0);
+    assert!(fits, "{} spills on every rung", case.name);
 }
 
 #[test]
@@ -145,15 +151,6 @@ fn nvrtc_compiles_plain_texts_without_spills_on_some_rung() {
     let (shape, builds) = (text_shapes()[0], corpus::builds());
     let table = Table::random(shape, &[10]);
     for case in corpus::plain_texts() {
-        let bound = bound_of(&case, &table, &builds).unwrap();
-        let compiled = |tuning: &Tuning| {
-            let bound = Arc::clone(&bound);
-            let program = CudaProgram::compile(bound, &table.layout(), *tuning).unwrap();
-            (tuning.block_threads, registers_and_stack_bytes(&compile(&compiler, &program)))
-        };
-        let fits = |(_, (_, stack_bytes)): &(u32, (u32, u32))| *stack_bytes == 0;
-        let rung = Tuning::LADDER.iter().map(compiled).find(fits);
-        println!("{}: threads, registers, stack: {rung:?}", case.name);
-        assert!(rung.is_some(), "{} spills on every rung", case.name);
+        assert_compiles_without_spills(&compiler, &case, &table, &builds);
     }
 }

@@ -19,7 +19,9 @@ use headrace_pipeline::state::{DenseState, finish_dense};
 
 use crate::corpus;
 use crate::data::{Shape, Table};
-use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes, text_shapes};
+use crate::differential::{
+    Answer, assert_same, bound_of, failed_of, lines, on_cpu, shapes, text_shapes,
+};
 
 unsafe extern "C" {
     fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
@@ -421,53 +423,28 @@ pub fn tuning_of(shape: Shape) -> Tuning {
 #[test]
 fn host_shim_answers_as_the_cpu_processor_does() {
     let builds = corpus::builds();
-    let work: Mutex<Vec<_>> = Mutex::new(
-        corpus::cases()
-            .into_iter()
-            .flat_map(|c| {
-                let case = Arc::new(c);
-                shapes().into_iter().map(move |s| (Arc::clone(&case), s))
-            })
-            .collect(),
-    );
     let only = std::env::var("HEADRACE_CASE").ok();
-    let (refused, failed) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-    let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let Some((case, shape)) = work.lock().unwrap().pop() else { break };
-                    if only.as_ref().is_some_and(|only| only != case.name) {
-                        continue;
-                    }
-                    let outcome = std::panic::catch_unwind(|| {
-                        let table = Table::random(shape, &[1000, 130, 7, 1]);
-                        let bound = bound_of(&case, &table, &builds).unwrap();
-                        match CudaProgram::compile(
-                            Arc::clone(&bound),
-                            &table.layout(),
-                            tuning_of(shape),
-                        ) {
-                            Err(why) => {
-                                refused.lock().unwrap().push(format!("{}: {why}", case.name))
-                            }
-                            Ok(program) => {
-                                let cpu = on_cpu(&bound, &table);
-                                let cuda = on_shim(&bound, &table, &program);
-                                assert_same(case.name, shape, &cpu, &cuda, &program.source);
-                            }
-                        }
-                    });
-                    if outcome.is_err() {
-                        failed.lock().unwrap().push(format!("{} {shape:?}", case.name));
-                    }
-                }
-            });
+    let cases = corpus::cases().into_iter().map(Arc::new);
+    let cases = cases.filter(|case| only.as_ref().is_none_or(|only| only == case.name));
+    let work = cases.flat_map(|case| {
+        let shapes = shapes().into_iter();
+        shapes.map(move |shape| (format!("{} {shape:?}", case.name), (Arc::clone(&case), shape)))
+    });
+    let refused = Mutex::new(Vec::new());
+    let failed = failed_of(work, |(case, shape)| {
+        let table = Table::random(shape, &[1000, 130, 7, 1]);
+        let bound = bound_of(&case, &table, &builds).unwrap();
+        match CudaProgram::compile(Arc::clone(&bound), &table.layout(), tuning_of(shape)) {
+            Err(why) => refused.lock().unwrap().push(format!("{}: {why}", case.name)),
+            Ok(program) => {
+                let cpu = on_cpu(&bound, &table);
+                let cuda = on_shim(&bound, &table, &program);
+                assert_same(case.name, shape, &cpu, &cuda, &program.source);
+            }
         }
     });
-    let (refused, failed) = (refused.into_inner().unwrap(), failed.into_inner().unwrap());
     assert!(failed.is_empty(), "{} differ: {failed:#?}", failed.len());
+    let refused = refused.into_inner().unwrap();
     assert!(refused.is_empty(), "refused: {refused:#?}");
 }
 
