@@ -51,7 +51,7 @@ use crate::rule_guards::optimizer_rules;
 use crate::semantics;
 use crate::sql::{
     CellText, Change, Everything, Headers, Named, OfAsOfJoins, OfSubqueries, OnLargeStack, Parsed,
-    Planned, Remembered,
+    Planned, Remembered, RowsAsked,
 };
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
@@ -135,6 +135,7 @@ impl Session {
         let context = SessionContext::new_with_state(state);
         context.register_udf(Named::function());
         context.register_udf(Everything::function());
+        context.register_udf(RowsAsked::function());
         for function in semantics::functions() {
             context.register_udf(function);
         }

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::walk::{self, Flow, ON, Stop};
-use super::{parse_expr, plain_name};
+use super::{parse_expr, plain_name, rows_asked};
 
 /// Spells them out.
 ///
@@ -107,7 +107,10 @@ fn limit_by_query(query: &mut Query) -> Result<()> {
     }
     let order = order_of(query)?;
     let text = |rows: Option<Expr>, none: &str| {
-        rows.map_or_else(|| none.to_string(), |rows| format!("coalesce(({rows}), {none})"))
+        rows.map_or_else(
+            || none.to_string(),
+            |rows| format!("coalesce(\"{}\"(({rows})), {none})", rows_asked::NAME),
+        )
     };
     let mut wanted = parse_expr(&format!(
         "cast(row_number() over () as bigint) - {} between 1 and {}",
