@@ -116,9 +116,9 @@ pub fn available_memory_bytes(root: &SysRoot) -> Option<u64> {
         let rest = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
         Some(rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? << 10)
     });
-    let group = cgroup(root).ok().and_then(|group| {
-        let most = group.memory_max_bytes.amount()?;
-        let used = group.memory_current_bytes.unwrap_or(0);
+    let group = memory_group(root).ok().and_then(|(group, ..)| {
+        let most = group.memory_max(root).amount()?;
+        let used = group.memory_current(root).unwrap_or(0);
         // The page cache of the group counts as used, but leaves when room is needed: half of
         // the limit is a fair guess at what can be had then.
         Some(most.saturating_sub(used).max(most / 2))
@@ -144,21 +144,26 @@ fn status_of<T>(status: &Fact<String>, name: &str, parse: impl Fn(&str) -> Optio
     status_field(status, name).and_then(parse).ok_or_else(malformed)
 }
 
-fn cgroup(root: &SysRoot) -> Fact<Cgroup> {
+/// Where memory is limited; the groups that the process is in, and what is mounted.
+fn memory_group(root: &SysRoot) -> Fact<(Way, String, Vec<Mount>)> {
     const MEMBERSHIPS: &str = "/proc/self/cgroup";
     let memberships = root.text(MEMBERSHIPS)?;
     let table = mounts(root)?;
-    let way = |controller: &str| Way::of(&memberships, &table, controller);
-    let memory = way("memory").ok_or_else(|| {
+    let memory = Way::of(&memberships, &table, "memory").ok_or_else(|| {
         Unknown::not_published(MEMBERSHIPS, "no hierarchy of control groups is mounted")
     })?;
-    let blocks = way("blkio").map(|way| way.io_max(root)).unwrap_or_default();
+    Ok((memory, memberships, table))
+}
+
+fn cgroup(root: &SysRoot) -> Fact<Cgroup> {
+    let (memory, memberships, table) = memory_group(root)?;
+    let way = |controller: &str| Way::of(&memberships, &table, controller);
     Ok(Cgroup {
         version: memory.version,
         path: memory.path.clone(),
         memory_max_bytes: memory.memory_max(root),
         memory_current_bytes: memory.memory_current(root),
-        io_max: blocks,
+        io_max: way("blkio").map(|way| way.io_max(root)).unwrap_or_default(),
         cpu_quota_cores: way("cpu").and_then(|way| way.cpu_quota_cores(root)),
     })
 }
