@@ -22,7 +22,7 @@ impl Machine {
     pub fn read() -> Self {
         Self {
             cpu: value_of("/proc/cpuinfo", "model name").unwrap_or_default(),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: headrace_io::system::cores(),
             memory_bytes: memory_bytes().unwrap_or_default(),
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
                 .map(|release| release.trim().to_string())

@@ -9,7 +9,7 @@ const OWN_MAPPING_BYTES: libc::c_int = 128 << 10;
 /// keeps them in heaps for each of up to eight threads a core.
 #[cfg(target_env = "gnu")]
 pub fn give_back_what_is_free() {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = headrace_io::system::cores();
     let heaps = libc::c_int::try_from(cores).unwrap_or(libc::c_int::MAX);
     let options = [
         (libc::M_MMAP_THRESHOLD, OWN_MAPPING_BYTES),

@@ -295,7 +295,7 @@ fn machine(args: &ModelArgs) -> Result<Machine> {
     machine.cpu_gb_per_s = args.cpu.or(machine.cpu_gb_per_s);
     machine.host_decode_gb_per_s = args.host_decode.or(machine.host_decode_gb_per_s);
     if args.cpu.is_some() {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = headrace_io::system::cores();
         machine.cpu_workers = u32::try_from(cores).unwrap_or(1);
     }
     Ok(machine)

@@ -10,9 +10,10 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
+use crate::catalog::Packing;
 use crate::copy::{ArrowSink, Staging, Target, is_one_file, target_of};
 use crate::folder_values::name_folders;
-use crate::packed::{PackedSink, Packing};
+use crate::packed::{PackedSink, packing_of_copy};
 use crate::partitioned::{FoldersSink, check_keys};
 use crate::session::Session;
 
@@ -25,12 +26,12 @@ impl Session {
     /// # Errors
     /// A target or options that they do not take.
     pub(crate) async fn plan_own_copy(&self, copy: &CopyTo) -> Result<Option<Planned>> {
-        match Packing::of(copy)? {
-            Some(packing) => self.plan_packed_copy(copy, packing).await.map(Some),
-            None if copy.file_type.get_ext() == "arrow" => {
+        match packing_of_copy(copy)? {
+            Packing::Plain if copy.file_type.get_ext() == "arrow" => {
                 self.plan_arrow_copy(copy).await.map(Some)
             }
-            None => Ok(None),
+            Packing::Plain => Ok(None),
+            packing => self.plan_packed_copy(copy, packing).await.map(Some),
         }
     }
 

@@ -26,60 +26,30 @@ use datafusion_datasource::write::BatchSerializer;
 use flate2::write::GzEncoder;
 use futures::StreamExt;
 
-use crate::catalog::refused;
+use crate::catalog::{Packing, refused};
 use crate::error::blocking;
 
 /// The option of a COPY that says how a file is compressed.
 pub const OPTION: &str = "format.compression";
 
-/// How a file is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packing {
-    /// What `gzip` makes.
-    Gzip,
-    /// What `zstd` makes.
-    Zstd,
-}
-
-impl Packing {
-    /// By the end of a name, which reading goes by, too; the name without it.
-    pub fn of_name(name: &str) -> Option<(Self, &str)> {
-        let ends = [(".gz", Self::Gzip), (".zst", Self::Zstd)];
-        ends.into_iter().find_map(|(end, packing)| {
-            let plain = name.len().checked_sub(end.len())?;
-            let found = name.get(plain..)?;
-            found.eq_ignore_ascii_case(end).then(|| (packing, &name[..plain]))
-        })
-    }
-
-    /// The value of [`OPTION`].
-    pub fn option(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-        }
-    }
-
-    /// What a COPY of text asks for.
-    ///
-    /// # Errors
-    /// What nothing here writes.
-    pub fn of(copy: &CopyTo) -> Result<Option<Self>> {
-        let Some(wanted) = copy.options.get(OPTION) else { return Ok(None) };
-        match (copy.file_type.get_ext().as_str(), wanted.to_lowercase().as_str()) {
-            ("csv" | "json", "" | "none" | "uncompressed") => Ok(None),
-            ("csv" | "json", "gzip" | "gz") => Ok(Some(Self::Gzip)),
-            ("csv" | "json", "zstd" | "zst") => Ok(Some(Self::Zstd)),
-            ("csv" | "json", other) => {
-                plan_err!("COPY writes no text compressed by {other}\nhint: gzip, zstd or none")
-            }
-            _ => Ok(None),
-        }
+/// What a COPY of text asks for; of other kinds of files, which compress their parts, `Plain`.
+///
+/// # Errors
+/// What nothing here writes.
+pub fn packing_of_copy(copy: &CopyTo) -> Result<Packing> {
+    let Some(wanted) = copy.options.get(OPTION) else { return Ok(Packing::Plain) };
+    match copy.file_type.get_ext().as_str() {
+        "csv" | "json" if !wanted.is_empty() => Packing::of_word(wanted).map_or_else(
+            || plan_err!("COPY writes no text compressed by {wanted}\nhint: gzip, zstd or none"),
+            Ok,
+        ),
+        _ => Ok(Packing::Plain),
     }
 }
 
 /// A file on its way through a packer.
 enum Packer {
+    Plain(BufWriter<File>),
     Gzip(GzEncoder<BufWriter<File>>),
     Zstd(zstd::Encoder<'static, BufWriter<File>>),
 }
@@ -88,6 +58,7 @@ impl Packer {
     fn create(path: &std::path::Path, packing: Packing) -> io::Result<Self> {
         let file = BufWriter::new(File::create(path)?);
         Ok(match packing {
+            Packing::Plain => Self::Plain(file),
             Packing::Gzip => Self::Gzip(GzEncoder::new(file, flate2::Compression::default())),
             Packing::Zstd => Self::Zstd(zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?),
         })
@@ -95,6 +66,7 @@ impl Packer {
 
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
         match self {
+            Self::Plain(file) => file.write_all(text),
             Self::Gzip(packer) => packer.write_all(text),
             Self::Zstd(packer) => packer.write_all(text),
         }
@@ -102,6 +74,7 @@ impl Packer {
 
     fn finish(self) -> io::Result<()> {
         let mut file = match self {
+            Self::Plain(file) => file,
             Self::Gzip(packer) => packer.finish()?,
             Self::Zstd(packer) => packer.finish()?,
         };
@@ -190,18 +163,5 @@ impl DataSink for PackedSink {
         }
         packer.finish().map_err(fail)?;
         Ok(rows)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Packing;
-
-    #[test]
-    fn a_name_says_how_its_file_is_compressed() {
-        assert_eq!(Packing::of_name("a/b.csv.GZ"), Some((Packing::Gzip, "a/b.csv")));
-        assert_eq!(Packing::of_name("b.json.zst"), Some((Packing::Zstd, "b.json")));
-        assert_eq!(Packing::of_name("b.csv"), None);
-        assert_eq!(Packing::of_name("é"), None);
     }
 }

@@ -326,7 +326,9 @@ impl Session {
             self.plans.clear();
         }
         // What was cancelled meanwhile takes no effect.
-        tokio::task::yield_now().await;
+        if self.is_apart {
+            tokio::task::yield_now().await;
+        }
         let change = Change::of(&logical);
         let logical = with_table_made(&self.context, self.runner.budget(), logical).await?;
         let frame = self.context.execute_logical_plan(logical).await?;

@@ -244,7 +244,7 @@ impl RaceOptions {
 
 impl Default for RaceOptions {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        let cores = headrace_io::system::cores();
         RaceOptions {
             access: AccessPath::Auto,
             policy: InputPolicy::default(),

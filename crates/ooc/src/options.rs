@@ -101,7 +101,7 @@ impl Default for Options {
 impl Options {
     /// Threads that work on chunks.
     pub fn threads(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = headrace_io::system::cores;
         self.threads.unwrap_or_else(cores).max(1)
     }
 

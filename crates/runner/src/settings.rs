@@ -154,7 +154,7 @@ impl Default for Settings {
             processor: Processor::default(),
             fallback: Fallback::default(),
             access: AccessPath::default(),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: headrace_io::system::cores(),
             share: None,
             chunk_bytes: 4 << 20,
             devices: Devices::default(),

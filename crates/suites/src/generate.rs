@@ -87,7 +87,7 @@ impl GenerateOptions<'_> {
 
     fn threads(&self) -> usize {
         match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => headrace_io::system::cores(),
             threads => threads,
         }
     }

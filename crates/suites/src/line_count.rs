@@ -78,7 +78,7 @@ impl RowIndex {
     pub(crate) fn new(orders: u64) -> Self {
         let checkpoints = orders.div_ceil(ORDERS_PER_CHECKPOINT) as usize;
         let mut rows = vec![0_u64; checkpoints];
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = headrace_io::system::cores();
         let share = checkpoints.div_ceil(threads).max(64);
         std::thread::scope(|scope| {
             for (piece, slots) in rows.chunks_mut(share).enumerate() {

@@ -14,7 +14,7 @@ const RING_BYTES: usize = 128 << 20;
 const COPY_THREADS_MAX: usize = 16;
 
 pub(super) fn look(root: &SysRoot, quick: bool) -> MachineFacts {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = headrace_io::system::cores();
     let limits = system::limits(root);
     let memory_copy = match quick {
         true => Known::unknown(NOT_MEASURED_QUICK),

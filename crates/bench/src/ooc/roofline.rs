@@ -219,7 +219,7 @@ fn machine(plain: &[PlainRead], links: &Links, point: &Point, work: Option<f64>)
         storage: storage.into_iter().collect(),
         page_cache_gb_per_s: of_host(CacheState::Hot).map(|read| read.gb_per_s),
         cpu_gb_per_s: work.filter(|_| !is_gpu),
-        cpu_workers: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        cpu_workers: headrace_io::system::cores() as u32,
         gpus: gpu.into_iter().collect(),
         ..Machine::default()
     }

@@ -247,7 +247,7 @@ pub struct BenchPlan {
 impl BenchPlan {
     /// Reads `paths` to host memory by the way that queries would take.
     pub fn new(paths: Vec<PathBuf>) -> BenchPlan {
-        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        let cores = headrace_io::system::cores();
         BenchPlan {
             paths,
             operation: Operation::Read,

@@ -84,6 +84,27 @@ pub fn packing_of(path: &Path) -> Packing {
     }
 }
 
+impl Packing {
+    /// As an option says it.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Some(match word.to_ascii_lowercase().as_str() {
+            "none" | "uncompressed" => Self::Plain,
+            "gz" | "gzip" => Self::Gzip,
+            "zst" | "zstd" => Self::Zstd,
+            _ => return None,
+        })
+    }
+
+    /// What an option says.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Plain => "none",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
 /// A file's extension in lower case, without that of its packing.
 pub fn extension(path: &Path) -> String {
     path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()

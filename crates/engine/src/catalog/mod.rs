@@ -39,7 +39,8 @@ pub(crate) use call::{Call, ReadOptions, is_pattern};
 pub use directory::{Found, FoundTable, find_tables};
 pub(crate) use encoding::Encoding;
 pub(crate) use files::{
-    NULL_VALUE, PARTITION_DEPTH_MAX, Packing, kind_of, partition_name, partition_of, refused,
+    NULL_VALUE, PARTITION_DEPTH_MAX, Packing, kind_of, packing_of, partition_name, partition_of,
+    refused,
 };
 pub use files::{TableKind, table_name};
 pub use remote::shown_text;

@@ -216,12 +216,11 @@ fn set(call: &mut Call, name: &str, value: &Expr, state: &SessionState) -> Resul
             _ => options.types = typed(value, state)?,
         },
         "compression" if is_csv || is_json => {
-            options.packing = match text(value)?.to_ascii_lowercase().as_str() {
-                "none" | "uncompressed" => Some(Packing::Plain),
-                "gzip" => Some(Packing::Gzip),
-                "zstd" => Some(Packing::Zstd),
-                "auto" | "auto_detect" => None,
-                other => return plan_err!("{other} is not known\nhint: none, gzip, zstd, auto"),
+            let word = text(value)?;
+            options.packing = match (Packing::of_word(&word), word.to_ascii_lowercase().as_str()) {
+                (None, "auto" | "auto_detect") => None,
+                (None, _) => return plan_err!("{word} is not known\nhint: none, gzip, zstd, auto"),
+                (packing, _) => packing,
             }
         }
         _ => {

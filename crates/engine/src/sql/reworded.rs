@@ -10,6 +10,8 @@
 //! CREATE TEMP TABLE                 CREATE TABLE
 //! ```
 
+use std::path::Path;
+
 use datafusion::common::{Result, plan_err};
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
@@ -19,7 +21,8 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::walk::{self, Flow, ON, Stop};
 use super::{grouped, parse_expr, put_into_from, values};
-use crate::packed::{self, Packing};
+use crate::catalog::{Packing, packing_of};
+use crate::packed;
 
 /// Spells them out.
 ///
@@ -50,7 +53,11 @@ pub fn copies(statement: &mut DFStatement) -> Result<()> {
     let is_said = copy.options.iter().any(|(name, _)| name == packed::OPTION);
     let text = |text: &str| Value::SingleQuotedString(text.to_string());
     let mut name = lower.as_str();
-    if let Some((packing, plain)) = Packing::of_name(&lower) {
+    let packing = packing_of(Path::new(&lower));
+    if packing != Packing::Plain
+        && !lower.ends_with('/')
+        && let Some((plain, _)) = lower.rsplit_once('.')
+    {
         name = plain;
         let format = match &copy.stored_as {
             Some(format) => format.to_lowercase(),
@@ -68,7 +75,7 @@ pub fn copies(statement: &mut DFStatement) -> Result<()> {
         };
         copy.stored_as = copy.stored_as.take().or_else(|| Some(format.to_string()));
         if !is_said {
-            copy.options.push((packed::OPTION.to_string(), text(packing.option())));
+            copy.options.push((packed::OPTION.to_string(), text(packing.word())));
         }
     }
     let has_tabs = name.ends_with(".tsv")

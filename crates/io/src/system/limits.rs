@@ -1,6 +1,8 @@
 //! What this process may use: its resource limits and those of its control group.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
 
 use serde::{Serialize, Serializer};
 
@@ -86,6 +88,12 @@ pub struct Cgroup {
     pub io_max: Vec<String>,
     /// The lowest limit of processor time, in cores; `None` if there is none.
     pub cpu_quota_cores: Option<f64>,
+}
+
+/// Cores on which this process may run, as it found them when it was first asked; 1 if the system does not tell.
+pub fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| available_parallelism().map_or(1, usize::from))
 }
 
 /// What this process may use.

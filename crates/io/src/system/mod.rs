@@ -51,7 +51,7 @@ pub use distance::Distance;
 pub use hugepages::{HugePagePool, HugePages, huge_pages};
 pub use iommu::{Iommu, iommu};
 pub use kernel::{Kernel, NvfsModule, NvfsSymbols, P2pMemory, P2pdma, kernel, kernel_release};
-pub use limits::{Cgroup, Limit, Limits, available_memory_bytes, limits};
+pub use limits::{Cgroup, Limit, Limits, available_memory_bytes, cores, limits};
 pub(crate) use mounts::mount_of_descriptor;
 pub use mounts::{Mount, mount_of, mounts};
 pub use net::{Interface, interface_to};
