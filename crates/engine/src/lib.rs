@@ -80,6 +80,7 @@ mod limits;
 mod opened;
 mod packed;
 mod panics;
+mod parts;
 mod plan_cache;
 mod planner_memory;
 mod renaming;

@@ -39,10 +39,11 @@ use crate::catalog::TableEntry;
 use crate::config::settings_of;
 use crate::conjunctions::GuardedConjunctions;
 use crate::exec::{FalseConstants, NestedLoopsInLittleMemory};
+use crate::parts::SimplerInParts;
 use crate::semantics::OrdersInShort;
 use crate::wide_rows::WideRows;
 
-/// DataFusion's rules, with guards around those that need one, and one of ours.
+/// DataFusion's rules, with guards around those that need one, and ours.
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     type Rule = Arc<dyn OptimizerRule + Send + Sync>;
     let guard = |rule: Rule| match rule.name() {
@@ -54,8 +55,9 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         "eliminate_group_by_constant" => Arc::new(Guarded(rule, has_groups_of_one_name)) as Rule,
         _ => rule,
     };
-    let ours = [Arc::new(OrdersInShort) as Rule];
-    Optimizer::new().rules.into_iter().map(guard).chain(ours).collect()
+    let (first, last) = (Arc::new(SimplerInParts) as Rule, Arc::new(OrdersInShort) as Rule);
+    let rules = Optimizer::new().rules.into_iter().map(guard);
+    [first].into_iter().chain(rules).chain([last]).collect()
 }
 
 /// DataFusion's rules for physical plans, with guards around those that need one, and ours that mend what plans mean:

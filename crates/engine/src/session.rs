@@ -43,6 +43,7 @@ use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
 use crate::panics::{caught, caught_stream};
+use crate::parts::{InParts, Restoring};
 use crate::plan_cache::{KnownPlan, Loan, PlanCache, changes_session, tables_of};
 use crate::planner_memory;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
@@ -81,7 +82,10 @@ const UTC: &str = "UTC";
 /// The planner's rules for what a statement means, and ours around them.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let ours = [Arc::new(CheckedArithmeticRule) as _].into_iter().chain(semantics::rules());
-    [semantics::untyped_rule()].into_iter().chain(Analyzer::new().rules).chain(ours).collect()
+    let rules = [semantics::untyped_rule()].into_iter().chain(Analyzer::new().rules).chain(ours);
+    let mut rules: Vec<_> = rules.collect();
+    rules.insert(0, Arc::new(InParts::before(&rules)));
+    rules
 }
 
 /// Tables, settings, queries. A clone is the same session.
@@ -129,6 +133,7 @@ impl Session {
             .with_default_features()
             .with_optimizer_rules(optimizer_rules())
             .with_analyzer_rules(analyzer_rules())
+            .with_query_planner(Arc::new(Restoring))
             .with_relation_planners(vec![Arc::new(OfSubqueries), Arc::new(OfAsOfJoins)])
             .with_physical_optimizer_rules(PipelineRule::rules(Arc::clone(&runner)));
         let state = state.build();

@@ -8,25 +8,24 @@
 //! SELECT c0, c1 + 1 FROM t WHERE c2 ORDER BY c0    SELECT * FROM (SELECT c0, c1 + 1 FROM t WHERE c2) AS q ORDER BY c0
 //! ```
 //!
-//! What is not known to mean the same so is left to the planner: aggregates, windows, subqueries and equal names.
+//! Aggregates, and what they are grouped by, are found in the same way by [`Groups`]. What is not known to mean the same so is
+//! left to the planner: windows, subqueries and equal names.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::mem;
-use std::sync::Arc;
 
 use datafusion::common::{Column, DFSchema, Result, internal_err, unqualified_field_not_found};
 use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{Expr as PlannedExpr, ExprSchemable, LogicalPlan, Projection};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Ident, LimitClause, ObjectNamePart, OrderByKind, Query, Select, SelectItem,
-    SetExpr, Visitor,
+    Expr, Function, GroupByExpr, Ident, LimitClause, ObjectNamePart, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Visitor,
 };
 
 use super::headers::normal;
+use super::long_groups::Groups;
 use super::walk::{self, Flow, ON, Stop};
-
-/// Shorter lists take no time that anybody sees.
-const ITEMS_MIN: usize = 500;
+use crate::parts::{Columns, ITEMS_MIN};
 
 /// What the subquery is called.
 const NAME: &str = "rows of the list";
@@ -76,11 +75,16 @@ fn names(items: &[SelectItem]) -> Option<HashSet<String>> {
     Some(names)
 }
 
-/// Whether a SELECT is very many outputs of the rows of FROM, each by itself.
+/// Whether a SELECT is very many outputs of the rows of FROM, or of groups of them, each by itself.
 pub fn is_long(select: &Select) -> bool {
-    if select.projection.len() < ITEMS_MIN {
+    if select.projection.len() < ITEMS_MIN || !super::stars::is_list_of_rows(select) {
         return false;
     }
+    let is_key = |key: &Expr| match key {
+        Expr::CompoundIdentifier(parts) => parts.len() == 2,
+        other => matches!(other, Expr::Identifier(_)),
+    };
+    let by_columns = super::stars::keys(select).is_some_and(|keys| keys.iter().all(is_key));
     let expr = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
             let mut more = More(false);
@@ -89,7 +93,7 @@ pub fn is_long(select: &Select) -> bool {
         }
         _ => false,
     };
-    super::stars::keeps_rows(select) && select.projection.iter().all(expr)
+    by_columns && select.projection.iter().all(expr)
 }
 
 /// Whether an expression is more than its row's columns make it.
@@ -114,24 +118,39 @@ impl Visitor for More {
     }
 }
 
+/// The list of a subquery, without its rows.
+pub struct List {
+    items: Vec<SelectItem>,
+    keys: Vec<Expr>,
+    /// The subquery as it was.
+    whole: Box<Query>,
+}
+
 /// The list of a subquery, if its SELECT is a long one that can be planned here; `*` is then in its place.
-pub fn take(query: &mut Query, context: &dyn RelationPlannerContext) -> Option<Vec<SelectItem>> {
-    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+pub fn take(query: &mut Query, context: &dyn RelationPlannerContext) -> Option<List> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
     let is_plain = query.order_by.is_none() && query.pipe_operators.is_empty();
     if !is_plain || !is_long(select) || names(&select.projection).is_none() {
         return None;
     }
+    // A limit is of groups, not of their rows.
+    let is_limited = query.limit_clause.is_some() || query.fetch.is_some();
     let provider = context.context_provider();
     let mut calls = Calls::default();
     select.projection.iter().for_each(|item| walk::look_at_all(item, &mut calls));
-    let is_of_rows = |name: &String| {
-        provider.get_function_meta(name).is_some() && provider.get_aggregate_meta(name).is_none()
-    };
-    if !calls.0.iter().all(is_of_rows) {
+    let of_groups = |name: &String| provider.get_aggregate_meta(name).is_some();
+    let is_known = |name: &String| provider.get_function_meta(name).is_some() || of_groups(name);
+    let groups = !super::stars::keeps_rows(select) || calls.0.iter().any(of_groups);
+    if is_limited && groups || !calls.0.iter().all(is_known) {
         return None;
     }
+    let whole = Box::new(query.clone());
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let keys = mem::replace(&mut select.group_by, GroupByExpr::Expressions(vec![], vec![]));
+    let GroupByExpr::Expressions(keys, _) = keys else { return None };
     let everything = vec![super::stars::everything()];
-    Some(mem::replace(&mut select.projection, everything))
+    let items = mem::replace(&mut select.projection, everything);
+    Some(List { items, keys, whole })
 }
 
 /// The functions that are called.
@@ -154,51 +173,86 @@ impl Visitor for Calls {
     }
 }
 
-/// A list of outputs over the rows of a plan.
-///
-/// # Errors
-/// What the planner says of an output.
-pub fn planned(
+impl List {
+    /// The list over the rows of a plan; the subquery as it was, if the planner has to say what it means.
+    ///
+    /// # Errors
+    /// What the planner says of an output.
+    pub fn planned(
+        self,
+        rows: LogicalPlan,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<std::result::Result<LogicalPlan, Box<Query>>> {
+        let Self { items, keys, whole } = self;
+        Ok(planned(rows, items, keys, context)?.ok_or(whole))
+    }
+}
+
+fn planned(
     rows: LogicalPlan,
     items: Vec<SelectItem>,
+    keys: Vec<Expr>,
     context: &mut dyn RelationPlannerContext,
-) -> Result<LogicalPlan> {
+) -> Result<Option<LogicalPlan>> {
     let schema = rows.schema().clone();
-    let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(schema.fields().len());
-    for (place, field) in schema.fields().iter().enumerate() {
-        places.entry(field.name()).or_default().push(place);
+    let columns = Columns::of(&schema);
+    let mut groups = Groups::default();
+    for key in keys {
+        // It may be the name of an output.
+        let Ok(narrow) = named_by(&key, &schema, &columns, context) else { return Ok(None) };
+        let key = context.sql_to_expr(key, &narrow)?;
+        if !matches!(key, PlannedExpr::Column(_)) {
+            return Ok(None);
+        }
+        groups.add_key(key, &narrow)?;
     }
-    let (mut exprs, mut fields) = (Vec::new(), Vec::new());
+    let mut outputs = Vec::with_capacity(items.len());
     for item in items {
         let (expr, alias) = match item {
             SelectItem::UnnamedExpr(expr) => (expr, None),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
             other => return internal_err!("an output that is no expression: {other}"),
         };
-        let narrow = named_by(&expr, &schema, &places, context)?;
+        let narrow = named_by(&expr, &schema, &columns, context)?;
         let expr = match (&expr, narrow.fields().len()) {
             (Expr::Identifier(_), 1) => {
                 PlannedExpr::Column(Column::from(narrow.qualified_field(0)))
             }
             _ => context.sql_to_expr(expr, &narrow)?,
         };
+        groups.add_aggregates(&expr, &narrow)?;
+        outputs.push((expr, alias.map(|alias| context.normalize_ident(alias)), narrow));
+    }
+    let (mut exprs, mut fields) = (Vec::new(), Vec::new());
+    for (mut expr, alias, mut narrow) in outputs {
+        if !groups.is_empty() {
+            let Some(above) = groups.above(expr)? else { return Ok(None) };
+            (expr, narrow) = above;
+        }
         let expr = match alias {
-            Some(alias) => expr.alias(context.normalize_ident(alias)),
+            Some(alias) => expr.alias(alias),
             None => expr,
         };
         fields.push(expr.to_field(&narrow)?);
         exprs.push(expr);
     }
+    let rows = match groups.is_empty() {
+        true => rows,
+        false => match groups.of_rows(rows)? {
+            Some(grouped) => grouped,
+            None => return Ok(None),
+        },
+    };
     let listed = DFSchema::new_with_metadata(fields, schema.metadata().clone())?;
     let list = Projection::try_new_with_schema(exprs, rows.into(), listed.into())?;
-    Ok(LogicalPlan::Projection(list))
+    Ok(Some(LogicalPlan::Projection(list)))
 }
 
 /// The columns that may be meant by the names in an expression.
 fn named_by(
     expr: &Expr,
     schema: &DFSchema,
-    places: &HashMap<&str, Vec<usize>>,
+    columns: &Columns<'_>,
     context: &dyn RelationPlannerContext,
 ) -> Result<DFSchema> {
     let mut names = Names::default();
@@ -209,20 +263,16 @@ fn named_by(
         let names = parts.into_iter().map(|name| context.normalize_ident(name));
         let names: Vec<String> = names.collect();
         let known: Vec<&String> =
-            names.iter().filter(|name| places.contains_key(name.as_str())).collect();
+            names.iter().filter(|name| !columns.named(name).is_empty()).collect();
         if let (true, Some(missing)) = (known.is_empty(), names.last()) {
             return Err(unqualified_field_not_found(missing, schema));
         }
         for name in known {
-            let own = places.get(name.as_str()).into_iter().flatten();
-            found.extend(own.copied().filter(|place| seen.insert(*place)));
+            let own = columns.named(name).iter().copied();
+            found.extend(own.filter(|place| seen.insert(*place)));
         }
     }
-    let column = |place: usize| {
-        let (table, field) = schema.qualified_field(place);
-        (table.cloned(), Arc::clone(field))
-    };
-    DFSchema::new_with_metadata(found.into_iter().map(column).collect(), HashMap::new())
+    columns.at(found)
 }
 
 /// The names of columns.

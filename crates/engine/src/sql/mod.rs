@@ -21,6 +21,7 @@ mod grouped;
 mod headers;
 mod hidden;
 mod ignored;
+mod long_groups;
 mod long_lists;
 mod natural;
 mod numerals;

@@ -115,13 +115,21 @@ fn is_everything(select: &Select) -> bool {
 
 /// Whether a SELECT is of the rows of a FROM, in which each column stands once.
 pub fn keeps_rows(select: &Select) -> bool {
-    let grouped = match &select.group_by {
-        GroupByExpr::All(_) => true,
-        GroupByExpr::Expressions(keys, modifiers) => !keys.is_empty() || !modifiers.is_empty(),
-    };
+    is_list_of_rows(select) && keys(select).is_some_and(|keys| keys.is_empty())
+}
+
+/// What a SELECT groups rows by, if that is a list of expressions.
+pub fn keys(select: &Select) -> Option<&[Expr]> {
+    match &select.group_by {
+        GroupByExpr::Expressions(keys, modifiers) if modifiers.is_empty() => Some(keys),
+        _ => None,
+    }
+}
+
+/// Whether a SELECT is of the rows of a FROM, or of groups of them, and nothing more.
+pub fn is_list_of_rows(select: &Select) -> bool {
     !select.from.is_empty()
         && select.from.iter().all(has_columns_apart)
-        && !grouped
         && select.distinct.is_none()
         && select.top.is_none()
         && select.exclude.is_none()
@@ -232,12 +240,21 @@ impl RelationPlanner for OfSubqueries {
             columns: Vec::new(),
             at: None,
         };
-        let relation = TableFactor::Derived { lateral, subquery, alias: Some(called), sample };
-        match context.plan(relation)? {
+        let renamed = Some(called);
+        let rows =
+            TableFactor::Derived { lateral, subquery, alias: renamed, sample: sample.clone() };
+        match context.plan(rows)? {
             LogicalPlan::SubqueryAlias(of) if of.alias == TableReference::bare(SUBQUERY) => {
                 let rows = restore(Arc::unwrap_or_clone(of.input))?;
                 let rows = match list {
-                    Some(items) => long_lists::planned(rows, items, context)?,
+                    Some(list) => match list.planned(rows, context)? {
+                        Ok(planned) => planned,
+                        Err(subquery) => {
+                            let relation =
+                                TableFactor::Derived { lateral, subquery, alias, sample };
+                            return Ok(RelationPlanning::Original(Box::new(relation)));
+                        }
+                    },
                     None => rows,
                 };
                 Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(rows, alias))))

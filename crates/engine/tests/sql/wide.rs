@@ -98,6 +98,18 @@ async fn a_list_of_expressions_is_planned_in_little_more_than_the_time_of_its_co
 }
 
 #[tokio::test]
+async fn a_list_of_aggregates_is_planned_in_little_more_than_the_time_of_its_columns() {
+    check_list(|i| format!("sum(c{i})"), ["", ""], 1).await;
+    check_list(|i| format!("max(c{i}) + c5 as m{i}"), ["", "group by c5"], 2).await;
+}
+
+#[tokio::test]
+async fn a_list_of_expressions_of_a_list_is_planned_in_little_more_than_the_time_of_its_columns() {
+    let (before, behind) = ("select * from (", ") as w where d5 > 5");
+    check_list(|i| format!("c{i} * 2 + 1 as d{i}"), [before, behind], 2).await;
+}
+
+#[tokio::test]
 async fn a_long_list_means_what_a_short_one_means() {
     let folder = tempfile::tempdir().unwrap();
     let session = session(600, folder.path());
@@ -124,9 +136,20 @@ async fn a_long_list_means_what_a_short_one_means() {
     assert_eq!(of(|i| format!("C{i}")).await.unwrap(), "c0=1 c599=600");
     let computed = of(|i| if i == 5 { "c5".into() } else { format!("abs(c{i}) + c1") });
     assert_eq!(computed.await.unwrap(), "abs(c0) + c1=3 abs(c599) + c1=602");
-    // These are the planner's: equal names, and groups.
+    // These are the planner's: equal names, and columns that are not grouped by.
     let twice = text(listed(600, |i| format!("c{}", i / 2), ["", "where c1 > 1"]));
     assert_eq!(twice.await.unwrap(), "c0=1 c299=300");
+    let counted = text(listed(600, |i| format!("c{i} - count(*) as s{i}"), ["", "group by c0"]));
+    let counted = counted.await.unwrap_err().to_string();
+    assert!(counted.contains("c1") && counted.contains("GROUP BY"), "{counted}");
+    let grouped = |i| match i {
+        5 => "wide.c5".to_string(),
+        i => format!("sum(c{i}) + count(*) + c5 as s{i}"),
+    };
+    let grouped = text(listed(600, grouped, ["", "where c1 > 1 group by c5 order by s7"]));
+    assert_eq!(grouped.await.unwrap(), "s0=8 s599=607");
+    let now = text(listed(600, |i| format!("now() > '2020-01-01' as n{i}"), ["", ""]));
+    assert_eq!(now.await.unwrap(), "n0=true n599=true");
     let sums = text(listed(600, |i| format!("sum(c{i}) as s{i}"), ["", ""]));
     assert_eq!(sums.await.unwrap(), "s0=1 s599=1199");
     let missing = text(listed(600, |i| format!("c{}", i + 1), ["", ""])).await.unwrap_err();
