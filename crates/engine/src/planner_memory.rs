@@ -53,7 +53,13 @@ pub fn limited(
     let in_place = &mut execution.sort_in_place_threshold_bytes;
     *in_place = (*in_place).min(share / 8);
     let held = Mutex::new(budget.reserve_nothing(MemoryUse::Planner));
-    Ok(Arc::new(BudgetPool { pool: FairSpillPool::new(bytes), held }))
+    let budget = Arc::clone(budget);
+    Ok(Arc::new(BudgetPool { pool: FairSpillPool::new(bytes), budget, held }))
+}
+
+/// The budget that the planner's operators have a share of; `None`: no limit.
+pub fn budget_of(pool: &Arc<dyn MemoryPool>) -> Option<Arc<MemoryBudget>> {
+    pool.downcast_ref::<BudgetPool>().map(|pool| Arc::clone(&pool.budget))
 }
 
 /// How many rows of so many bytes make a batch where a partition has `share` bytes.
@@ -91,6 +97,7 @@ fn sorters(plan: &Arc<dyn ExecutionPlan>) -> usize {
 #[derive(Debug)]
 struct BudgetPool {
     pool: FairSpillPool,
+    budget: Arc<MemoryBudget>,
     held: Mutex<Reservation>,
 }
 
@@ -200,8 +207,19 @@ pub fn viewed_bytes(data: &ArrayData) -> usize {
     own + data.child_data().iter().map(viewed_bytes).sum::<usize>()
 }
 
+/// Bytes of a batch, about, so that operators can hold some of them.
+pub fn bytes_at_once(context: &TaskContext) -> usize {
+    match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(bytes) => {
+            let partitions = context.session_config().target_partitions().max(1);
+            (bytes / partitions / BATCHES_A_PARTITION).max(1)
+        }
+        _ => usize::MAX,
+    }
+}
+
 /// Batches as the operators above can take them: under a limit, of no more rows than the session's
-/// batches have. Pieces are copies, because a slice counts as all that it was cut from.
+/// batches have, and of fewer where these are wide. Pieces are copies, because a slice counts as all that it was cut from.
 pub fn in_pieces<S: Stream<Item = Result<RecordBatch>> + Send>(
     batches: S,
     context: &TaskContext,
@@ -210,7 +228,7 @@ pub fn in_pieces<S: Stream<Item = Result<RecordBatch>> + Send>(
         MemoryLimit::Finite(_) => context.session_config().batch_size(),
         _ => usize::MAX,
     };
-    pieces(batches, rows_max)
+    cut(batches, rows_max, bytes_at_once(context))
 }
 
 /// Batches of no more than so many rows, the same way.
@@ -218,8 +236,26 @@ pub fn pieces<S: Stream<Item = Result<RecordBatch>> + Send>(
     batches: S,
     rows_max: usize,
 ) -> impl Stream<Item = Result<RecordBatch>> + Send + use<S> {
-    batches.flat_map(move |batch| match batch {
-        Ok(batch) => futures::stream::iter(Pieces { batch, rows_max, start: 0 }).left_stream(),
+    cut(batches, rows_max, usize::MAX)
+}
+
+fn cut<S: Stream<Item = Result<RecordBatch>> + Send>(
+    batches: S,
+    rows_max: usize,
+    bytes_max: usize,
+) -> impl Stream<Item = Result<RecordBatch>> + Send + use<S> {
+    let pieces = move |batch: RecordBatch| {
+        let bytes = if bytes_max == usize::MAX { 0 } else { batch_bytes(&batch)? };
+        let rows_max = if bytes <= bytes_max {
+            rows_max
+        } else {
+            let row_bytes = bytes.div_ceil(batch.num_rows().max(1));
+            rows_max.min(bytes_max / row_bytes.max(1)).max(1)
+        };
+        Ok(Pieces { batch, rows_max, start: 0 })
+    };
+    batches.flat_map(move |batch| match batch.and_then(pieces) {
+        Ok(pieces) => futures::stream::iter(pieces).left_stream(),
         Err(error) => futures::stream::iter([Err(error)]).right_stream(),
     })
 }

@@ -32,7 +32,7 @@ use crate::catalog::HeadraceTable;
 use crate::error::external;
 use crate::explain::skipped_text;
 use crate::floats::one_nan;
-use crate::planner_memory::in_pieces;
+use crate::planner_memory::{batch_bytes, bytes_at_once, in_pieces};
 
 /// Rows that are read together: in the table's types, columns may take several times the bytes that they have in the
 /// file, and a record batch may have millions of rows.
@@ -162,6 +162,8 @@ struct Reader {
     open: Option<(StoredBatch, usize)>,
     batches_left: usize,
     rows_left: usize,
+    /// Of rows that are read together.
+    bytes_max: usize,
     /// Files that were read and not looked at since.
     unchecked: Option<Range<usize>>,
     release: ReleaseMapped,
@@ -173,11 +175,13 @@ impl Reader {
     /// is an error.
     fn read(&mut self) -> Result<Vec<RecordBatch>> {
         const ROWS_WANTED: usize = 8192;
-        let (mut batches, mut rows) = (Vec::new(), 0);
+        let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
         while rows < ROWS_WANTED
+            && bytes < self.bytes_max
             && let Some(batch) = self.read_rows()?
         {
             rows += batch.num_rows();
+            bytes += batch_bytes(&batch)?;
             batches.push(batch);
         }
         if batches.is_empty() {
@@ -195,7 +199,8 @@ impl Reader {
         let _timer = elapsed.timer();
         let Some((stored, first)) = self.opened()? else { return Ok(None) };
         let arrow = self.table.arrow();
-        let rows = (stored.rows() - first).min(ROWS_MAX).min(self.rows_left);
+        let rows_max = ROWS_MAX.min(self.rows_left);
+        let rows = stored.rows_within(first, rows_max, self.bytes_max as u64);
         let read = arrow.read_rows(&stored, first..first + rows).map_err(external)?;
         let wanted = with_one_nan(&read)?;
         self.rows_left -= rows;
@@ -341,6 +346,7 @@ impl ExecutionPlan for HeadraceScanExec {
             open: None,
             batches_left: batches.len(),
             rows_left: self.limit.unwrap_or(usize::MAX),
+            bytes_max: bytes_at_once(&context),
             unchecked: None,
             release: ReleaseMapped::under_limit(&self.table, &context),
             table: Arc::clone(&self.table),

@@ -12,6 +12,8 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
@@ -23,6 +25,7 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
+use crate::catalog::TextInput;
 use crate::explain::is_explained;
 use crate::planner_memory::{pieces, rows_at_once};
 
@@ -125,7 +128,16 @@ fn read_row_bytes(leaf: &dyn ExecutionPlan) -> Result<usize> {
     let known = StatisticsContext::new().compute(leaf, &StatisticsArgs::new())?;
     let of_columns = known.column_statistics.iter().map(|column| value(&column.byte_size));
     let bytes = of_columns.sum::<usize>().max(value(&known.total_byte_size));
-    Ok(bytes / value(&known.num_rows).max(1))
+    let of_file = leaf.downcast_ref().map_or(0, sampled_row_bytes);
+    Ok((bytes / value(&known.num_rows).max(1)).max(of_file))
+}
+
+/// What a row of text files takes, as far as their beginnings tell: of them no statistics are known.
+fn sampled_row_bytes(scan: &DataSourceExec) -> usize {
+    let Some(config) = scan.data_source().downcast_ref::<FileScanConfig>() else { return 0 };
+    let files = config.file_groups.iter().flat_map(FileGroup::iter);
+    let inputs = files.filter_map(|file| file.extension::<TextInput>());
+    inputs.map(|input| input.row_bytes).max().unwrap_or(0)
 }
 
 fn value(known: &Precision<usize>) -> usize {

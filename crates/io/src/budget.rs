@@ -34,10 +34,12 @@ pub enum MemoryUse {
     Operators,
     /// Rows of tables that a session holds in memory.
     Tables,
+    /// What was read of files and is not decoded yet.
+    Readers,
 }
 
 impl MemoryUse {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::HostCache,
         Self::Builds,
         Self::Pipelines,
@@ -45,6 +47,7 @@ impl MemoryUse {
         Self::Planner,
         Self::Operators,
         Self::Tables,
+        Self::Readers,
     ];
 }
 
@@ -58,6 +61,7 @@ impl fmt::Display for MemoryUse {
             Self::Planner => "planner",
             Self::Operators => "operators",
             Self::Tables => "tables in memory",
+            Self::Readers => "readers",
         })
     }
 }

@@ -8,6 +8,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result};
 use headrace_io::SourceFile;
+use memchr::memchr_iter;
 
 use super::bytes::{FileBytes, skip_lines, unpacked};
 use super::call::ReadOptions;
@@ -36,6 +37,8 @@ pub struct TextInput {
     pub encoding: Option<Encoding>,
     /// Lines before the first row or header.
     pub skip_lines: u64,
+    /// Of a record of its beginning, on average; 0: not known.
+    pub row_bytes: usize,
     /// What was told of it and could be wrong.
     pub notes: Vec<String>,
 }
@@ -94,6 +97,7 @@ pub fn inspect(
         packing,
         encoding: options.encoding,
         skip_lines: options.skip_lines.unwrap_or_default(),
+        row_bytes: 0,
         notes: Vec::new(),
     };
     if kind == TableKind::Arrow {
@@ -115,12 +119,15 @@ pub fn inspect(
             let sniffed = sniff::sniff(&sample, format, options).map_err(|e| fail(&e))?;
             input.skip_lines += sniffed.preamble_lines;
             input.notes = sniffed.notes;
+            input.row_bytes = sample.len() / sniffed.format.records_in(&sample).max(1);
             input.layout = Layout::Separated { format: sniffed.format, columns: sniffed.columns };
             sniffed.schema
         }
         _ => {
             let records = Records::of_json(&mut reader).map_err(|e| fail(&e))?;
             let sample = sample(reader, records)?;
+            // A block has a line for each.
+            input.row_bytes = sample.len() / memchr_iter(b'\n', &sample).count().max(1);
             let given = options.columns.iter().chain(&options.types);
             let given = given.map(|(name, _)| name.clone()).collect();
             input.layout = Layout::Json { records, given };

@@ -17,7 +17,9 @@ mod folders;
 mod json;
 mod layout;
 mod parquet;
+mod parquet_held;
 mod parquet_metadata;
+mod parquet_parts;
 mod pipe;
 mod planned;
 mod records;
@@ -33,6 +35,7 @@ mod stream;
 mod table;
 mod tables;
 mod text;
+mod text_room;
 mod union;
 
 pub(crate) use call::{Call, ReadOptions, is_pattern};
@@ -45,8 +48,9 @@ pub(crate) use files::{
 pub use files::{TableKind, table_name};
 pub use remote::shown_text;
 // How texts are cut, for those who feed it with broken ones.
-pub(crate) use planned::PlannedTable;
 #[doc(hidden)]
+pub use layout::TextInput;
+pub(crate) use planned::PlannedTable;
 pub use records::{Block, Blocks, Records, Separators};
 pub use table::{HeadraceTable, TableEntry};
 pub use tables::Tables;

@@ -1,6 +1,7 @@
 //! Parquet files for DataFusion's reader: by their exact names, with no more of them open than may be, checked
 //! to be what they were, and named by whatever is wrong with them.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{BufReader, Read};
 use std::ops::Range;
@@ -38,11 +39,14 @@ use datafusion_datasource_parquet::metadata::DFParquetMetadata;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use headrace_io::{ReadAt, SourceFile};
+use headrace_io::{MemoryBudget, ReadAt, SourceFile};
 use tokio::task::spawn_blocking;
 
 use super::files::{DataFile, refused};
+use super::parquet_held::{Room, held, no_room};
 use super::parquet_metadata::{INT96_UNIT, believed};
+use super::parquet_parts::{ByParts, Parts};
+use super::pipe::shown;
 use super::remote::RemoteFile;
 
 const REPAIR: &str =
@@ -51,9 +55,11 @@ const REPAIR: &str =
 /// A file and its metadata.
 #[derive(Clone, Debug)]
 pub struct ParquetInput {
-    source: Arc<SourceFile>,
+    /// The file.
+    pub(super) source: Arc<SourceFile>,
     remote: Option<RemoteFile>,
-    metadata: Arc<ParquetMetaData>,
+    /// What its reader is to know of it.
+    pub(super) metadata: Arc<ParquetMetaData>,
 }
 
 /// Reads a file's metadata.
@@ -94,15 +100,20 @@ impl ParquetInput {
     }
 }
 
-/// What a scan reads all files of a table with.
-pub fn source(table_schema: TableSchema, options: &ConfigOptions) -> Arc<dyn FileSource> {
+/// What a scan reads all files of a table with, within a memory limit if there is one.
+pub fn source(
+    table_schema: TableSchema,
+    options: &ConfigOptions,
+    budget: Option<Arc<MemoryBudget>>,
+) -> Arc<dyn FileSource> {
     let mut global = options.execution.parquet.clone();
     global.coerce_int96 = Some(INT96_UNIT.1.to_string());
     let options = TableParquetOptions { global, ..TableParquetOptions::default() };
     let source = ParquetSource::new(table_schema)
         .with_table_parquet_options(options)
-        .with_parquet_file_reader_factory(Arc::new(Readers));
-    Arc::new(NamingSource(Arc::new(source)))
+        .with_parquet_file_reader_factory(Arc::new(Readers(Room(budget.clone()))));
+    let limit_bytes = budget.map(|budget| budget.limit_bytes());
+    Arc::new(NamingSource { inner: Arc::new(source), limit_bytes })
 }
 
 fn parquet_text(error: &ParquetError) -> String {
@@ -130,7 +141,8 @@ fn read(source: &SourceFile, range: &Range<u64>) -> ParquetResult<Bytes> {
     Ok(bytes.into())
 }
 
-struct FileChunks(Arc<SourceFile>);
+/// The bytes of a file, for what reads its metadata.
+pub(super) struct FileChunks(pub Arc<SourceFile>);
 
 impl Length for FileChunks {
     fn len(&self) -> u64 {
@@ -151,7 +163,7 @@ impl ChunkReader for FileChunks {
 }
 
 #[derive(Debug)]
-struct Readers;
+struct Readers(Room);
 
 impl ParquetFileReaderFactory for Readers {
     fn create_reader(
@@ -167,6 +179,7 @@ impl ParquetFileReaderFactory for Readers {
         let location = file.object_meta.location.as_ref();
         Ok(Box::new(Reader {
             input,
+            room: self.0.clone(),
             metrics: ParquetFileMetrics::new(partition, location, metrics),
         }))
     }
@@ -174,6 +187,7 @@ impl ParquetFileReaderFactory for Readers {
 
 struct Reader {
     input: ParquetInput,
+    room: Room,
     metrics: ParquetFileMetrics,
 }
 
@@ -190,16 +204,25 @@ impl AsyncFileReader for Reader {
     ) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
         let bytes: u64 = ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum();
         self.metrics.bytes_scanned.add(bytes as usize);
+        let reserved = match self.room.reserve(&ranges, &self.input.metadata) {
+            Ok(reserved) => reserved,
+            Err(refused) => return async { Err(refused) }.boxed(),
+        };
+        let all_held = move |read: Vec<Bytes>| {
+            read.into_iter().map(|bytes| held(bytes, reserved.as_ref())).collect::<Vec<_>>()
+        };
         if let Some(remote) = self.input.remote.clone() {
             let fetched = async move {
                 let fetched = remote.ranges(ranges).await;
-                fetched.map_err(|e| ParquetError::External(Box::new(e)))
+                fetched.map(all_held).map_err(|e| ParquetError::External(Box::new(e)))
             };
             return fetched.boxed();
         }
         let source = Arc::clone(&self.input.source);
-        let work =
-            spawn_blocking(move || ranges.iter().map(|range| read(&source, range)).collect());
+        let work = spawn_blocking(move || {
+            let read = ranges.iter().map(|range| read(&source, range));
+            read.collect::<ParquetResult<_>>().map(all_held)
+        });
         work.map(|done| done.map_err(|e| ParquetError::External(Box::new(e)))?).boxed()
     }
 
@@ -214,10 +237,28 @@ impl AsyncFileReader for Reader {
 
 /// DataFusion's source, whose errors name the file.
 #[derive(Clone)]
-struct NamingSource(Arc<dyn FileSource>);
+struct NamingSource {
+    inner: Arc<dyn FileSource>,
+    /// Of memory, if there is one.
+    limit_bytes: Option<u64>,
+}
 
-fn naming(source: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
-    Arc::new(NamingSource(source))
+impl NamingSource {
+    fn naming(&self, inner: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
+        Arc::new(Self { inner, limit_bytes: self.limit_bytes })
+    }
+
+    /// The names of the columns that are read.
+    fn names(&self) -> HashSet<String> {
+        let fields = self.table_schema().table_schema().fields();
+        match self.projection() {
+            None => fields.iter().map(|field| field.name().clone()).collect(),
+            Some(read) => {
+                let read = read.column_indices().into_iter().filter_map(|at| fields.get(at));
+                read.map(|field| field.name().clone()).collect()
+            }
+        }
+    }
 }
 
 impl FileSource for NamingSource {
@@ -227,7 +268,7 @@ impl FileSource for NamingSource {
         config: &FileScanConfig,
         partition: usize,
     ) -> Result<Arc<dyn FileOpener>> {
-        self.0.create_file_opener(store, config, partition)
+        self.inner.create_file_opener(store, config, partition)
     }
 
     fn create_morselizer(
@@ -236,39 +277,40 @@ impl FileSource for NamingSource {
         config: &FileScanConfig,
         partition: usize,
     ) -> Result<Box<dyn Morselizer>> {
-        Ok(Box::new(Named::new(self.0.create_morselizer(store, config, partition)?, Path::new(""))))
+        let inner = Arc::from(self.inner.create_morselizer(store, config, partition)?);
+        Ok(Box::new(NamedFiles { inner, names: self.names(), limit_bytes: self.limit_bytes }))
     }
 
     fn table_schema(&self) -> &TableSchema {
-        self.0.table_schema()
+        self.inner.table_schema()
     }
 
     fn with_batch_size(&self, rows: usize) -> Arc<dyn FileSource> {
-        naming(self.0.with_batch_size(rows))
+        self.naming(self.inner.with_batch_size(rows))
     }
 
     fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
-        self.0.filter()
+        self.inner.filter()
     }
 
     fn projection(&self) -> Option<&ProjectionExprs> {
-        self.0.projection()
+        self.inner.projection()
     }
 
     fn metrics(&self) -> &ExecutionPlanMetricsSet {
-        self.0.metrics()
+        self.inner.metrics()
     }
 
     fn file_type(&self) -> &str {
-        self.0.file_type()
+        self.inner.file_type()
     }
 
     fn fmt_extra(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        self.0.fmt_extra(format, f)
+        self.inner.fmt_extra(format, f)
     }
 
     fn reorder_files(&self, files: Vec<PartitionedFile>) -> Vec<PartitionedFile> {
-        self.0.reorder_files(files)
+        self.inner.reorder_files(files)
     }
 
     fn try_pushdown_filters(
@@ -276,8 +318,8 @@ impl FileSource for NamingSource {
         filters: Vec<Arc<dyn PhysicalExpr>>,
         config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn FileSource>>> {
-        let mut pushed = self.0.try_pushdown_filters(filters, config)?;
-        pushed.updated_node = pushed.updated_node.map(naming);
+        let mut pushed = self.inner.try_pushdown_filters(filters, config)?;
+        pushed.updated_node = pushed.updated_node.map(|node| self.naming(node));
         Ok(pushed)
     }
 
@@ -286,21 +328,21 @@ impl FileSource for NamingSource {
         order: &[PhysicalSortExpr],
         properties: &EquivalenceProperties,
     ) -> Result<SortOrderPushdownResult<Arc<dyn FileSource>>> {
-        Ok(self.0.try_pushdown_sort(order, properties)?.map(naming))
+        Ok(self.inner.try_pushdown_sort(order, properties)?.map(|inner| self.naming(inner)))
     }
 
     fn try_pushdown_projection(
         &self,
         projection: &ProjectionExprs,
     ) -> Result<Option<Arc<dyn FileSource>>> {
-        Ok(self.0.try_pushdown_projection(projection)?.map(naming))
+        Ok(self.inner.try_pushdown_projection(projection)?.map(|inner| self.naming(inner)))
     }
 
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        self.0.apply_expressions(f)
+        self.inner.apply_expressions(f)
     }
 }
 
@@ -322,11 +364,45 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Named<T> {
     }
 }
 
-impl Morselizer for Named<dyn Morselizer> {
+/// Plans files with their names, and large ones by parts.
+struct NamedFiles {
+    inner: Arc<dyn Morselizer>,
+    /// Of the columns that are read.
+    names: HashSet<String>,
+    /// Of memory, if there is one.
+    limit_bytes: Option<u64>,
+}
+
+impl fmt::Debug for NamedFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl NamedFiles {
+    /// How a file is read by parts; `None`: whole.
+    fn parts_of(&self, input: &ParquetInput) -> Option<Parts> {
+        // Elsewhere each look at a page would be a request.
+        let limit_bytes = self.limit_bytes.filter(|_| input.remote.is_none())?;
+        let leaves = input.metadata.file_metadata().schema_descr().columns();
+        let is_read = |&leaf: &usize| {
+            leaves[leaf].path().parts().first().is_some_and(|root| self.names.contains(root))
+        };
+        let columns = (0..leaves.len()).filter(is_read).collect();
+        Some(Parts { columns, limit_bytes }).filter(|parts| parts.has_large(input))
+    }
+}
+
+impl Morselizer for NamedFiles {
     fn plan_file(&self, file: PartitionedFile) -> Result<Box<dyn MorselPlanner>> {
-        let path = file.extension::<ParquetInput>().map(|input| input.source.path().to_path_buf());
-        let path = path.unwrap_or_default();
-        let planner = self.inner.plan_file(file).map_err(|e| named(&path, e))?;
+        let Some(input) = file.extension::<ParquetInput>().cloned() else {
+            return self.inner.plan_file(file);
+        };
+        let path = input.source.path().to_path_buf();
+        let planner = match self.parts_of(&input) {
+            Some(parts) => Box::new(ByParts::new(Arc::clone(&self.inner), (file, input), parts)),
+            None => self.inner.plan_file(file).map_err(|e| named(&path, e))?,
+        };
         Ok(Box::new(Named::new(planner, &path)))
     }
 }
@@ -371,7 +447,14 @@ impl Morsel for Named<dyn Morsel> {
 
 /// Errors of the file with its name; those of the query as they are.
 fn named(path: &Path, error: DataFusionError) -> DataFusionError {
-    let text = match error.find_root() {
+    let root = error.find_root();
+    if let DataFusionError::ParquetError(cause) = root
+        && let Some(refused) = no_room(cause)
+    {
+        let place = shown(path).display().to_string();
+        return DataFusionError::ResourcesExhausted(format!("{place}: {refused}"));
+    }
+    let text = match root {
         DataFusionError::ParquetError(cause) => parquet_text(cause),
         DataFusionError::ArrowError(cause, _) => match cause.as_ref() {
             ArrowError::ParquetError(text) => text.clone(),

@@ -24,6 +24,7 @@ use super::folders::Folders;
 use super::remote::shown_path;
 use super::union::unite;
 use super::{layout, parquet, text};
+use crate::planner_memory::budget_of;
 
 /// Files that one thread looks at, at least, and threads at most.
 const FILES_AT_ONCE: (usize, usize) = (4, 8);
@@ -200,9 +201,12 @@ impl TableProvider for PlannedTable {
         let threads = state.config().target_partitions().max(1);
         let (wanted, _) = self.folders.wanted(filters)?;
         let files: Vec<_> = wanted.into_iter().map(|file| self.files[file].clone()).collect();
+        let budget = budget_of(&state.runtime_env().memory_pool);
         let source = match self.kind {
-            TableKind::Parquet => parquet::source(self.schema.clone(), state.config_options()),
-            kind => Arc::new(text::TextSource::new(kind, self.schema.clone(), threads)),
+            TableKind::Parquet => {
+                parquet::source(self.schema.clone(), state.config_options(), budget)
+            }
+            kind => Arc::new(text::TextSource::new(kind, self.schema.clone(), threads, budget)),
         };
         let mut config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
             .with_projection_indices(projection.cloned())?

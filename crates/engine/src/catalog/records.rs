@@ -11,9 +11,6 @@ use memchr::{memchr, memchr_iter, memchr2, memchr3, memrchr};
 use super::bytes::{BYTE_ORDER_MARK, unpacked};
 use super::files::packing_of;
 
-/// A record that is longer is taken for a quote that nobody closed.
-const RECORD_BYTES_MAX: usize = 256 << 20;
-
 /// What helps against quotes that mean nothing.
 const QUOTE_HINT: &str = "\nhint: close it, or read quotes as letters: read_csv('..', quote => '')";
 
@@ -107,6 +104,38 @@ pub struct Block {
     pub is_first: bool,
 }
 
+/// How long a record may be.
+#[derive(Clone, Copy)]
+enum RecordBytes {
+    /// One that is longer is taken for a quote that nobody closed.
+    Likely,
+    /// As there is memory for.
+    InMemory(usize),
+}
+
+impl RecordBytes {
+    fn max(self) -> usize {
+        match self {
+            Self::Likely => 256 << 20,
+            Self::InMemory(bytes) => bytes,
+        }
+    }
+
+    fn exceeded(self, line: u64) -> String {
+        match self {
+            Self::Likely => format!(
+                "the record that begins near line {line} is longer than {} MB: is a quote not closed?",
+                self.max() >> 20
+            ),
+            Self::InMemory(bytes) => format!(
+                "out of host memory: the record that begins near line {line} is longer than {:.1} MB, as much as the \
+                 reader of a file may hold of the memory limit\nhint: raise --memory-limit, or close a quote that is open",
+                bytes as f64 / 1e6
+            ),
+        }
+    }
+}
+
 /// A file's blocks.
 pub struct Blocks {
     reader: Box<dyn BufRead + Send>,
@@ -114,6 +143,8 @@ pub struct Blocks {
     state: State,
     /// The beginning of a record whose end was not seen yet.
     rest: Vec<u8>,
+    /// Of a record.
+    bytes_max: RecordBytes,
     line: u64,
     /// With which the first record begins.
     start_line: u64,
@@ -172,7 +203,15 @@ impl Blocks {
     pub fn new(reader: Box<dyn BufRead + Send>, records: Records, first_line: u64) -> Self {
         let (state, rest) = (State::default(), Vec::new());
         let (line, start_line) = (first_line, first_line);
-        Self { reader, records, state, rest, line, start_line, is_begun: false, is_done: false }
+        let bytes_max = RecordBytes::Likely;
+        let (is_begun, is_done) = (false, false);
+        Self { reader, records, state, rest, bytes_max, line, start_line, is_begun, is_done }
+    }
+
+    /// The same, of records of so many bytes at most, because there is no memory for more.
+    pub fn within(self, bytes: Option<usize>) -> Self {
+        let bytes = bytes.filter(|&bytes| bytes < RecordBytes::Likely.max());
+        Self { bytes_max: bytes.map_or(self.bytes_max, RecordBytes::InMemory), ..self }
     }
 
     /// The next block, of about `bytes`; `None` at the end.
@@ -190,11 +229,8 @@ impl Blocks {
                 Ok(cut) => cut.unwrap_or(end),
                 Err(broken) => return Err(self.broken(&block, first_line, &broken)),
             };
-            if block.len() - end > RECORD_BYTES_MAX {
-                return Err(invalid(format!(
-                    "the record that begins near line {first_line} is longer than {} MB: is a quote not closed?",
-                    RECORD_BYTES_MAX >> 20
-                )));
+            if block.len() - end > self.bytes_max.max() {
+                return Err(invalid(self.bytes_max.exceeded(first_line)));
             }
         }
         if self.is_done {

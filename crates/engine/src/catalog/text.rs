@@ -28,6 +28,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, PhysicalExpr, apply_expression_roots};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
+use headrace_io::MemoryBudget;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::spawn_blocking;
 
@@ -35,11 +36,9 @@ use super::files::{TableKind, refused};
 use super::layout::{Layout, REPAIR, TextInput, plain_text};
 use super::records::{Block, Blocks, Records};
 use super::separated::Column;
+use super::text_room::{Room, Roomed};
 use super::{json, separated};
 use crate::error::blocking;
-
-/// Bytes of a block: what one task makes batches of.
-const BLOCK_BYTES: usize = 4 << 20;
 
 /// Reads the files of a table.
 #[derive(Clone, Debug)]
@@ -49,20 +48,28 @@ pub struct TextSource {
     projection: SplitProjection,
     batch_rows: usize,
     threads: usize,
+    /// For blocks; `None`: no limit.
+    budget: Option<Arc<MemoryBudget>>,
     metrics: ExecutionPlanMetricsSet,
     /// Records that were left out, as somebody wished.
     ignored: Arc<AtomicU64>,
 }
 
 impl TextSource {
-    /// A source of all columns, for up to so many threads.
-    pub fn new(kind: TableKind, table_schema: TableSchema, threads: usize) -> Self {
+    /// A source of all columns, for up to so many threads, within a memory limit if there is one.
+    pub fn new(
+        kind: TableKind,
+        table_schema: TableSchema,
+        threads: usize,
+        budget: Option<Arc<MemoryBudget>>,
+    ) -> Self {
         Self {
             kind,
             projection: SplitProjection::unprojected(&table_schema),
             table_schema,
             batch_rows: 8192,
             threads,
+            budget,
             metrics: ExecutionPlanMetricsSet::new(),
             ignored: Arc::default(),
         }
@@ -87,6 +94,7 @@ impl FileSource for TextSource {
             all: Arc::clone(file_schema),
             batch_rows: self.batch_rows,
             at_once: self.threads.div_ceil(config.file_groups.len().max(1)),
+            budget: self.budget.clone(),
             ignored: Arc::clone(&self.ignored),
         };
         ProjectionOpener::try_new(self.projection.clone(), Arc::new(opener), file_schema)
@@ -149,6 +157,7 @@ struct TextOpener {
     all: SchemaRef,
     batch_rows: usize,
     at_once: usize,
+    budget: Option<Arc<MemoryBudget>>,
     ignored: Arc<AtomicU64>,
 }
 
@@ -162,6 +171,7 @@ impl FileOpener for TextOpener {
             all: Arc::clone(&self.all),
             batch_rows: self.batch_rows,
             input,
+            room: Room::of(self.budget.clone()),
             ignored: Arc::clone(&self.ignored),
         });
         let at_once = self.at_once.max(1);
@@ -174,6 +184,7 @@ struct Decoder {
     all: SchemaRef,
     batch_rows: usize,
     input: TextInput,
+    room: Room,
     ignored: Arc<AtomicU64>,
 }
 
@@ -190,19 +201,21 @@ impl Decoder {
         let blocks = received(produce(move |send| {
             let fail = |e: std::io::Error| producer.fail(&e);
             let (reader, first_line) = producer.input.open().map_err(fail)?;
-            let mut blocks = Blocks::new(reader, records, first_line);
-            while let Some(block) = blocks.next(BLOCK_BYTES).map_err(fail)? {
-                if !send(block) {
+            let room = &producer.room;
+            let blocks = Blocks::new(reader, records, first_line);
+            let mut blocks = blocks.within(room.record_bytes_max());
+            while let Some(block) = blocks.next(room.block_bytes()).map_err(fail)? {
+                if !send(room.taken(block)?) {
                     break;
                 }
             }
             Ok(())
         }));
-        let decode = move |block: Result<Block>| {
+        let decode = move |block: Result<Roomed>| {
             let decoder = Arc::clone(&self);
             async move {
                 let block = block?;
-                blocking(move || decoder.decode(&block)).await
+                blocking(move || decoder.decode(&block.block)).await
             }
         };
         let batches = blocks.map(decode).buffered(at_once);

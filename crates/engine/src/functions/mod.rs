@@ -50,6 +50,7 @@ mod spellings;
 mod table;
 mod texts;
 mod types;
+mod viewed;
 
 use std::sync::Arc;
 
@@ -88,7 +89,7 @@ pub fn register(context: &SessionContext, budget: &Arc<MemoryBudget>) -> Result<
     for function in about::functions() {
         context.register_udf(function);
     }
-    for function in counts::functions().chain([products::function()]) {
+    for function in counts::functions().chain([products::function(), viewed::array_agg()]) {
         context.register_udaf(function);
     }
     context.register_udf(maps::function());

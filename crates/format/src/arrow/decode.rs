@@ -10,6 +10,7 @@ use headrace_ir::Extent;
 
 use super::fields::{FileField, Footprint};
 use super::message::{BatchMessage, Compression, DictionaryMessage, Node};
+use super::texts::StoredTexts;
 use crate::error::{FormatError, Result};
 
 /// What was wrong: in the data, or with reading them.
@@ -95,6 +96,16 @@ impl<'a> Decoder<'a> {
         builder.align_buffers(true).build().map_err(|e| DecodeError::Data(e.to_string()))
     }
 
+    /// The next field's values if they are texts that nothing packs, which stay where they are.
+    pub fn texts(&mut self, field: &FileField) -> std::result::Result<StoredTexts, DecodeError> {
+        let node = self.node()?;
+        let rows = usize::try_from(node.rows).map_err(|e| e.to_string())?;
+        let validity = self.validity(node)?;
+        let offsets = self.buffer(Hold::Copied)?;
+        let values = self.extent()?;
+        Ok(StoredTexts::new(field.data_type(), rows, (validity, &offsets, values))?)
+    }
+
     fn has_validity(&self, data_type: &DataType) -> bool {
         match data_type {
             DataType::Null | DataType::RunEndEncoded(_, _) => false,
@@ -139,10 +150,14 @@ impl<'a> Decoder<'a> {
         Ok(node.ok_or_else(|| "too few fields in the batch".to_string())?)
     }
 
-    fn buffer(&mut self, hold: Hold) -> std::result::Result<Buffer, DecodeError> {
+    fn extent(&mut self) -> std::result::Result<Extent, DecodeError> {
         let extent = self.message.buffers.get(self.next.buffers).copied();
         self.next.buffers += 1;
-        let extent = extent.ok_or_else(|| "too few buffers in the batch".to_string())?;
+        Ok(extent.ok_or_else(|| "too few buffers in the batch".to_string())?)
+    }
+
+    fn buffer(&mut self, hold: Hold) -> std::result::Result<Buffer, DecodeError> {
+        let extent = self.extent()?;
         if extent.bytes == 0 {
             return Ok(Buffer::from([]));
         }

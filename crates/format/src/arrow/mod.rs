@@ -31,6 +31,7 @@ mod spill;
 mod statistics;
 mod stream;
 mod table;
+mod texts;
 mod types;
 mod writer;
 

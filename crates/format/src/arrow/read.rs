@@ -24,6 +24,7 @@ use super::file::{ArrowFile, read_copy};
 use super::growing::with_key_type;
 use super::message::BatchMessage;
 use super::table::ArrowTable;
+use super::texts::{StoredTexts, are_texts};
 use crate::error::{FormatError, Result};
 
 impl ArrowTable {
@@ -88,9 +89,14 @@ impl ArrowTable {
     pub fn read_rows(&self, stored: &StoredBatch, rows: Range<usize>) -> Result<RecordBatch> {
         let source = &self.files()[stored.file];
         let columns = stored.columns.iter().zip(&stored.arrays);
-        let in_table = |(&column, array): (&usize, &Option<ArrayRef>)| match array {
-            Some(array) => self.in_table(stored, column, array.slice(rows.start, rows.len())),
-            None => self.constant_rows(stored.file, column, rows.len()),
+        let in_table = |(&column, stored_column): (&usize, &Stored)| match stored_column {
+            Stored::Whole(array) => {
+                self.in_table(stored, column, array.slice(rows.start, rows.len()))
+            }
+            Stored::Texts(texts) => {
+                self.in_table(stored, column, self.texts(stored, (column, texts), &rows)?)
+            }
+            Stored::Constant => self.constant_rows(stored.file, column, rows.len()),
         };
         let arrays = unless_changed(source, columns.map(in_table).collect())?;
         source.mapping.check(source.path())?;
@@ -152,21 +158,41 @@ impl ArrowTable {
         Ok(Arc::new(Schema::new_with_metadata(fields, self.schema().metadata().clone())))
     }
 
-    /// A column as it lies in the file, codes without what they stand for; `None` where it is no column of the file.
+    /// A column as it lies in the file, codes without what they stand for.
     fn stored_column(
         &self,
         bytes: &Bytes<'_>,
         file: usize,
         batch: (usize, &BatchMessage),
         column: usize,
-    ) -> Result<Option<ArrayRef>> {
+    ) -> Result<Stored> {
         if self.constant(file, column).is_some() {
-            return Ok(None);
+            return Ok(Stored::Constant);
         }
         let index = self.fields[file][column];
         let field = &bytes.file.schema.fields[index];
         let codes = self.table_dictionary(column).and_then(|_| field.dictionary_codes());
-        bytes.decode(batch, index, codes.as_ref().unwrap_or(field)).map(Some)
+        bytes.decode(batch, index, codes.as_ref().unwrap_or(field))
+    }
+
+    /// Rows of a column whose values are still in the file.
+    fn texts(
+        &self,
+        stored: &StoredBatch,
+        (column, texts): (usize, &StoredTexts),
+        rows: &Range<usize>,
+    ) -> Result<ArrayRef> {
+        let source = &self.files()[stored.file];
+        let extent = texts.extent(rows);
+        let values = match extent.bytes {
+            0 => Buffer::from([]),
+            _ => Bytes::of(source, &self.mappings)?.get(extent, Hold::Copied)?,
+        };
+        texts.rows(rows, values).map_err(|cause| {
+            let name = self.schema().field(column).name();
+            let place = format!("record batch {}, column {name}", stored.batch);
+            FormatError::corrupt(source.path(), extent.offset, place, cause)
+        })
     }
 
     /// Rows of a column that has one value in a file.
@@ -213,15 +239,64 @@ pub struct StoredBatch {
     columns: Vec<usize>,
     /// Theirs.
     schema: SchemaRef,
-    /// `None`: one value in all of the file.
-    arrays: Vec<Option<ArrayRef>>,
+    arrays: Vec<Stored>,
     rows: usize,
+}
+
+/// A column of a record batch.
+#[derive(Debug)]
+enum Stored {
+    Whole(ArrayRef),
+    /// Copied and checked when their rows are asked for.
+    Texts(StoredTexts),
+    /// One value in all of the file.
+    Constant,
+}
+
+impl Stored {
+    /// Where a row's value begins among all; `None`: all are of one size, or it is not known.
+    fn offset(&self, row: usize) -> Option<u64> {
+        let Self::Whole(array) = self else {
+            return match self {
+                Self::Texts(texts) => Some(texts.offset(row)),
+                _ => None,
+            };
+        };
+        match array.data_type() {
+            DataType::Binary => {
+                Some(array.as_binary::<i32>().value_offsets()[row].unsigned_abs().into())
+            }
+            DataType::LargeBinary => {
+                Some(array.as_binary::<i64>().value_offsets()[row].unsigned_abs())
+            }
+            _ => None,
+        }
+    }
 }
 
 impl StoredBatch {
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// How many rows from `first` on, up to `rows_max`, have about `bytes_max` bytes of texts and of other values of any
+    /// length together; one at least, if there is one.
+    pub fn rows_within(&self, first: usize, rows_max: usize, bytes_max: u64) -> usize {
+        let end = first.saturating_add(rows_max).min(self.rows);
+        let bytes = |end: usize| {
+            let of_column = |stored: &Stored| Some(stored.offset(end)? - stored.offset(first)?);
+            self.arrays.iter().filter_map(of_column).sum::<u64>()
+        };
+        let (mut fits, mut least_not) = (first, end + 1);
+        while fits + 1 < least_not {
+            let middle = fits.midpoint(least_not);
+            match bytes(middle) <= bytes_max {
+                true => fits = middle,
+                false => least_not = middle,
+            }
+        }
+        (fits - first).max(1).min(end - first)
     }
 }
 
@@ -253,15 +328,24 @@ impl<'a> Bytes<'a> {
         (batch, message): (usize, &BatchMessage),
         index: usize,
         field: &FileField,
-    ) -> Result<ArrayRef> {
+    ) -> Result<Stored> {
         let file = self.file;
         let start = file.start(batch, index);
         let bytes = |extent: Extent, hold: Hold| self.get(extent, hold);
         let unions_have_validity = file.schema.unions_have_validity;
         let mut decoder =
             Decoder::new(message, &bytes, &file.dictionaries, unions_have_validity, start);
-        match decoder.array(field) {
-            Ok(data) => Ok(make_array(data)),
+        // What is read and not mapped comes in as few pieces as it may.
+        let stay = self.from.is_ok()
+            && are_texts(field.data_type())
+            && field.dictionary.is_none()
+            && message.compression.is_none();
+        let decoded = match stay {
+            true => decoder.texts(field).map(Stored::Texts),
+            false => decoder.array(field).map(|data| Stored::Whole(make_array(data))),
+        };
+        match decoded {
+            Ok(stored) => Ok(stored),
             Err(DecodeError::Source(error)) => Err(error),
             Err(DecodeError::Data(cause)) => {
                 let offset = message.buffers.get(start.buffers).map_or(0, |b| b.offset);
