@@ -394,6 +394,6 @@ mod tests {
         assert_eq!(all[0].len(), 12);
         assert_eq!(all[1][..2], [0..10, 10..20]);
         assert_eq!(all[2][..2], [0..25, 25..50]);
-        assert_eq!(all[3], [0..100]);
+        assert_eq!(all[3].as_slice(), std::slice::from_ref(&(0..100)));
     }
 }
