@@ -451,6 +451,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_says_how_its_file_is_compressed() {
+        assert_eq!(packing_of(Path::new("a/b.csv.GZ")), Packing::Gzip);
+        assert_eq!(packing_of(Path::new("b.json.zst")), Packing::Zstd);
+        assert_eq!(packing_of(Path::new("b.csv")), Packing::Plain);
+        assert_eq!(packing_of(Path::new("é")), Packing::Plain);
+    }
+
+    #[test]
     fn names_of_folders_are_read_as_they_were_meant() {
         let texts = ["", "a", "a/b=c %", "..", "%41", "Ω\n\u{1}\"", NULL_VALUE, "%5F", "a=b"];
         for key in texts.iter().filter(|key| !key.is_empty()) {

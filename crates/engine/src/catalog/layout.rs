@@ -119,7 +119,7 @@ pub fn inspect(
             let sniffed = sniff::sniff(&sample, format, options).map_err(|e| fail(&e))?;
             input.skip_lines += sniffed.preamble_lines;
             input.notes = sniffed.notes;
-            input.row_bytes = sample.len() / sniffed.format.records_in(&sample).max(1);
+            input.row_bytes = sniffed.row_bytes;
             input.layout = Layout::Separated { format: sniffed.format, columns: sniffed.columns };
             sniffed.schema
         }

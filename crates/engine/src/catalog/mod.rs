@@ -46,11 +46,11 @@ pub(crate) use files::{
     refused,
 };
 pub use files::{TableKind, table_name};
+pub(crate) use layout::TextInput;
+pub(crate) use planned::PlannedTable;
 pub use remote::shown_text;
 // How texts are cut, for those who feed it with broken ones.
 #[doc(hidden)]
-pub use layout::TextInput;
-pub(crate) use planned::PlannedTable;
 pub use records::{Block, Blocks, Records, Separators};
 pub use table::{HeadraceTable, TableEntry};
 pub use tables::Tables;

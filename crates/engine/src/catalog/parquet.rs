@@ -278,7 +278,8 @@ impl FileSource for NamingSource {
         partition: usize,
     ) -> Result<Box<dyn Morselizer>> {
         let inner = Arc::from(self.inner.create_morselizer(store, config, partition)?);
-        Ok(Box::new(NamedFiles { inner, names: self.names(), limit_bytes: self.limit_bytes }))
+        let limit = self.limit_bytes.map(|bytes| (bytes, self.names()));
+        Ok(Box::new(NamedFiles { inner, limit }))
     }
 
     fn table_schema(&self) -> &TableSchema {
@@ -367,10 +368,8 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Named<T> {
 /// Plans files with their names, and large ones by parts.
 struct NamedFiles {
     inner: Arc<dyn Morselizer>,
-    /// Of the columns that are read.
-    names: HashSet<String>,
-    /// Of memory, if there is one.
-    limit_bytes: Option<u64>,
+    /// Of memory, if there is one, and the names of the columns that are read.
+    limit: Option<(u64, HashSet<String>)>,
 }
 
 impl fmt::Debug for NamedFiles {
@@ -383,13 +382,13 @@ impl NamedFiles {
     /// How a file is read by parts; `None`: whole.
     fn parts_of(&self, input: &ParquetInput) -> Option<Parts> {
         // Elsewhere each look at a page would be a request.
-        let limit_bytes = self.limit_bytes.filter(|_| input.remote.is_none())?;
+        let (limit_bytes, names) = self.limit.as_ref().filter(|_| input.remote.is_none())?;
         let leaves = input.metadata.file_metadata().schema_descr().columns();
         let is_read = |&leaf: &usize| {
-            leaves[leaf].path().parts().first().is_some_and(|root| self.names.contains(root))
+            leaves[leaf].path().parts().first().is_some_and(|root| names.contains(root))
         };
         let columns = (0..leaves.len()).filter(is_read).collect();
-        Some(Parts { columns, limit_bytes }).filter(|parts| parts.has_large(input))
+        Some(Parts { columns, limit_bytes: *limit_bytes }).filter(|parts| parts.has_large(input))
     }
 }
 

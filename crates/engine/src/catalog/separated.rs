@@ -57,13 +57,6 @@ impl Separated {
             .from_reader(text)
     }
 
-    /// How many records a text has; what is no record ends it.
-    pub fn records_in(&self, text: &[u8]) -> usize {
-        let (mut reader, mut record) = (self.reader(text), ByteRecord::new());
-        let read = || reader.read_byte_record(&mut record).is_ok_and(|is_there| is_there);
-        std::iter::repeat_with(read).take_while(|is_there| *is_there).count()
-    }
-
     /// Whether a value is NULL.
     pub fn is_null(&self, value: &[u8]) -> bool {
         value.is_empty() || self.nulls.iter().any(|null| null.as_bytes() == value)

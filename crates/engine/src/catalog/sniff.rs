@@ -39,6 +39,8 @@ pub struct Sniffed {
     pub schema: Schema,
     /// Lines before the table.
     pub preamble_lines: u64,
+    /// Bytes of a record of the sample, on average; 0: it has none.
+    pub row_bytes: usize,
     /// What was told and could be wrong, with what says otherwise.
     pub notes: Vec<String>,
 }
@@ -91,7 +93,8 @@ pub fn sniff(sample: &[u8], format: Separated, options: &ReadOptions) -> Result<
                     name: name.clone(),
                     written: options.formats.of_given(data_type),
                 });
-                Ok(Sniffed { format, columns: columns.collect(), schema, preamble_lines, notes })
+                let columns = columns.collect();
+                Ok(Sniffed { format, columns, schema, preamble_lines, row_bytes: 0, notes })
             }
         };
     };
@@ -118,7 +121,8 @@ pub fn sniff(sample: &[u8], format: Separated, options: &ReadOptions) -> Result<
     let fields = typed.iter().map(|(name, data_type, _)| Field::new(name, data_type.clone(), true));
     let schema = Schema::new(fields.collect::<Vec<_>>());
     let columns = typed.into_iter().map(|(name, _, written)| Column { name, written }).collect();
-    Ok(Sniffed { format, columns, schema, preamble_lines, notes })
+    let row_bytes = table.len() / records.len();
+    Ok(Sniffed { format, columns, schema, preamble_lines, row_bytes, notes })
 }
 
 fn check_given(width: usize, format: &Separated, options: &ReadOptions) -> Result<(), String> {

@@ -216,11 +216,12 @@ fn set(call: &mut Call, name: &str, value: &Expr, state: &SessionState) -> Resul
             _ => options.types = typed(value, state)?,
         },
         "compression" if is_csv || is_json => {
-            let word = text(value)?;
-            options.packing = match (Packing::of_word(word), word.to_ascii_lowercase().as_str()) {
-                (None, "auto" | "auto_detect") => None,
-                (None, _) => return plan_err!("{word} is not known\nhint: none, gzip, zstd, auto"),
-                (packing, _) => packing,
+            options.packing = match text(value)?.to_ascii_lowercase().as_str() {
+                "auto" | "auto_detect" => None,
+                word => match Packing::of_word(word) {
+                    None => return plan_err!("{word} is not known\nhint: none, gzip, zstd, auto"),
+                    packing => packing,
+                },
             }
         }
         _ => {
