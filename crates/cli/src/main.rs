@@ -39,6 +39,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Parser;
+use headrace_io::write::hidden;
 
 use args::{Cli, Command, DEFAULT_SEED, GenerateArgs, SeededGenerateArgs, SuiteCommand};
 use bench::args::BenchCommand;
@@ -133,8 +134,15 @@ fn start(cli: Cli) -> Result<i32> {
         }
     });
     let Some(code) = asked.code() else {
-        // A cancelled race drains its reads in its own threads; give it a moment.
-        runtime.shutdown_timeout(Duration::from_secs(2));
+        // A cancelled race drains its reads in its own threads; give it a moment. A statement that has failed, or taken
+        // longer than it may, is waited for as one that a signal has ended: a planner hears nothing of either.
+        match &done {
+            Some(Err(_)) => {
+                runtime.shutdown_timeout(patience);
+                let _none_can_be_made = hidden::remove_all();
+            }
+            _ => runtime.shutdown_timeout(WRITER_PATIENCE),
+        }
         return done.unwrap_or(Ok(0));
     };
     match done {

@@ -48,6 +48,9 @@ pub fn ends_statement(word: &str) -> bool {
     matches!(word, "g" | "gx" | "G")
 }
 
+/// The word before a format.
+const FORMAT: &[u8] = b"format";
+
 impl Ending {
     /// What stands in a semicolon's place: `\gx`, `\g FILE`.
     pub fn of_command(command: &str) -> Self {
@@ -62,6 +65,10 @@ impl Ending {
     /// # Errors
     /// A format that nobody writes.
     pub fn take_format(&mut self, sql: &str, dialect: &dyn Dialect) -> Result<Option<String>> {
+        // A long statement is not read once more for what it does not have.
+        if !sql.as_bytes().windows(FORMAT.len()).any(|word| word.eq_ignore_ascii_case(FORMAT)) {
+            return Ok(None);
+        }
         let mut tokens: Vec<TokenWithSpan> = Vec::new();
         // What is no SQL the parser tells better.
         let _ = Tokenizer::new(dialect, sql).tokenize_with_location_into_buf(&mut tokens);

@@ -104,12 +104,6 @@ async fn a_list_of_aggregates_is_planned_in_little_more_than_the_time_of_its_col
 }
 
 #[tokio::test]
-async fn a_list_of_expressions_of_a_list_is_planned_in_little_more_than_the_time_of_its_columns() {
-    let (before, behind) = ("select * from (", ") as w where d5 > 5");
-    check_list(|i| format!("c{i} * 2 + 1 as d{i}"), [before, behind], 2).await;
-}
-
-#[tokio::test]
 async fn a_long_list_means_what_a_short_one_means() {
     let folder = tempfile::tempdir().unwrap();
     let session = session(600, folder.path());
