@@ -77,21 +77,6 @@ pub enum FormatError {
         /// What is wrong, and the remedy where there is one.
         cause: String,
     },
-    /// Temporary files would take more than they may.
-    #[error(
-        "temporary files in {} would take {needed_bytes} bytes, the limit is {limit_bytes}: {lever}",
-        folder.display()
-    )]
-    SpillLimit {
-        /// Where they lie.
-        folder: PathBuf,
-        /// Bytes needed, of all of them.
-        needed_bytes: u64,
-        /// Limit in bytes.
-        limit_bytes: u64,
-        /// What to do about it.
-        lever: String,
-    },
     /// A column, batch or option that does not exist or makes no sense.
     #[error("{0}")]
     Argument(String),

@@ -95,18 +95,24 @@ impl fmt::Display for MemoryUses {
 /// A reservation that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "out of host memory: {wanted_bytes} bytes more are needed for {kind}, {} of the limit of \
-     {limit_bytes} bytes are in use ({uses}); raise the memory limit, or run fewer queries at a time",
-    uses.total_bytes()
+    "out of host memory: {wanted_bytes} bytes more are needed for {kind}, {} of {} bytes are in use \
+     ({uses}); raise the memory limit, or run fewer queries at a time",
+    uses.total_bytes(),
+    match share_bytes {
+        None => format!("the limit of {limit_bytes}"),
+        Some(share) => format!("its share of {share} bytes of the limit of {limit_bytes}"),
+    }
 )]
 pub struct OutOfBudget {
     /// What it was for.
     pub kind: MemoryUse,
     /// What was asked for.
     pub wanted_bytes: u64,
-    /// The budget.
+    /// The limit that somebody chose.
     pub limit_bytes: u64,
-    /// Who held what.
+    /// The share of it that is exceeded, if it is not the limit itself.
+    pub share_bytes: Option<u64>,
+    /// Who held what, of the share or of all.
     pub uses: MemoryUses,
 }
 
@@ -244,7 +250,15 @@ impl MemoryBudget {
             let held = held.lock();
             return held.budget.refusal(held.kind, wanted_bytes);
         }
-        OutOfBudget { kind, wanted_bytes, limit_bytes: self.limit_bytes, uses: self.uses() }
+        let limit_bytes = self.whole_limit_bytes();
+        let share_bytes = (self.limit_bytes < limit_bytes).then_some(self.limit_bytes);
+        OutOfBudget { kind, wanted_bytes, limit_bytes, share_bytes, uses: self.uses() }
+    }
+
+    /// The limit of the budget that this one is a share of, or its own.
+    fn whole_limit_bytes(&self) -> u64 {
+        let of_other = self.of_other.as_ref();
+        of_other.map_or(self.limit_bytes, |held| held.lock().budget.whole_limit_bytes())
     }
 }
 
@@ -268,6 +282,8 @@ impl Reservation {
     /// [`OutOfBudget`] when more cannot be had; what was reserved stays so.
     pub fn resize(&mut self, bytes: u64) -> Result<(), OutOfBudget> {
         match bytes.checked_sub(self.bytes) {
+            // Workers ask after each batch; most change nothing.
+            Some(0) => {}
             Some(more) => self.budget.take_reclaiming(self.kind, more)?,
             None => self.budget.give_back(self.kind, self.bytes - bytes),
         }

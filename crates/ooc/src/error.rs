@@ -6,6 +6,7 @@ use headrace_flow::RaceError;
 use headrace_format::FormatError;
 use headrace_gpu::GpuError;
 use headrace_io::{IoError, OutOfBudget};
+use headrace_spill::SpillError;
 
 /// The result of everything here that touches a file.
 pub type Result<T> = std::result::Result<T, OocError>;
@@ -64,6 +65,9 @@ pub enum OocError {
     /// A file's format.
     #[error(transparent)]
     Format(#[from] FormatError),
+    /// Temporary files, or what they hold.
+    #[error(transparent)]
+    Spill(SpillError),
     /// The race.
     #[error(transparent)]
     Race(RaceError),
@@ -73,6 +77,16 @@ pub enum OocError {
     /// Somebody asked for the end.
     #[error("interrupted")]
     Cancelled,
+}
+
+impl From<SpillError> for OocError {
+    /// Too little memory is the same error wherever it is noticed.
+    fn from(error: SpillError) -> Self {
+        match error {
+            SpillError::Memory(refused) => Self::Budget(refused),
+            other => Self::Spill(other),
+        }
+    }
 }
 
 impl OocError {

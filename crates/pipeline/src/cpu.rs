@@ -51,6 +51,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use arrow_array::RecordBatch;
 use headrace_flow::{CancelToken, Verdict};
+use headrace_io::{MemoryBudget, Reservation};
+use headrace_spill::SpillFolder;
 
 use crate::bound::{Bound, BoundSink};
 use crate::build::BuildOptions;
@@ -59,10 +61,10 @@ use crate::cpu::load::SourceColumns;
 use crate::cpu::run::Runner;
 use crate::cpu::scan::Scan;
 use crate::cpu::sink::SinkState;
-use crate::memory::{MemoryAccount, Reservation};
+use crate::memory::{Hold, reserve};
 use crate::partial::merge::Outlet;
 use crate::partial::spill::SpillPlace;
-use crate::partial::{PartialSchema, SpillReport, SpillStore};
+use crate::partial::{PartialSchema, SpillReport};
 use crate::segment::SegmentView;
 use crate::state::{Output, finish_dense};
 use crate::{ExecError, WhyNot};
@@ -80,9 +82,9 @@ pub type Emit<'a> = &'a (dyn Fn(RecordBatch) -> bool + Send + Sync);
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
     /// Pays for the states of all workers and for merging them.
-    pub memory: Arc<MemoryAccount>,
+    pub memory: Arc<MemoryBudget>,
     /// Where groups go that do not fit; `None`: they must.
-    pub spill: Option<Arc<dyn SpillStore>>,
+    pub spill: Option<Arc<SpillFolder>>,
     /// Workers at the same time, threads that merge included.
     pub workers: usize,
     /// Rows of a batch; [`BATCH_ROWS`] but for tests.
@@ -106,11 +108,11 @@ pub struct WorkerOptions {
 impl WorkerOptions {
     /// Options of one execution with an account of its own and no place to spill to.
     pub fn new(memory_limit_bytes: u64) -> Self {
-        Self::with_memory(MemoryAccount::new(memory_limit_bytes))
+        Self::with_memory(MemoryBudget::new(memory_limit_bytes))
     }
 
     /// Options of one execution that shares an account with others.
-    pub fn with_memory(memory: Arc<MemoryAccount>) -> Self {
+    pub fn with_memory(memory: Arc<MemoryBudget>) -> Self {
         Self {
             memory,
             spill: None,
@@ -127,7 +129,7 @@ impl WorkerOptions {
     }
 
     pub(crate) fn hash_options(&self, form: PartialSchema) -> HashOptions {
-        let place = SpillPlace { store: self.spill.clone(), report: Arc::clone(&self.spilled) };
+        let place = SpillPlace { folder: self.spill.clone(), report: Arc::clone(&self.spilled) };
         let account = Arc::clone(&self.memory);
         HashOptions { form, account, place, groups_max: self.groups_max }
     }
@@ -161,7 +163,7 @@ impl CpuProgram {
     /// A worker for one thread.
     pub fn worker(self: &Arc<Self>, options: &WorkerOptions) -> Result<CpuWorker, ExecError> {
         let sink = SinkState::new(&self.bound, options)?;
-        let (memory, options) = (options.memory.reserve(), options.clone());
+        let (memory, options) = (reserve(&options.memory), options.clone());
         let mut worker = CpuWorker { program: Arc::clone(self), sink, memory, options, rows: 0 };
         worker.account()?;
         Ok(worker)
@@ -194,7 +196,7 @@ impl CpuProgram {
     /// `build_options.source_rows` is filled in for a build if it is not known.
     ///
     /// # Errors
-    /// Totals that overflow; memory; the spill store; [`ExecError::Cancelled`].
+    /// Totals that overflow; memory; a temporary file; [`ExecError::Cancelled`].
     pub fn finish_each(
         &self,
         workers: Vec<CpuWorker>,
@@ -224,7 +226,7 @@ impl CpuProgram {
             let held: u64 = memory.iter().map(Reservation::bytes).sum();
             if let Some(memory) = memory.first_mut() {
                 let more = memory.bytes().saturating_add(held);
-                memory.try_resize(more, &format!("the build {name}"))?;
+                memory.hold(more, &format!("the build {name}"))?;
             }
             let build = sink::finish_build(name, columns, keys, payload, build_options)?;
             return Ok(Output::Build(build));
@@ -398,6 +400,6 @@ impl CpuWorker {
                 &build
             }
         };
-        self.memory.try_resize(bytes, what)
+        self.memory.hold(bytes, what)
     }
 }

@@ -1,5 +1,7 @@
 //! What can go wrong, and what cannot be done.
 
+use headrace_spill::SpillError;
+
 /// Why a processor does not take a pipeline. Shown in EXPLAIN.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -60,7 +62,7 @@ pub enum ExecError {
     },
     /// Groups or rows could not be put aside or brought back.
     #[error("spilling: {0}")]
-    Spill(#[source] crate::partial::SpillError),
+    Spill(#[source] SpillError),
     /// Partial states that are not those of the pipeline.
     #[error("partial states that are not of this pipeline: {0}")]
     Partial(String),
@@ -76,6 +78,16 @@ pub enum ExecError {
     /// A broken invariant of this crate.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+impl From<SpillError> for ExecError {
+    /// Too little memory is the same error wherever it is noticed.
+    fn from(error: SpillError) -> Self {
+        match error {
+            SpillError::Memory(refused) => Self::out_of_memory(&refused, "rows that are put aside"),
+            other => Self::Spill(other),
+        }
+    }
 }
 
 impl ExecError {

@@ -10,11 +10,12 @@ use headrace_ir::{BuildPlan, BuildSource, Pipeline, Probe, Sink, SourceKind, Ste
 use headrace_pipeline::build::{BuildIndex, BuildOptions, Chains, Heads};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError};
+use headrace_spill::Part;
 
 use crate::build_cache::{BuildKey, HeldBuild};
 use crate::cpu;
 use crate::error::{ErrorClass, RunError};
-use crate::parts::{Gathered, Parts};
+use crate::parts::{Gathered, file_bytes};
 use crate::run::Run;
 use crate::task::Task;
 
@@ -42,7 +43,7 @@ pub enum Slot {
     /// In memory, by key.
     Made(Arc<BuildTable>),
     /// In temporary files, divided by key.
-    Divided(Arc<Parts>),
+    Divided(Arc<Vec<Part>>),
     /// Nowhere: memory does not hold it, and nobody needs it.
     LeftOut,
 }
@@ -53,7 +54,7 @@ impl Built {
         Self { slot, name, cached, bytes, held: Some(held) }
     }
 
-    fn divided(parts: Parts, name: &str, bytes: u64) -> Self {
+    fn divided(parts: Vec<Part>, name: &str, bytes: u64) -> Self {
         let slot = Slot::Divided(Arc::new(parts));
         Self { slot, name: name.to_string(), cached: false, bytes, held: None }
     }
@@ -69,7 +70,8 @@ impl Built {
             Slot::Made(table) => table,
             Slot::LeftOut => return format!("{}: more than memory holds, left out", self.name),
             Slot::Divided(parts) => {
-                let (rows, bytes) = (parts.rows(), parts.spilled_bytes());
+                let rows: u64 = parts.iter().map(|part| part.blocks().rows()).sum();
+                let bytes = file_bytes(parts);
                 let bytes = headrace_io::decimal_bytes(bytes);
                 return format!(
                     "{}: {rows} rows, more than memory holds, divided: {bytes}",

@@ -5,6 +5,7 @@ use headrace_format::FormatError;
 use headrace_io::{IoError, OutOfBudget};
 use headrace_ir::{IrError, ParameterError};
 use headrace_pipeline::{ExecError, WhyNot};
+use headrace_spill::SpillError;
 use serde::{Deserialize, Serialize};
 
 /// What kind of failure an error is: what a door turns into its own codes (an SQLSTATE, an exit
@@ -81,6 +82,12 @@ impl From<RaceError> for RunError {
     }
 }
 
+impl From<SpillError> for RunError {
+    fn from(error: SpillError) -> Self {
+        Self::Exec(error.into())
+    }
+}
+
 impl From<IrError> for RunError {
     /// Whoever makes programs makes valid ones.
     fn from(error: IrError) -> Self {
@@ -119,11 +126,20 @@ fn exec_class(error: &ExecError) -> ErrorClass {
         ExecError::Memory { .. } => ErrorClass::OutOfMemory,
         ExecError::Gpu(error) if error.is_out_of_memory() => ErrorClass::OutOfMemory,
         ExecError::Gpu(_) => ErrorClass::Device,
-        ExecError::Spill(_) => ErrorClass::Io,
+        ExecError::Spill(error) => spill_class(error),
         ExecError::Partial(_) => ErrorClass::Corrupt,
         ExecError::WhyNot(_) => ErrorClass::Unsupported,
         ExecError::Cancelled => ErrorClass::Cancelled,
         ExecError::Internal(_) => ErrorClass::Internal,
+    }
+}
+
+fn spill_class(error: &SpillError) -> ErrorClass {
+    match error {
+        SpillError::Io { .. } | SpillError::Limit { .. } => ErrorClass::Io,
+        SpillError::Corrupt { .. } => ErrorClass::Corrupt,
+        SpillError::Memory(_) => ErrorClass::OutOfMemory,
+        SpillError::Internal(_) => ErrorClass::Internal,
     }
 }
 
@@ -132,7 +148,6 @@ fn format_class(error: &FormatError) -> ErrorClass {
         FormatError::Io(error) => io_class(error),
         FormatError::List { .. }
         | FormatError::Write { .. }
-        | FormatError::SpillLimit { .. }
         | FormatError::Producer { .. }
         | FormatError::NoFiles { .. } => ErrorClass::Io,
         FormatError::Argument(_) => ErrorClass::Internal,

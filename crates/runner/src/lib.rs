@@ -62,7 +62,6 @@ mod runner;
 mod segments;
 mod settings;
 mod share;
-mod spill;
 mod table;
 mod task;
 

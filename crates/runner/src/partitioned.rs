@@ -32,11 +32,12 @@ use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::partial::PartialMerge;
 use headrace_pipeline::partition::LEVELS;
 use headrace_pipeline::{BuildTable, ExecError, arrow_field};
+use headrace_spill::{Blocks, Part};
 use parking_lot::Mutex;
 
 use crate::builds::{Slot, probes};
 use crate::error::RunError;
-use crate::parts::{Divider, Dividing, Gathered, Part, Parts};
+use crate::parts::{Divider, Dividing, Gathered, file_bytes};
 use crate::run::{Run, Streamed, Streaming};
 use crate::settings::{Processor, Settings};
 use crate::table::StreamTable;
@@ -94,7 +95,7 @@ impl Run<'_> {
         let threads = streaming.settings.threads.max(1);
         let dividing = Dividing { keys: keys.to_vec(), level: 0, threads, held_bytes_max };
         let divider =
-            Divider::new(dividing, &memory, memory.limit_bytes() / 2, self.runner.spills())?;
+            Divider::new(dividing, &memory, memory.limit_bytes() / 2, self.runner.spill_folder())?;
         let streamed = self.stream_over(streaming, &|batch| divider.push(batch));
         // What stopped the run is the better explanation of its end.
         let gathered = divider.finish();
@@ -143,7 +144,7 @@ impl Run<'_> {
             memory,
             ending: &ending,
             emit: &limited(&tail.sink, emit),
-            spilled_bytes: AtomicU64::new(build.spilled_bytes() + rows.spilled_bytes()),
+            spilled_bytes: AtomicU64::new(file_bytes(build) + file_bytes(&rows)),
             enough: AtomicBool::new(false),
         };
         pairs.join_all(build, &rows, threads as usize)?;
@@ -294,22 +295,22 @@ struct Pairs<'a> {
 /// A partition of each side.
 #[derive(Clone, Copy)]
 struct Pair<'a> {
-    build: (&'a Parts, &'a Part),
-    rows: (&'a Parts, &'a Part),
+    build: &'a Blocks,
+    rows: &'a Blocks,
     level: u32,
 }
 
 impl Pairs<'_> {
-    fn join_all(&self, build: &Parts, rows: &Parts, threads: usize) -> Result<(), RunError> {
+    fn join_all(&self, build: &[Part], rows: &[Part], threads: usize) -> Result<(), RunError> {
         let next = AtomicUsize::new(0);
         let work = || -> Result<(), RunError> {
             headrace_io::block_signals();
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                let (Some(a), Some(b)) = (build.parts.get(number), rows.parts.get(number)) else {
+                let (Some(build), Some(rows)) = (build.get(number), rows.get(number)) else {
                     return Ok(());
                 };
-                let pair = Pair { build: (build, a), rows: (rows, b), level: 0 };
+                let pair = Pair { build: build.blocks(), rows: rows.blocks(), level: 0 };
                 let joined = self.join(pair);
                 if joined.is_err() {
                     self.enough.store(true, Ordering::Relaxed);
@@ -327,22 +328,22 @@ impl Pairs<'_> {
     }
 
     fn join(&self, pair: Pair<'_>) -> Result<(), RunError> {
-        let (rows, build) = (pair.rows.1, pair.build.1);
-        if rows.rows() == 0 || self.enough.load(Ordering::Relaxed) {
+        let Pair { build, rows, .. } = pair;
+        if rows.is_empty() || self.enough.load(Ordering::Relaxed) {
             return Ok(());
         }
         if memory_bytes(build) <= self.share_bytes {
-            return self.probe(pair.build, pair.rows);
+            return self.probe(build, rows);
         }
         if pair.level + 1 < LEVELS {
             let level = pair.level + 1;
-            let divided = self.divide(pair.build, level)?;
+            let divided = self.divide(build, level)?;
             // What is one key stays one partition.
-            if divided.parts.iter().all(|part| part.rows() < build.rows()) {
-                let rows = self.divide(pair.rows, level)?;
-                let mut parts = divided.parts.iter().zip(&rows.parts);
-                return parts.try_for_each(|(a, b)| {
-                    self.join(Pair { build: (&divided, a), rows: (&rows, b), level })
+            if divided.iter().all(|part| part.blocks().rows() < build.rows()) {
+                let rows = self.divide(rows, level)?;
+                let mut parts = divided.iter().zip(&rows);
+                return parts.try_for_each(|(build, rows)| {
+                    self.join(Pair { build: build.blocks(), rows: rows.blocks(), level })
                 });
             }
         }
@@ -354,11 +355,11 @@ impl Pairs<'_> {
     fn join_pieces(&self, pair: Pair<'_>) -> Result<(), RunError> {
         let kind = self.probe.kind;
         let inner = self.tail_as(ProbeKind::Inner);
-        let (parts, build) = pair.build;
-        let mut rest: Option<(Parts, Part)> = None;
-        for piece in build.pieces(self.share_bytes / 4) {
-            let (_held, table) = self.build_of((parts, &piece))?;
-            let rows = rest.as_ref().map_or(pair.rows, |(parts, part)| (parts, part));
+        // With the memory that they hold.
+        let mut rest: Option<(Vec<Part>, Blocks)> = None;
+        for piece in pair.build.pieces(self.share_bytes / 4) {
+            let (_held, table) = self.build_of(&piece)?;
+            let rows = rest.as_ref().map_or(pair.rows, |(_, rows)| rows);
             match kind {
                 ProbeKind::Inner => self.emit_joined(self.tail, &table, pair.rows)?,
                 ProbeKind::Left => self.emit_joined(&inner, &table, pair.rows)?,
@@ -367,14 +368,14 @@ impl Pairs<'_> {
             }
             if kind != ProbeKind::Inner {
                 let unmatched = self.unmatched(&table, rows)?;
-                let whole = unmatched.whole();
+                let whole = Blocks::of_all(&unmatched);
                 rest = Some((unmatched, whole));
             }
         }
         match (kind, rest) {
-            (ProbeKind::Left | ProbeKind::Anti, Some((parts, part))) => {
-                let (_held, nothing) = self.build_of((&parts, &Part::default()))?;
-                self.emit_joined(self.tail, &nothing, (&parts, &part))
+            (ProbeKind::Left | ProbeKind::Anti, Some((_held, rows))) => {
+                let (_, nothing) = self.build_of(&Blocks::default())?;
+                self.emit_joined(self.tail, &nothing, &rows)
             }
             _ => Ok(()),
         }
@@ -388,7 +389,7 @@ impl Pairs<'_> {
     }
 
     /// The rows that have no match in a build.
-    fn unmatched(&self, table: &Arc<BuildTable>, rows: (&Parts, &Part)) -> Result<Parts, RunError> {
+    fn unmatched(&self, table: &Arc<BuildTable>, rows: &Blocks) -> Result<Vec<Part>, RunError> {
         let source = self.tail.source.clone();
         let columns = all_columns(&source);
         let steps = vec![Step::Probe(Probe { kind: ProbeKind::Anti, ..self.probe.clone() })];
@@ -400,9 +401,9 @@ impl Pairs<'_> {
     }
 
     /// Divides what was one partition.
-    fn divide(&self, (parts, part): (&Parts, &Part), level: u32) -> Result<Parts, RunError> {
+    fn divide(&self, blocks: &Blocks, level: u32) -> Result<Vec<Part>, RunError> {
         self.divide_with(level, |divider| {
-            for batch in parts.read(part) {
+            for batch in blocks.batches() {
                 if !divider.push(batch?) {
                     break;
                 }
@@ -415,15 +416,15 @@ impl Pairs<'_> {
         &self,
         level: u32,
         push: impl FnOnce(&Divider<'_>) -> Result<(), RunError>,
-    ) -> Result<Parts, RunError> {
+    ) -> Result<Vec<Part>, RunError> {
         let keys = self.plan.keys.clone();
         let dividing = Dividing { keys, level, threads: 1, held_bytes_max: 0 };
         let bytes = self.share_bytes / 4;
-        let divider = Divider::new(dividing, &self.memory, bytes, self.run.runner.spills())?;
+        let divider = Divider::new(dividing, &self.memory, bytes, self.run.runner.spill_folder())?;
         push(&divider)?;
         match divider.finish()? {
             Gathered::Divided(parts) => {
-                self.spilled_bytes.fetch_add(parts.spilled_bytes(), Ordering::Relaxed);
+                self.spilled_bytes.fetch_add(file_bytes(&parts), Ordering::Relaxed);
                 Ok(parts)
             }
             Gathered::Held(..) => Err(internal("rows that were to be divided and are not")),
@@ -431,7 +432,7 @@ impl Pairs<'_> {
     }
 
     /// Makes the build of a partition, and streams the other side's over it.
-    fn probe(&self, build: (&Parts, &Part), rows: (&Parts, &Part)) -> Result<(), RunError> {
+    fn probe(&self, build: &Blocks, rows: &Blocks) -> Result<(), RunError> {
         let (_held, table) = self.build_of(build)?;
         self.emit_joined(self.tail, &table, rows)
     }
@@ -441,7 +442,7 @@ impl Pairs<'_> {
         &self,
         tail: &Pipeline,
         table: &Arc<BuildTable>,
-        rows: (&Parts, &Part),
+        rows: &Blocks,
     ) -> Result<(), RunError> {
         let failed = OnceLock::new();
         let emit = |batch| {
@@ -467,12 +468,12 @@ impl Pairs<'_> {
         &self,
         pipeline: &Pipeline,
         table: &Arc<BuildTable>,
-        (parts, part): (&Parts, &Part),
+        rows: &Blocks,
         emit: Emit<'_>,
     ) -> Result<Streamed, RunError> {
         let mut builds = self.builds.to_vec();
         builds[self.probe.build] = Slot::Made(Arc::clone(table));
-        let batches = parts.read(part).map(|batch| batch.map_err(ProducerError::from));
+        let batches = rows.batches().map(|batch| batch.map_err(ProducerError::from));
         let table = batch_table(&pipeline.source, batches);
         let (builds, settings) = (&builds[..], &self.settings);
         let streaming = Streaming { pipeline, table: &table, builds, settings };
@@ -482,12 +483,9 @@ impl Pairs<'_> {
     }
 
     /// The build of a partition, with the memory that it takes.
-    fn build_of(
-        &self,
-        (parts, part): (&Parts, &Part),
-    ) -> Result<(Reservation, Arc<BuildTable>), RunError> {
-        let mut held = self.memory.reserve(MemoryUse::Operators, memory_bytes(part))?;
-        let batches = parts.read(part).collect::<Result<Vec<_>, _>>()?;
+    fn build_of(&self, rows: &Blocks) -> Result<(Reservation, Arc<BuildTable>), RunError> {
+        let mut held = self.memory.reserve(MemoryUse::Operators, memory_bytes(rows))?;
+        let batches = rows.batches().collect::<Result<Vec<_>, _>>()?;
         let BuildPlan { name, keys, payload, .. } = self.plan;
         let options =
             BuildOptions { nulls_equal: self.probe.null_equal, ..BuildOptions::default() };
@@ -499,6 +497,6 @@ impl Pairs<'_> {
 }
 
 /// What making a build of a partition takes: its batches, their columns, and the table of these.
-fn memory_bytes(part: &Part) -> u64 {
-    4 * part.bytes() + BUILD_ROW_BYTES * part.rows()
+fn memory_bytes(rows: &Blocks) -> u64 {
+    4 * rows.memory_bytes() + BUILD_ROW_BYTES * rows.rows()
 }

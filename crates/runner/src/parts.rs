@@ -10,15 +10,15 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{Array, RecordBatch, UInt32Array};
-use arrow_schema::ArrowError;
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 use headrace_ir::Field;
 use headrace_pipeline::ExecError;
-use headrace_pipeline::partial::{Spill, SpillBlock, SpillStore};
 use headrace_pipeline::partition::{Division, divide};
+use headrace_spill::{Part, Partitions, SpillFolder, batch_bytes};
 use parking_lot::Mutex;
 
 use crate::error::RunError;
@@ -49,10 +49,11 @@ pub(crate) struct Dividing {
 /// Rows that come in any order from any thread.
 pub(crate) struct Divider<'a> {
     dividing: Dividing,
-    store: &'a dyn SpillStore,
+    budget: &'a Arc<MemoryBudget>,
+    folder: &'a Arc<SpillFolder>,
     waiting: Mutex<Waiting>,
-    parts: Mutex<Vec<Part>>,
-    spill: OnceLock<Arc<dyn Spill>>,
+    /// Made when the columns are known.
+    partitions: OnceLock<Partitions>,
     failed: OnceLock<RunError>,
     buffer_bytes: u64,
     _memory: Reservation,
@@ -70,30 +71,8 @@ struct Waiting {
 pub(crate) enum Gathered {
     /// All of them, with the memory that they take.
     Held(Vec<RecordBatch>, Reservation),
-    /// Divided.
-    Divided(Parts),
-}
-
-/// A side in a temporary file.
-pub(crate) struct Parts {
-    /// `None`: there were no rows.
-    spill: Option<Arc<dyn Spill>>,
-    /// Each partition.
-    pub parts: Vec<Part>,
-}
-
-/// A partition.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Part {
-    blocks: Vec<Block>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    place: SpillBlock,
-    rows: u64,
-    /// In memory, about.
-    bytes: u64,
+    /// By partition.
+    Divided(Vec<Part>),
 }
 
 impl<'a> Divider<'a> {
@@ -103,9 +82,9 @@ impl<'a> Divider<'a> {
     /// The budget has no room for the smallest buffers.
     pub fn new(
         dividing: Dividing,
-        budget: &Arc<MemoryBudget>,
+        budget: &'a Arc<MemoryBudget>,
         buffers_bytes: u64,
-        store: &'a dyn SpillStore,
+        folder: &'a Arc<SpillFolder>,
     ) -> Result<Self, RunError> {
         // One buffer is filled while every thread divides another.
         let buffers = COPIES * (dividing.threads as u64 + 1);
@@ -126,10 +105,10 @@ impl<'a> Divider<'a> {
         };
         Ok(Self {
             dividing,
-            store,
+            budget,
+            folder,
             waiting: Mutex::new(waiting),
-            parts: Mutex::new(vec![Part::default(); FAN_OUT]),
-            spill: OnceLock::new(),
+            partitions: OnceLock::new(),
             failed: OnceLock::new(),
             buffer_bytes,
             _memory: memory,
@@ -195,27 +174,20 @@ impl<'a> Divider<'a> {
         let Division { rows, ends } = divide(&all, keys, *level, FAN_OUT)?;
         let ordered = take_record_batch(&all, &UInt32Array::from(rows)).map_err(internal)?;
         drop(all);
-        let bytes_a_row = batch_bytes(&ordered) / ordered.num_rows() as u64 + 1;
-        let spill = match self.spill.get() {
-            Some(spill) => spill,
-            None => {
-                // Of two threads that open one each, the second's is not written to.
-                let opened = Arc::from(self.store.open(&schema).map_err(ExecError::Spill)?);
-                self.spill.get_or_init(|| opened)
-            }
-        };
+        let partitions = self.partitions.get_or_init(|| self.partitions_of(schema));
         let mut begin = 0;
         for (partition, end) in ends.into_iter().enumerate() {
-            let rows = (end - begin) as u64;
-            if rows > 0 {
-                let slice = ordered.slice(begin, end - begin);
-                let place = spill.write(&slice).map_err(ExecError::Spill)?;
-                let block = Block { place, rows, bytes: rows * bytes_a_row };
-                self.parts.lock()[partition].blocks.push(block);
+            if end > begin {
+                partitions.push(partition, ordered.slice(begin, end - begin))?;
             }
             begin = end;
         }
         Ok(())
+    }
+
+    fn partitions_of(&self, schema: SchemaRef) -> Partitions {
+        let folder = Some(Arc::clone(self.folder));
+        Partitions::new(FAN_OUT, schema, folder, self.budget, MemoryUse::Operators)
     }
 
     /// What came of it.
@@ -233,74 +205,20 @@ impl<'a> Divider<'a> {
             return Ok(Gathered::Held(batches, memory));
         }
         self.divide(batches)?;
-        let (spill, parts) = (self.spill.into_inner(), self.parts.into_inner());
-        Ok(Gathered::Divided(Parts { spill, parts }))
+        // Of no rows there are partitions, too: those of the other side may have some.
+        let partitions = match self.partitions.take() {
+            Some(partitions) => partitions,
+            None => self.partitions_of(Arc::new(Schema::empty())),
+        };
+        Ok(Gathered::Divided(partitions.into_parts()))
     }
 }
 
-impl Parts {
-    /// Bytes of the temporary file.
-    pub fn spilled_bytes(&self) -> u64 {
-        let blocks = self.parts.iter().flat_map(|part| &part.blocks);
-        blocks.map(|block| block.place.bytes).sum()
-    }
-
-    /// All partitions as one.
-    pub fn whole(&self) -> Part {
-        Part { blocks: self.parts.iter().flat_map(|part| part.blocks.clone()).collect() }
-    }
-
-    /// Rows of all partitions.
-    pub fn rows(&self) -> u64 {
-        self.parts.iter().map(Part::rows).sum()
-    }
-
-    /// The batches of a partition, which are read as they are asked for.
-    pub fn read(
-        &self,
-        part: &Part,
-    ) -> impl Iterator<Item = Result<RecordBatch, ExecError>> + use<> {
-        let (spill, blocks) = (self.spill.clone(), part.blocks.clone());
-        blocks.into_iter().map(move |block| match &spill {
-            Some(spill) => spill.read(block.place).map_err(ExecError::Spill),
-            None => Err(ExecError::Internal("a block of no file".into())),
-        })
-    }
-}
-
-impl Part {
-    /// Rows.
-    pub fn rows(&self) -> u64 {
-        self.blocks.iter().map(|block| block.rows).sum()
-    }
-
-    /// Bytes of its rows in memory, about.
-    pub fn bytes(&self) -> u64 {
-        self.blocks.iter().map(|block| block.bytes).sum()
-    }
-
-    /// The same rows in pieces of at most so many bytes, or of one block.
-    pub fn pieces(&self, bytes_max: u64) -> Vec<Self> {
-        let mut pieces: Vec<Self> = Vec::new();
-        for block in &self.blocks {
-            match pieces.last_mut() {
-                Some(last) if last.bytes() + block.bytes <= bytes_max => last.blocks.push(*block),
-                _ => pieces.push(Self { blocks: vec![*block] }),
-            }
-        }
-        pieces
-    }
+/// Bytes of temporary files that all parts take.
+pub(crate) fn file_bytes(parts: &[Part]) -> u64 {
+    parts.iter().map(|part| part.blocks().file_bytes()).sum()
 }
 
 fn internal(error: ArrowError) -> ExecError {
     ExecError::Internal(format!("dividing rows: {error}"))
-}
-
-/// Bytes of a batch, which may be a slice of something larger.
-fn batch_bytes(batch: &RecordBatch) -> u64 {
-    let of = |column: &Arc<dyn Array>| {
-        let whole = column.get_array_memory_size();
-        column.to_data().get_slice_memory_size().map_or(whole, |slice| slice.min(whole))
-    };
-    batch.columns().iter().map(of).sum::<usize>() as u64
 }

@@ -8,9 +8,9 @@ use std::time::Instant;
 use arrow_array::RecordBatch;
 use headrace_flow::{CancelToken, ConsumerLimit};
 use headrace_format::arrow::ir_type;
+use headrace_io::MemoryBudget;
 use headrace_ir::{Pipeline, Program, Scalar, Source, Step};
 use headrace_pipeline::build::BuildOptions;
-use headrace_pipeline::memory::MemoryAccount;
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{ExecError, WhyNot};
 
@@ -101,7 +101,7 @@ impl Runner {
     /// The same with groups that an account pays for.
     pub(crate) fn run_within(
         &self,
-        groups: &Arc<MemoryAccount>,
+        groups: &Arc<MemoryBudget>,
         request: &Request<'_>,
         emit: Emit<'_>,
     ) -> Result<RunReport, RunError> {
@@ -195,7 +195,7 @@ pub struct Run<'a> {
     /// How many threads may work at a time.
     pub limit: Option<Arc<dyn ConsumerLimit>>,
     /// What pays for its groups.
-    pub groups: &'a Arc<MemoryAccount>,
+    pub groups: &'a Arc<MemoryBudget>,
 }
 
 impl Run<'_> {

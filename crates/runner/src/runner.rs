@@ -6,12 +6,12 @@ use std::sync::Arc;
 use headrace_flow::{
     AccessPath, CancelToken, HostCache, MappingPool, RaceOptions, RegisteredPool, Trace,
 };
-use headrace_format::arrow::SpillFolder;
 use headrace_io::{InputPolicy, MemoryBudget, MemoryUse};
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{CudaDevice, CudaOptions};
-use headrace_pipeline::memory::MemoryAccount;
+use headrace_pipeline::memory;
+use headrace_spill::SpillFolder;
 use parking_lot::Mutex;
 
 use crate::build_cache::BuildCache;
@@ -21,13 +21,15 @@ use crate::placement::Placements;
 use crate::prepared::PreparedRuns;
 use crate::progress::Progress;
 use crate::settings::{Devices, Settings};
-use crate::spill::Spills;
 
 /// Mappings kept open from query to query.
 const MAPPINGS_MAX: usize = 1024;
 
 /// Spans that a trace keeps: about 100 MB of JSON.
 const TRACE_SPANS_MAX: usize = 1 << 20;
+
+/// Bytes of temporary files unless somebody says otherwise: what the planner allows its own.
+const SPILL_LIMIT_BYTES: u64 = 100_000_000_000;
 
 /// Limits of a runner.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +46,19 @@ pub struct RunnerOptions {
     pub spill_folder: Option<PathBuf>,
     /// Bytes that they may take; `None`: 100 GB.
     pub spill_limit_bytes: Option<u64>,
+    /// Temporary files of somebody else's making instead.
+    pub spills: Option<Arc<SpillFolder>>,
+}
+
+impl RunnerOptions {
+    fn spills(&self) -> Arc<SpillFolder> {
+        if let Some(spills) = &self.spills {
+            return Arc::clone(spills);
+        }
+        let folder = self.spill_folder.clone().unwrap_or_else(std::env::temp_dir);
+        let limit_bytes = self.spill_limit_bytes.unwrap_or(SPILL_LIMIT_BYTES);
+        SpillFolder::new(folder, limit_bytes, "raise the limit of temporary files or of memory")
+    }
 }
 
 /// Caches and devices.
@@ -52,8 +67,8 @@ pub struct Runner {
     memory: MemorySplit,
     budget: Arc<MemoryBudget>,
     /// What pays for the groups, rows and new builds of all runs.
-    groups: Arc<MemoryAccount>,
-    spills: Arc<Spills>,
+    groups: Arc<MemoryBudget>,
+    spills: Arc<SpillFolder>,
     /// Cold chunks that were read once.
     cache: Arc<HostCache>,
     mappings: Arc<MappingPool>,
@@ -81,8 +96,8 @@ impl Runner {
         };
         Self {
             memory,
-            groups: MemoryAccount::within(&budget, memory.groups_bytes),
-            spills: Arc::new(Spills::new(options)),
+            groups: memory::share(&budget, memory.groups_bytes),
+            spills: options.spills(),
             cache: HostCache::within(&budget, memory.cache_bytes),
             mappings: MappingPool::new(MAPPINGS_MAX),
             builds: BuildCache::new(memory.builds_bytes, &budget),
@@ -116,14 +131,9 @@ impl Runner {
         MemoryBudget::within(&self.budget, MemoryUse::Operators, self.memory.operator_bytes)
     }
 
-    /// Where groups and sides of joins go that do not fit memory.
-    pub(crate) fn spills(&self) -> &Spills {
-        &self.spills
-    }
-
-    /// Where temporary files are made, and what they may take.
+    /// Where temporary files are made, of whatever does not fit memory: what they may take, and what went through them.
     pub fn spill_folder(&self) -> &Arc<SpillFolder> {
-        self.spills.folder()
+        &self.spills
     }
 
     /// Records the races of all later queries.
@@ -210,25 +220,25 @@ impl Runner {
     }
 
     /// What pays for groups. All runs share it, so that their number does not multiply the limit.
-    pub(crate) fn groups(&self) -> &Arc<MemoryAccount> {
+    pub(crate) fn groups(&self) -> &Arc<MemoryBudget> {
         &self.groups
     }
 
     /// What pays for the groups of a run over rows of another.
-    pub(crate) fn groups_above(&self) -> Arc<MemoryAccount> {
-        MemoryAccount::within(&self.budget, self.memory.groups_bytes / 2)
+    pub(crate) fn groups_above(&self) -> Arc<MemoryBudget> {
+        memory::share(&self.budget, self.memory.groups_bytes / 2)
     }
 
     /// How groups are held that an account pays for.
     pub(crate) fn group_options(
         &self,
-        groups: &Arc<MemoryAccount>,
+        groups: &Arc<MemoryBudget>,
         threads: usize,
         token: &CancelToken,
     ) -> WorkerOptions {
         let mut options = WorkerOptions::with_memory(Arc::clone(groups));
         options.workers = threads;
-        options.spill = Some(Arc::clone(&self.spills) as _);
+        options.spill = Some(Arc::clone(&self.spills));
         options.cancel = token.clone();
         options
     }

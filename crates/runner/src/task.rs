@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use headrace_flow::{CancelToken, ConsumerLimit, RaceReport};
 use headrace_format::ChunkTotals;
+use headrace_io::MemoryBudget;
 use headrace_ir::Pipeline;
-use headrace_pipeline::memory::MemoryAccount;
 use headrace_pipeline::{BuildTable, build::BuildOptions, state::Output};
 
 use crate::runner::Runner;
@@ -31,7 +31,7 @@ pub struct Task<'a> {
     /// Caches and devices.
     pub runner: &'a Runner,
     /// What pays for its groups.
-    pub groups: &'a Arc<MemoryAccount>,
+    pub groups: &'a Arc<MemoryBudget>,
     /// Threads that may execute it.
     pub threads: usize,
     /// How many of them may at a time.

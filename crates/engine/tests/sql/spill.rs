@@ -12,6 +12,8 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use futures::TryStreamExt;
 use headrace_engine::exec::OrderExec;
 use headrace_engine::{Fallback, Processor, RunnerOptions, Session, SessionOptions, Settings};
+use headrace_spill::SpillFolder;
+use headrace_spill::faulty::{self, Fault};
 
 use crate::tables;
 
@@ -157,6 +159,112 @@ async fn several_small_sorts_fit_little_memory() {
             for _ in 0..50 {
                 assert_eq!(run(&session, sql).await.0, rows, "{megabytes} MiB: {sql}");
             }
+        }
+    }
+}
+
+/// What a session may have in the test below, and rows of fifty times as many bytes.
+const LITTLE_BYTES: u64 = 4 << 20;
+const MANY_ROWS: i64 = 3_300_000;
+const ROW_BYTES: i64 = 8 + 8 + 48;
+
+/// Numbers in no order, each once, and texts that do not compress much.
+fn scattered() -> RecordBatch {
+    let keys: Vec<i64> = (0..MANY_ROWS).map(|i| i * 7919 % MANY_ROWS).collect();
+    let mixed = |k: u64| (k ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let text = |k: u64| format!("{:016x}{:016x}{:016x}", mixed(k), mixed(mixed(k)), mixed(!k));
+    let values = Int64Array::from_iter_values(keys.iter().map(|k| k % 1000));
+    let texts = StringArray::from_iter_values(keys.iter().map(|&k| text(k as u64)));
+    let columns: [(&str, ArrayRef); 3] =
+        [("k", Arc::new(Int64Array::from(keys))), ("v", Arc::new(values)), ("s", Arc::new(texts))];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+/// Each holds all rows of all columns at some time.
+const OPERATORS: [(&str, &str); 4] = [
+    (
+        "group-by",
+        "SELECT count(*), sum(n), sum(v), min(t), max(t) FROM (SELECT k, count(*) AS n, sum(v) AS v, max(s) AS t FROM many GROUP BY k)",
+    ),
+    (
+        "DISTINCT",
+        "SELECT count(*), sum(k), sum(v), min(s), max(s) FROM (SELECT DISTINCT k, v, s FROM many)",
+    ),
+    (
+        "join",
+        "SELECT count(*), sum(a.v), sum(b.v), min(b.s), max(a.s) FROM many a JOIN many b ON a.k = b.k",
+    ),
+    ("ORDER BY", "SELECT s, k, v FROM many ORDER BY s DESC"),
+];
+
+/// The answer as text; of rows in an order, how many and whether they are.
+async fn answer(session: &Session, sql: &str) -> Result<String, String> {
+    let query = session.sql(sql).await.map_err(|error| error.to_string())?;
+    let mut stream = query.stream().map_err(|error| error.to_string())?;
+    let (mut rows, mut last, mut text) = (0, None, String::new());
+    while let Some(batch) = stream.try_next().await.map_err(|error| error.to_string())? {
+        rows += batch.num_rows();
+        if let Some(texts) = batch.column(0).as_string_opt::<i32>() {
+            for s in texts.iter().flatten() {
+                assert!(last.as_deref().is_none_or(|last| last >= s), "{sql}");
+                last = Some(s.to_string());
+            }
+        } else {
+            text = format!("{:?}", batch.columns());
+        }
+    }
+    Ok(format!("{rows} rows {text}"))
+}
+
+fn little(spills: &Arc<SpillFolder>) -> Session {
+    let limits = RunnerOptions {
+        memory_limit_bytes: Some(LITTLE_BYTES),
+        spills: Some(Arc::clone(spills)),
+        ..RunnerOptions::default()
+    };
+    let settings = Settings {
+        processor: Processor::Cpu,
+        fallback: Fallback::Forbid,
+        threads: 2,
+        ..Settings::default()
+    };
+    Session::new(SessionOptions { settings, limits }).unwrap()
+}
+
+/// One module puts aside what a group-by, a DISTINCT, a join and a sort cannot hold: its counters show each of them, and what
+/// fails in it is a clear error of each of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_beyond_the_limit_fifty_times_spill_alike_and_fail_alike() {
+    assert!((MANY_ROWS * ROW_BYTES) as u64 > 50 * LITTLE_BYTES);
+    let (home, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("many.arrow");
+    tables::write(&path, &scattered(), 50_000, true);
+    let plenty = Session::new(SessionOptions::default()).unwrap();
+    plenty.register_arrow("many", std::slice::from_ref(&path)).unwrap();
+    for (operator, sql) in OPERATORS {
+        let expected = answer(&plenty, sql).await.unwrap();
+        let spills = faulty::folder(home.path(), u64::MAX, Fault::None);
+        let session = little(&spills);
+        session.register_arrow("many", std::slice::from_ref(&path)).unwrap();
+        assert_eq!(answer(&session, sql).await.as_ref(), Ok(&expected), "{operator}");
+        let counters = spills.counters();
+        assert!(counters.written_bytes > 25 * LITTLE_BYTES, "{operator}: {counters:?}");
+        assert!(counters.read_bytes >= counters.written_bytes, "{operator}: {counters:?}");
+        assert_eq!(spills.used_bytes(), 0, "{operator}");
+        for (fault, limit_bytes, cause) in [
+            (Fault::Create, u64::MAX, "cannot make a temporary file"),
+            (Fault::Full(40), u64::MAX, "No space left"),
+            (Fault::None, 1 << 20, "the limit is 1048576"),
+            (Fault::Eio(3), u64::MAX, "Input/output error"),
+            (Fault::Bit(3), u64::MAX, "checksum"),
+        ] {
+            let spills = faulty::folder(home.path(), limit_bytes, fault);
+            let session = little(&spills);
+            session.register_arrow("many", std::slice::from_ref(&path)).unwrap();
+            let error = answer(&session, sql).await.unwrap_err();
+            let place = home.path().to_str().unwrap();
+            assert!(error.contains(cause) && error.contains(place), "{operator}: {error}");
+            assert_eq!(spills.used_bytes(), 0, "{operator} {fault:?}");
         }
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow_array::types::Int8Type;
 use arrow_array::{ArrayRef, DictionaryArray, RecordBatch};
 use headrace_flow::CancelToken;
-use headrace_format::arrow::SpillFolder;
 use headrace_io::{MemoryBudget, MemoryUse};
 use headrace_ooc::sort::table::{BatchSort, BatchSortOptions, BatchSortReport, SortKey};
 use headrace_ooc::{OocError, Result};
+use headrace_spill::SpillFolder;
 
 use crate::support::{Kind, Random, Table};
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
+use headrace_io::{MemoryBudget, Reservation};
 
 use crate::ExecError;
 use crate::bound::{Accumulator, BoundKey};
 use crate::cpu::context::Context;
 use crate::cpu::hash_state::HashState;
-use crate::memory::{MemoryAccount, Reservation};
+use crate::memory::{Hold, reserve};
 use crate::partial::PartialSchema;
 use crate::partial::hash::{FAN_OUT_MAX, LEVELS};
 use crate::partial::runs::Runs;
@@ -27,7 +28,7 @@ pub struct HashOptions {
     /// How keys and values are held.
     pub form: PartialSchema,
     /// Pays for everything.
-    pub account: Arc<MemoryAccount>,
+    pub account: Arc<MemoryBudget>,
     /// Where groups go that do not fit.
     pub place: SpillPlace,
     /// Groups of a table that are flushed whatever they take; tests set it.
@@ -49,8 +50,8 @@ impl HashLevel {
     /// The level of `workers` tables that grow at the same time. Half of the account is theirs,
     /// a quarter is for flushed groups, and what is left for what happens in between.
     pub fn first(options: HashOptions, workers: usize) -> Arc<Self> {
-        let bytes = options.account.share_bytes();
-        let share_bytes = match options.place.store {
+        let bytes = options.account.limit_bytes();
+        let share_bytes = match options.place.folder {
             Some(_) => bytes / 2 / workers.max(1) as u64,
             // There is no place to flush to but memory itself.
             None => u64::MAX,
@@ -60,7 +61,7 @@ impl HashLevel {
 
     /// The level of a partition's partitions, whose table may take `share_bytes`.
     pub fn below(&self, share_bytes: u64) -> Arc<Self> {
-        let share = if self.options.place.store.is_some() { share_bytes } else { u64::MAX };
+        let share = if self.options.place.folder.is_some() { share_bytes } else { u64::MAX };
         Self::new(self.options.clone(), share, 0, self.level + 1)
     }
 
@@ -69,10 +70,9 @@ impl HashLevel {
         let groups = (share_bytes / group_bytes).min(options.groups_max as u64);
         let fan_out = (groups / PARTITION_GROUPS_MIN).clamp(FAN_OUT_MIN, FAN_OUT_MAX as u64);
         let runs = Runs::new(
-            level,
-            fan_out.next_power_of_two() as usize,
+            (level, fan_out.next_power_of_two() as usize),
             Arc::clone(options.form.arrow()),
-            options.account.reserve(),
+            &options.account,
             kept_bytes,
             options.place.clone(),
         );
@@ -112,7 +112,7 @@ impl HashLevel {
 
     /// Whether groups can be flushed: below the last level no bits of a hash are left.
     fn can_flush(&self) -> bool {
-        self.level < LEVELS && self.options.place.store.is_some()
+        self.level < LEVELS && self.options.place.folder.is_some()
     }
 }
 
@@ -128,7 +128,7 @@ impl HashSink {
     /// No groups.
     pub fn new(level: &Arc<HashLevel>) -> Self {
         let options = &level.options;
-        let (state, memory) = (HashState::new(options.form.clone()), options.account.reserve());
+        let (state, memory) = (HashState::new(options.form.clone()), reserve(&options.account));
         Self { level: Arc::clone(level), state, memory }
     }
 
@@ -206,10 +206,10 @@ impl HashSink {
 
     /// Brings the account up to date; flushes if it has not as much.
     fn account(&mut self) -> Result<(), ExecError> {
-        let held = self.memory.try_resize(self.state.bytes(), "groups");
+        let held = self.memory.hold(self.state.bytes(), "groups");
         if held.is_err() && self.state.len() > 0 && self.level.can_flush() {
             self.flush_early()?;
-            return self.memory.try_resize(self.state.bytes(), "groups");
+            return self.memory.hold(self.state.bytes(), "groups");
         }
         held
     }

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use headrace_ir::function::{Function, TrimSide};
 use headrace_ir::moment::DAYS;
 
+use headrace_io::{MemoryBudget, Reservation};
+
 use crate::ExecError;
 use crate::cpu::arithmetic::Fault;
 use crate::cpu::eval::Shared;
 use crate::cpu::vector::{Data, Operand};
-use crate::memory::{MemoryAccount, Reservation};
+use crate::memory::{Hold, reserve};
 
 /// Texts are made in pieces of about so many bytes, after each of which the account is asked.
 const PIECE_BYTES: usize = 1 << 20;
@@ -24,13 +26,13 @@ pub struct Texts {
     kept: RefCell<Vec<String>>,
     bytes: Cell<u64>,
     /// What pays for them, from the first one on.
-    memory: Option<Arc<MemoryAccount>>,
+    memory: Option<Arc<MemoryBudget>>,
     reserved: RefCell<Option<Reservation>>,
 }
 
 impl Texts {
     /// None yet; `memory` pays for them.
-    pub fn new(memory: Option<&Arc<MemoryAccount>>) -> Self {
+    pub fn new(memory: Option<&Arc<MemoryBudget>>) -> Self {
         let (kept, bytes) = (RefCell::default(), Cell::default());
         Self { kept, bytes, memory: memory.cloned(), reserved: RefCell::default() }
     }
@@ -40,8 +42,8 @@ impl Texts {
         self.bytes.set(self.bytes.get() + text.capacity() as u64);
         if let Some(memory) = &self.memory {
             let mut reserved = self.reserved.borrow_mut();
-            let reserved = reserved.get_or_insert_with(|| memory.reserve());
-            reserved.try_resize(self.bytes.get(), "texts of a batch")?;
+            let reserved = reserved.get_or_insert_with(|| reserve(&memory));
+            reserved.hold(self.bytes.get(), "texts of a batch")?;
         }
         let bytes = std::ptr::from_ref(text.as_str());
         self.kept.borrow_mut().push(text);

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use headrace_io::Reservation;
 use parking_lot::Mutex;
 
 use crate::bound::Bound;
@@ -12,7 +13,7 @@ use crate::cpu::hash_sink::{HashLevel, HashSink, PARTITION_GROUPS_MIN};
 use crate::cpu::{Emit, WorkerOptions};
 use crate::cuda::groups::DeviceGroups;
 use crate::error::ExecError;
-use crate::memory::Reservation;
+use crate::memory::{Hold, reserve};
 use crate::partial::PartialSchema;
 use crate::partial::hash::hash_keys;
 use crate::partial::merge::{Outlet, in_parallel};
@@ -49,13 +50,13 @@ impl GroupStates {
 
     /// Bytes of groups to bring to the host at a time, at most: an eighth of what states may take.
     pub(super) fn region_bytes_max(&self) -> u64 {
-        self.options.memory.share_bytes() / 8
+        self.options.memory.limit_bytes() / 8
     }
 
     /// Holds host memory for groups that are being decoded.
     pub(super) fn reserve(&self, bytes: u64) -> Result<Reservation, ExecError> {
-        let mut memory = self.options.memory.reserve();
-        memory.try_resize(bytes, "groups on their way from a GPU")?;
+        let mut memory = reserve(&self.options.memory);
+        memory.hold(bytes, "groups on their way from a GPU")?;
         Ok(memory)
     }
 

@@ -22,7 +22,7 @@ const REGION_BYTES_MAX: u64 = 64 << 20;
 /// finished at once.
 ///
 /// # Errors
-/// Totals that overflow, memory, the spill store, the device, [`ExecError::Cancelled`].
+/// Totals that overflow, memory, a temporary file, the device, [`ExecError::Cancelled`].
 pub(super) fn hand_over(
     device: &Arc<CudaDevice>,
     stream: &Stream,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
 use headrace_gpu::{DeviceBuffer, Stream};
+use headrace_io::Reservation;
 use headrace_ir::Field;
 use parking_lot::Mutex;
 
@@ -27,7 +28,7 @@ use crate::cuda::host_memory::PinnedLease;
 use crate::cuda::program::OutputColumn;
 use crate::cuda::room::RowRoom;
 use crate::error::ExecError;
-use crate::memory::Reservation;
+use crate::memory::{Hold, reserve};
 
 /// Pinned memory through which the rows of one slot go.
 const PORTION_BYTES: usize = 4 << 20;
@@ -82,7 +83,7 @@ impl<'a> RowOutput<'a> {
             }
             BoundSink::Sorted { columns, .. } => {
                 let rows = SortedRows::new(columns, bound, options)?;
-                sorted = Some(Mutex::new(Sorting { rows, memory: options.memory.reserve() }));
+                sorted = Some(Mutex::new(Sorting { rows, memory: reserve(&options.memory) }));
             }
             _ => {}
         }
@@ -99,7 +100,7 @@ impl<'a> RowOutput<'a> {
     /// once if none came so far.
     ///
     /// # Errors
-    /// Totals that overflow, memory, the spill store.
+    /// Totals that overflow, memory, a temporary file.
     pub fn take_groups(&self, groups: &DeviceGroups<'_>, is_last: bool) -> Result<(), ExecError> {
         match &self.groups {
             Some(states) if is_last && states.is_empty() => {
@@ -122,7 +123,7 @@ impl<'a> RowOutput<'a> {
                 let mut sorting = sorting.lock();
                 sorting.rows.take_in(&rows, order, *limit)?;
                 let bytes = sorting.rows.bytes();
-                sorting.memory.try_resize(bytes, "rows that are sorted")
+                sorting.memory.hold(bytes, "rows that are sorted")
             }
             (_, BoundSink::Rows { columns, .. }) => {
                 self.put(rows_batch(columns, downloaded, rows)?);
@@ -135,7 +136,7 @@ impl<'a> RowOutput<'a> {
     /// Everything has come: the groups that wait are merged and become rows, those of an order are put out.
     ///
     /// # Errors
-    /// Totals that overflow, memory, the spill store, [`ExecError::Cancelled`].
+    /// Totals that overflow, memory, a temporary file, [`ExecError::Cancelled`].
     pub fn finish(mut self) -> Result<(), ExecError> {
         if let (Some(sorting), BoundSink::Sorted { columns, order, limit }) =
             (self.sorted.take(), &self.bound.sink)

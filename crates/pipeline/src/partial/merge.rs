@@ -6,14 +6,14 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
-use headrace_io::on_threads;
+use headrace_io::{Reservation, on_threads};
 
 use crate::ExecError;
 use crate::bound::{Bound, BoundSink, Repr};
 use crate::cpu::hash_sink::{HashLevel, HashSink};
 use crate::cpu::hash_state::HashState;
 use crate::cpu::{Emit, WorkerOptions};
-use crate::memory::Reservation;
+use crate::memory::{Hold, free_bytes, reserve};
 use crate::partial::PartialSchema;
 use crate::partial::hash::FAN_OUT_MAX;
 use crate::partial::runs::by_partition;
@@ -49,7 +49,7 @@ impl PartialMerge {
     /// Folds in a batch of the pipeline's portable [`PartialSchema`].
     ///
     /// # Errors
-    /// The batch has another schema; memory; the spill store.
+    /// The batch has another schema; memory; a temporary file.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<(), ExecError> {
         self.sink.absorb(batch)
     }
@@ -57,7 +57,7 @@ impl PartialMerge {
     /// The finished groups, batch by batch.
     ///
     /// # Errors
-    /// Totals that overflow; memory; the spill store.
+    /// Totals that overflow; memory; a temporary file.
     pub fn finish(mut self, emit: Emit<'_>) -> Result<(), ExecError> {
         self.sink.keep_one_without_keys()?;
         Outlet::new(&self.bound, None, &self.cancel, emit).finish(vec![self.sink], 1)
@@ -154,7 +154,7 @@ impl<'a> Outlet<'a> {
     /// The partitions of a level: the first alone, which tells how many fit memory at a time.
     fn partitions(&self, level: &Arc<HashLevel>, threads: usize) -> Result<(), ExecError> {
         let account = &level.options().account;
-        let free = account.share_bytes().saturating_sub(account.used_bytes());
+        let free = free_bytes(account);
         // The rest is for batches on their way in and out.
         let budget = free / 8 * 7;
         let table_bytes = self.partition(level, 0, budget)?.max(1);
@@ -253,9 +253,9 @@ impl<'a> Held<'a> {
             None => groups.div_ceil(PARTITION_GROUPS).next_power_of_two().min(FAN_OUT_MAX),
         };
         let account = &sinks.first()?.level().options().account;
-        let mut memory = account.reserve();
-        memory.try_resize((groups * ORDER_BYTES) as u64, "groups").ok()?;
-        let free_bytes = account.share_bytes().saturating_sub(account.used_bytes());
+        let mut memory = reserve(&account);
+        memory.hold((groups * ORDER_BYTES) as u64, "groups").ok()?;
+        let free_bytes = free_bytes(account);
         // The rest is for batches on their way out.
         let share_bytes = free_bytes / 8 * 7 / threads.max(1) as u64;
         let held_bytes: u64 = sinks.iter().map(HashSink::held_bytes).sum();

@@ -5,7 +5,7 @@
 //! hash tables of workers ──flush──►   of a PartialSchema     ▲
 //! groups of a GPU ────────────────►     │ any order, any     │
 //!                                       │ number of times    │
-//!                                       └─ memory, SpillStore, another process ─┘
+//!                                       └─ memory, temporary files, another process ─┘
 //! ```
 //!
 //! A batch holds one row a group: its keys by value, then one column an accumulator (see
@@ -14,7 +14,7 @@
 //! by a hash of the key's values ([`hash`]) into partitions that share no group, so that
 //! partitions are merged at the same time, or one after the other when memory is short.
 //!
-//! Where batches wait that do not fit memory is somebody else's business: a [`SpillStore`].
+//! Batches that do not fit memory wait in [`headrace_spill::Partitions`].
 
 pub(crate) mod codec;
 pub(crate) mod hash;
@@ -25,4 +25,4 @@ pub(crate) mod spill;
 
 pub use merge::PartialMerge;
 pub use schema::PartialSchema;
-pub use spill::{Spill, SpillBlock, SpillError, SpillReport, SpillStore};
+pub use spill::SpillReport;

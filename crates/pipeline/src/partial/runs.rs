@@ -1,36 +1,23 @@
-//! Flushed groups by partition, in memory as long as there is room, then in a spill.
+//! Flushed groups by partition.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use headrace_io::{MemoryBudget, MemoryUse};
+use headrace_spill::Partitions;
 
 use crate::ExecError;
-use crate::memory::Reservation;
 use crate::partial::hash::partition;
-use crate::partial::spill::{Spill, SpillBlock, SpillPlace};
+use crate::partial::spill::SpillPlace;
 
 /// Flushed groups of one level. Threads may push at the same time.
 #[derive(Debug)]
 pub struct Runs {
     level: u32,
-    schema: SchemaRef,
-    partitions: Vec<Mutex<Partition>>,
-    /// What lies in memory, and the index of what does not.
-    memory: Mutex<Reservation>,
-    /// Most bytes of batches in memory.
-    memory_bytes_max: u64,
+    partitions: Partitions,
     place: SpillPlace,
-    spill: OnceLock<Box<dyn Spill>>,
-    opening: Mutex<()>,
-}
-
-/// What was flushed of one partition.
-#[derive(Debug, Default)]
-struct Partition {
-    batches: Vec<RecordBatch>,
-    blocks: Vec<SpillBlock>,
 }
 
 /// Group numbers in order of their partitions, of which a level has `fan_out`, and where each partition ends.
@@ -62,30 +49,22 @@ pub fn by_partition(
 }
 
 impl Runs {
-    /// Nothing yet.
+    /// Nothing yet: `held_bytes_max` of it are kept in memory.
     pub fn new(
-        level: u32,
-        fan_out: usize,
+        (level, fan_out): (u32, usize),
         schema: SchemaRef,
-        memory: Reservation,
-        memory_bytes_max: u64,
+        memory: &Arc<MemoryBudget>,
+        held_bytes_max: u64,
         place: SpillPlace,
     ) -> Self {
-        Self {
-            level,
-            schema,
-            partitions: (0..fan_out).map(|_| Mutex::default()).collect(),
-            memory: Mutex::new(memory),
-            memory_bytes_max,
-            place,
-            spill: OnceLock::new(),
-            opening: Mutex::new(()),
-        }
+        let folder = place.folder.clone();
+        let partitions = Partitions::new(fan_out, schema, folder, memory, MemoryUse::Pipelines);
+        Self { level, partitions: partitions.holding(held_bytes_max), place }
     }
 
     /// Number of partitions.
     pub fn fan_out(&self) -> usize {
-        self.partitions.len()
+        self.partitions.count()
     }
 
     /// Takes in `groups` groups, each into its partition, in batches of at most `portion`. `hash`
@@ -104,87 +83,22 @@ impl Runs {
         let mut start = 0;
         for (partition, end) in ends.into_iter().enumerate() {
             for some in order[start..end].chunks(portion) {
-                self.push(partition, encode(some)?)?;
+                let file_bytes = self.partitions.push(partition, encode(some)?)?;
+                if file_bytes > 0 {
+                    self.place.report.spilled(file_bytes, some.len());
+                }
             }
             start = end;
         }
         Ok(())
     }
 
-    /// Takes in groups of a partition.
-    fn push(&self, partition: usize, batch: RecordBatch) -> Result<(), ExecError> {
-        if self.hold(batch.get_array_memory_size() as u64)? {
-            lock(&self.partitions[partition]).batches.push(batch);
-            return Ok(());
-        }
-        let block = self.spill()?.write(&batch).map_err(ExecError::Spill)?;
-        self.place.report.spilled(block, batch.num_rows());
-        self.note_block()?;
-        lock(&self.partitions[partition]).blocks.push(block);
-        Ok(())
-    }
-
-    /// Reserves memory for a batch; answers whether there is any. Without another place there
-    /// must be.
-    fn hold(&self, bytes: u64) -> Result<bool, ExecError> {
-        let mut memory = lock(&self.memory);
-        let wanted = memory.bytes() + bytes;
-        let what = "groups that are being merged";
-        match &self.place.store {
-            None => memory.try_resize(wanted, what).map(|()| true),
-            Some(_) if wanted > self.memory_bytes_max => Ok(false),
-            Some(_) => Ok(memory.try_resize(wanted, what).is_ok()),
-        }
-    }
-
-    /// The index of a spill takes memory too.
-    fn note_block(&self) -> Result<(), ExecError> {
-        let mut memory = lock(&self.memory);
-        let wanted = memory.bytes() + size_of::<SpillBlock>() as u64;
-        memory.try_resize(wanted, "the index of spilled groups")
-    }
-
-    fn spill(&self) -> Result<&dyn Spill, ExecError> {
-        let _guard = lock(&self.opening);
-        if let (None, Some(store)) = (self.spill.get(), &self.place.store) {
-            let opened = store.open(&self.schema).map_err(ExecError::Spill)?;
-            // The guard keeps others from opening one too.
-            let _ = self.spill.set(opened);
-        }
-        self.opened()
-    }
-
-    fn opened(&self) -> Result<&dyn Spill, ExecError> {
-        let spill = self.spill.get().map(|spill| &**spill);
-        spill.ok_or_else(|| ExecError::Internal("groups were spilled nowhere".into()))
-    }
-
     /// Hands over what was flushed of a partition, batch by batch.
     pub fn drain(
         &self,
         partition: usize,
-        mut each: impl FnMut(&RecordBatch) -> Result<(), ExecError>,
+        each: impl FnMut(&RecordBatch) -> Result<(), ExecError>,
     ) -> Result<(), ExecError> {
-        let Partition { batches, blocks } = std::mem::take(&mut *lock(&self.partitions[partition]));
-        for batch in batches {
-            each(&batch)?;
-            self.release(batch.get_array_memory_size() as u64)?;
-        }
-        for block in blocks {
-            each(&self.opened()?.read(block).map_err(ExecError::Spill)?)?;
-            self.release(size_of::<SpillBlock>() as u64)?;
-        }
-        Ok(())
+        self.partitions.take(partition).drain(each)
     }
-
-    fn release(&self, bytes: u64) -> Result<(), ExecError> {
-        let mut memory = lock(&self.memory);
-        let left = memory.bytes() - bytes;
-        memory.try_resize(left, "groups")
-    }
-}
-
-/// A panic while a partition was held left it whole: batches are pushed and taken, no more.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

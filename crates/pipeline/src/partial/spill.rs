@@ -1,50 +1,9 @@
-//! Where partial states wait when memory is short: somebody else's files.
+//! What executions put aside, and where.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
-
-/// Why a batch could not be put aside or brought back: cause, place and remedy.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct SpillError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
-
-/// Where spills are made.
-pub trait SpillStore: Debug + Send + Sync {
-    /// An empty spill for batches of a schema.
-    ///
-    /// # Errors
-    /// [`SpillError`]
-    fn open(&self, schema: &SchemaRef) -> Result<Box<dyn Spill>, SpillError>;
-}
-
-/// Batches put aside. Dropping it gives the space back, whatever happened before. Threads may
-/// write and read at the same time.
-pub trait Spill: Debug + Send + Sync {
-    /// Puts a batch aside.
-    ///
-    /// # Errors
-    /// [`SpillError`]: no space, a limit of temporary space, a failed device.
-    fn write(&self, batch: &RecordBatch) -> Result<SpillBlock, SpillError>;
-
-    /// Brings a batch back, exactly as it was.
-    ///
-    /// # Errors
-    /// [`SpillError`]: a failed device, bytes that are not those that were written.
-    fn read(&self, block: SpillBlock) -> Result<RecordBatch, SpillError>;
-}
-
-/// Where a batch lies in its spill.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpillBlock {
-    /// First byte.
-    pub offset: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
+use headrace_spill::SpillFolder;
 
 /// What an execution has put aside so far.
 #[derive(Debug, Default)]
@@ -56,12 +15,12 @@ pub struct SpillReport {
 }
 
 impl SpillReport {
-    /// Bytes written to spills.
+    /// Bytes written to temporary files.
     pub fn spilled_bytes(&self) -> u64 {
         self.spilled_bytes.load(Ordering::Relaxed)
     }
 
-    /// Groups written to spills, each as often as it was.
+    /// Groups written to them, each as often as it was.
     pub fn spilled_groups(&self) -> u64 {
         self.spilled_groups.load(Ordering::Relaxed)
     }
@@ -76,8 +35,8 @@ impl SpillReport {
         self.levels.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn spilled(&self, block: SpillBlock, groups: usize) {
-        self.spilled_bytes.fetch_add(block.bytes, Ordering::Relaxed);
+    pub(crate) fn spilled(&self, bytes: u64, groups: usize) {
+        self.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.spilled_groups.fetch_add(groups as u64, Ordering::Relaxed);
     }
 
@@ -90,6 +49,6 @@ impl SpillReport {
 /// What executions need to put groups aside. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpillPlace {
-    pub store: Option<Arc<dyn SpillStore>>,
+    pub folder: Option<Arc<SpillFolder>>,
     pub report: Arc<SpillReport>,
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use headrace_format::arrow::SpillFolder;
 use headrace_io::MemoryBudget;
 use headrace_ir::{AggregateFunction, DataType, Sink};
 use headrace_pipeline::ExecError;
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
-use headrace_pipeline::memory::MemoryAccount;
+use headrace_pipeline::memory;
+use headrace_spill::SpillFolder;
+use headrace_spill::faulty::{self, Fault};
 
 use crate::random::Random;
 use crate::support::*;
@@ -63,12 +64,12 @@ struct Run {
 /// Two workers with 600 kB and a folder that may take `limit_bytes`.
 fn prepare(limit_bytes: u64, fault: Fault) -> Run {
     let home = tempfile::tempdir().unwrap();
-    let folder = SpillFolder::new(home.path(), limit_bytes, "raise the spill limit");
+    let folder = faulty::folder(home.path(), limit_bytes, fault);
     let mut options =
-        WorkerOptions::with_memory(MemoryAccount::within(&MemoryBudget::new(2_400_000), 600_000));
+        WorkerOptions::with_memory(memory::share(&MemoryBudget::new(2_400_000), 600_000));
     options.workers = 2;
     options.batch_rows = 512;
-    options.spill = Some(Arc::new(Store { folder: Arc::clone(&folder), fault }));
+    options.spill = Some(Arc::clone(&folder));
     Run { home, folder, options }
 }
 
@@ -88,7 +89,7 @@ impl Run {
         assert!(options.memory.peak_bytes() <= 600_000);
         let memory = Arc::clone(&options.memory);
         drop(options);
-        assert_eq!((folder.used_bytes(), memory.used_bytes()), (0, 0));
+        assert_eq!((folder.used_bytes(), memory.uses().total_bytes()), (0, 0));
         outcome.map(|_| rows(&batches.into_inner().unwrap())).map_err(|error| error.to_string())
     }
 }
@@ -123,7 +124,7 @@ fn groups_of_many_workers_are_merged_where_they_lie() {
         options.workers = 3;
         let home = tempfile::tempdir().unwrap();
         let folder = SpillFolder::new(home.path(), u64::MAX, "");
-        options.spill = Some(Arc::new(Store { folder, fault: Fault::None }));
+        options.spill = Some(folder);
         let part = table.rows / 3 / 8 * 8;
         let workers = [0..part, part..2 * part, 2 * part..table.rows].map(|rows| {
             let mut worker = program.worker(&options).unwrap();
@@ -139,7 +140,7 @@ fn groups_of_many_workers_are_merged_where_they_lie() {
         assert!(rows_of(&batches) == expected, "{memory_bytes}");
         assert_eq!(options.spilled.flushes() == 0, is_enough, "{:?}", options.spilled);
         assert!(options.memory.peak_bytes() <= memory_bytes);
-        assert_eq!(options.memory.used_bytes(), 0);
+        assert_eq!(options.memory.uses().total_bytes(), 0);
     }
 }
 
@@ -149,7 +150,7 @@ fn rows_of(batches: &std::sync::Mutex<Vec<arrow_array::RecordBatch>>) -> Vec<Str
 
 #[test]
 fn partitions_too_large_for_memory_are_divided_again_and_again() {
-    for groups_max in [16, 64, 700] {
+    for groups_max in [32, 64, 700] {
         let mut run = prepare(u64::MAX, Fault::None);
         run.options.groups_max = groups_max;
         run.options.batch_rows = groups_max / 2;
@@ -172,11 +173,11 @@ fn without_a_place_to_spill_to_the_error_names_the_whole_limit() {
 fn faults_of_the_store_are_errors_that_leave_nothing() {
     let table = shuffled(4);
     for (fault, cause) in [
-        (Fault::Open, "no room for a file"),
-        (Fault::Write(0), "the device is full"),
-        (Fault::Write(100), "the device is full"),
-        (Fault::Read(0), "the checksum is wrong"),
-        (Fault::Read(30), "the checksum is wrong"),
+        (Fault::Create, "cannot make a temporary file"),
+        (Fault::Full(0), "No space left"),
+        (Fault::Full(100), "No space left"),
+        (Fault::Eio(0), "Input/output error"),
+        (Fault::Bit(30), "checksum"),
     ] {
         let error = prepare(u64::MAX, fault).run(&table).unwrap_err();
         assert!(error.contains("spilling") && error.contains(cause), "{fault:?}: {error}");

@@ -2,12 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::SchemaRef;
-use headrace_format::arrow::{SpillFile, SpillFolder};
 use headrace_ir::{
     AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Encoding, Expr, Field,
     NamedExpr, OnOverflow, Pipeline, Probe, ProbeKind, Scalar, Sink, Source, SourceKind, Step,
@@ -15,11 +12,11 @@ use headrace_ir::{
 };
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, CpuWorker, Tier, WorkerOptions};
-use headrace_pipeline::partial::{Spill, SpillBlock, SpillError, SpillStore};
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{
     Bound, BuildOptions, BuildTable, ColumnView, ExecError, SegmentView, SourceColumn, SourceInfo,
 };
+use headrace_spill::SpillFolder;
 
 /// One column of a table in memory.
 #[derive(Clone, Default)]
@@ -280,8 +277,7 @@ pub fn worker_options(options: &RunOptions, spill_folder: &Path) -> WorkerOption
     shared.workers = options.workers;
     if let Some(groups_max) = options.groups_max {
         shared.groups_max = groups_max;
-        let folder = SpillFolder::new(spill_folder, u64::MAX, "");
-        shared.spill = Some(Arc::new(Store { folder, fault: Fault::None }));
+        shared.spill = Some(SpillFolder::new(spill_folder, u64::MAX, ""));
     }
     shared
 }
@@ -302,62 +298,6 @@ pub fn work(
         workers.push(worker);
     }
     Ok(workers)
-}
-
-/// What goes wrong in a store, from some call on.
-#[derive(Clone, Copy, Debug)]
-pub enum Fault {
-    None,
-    Open,
-    Write(u64),
-    Read(u64),
-}
-
-/// Spills in a folder.
-#[derive(Debug)]
-pub struct Store {
-    pub folder: Arc<SpillFolder>,
-    pub fault: Fault,
-}
-
-#[derive(Debug)]
-struct FileSpill {
-    file: SpillFile,
-    fault: Fault,
-    calls: [AtomicU64; 2],
-}
-
-fn spill_error(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SpillError {
-    SpillError(cause.into())
-}
-
-impl SpillStore for Store {
-    fn open(&self, schema: &SchemaRef) -> Result<Box<dyn Spill>, SpillError> {
-        if let Fault::Open = self.fault {
-            return Err(spill_error("no room for a file"));
-        }
-        let file = self.folder.create(Arc::clone(schema)).map_err(spill_error)?;
-        Ok(Box::new(FileSpill { file, fault: self.fault, calls: Default::default() }))
-    }
-}
-
-impl Spill for FileSpill {
-    fn write(&self, batch: &RecordBatch) -> Result<SpillBlock, SpillError> {
-        let call = self.calls[0].fetch_add(1, Ordering::Relaxed);
-        if matches!(self.fault, Fault::Write(from) if call >= from) {
-            return Err(spill_error("the device is full"));
-        }
-        let (offset, bytes) = self.file.write(batch).map_err(spill_error)?;
-        Ok(SpillBlock { offset, bytes })
-    }
-
-    fn read(&self, block: SpillBlock) -> Result<RecordBatch, SpillError> {
-        let call = self.calls[1].fetch_add(1, Ordering::Relaxed);
-        if matches!(self.fault, Fault::Read(from) if call >= from) {
-            return Err(spill_error("the checksum is wrong"));
-        }
-        self.file.read(block.offset, block.bytes).map_err(spill_error)
-    }
 }
 
 pub fn run(

@@ -8,7 +8,7 @@ use std::time::Instant;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use headrace_format::arrow::SpillFolder;
+use headrace_spill::SpillFolder;
 
 use headrace_ir::{
     AggregateFunction, ArithmeticOp, CastFailure, CompareOp, DataType, Expr, Sink, Step,
@@ -262,7 +262,7 @@ fn many_groups_in_little_memory() {
     let mut options = WorkerOptions::new(memory);
     options.workers = 2;
     let spill = number("SPILL", 1) == 1;
-    options.spill = spill.then(|| Arc::new(Store { folder, fault: Fault::None }) as _);
+    options.spill = spill.then_some(folder);
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status_bytes("VmRSS");
     let start = Instant::now();

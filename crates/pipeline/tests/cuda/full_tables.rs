@@ -1,19 +1,19 @@
 //! Tables of hashed groups that fill: their groups leave as partial states, and every row counts
 //! once.
 
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::SchemaRef;
 use headrace_flow::CancelToken;
-use headrace_format::arrow::{SpillFile, SpillFolder};
 use headrace_ir::Sink;
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::cuda::{CudaDevice, CudaOptions, CudaProgram, Tuning};
-use headrace_pipeline::partial::{Spill, SpillBlock, SpillError, SpillStore};
+use headrace_spill::{SpillFolder, TemporaryFile};
 
 use crate::corpus::{self, Case};
 use crate::data::{Random, Shape, Table};
@@ -23,35 +23,17 @@ use crate::differential::{
 use crate::gpu::{Stored, stream_and_run_resident, write_file};
 use crate::shim::{run_on_shim, table_of_texts, tuning_of};
 
-/// Spills in a folder; the first write may cancel the query.
-#[derive(Debug)]
-struct Store {
-    folder: Arc<SpillFolder>,
-    cancels: Option<CancelToken>,
-}
+/// A temporary file whose first write cancels the query.
+struct Cancelling(std::fs::File, CancelToken);
 
-#[derive(Debug)]
-struct FileSpill {
-    file: SpillFile,
-    cancels: Option<CancelToken>,
-}
-
-impl SpillStore for Store {
-    fn open(&self, schema: &SchemaRef) -> Result<Box<dyn Spill>, SpillError> {
-        let file = self.folder.create(Arc::clone(schema)).map_err(|e| SpillError(e.into()))?;
-        Ok(Box::new(FileSpill { file, cancels: self.cancels.clone() }))
-    }
-}
-
-impl Spill for FileSpill {
-    fn write(&self, batch: &RecordBatch) -> Result<SpillBlock, SpillError> {
-        self.cancels.iter().for_each(CancelToken::cancel);
-        let (offset, bytes) = self.file.write(batch).map_err(|e| SpillError(e.into()))?;
-        Ok(SpillBlock { offset, bytes })
+impl FileExt for Cancelling {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        self.0.read_at(into, offset)
     }
 
-    fn read(&self, block: SpillBlock) -> Result<RecordBatch, SpillError> {
-        self.file.read(block.offset, block.bytes).map_err(|e| SpillError(e.into()))
+    fn write_at(&self, from: &[u8], offset: u64) -> std::io::Result<usize> {
+        self.1.cancel();
+        self.0.write_at(from, offset)
     }
 }
 
@@ -59,7 +41,7 @@ impl Spill for FileSpill {
 struct Spilling {
     folder: Arc<SpillFolder>,
     options: WorkerOptions,
-    _home: tempfile::TempDir,
+    home: tempfile::TempDir,
 }
 
 fn spilling(memory_bytes: u64) -> Spilling {
@@ -67,21 +49,25 @@ fn spilling(memory_bytes: u64) -> Spilling {
     let folder = SpillFolder::new(home.path(), u64::MAX, "raise the spill limit");
     let mut options = WorkerOptions::new(memory_bytes);
     options.workers = 4;
-    options.spill = Some(Arc::new(Store { folder: Arc::clone(&folder), cancels: None }));
-    Spilling { folder, options, _home: home }
+    options.spill = Some(Arc::clone(&folder));
+    Spilling { folder, options, home }
 }
 
 impl Spilling {
-    /// The first write to the store cancels.
+    /// The first write to a temporary file cancels.
     fn cancelled(mut self) -> Self {
-        let cancels = Some(self.options.cancel.clone());
-        self.options.spill = Some(Arc::new(Store { folder: Arc::clone(&self.folder), cancels }));
+        let cancel = self.options.cancel.clone();
+        let make = move |folder: &Path| -> std::io::Result<Box<dyn TemporaryFile>> {
+            Ok(Box::new(Cancelling(tempfile::tempfile_in(folder)?, cancel.clone())))
+        };
+        self.folder = SpillFolder::of_files(self.home.path(), u64::MAX, "", make);
+        self.options.spill = Some(Arc::clone(&self.folder));
         self
     }
 
     /// Nothing may be left when all is done.
     fn assert_nothing_is_left(&self) {
-        assert_eq!((self.folder.used_bytes(), self.options.memory.used_bytes()), (0, 0));
+        assert_eq!((self.folder.used_bytes(), self.options.memory.uses().total_bytes()), (0, 0));
     }
 }
 

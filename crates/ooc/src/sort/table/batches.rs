@@ -15,9 +15,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use headrace_flow::CancelToken;
-use headrace_format::arrow::SpillFolder;
 use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 use headrace_ir::OrderKey;
+use headrace_spill::SpillFolder;
 
 use super::columns::{Columns, failed, with_columns};
 use super::keys::KeyMaker;

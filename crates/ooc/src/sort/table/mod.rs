@@ -53,8 +53,9 @@ use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use headrace_format::arrow::{ArrowTable, ArrowWriter, SpillFolder, WriterOptions};
+use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions};
 use headrace_io::{MemoryUse, decimal_bytes};
+use headrace_spill::SpillFolder;
 use serde::Serialize;
 
 use super::Order;

@@ -3,8 +3,9 @@
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
-use headrace_format::arrow::{ArrowTable, SpillFile};
+use headrace_format::arrow::ArrowTable;
 use headrace_io::MemoryUse;
+use headrace_spill::{Block, Blocks};
 
 use super::columns::{codes, failed};
 use super::keys::shown_bytes;
@@ -52,42 +53,18 @@ pub(super) fn units(table: &ArrowTable, unit_bytes: u64) -> Result<Vec<Unit>> {
     Ok(units)
 }
 
-/// Rows that were spilled together.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Block {
-    pub offset: u64,
-    /// In the file.
-    pub bytes: u64,
-    pub rows: u64,
-    /// In memory, without and with their keys.
-    pub memory_bytes: u64,
-    pub keys_bytes: u64,
-}
-
-impl Block {
-    /// Memory that a list of them takes.
-    pub fn notes_bytes(blocks: usize) -> u64 {
-        (blocks * size_of::<Block>()) as u64
-    }
-
-    /// Memory that reading takes.
-    pub fn needs_bytes(&self) -> u64 {
-        self.bytes + self.memory_bytes
-    }
-}
-
 /// Where units come from.
 #[derive(Debug)]
 pub(super) enum Source<'a> {
     Table(&'a ArrowTable, &'a [Unit]),
     /// Batches in memory that somebody has reserved, as they are sorted.
     Held(&'a [RecordBatch]),
-    Spill(&'a SpillFile, Vec<&'a [Block]>),
+    Spilled(&'a Blocks, Vec<&'a [Block]>),
 }
 
 impl<'a> Source<'a> {
     /// Blocks that follow each other, in units of up to `unit_bytes` or of one block.
-    pub fn spilled(file: &'a SpillFile, blocks: &'a [Block], unit_bytes: u64) -> Self {
+    pub fn spilled(blocks: &'a Blocks, unit_bytes: u64) -> Self {
         let mut bytes = 0;
         let fits = |_: &Block, next: &Block| {
             bytes += next.needs_bytes();
@@ -95,14 +72,14 @@ impl<'a> Source<'a> {
             bytes = if fits { bytes } else { 0 };
             fits
         };
-        Source::Spill(file, blocks.chunk_by(fits).collect())
+        Source::Spilled(blocks, blocks.list().chunk_by(fits).collect())
     }
 
     pub fn units(&self) -> usize {
         match self {
             Source::Table(_, units) => units.len(),
             Source::Held(batches) => batches.len(),
-            Source::Spill(_, units) => units.len(),
+            Source::Spilled(_, units) => units.len(),
         }
     }
 
@@ -111,7 +88,9 @@ impl<'a> Source<'a> {
         match self {
             Source::Table(_, units) => units[unit].needs_bytes(),
             Source::Held(_) => 0,
-            Source::Spill(_, units) => 2 * units[unit].iter().map(Block::needs_bytes).sum::<u64>(),
+            Source::Spilled(_, units) => {
+                2 * units[unit].iter().map(Block::needs_bytes).sum::<u64>()
+            }
         }
     }
 
@@ -128,7 +107,7 @@ impl<'a> Source<'a> {
         match self {
             Source::Table(_, units) => units[unit].rows,
             Source::Held(batches) => batches[unit].num_rows() as u64,
-            Source::Spill(_, units) => units[unit].iter().map(|block| block.rows).sum(),
+            Source::Spilled(_, units) => units[unit].iter().map(|block| block.rows).sum(),
         }
     }
 
@@ -137,7 +116,7 @@ impl<'a> Source<'a> {
         match self {
             Source::Table(_, units) => units[unit].bytes,
             Source::Held(batches) => batch_bytes(&batches[unit]),
-            Source::Spill(_, units) => units[unit].iter().map(|block| block.memory_bytes).sum(),
+            Source::Spilled(_, units) => units[unit].iter().map(|block| block.memory_bytes).sum(),
         }
     }
 
@@ -152,8 +131,8 @@ impl<'a> Source<'a> {
                 units[unit].batches.iter().map(read).collect::<Result<_>>()?
             }
             Source::Held(batches) => return Ok(batches[unit].clone()),
-            Source::Spill(file, units) => {
-                let read = |block: &Block| Ok(file.read(block.offset, block.bytes)?);
+            Source::Spilled(blocks, units) => {
+                let read = |block: &Block| Ok(blocks.read(block)?);
                 units[unit].iter().map(read).collect::<Result<_>>()?
             }
         };

@@ -5,21 +5,20 @@ use std::sync::atomic::Ordering;
 
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_select::take::take;
-use headrace_format::arrow::{SpillFile, SpillFolder};
 use headrace_io::{MemoryUse, Reservation};
+use headrace_spill::{Block, Blocks, Part, Partitions, SpillFolder};
 
 use super::columns::{failed, with_columns};
 use super::leaf::{Leaf, compact};
-use super::source::{Block, Source, batch_bytes};
+use super::source::{Source, batch_bytes};
 use super::splitters::Splitters;
 use super::work::Work;
 use crate::Result;
 
-/// Rows of one bucket, in a temporary file, in the order of the input.
+/// Rows of one bucket, in the order of the input.
 #[derive(Debug)]
 struct Bucket {
-    file: Arc<SpillFile>,
-    blocks: Vec<Block>,
+    blocks: Blocks,
     /// Whether they all have one key.
     is_single: bool,
 }
@@ -27,15 +26,16 @@ struct Bucket {
 impl Bucket {
     /// Memory that sorting takes: the rows, their keys, and the rows in order.
     fn needs_bytes(&self, work: &Work<'_>) -> u64 {
-        let read = self.blocks.iter().map(|block| block.bytes).max().unwrap_or(0);
-        let keys: u64 = self.blocks.iter().map(|block| block.keys_bytes).sum();
-        let rows = self.blocks.iter().map(|block| block.rows).sum();
-        2 * self.rows_bytes() + keys + read + Leaf::needs_bytes(work, rows)
+        let blocks = self.blocks.list();
+        let read = blocks.iter().map(Block::file_bytes).max().unwrap_or(0);
+        let keys: u64 = blocks.iter().map(|block| block.keys_bytes).sum();
+        2 * self.rows_bytes() + keys + read + Leaf::needs_bytes(work, self.blocks.rows())
     }
 
     /// Of its rows alone.
     fn rows_bytes(&self) -> u64 {
-        self.blocks.iter().map(|block| block.memory_bytes.max(block.bytes)).sum()
+        let of = |block: &Block| block.memory_bytes.max(block.file_bytes());
+        self.blocks.list().iter().map(of).sum()
     }
 }
 
@@ -43,10 +43,7 @@ impl Bucket {
 #[derive(Debug)]
 pub(super) struct Divided {
     splitters: Splitters,
-    file: Arc<SpillFile>,
-    buckets: Vec<Bucket>,
-    /// Memory that says where they lie.
-    held: Reservation,
+    partitions: Partitions,
 }
 
 impl Divided {
@@ -60,15 +57,11 @@ impl Divided {
         let buckets = work.sizes.buckets(bytes);
         let sample = source.sample(work, 64 * buckets)?;
         let splitters = Splitters::of_sample(sample, buckets);
-        let file = Arc::new(folder.create(work.columns.plain.clone())?);
-        let bucket = |bucket| Bucket {
-            file: file.clone(),
-            blocks: Vec::new(),
-            is_single: splitters.is_single(bucket),
-        };
-        let buckets = (0..splitters.buckets()).map(bucket).collect();
-        let held = work.turns.memory.reserve_nothing(MemoryUse::Operators);
-        Ok(Divided { splitters, file, buckets, held })
+        let (schema, folder) = (work.columns.plain.clone(), Some(Arc::clone(folder)));
+        let memory = &work.turns.memory;
+        let count = splitters.buckets();
+        let partitions = Partitions::new(count, schema, folder, memory, MemoryUse::Operators);
+        Ok(Divided { splitters, partitions })
     }
 
     /// All rows of a source.
@@ -81,27 +74,39 @@ impl Divided {
 
     /// Rows that come behind those that are here.
     pub fn add(&mut self, work: &Work<'_>, source: &Source<'_>) -> Result<()> {
-        let Divided { splitters, file, buckets, held } = self;
+        let Divided { splitters, partitions } = self;
         work.turns.run(
             source.units(),
             |unit| source.needs_bytes(unit) + work.sizes.granule_needs_bytes,
             |unit, reserved| {
                 let batch = source.read(work, unit)?;
                 let held_bytes = source.needs_bytes(unit);
-                let blocks =
-                    Divider { work, splitters, file }.divide(&batch, reserved, held_bytes)?;
+                let divider = Divider { work, splitters, partitions };
+                let blocks = divider.divide(&batch, reserved, held_bytes)?;
                 drop(batch);
                 source.release(work, unit);
                 Ok(blocks)
             },
             |blocks, _| {
-                let bytes = blocks.iter().map(|(_, block)| block.bytes).sum();
+                let bytes = blocks.iter().map(|(_, block)| block.file_bytes()).sum();
                 work.temporary_bytes.fetch_add(bytes, Ordering::Relaxed);
-                held.resize(held.bytes() + Block::notes_bytes(blocks.len()))?;
-                blocks.into_iter().for_each(|(bucket, block)| buckets[bucket].blocks.push(block));
+                for (bucket, block) in blocks {
+                    partitions.add(bucket, block)?;
+                }
                 Ok(())
             },
         )
+    }
+
+    /// The buckets that have rows, in the order of their keys, with the memory of their lists.
+    fn buckets(self) -> Vec<(Bucket, Reservation)> {
+        let Divided { splitters, partitions } = self;
+        let bucket = |(number, part): (usize, Part)| {
+            let (blocks, memory) = part.into_blocks();
+            (Bucket { blocks, is_single: splitters.is_single(number) }, memory)
+        };
+        let buckets = partitions.into_parts().into_iter().enumerate().map(bucket);
+        buckets.filter(|(bucket, _)| !bucket.blocks.is_empty()).collect()
     }
 }
 
@@ -112,30 +117,29 @@ pub(super) fn sort(
     folder: &Arc<SpillFolder>,
     mut write: impl FnMut(Vec<RecordBatch>) -> Result<()> + Send,
 ) -> Result<()> {
-    let Divided { mut buckets, mut held, .. } = divided;
-    buckets.retain(|bucket| !bucket.blocks.is_empty());
+    let mut buckets = divided.buckets();
     let memory = &work.turns.memory;
     let has_room = |bucket: &Bucket| {
         // Lists of blocks take some of what there was.
         let left_bytes = (memory.limit_bytes() - memory.uses().total_bytes()) / 8 * 7;
         bucket.needs_bytes(work) <= work.sizes.leaf_bytes_max.min(left_bytes)
     };
-    let mut leaves = Vec::new();
+    let (mut leaves, mut held) = (Vec::new(), Vec::new());
     // The next one is the last of the stack.
     buckets.reverse();
-    while let Some(bucket) = buckets.pop() {
+    while let Some((bucket, memory)) = buckets.pop() {
         if bucket.is_single {
-            leaves.extend(cut(bucket, work.sizes.leaf_bytes_max / 4));
+            // Rows of one key are in order already.
+            let pieces = bucket.blocks.pieces(work.sizes.leaf_bytes_max / 4);
+            leaves.extend(pieces.into_iter().map(|blocks| Bucket { blocks, is_single: true }));
+            held.push(memory);
         } else if has_room(&bucket) {
             leaves.push(bucket);
+            held.push(memory);
         } else {
-            let source = Source::spilled(&bucket.file, &bucket.blocks, work.sizes.unit_bytes);
+            let source = Source::spilled(&bucket.blocks, work.sizes.unit_bytes);
             let again = work.staged("divide again", || Divided::all(work, &source, folder))?;
-            let filled = again.buckets.into_iter().filter(|bucket| !bucket.blocks.is_empty());
-            buckets.extend(filled.rev());
-            let held_bytes = held.bytes() + again.held.bytes();
-            drop(again.held);
-            held.resize(held_bytes - Block::notes_bytes(bucket.blocks.len()))?;
+            buckets.extend(again.buckets().into_iter().rev());
         }
     }
     work.staged("sort and write", || {
@@ -155,9 +159,9 @@ fn sorted(
     reserved: &mut Reservation,
 ) -> Result<Vec<RecordBatch>> {
     let (mut batches, mut keys) = (Vec::new(), Vec::new());
-    for block in &bucket.blocks {
+    for batch in bucket.blocks.batches() {
         work.turns.check()?;
-        batches.push(bucket.file.read(block.offset, block.bytes)?);
+        batches.push(batch?);
     }
     if bucket.is_single {
         return batches.iter().map(|batch| work.columns.whole(batch)).collect();
@@ -174,28 +178,11 @@ fn sorted(
     leaf.gather(work, reserved, held_bytes)
 }
 
-/// A bucket of one key in parts, each of which is in order.
-fn cut(bucket: Bucket, part_bytes: u64) -> Vec<Bucket> {
-    let mut parts: Vec<(u64, Vec<Block>)> = Vec::new();
-    for block in bucket.blocks {
-        match parts.last_mut() {
-            Some((bytes, blocks)) if *bytes + block.memory_bytes <= part_bytes => {
-                *bytes += block.memory_bytes;
-                blocks.push(block);
-            }
-            _ => parts.push((block.memory_bytes, vec![block])),
-        }
-    }
-    let file = &bucket.file;
-    let part = |(_, blocks)| Bucket { file: file.clone(), blocks, is_single: true };
-    parts.into_iter().map(part).collect()
-}
-
 /// Spills rows of a unit by bucket.
 struct Divider<'a> {
     work: &'a Work<'a>,
     splitters: &'a Splitters,
-    file: &'a SpillFile,
+    partitions: &'a Partitions,
 }
 
 impl Divider<'_> {
@@ -256,8 +243,6 @@ impl Divider<'_> {
         };
         let columns = granule.columns().iter().map(gather).collect::<Result<Vec<_>>>()?;
         let block = with_columns(&self.work.columns.plain, columns, rows.len())?;
-        let (offset, bytes) = self.file.write(&block)?;
-        let memory_bytes = block.get_array_memory_size() as u64;
-        Ok(Block { offset, bytes, rows: rows.len() as u64, memory_bytes, keys_bytes })
+        Ok(self.partitions.put_aside(block, keys_bytes)?)
     }
 }

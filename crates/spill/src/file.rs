@@ -1,18 +1,16 @@
-//! Record batches that wait on disk for a moment, for whoever is short of memory.
+//! Record batches in a temporary file.
 //!
 //! ```text
 //! block: checksum (XXH64 of the rest, u64), bytes of the metadata (u64),
 //!        metadata (an IPC message), body (LZ4 where that is smaller)
 //! ```
 //!
-//! A spill has no name: it is unlinked when it is made, so that nothing is left of it however
-//! the process ends. Blocks are found by the offsets that [`SpillFile::write`] answers; there is
-//! no schema in the file, because its writer reads it.
+//! Blocks are found by the places that [`SpillFile::write`] answers; there is no schema in the file, because its writer
+//! reads it.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fmt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,98 +18,71 @@ use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use arrow_ipc::{CompressionType, MetadataVersion, root_as_message};
-use arrow_schema::SchemaRef;
+use arrow_schema::{ArrowError, SchemaRef};
 use twox_hash::XxHash64;
 
-use crate::{FormatError, Result};
+use crate::{Result, SpillError, SpillFolder};
 
 /// Checksum and length before a block's metadata.
 const HEADER_BYTES: usize = 16;
 
-/// Where spills are made, and how much they may take.
-#[derive(Debug)]
-pub struct SpillFolder {
-    path: PathBuf,
-    limit_bytes: u64,
-    lever: String,
-    used_bytes: AtomicU64,
-}
+/// Bytes that are read and written at offsets, by several threads at a time.
+pub trait TemporaryFile: FileExt + Send + Sync {}
 
-impl SpillFolder {
-    /// Spills in the folder `path` that take `limit_bytes` at most together. `lever` is what
-    /// somebody does who wants more: "raise headrace.spill_limit".
-    pub fn new(path: impl Into<PathBuf>, limit_bytes: u64, lever: impl Into<String>) -> Arc<Self> {
-        let (path, lever) = (path.into(), lever.into());
-        Arc::new(Self { path, limit_bytes, lever, used_bytes: AtomicU64::new(0) })
-    }
+impl<F: FileExt + Send + Sync> TemporaryFile for F {}
 
-    /// The folder.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Bytes that its spills take now.
-    pub fn used_bytes(&self) -> u64 {
-        self.used_bytes.load(Ordering::Relaxed)
-    }
-
-    /// An empty spill for batches of a schema.
-    ///
-    /// # Errors
-    /// No file can be made in the folder.
-    pub fn create(self: &Arc<Self>, schema: SchemaRef) -> Result<SpillFile> {
-        let file = tempfile::tempfile_in(&self.path).map_err(|cause| FormatError::Write {
-            path: self.path.clone(),
-            action: "make a temporary file in this folder",
-            cause,
-        })?;
-        SpillFile::over(file, schema, Arc::clone(self))
-    }
-
-    fn take(&self, bytes: u64) -> Result<()> {
-        let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.limit_bytes);
-        let taken = self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
-        taken.map(|_| ()).map_err(|used| FormatError::SpillLimit {
-            folder: self.path.clone(),
-            needed_bytes: used.saturating_add(bytes),
-            limit_bytes: self.limit_bytes,
-            lever: self.lever.clone(),
-        })
-    }
+/// Where a block lies in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 /// A temporary file of record batches. Threads may write and read at the same time.
-#[derive(Debug)]
-pub struct SpillFile<F: FileExt = File> {
-    file: F,
+pub struct SpillFile {
+    file: Box<dyn TemporaryFile>,
     schema: SchemaRef,
     folder: Arc<SpillFolder>,
     options: IpcWriteOptions,
     end: AtomicU64,
 }
 
-impl<F: FileExt> SpillFile<F> {
-    fn over(file: F, schema: SchemaRef, folder: Arc<SpillFolder>) -> Result<Self> {
+impl fmt::Debug for SpillFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SpillFile({} bytes in {:?})", self.end.load(Ordering::Relaxed), self.folder)
+    }
+}
+
+impl SpillFile {
+    pub(crate) fn over(
+        file: Box<dyn TemporaryFile>,
+        schema: SchemaRef,
+        folder: Arc<SpillFolder>,
+    ) -> Result<Self> {
         let options = IpcWriteOptions::default()
             .try_with_compression(Some(CompressionType::LZ4_FRAME))
-            .map_err(|e| FormatError::arrow("preparing a spill", e))?;
+            .map_err(|e| SpillError::arrow("preparing a spill", e))?;
         Ok(Self { file, schema, folder, options, end: AtomicU64::new(0) })
     }
 
-    /// Appends a batch; answers the offset and the bytes of its block.
+    /// Appends a batch; answers where its block lies.
     ///
     /// # Errors
     /// The batch has another schema, the limit of the folder, the file system.
-    pub fn write(&self, batch: &RecordBatch) -> Result<(u64, u64)> {
+    pub fn write(&self, batch: &RecordBatch) -> Result<Place> {
         if batch.schema_ref() != &self.schema {
-            return Err(FormatError::Argument("a spilled batch of another schema".into()));
+            return Err(SpillError::Internal("a spilled batch of another schema".into()));
         }
         let block = self.encode(batch)?;
         let bytes = block.len() as u64;
         self.folder.take(bytes)?;
         let offset = self.end.fetch_add(bytes, Ordering::Relaxed);
-        self.file.write_all_at(&block, offset).map_err(|cause| self.failed("write", cause))?;
-        Ok((offset, bytes))
+        let written = self.file.write_all_at(&block, offset);
+        written.map_err(|cause| self.folder.failed("write a temporary file", cause))?;
+        self.folder.count_written(bytes);
+        Ok(Place { offset, bytes })
     }
 
     fn encode(&self, batch: &RecordBatch) -> Result<Vec<u8>> {
@@ -119,10 +90,10 @@ impl<F: FileExt> SpillFile<F> {
         let mut context = IpcWriteContext::default();
         let encoded = IpcDataGenerator::default()
             .encode(batch, &mut dictionaries, &self.options, &mut context)
-            .map_err(|e| FormatError::arrow("encoding a spilled batch", e))?;
+            .map_err(|e| SpillError::arrow("encoding a spilled batch", e))?;
         let (dictionaries, data) = encoded;
         if !dictionaries.is_empty() {
-            return Err(FormatError::Argument("dictionaries are not spilled".into()));
+            return Err(SpillError::Internal("dictionaries are not spilled".into()));
         }
         let bytes = HEADER_BYTES + data.ipc_message.len() + data.arrow_data.len();
         let mut block = Vec::with_capacity(bytes);
@@ -138,28 +109,28 @@ impl<F: FileExt> SpillFile<F> {
     /// The batch of a block that [`Self::write`] answered.
     ///
     /// # Errors
-    /// The file system; [`FormatError::Corrupt`] for bytes that are not those that were
-    /// written.
-    pub fn read(&self, offset: u64, bytes: u64) -> Result<RecordBatch> {
+    /// The file system; [`SpillError::Corrupt`] for bytes that are not those that were written.
+    pub fn read(&self, place: Place) -> Result<RecordBatch> {
+        let Place { offset, bytes } = place;
         let end = self.end.load(Ordering::Relaxed);
         if bytes < HEADER_BYTES as u64 || offset.checked_add(bytes).is_none_or(|last| last > end) {
-            return Err(FormatError::Argument(format!("no block of {bytes} bytes at {offset}")));
+            return Err(SpillError::Internal(format!("no block of {bytes} bytes at {offset}")));
         }
         let mut block = vec![0; bytes as usize];
-        self.file.read_exact_at(&mut block, offset).map_err(|cause| self.failed("read", cause))?;
-        let corrupt = |cause: String| {
-            FormatError::corrupt(&self.folder.path, offset, "a temporary file", cause)
-        };
+        let read = self.file.read_exact_at(&mut block, offset);
+        read.map_err(|cause| self.folder.failed("read back a temporary file", cause))?;
+        let corrupt = |cause: String| self.folder.corrupt(offset, cause);
         let (head, rest) = block.split_at(8);
         if XxHash64::oneshot(0, rest).to_le_bytes() != *head {
             return Err(corrupt("its checksum is not the one that was written".into()));
         }
+        self.folder.count_read(bytes);
         self.decode(Buffer::from_vec(block)).map_err(|cause| corrupt(cause.to_string()))
     }
 
     /// The batch of a block whose checksum is right.
-    fn decode(&self, block: Buffer) -> std::result::Result<RecordBatch, arrow_schema::ArrowError> {
-        let broken = |cause: String| arrow_schema::ArrowError::IpcError(cause);
+    fn decode(&self, block: Buffer) -> std::result::Result<RecordBatch, ArrowError> {
+        let broken = |cause: String| ArrowError::IpcError(cause);
         let length = block.get(8..HEADER_BYTES).and_then(|bytes| bytes.first_chunk::<8>());
         let metadata_bytes = u64::from_le_bytes(*length.unwrap_or(&[0; 8])) as usize;
         let body_at = HEADER_BYTES.saturating_add(metadata_bytes);
@@ -178,20 +149,12 @@ impl<F: FileExt> SpillFile<F> {
             &MetadataVersion::V5,
         )
     }
-
-    fn failed(&self, verb: &str, cause: std::io::Error) -> FormatError {
-        let action = match verb {
-            "write" => "write a temporary file in this folder",
-            _ => "read back a temporary file in this folder",
-        };
-        FormatError::Write { path: self.folder.path.clone(), action, cause }
-    }
 }
 
-impl<F: FileExt> Drop for SpillFile<F> {
+impl Drop for SpillFile {
     fn drop(&mut self) {
         let taken = *self.end.get_mut();
-        self.folder.used_bytes.fetch_sub(taken, Ordering::Relaxed);
+        self.folder.give_back(taken);
     }
 }
 
@@ -206,6 +169,7 @@ mod tests {
     use arrow_schema::{DataType, Field, Schema};
 
     use super::*;
+    use crate::SpillCounters;
 
     fn batch(rows: i64) -> RecordBatch {
         let schema = Schema::new(vec![
@@ -243,10 +207,17 @@ mod tests {
         let batches: Vec<_> = [0, 1, 5, 10_000].map(batch).into();
         let blocks: Vec<_> = batches.iter().map(|batch| file.write(batch).unwrap()).collect();
         assert!(is_empty(&home));
-        for (batch, (offset, bytes)) in batches.iter().zip(blocks).rev() {
-            assert_eq!(file.read(offset, bytes).unwrap(), *batch);
+        for (batch, place) in batches.iter().zip(blocks).rev() {
+            assert_eq!(file.read(place).unwrap(), *batch);
         }
         assert!(folder.used_bytes() > 0);
+        let written = SpillCounters {
+            written_blocks: 4,
+            written_bytes: folder.used_bytes(),
+            ..Default::default()
+        };
+        let both = SpillCounters { read_blocks: 4, read_bytes: folder.used_bytes(), ..written };
+        assert_eq!(folder.counters(), both);
         drop(file);
         assert_eq!(folder.used_bytes(), 0);
     }
@@ -266,18 +237,19 @@ mod tests {
         let (_home, folder) = folder(u64::MAX);
         let file = folder.create(batch(0).schema()).unwrap();
         file.write(&batch(3)).unwrap();
-        let (offset, bytes) = file.write(&batch(20)).unwrap();
+        let place = file.write(&batch(20)).unwrap();
+        let Place { offset, bytes } = place;
         for at in offset..offset + bytes {
             let mut byte = [0];
             file.file.read_exact_at(&mut byte, at).unwrap();
             file.file.write_all_at(&[byte[0] ^ 4], at).unwrap();
-            let error = file.read(offset, bytes).unwrap_err();
-            assert!(matches!(error, FormatError::Corrupt { .. }), "{error}");
+            let error = file.read(place).unwrap_err();
+            assert!(matches!(error, SpillError::Corrupt { .. }), "{error}");
             assert!(error.to_string().contains("checksum"), "{error}");
             file.file.write_all_at(&byte, at).unwrap();
         }
-        file.read(offset, bytes).unwrap();
-        assert!(file.read(offset, bytes + 1).is_err());
+        file.read(place).unwrap();
+        assert!(file.read(Place { offset, bytes: bytes + 1 }).is_err());
     }
 
     #[test]
@@ -290,7 +262,7 @@ mod tests {
     fn a_full_device_is_an_error_of_the_write() {
         let (_home, folder) = folder(u64::MAX);
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let file = SpillFile::over(full, batch(0).schema(), Arc::clone(&folder)).unwrap();
+        let file = SpillFile::over(Box::new(full), batch(0).schema(), Arc::clone(&folder)).unwrap();
         let error = file.write(&batch(9)).unwrap_err().to_string();
         assert!(error.contains("No space left"), "{error}");
         drop(file);
@@ -327,10 +299,10 @@ mod tests {
     fn short_transfers_are_continued() {
         let (_home, folder) = folder(u64::MAX);
         let short = Short(Mutex::default());
-        let file = SpillFile::over(short, batch(0).schema(), folder).unwrap();
+        let file = SpillFile::over(Box::new(short), batch(0).schema(), folder).unwrap();
         let blocks = [40, 7].map(|rows| (rows, file.write(&batch(rows)).unwrap()));
-        for (rows, (offset, bytes)) in blocks {
-            assert_eq!(file.read(offset, bytes).unwrap(), batch(rows));
+        for (rows, place) in blocks {
+            assert_eq!(file.read(place).unwrap(), batch(rows));
         }
     }
 }

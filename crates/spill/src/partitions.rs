@@ -1,0 +1,413 @@
+//! Rows by partition: on their way in, and whole.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::SchemaRef;
+use headrace_io::{MemoryBudget, MemoryUse, Reservation};
+use parking_lot::Mutex;
+
+use crate::{Place, Result, SpillError, SpillFile, SpillFolder};
+
+/// What a block takes in its partition's list.
+const LISTED_BYTES: u64 = size_of::<Block>() as u64;
+
+/// Rows that were put aside together.
+#[derive(Clone, Debug)]
+pub struct Block {
+    lies: Lies,
+    /// How many.
+    pub rows: u64,
+    /// What they take in memory.
+    pub memory_bytes: u64,
+    /// What their keys take beside them, where the owner makes some.
+    pub keys_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Lies {
+    // Boxed, since most lie in a file, and lists of them are long.
+    InMemory(Box<Held>),
+    InFile(Place),
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    batch: RecordBatch,
+    _paid: Arc<Reservation>,
+}
+
+impl Block {
+    /// Bytes in a file.
+    pub fn file_bytes(&self) -> u64 {
+        match &self.lies {
+            Lies::InMemory(_) => 0,
+            Lies::InFile(place) => place.bytes,
+        }
+    }
+
+    /// Memory that bringing it back takes.
+    pub fn needs_bytes(&self) -> u64 {
+        match &self.lies {
+            Lies::InMemory(_) => 0,
+            Lies::InFile(place) => place.bytes + self.memory_bytes,
+        }
+    }
+}
+
+/// Rows of partitions, put in by any number of threads.
+#[derive(Debug)]
+pub struct Partitions {
+    schema: SchemaRef,
+    folder: Option<Arc<SpillFolder>>,
+    /// Made when the first block needs it.
+    file: Mutex<Option<Arc<SpillFile>>>,
+    parts: Vec<Mutex<Part>>,
+    budget: Arc<MemoryBudget>,
+    kind: MemoryUse,
+    held_bytes: AtomicU64,
+    held_bytes_max: u64,
+}
+
+impl Partitions {
+    /// `count` empty ones for batches of a schema. Blocks go to a file in the folder; without one they are held in memory.
+    /// Memory is of the budget, for `kind`.
+    pub fn new(
+        count: usize,
+        schema: SchemaRef,
+        folder: Option<Arc<SpillFolder>>,
+        budget: &Arc<MemoryBudget>,
+        kind: MemoryUse,
+    ) -> Self {
+        let part = || Mutex::new(Part::new(budget, kind));
+        Self {
+            schema,
+            held_bytes_max: if folder.is_some() { 0 } else { u64::MAX },
+            folder,
+            file: Mutex::default(),
+            parts: (0..count).map(|_| part()).collect(),
+            budget: Arc::clone(budget),
+            kind,
+            held_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Holds the first blocks in memory, of up to so many bytes, as long as the budget has them.
+    pub fn holding(mut self, bytes_max: u64) -> Self {
+        if self.folder.is_some() {
+            self.held_bytes_max = bytes_max;
+        }
+        self
+    }
+
+    /// How many partitions there are.
+    pub fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Puts a batch aside, whose keys take `keys_bytes`. It is of no partition until it is [added](Self::add) to one.
+    ///
+    /// # Errors
+    /// [`SpillError`]: there is neither memory nor another place for it.
+    pub fn put_aside(&self, batch: RecordBatch, keys_bytes: u64) -> Result<Block> {
+        let (rows, memory_bytes) = (batch.num_rows() as u64, batch_bytes(&batch));
+        let lies = match self.hold(batch.get_array_memory_size() as u64)? {
+            Some(memory) => Lies::InMemory(Box::new(Held { batch, _paid: Arc::new(memory) })),
+            None => Lies::InFile(self.file()?.write(&batch)?),
+        };
+        Ok(Block { lies, rows, memory_bytes, keys_bytes })
+    }
+
+    /// Adds a block behind the others of a partition.
+    ///
+    /// # Errors
+    /// The budget has no memory for the list of blocks.
+    pub fn add(&self, partition: usize, block: Block) -> Result<()> {
+        let mut part = self.parts[partition].lock();
+        let listed_bytes = part.memory.bytes() + LISTED_BYTES;
+        part.memory.resize(listed_bytes)?;
+        if let (Lies::InFile(_), None) = (&block.lies, &part.blocks.file) {
+            part.blocks.file = Some(self.file()?);
+        }
+        part.blocks.list.push(block);
+        Ok(())
+    }
+
+    /// Puts a batch aside and adds it to a partition; answers its bytes in a file.
+    ///
+    /// # Errors
+    /// Those of [`put_aside`](Self::put_aside) and [`add`](Self::add).
+    pub fn push(&self, partition: usize, batch: RecordBatch) -> Result<u64> {
+        let block = self.put_aside(batch, 0)?;
+        let file_bytes = block.file_bytes();
+        self.add(partition, block)?;
+        Ok(file_bytes)
+    }
+
+    /// Memory for a batch, if it is to be held; without a folder it must be.
+    fn hold(&self, bytes: u64) -> Result<Option<Reservation>> {
+        let within = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= self.held_bytes_max);
+        let held = self.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
+        if held.is_err() {
+            return Ok(None);
+        }
+        match self.budget.reserve(self.kind, bytes) {
+            Ok(memory) => Ok(Some(memory)),
+            Err(refused) if self.folder.is_none() => Err(refused.into()),
+            Err(_) => {
+                self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                Ok(None)
+            }
+        }
+    }
+
+    fn file(&self) -> Result<Arc<SpillFile>> {
+        let mut file = self.file.lock();
+        if let Some(file) = &*file {
+            return Ok(Arc::clone(file));
+        }
+        let nowhere = || SpillError::Internal("rows put aside without a folder".into());
+        let folder = self.folder.as_ref().ok_or_else(nowhere)?;
+        Ok(Arc::clone(file.insert(Arc::new(folder.create(Arc::clone(&self.schema))?))))
+    }
+
+    /// Takes a partition out, as far as it has come.
+    pub fn take(&self, partition: usize) -> Part {
+        mem::replace(&mut *self.parts[partition].lock(), Part::new(&self.budget, self.kind))
+    }
+
+    /// All partitions.
+    pub fn into_parts(self) -> Vec<Part> {
+        self.parts.into_iter().map(Mutex::into_inner).collect()
+    }
+}
+
+/// A partition, and the memory of its list of blocks.
+#[derive(Debug)]
+pub struct Part {
+    blocks: Blocks,
+    memory: Reservation,
+}
+
+impl Part {
+    fn new(budget: &Arc<MemoryBudget>, kind: MemoryUse) -> Self {
+        Self { blocks: Blocks::default(), memory: budget.reserve_nothing(kind) }
+    }
+
+    /// Its rows, to be read as long as it is there.
+    pub fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    /// Its rows, and the memory of their list.
+    pub fn into_blocks(self) -> (Blocks, Reservation) {
+        (self.blocks, self.memory)
+    }
+
+    /// Hands over its batches in the order in which they came; what has been handed over is let go.
+    ///
+    /// # Errors
+    /// The first of reading or of `each`.
+    pub fn drain<E: From<SpillError>>(
+        self,
+        mut each: impl FnMut(&RecordBatch) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let Self { blocks: Blocks { file, list }, mut memory } = self;
+        let mut left_bytes = memory.bytes();
+        list.into_iter().try_for_each(|block| {
+            each(&read(file.as_deref(), &block)?)?;
+            left_bytes -= LISTED_BYTES;
+            Ok(memory.resize(left_bytes).map_err(SpillError::from)?)
+        })
+    }
+}
+
+/// Blocks of a partition, in the order in which they came. Clones share what they name.
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    /// Where those lie that are not in memory.
+    file: Option<Arc<SpillFile>>,
+    list: Vec<Block>,
+}
+
+impl Blocks {
+    /// Those of all partitions of one [`Partitions`].
+    pub fn of_all(parts: &[Part]) -> Self {
+        let file = parts.iter().find_map(|part| part.blocks.file.clone());
+        let list = parts.iter().flat_map(|part| part.blocks.list.iter().cloned()).collect();
+        Self { file, list }
+    }
+
+    /// Each of them.
+    pub fn list(&self) -> &[Block] {
+        &self.list
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Rows of all.
+    pub fn rows(&self) -> u64 {
+        self.list.iter().map(|block| block.rows).sum()
+    }
+
+    /// Bytes of all in memory.
+    pub fn memory_bytes(&self) -> u64 {
+        self.list.iter().map(|block| block.memory_bytes).sum()
+    }
+
+    /// Bytes of all in a file.
+    pub fn file_bytes(&self) -> u64 {
+        self.list.iter().map(Block::file_bytes).sum()
+    }
+
+    /// The same rows in pieces of at most so many bytes in memory, or of one block.
+    pub fn pieces(&self, bytes_max: u64) -> Vec<Self> {
+        let mut pieces: Vec<Self> = Vec::new();
+        let mut bytes = 0;
+        for block in &self.list {
+            bytes += block.memory_bytes;
+            match pieces.last_mut() {
+                Some(last) if bytes <= bytes_max => last.list.push(block.clone()),
+                _ => {
+                    bytes = block.memory_bytes;
+                    pieces.push(Self { file: self.file.clone(), list: vec![block.clone()] });
+                }
+            }
+        }
+        pieces
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// [`SpillError`]: a failed device, bytes that are not those that were written.
+    pub fn read(&self, block: &Block) -> Result<RecordBatch> {
+        read(self.file.as_deref(), block)
+    }
+
+    /// All batches, each read when it is asked for.
+    pub fn batches(&self) -> impl Iterator<Item = Result<RecordBatch>> + use<> {
+        let Self { file, list } = self.clone();
+        list.into_iter().map(move |block| read(file.as_deref(), &block))
+    }
+}
+
+fn read(file: Option<&SpillFile>, block: &Block) -> Result<RecordBatch> {
+    match (&block.lies, file) {
+        (Lies::InMemory(held), _) => Ok(held.batch.clone()),
+        (Lies::InFile(place), Some(file)) => file.read(*place),
+        (Lies::InFile(_), None) => Err(SpillError::Internal("a block of no file".into())),
+    }
+}
+
+/// Bytes of a batch's own values; it may be a slice of something larger.
+pub fn batch_bytes(batch: &RecordBatch) -> u64 {
+    let of = |column: &Arc<dyn Array>| {
+        let whole = column.get_array_memory_size();
+        column.to_data().get_slice_memory_size().map_or(whole, |slice| slice.min(whole))
+    };
+    batch.columns().iter().map(of).sum::<usize>() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use arrow_array::{ArrayRef, Int64Array};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::faulty::{self, Fault};
+
+    const KIND: MemoryUse = MemoryUse::Operators;
+
+    fn batch(first: i64, rows: i64) -> RecordBatch {
+        let values = Int64Array::from_iter_values(first..first + rows);
+        RecordBatch::try_from_iter([("i", Arc::new(values) as ArrayRef)]).unwrap()
+    }
+
+    fn folder() -> (TempDir, Arc<SpillFolder>) {
+        let home = tempfile::tempdir().unwrap();
+        let folder = SpillFolder::new(home.path(), u64::MAX, "");
+        (home, folder)
+    }
+
+    fn two(folder: Option<&Arc<SpillFolder>>, budget: &Arc<MemoryBudget>) -> Partitions {
+        Partitions::new(2, batch(0, 0).schema(), folder.cloned(), budget, KIND)
+    }
+
+    #[test]
+    fn blocks_are_held_as_long_as_there_is_memory_and_come_back_in_order() {
+        let (_home, folder) = folder();
+        for held_bytes_max in [0, 3000, 12_000] {
+            let budget = MemoryBudget::new(16_000);
+            let partitions = two(Some(&folder), &budget).holding(held_bytes_max);
+            let mut file_bytes = 0;
+            for i in 0..20 {
+                file_bytes += partitions.push(i % 2, batch(i as i64 * 100, 100)).unwrap();
+            }
+            let held = budget.uses().total_bytes();
+            assert!(held <= 16_000 && file_bytes > 0, "{held} held, {file_bytes} in a file");
+            assert_eq!(held_bytes_max > 0, held > 3000, "{held} held");
+            assert_eq!(folder.used_bytes(), file_bytes);
+            let mut parts = partitions.into_parts();
+            let even = parts.remove(0);
+            assert_eq!((even.blocks().rows(), even.blocks().memory_bytes()), (1000, 8000));
+            assert_eq!(even.blocks().pieces(2400).len(), 4);
+            let mut seen = 0;
+            even.drain(|some| {
+                assert_eq!(*some, batch(seen, 100));
+                seen += 200;
+                Ok::<_, SpillError>(())
+            })
+            .unwrap();
+            let both = Blocks::of_all(&parts);
+            drop(parts);
+            assert_eq!(both.batches().map(|some| some.unwrap().num_rows()).sum::<usize>(), 1000);
+            drop(both);
+            assert_eq!((budget.uses().total_bytes(), folder.used_bytes()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn without_a_folder_memory_must_do() {
+        let budget = MemoryBudget::new(10_000);
+        let partitions = two(None, &budget);
+        let error = (0..).find_map(|_| partitions.push(0, batch(0, 100)).err()).unwrap();
+        assert!(matches!(error, SpillError::Memory(_)), "{error}");
+        assert!(partitions.take(0).blocks().rows() > 0);
+        assert_eq!(budget.uses().total_bytes(), 0);
+    }
+
+    #[test]
+    fn the_list_of_blocks_is_paid_for() {
+        let (_home, folder) = folder();
+        let partitions = two(Some(&folder), &MemoryBudget::new(1000));
+        let error = (0..).find_map(|_| partitions.push(0, batch(0, 1)).err()).unwrap();
+        assert!(matches!(error, SpillError::Memory(_)), "{error}");
+    }
+
+    #[test]
+    fn a_device_that_fails_is_named() {
+        for (fault, expected) in [
+            (Fault::Create, "cannot make a temporary file in this folder: No such file"),
+            (Fault::Full(0), "cannot write a temporary file in this folder: No space left"),
+            (Fault::Eio(0), "cannot read back a temporary file in this folder: Input/output error"),
+            (Fault::Bit(0), "is corrupt at byte 0: its checksum is not the one that was written"),
+        ] {
+            let home = tempfile::tempdir().unwrap();
+            let folder = faulty::folder(home.path(), u64::MAX, fault);
+            let partitions = two(Some(&folder), &MemoryBudget::new(100_000));
+            let through = partitions
+                .push(1, batch(7, 70))
+                .and_then(|_| partitions.take(1).drain(|_| Ok::<_, SpillError>(())));
+            let error = through.unwrap_err().to_string();
+            let place = home.path().to_str().unwrap();
+            assert!(error.contains(place) && error.contains(expected), "{error}");
+        }
+    }
+}
