@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! block: checksum (XXH64 of the rest, u64), bytes of the metadata (u64),
-//!        metadata (an IPC message), body (LZ4 where that is smaller)
+//!        metadata (an IPC message), body (LZ4 where that is smaller), zeros up to a multiple of 8
 //! ```
 //!
 //! Blocks are found by the places that [`SpillFile::write`] answers; there is no schema in the file, because its writer
@@ -25,6 +25,9 @@ use crate::{Result, SpillError, SpillFolder};
 
 /// Checksum and length before a block's metadata.
 const HEADER_BYTES: usize = 16;
+
+/// Blocks take whole multiples of so many bytes.
+pub(crate) const ALIGN_BYTES: u64 = 8;
 
 /// Bytes that are read and written at offsets, by several threads at a time.
 pub trait TemporaryFile: FileExt + Send + Sync {}
@@ -96,11 +99,13 @@ impl SpillFile {
             return Err(SpillError::Internal("dictionaries are not spilled".into()));
         }
         let bytes = HEADER_BYTES + data.ipc_message.len() + data.arrow_data.len();
+        let bytes = bytes.next_multiple_of(ALIGN_BYTES as usize);
         let mut block = Vec::with_capacity(bytes);
         block.extend([0; 8]);
         block.extend((data.ipc_message.len() as u64).to_le_bytes());
         block.extend(data.ipc_message);
         block.extend(data.arrow_data);
+        block.resize(bytes, 0);
         let checksum = XxHash64::oneshot(0, &block[8..]);
         block[..8].copy_from_slice(&checksum.to_le_bytes());
         Ok(block)

@@ -1,6 +1,7 @@
 //! Rows by partition: on their way in, and whole.
 
 use std::mem;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,50 +10,102 @@ use arrow_schema::SchemaRef;
 use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 use parking_lot::Mutex;
 
+use crate::file;
 use crate::{Place, Result, SpillError, SpillFile, SpillFolder};
-
-/// What a block takes in its partition's list.
-const LISTED_BYTES: u64 = size_of::<Block>() as u64;
 
 /// Rows that were put aside together.
 #[derive(Clone, Debug)]
-pub struct Block {
-    lies: Lies,
-    /// How many.
-    pub rows: u64,
-    /// What they take in memory.
-    pub memory_bytes: u64,
-    /// What their keys take beside them, where the owner makes some.
-    pub keys_bytes: u64,
-}
+pub struct Block(Lies);
 
 #[derive(Clone, Debug)]
 enum Lies {
-    // Boxed, since most lie in a file, and lists of them are long.
     InMemory(Box<Held>),
-    InFile(Place),
+    InFile(Filed),
 }
 
 #[derive(Clone, Debug)]
 struct Held {
     batch: RecordBatch,
+    keys_bytes: u64,
     _paid: Arc<Reservation>,
 }
 
+/// Small, since lists of them are long: sizes in units, rounded up.
+#[derive(Clone, Copy, Debug)]
+struct Filed {
+    offset: u64,
+    file_units: NonZeroU32,
+    rows: u32,
+    memory_units: u32,
+    keys_units: u32,
+}
+
+/// What a block takes in its partition's list.
+const LISTED_BYTES: u64 = size_of::<Block>() as u64;
+const _: () = assert!(LISTED_BYTES == 24);
+
+/// Blocks of a file are whole ones of these.
+const FILE_UNIT_BYTES: u64 = file::ALIGN_BYTES;
+const MEMORY_UNIT_BYTES: u64 = 64;
+
+impl Filed {
+    fn new(place: Place, rows: usize, memory_bytes: u64, keys_bytes: u64) -> Result<Self> {
+        let too_large = |_| SpillError::Internal("a block too large for its list".into());
+        let units = |bytes: u64, unit| u32::try_from(bytes.div_ceil(unit)).map_err(too_large);
+        let file_units = NonZeroU32::try_from(units(place.bytes, FILE_UNIT_BYTES)?);
+        Ok(Self {
+            offset: place.offset,
+            file_units: file_units.map_err(too_large)?,
+            rows: u32::try_from(rows).map_err(too_large)?,
+            memory_units: units(memory_bytes, MEMORY_UNIT_BYTES)?,
+            keys_units: units(keys_bytes, MEMORY_UNIT_BYTES)?,
+        })
+    }
+
+    fn place(&self) -> Place {
+        let bytes = u64::from(self.file_units.get()) * FILE_UNIT_BYTES;
+        Place { offset: self.offset, bytes }
+    }
+}
+
 impl Block {
-    /// Bytes in a file.
-    pub fn file_bytes(&self) -> u64 {
-        match &self.lies {
-            Lies::InMemory(_) => 0,
-            Lies::InFile(place) => place.bytes,
+    /// How many.
+    pub fn rows(&self) -> u64 {
+        match &self.0 {
+            Lies::InMemory(held) => held.batch.num_rows() as u64,
+            Lies::InFile(filed) => u64::from(filed.rows),
         }
     }
 
-    /// Memory that bringing it back takes.
-    pub fn needs_bytes(&self) -> u64 {
-        match &self.lies {
+    /// What they take in memory.
+    pub fn memory_bytes(&self) -> u64 {
+        match &self.0 {
+            Lies::InMemory(held) => batch_bytes(&held.batch),
+            Lies::InFile(filed) => u64::from(filed.memory_units) * MEMORY_UNIT_BYTES,
+        }
+    }
+
+    /// What their keys take beside them, where the owner makes some.
+    pub fn keys_bytes(&self) -> u64 {
+        match &self.0 {
+            Lies::InMemory(held) => held.keys_bytes,
+            Lies::InFile(filed) => u64::from(filed.keys_units) * MEMORY_UNIT_BYTES,
+        }
+    }
+
+    /// What they take in a file.
+    pub fn file_bytes(&self) -> u64 {
+        match &self.0 {
             Lies::InMemory(_) => 0,
-            Lies::InFile(place) => place.bytes + self.memory_bytes,
+            Lies::InFile(filed) => filed.place().bytes,
+        }
+    }
+
+    /// Memory that bringing them back takes.
+    pub fn needs_bytes(&self) -> u64 {
+        match &self.0 {
+            Lies::InMemory(_) => 0,
+            Lies::InFile(_) => self.file_bytes() + self.memory_bytes(),
         }
     }
 }
@@ -112,12 +165,13 @@ impl Partitions {
     /// # Errors
     /// [`SpillError`]: there is neither memory nor another place for it.
     pub fn put_aside(&self, batch: RecordBatch, keys_bytes: u64) -> Result<Block> {
-        let (rows, memory_bytes) = (batch.num_rows() as u64, batch_bytes(&batch));
-        let lies = match self.hold(batch.get_array_memory_size() as u64)? {
-            Some(memory) => Lies::InMemory(Box::new(Held { batch, _paid: Arc::new(memory) })),
-            None => Lies::InFile(self.file()?.write(&batch)?),
-        };
-        Ok(Block { lies, rows, memory_bytes, keys_bytes })
+        if let Some(memory) = self.hold(batch.get_array_memory_size() as u64)? {
+            let held = Held { batch, keys_bytes, _paid: Arc::new(memory) };
+            return Ok(Block(Lies::InMemory(Box::new(held))));
+        }
+        let place = self.file()?.write(&batch)?;
+        let filed = Filed::new(place, batch.num_rows(), batch_bytes(&batch), keys_bytes)?;
+        Ok(Block(Lies::InFile(filed)))
     }
 
     /// Adds a block behind the others of a partition.
@@ -128,7 +182,7 @@ impl Partitions {
         let mut part = self.parts[partition].lock();
         let listed_bytes = part.memory.bytes() + LISTED_BYTES;
         part.memory.resize(listed_bytes)?;
-        if let (Lies::InFile(_), None) = (&block.lies, &part.blocks.file) {
+        if let (Lies::InFile(_), None) = (&block.0, &part.blocks.file) {
             part.blocks.file = Some(self.file()?);
         }
         part.blocks.list.push(block);
@@ -252,12 +306,12 @@ impl Blocks {
 
     /// Rows of all.
     pub fn rows(&self) -> u64 {
-        self.list.iter().map(|block| block.rows).sum()
+        self.list.iter().map(Block::rows).sum()
     }
 
     /// Bytes of all in memory.
     pub fn memory_bytes(&self) -> u64 {
-        self.list.iter().map(|block| block.memory_bytes).sum()
+        self.list.iter().map(Block::memory_bytes).sum()
     }
 
     /// Bytes of all in a file.
@@ -270,11 +324,11 @@ impl Blocks {
         let mut pieces: Vec<Self> = Vec::new();
         let mut bytes = 0;
         for block in &self.list {
-            bytes += block.memory_bytes;
+            bytes += block.memory_bytes();
             match pieces.last_mut() {
                 Some(last) if bytes <= bytes_max => last.list.push(block.clone()),
                 _ => {
-                    bytes = block.memory_bytes;
+                    bytes = block.memory_bytes();
                     pieces.push(Self { file: self.file.clone(), list: vec![block.clone()] });
                 }
             }
@@ -298,9 +352,9 @@ impl Blocks {
 }
 
 fn read(file: Option<&SpillFile>, block: &Block) -> Result<RecordBatch> {
-    match (&block.lies, file) {
+    match (&block.0, file) {
         (Lies::InMemory(held), _) => Ok(held.batch.clone()),
-        (Lies::InFile(place), Some(file)) => file.read(*place),
+        (Lies::InFile(filed), Some(file)) => file.read(filed.place()),
         (Lies::InFile(_), None) => Err(SpillError::Internal("a block of no file".into())),
     }
 }
@@ -356,8 +410,10 @@ mod tests {
             assert_eq!(folder.used_bytes(), file_bytes);
             let mut parts = partitions.into_parts();
             let even = parts.remove(0);
-            assert_eq!((even.blocks().rows(), even.blocks().memory_bytes()), (1000, 8000));
-            assert_eq!(even.blocks().pieces(2400).len(), 4);
+            assert_eq!(even.blocks().rows(), 1000);
+            // Rounded up to 64 bytes a block.
+            assert!((8000..=8320).contains(&even.blocks().memory_bytes()));
+            assert_eq!(even.blocks().pieces(2500).len(), 4);
             let mut seen = 0;
             even.drain(|some| {
                 assert_eq!(*some, batch(seen, 100));

@@ -169,8 +169,8 @@ const MANY_ROWS: i64 = 3_300_000;
 const ROW_BYTES: i64 = 8 + 8 + 48;
 
 /// Numbers in no order, each once, and texts that do not compress much.
-fn scattered() -> RecordBatch {
-    let keys: Vec<i64> = (0..MANY_ROWS).map(|i| i * 7919 % MANY_ROWS).collect();
+fn scattered(rows: i64) -> RecordBatch {
+    let keys: Vec<i64> = (0..rows).map(|i| i * 7919 % rows).collect();
     let mixed = |k: u64| (k ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let text = |k: u64| format!("{:016x}{:016x}{:016x}", mixed(k), mixed(mixed(k)), mixed(!k));
     let values = Int64Array::from_iter_values(keys.iter().map(|k| k % 1000));
@@ -226,6 +226,7 @@ fn little(spills: &Arc<SpillFolder>) -> Session {
         processor: Processor::Cpu,
         fallback: Fallback::Forbid,
         threads: 2,
+        chunk_bytes: 64 << 10,
         ..Settings::default()
     };
     Session::new(SessionOptions { settings, limits }).unwrap()
@@ -237,15 +238,18 @@ fn little(spills: &Arc<SpillFolder>) -> Session {
 async fn operators_beyond_the_limit_fifty_times_spill_alike_and_fail_alike() {
     assert!((MANY_ROWS * ROW_BYTES) as u64 > 50 * LITTLE_BYTES);
     let (home, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let path = folder.path().join("many.arrow");
-    tables::write(&path, &scattered(), 50_000, true);
+    let [many, fewer] = [("many", MANY_ROWS), ("fewer", MANY_ROWS / 8)].map(|(name, rows)| {
+        let path = folder.path().join(format!("{name}.arrow"));
+        tables::write(&path, &scattered(rows), 50_000, true);
+        path
+    });
     let plenty = Session::new(SessionOptions::default()).unwrap();
-    plenty.register_arrow("many", std::slice::from_ref(&path)).unwrap();
+    plenty.register_arrow("many", std::slice::from_ref(&many)).unwrap();
     for (operator, sql) in OPERATORS {
         let expected = answer(&plenty, sql).await.unwrap();
         let spills = faulty::folder(home.path(), u64::MAX, Fault::None);
         let session = little(&spills);
-        session.register_arrow("many", std::slice::from_ref(&path)).unwrap();
+        session.register_arrow("many", std::slice::from_ref(&many)).unwrap();
         assert_eq!(answer(&session, sql).await.as_ref(), Ok(&expected), "{operator}");
         let counters = spills.counters();
         assert!(counters.written_bytes > 25 * LITTLE_BYTES, "{operator}: {counters:?}");
@@ -260,7 +264,7 @@ async fn operators_beyond_the_limit_fifty_times_spill_alike_and_fail_alike() {
         ] {
             let spills = faulty::folder(home.path(), limit_bytes, fault);
             let session = little(&spills);
-            session.register_arrow("many", std::slice::from_ref(&path)).unwrap();
+            session.register_arrow("many", std::slice::from_ref(&fewer)).unwrap();
             let error = answer(&session, sql).await.unwrap_err();
             let place = home.path().to_str().unwrap();
             assert!(error.contains(cause) && error.contains(place), "{operator}: {error}");

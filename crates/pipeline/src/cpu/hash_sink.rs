@@ -48,7 +48,8 @@ pub struct HashLevel {
 
 impl HashLevel {
     /// The level of `workers` tables that grow at the same time. Half of the account is theirs,
-    /// a quarter is for flushed groups, and what is left for what happens in between.
+    /// an eighth is for flushed groups, and what is left for the list of those in files and
+    /// what happens in between.
     pub fn first(options: HashOptions, workers: usize) -> Arc<Self> {
         let bytes = options.account.limit_bytes();
         let share_bytes = match options.place.folder {
@@ -56,7 +57,7 @@ impl HashLevel {
             // There is no place to flush to but memory itself.
             None => u64::MAX,
         };
-        Self::new(options, share_bytes, bytes / 4, 0)
+        Self::new(options, share_bytes, bytes / 8, 0)
     }
 
     /// The level of a partition's partitions, whose table may take `share_bytes`.

@@ -150,7 +150,7 @@ fn rows_of(batches: &std::sync::Mutex<Vec<arrow_array::RecordBatch>>) -> Vec<Str
 
 #[test]
 fn partitions_too_large_for_memory_are_divided_again_and_again() {
-    for groups_max in [32, 64, 700] {
+    for groups_max in [16, 64, 700] {
         let mut run = prepare(u64::MAX, Fault::None);
         run.options.groups_max = groups_max;
         run.options.batch_rows = groups_max / 2;

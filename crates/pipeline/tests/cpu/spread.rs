@@ -108,7 +108,7 @@ proptest! {
         let by = if is_keyed { vec![named("k", table.col("k"))] } else { vec![] };
         let sink = Sink::aggregate(by, vec![deviations]);
         let flush = Some(1 + random.below(30));
-        let little = *random.pick(&[900_000, u64::MAX]);
+        let little = *random.pick(&[300_000, u64::MAX]);
         for (dense_groups_max, groups_max, memory_limit_bytes) in
             [(65_536, None, u64::MAX), (0, None, u64::MAX), (0, flush, little)]
         {

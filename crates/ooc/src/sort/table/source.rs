@@ -107,7 +107,7 @@ impl<'a> Source<'a> {
         match self {
             Source::Table(_, units) => units[unit].rows,
             Source::Held(batches) => batches[unit].num_rows() as u64,
-            Source::Spilled(_, units) => units[unit].iter().map(|block| block.rows).sum(),
+            Source::Spilled(_, units) => units[unit].iter().map(Block::rows).sum(),
         }
     }
 
@@ -116,7 +116,7 @@ impl<'a> Source<'a> {
         match self {
             Source::Table(_, units) => units[unit].bytes,
             Source::Held(batches) => batch_bytes(&batches[unit]),
-            Source::Spilled(_, units) => units[unit].iter().map(|block| block.memory_bytes).sum(),
+            Source::Spilled(_, units) => units[unit].iter().map(Block::memory_bytes).sum(),
         }
     }
 

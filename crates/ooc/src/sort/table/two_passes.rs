@@ -28,13 +28,13 @@ impl Bucket {
     fn needs_bytes(&self, work: &Work<'_>) -> u64 {
         let blocks = self.blocks.list();
         let read = blocks.iter().map(Block::file_bytes).max().unwrap_or(0);
-        let keys: u64 = blocks.iter().map(|block| block.keys_bytes).sum();
+        let keys: u64 = blocks.iter().map(Block::keys_bytes).sum();
         2 * self.rows_bytes() + keys + read + Leaf::needs_bytes(work, self.blocks.rows())
     }
 
     /// Of its rows alone.
     fn rows_bytes(&self) -> u64 {
-        let of = |block: &Block| block.memory_bytes.max(block.file_bytes());
+        let of = |block: &Block| block.memory_bytes().max(block.file_bytes());
         self.blocks.list().iter().map(of).sum()
     }
 }
