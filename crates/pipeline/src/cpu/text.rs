@@ -42,7 +42,7 @@ impl Texts {
         self.bytes.set(self.bytes.get() + text.capacity() as u64);
         if let Some(memory) = &self.memory {
             let mut reserved = self.reserved.borrow_mut();
-            let reserved = reserved.get_or_insert_with(|| reserve(&memory));
+            let reserved = reserved.get_or_insert_with(|| reserve(memory));
             reserved.hold(self.bytes.get(), "texts of a batch")?;
         }
         let bytes = std::ptr::from_ref(text.as_str());

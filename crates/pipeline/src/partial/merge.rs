@@ -253,7 +253,7 @@ impl<'a> Held<'a> {
             None => groups.div_ceil(PARTITION_GROUPS).next_power_of_two().min(FAN_OUT_MAX),
         };
         let account = &sinks.first()?.level().options().account;
-        let mut memory = reserve(&account);
+        let mut memory = reserve(account);
         memory.hold((groups * ORDER_BYTES) as u64, "groups").ok()?;
         let free_bytes = free_bytes(account);
         // The rest is for batches on their way out.
