@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::SpillFolder;
+use crate::folder::SpillFolder;
 
 /// What goes wrong, from some call on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

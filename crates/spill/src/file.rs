@@ -21,18 +21,14 @@ use arrow_ipc::{CompressionType, MetadataVersion, root_as_message};
 use arrow_schema::{ArrowError, SchemaRef};
 use twox_hash::XxHash64;
 
-use crate::{Result, SpillError, SpillFolder};
+use crate::error::{Result, SpillError};
+use crate::folder::{SpillFolder, TemporaryFile};
 
 /// Checksum and length before a block's metadata.
 const HEADER_BYTES: usize = 16;
 
 /// Blocks take whole multiples of so many bytes.
 pub(crate) const ALIGN_BYTES: u64 = 8;
-
-/// Bytes that are read and written at offsets, by several threads at a time.
-pub trait TemporaryFile: FileExt + Send + Sync {}
-
-impl<F: FileExt + Send + Sync> TemporaryFile for F {}
 
 /// Where a block lies in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +55,15 @@ impl fmt::Debug for SpillFile {
 }
 
 impl SpillFile {
-    pub(crate) fn over(
+    /// An empty one in a folder, for batches of a schema.
+    ///
+    /// # Errors
+    /// No file can be made in the folder.
+    pub fn create(folder: &Arc<SpillFolder>, schema: SchemaRef) -> Result<Self> {
+        Self::over(folder.make()?, schema, Arc::clone(folder))
+    }
+
+    fn over(
         file: Box<dyn TemporaryFile>,
         schema: SchemaRef,
         folder: Arc<SpillFolder>,
@@ -208,7 +212,7 @@ mod tests {
     #[test]
     fn batches_come_back_as_they_were_and_no_file_has_a_name() {
         let (home, folder) = folder(u64::MAX);
-        let file = folder.create(batch(0).schema()).unwrap();
+        let file = SpillFile::create(&folder, batch(0).schema()).unwrap();
         let batches: Vec<_> = [0, 1, 5, 10_000].map(batch).into();
         let blocks: Vec<_> = batches.iter().map(|batch| file.write(batch).unwrap()).collect();
         assert!(is_empty(&home));
@@ -230,7 +234,7 @@ mod tests {
     #[test]
     fn a_full_folder_names_its_limit_and_the_lever() {
         let (home, folder) = folder(10_000);
-        let file = folder.create(batch(0).schema()).unwrap();
+        let file = SpillFile::create(&folder, batch(0).schema()).unwrap();
         let error = (0..).find_map(|_| file.write(&batch(50)).err()).unwrap().to_string();
         assert!(error.contains("10000") && error.contains("raise the spill limit"), "{error}");
         assert!(error.contains(home.path().to_str().unwrap()), "{error}");
@@ -240,7 +244,7 @@ mod tests {
     #[test]
     fn spoilt_bytes_are_found_wherever_they_are() {
         let (_home, folder) = folder(u64::MAX);
-        let file = folder.create(batch(0).schema()).unwrap();
+        let file = SpillFile::create(&folder, batch(0).schema()).unwrap();
         file.write(&batch(3)).unwrap();
         let place = file.write(&batch(20)).unwrap();
         let Place { offset, bytes } = place;
@@ -259,7 +263,8 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_named() {
-        let error = SpillFolder::new("/nowhere/at all", 1, "").create(batch(0).schema());
+        let folder = SpillFolder::new("/nowhere/at all", 1, "");
+        let error = SpillFile::create(&folder, batch(0).schema());
         assert!(error.unwrap_err().to_string().contains("/nowhere/at all"));
     }
 

@@ -2,13 +2,17 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow_schema::SchemaRef;
+use crate::error::{Result, SpillError};
 
-use crate::{Result, SpillError, SpillFile, TemporaryFile};
+/// Bytes that are read and written at offsets, by several threads at a time.
+pub trait TemporaryFile: FileExt + Send + Sync {}
+
+impl<F: FileExt + Send + Sync> TemporaryFile for F {}
 
 /// Makes an empty file in a folder that is gone when it is closed.
 type Maker = dyn Fn(&Path) -> io::Result<Box<dyn TemporaryFile>> + Send + Sync;
@@ -97,14 +101,9 @@ impl SpillFolder {
         SpillCounters { written_blocks, written_bytes, read_blocks, read_bytes }
     }
 
-    /// An empty file for batches of a schema.
-    ///
-    /// # Errors
-    /// No file can be made in the folder.
-    pub fn create(self: &Arc<Self>, schema: SchemaRef) -> Result<SpillFile> {
-        let file =
-            (self.make)(&self.path).map_err(|cause| self.failed("make a temporary file", cause))?;
-        SpillFile::over(file, schema, Arc::clone(self))
+    /// An empty file.
+    pub(crate) fn make(&self) -> Result<Box<dyn TemporaryFile>> {
+        (self.make)(&self.path).map_err(|cause| self.failed("make a temporary file", cause))
     }
 
     pub(crate) fn take(&self, bytes: u64) -> Result<()> {

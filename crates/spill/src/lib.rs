@@ -37,6 +37,6 @@ mod folder;
 mod partitions;
 
 pub use error::{Result, SpillError};
-pub use file::{Place, SpillFile, TemporaryFile};
-pub use folder::{SpillCounters, SpillFolder};
+pub use file::{Place, SpillFile};
+pub use folder::{SpillCounters, SpillFolder, TemporaryFile};
 pub use partitions::{Block, Blocks, Part, Partitions, batch_bytes};

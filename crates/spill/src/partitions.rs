@@ -10,8 +10,9 @@ use arrow_schema::SchemaRef;
 use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 use parking_lot::Mutex;
 
-use crate::file;
-use crate::{Place, Result, SpillError, SpillFile, SpillFolder};
+use crate::error::{Result, SpillError};
+use crate::file::{self, Place, SpillFile};
+use crate::folder::SpillFolder;
 
 /// Rows that were put aside together.
 #[derive(Clone, Debug)]
@@ -224,7 +225,7 @@ impl Partitions {
         }
         let nowhere = || SpillError::Internal("rows put aside without a folder".into());
         let folder = self.folder.as_ref().ok_or_else(nowhere)?;
-        Ok(Arc::clone(file.insert(Arc::new(folder.create(Arc::clone(&self.schema))?))))
+        Ok(Arc::clone(file.insert(Arc::new(SpillFile::create(folder, Arc::clone(&self.schema))?))))
     }
 
     /// Takes a partition out, as far as it has come.
