@@ -13,11 +13,12 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("flow", &["ir", "io", "gpu"]),
     ("ooc", &["ir", "io", "gpu", "flow", "format"]),
     ("pipeline", &["ir", "io", "gpu", "flow"]),
+    ("cuda", &["ir", "io", "gpu", "flow", "pipeline"]),
     ("ceilings", &["ir", "io", "flow"]),
     ("bench", &["ir", "io", "gpu", "flow", "ceilings", "ooc"]),
     ("suites", &["ir", "io", "format"]),
     ("pg", &["format", "ceilings", "bench"]),
-    ("runner", &["ir", "io", "gpu", "format", "flow", "ceilings", "pipeline"]),
+    ("runner", &["ir", "io", "format", "flow", "ceilings", "pipeline", "cuda"]),
     ("engine", &["ir", "io", "gpu", "format", "flow", "ooc", "ceilings", "pipeline", "runner"]),
     (
         "cli",

@@ -1,0 +1,641 @@
+//! One execution of a pipeline on a GPU: kernels, launches, and the answer.
+
+mod filling;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use headrace_gpu::{DeviceBuffer, Event, Grid, LaunchArgs, Stream, launch};
+use headrace_io::Kept;
+use headrace_pipeline::ExecError;
+use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
+use headrace_pipeline::state::DenseState;
+
+use crate::decode::chunks;
+use crate::device::CudaDevice;
+use crate::device_state::DeviceState;
+use crate::kernels::Kernel;
+use crate::layout::SegmentLayout;
+use crate::program::{DeviceSegment, OutputColumn, Param, Tuning};
+use crate::room::{LaunchShape, OUTPUT_ROWS_MAX, RowRoom};
+use crate::rows::{RowBuffers, RowOutput, RowTransfer};
+
+pub(crate) use filling::{Again, Progress};
+
+/// Rows of one launch: counts within a block are 32 bits.
+pub const LAUNCH_ROWS_MAX: u64 = 1 << 31;
+
+/// Bytes of the status that launches leave: the number of output rows (`u64`), then an error
+/// word (`u32`): the number of the kernel and, as each numbers its failures itself, of the failure.
+pub const STATUS_BYTES: usize = 256;
+
+/// Where the error word lies.
+const STATUS_ERROR_AT: usize = 8;
+
+/// Bits of the error word that number a kernel's failures.
+const PLACE_BITS: u32 = 16;
+
+/// Tiles that a block takes in a row, so that it seldom looks for the segment of a tile.
+const RUN_TILES_MAX: u64 = 8;
+
+/// Runs for each block, at least: what makes up for blocks that are done early.
+const RUNS_PER_BLOCK_MIN: u64 = 16;
+
+/// What an execution did on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CudaStats {
+    /// Kernels launched.
+    pub launches: u64,
+    /// Milliseconds of kernels over resident columns, by events; a race tells of its own.
+    pub kernel_ms: f64,
+    /// Bytes copied from the host for segments (builds, tables and descriptors not counted).
+    pub h2d_bytes: u64,
+    /// Bytes of segments found on the device.
+    pub resident_bytes: u64,
+    /// Bytes of segments left on the device for later queries.
+    pub admitted_bytes: u64,
+}
+
+/// One execution.
+pub struct CudaExecution {
+    device: Arc<CudaDevice>,
+    bound: Arc<Bound>,
+    stream: Arc<Stream>,
+    kernels: Vec<LoadedProgram>,
+    by_layout: HashMap<SegmentLayout, usize>,
+    remaps: Vec<(Arc<Kept<DeviceBuffer>>, u64)>,
+    /// `None` before the first kernel.
+    state: Option<DeviceState>,
+    /// Whether the state came back since the last launch.
+    is_fetched: bool,
+    /// How often the groups were handed over and the table began anew.
+    flushes: u64,
+    /// Around the kernels over resident columns.
+    timing: (Event, Event),
+    /// The counters.
+    pub stats: CudaStats,
+}
+
+struct LoadedProgram {
+    kernel: Kernel,
+    /// Buffers behind the parameters that stay the same, by position in the struct.
+    fixed: HashMap<usize, Arc<Kept<DeviceBuffer>>>,
+}
+
+/// Segments of one layout that one launch takes, described in device memory.
+pub(crate) struct Described {
+    layout: SegmentLayout,
+    descriptors: Arc<Kept<DeviceBuffer>>,
+    tiles: u64,
+    rows: u64,
+}
+
+impl Described {
+    /// Device memory of the descriptors.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.descriptors.capacity_bytes()
+    }
+}
+
+impl CudaExecution {
+    /// Loads the kernels for the layouts and prepares accumulators.
+    ///
+    /// # Errors
+    /// [`ExecError`] when a kernel does not compile, or memory or the device fails.
+    pub fn new(
+        device: &Arc<CudaDevice>,
+        bound: &Arc<Bound>,
+        layouts: &[SegmentLayout],
+    ) -> Result<Self, ExecError> {
+        let gpu = device.device();
+        let mut execution = Self {
+            device: Arc::clone(device),
+            bound: Arc::clone(bound),
+            stream: Arc::new(gpu.stream()?),
+            kernels: Vec::new(),
+            by_layout: HashMap::new(),
+            remaps: Vec::new(),
+            state: None,
+            is_fetched: false,
+            flushes: 0,
+            timing: (gpu.event()?, gpu.event()?),
+            stats: CudaStats::default(),
+        };
+        execution.upload_remaps()?;
+        for layout in layouts {
+            execution.kernel_for(layout)?;
+        }
+        Ok(execution)
+    }
+
+    /// The pipeline.
+    pub fn bound(&self) -> &Arc<Bound> {
+        &self.bound
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<CudaDevice> {
+        &self.device
+    }
+
+    /// Loads the kernel of a layout.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn prepare(&mut self, layout: &SegmentLayout) -> Result<(), ExecError> {
+        self.kernel_for(layout).map(|_| ())
+    }
+
+    /// The kernel of a layout and its shape, for diagnosis.
+    pub fn kernels(&self) -> impl Iterator<Item = &Kernel> {
+        self.kernels.iter().map(|loaded| &loaded.kernel)
+    }
+
+    /// Whether a kernel is another pipeline's: a better one may be compiled later.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.kernels().any(|kernel| kernel.is_borrowed)
+    }
+
+    /// Device memory of what it gathers.
+    pub(crate) fn state_bytes(&self) -> u64 {
+        self.state.as_ref().map_or(0, DeviceState::device_bytes)
+    }
+
+    /// Bytes of the descriptor of one segment.
+    pub(crate) fn descriptor_bytes(&self) -> usize {
+        self.kernels().map(|k| k.program.segment_bytes()).max().unwrap_or(0)
+    }
+
+    fn upload_remaps(&mut self) -> Result<(), ExecError> {
+        for remap in &self.bound.remaps {
+            let bytes: Vec<u8> = remap.iter().flat_map(|code| code.to_le_bytes()).collect();
+            self.remaps.push((self.device.upload(&bytes)?, remap.len() as u64));
+        }
+        Ok(())
+    }
+
+    fn kernel_for(&mut self, layout: &SegmentLayout) -> Result<usize, ExecError> {
+        if let Some(index) = self.by_layout.get(layout) {
+            return Ok(*index);
+        }
+        let kernel = self.device.kernel(&self.bound, layout)?;
+        if self.state.is_none() {
+            let state = self.state.insert(DeviceState::new(&self.device, &kernel.program)?);
+            // SAFETY: the state lives as long as the execution, which waits for the stream when
+            // it is dropped; races wait for it before they begin.
+            unsafe { state.clear(&self.stream) }?;
+        }
+        let mut fixed = HashMap::new();
+        for (position, param) in kernel.program.params.iter().enumerate() {
+            let buffer = match *param {
+                Param::Build { step, piece } => {
+                    // A borrowed kernel has an order of its own.
+                    let steps = &kernel.program.bound.steps;
+                    let Some(BoundStep::Probe(probe)) = steps.get(step) else {
+                        return Err(ExecError::Internal(format!("step {step} is no probe")));
+                    };
+                    self.device.build_piece(&probe.build, piece)?
+                }
+                Param::Table(table) => self.device.upload(&kernel.program.tables[table])?,
+                _ => continue,
+            };
+            fixed.insert(position, buffer);
+        }
+        self.kernels.push(LoadedProgram { kernel, fixed });
+        self.by_layout.insert(layout.clone(), self.kernels.len() - 1);
+        Ok(self.kernels.len() - 1)
+    }
+
+    /// Where the output rows of up to `rows` streamed rows go; `None` for an aggregation.
+    pub(crate) fn row_transfer(&self, rows: u64) -> Result<Option<RowTransfer>, ExecError> {
+        match self.outputs()? {
+            None => Ok(None),
+            Some((outputs, matches_max)) => {
+                let tile_rows = u64::from(Tuning::FULL.tile_rows());
+                let room = RowRoom::of(rows, matches_max, tile_rows, OUTPUT_ROWS_MAX);
+                RowTransfer::new(&self.device, outputs, room).map(Some)
+            }
+        }
+    }
+
+    /// Columns of a rows sink, and most output rows of a streamed row.
+    fn outputs(&self) -> Result<Option<(&[OutputColumn], u64)>, ExecError> {
+        if !matches!(self.bound.sink, BoundSink::Rows { .. } | BoundSink::Sorted { .. }) {
+            return Ok(None);
+        }
+        let Some(first) = self.kernels.first() else {
+            return Err(ExecError::Internal("no kernel is loaded".into()));
+        };
+        let program = &first.kernel.program;
+        Ok(Some((&program.outputs, program.matches_max.max(1))))
+    }
+
+    /// As [`CudaProgram::describe`](crate::CudaProgram::describe) of the layout's kernel.
+    ///
+    /// # Errors
+    /// As there, and what loading the kernel gives.
+    pub fn describe(
+        &mut self,
+        layout: &SegmentLayout,
+        segments: &[DeviceSegment],
+    ) -> Result<(Vec<u64>, u64), ExecError> {
+        let index = self.kernel_for(layout)?;
+        let program = &self.kernels[index].kernel.program;
+        let remaps: Vec<(u64, u64)> =
+            self.remaps.iter().map(|(buffer, length)| (buffer.ptr(), *length)).collect();
+        program.describe(segments, u64::from(program.tuning.tile_rows()), &remaps)
+    }
+
+    /// Waits until the stream of the execution is done, so that others may use what it made.
+    pub(crate) fn synchronize(&self) -> Result<(), ExecError> {
+        Ok(self.stream.synchronize()?)
+    }
+
+    /// As [`Self::synchronize`], for whoever gives up what kernels may still use.
+    pub(crate) fn wait(&self) {
+        if let Err(error) = self.synchronize() {
+            tracing::warn!(%error, "waiting for a GPU that failed");
+        }
+    }
+
+    /// Queues the kernel of `layout` over descriptors that lie at the device address
+    /// `descriptors`; output rows and failures are counted in the [`STATUS_BYTES`] at `status`.
+    /// With a progress the warps begin at their first run, or `again` where they left in the launch
+    /// before, which had the same descriptors.
+    ///
+    /// # Errors
+    /// [`ExecError::Gpu`] when the driver refuses.
+    ///
+    /// # Safety
+    /// The descriptors, made by [`Self::describe`] for this layout, the buffers that they point
+    /// to, the status (zeroed but for an earlier failure), the row buffers and this execution must
+    /// stay valid device memory, ordered with the stream, until that has done the kernel.
+    pub(crate) unsafe fn launch(
+        &mut self,
+        stream: &Stream,
+        layout: &SegmentLayout,
+        (descriptors, tiles): (u64, u64),
+        status: u64,
+        rows: Option<&RowBuffers>,
+        progress: Option<(&mut Progress, Again)>,
+    ) -> Result<(), ExecError> {
+        if tiles == 0 {
+            // What an earlier launch left says nothing about this one.
+            progress.into_iter().for_each(|(progress, _)| progress.forget());
+            return Ok(());
+        }
+        let index = self.kernel_for(layout)?;
+        let LoadedProgram { kernel, fixed } = &self.kernels[index];
+        let Some(state) = &self.state else {
+            return Err(ExecError::Internal("a kernel without a state".into()));
+        };
+        let groups = state.groups.as_ref();
+        let blocks_max = u64::from(kernel.blocks_max);
+        let most = (blocks_max, run_tiles(tiles, blocks_max));
+        let shape = match (groups, rows) {
+            (Some(groups), _) => {
+                let program = &kernel.program;
+                let tile_groups = program.tuning.tile_groups(program.matches_max);
+                groups.room.shape(most, tile_groups)?
+            }
+            (None, Some(rows)) => rows.room.shape(most)?,
+            (None, None) => LaunchShape { blocks_max, run_tiles: most.1, limit: None },
+        };
+        let LaunchShape { blocks_max, run_tiles, limit } = shape;
+        let (runs_left, runs_leave) = match progress {
+            Some((progress, again)) => progress.launched(again, limit, self.flushes),
+            None if limit.is_none() => (0, 0),
+            None => return Err(ExecError::Internal("room that may fill unseen".into())),
+        };
+        let mut bytes = Vec::with_capacity(kernel.program.params.len() * 8);
+        for (position, param) in kernel.program.params.iter().enumerate() {
+            let word = match *param {
+                Param::Segments => descriptors,
+                Param::Tiles => tiles,
+                Param::Error => status + STATUS_ERROR_AT as u64,
+                Param::FirstPlace => (index as u64) << PLACE_BITS,
+                Param::RunTiles => run_tiles,
+                Param::Constant(i) => kernel.program.constants[i],
+                Param::RowsUsed => status,
+                Param::Accumulator(i) => state.accumulator(i),
+                Param::GroupSlots => groups.map_or(0, |g| g.slots.ptr()),
+                Param::GroupSlotMask => groups.map_or(0, |g| g.room.slots() - 1),
+                Param::GroupKeys => groups.map_or(0, |g| g.keys.ptr()),
+                Param::GroupsUsed => state.groups_used(),
+                Param::GroupCapacity => groups.map_or(0, |g| g.room.capacity),
+                Param::GroupTexts => {
+                    groups.and_then(|g| g.texts.as_ref()).map_or(0, DeviceBuffer::ptr)
+                }
+                Param::GroupTextsUsed => state.group_texts_used(),
+                Param::GroupTextsCapacity => groups.map_or(0, |g| g.room.texts_bytes),
+                Param::GroupLimit => limit.unwrap_or(u64::from(u32::MAX)),
+                Param::RowLimit => limit.unwrap_or(u64::MAX),
+                Param::RunsLeft => runs_left,
+                Param::RunsLeave => runs_leave,
+                Param::RowsCapacity => rows.map_or(0, |r| r.room.capacity),
+                Param::RowsValues(c) => rows.map_or(0, |r| r.values[c].ptr()),
+                Param::RowsValidity(c) => {
+                    rows.and_then(|r| r.validity[c].as_ref()).map_or(0, DeviceBuffer::ptr)
+                }
+                Param::Build { .. } | Param::Table(_) => {
+                    fixed.get(&position).map(|buffer| buffer.ptr()).ok_or_else(|| {
+                        ExecError::Internal(format!("parameter {position} was not prepared"))
+                    })?
+                }
+            };
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        let mut args = LaunchArgs::new();
+        args.push_bytes(&bytes);
+        let grid = Grid {
+            blocks: blocks_max.min(tiles.div_ceil(run_tiles)) as u32,
+            threads: kernel.program.tuning.block_threads,
+            shared_bytes: kernel.program.shared_bytes,
+        };
+        // SAFETY: the parameter struct was filled field by field as the program declares it;
+        // accumulators, builds and tables are held by this execution, the rest is the caller's
+        // promise.
+        unsafe { launch(&kernel.function, grid, stream, &mut args) }?;
+        self.stats.launches += 1;
+        self.is_fetched = false;
+        Ok(())
+    }
+
+    /// Describes segments that lie in device memory for as few launches as can be: one, as long
+    /// as that is at most [`LAUNCH_ROWS_MAX`] rows, or may yield at most `row_capacity` rows for a
+    /// rows sink; but at least a segment each.
+    pub(crate) fn describe_launches(
+        &mut self,
+        layout: &SegmentLayout,
+        segments: &[DeviceSegment],
+        row_capacity: u64,
+    ) -> Result<Vec<Described>, ExecError> {
+        self.kernel_for(layout)?;
+        let limit = match self.outputs()? {
+            Some((_, matches_max)) => (row_capacity / matches_max).min(LAUNCH_ROWS_MAX),
+            None => LAUNCH_ROWS_MAX,
+        };
+        let mut launches = Vec::new();
+        let mut rest = segments;
+        while !rest.is_empty() {
+            let mut rows = 0;
+            let fits = |s: &&DeviceSegment| {
+                rows += u64::from(s.rows);
+                rows <= limit
+            };
+            let count = rest.iter().take_while(fits).count().max(1);
+            let (now, later) = rest.split_at(count);
+            rest = later;
+            let (words, tiles) = self.describe(layout, now)?;
+            if tiles > 0 {
+                launches.push(Described {
+                    layout: layout.clone(),
+                    descriptors: self.device.upload(&word_bytes(&words))?,
+                    tiles,
+                    rows: now.iter().map(|s| u64::from(s.rows)).sum(),
+                });
+            }
+        }
+        Ok(launches)
+    }
+
+    /// Runs over segments that lie in device memory and waits. Output rows go to `output`.
+    ///
+    /// # Errors
+    /// The failure of a row, as the CPU processor gives it, or [`ExecError::Gpu`].
+    ///
+    /// # Safety
+    /// Each segment's buffers must be device memory of this device that holds as many rows as
+    /// the segment says, in the layout given, complete (or written earlier on this execution's
+    /// stream) and unchanged during the call.
+    pub unsafe fn run(
+        &mut self,
+        layout: &SegmentLayout,
+        segments: &[DeviceSegment],
+        row_capacity: u64,
+        output: &RowOutput<'_>,
+    ) -> Result<(), ExecError> {
+        let launches = self.describe_launches(layout, segments, row_capacity)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.run_described(&launches, output) }
+    }
+
+    /// Runs what [`Self::describe_launches`] described, and waits.
+    ///
+    /// # Safety
+    /// As [`Self::run`], for the segments that were described.
+    pub(crate) unsafe fn run_described(
+        &mut self,
+        launches: &[Described],
+        output: &RowOutput<'_>,
+    ) -> Result<(), ExecError> {
+        if launches.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: as promised; `finish_aggregation` waits for the kernels, and if anything fails, the
+        // execution waits for its stream before it goes.
+        if unsafe { self.queue_described(launches) }? {
+            return self.finish_aggregation();
+        }
+        let most = launches.iter().map(|l| l.rows).max().unwrap_or(0);
+        let mut rows = self.row_transfer(most)?;
+        let mut progress = self.progress(rows.as_ref())?;
+        for described in launches {
+            if output.is_enough() {
+                return Ok(());
+            }
+            let watched = (rows.as_mut(), progress.as_mut());
+            // SAFETY: as promised; this function waits for the kernel, also if it fails: the
+            // execution waits for its stream before it goes.
+            unsafe { self.launch_described(described, watched, output) }?;
+        }
+        Ok(())
+    }
+
+    /// Queues what was described if nothing is to be done before the kernels' end: if they leave
+    /// neither rows nor a table that may fill. Whether that is so: [`Self::finish_aggregation`] is
+    /// what is left to do then.
+    ///
+    /// # Errors
+    /// [`ExecError::Gpu`]; kernels may be under way then.
+    ///
+    /// # Safety
+    /// As [`Self::run`], until the stream has done the kernels.
+    pub(crate) unsafe fn queue_described(
+        &mut self,
+        launches: &[Described],
+    ) -> Result<bool, ExecError> {
+        let Some(status) = self.state.as_ref().map(DeviceState::status) else { return Ok(false) };
+        if self.outputs()?.is_some() || self.groups_may_leave() {
+            return Ok(false);
+        }
+        let stream = Arc::clone(&self.stream);
+        self.timing.0.record(&stream)?;
+        for Described { layout, descriptors, tiles, .. } in launches {
+            let at = (descriptors.ptr(), *tiles);
+            // SAFETY: as promised; the execution, which has the status, outlives its kernels.
+            unsafe { self.launch(&stream, layout, at, status, None, None) }?;
+        }
+        self.timing.1.record(&stream)?;
+        Ok(true)
+    }
+
+    /// # Safety
+    /// As [`Self::run_described`].
+    unsafe fn launch_described(
+        &mut self,
+        described: &Described,
+        (rows, progress): (Option<&mut RowTransfer>, Option<&mut Progress>),
+        output: &RowOutput<'_>,
+    ) -> Result<(), ExecError> {
+        let Described { layout, descriptors, tiles, .. } = described;
+        let Some(status) = self.state.as_ref().map(DeviceState::status) else {
+            return Err(ExecError::Internal("a launch without a state".into()));
+        };
+        let stream = Arc::clone(&self.stream);
+        let at = (descriptors.ptr(), *tiles);
+        let (rows, mut progress) = match (rows, progress) {
+            (Some(rows), progress) => (rows, progress),
+            (None, Some(progress)) => {
+                // SAFETY: as promised; what the launches use outlives the waits in it.
+                return unsafe { self.launch_to_the_end(layout, at, status, progress, output) };
+            }
+            (None, None) => {
+                return Err(ExecError::Internal("an aggregation that was not queued".into()));
+            }
+        };
+        let mut again = Again::First;
+        loop {
+            self.timing.0.record(&stream)?;
+            let seen = progress.as_deref_mut().map(|progress| (progress, again));
+            // SAFETY: as promised; descriptors, status and row buffers outlive the waits below, and the
+            // execution.
+            unsafe { self.launch(&stream, layout, at, status, Some(&rows.buffers), seen) }?;
+            self.timing.1.record(&stream)?;
+            let used = self.take_status()?;
+            self.add_kernel_ms()?;
+            rows.begin(used)?;
+            while rows.advance(&stream, output)? {
+                stream.synchronize()?;
+            }
+            let has_left = progress.as_ref().is_some_and(|progress| progress.has_left(used));
+            if !has_left || output.is_enough() {
+                return Ok(());
+            }
+            again = Again::Resumed;
+        }
+    }
+
+    fn add_kernel_ms(&mut self) -> Result<(), ExecError> {
+        self.stats.kernel_ms += f64::from(self.timing.0.elapsed_ms(&self.timing.1)?);
+        Ok(())
+    }
+
+    /// Brings the state back, which waits for the kernels, and looks for failures.
+    pub(crate) fn finish_aggregation(&mut self) -> Result<(), ExecError> {
+        let Some(state) = &mut self.state else { return Ok(()) };
+        let status = if state.is_pinned() {
+            state.begin_fetch(&self.stream)?;
+            self.is_fetched = true;
+            state.fetch(&self.stream)?.status()
+        } else {
+            state.take_status(&self.stream)?
+        };
+        self.add_kernel_ms()?;
+        self.read_status(&status).map(|_| ())
+    }
+
+    /// Waits for the stream, reads the status and resets the number of rows.
+    fn take_status(&mut self) -> Result<u64, ExecError> {
+        let Some(state) = &mut self.state else { return Ok(0) };
+        let status = state.take_status(&self.stream)?;
+        self.read_status(&status)
+    }
+
+    /// The number of output rows in a status, or the failure that it tells of.
+    ///
+    /// # Errors
+    /// The failure, as the CPU processor gives it.
+    pub fn read_status(&self, status: &[u8; STATUS_BYTES]) -> Result<u64, ExecError> {
+        let word = chunks::<4>(&status[STATUS_ERROR_AT..]).next().map_or(0, u32::from_le_bytes);
+        if let Some(loaded) = self.kernels.get((word >> PLACE_BITS) as usize)
+            && let Some(error) = loaded.kernel.program.error_of(word & ((1 << PLACE_BITS) - 1))
+        {
+            return Err(error);
+        }
+        Ok(chunks::<8>(status).next().map_or(0, u64::from_le_bytes))
+    }
+
+    /// Forgets all rows, so that the execution can run again.
+    pub(crate) fn reset(&mut self) -> Result<(), ExecError> {
+        self.stats = CudaStats::default();
+        self.is_fetched = false;
+        if let Some(state) = &self.state {
+            // SAFETY: as at its first clearing.
+            unsafe { state.clear(&self.stream) }?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all launches and reads the accumulators; `None` for a rows sink, and for hashed
+    /// groups, which [`Self::hand_over`] takes.
+    ///
+    /// Accumulator 0 tells which groups exist; the number of their rows is exact only where an
+    /// output column depends on it.
+    ///
+    /// # Errors
+    /// [`ExecError::Gpu`] when the device fails.
+    pub fn take_dense(&mut self) -> Result<Option<DenseState>, ExecError> {
+        let BoundSink::Aggregate { accumulators, grouping: Grouping::Dense { groups }, .. } =
+            &self.bound.sink
+        else {
+            return Ok(None);
+        };
+        let Some(state) = &mut self.state else {
+            // An empty table has no segments, and so no layout and no kernel.
+            return Ok(Some(DenseState::new(accumulators, *groups as usize)));
+        };
+        if !self.is_fetched {
+            state.begin_fetch(&self.stream)?;
+        }
+        let accumulators = state.fetch(&self.stream)?.accumulators();
+        Ok(Some(DenseState { accumulators }))
+    }
+}
+
+impl Drop for CudaExecution {
+    fn drop(&mut self) {
+        // Kernels that are still running use buffers that are about to go back to the pool.
+        self.wait();
+    }
+}
+
+/// Tiles that a block takes in a row. Blocks take turns, so that some stand idle in the last round:
+/// of the longer half of lengths, the one with which the busiest block has fewest tiles.
+fn run_tiles(tiles: u64, blocks: u64) -> u64 {
+    let most = (tiles / (blocks * RUNS_PER_BLOCK_MIN)).clamp(1, RUN_TILES_MAX);
+    let busiest = |length: &u64| tiles.div_ceil(length * blocks) * length;
+    (most.div_ceil(2)..=most).rev().min_by_key(busiest).unwrap_or(most)
+}
+
+/// The bytes of descriptor words.
+pub fn word_bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_leave_few_blocks_idle_in_the_last_round() {
+        assert_eq!([run_tiles(1, 528), run_tiles(528 * 16 * 3, 528)], [1, 3]);
+        // 8 would be 18 rounds of 8: 144 tiles for the busiest block.
+        assert_eq!(run_tiles(73_242, 528), 7);
+        for tiles in [10_000, 73_242, 146_484, 1_000_000] {
+            let length = run_tiles(tiles, 396);
+            let busiest = tiles.div_ceil(length * 396) * length;
+            assert!(busiest <= (tiles / 396) * 104 / 100 + 1, "{tiles} tiles in runs of {length}");
+        }
+    }
+}
