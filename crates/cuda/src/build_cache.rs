@@ -6,7 +6,7 @@ use headrace_gpu::DeviceBuffer;
 use headrace_io::{Kept, LastUsed};
 use headrace_pipeline::build::BuildId;
 
-use crate::program::BuildPiece;
+use crate::tables::BuildPiece;
 
 /// Parts of builds on the device, under a budget. A build is known by its number: the entry
 /// keeps nothing of it on the host.

@@ -5,7 +5,7 @@ use headrace_pipeline::bound::Repr;
 use headrace_pipeline::cpu::Data;
 use headrace_pipeline::state::{AccumulatorState, Texts, wide_total};
 
-use crate::program::DeviceAccumulator;
+use crate::accumulator::DeviceAccumulator;
 
 pub(crate) fn chunks<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
     bytes.as_chunks::<N>().0.iter().copied()

@@ -1,26 +1,23 @@
 //! A GPU with what queries share on it: loaded kernels, builds and resident columns.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use headrace_gpu::{CuFile, Device, DeviceBuffer, DevicePool, Function, GpuError, Source, Stream};
 use headrace_io::{Kept, MemoryBudget};
 use headrace_pipeline::ExecError;
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::build::BuildTable;
+use parking_lot::Mutex;
 
 use crate::build_cache::BuildCache;
-use crate::gather::{GATHER_KERNEL_NAME, gather_source};
 use crate::groups::TABLE_BYTES_MAX;
 use crate::host_memory::HostMemory;
 use crate::kernels::{Kernel, Kernels};
 use crate::layout::SegmentLayout;
-use crate::narrow::{NARROW_KERNEL_NAME, narrow_source};
-use crate::pages::{PAGES_KERNEL_NAME, pages_source};
-use crate::program::{BuildPiece, Tuning};
 use crate::resident::ResidentColumns;
-use crate::tables::piece_bytes;
-use crate::upload::{UPLOAD_KERNEL_NAME, upload_source};
+use crate::tables::{BuildPiece, piece_bytes};
+use crate::tuning::Tuning;
 
 /// Share of the device memory that a table of hashed groups may take.
 const TABLE_SHARE: f64 = 0.125;
@@ -80,11 +77,6 @@ impl std::fmt::Debug for CudaDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CudaDevice").field("device", &self.device).finish_non_exhaustive()
     }
-}
-
-/// Locks; a panic of another thread while it held the lock leaves caches usable.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CudaDevice {
@@ -169,7 +161,7 @@ impl CudaDevice {
             match make() {
                 Err(error) if error.is_out_of_memory() => {
                     let made_room = self.resident.evict_oldest()
-                        || lock(&self.builds).evict_oldest()
+                        || self.builds.lock().evict_oldest()
                         || self.host.release_idle();
                     if !made_room {
                         return Err(error);
@@ -211,7 +203,7 @@ impl CudaDevice {
 
     /// Copies `bytes` to the start of a buffer.
     pub(crate) fn upload_into(&self, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<(), GpuError> {
-        lock(&self.upload).upload(buffer, 0, bytes)
+        self.upload.lock().upload(buffer, 0, bytes)
     }
 
     /// A part of a build, uploaded when it is not on the device yet.
@@ -224,11 +216,11 @@ impl CudaDevice {
         piece: BuildPiece,
     ) -> Result<Arc<Kept<DeviceBuffer>>, ExecError> {
         let key = (build.id, piece);
-        if let Some(buffer) = lock(&self.builds).get(key) {
+        if let Some(buffer) = self.builds.lock().get(key) {
             return Ok(buffer);
         }
         let buffer = self.upload(&piece_bytes(build, piece)?)?;
-        lock(&self.builds).put(key, &buffer);
+        self.builds.lock().put(key, &buffer);
         Ok(buffer)
     }
 
@@ -243,28 +235,13 @@ impl CudaDevice {
         self.kernels.get(&self.device, bound, layout)
     }
 
-    /// The kernel of [`Narrowing`](crate::Narrowing).
-    pub(crate) fn narrow_function(&self) -> Result<Function, GpuError> {
-        self.function(&narrow_source(), NARROW_KERNEL_NAME)
-    }
-
-    /// The kernel of [`PageDecoding`](crate::PageDecoding).
-    pub(crate) fn pages_function(&self) -> Result<Function, GpuError> {
-        self.function(&pages_source(), PAGES_KERNEL_NAME)
-    }
-
-    /// The kernel of [`queue_upload`](crate::upload::queue_upload).
-    pub(crate) fn upload_function(&self) -> Result<Function, GpuError> {
-        self.function(&upload_source(), UPLOAD_KERNEL_NAME)
-    }
-
-    /// The kernel of [`Gathering`](crate::gather::Gathering).
-    pub(crate) fn gather_function(&self) -> Result<Function, GpuError> {
-        self.function(&gather_source(), GATHER_KERNEL_NAME)
-    }
-
-    fn function(&self, source: &Source<'_>, name: &'static str) -> Result<Function, GpuError> {
-        let mut known = lock(&self.functions);
+    /// A kernel that is the same for all pipelines, by its name: loaded when it is first asked for.
+    pub(crate) fn function(
+        &self,
+        source: &Source<'_>,
+        name: &'static str,
+    ) -> Result<Function, GpuError> {
+        let mut known = self.functions.lock();
         if let Some(function) = known.get(name) {
             return Ok(function.clone());
         }

@@ -15,12 +15,14 @@ use headrace_gpu::{DeviceBuffer, Stream};
 use headrace_pipeline::ExecError;
 use headrace_pipeline::state::AccumulatorState;
 
+use crate::accumulator::DeviceAccumulator;
 use crate::decode::accumulator_state;
 use crate::device::CudaDevice;
-use crate::execution::STATUS_BYTES;
 use crate::groups::{GroupRoom, GroupTableLayout};
-use crate::host_memory::PinnedLease;
-use crate::program::{CudaProgram, DeviceAccumulator, Tuning};
+use crate::pinned::PinnedLease;
+use crate::program::CudaProgram;
+use crate::status::STATUS_BYTES;
+use crate::tuning::Tuning;
 
 /// Where the number of groups lies, and the bytes of the texts that they keep.
 const USED_AT: usize = STATUS_BYTES;

@@ -10,18 +10,12 @@ use headrace_gpu::{Function, Grid, LaunchArgs, Source, Stream, launch};
 use headrace_pipeline::ExecError;
 
 use crate::device::CudaDevice;
-use crate::host_memory::PinnedLease;
-use crate::program::HEADERS;
+use crate::headers::HEADERS;
+use crate::pinned::PinnedLease;
+use crate::text_values::{TEXT_PORTION_BYTES, TEXT_VALUE_BYTES, text_lengths};
 
 /// Name of the kernel.
-pub(crate) const GATHER_KERNEL_NAME: &str = "headrace_gather";
-
-/// Bytes of a text as a launch leaves it: its address, its length in 4 bytes, and 4 that mean nothing.
-pub const TEXT_VALUE_BYTES: usize = 16;
-const LENGTH_AT: usize = 8;
-
-/// Bytes of texts that are gathered at once, unless one is longer.
-const PORTION_BYTES: usize = 8 << 20;
+const GATHER_KERNEL_NAME: &str = "headrace_gather";
 
 /// Threads of a block of the kernel, of which 32 take a text, and blocks at most.
 const BLOCK_THREADS: usize = 256;
@@ -34,38 +28,6 @@ const OFFSET_BYTES: usize = 8;
 /// The kernel's source.
 pub fn gather_source() -> Source<'static> {
     Source { name: "gather.cu", text: include_str!("../kernels/gather.cu"), headers: &HEADERS }
-}
-
-/// The length of each text of some rows as a launch left them.
-pub fn text_lengths(values: &[u8]) -> impl Iterator<Item = usize> + '_ {
-    let length = |value: &[u8; TEXT_VALUE_BYTES]| {
-        let bytes = value[LENGTH_AT..].first_chunk::<4>().copied().unwrap_or_default();
-        u32::from_le_bytes(bytes) as usize
-    };
-    values.as_chunks::<TEXT_VALUE_BYTES>().0.iter().map(length)
-}
-
-/// Texts that lie one behind the other, by their lengths; `None` for one that breaks off.
-pub(crate) fn cut(
-    mut texts: &[u8],
-    lengths: impl Iterator<Item = usize>,
-) -> impl Iterator<Item = Option<&[u8]>> {
-    lengths.map(move |length| {
-        let (text, rest) = texts.split_at_checked(length)?;
-        texts = rest;
-        Some(text)
-    })
-}
-
-/// How many of the rows of these columns of texts go together: one at least.
-pub(crate) fn rows_together(columns: &[&[u8]], rows: usize) -> usize {
-    let mut lengths: Vec<_> = columns.iter().map(|values| text_lengths(values)).collect();
-    let mut bytes = 0;
-    let fits = |_: &usize| {
-        bytes += lengths.iter_mut().filter_map(Iterator::next).sum::<usize>();
-        bytes <= PORTION_BYTES
-    };
-    (0..rows).take_while(fits).count().clamp(1.min(rows), rows)
 }
 
 /// The texts of some rows, as they come.
@@ -84,7 +46,7 @@ impl Gathering {
     /// # Errors
     /// The kernel does not load.
     pub(crate) fn new(device: &Arc<CudaDevice>) -> Result<Self, ExecError> {
-        let function = device.gather_function()?;
+        let function = device.function(&gather_source(), GATHER_KERNEL_NAME)?;
         Ok(Self { device: Arc::clone(device), function, staging: None, columns: Vec::new() })
     }
 
@@ -115,7 +77,7 @@ impl Gathering {
         }
         let mut staging = match self.staging.take() {
             Some(staging) if staging.as_slice().len() >= end => staging,
-            _ => PinnedLease::take(&self.device, end.max(PORTION_BYTES))?,
+            _ => PinnedLease::take(&self.device, end.max(TEXT_PORTION_BYTES))?,
         };
         let base = staging.device_address();
         let mut sent_at = 0;
@@ -156,31 +118,5 @@ impl Gathering {
         let (at, bytes) = self.columns.get(column).copied().unwrap_or_default();
         let staging = self.staging.as_ref().map_or(&[][..], PinnedLease::as_slice);
         staging.get(at..at + bytes).unwrap_or_default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn values(lengths: &[u32]) -> Vec<u8> {
-        let value = |length: &u32| {
-            let mut value = [0xff; TEXT_VALUE_BYTES];
-            value[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&length.to_le_bytes());
-            value
-        };
-        lengths.iter().flat_map(value).collect()
-    }
-
-    #[test]
-    fn rows_go_together_as_long_as_their_texts_fit_and_one_always_goes() {
-        let half = (PORTION_BYTES / 2) as u32;
-        let (one, other) = (values(&[half, 10, half, half]), values(&[half, 0, 1, 1]));
-        assert_eq!(rows_together(&[&one], 4), 2);
-        assert_eq!(rows_together(&[&one, &other], 4), 1);
-        assert_eq!(rows_together(&[&values(&[u32::MAX, 1])], 2), 1);
-        assert_eq!(rows_together(&[&values(&[1, 2, 3])], 3), 3);
-        assert_eq!(rows_together(&[], 7), 7);
-        assert_eq!(rows_together(&[&[]], 0), 0);
     }
 }

@@ -37,11 +37,12 @@ use headrace_pipeline::group_states::MadeGroups;
 use headrace_pipeline::state::{AccumulatorState, Texts};
 use headrace_pipeline::{ExecError, WhyNot};
 
+use crate::accumulator::DeviceAccumulator;
 use crate::decode::{accumulator_state, chunks, data_of};
-use crate::gather::TEXT_VALUE_BYTES;
-use crate::program::{DeviceAccumulator, Tuning};
 use crate::room::LaunchShape;
 use crate::tables::repr_bytes;
+use crate::text_values::TEXT_VALUE_BYTES;
+use crate::tuning::Tuning;
 
 /// Device memory that a group table with its accumulators may take.
 pub(crate) const TABLE_BYTES_MAX: u64 = 2 << 30;

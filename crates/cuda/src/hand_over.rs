@@ -9,10 +9,11 @@ use headrace_pipeline::ExecError;
 
 use crate::device::CudaDevice;
 use crate::device_state::{DeviceState, GroupBuffers};
-use crate::gather::{Gathering, TEXT_VALUE_BYTES, cut, rows_together, text_lengths};
+use crate::gather::Gathering;
 use crate::groups::DeviceGroups;
-use crate::host_memory::PinnedLease;
+use crate::pinned::PinnedLease;
 use crate::rows::RowOutput;
+use crate::text_values::{TEXT_VALUE_BYTES, cut, rows_together, text_lengths};
 
 /// Pinned memory of a region at most.
 const REGION_BYTES_MAX: u64 = 64 << 20;

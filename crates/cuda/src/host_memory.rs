@@ -1,20 +1,18 @@
-//! Pinned host memory of a device: rings of slots, and buffers, kept between queries.
+//! The pinned host memory of a device: rings of slots, and buffers, kept between queries.
 //!
 //! Mapping and pinning memory takes longer than many a query, so what a query gives back is kept
 //! for the next one. All of it, used or not, counts against the budget of host memory; what nobody
 //! uses makes room first. A query that finds no room for its ring waits while others have theirs:
 //! whoever has a ring has all that it waits for, and gives it back.
 
-use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use headrace_flow::{CancelToken, CudaSlots};
 use headrace_gpu::{GpuError, PinnedBuffer};
 use headrace_io::{MemoryBudget, MemoryUse, Reclaim, Reservation};
 use headrace_pipeline::ExecError;
-
-use crate::device::{CudaDevice, lock};
+use parking_lot::{Condvar, Mutex};
 
 /// What a ring takes in host memory, and again on the device: while it stays in the processor's
 /// last-level cache, neither the readers nor the device wait for memory.
@@ -24,7 +22,7 @@ const RING_BYTES: usize = 72 << 20;
 const SLOTS_MAX: usize = 8;
 
 /// Fewer cannot overlap anything.
-const SLOTS_MIN: usize = 2;
+pub(crate) const SLOTS_MIN: usize = 2;
 
 /// Rings that are kept for later queries.
 const RINGS_KEPT: usize = 4;
@@ -57,8 +55,8 @@ struct State {
 }
 
 /// Something of pinned memory, and what it takes of the budget.
-struct Pinned<T> {
-    value: T,
+pub(crate) struct Pinned<T> {
+    pub(crate) value: T,
     bytes: u64,
     _reservation: Option<Reservation>,
 }
@@ -79,16 +77,16 @@ impl HostMemory {
 
     /// Bytes that are pinned, used or not.
     pub(crate) fn held_bytes(&self) -> u64 {
-        lock(&self.state).held_bytes
+        self.state.lock().held_bytes
     }
 
     /// Unpins and frees what no query uses, and the rings' device memory; whether there was any.
     pub(crate) fn release_idle(&self) -> bool {
-        lock(&self.state).release(u64::MAX) > 0
+        self.state.lock().release(u64::MAX) > 0
     }
 
     /// What `make` pins, `bytes` bytes of it, counted before they are; what is idle makes room.
-    fn pin<T>(
+    pub(crate) fn pin<T>(
         &self,
         bytes: u64,
         what: &str,
@@ -99,18 +97,18 @@ impl HostMemory {
             out_of_memory(what, refused.uses.total_bytes() + bytes, refused.limit_bytes)
         })?;
         let value = make()?;
-        lock(&self.state).held_bytes += bytes;
+        self.state.lock().held_bytes += bytes;
         Ok(Pinned { value, bytes, _reservation })
     }
 
     /// As [`Self::pin`], within the bound of rings.
-    fn pin_ring(
+    pub(crate) fn pin_ring(
         &self,
         bytes: u64,
         make: impl FnOnce() -> Result<CudaSlots, GpuError>,
     ) -> Result<Pinned<CudaSlots>, ExecError> {
         const WHAT: &str = "the slots of a race";
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while state.ring_bytes + bytes > self.ring_bytes_max {
             if !state.drop_ring() {
                 return Err(out_of_memory(WHAT, state.ring_bytes + bytes, self.ring_bytes_max));
@@ -118,7 +116,62 @@ impl HostMemory {
         }
         state.ring_bytes += bytes;
         drop(state);
-        self.pin(bytes, WHAT, make).inspect_err(|_| lock(&self.state).ring_bytes -= bytes)
+        self.pin(bytes, WHAT, make).inspect_err(|_| self.state.lock().ring_bytes -= bytes)
+    }
+}
+
+impl HostMemory {
+    /// An idle buffer of at least `bytes` bytes.
+    pub(crate) fn idle_buffer(&self, bytes: usize) -> Option<Pinned<PinnedBuffer>> {
+        self.state.lock().take_buffer(bytes)
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn return_buffer(&self, buffer: Pinned<PinnedBuffer>) {
+        self.state.lock().buffers.push(buffer);
+    }
+
+    /// Size and number of the slots of a ring for `chunks` chunks that need up to `chunk_bytes`.
+    pub(crate) fn ring_shape(&self, chunk_bytes: usize, chunks: usize) -> (usize, usize) {
+        ring_shape(chunk_bytes, chunks, self.ring_bytes_max)
+    }
+
+    /// An idle ring of at least so many slots of at least so many bytes.
+    pub(crate) fn idle_ring(&self, bytes: usize, slots: usize) -> Option<Pinned<CudaSlots>> {
+        self.state.lock().take_ring(bytes, slots)
+    }
+
+    /// Counts a ring that a query has from now on.
+    pub(crate) fn lend_ring(&self) {
+        self.state.lock().rings_in_use += 1;
+    }
+
+    /// Takes a ring back, and tells those who wait.
+    pub(crate) fn return_ring(&self, ring: Pinned<CudaSlots>) {
+        let mut state = self.state.lock();
+        state.rings_in_use -= 1;
+        state.rings.push(ring);
+        if state.rings.len() > RINGS_KEPT {
+            state.drop_ring();
+        }
+        drop(state);
+        self.returned.notify_all();
+    }
+
+    /// Waits a while for a ring that another query has; whether any query has one.
+    ///
+    /// # Errors
+    /// [`ExecError::Cancelled`].
+    pub(crate) fn wait_for_ring(&self, token: &CancelToken) -> Result<bool, ExecError> {
+        let mut state = self.state.lock();
+        if state.rings_in_use == 0 {
+            return Ok(false);
+        }
+        if token.is_cancelled() {
+            return Err(ExecError::Cancelled);
+        }
+        self.returned.wait_for(&mut state, LOOK);
+        Ok(true)
     }
 }
 
@@ -130,7 +183,7 @@ fn out_of_memory(what: &str, needed_bytes: u64, limit_bytes: u64) -> ExecError {
 
 impl Reclaim for HostMemory {
     fn reclaim(&self, bytes: u64) -> bool {
-        lock(&self.state).release(bytes) > 0
+        self.state.lock().release(bytes) > 0
     }
 }
 
@@ -186,156 +239,6 @@ fn ring_shape(chunk_bytes: usize, chunks: usize, budget_bytes: u64) -> (usize, u
     let affordable = (budget_bytes / slot_bytes as u64).min(SLOTS_MAX as u64) as usize;
     let wanted = (RING_BYTES / slot_bytes).clamp(SLOTS_MIN + 1, SLOTS_MAX).min(chunks);
     (slot_bytes, wanted.min(affordable).max(SLOTS_MIN))
-}
-
-/// Pinned memory of a query; goes back when it is dropped. No queued copy may use it then.
-pub(crate) struct PinnedLease {
-    device: Arc<CudaDevice>,
-    /// `None` only while it is being dropped.
-    buffer: Option<Pinned<PinnedBuffer>>,
-}
-
-impl PinnedLease {
-    /// At least `bytes` bytes.
-    ///
-    /// # Errors
-    /// [`ExecError`] when the budget or the system refuses.
-    pub(crate) fn take(device: &Arc<CudaDevice>, bytes: usize) -> Result<Self, ExecError> {
-        let host = device.host_memory();
-        let known = lock(&host.state).take_buffer(bytes);
-        let buffer = match known {
-            Some(buffer) => buffer,
-            None => {
-                let pages = bytes.max(1).next_multiple_of(headrace_gpu::page_bytes());
-                let make = || PinnedBuffer::new(device.device(), pages);
-                host.pin(pages as u64, "what comes back from a GPU", make)?
-            }
-        };
-        Ok(Self { device: Arc::clone(device), buffer: Some(buffer) })
-    }
-
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        self.buffer.as_ref().map_or(&[], |buffer| buffer.value.as_slice())
-    }
-
-    /// Where the device finds it.
-    pub(crate) fn device_address(&self) -> u64 {
-        self.buffer.as_ref().map_or(0, |buffer| buffer.value.device_address())
-    }
-
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        self.buffer.as_mut().map_or(&mut [], |buffer| buffer.value.as_mut_slice())
-    }
-}
-
-impl Drop for PinnedLease {
-    fn drop(&mut self) {
-        if let Some(buffer) = self.buffer.take() {
-            lock(&self.device.host_memory().state).buffers.push(buffer);
-        }
-    }
-}
-
-/// The slots of a query; they go back when it is dropped, which must be after its race.
-pub struct Ring {
-    device: Arc<CudaDevice>,
-    /// `None` only while it is being dropped.
-    slots: Option<Pinned<CudaSlots>>,
-}
-
-impl Ring {
-    /// Slots for `chunks` chunks that need up to `chunk_bytes` bytes each: those of an earlier
-    /// query, or new ones. Where the device has too little memory, what is kept on it makes room;
-    /// if that is not enough, there are fewer slots. Where there is no room for two, because other
-    /// queries have theirs, it waits for one of those.
-    ///
-    /// Who takes several must be the only one who takes any meanwhile, or two might wait for each
-    /// other.
-    ///
-    /// # Errors
-    /// [`ExecError::Memory`] or [`ExecError::Gpu`] when two slots cannot be had although no other
-    /// query has any; [`ExecError::Cancelled`].
-    pub fn take(
-        device: &Arc<CudaDevice>,
-        chunk_bytes: usize,
-        chunks: usize,
-        token: &CancelToken,
-    ) -> Result<Self, ExecError> {
-        let host = device.host_memory();
-        let (slot_bytes, count) = ring_shape(chunk_bytes, chunks, host.ring_bytes_max);
-        loop {
-            let known = lock(&host.state).take_ring(chunk_bytes, count);
-            let slots = known.map_or_else(|| new_ring(device, slot_bytes, count), Ok);
-            let mut state = lock(&host.state);
-            match slots {
-                Ok(slots) => {
-                    state.rings_in_use += 1;
-                    return Ok(Self { device: Arc::clone(device), slots: Some(slots) });
-                }
-                Err(error) if !error.is_out_of_memory() => return Err(error),
-                Err(error) if state.rings_in_use == 0 => return Err(error),
-                Err(_) if token.is_cancelled() => return Err(ExecError::Cancelled),
-                Err(_) => {
-                    let waited = host.returned.wait_timeout(state, LOOK);
-                    drop(waited.unwrap_or_else(PoisonError::into_inner));
-                }
-            }
-        }
-    }
-}
-
-fn new_ring(
-    device: &Arc<CudaDevice>,
-    slot_bytes: usize,
-    mut count: usize,
-) -> Result<Pinned<CudaSlots>, ExecError> {
-    let host = device.host_memory();
-    loop {
-        let bytes = (count * slot_bytes) as u64;
-        let make = || device.with_room(|| CudaSlots::new(device.pool(), count, slot_bytes));
-        match host.pin_ring(bytes, make) {
-            Err(error) if count > SLOTS_MIN && error.is_out_of_memory() => count -= 1,
-            outcome => return outcome,
-        }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        let Some(slots) = self.slots.take() else { return };
-        let host = self.device.host_memory();
-        let mut state = lock(&host.state);
-        state.rings_in_use -= 1;
-        state.rings.push(slots);
-        if state.rings.len() > RINGS_KEPT {
-            state.drop_ring();
-        }
-        drop(state);
-        host.returned.notify_all();
-    }
-}
-
-impl Deref for Ring {
-    type Target = CudaSlots;
-
-    fn deref(&self) -> &CudaSlots {
-        // Taken out by nobody but the drop.
-        let slots = self.slots.as_ref().map(|slots| &slots.value);
-        slots.unwrap_or_else(|| unreachable!("a ring is there until it is dropped"))
-    }
-}
-
-impl DerefMut for Ring {
-    fn deref_mut(&mut self) -> &mut CudaSlots {
-        let slots = self.slots.as_mut().map(|slots| &mut slots.value);
-        slots.unwrap_or_else(|| unreachable!("a ring is there until it is dropped"))
-    }
-}
-
-impl std::fmt::Debug for Ring {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").field("slots", &self.slots()).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

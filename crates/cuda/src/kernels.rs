@@ -7,17 +7,19 @@
 //! depend on it. A text that is asked for again and again is compiled.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use headrace_gpu::{Compiler, CubinCache, Device, DeviceInfo, Function, GpuError, Module, Source};
 use headrace_pipeline::ExecError;
 use headrace_pipeline::bind::Lookups;
 use headrace_pipeline::bound::Bound;
+use parking_lot::Mutex;
 
-use crate::device::lock;
+use crate::headers::COMPILE_OPTIONS;
 use crate::layout::SegmentLayout;
-use crate::program::{COMPILE_OPTIONS, CudaProgram, KERNEL_NAME, Tuning};
+use crate::program::{CudaProgram, KERNEL_NAME};
+use crate::tuning::Tuning;
 
 /// Loaded kernels that are kept; more and all are dropped.
 const KERNELS_MAX: usize = 256;
@@ -114,7 +116,7 @@ impl Kernels {
             return Ok(Kernel { is_borrowed: true, ..kernel });
         }
         let kernel = self.first_that_fits(device, &wanted)?;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.make_room();
         state.rungs.insert(wanted.rung_key(), kernel.program.tuning);
         let family = state.families.entry(family).or_default();
@@ -129,7 +131,7 @@ impl Kernels {
 
     /// The kernel of a pipeline that had one before.
     fn known(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Option<Kernel>, ExecError> {
-        let rung = lock(&self.state).rungs.get(&wanted.rung_key()).copied();
+        let rung = self.state.lock().rungs.get(&wanted.rung_key()).copied();
         let Some(tuning) = rung else { return Ok(None) };
         let kernel = self.kernel(device, wanted.program(tuning)?)?;
         Ok(Some(kernel).filter(|kernel| kernel.blocks_max > 0))
@@ -143,7 +145,7 @@ impl Kernels {
         wanted: &Wanted<'a>,
     ) -> Result<Option<Wanted<'a>>, ExecError> {
         let selectivities = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let Some(family) = state.families.get_mut(family) else { return Ok(None) };
             let borrows = family.borrows.entry(wanted.roomiest.source.clone()).or_default();
             *borrows += 1;
@@ -201,14 +203,14 @@ impl Kernels {
 
     /// The loaded function of a source.
     fn function(&self, device: &Arc<Device>, program: &CudaProgram) -> Result<Function, GpuError> {
-        if let Some(known) = lock(&self.state).functions.get(&program.source) {
+        if let Some(known) = self.state.lock().functions.get(&program.source) {
             return Ok(known.clone());
         }
         self.loaded.fetch_add(1, Ordering::Relaxed);
         let function = self.load(device, &program.source(), KERNEL_NAME)?;
         // Programs of the same source differ in what of it they use.
         function.set_max_dynamic_shared_bytes(program.tuning.shared_bytes_max)?;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.make_room();
         state.functions.insert(program.source.clone(), function.clone());
         Ok(function)

@@ -37,39 +37,51 @@
 //! callers decide whether a pipeline runs here. It decides nothing that both processors must agree on: this is the
 //! work of `headrace_pipeline::bind`. It never calls the driver itself: this is the work of `headrace_gpu`.
 
+mod accumulator;
 mod build_cache;
 mod codegen;
 mod decode;
 mod device;
 mod device_state;
 mod execution;
+mod fields;
 mod gather;
 mod groups;
 mod hand_over;
+mod headers;
 mod host_memory;
 mod kernels;
 mod layout;
 mod narrow;
 mod page_slots;
 mod pages;
+mod pinned;
+mod place;
 mod program;
+mod progress;
 mod resident;
 mod resident_run;
 mod room;
 mod rows;
 mod run;
 mod run_feed;
+mod status;
 mod stream_chunks;
 mod stream_plan;
 mod stream_program;
 mod tables;
+mod text_values;
+mod tuning;
 mod upload;
 
+pub use accumulator::DeviceAccumulator;
 pub use decode::accumulator_state;
 pub use device::{CudaDevice, CudaOptions};
 pub use execution::{CudaExecution, CudaStats, LAUNCH_ROWS_MAX};
-pub use gather::{TEXT_VALUE_BYTES, gather_source, text_lengths};
+pub use fields::{Param, SegmentField};
+pub use gather::gather_source;
 pub use groups::{DeviceGroups, GroupKeyPart, GroupRoom, GroupTableLayout};
+pub use headers::{COMPILE_OPTIONS, HEADERS};
 pub use kernels::Kernel;
 pub use layout::{ColumnForm, ColumnLayout, SegmentLayout, base_of};
 pub use narrow::{Narrowing, narrow_source};
@@ -77,14 +89,14 @@ pub use pages::{
     ColumnPlaces, NOT_TAKEN, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES, PAGES_KERNEL_NAME, PageColumn,
     PageDecoding, PageOwner, PagePass, page_entry, page_verdict, pages_source,
 };
-pub use program::{
-    BuildPiece, COMPILE_OPTIONS, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceSegment,
-    HEADERS, KERNEL_NAME, OutputColumn, Param, Place, SegmentField, Tuning,
-};
+pub use place::Place;
+pub use program::{CudaProgram, DeviceColumn, DeviceSegment, KERNEL_NAME, OutputColumn};
 pub use resident::{ColumnKey, FileId, ResidentColumn, ResidentColumns, ResidentStats};
 pub use room::{LaunchShape, RowRoom};
 pub use rows::{Downloaded, EmitRows, RowBuffers, RowOutput};
 pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource};
 pub use run_feed::{Rest, StreamPages};
 pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentFeed, SegmentSource, chunked};
-pub use tables::piece_bytes;
+pub use tables::{BuildPiece, piece_bytes};
+pub use text_values::{TEXT_VALUE_BYTES, text_lengths};
+pub use tuning::Tuning;

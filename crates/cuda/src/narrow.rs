@@ -11,11 +11,11 @@ use headrace_pipeline::ExecError;
 use headrace_pipeline::bound::{Bound, Repr};
 
 use crate::device::CudaDevice;
+use crate::headers::HEADERS;
 use crate::layout::ColumnForm;
-use crate::program::HEADERS;
 
 /// Name of the kernel.
-pub(crate) const NARROW_KERNEL_NAME: &str = "headrace_narrow";
+const NARROW_KERNEL_NAME: &str = "headrace_narrow";
 
 /// Threads of a block of it, and rows a thread.
 const BLOCK_THREADS: u32 = 256;
@@ -136,7 +136,7 @@ impl Narrowing {
         if rows == 0 {
             return Ok(());
         }
-        let function: Function = device.narrow_function()?;
+        let function: Function = device.function(&narrow_source(), NARROW_KERNEL_NAME)?;
         let mut args = LaunchArgs::new();
         let words = self.params(rows, values, validity, deltas, misfit);
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();

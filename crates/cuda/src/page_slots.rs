@@ -13,11 +13,12 @@ use headrace_pipeline::ExecError;
 use crate::decode::chunks;
 use crate::device::CudaDevice;
 use crate::execution::word_bytes;
-use crate::host_memory::PinnedLease;
 use crate::pages::{
-    ColumnPlaces, NOT_TAKEN, PAGE_BLOCK_THREADS, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES, PageColumn,
-    PageDecoding, PageOwner, PagePass, bitmap_bytes, page_entry, page_verdict, set_first_row,
+    ColumnPlaces, NOT_TAKEN, PAGE_BLOCK_THREADS, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES,
+    PAGES_KERNEL_NAME, PageColumn, PageDecoding, PageOwner, PagePass, bitmap_bytes, page_entry,
+    page_verdict, pages_source, set_first_row,
 };
+use crate::pinned::PinnedLease;
 use crate::program::{DeviceColumn, DeviceSegment};
 use crate::resident::PagesKey;
 
@@ -84,7 +85,7 @@ impl PageSlots {
         let mut pages = Self {
             owner,
             device: Arc::clone(device),
-            function: device.pages_function()?,
+            function: device.function(&pages_source(), PAGES_KERNEL_NAME)?,
             steps: device.upload(&word_bytes(decoding.words()))?,
             places: decoding.places(rows_max),
             pages_max,

@@ -19,8 +19,8 @@ use headrace_ir::pages::{
 };
 use headrace_pipeline::WhyNot;
 
+use crate::headers::HEADERS;
 use crate::layout::ColumnForm;
-use crate::program::HEADERS;
 
 /// Name of the kernel.
 pub const PAGES_KERNEL_NAME: &str = "headrace_pages";

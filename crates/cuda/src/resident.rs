@@ -7,10 +7,11 @@
 //! itself resident instead of driving itself out.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use headrace_gpu::DeviceBuffer;
 use headrace_io::{Kept, LastUsed};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::layout::ColumnForm;
 
@@ -128,7 +129,7 @@ impl ResidentColumns {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Whether a column may be kept narrow: it was never found not to fit.

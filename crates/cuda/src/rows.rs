@@ -21,11 +21,12 @@ use parking_lot::Mutex;
 
 use crate::decode::data_of;
 use crate::device::CudaDevice;
-use crate::gather::{Gathering, TEXT_VALUE_BYTES, cut, rows_together, text_lengths};
+use crate::gather::Gathering;
 use crate::groups::DeviceGroups;
-use crate::host_memory::PinnedLease;
+use crate::pinned::PinnedLease;
 use crate::program::OutputColumn;
 use crate::room::RowRoom;
+use crate::text_values::{TEXT_VALUE_BYTES, cut, rows_together, text_lengths};
 
 /// Pinned memory through which the rows of one slot go.
 const PORTION_BYTES: usize = 4 << 20;

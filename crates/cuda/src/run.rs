@@ -1,7 +1,7 @@
 //! One pipeline on one or several GPUs.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use headrace_flow::{
@@ -12,16 +12,17 @@ use headrace_io::Kept;
 use headrace_pipeline::ExecError;
 use headrace_pipeline::bound::{Bound, BoundSink};
 use headrace_pipeline::state::DenseState;
+use parking_lot::Mutex;
 
 use crate::device::CudaDevice;
 use crate::execution::{CudaExecution, CudaStats};
-use crate::host_memory::Ring;
 use crate::layout::SegmentLayout;
+use crate::pinned::Ring;
 use crate::resident::ResidentColumn;
 use crate::resident_run::ResidentRun;
 use crate::rows::RowOutput;
-use crate::run_feed::{Book, Rest, RunFeed};
-use crate::stream_chunks::ChunkSource;
+use crate::run_feed::{Rest, RunFeed};
+use crate::stream_chunks::{Book, ChunkSource};
 use crate::stream_plan::StreamPlan;
 use crate::stream_program::{ChunkBounds, StreamProgram};
 
@@ -152,7 +153,7 @@ impl CudaRun {
         token: &CancelToken,
     ) -> Result<Vec<Ring>, ExecError> {
         static TAKING: Mutex<()> = Mutex::new(());
-        let _alone = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = TAKING.lock();
         let take = |part: &Part| Ring::take(part.execution.device(), slot_bytes, chunks, token);
         self.parts.iter().map(take).collect()
     }

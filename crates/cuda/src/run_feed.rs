@@ -1,16 +1,16 @@
 //! The chunks of a run on their way into a race: those that were planned, then those of a feed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use headrace_flow::{BoxError, ChunkFeed, FedChunk};
 use headrace_ir::pages::PagePlan;
 
-use crate::device::{CudaDevice, lock};
+use crate::device::CudaDevice;
 use crate::pages::PageOwner;
-use crate::stream_chunks::{ChunkSource, Chunker, SegmentFeed, SegmentSource};
+use crate::stream_chunks::{Book, ChunkSource, Chunker, SegmentFeed, SegmentSource};
 use crate::stream_plan::{kept_pages, resident_bytes};
 
 /// The segments that were not there when the run was made.
@@ -43,9 +43,6 @@ impl fmt::Debug for Rest {
         write!(f, "Rest({:?})", self.feed)
     }
 }
-
-/// Chunks of the rest that no device has begun yet, by number: the one that begins a chunk takes it.
-pub(crate) type Book = Arc<Mutex<HashMap<usize, ChunkSource>>>;
 
 /// Chunks for a race.
 pub(crate) struct RunFeed {
@@ -146,7 +143,7 @@ impl ChunkFeed for RunFeed {
         };
         let (number, lane) = (self.given, self.owner(&chunk));
         let fed = self.fed(&chunk, lane, chunk.is_kept());
-        lock(&self.book).insert(number, chunk);
+        self.book.lock().insert(number, chunk);
         Poll::Ready(Some(Ok(fed)))
     }
 }

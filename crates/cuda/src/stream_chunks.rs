@@ -1,6 +1,7 @@
 //! Segments on their way to devices: which device a segment is dealt to, and what is read of a
 //! chunk of them.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -8,6 +9,7 @@ use std::task::{Poll, Waker};
 use headrace_flow::{BoxError, ChunkSpec, DEVICE_ALIGN_BYTES, ReadSpec};
 use headrace_io::{Placement, ReadAt};
 use headrace_ir::{Extent, Segment};
+use parking_lot::Mutex;
 
 use crate::resident::KeptPages;
 
@@ -219,3 +221,6 @@ pub fn chunked(
     chunks.extend(std::iter::from_fn(|| chunker.take()));
     chunks
 }
+
+/// Chunks of the rest that no device has begun yet, by number: the one that begins a chunk takes it.
+pub(crate) type Book = Arc<Mutex<HashMap<usize, ChunkSource>>>;

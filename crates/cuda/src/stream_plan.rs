@@ -19,14 +19,14 @@ use headrace_ir::{Encoding, Extent, Segment};
 use headrace_pipeline::ExecError;
 use headrace_pipeline::bound::Bound;
 
-use crate::device::{CudaDevice, lock};
+use crate::device::CudaDevice;
 use crate::execution::CudaExecution;
 use crate::layout::{ColumnForm, ColumnLayout, SegmentLayout, base_of};
 use crate::pages::PageDecoding;
-use crate::program::{CudaProgram, Tuning};
+use crate::program::CudaProgram;
 use crate::resident::{ColumnKey, FileId, KeptPages, NO_COLUMN, PagesKey, ResidentColumn};
-use crate::run_feed::Book;
-use crate::stream_chunks::{ChunkSource, SegmentSource};
+use crate::stream_chunks::{Book, ChunkSource, SegmentSource};
+use crate::tuning::Tuning;
 
 /// Where one column of a segment comes from.
 #[derive(Clone, Debug)]
@@ -201,7 +201,7 @@ impl StreamPlan {
         if number < self.chunks.len() {
             return Ok(());
         }
-        let Some(chunk) = lock(book).remove(&number) else {
+        let Some(chunk) = book.lock().remove(&number) else {
             return Err(ExecError::Internal(format!("chunk {number} was begun before")));
         };
         let planned = self.planned(execution, &chunk)?;

@@ -4,8 +4,22 @@ use headrace_pipeline::bound::Repr;
 use headrace_pipeline::build::{BuildIndex, BuildTable, Chains, Heads, PayloadData, Presence};
 use headrace_pipeline::{ExecError, WhyNot};
 
-use crate::codegen::payload_shape;
-use crate::program::BuildPiece;
+/// A part of a build as the device holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BuildPiece {
+    /// Bitmap of present keys of a direct build.
+    Present,
+    /// Values of a payload column.
+    Payload(usize),
+    /// Validity bits of a payload column.
+    Validity(usize),
+    /// Slots of a hash build: build rows.
+    HashRows,
+    /// Keys of the slots of a hash build.
+    HashKeys,
+    /// For each row of a hash build the next row of the same key.
+    HashNext,
+}
 
 /// Words of a hash build's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,4 +227,31 @@ fn pack_key(build: &BuildTable, mut bytes: &[u8]) -> Result<Option<u128>, ExecEr
         bytes = rest;
     }
     if bytes.is_empty() { Ok(Some(u128::from_le_bytes(key))) } else { Err(broken()) }
+}
+
+/// The entries of a payload column.
+pub(crate) struct PayloadShape {
+    /// C++ type of the entries.
+    pub(crate) c_type: &'static str,
+    pub(crate) width_bytes: u64,
+    /// Base of narrow raw values.
+    pub(crate) base: Option<i64>,
+    /// The entry that marks an absent key of a direct build.
+    pub(crate) absent: Option<u32>,
+}
+
+/// How the values of a payload column lie.
+pub(crate) fn payload_shape(data: &PayloadData) -> PayloadShape {
+    let shape =
+        |c_type, width_bytes, base, absent| PayloadShape { c_type, width_bytes, base, absent };
+    match data {
+        PayloadData::U8 { base, .. } => shape("u8", 1, Some(*base), Some(u32::from(u8::MAX))),
+        PayloadData::U16 { base, .. } => shape("u16", 2, Some(*base), Some(u32::from(u16::MAX))),
+        PayloadData::U32 { base, .. } => shape("u32", 4, Some(*base), Some(u32::MAX)),
+        PayloadData::I64(_) => shape("i64", 8, None, None),
+        PayloadData::U64(_) => shape("u64", 8, None, None),
+        PayloadData::F64(_) => shape("f64", 8, None, None),
+        PayloadData::I128(_) => shape("i128", 16, None, None),
+        PayloadData::Bool(_) => shape("u8", 1, None, Some(u32::from(u8::MAX))),
+    }
 }

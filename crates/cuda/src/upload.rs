@@ -8,8 +8,8 @@ use std::ops::Range;
 use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Source, Stream, launch};
 use headrace_pipeline::ExecError;
 
-use crate::host_memory::PinnedLease;
-use crate::program::HEADERS;
+use crate::headers::HEADERS;
+use crate::pinned::PinnedLease;
 
 /// Name of the kernel.
 pub(crate) const UPLOAD_KERNEL_NAME: &str = "headrace_upload";

@@ -4,10 +4,14 @@ use headrace_ir::{CastFailure, DataType};
 use headrace_pipeline::bound::{BoundExpr, Repr};
 use headrace_pipeline::calendar::{DAY_SECONDS, ticks};
 
-use super::expr::{Value, digit_limit, power_of_ten};
-use super::text::{c_type, i64_literal, i128_literal, is_float, is_integer};
-use super::{Generator, Result, refuse};
-use crate::program::Place;
+use crate::codegen::arithmetic::{digit_limit, power_of_ten};
+use crate::codegen::generator::Generator;
+use crate::codegen::refusal::{Result, refuse};
+use crate::codegen::text::{
+    c_type, float_literal, i64_literal, i128_literal, is_float, is_integer,
+};
+use crate::codegen::value::Value;
+use crate::place::Place;
 
 /// What a conversion does to the value, types aside.
 enum Conversion {
@@ -165,7 +169,7 @@ fn decimal_to_float(from: &DataType, code: &str) -> Result<Conversion> {
     if *scale < 0 {
         return refuse(format!("cast of {from}"));
     }
-    let divisor = super::text::float_literal(10f64.powi(i32::from(*scale)), &Repr::F64);
+    let divisor = float_literal(10f64.powi(i32::from(*scale)), &Repr::F64);
     Ok(Conversion::Always(format!("(f64({code}) / {divisor})")))
 }
 

@@ -14,51 +14,13 @@
 //! any match satisfies the condition.
 
 use headrace_ir::ProbeKind;
-use headrace_pipeline::bound::{Bound, BoundExpr, BoundProbe, BoundStep};
+use headrace_pipeline::bound::{BoundExpr, BoundProbe};
 
-use super::probe::Appended;
-use super::{Generator, Held, Result, refuse};
-use crate::program::{BuildPiece, Tuning};
-use crate::room::OUTPUT_ROWS_MAX;
-
-/// Whether a probe loops over the matches of a row.
-pub(super) fn walks(probe: &BoundProbe) -> bool {
-    let asks = matches!(probe.kind, ProbeKind::Semi | ProbeKind::Anti) && probe.residual.is_some();
-    !probe.build.unique && (multiplies(probe) || asks)
-}
-
-/// Whether a step does.
-pub(super) fn walks_step(step: &BoundStep) -> bool {
-    matches!(step, BoundStep::Probe(probe) if walks(probe))
-}
-
-/// Whether one row may become several.
-fn multiplies(probe: &BoundProbe) -> bool {
-    matches!(probe.kind, ProbeKind::Inner | ProbeKind::Left) && !probe.build.unique
-}
-
-/// Most rows that reach the sink for one streamed row.
-pub(super) fn matches_max(bound: &Bound) -> u64 {
-    let of_step = |step: &BoundStep| match step {
-        BoundStep::Probe(probe) if multiplies(probe) => probe.build.duplicates_max().max(1),
-        _ => 1,
-    };
-    bound.steps.iter().map(of_step).fold(1, u64::saturating_mul)
-}
-
-/// Output buffers have room for every match of every row of two tiles, so that whoever has begun one
-/// gets to its end: refused where that would be too much.
-pub(super) fn check_rows(bound: &Bound, tuning: Tuning) -> Result<()> {
-    let matches = matches_max(bound);
-    let rows = bound.rows_max.min(2 * u64::from(tuning.tile_rows()));
-    if matches > 1 && rows.saturating_mul(matches) > OUTPUT_ROWS_MAX {
-        return refuse(format!(
-            "up to {matches} rows for each row of {}, of which a launch puts out {OUTPUT_ROWS_MAX}",
-            bound.table
-        ));
-    }
-    Ok(())
-}
+use crate::codegen::generator::Generator;
+use crate::codegen::payload::Appended;
+use crate::codegen::refusal::{Result, refuse};
+use crate::codegen::value::Held;
+use crate::tables::BuildPiece;
 
 impl Generator<'_> {
     /// A probe that loops; its keys are loaded.

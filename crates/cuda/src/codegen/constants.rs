@@ -3,9 +3,10 @@
 use headrace_ir::{Scalar, Value as Constant};
 use headrace_pipeline::bound::Repr;
 
-use super::text::{c_type, i128_literal, literal};
-use super::{Generator, Result, refuse};
-use crate::program::Param;
+use crate::codegen::generator::Generator;
+use crate::codegen::refusal::{Result, refuse};
+use crate::codegen::text::{c_type, i128_literal, literal};
+use crate::fields::Param;
 
 /// Kernels take 4 KB of parameters; what is beyond this number of constants stands in the text.
 pub(super) const CONSTANTS_MAX: usize = 400;

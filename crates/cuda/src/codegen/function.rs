@@ -6,9 +6,11 @@ use headrace_pipeline::bound::{BoundExpr, Repr};
 use headrace_pipeline::calendar::{DAY_SECONDS, span_ticks, timestamp_ticks};
 use headrace_pipeline::function::{inner_calendar, round_unit};
 
-use super::expr::{Value, digit_limit, operand, power_of_ten, scale_of};
-use super::text::{c_type, i64_literal, i128_literal, is_float};
-use super::{Generator, Result, refuse};
+use crate::codegen::arithmetic::{digit_limit, power_of_ten, scale_of};
+use crate::codegen::generator::Generator;
+use crate::codegen::refusal::{Result, refuse};
+use crate::codegen::text::{c_type, float_literal, i64_literal, i128_literal, is_float, operand};
+use crate::codegen::value::Value;
 
 impl Generator<'_> {
     pub(super) fn call(
@@ -90,7 +92,7 @@ impl Generator<'_> {
             }
             (Function::Round(digits), repr) if is_float(repr) => {
                 let kind = c_type(repr)?;
-                let unit = super::text::float_literal(round_unit(digits), repr);
+                let unit = float_literal(round_unit(digits), repr);
                 known(format!("hr::round_float<{kind}>({}, {unit})", value.code))
             }
             _ => refuse(format!("{} of {}", function.name(), argument.data_type)),

@@ -1,11 +1,16 @@
 //! Loading source columns when a step first needs them.
 
-use headrace_pipeline::bound::{BoundExpr, Repr};
+use headrace_pipeline::bound::{BoundExpr, BoundStep, Repr};
 
-use super::text::c_type;
-use super::{Generator, Held, Result, describe, refuse};
+use crate::codegen::describe;
+use crate::codegen::generator::Generator;
+use crate::codegen::plan::eager::step_expressions;
+use crate::codegen::refusal::{Result, refuse};
+use crate::codegen::text::c_type;
+use crate::codegen::value::Held;
+use crate::fields::SegmentField;
 use crate::layout::ColumnForm;
-use crate::program::{Place, SegmentField};
+use crate::place::Place;
 
 impl Generator<'_> {
     /// Makes every register that `expr` reads available at this point of the tile loop.
@@ -203,5 +208,24 @@ impl Generator<'_> {
             Repr::Code(dictionary) => arrow_array::Array::len(&dictionary.values) as u64,
             _ => 0,
         }
+    }
+}
+
+impl Generator<'_> {
+    /// Loads a step's columns and those that are loaded with them.
+    pub(super) fn load_ahead(&mut self, index: usize, step: &BoundStep) -> Result<()> {
+        let ahead = self.eager.with_step(index).to_vec();
+        if ahead.is_empty() {
+            return Ok(());
+        }
+        for expr in step_expressions(step) {
+            self.require(expr)?;
+        }
+        for column in ahead {
+            if matches!(self.held[column], Held::NotLoaded) {
+                self.load(column)?;
+            }
+        }
+        Ok(())
     }
 }

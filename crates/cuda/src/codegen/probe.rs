@@ -1,30 +1,26 @@
 //! Probes; those that loop over the matches of a key are in [`super::chain`].
 
 use headrace_ir::ProbeKind;
+use headrace_pipeline::WhyNot;
 use headrace_pipeline::bound::{BoundExpr, BoundProbe, BoundStep, Repr};
-use headrace_pipeline::build::{BuildIndex, BuildTable, PayloadData, Presence};
+use headrace_pipeline::build::{BuildIndex, Presence};
 
-use super::shared::{SharedItem, marked_payload, payload_shape};
-use super::text::c_type;
-use super::{Generator, Held, Result, chain, describe, queue, refuse};
-use crate::program::{BuildPiece, Param};
-use crate::tables::{KeyWidth, key_width, slots_of};
-
-/// A payload register of a probe.
-pub(super) struct Appended {
-    pub(super) register: usize,
-    pub(super) column: usize,
-    pub(super) name: String,
-    pub(super) valid: Option<String>,
-}
+use crate::codegen::generator::Generator;
+use crate::codegen::payload::Appended;
+use crate::codegen::plan::probes;
+use crate::codegen::plan::probes::{can_be_read_again, marked_payload, walks};
+use crate::codegen::refusal::{Result, refuse};
+use crate::codegen::text::key_part;
+use crate::codegen::value::Held;
+use crate::tables::{BuildPiece, KeyWidth, key_width, payload_shape, slots_of};
 
 impl Generator<'_> {
     pub(super) fn probe(&mut self, step: usize, probe: &BoundProbe) -> Result<()> {
-        check(probe)?;
+        probes::check(probe)?;
         for key in &probe.keys {
             self.require(key)?;
         }
-        if chain::walks(probe) {
+        if walks(probe) {
             return self.walk(step, probe);
         }
         self.leave_if_dead();
@@ -82,7 +78,7 @@ impl Generator<'_> {
     fn is_late(&self, step: usize, probe: &BoundProbe) -> bool {
         !probe.payload.is_empty()
             && self.shared.has(step, BuildPiece::Present)
-            && queue::can_be_read_again(probe)
+            && can_be_read_again(probe)
     }
 
     /// The table that alone tells whether a key is there, for a probe that can look every row up
@@ -193,21 +189,6 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// The payload registers are there from now on.
-    pub(super) fn hold(&mut self, probe: &BoundProbe, appended: &[Appended]) {
-        for a in appended {
-            let data = &probe.build.payload[a.column].data;
-            let (name, valid) = (a.name.clone(), a.valid.clone());
-            self.held[a.register] = match payload_shape(data).base {
-                Some(base) => {
-                    let base = self.constant(base as u64, "i64", &format!("{name}_base"));
-                    Held::Raw { name, base, valid }
-                }
-                None => Held::Array { name, valid },
-            };
-        }
-    }
-
     /// The residual condition of the `matched` rows of a join that keeps or drops a row by
     /// whether it has a match: one that does not satisfy the condition is none.
     fn judge(
@@ -232,29 +213,6 @@ impl Generator<'_> {
         self.body.close();
         self.body.close();
         Ok(())
-    }
-
-    /// Declares the arrays of the payload registers that something reads.
-    pub(super) fn declare_payload(&mut self, probe: &BoundProbe) -> Result<Vec<Appended>> {
-        let mut appended = Vec::new();
-        for (i, &column) in probe.payload.iter().enumerate() {
-            let register = probe.first_register + i;
-            let payload = &probe.build.payload[column];
-            let info = &self.bound.registers[register];
-            let name = self.names.unique(&describe::register_name(self.bound, register));
-            let kind = match payload_shape(&payload.data) {
-                shape if shape.base.is_some() => shape.c_type,
-                _ => c_type(&info.repr)?,
-            };
-            self.body.line(format!("{kind} {name}[ROWS];"));
-            let nullable = payload.validity.is_some() || probe.kind == ProbeKind::Left;
-            let valid = nullable.then(|| self.names.unique(&format!("{name}_valid")));
-            if let Some(valid) = &valid {
-                self.body.line(format!("u32 {valid} = 0;"));
-            }
-            appended.push(Appended { register, column, name, valid });
-        }
-        Ok(appended)
     }
 
     fn find_direct(
@@ -288,7 +246,7 @@ impl Generator<'_> {
                     .enumerate()
                     .find(|(_, a)| a.column == column)
                     .map(|(i, a)| (i, a.name.clone()))
-                    .ok_or_else(|| super::WhyNot::new("a marked payload that is not read"))?;
+                    .ok_or_else(|| WhyNot::new("a marked payload that is not read"))?;
                 let shape = payload_shape(&probe.build.payload[column].data);
                 let table = self.piece(step, BuildPiece::Payload(column), shape.c_type);
                 let absent = shape.absent.unwrap_or(u32::MAX);
@@ -379,44 +337,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Reads the payload columns (except one) of the found entry.
-    pub(super) fn read_payload(
-        &mut self,
-        step: usize,
-        probe: &BoundProbe,
-        appended: &[Appended],
-        except: Option<usize>,
-        at: &str,
-    ) {
-        for (i, a) in appended.iter().enumerate() {
-            let payload = &probe.build.payload[a.column];
-            let shape = payload_shape(&payload.data);
-            if Some(i) != except {
-                let piece = BuildPiece::Payload(a.column);
-                let table = self.piece(step, piece, shape.c_type);
-                let entry = format!("hr::entry({table}, {at})");
-                let entry = match (&payload.data, shape.base) {
-                    (PayloadData::Bool(_), _) => format!("{entry} != 0"),
-                    (_, Some(_)) => entry,
-                    _ => {
-                        let repr = &self.bound.registers[a.register].repr;
-                        format!("{}({entry})", c_type(repr).unwrap_or("i64"))
-                    }
-                };
-                self.body.line(format!("{}[r] = {entry};", a.name));
-            }
-            if let Some(valid) = &a.valid {
-                if payload.validity.is_some() {
-                    let piece = BuildPiece::Validity(a.column);
-                    let table = self.piece(step, piece, "u32");
-                    self.body.line(format!("if (hr::bit({table}, {at})) {valid} |= 1u << r;"));
-                } else {
-                    self.body.line(format!("{valid} |= 1u << r;"));
-                }
-            }
-        }
-    }
-
     /// What a match or its absence does to the row.
     fn apply(&mut self, probe: &BoundProbe, null_key: bool) {
         let build = &probe.build;
@@ -436,31 +356,6 @@ impl Generator<'_> {
             }
         };
         self.body.line(format!("if ({drop_if}) alive &= ~(1u << r);"));
-    }
-
-    /// The expression of a part of a build: a shared copy if there is one, else the parameter.
-    pub(super) fn piece(&mut self, step: usize, piece: BuildPiece, c_type: &str) -> String {
-        let wish = match piece {
-            BuildPiece::Present => "present",
-            BuildPiece::Payload(_) => "payload",
-            BuildPiece::Validity(_) => "payload_valid",
-            BuildPiece::HashRows => "hash_rows",
-            BuildPiece::HashKeys => "hash_keys",
-            BuildPiece::HashNext => "hash_next",
-        };
-        let item = SharedItem::Build { step, piece };
-        let at = self.shared.entries.iter().position(|e| e.item == item);
-        let param = self.param(Param::Build { step, piece }, &format!("const {c_type}*"), wish);
-        match at {
-            None => param,
-            Some(at) => {
-                if self.shared.entries[at].name.is_none() {
-                    let name = self.names.unique(&format!("shared_{wish}"));
-                    self.shared.entries[at].name = Some(name);
-                }
-                self.shared.entries[at].name.clone().unwrap_or(param)
-            }
-        }
     }
 }
 
@@ -509,38 +404,4 @@ impl Generator<'_> {
 /// Whether the residual condition decides what a match is, rather than which rows go on.
 fn judges_matches(kind: ProbeKind) -> bool {
     matches!(kind, ProbeKind::Left | ProbeKind::Anti)
-}
-
-pub(super) fn check(probe: &BoundProbe) -> Result<()> {
-    let build: &BuildTable = &probe.build;
-    let name = &build.name;
-    match probe.kind {
-        ProbeKind::Inner
-        | ProbeKind::Left
-        | ProbeKind::Semi
-        | ProbeKind::Anti
-        | ProbeKind::NullAwareAnti => {}
-        kind => return refuse(format!("{kind} joins are not on the CUDA processor")),
-    }
-    if probe.residual.is_some() && probe.kind == ProbeKind::NullAwareAnti {
-        return refuse(format!("a {} join of {name} with a residual condition", probe.kind));
-    }
-    if probe.null_equal && probe.keys.iter().any(|k: &BoundExpr| k.nullable) {
-        return refuse("joins in which NULL equals NULL are not on the CUDA processor");
-    }
-    Ok(())
-}
-
-/// The unsigned type whose bits are a key's, and its bytes.
-pub(super) fn key_part(repr: &Repr) -> Result<(&'static str, u32)> {
-    Ok(match repr {
-        Repr::Bool | Repr::I8 | Repr::U8 => ("u8", 1),
-        Repr::I16 | Repr::U16 => ("u16", 2),
-        Repr::I32 | Repr::U32 | Repr::Code(_) => ("u32", 4),
-        Repr::I64 | Repr::U64 => ("u64", 8),
-        Repr::I128 => ("u128", 16),
-        Repr::F32 | Repr::F64 | Repr::Str => {
-            return refuse("hash builds over floats or text are not on the CUDA processor");
-        }
-    })
 }

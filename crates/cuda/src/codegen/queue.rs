@@ -13,52 +13,17 @@
 //!
 //! The later steps are generated as the others are; what they read is loaded again, row by row.
 
-use headrace_ir::ProbeKind;
-use headrace_pipeline::bound::{Bound, BoundExpr, BoundKind, BoundProbe, BoundSink, BoundStep};
-use headrace_pipeline::build::BuildIndex;
+use headrace_pipeline::bound::{BoundExpr, BoundSink, BoundStep};
 
-use super::eager::{may_load_ahead, selectivity, step_expressions};
-use super::shared::SharedItem;
-use super::{Generator, Held, Result, chain};
-use crate::program::Tuning;
+use crate::codegen::generator::Generator;
+use crate::codegen::plan::eager::{may_load_ahead, selectivity, step_expressions};
+use crate::codegen::plan::probes::walks_step;
+use crate::codegen::plan::shared::SharedItem;
+use crate::codegen::refusal::Result;
+use crate::codegen::value::Held;
 
 /// Columns are loaded ahead as long as at least this share of the rows gets to them.
 const NEXT_RATE_MIN: f64 = 0.5;
-
-/// The step before which rows begin to be taken one by one (the number of steps: the sink), if
-/// that is worth it and what the steps before computed can be had again.
-pub(super) fn step(bound: &Bound, tuning: Tuning) -> Option<usize> {
-    if tuning.queue_percent == 0 {
-        return None;
-    }
-    let rate_max = f64::from(tuning.queue_percent) / 100.0;
-    let mut rate = 1.0;
-    for (index, step) in bound.steps.iter().enumerate() {
-        if rate <= rate_max {
-            return Some(index);
-        }
-        let again = match step {
-            BoundStep::Filter { .. } => true,
-            BoundStep::Compute { .. } => false,
-            BoundStep::Probe(probe) => {
-                !chain::walks(probe) && (probe.payload.is_empty() || can_be_read_again(probe))
-            }
-        };
-        rate *= selectivity(step);
-        if !again {
-            return None;
-        }
-    }
-    (rate <= rate_max).then_some(bound.steps.len())
-}
-
-/// Whether the payload of rows that found a match can be read by key at any later time.
-pub(super) fn can_be_read_again(probe: &BoundProbe) -> bool {
-    probe.kind == ProbeKind::Inner
-        && probe.residual.is_none()
-        && matches!(probe.build.index, BuildIndex::Direct(_))
-        && probe.keys.iter().all(|key| matches!(key.kind, BoundKind::Register(_)))
-}
 
 impl Generator<'_> {
     /// Opens the steps over the thread's rows: `continue` leaves them.
@@ -104,7 +69,7 @@ impl Generator<'_> {
         let mut wanted = Vec::new();
         let mut rate = 1.0;
         for step in bound.steps.iter().skip(from) {
-            if rate < NEXT_RATE_MIN || chain::walks_step(step) {
+            if rate < NEXT_RATE_MIN || walks_step(step) {
                 break;
             }
             wanted.extend(step_expressions(step).into_iter().flat_map(BoundExpr::registers));

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use headrace_ir::{Scalar, Value};
+use headrace_ir::{CompareOp, Scalar, Value};
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::bound::Repr;
 
@@ -201,6 +201,58 @@ pub fn literal(scalar: &Scalar, repr: &Repr) -> Result<String, WhyNot> {
         (Value::Float(value), Repr::F32 | Repr::F64) => Ok(float_literal(*value, repr)),
         _ => Err(WhyNot::new(format!("the CUDA processor has no constant {scalar}"))),
     }
+}
+
+/// The operator of a comparison.
+pub fn operator(op: CompareOp) -> &'static str {
+    match op {
+        CompareOp::Eq => "==",
+        CompareOp::Ne => "!=",
+        CompareOp::Lt => "<",
+        CompareOp::Le => "<=",
+        CompareOp::Gt => ">",
+        CompareOp::Ge => ">=",
+    }
+}
+
+/// Parentheses around what is not one word, call or parenthesised expression already.
+pub fn operand(code: &str) -> String {
+    let simple = code.chars().all(|c| c.is_ascii_alphanumeric() || "_[].".contains(c));
+    if simple || is_wrapped(code) { code.to_string() } else { format!("({code})") }
+}
+
+/// Whether the first character opens a parenthesis that the last one closes.
+fn is_wrapped(code: &str) -> bool {
+    if !code.starts_with('(') || !code.ends_with(')') {
+        return false;
+    }
+    let mut depth = 0i32;
+    for (at, c) in code.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 && at + 1 < code.len() {
+            return false;
+        }
+    }
+    true
+}
+
+/// The unsigned type whose bits are a key's, and its bytes.
+pub fn key_part(repr: &Repr) -> Result<(&'static str, u32), WhyNot> {
+    Ok(match repr {
+        Repr::Bool | Repr::I8 | Repr::U8 => ("u8", 1),
+        Repr::I16 | Repr::U16 => ("u16", 2),
+        Repr::I32 | Repr::U32 | Repr::Code(_) => ("u32", 4),
+        Repr::I64 | Repr::U64 => ("u64", 8),
+        Repr::I128 => ("u128", 16),
+        Repr::F32 | Repr::F64 | Repr::Str => {
+            let reason = "hash builds over floats or text are not on the CUDA processor";
+            return Err(WhyNot::new(reason));
+        }
+    })
 }
 
 #[cfg(test)]

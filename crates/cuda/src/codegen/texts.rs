@@ -4,12 +4,15 @@ use headrace_ir::function::{Function, TrimSide};
 use headrace_ir::{CompareOp, Scalar, Value as Constant};
 use headrace_pipeline::bound::BoundExpr;
 
-use super::constants::CONSTANTS_MAX;
-use super::expr::{Value, operator};
-use super::{Generator, Held, Result, refuse};
+use crate::codegen::constants::CONSTANTS_MAX;
+use crate::codegen::generator::Generator;
+use crate::codegen::refusal::{Result, refuse};
+use crate::codegen::text::operator;
+use crate::codegen::value::{Held, Value};
+use crate::fields::SegmentField;
 use crate::groups::GroupKeyPart;
 use crate::layout::ColumnForm;
-use crate::program::{Place, SegmentField};
+use crate::place::Place;
 
 impl Generator<'_> {
     /// Loads plain texts, whose offsets must lie in the bytes unless they are NULLs.

@@ -3,63 +3,16 @@
 
 use std::sync::Arc;
 
-use headrace_gpu::{DeviceBuffer, Stream};
+use headrace_gpu::Stream;
 use headrace_pipeline::ExecError;
 use headrace_pipeline::group_states::GroupStates;
 
-use super::{CudaExecution, STATUS_BYTES};
-use crate::decode::chunks;
+use super::CudaExecution;
 use crate::hand_over::hand_over;
 use crate::layout::SegmentLayout;
+use crate::progress::{Again, Progress};
 use crate::rows::{RowOutput, RowTransfer};
-
-/// Where the host puts the number of hashed groups (`u32`) beside a status that came back.
-const STATUS_GROUPS_AT: usize = 12;
-
-/// Whether a launch takes up its tiles for the first time.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
-    /// It does.
-    First,
-    /// It goes on where the warps left.
-    Resumed,
-}
-
-/// Where the warps of a launch stand among their runs, while their room may fill.
-pub(crate) struct Progress {
-    runs: DeviceBuffer,
-    /// Groups or output rows beyond which warps left.
-    limit: Option<u64>,
-    /// How often the table had begun anew when they were launched.
-    flushes: u64,
-}
-
-impl Progress {
-    /// Notes a launch; where its warps begin, and where they write down the run at which they leave.
-    pub(super) fn launched(
-        &mut self,
-        again: Again,
-        limit: Option<u64>,
-        flushes: u64,
-    ) -> (u64, u64) {
-        (self.limit, self.flushes) = (limit, flushes);
-        let runs = self.runs.ptr();
-        match again {
-            Again::First => (0, runs),
-            Again::Resumed => (runs, runs),
-        }
-    }
-
-    /// Nothing was launched, and so nobody left.
-    pub(super) fn forget(&mut self) {
-        self.limit = None;
-    }
-
-    /// Whether the launch left, and so perhaps before its end, if there were so many groups or output rows.
-    pub(crate) fn has_left(&self, used: u64) -> bool {
-        self.limit.is_some_and(|limit| used > limit)
-    }
-}
+use crate::status::STATUS_GROUPS_AT;
 
 impl CudaExecution {
     /// Whether the table of groups, or the room of their texts, may fill before the end.
@@ -81,7 +34,7 @@ impl CudaExecution {
         let info = self.device.device().info();
         let warps = info.sm_count * info.threads_per_sm / 32;
         let runs = self.device.alloc(warps as usize * 4)?;
-        Ok(Some(Progress { runs, limit: None, flushes: 0 }))
+        Ok(Some(Progress::new(runs)))
     }
 
     /// Launches, and hands the groups over and launches again as long as their table fills.
@@ -132,15 +85,9 @@ impl CudaExecution {
         Ok(())
     }
 
-    /// How many groups there were when a status came back.
-    pub(crate) fn groups_of(status: &[u8; STATUS_BYTES]) -> u64 {
-        let used = chunks::<4>(&status[STATUS_GROUPS_AT..]).next().map_or(0, u32::from_le_bytes);
-        used.into()
-    }
-
     /// Whether the table that a launch left above its limit is still as it was.
     pub(crate) fn is_full_since(&self, progress: &Progress) -> bool {
-        progress.flushes == self.flushes
+        progress.is_since(self.flushes)
     }
 
     /// Queues the copy of the number of hashed groups beside a status.

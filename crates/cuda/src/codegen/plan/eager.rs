@@ -6,9 +6,9 @@
 
 use headrace_pipeline::bound::{Bound, BoundExpr, BoundStep, Repr};
 
-use super::{Generator, Held, Result};
+use crate::codegen::plan::probes::walks_step;
 use crate::layout::{ColumnForm, SegmentLayout};
-use crate::program::Tuning;
+use crate::tuning::Tuning;
 
 /// Bytes that memory is read by.
 const SECTOR_BYTES: i32 = 32;
@@ -21,13 +21,13 @@ const TOGETHER_MAX: usize = 3;
 
 /// When columns are loaded.
 #[derive(Debug, Default)]
-pub(super) struct EagerPlan {
+pub(crate) struct EagerPlan {
     /// For each step the columns that are loaded with its own.
     by_step: Vec<Vec<usize>>,
 }
 
 impl EagerPlan {
-    pub(super) fn of(
+    pub(crate) fn of(
         bound: &Bound,
         layout: &SegmentLayout,
         tuning: Tuning,
@@ -60,11 +60,16 @@ impl EagerPlan {
             }
             rate *= selectivity(step);
             // Rows of later steps may be other rows.
-            if super::chain::walks_step(step) {
+            if walks_step(step) {
                 together = TOGETHER_MAX;
             }
         }
         Self { by_step }
+    }
+
+    /// The columns that are loaded with those of a step.
+    pub(crate) fn with_step(&self, step: usize) -> &[usize] {
+        &self.by_step[step]
     }
 }
 
@@ -90,18 +95,18 @@ fn touched(form: ColumnForm, repr: &Repr, rate: f64) -> f64 {
 
 /// Loading must not fail for a row that is removed later: codes and bitmaps that should not be
 /// there are checked while loading.
-pub(super) fn may_load_ahead(bound: &Bound, layout: &SegmentLayout, column: usize) -> bool {
+pub(crate) fn may_load_ahead(bound: &Bound, layout: &SegmentLayout, column: usize) -> bool {
     let info = &bound.registers[column];
     let checked = layout.columns[column].validity && !info.nullable;
     !checked && !matches!(info.repr, Repr::Code(_) | Repr::I128 | Repr::Str)
 }
 
 /// The share of rows that are left, which no duplicates add to.
-pub(super) fn selectivity(step: &BoundStep) -> f64 {
+pub(crate) fn selectivity(step: &BoundStep) -> f64 {
     step.selectivity().clamp(0.0, 1.0)
 }
 
-pub(super) fn step_expressions(step: &BoundStep) -> Vec<&BoundExpr> {
+pub(crate) fn step_expressions(step: &BoundStep) -> Vec<&BoundExpr> {
     match step {
         BoundStep::Filter { expr, .. } | BoundStep::Compute { expr, .. } => vec![expr],
         BoundStep::Probe(probe) => probe.keys.iter().collect(),
@@ -118,23 +123,4 @@ fn new_columns(bound: &Bound, expressions: Vec<&BoundExpr>, seen: &mut Vec<usize
         }
     }
     new
-}
-
-impl Generator<'_> {
-    /// Loads a step's columns and those that are loaded with them.
-    pub(super) fn load_ahead(&mut self, index: usize, step: &BoundStep) -> Result<()> {
-        let ahead = self.eager.by_step[index].clone();
-        if ahead.is_empty() {
-            return Ok(());
-        }
-        for expr in step_expressions(step) {
-            self.require(expr)?;
-        }
-        for column in ahead {
-            if matches!(self.held[column], Held::NotLoaded) {
-                self.load(column)?;
-            }
-        }
-        Ok(())
-    }
 }

@@ -1,20 +1,21 @@
 //! What lies in a block's shared memory: accumulators, and the build tables that most rows
 //! look into.
 
-use headrace_ir::ProbeKind;
 use headrace_pipeline::bind::is_near_on_gpu;
 use headrace_pipeline::bound::{Bound, BoundProbe, BoundStep};
-use headrace_pipeline::build::{BuildIndex, PayloadData, Presence};
+use headrace_pipeline::build::{BuildIndex, Presence};
 
-use super::sink::{SinkPlan, Where};
-use crate::program::{BuildPiece, Tuning};
+use crate::codegen::plan::probes::marked_payload;
+use crate::codegen::plan::sink::{SinkPlan, Where};
+use crate::tables::{BuildPiece, payload_shape};
+use crate::tuning::Tuning;
 
 /// A bitmap is looked into before the payload when it keeps at most this share of the rows.
 const BITMAP_FIRST_SELECTIVITY_MAX: f64 = 0.6;
 
 /// What an entry of the shared memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SharedItem {
+pub(crate) enum SharedItem {
     /// Accumulator of the sink, all replicas.
     Accumulator(usize),
     /// Part of the build that the step probes.
@@ -25,25 +26,25 @@ pub(super) enum SharedItem {
 
 /// One entry.
 #[derive(Clone, Debug)]
-pub(super) struct SharedEntry {
-    pub(super) item: SharedItem,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
+pub(crate) struct SharedEntry {
+    pub(crate) item: SharedItem,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
     /// Name in the kernel, once something uses it.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 /// The block's dynamic shared memory.
 #[derive(Debug, Default)]
-pub(super) struct SharedPlan {
-    pub(super) entries: Vec<SharedEntry>,
-    pub(super) bytes: u32,
+pub(crate) struct SharedPlan {
+    pub(crate) entries: Vec<SharedEntry>,
+    pub(crate) bytes: u32,
     /// Tables that rows look into before they are taken one by one.
-    pub(super) builds: usize,
+    pub(crate) builds: usize,
 }
 
 impl SharedPlan {
-    pub(super) fn of(
+    pub(crate) fn of(
         bound: &Bound,
         sink: &SinkPlan,
         tuning: Tuning,
@@ -95,7 +96,7 @@ impl SharedPlan {
     }
 
     /// Whether an entry is planned.
-    pub(super) fn has(&self, step: usize, piece: BuildPiece) -> bool {
+    pub(crate) fn has(&self, step: usize, piece: BuildPiece) -> bool {
         self.entries.iter().any(|e| e.item == SharedItem::Build { step, piece })
     }
 
@@ -125,49 +126,6 @@ impl SharedPlan {
 }
 
 /// Bytes of a bitmap over a domain as the device holds it, with an absent key behind the last.
-pub(super) fn bitmap_bytes(domain: u64) -> u64 {
+pub(crate) fn bitmap_bytes(domain: u64) -> u64 {
     (domain + 1).div_ceil(64) * 8
-}
-
-/// How payload values lie.
-pub(crate) struct PayloadShape {
-    /// C++ type of the entries.
-    pub(super) c_type: &'static str,
-    pub(crate) width_bytes: u64,
-    /// Base of narrow raw values.
-    pub(super) base: Option<i64>,
-    /// The entry that marks an absent key of a direct build.
-    pub(super) absent: Option<u32>,
-}
-
-pub(crate) fn payload_shape(data: &PayloadData) -> PayloadShape {
-    let shape =
-        |c_type, width_bytes, base, absent| PayloadShape { c_type, width_bytes, base, absent };
-    match data {
-        PayloadData::U8 { base, .. } => shape("u8", 1, Some(*base), Some(u32::from(u8::MAX))),
-        PayloadData::U16 { base, .. } => shape("u16", 2, Some(*base), Some(u32::from(u16::MAX))),
-        PayloadData::U32 { base, .. } => shape("u32", 4, Some(*base), Some(u32::MAX)),
-        PayloadData::I64(_) => shape("i64", 8, None, None),
-        PayloadData::U64(_) => shape("u64", 8, None, None),
-        PayloadData::F64(_) => shape("f64", 8, None, None),
-        PayloadData::I128(_) => shape("i128", 16, None, None),
-        PayloadData::Bool(_) => shape("u8", 1, None, Some(u32::from(u8::MAX))),
-    }
-}
-
-/// The narrowest payload column of a probe whose entries tell absent keys.
-pub(super) fn marked_payload(probe: &BoundProbe) -> Option<usize> {
-    if !matches!(probe.kind, ProbeKind::Inner | ProbeKind::Left) {
-        return None;
-    }
-    probe
-        .payload
-        .iter()
-        .copied()
-        .filter_map(|column| {
-            let shape = payload_shape(&probe.build.payload[column].data);
-            shape.absent.map(|_| (shape.width_bytes, column))
-        })
-        .min()
-        .map(|(_, column)| column)
 }
