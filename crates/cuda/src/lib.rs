@@ -55,6 +55,7 @@ mod layout;
 mod narrow;
 mod page_slots;
 mod pages;
+pub mod parts;
 mod pinned;
 mod place;
 mod program;
@@ -74,29 +75,12 @@ mod text_values;
 mod tuning;
 mod upload;
 
-pub use accumulator::DeviceAccumulator;
-pub use decode::accumulator_state;
 pub use device::{CudaDevice, CudaOptions};
-pub use execution::{CudaExecution, CudaStats, LAUNCH_ROWS_MAX};
-pub use fields::{Param, SegmentField};
-pub use gather::gather_source;
-pub use groups::{DeviceGroups, GroupKeyPart, GroupRoom, GroupTableLayout};
-pub use headers::{COMPILE_OPTIONS, HEADERS};
-pub use kernels::Kernel;
-pub use layout::{ColumnForm, ColumnLayout, SegmentLayout, base_of};
-pub use narrow::{Narrowing, narrow_source};
-pub use pages::{
-    ColumnPlaces, NOT_TAKEN, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES, PAGES_KERNEL_NAME, PageColumn,
-    PageDecoding, PageOwner, PagePass, page_entry, page_verdict, pages_source,
-};
-pub use place::Place;
-pub use program::{CudaProgram, DeviceColumn, DeviceSegment, KERNEL_NAME, OutputColumn};
-pub use resident::{ColumnKey, FileId, ResidentColumn, ResidentColumns, ResidentStats};
-pub use room::{LaunchShape, RowRoom};
-pub use rows::{Downloaded, EmitRows, RowBuffers, RowOutput};
+pub use layout::SegmentLayout;
+pub use pages::PageOwner;
+pub use program::CudaProgram;
+pub use rows::RowOutput;
 pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource};
 pub use run_feed::{Rest, StreamPages};
 pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentFeed, SegmentSource, chunked};
-pub use tables::{BuildPiece, piece_bytes};
-pub use text_values::{TEXT_VALUE_BYTES, text_lengths};
 pub use tuning::Tuning;

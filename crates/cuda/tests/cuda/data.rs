@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::StringArray;
-use headrace_cuda::{ColumnForm, ColumnLayout, SegmentLayout};
+use headrace_cuda::SegmentLayout;
+use headrace_cuda::parts::{ColumnForm, ColumnLayout};
 use headrace_ir::{DataType, Encoding, Field, TimeUnit, ValueRange};
 use headrace_pipeline::{ColumnView, Dictionary, SegmentView, SourceColumn, SourceInfo};
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use headrace_cuda::{ColumnForm, ColumnLayout, SegmentLayout};
+use headrace_cuda::SegmentLayout;
+use headrace_cuda::parts::{ColumnForm, ColumnLayout};
 use headrace_ir::{
     AggregateFunction, AggregateOutput, ArithmeticOp, CompareOp, DataType, Field, OnOverflow,
     ProbeKind, Scalar, ValueRange,

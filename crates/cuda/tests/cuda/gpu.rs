@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use arrow_array::RecordBatch;
+use headrace_cuda::parts::{ColumnForm, CudaExecution, DeviceColumn, DeviceSegment, base_of};
 use headrace_cuda::{
-    ChunkLimits, Chunker, ColumnForm, CudaAnswer, CudaDevice, CudaExecution, CudaOptions,
-    CudaProgram, CudaRun, DeviceColumn, DeviceSegment, ResidentRuns, Rest, RowOutput, RunSource,
-    SegmentFeed, SegmentSource, Tuning, base_of, chunked,
+    ChunkLimits, Chunker, CudaAnswer, CudaDevice, CudaOptions, CudaProgram, CudaRun, ResidentRuns,
+    Rest, RowOutput, RunSource, SegmentFeed, SegmentSource, Tuning, chunked,
 };
 use headrace_flow::{BoxError, RaceOptions};
 use headrace_gpu::DeviceBuffer;

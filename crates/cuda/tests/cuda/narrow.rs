@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use headrace_cuda::{
-    ColumnForm, ColumnLayout, CudaProgram, Narrowing, SegmentLayout, Tuning, narrow_source,
-};
+use headrace_cuda::parts::{ColumnForm, ColumnLayout, Narrowing, narrow_source};
+use headrace_cuda::{CudaProgram, SegmentLayout, Tuning};
 use headrace_ir::ValueRange;
 use headrace_pipeline::bound::{Bound, Repr};
 

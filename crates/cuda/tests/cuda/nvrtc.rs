@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use headrace_cuda::{
-    COMPILE_OPTIONS, CudaProgram, Tuning, gather_source, narrow_source, pages_source,
-};
+use headrace_cuda::parts::{COMPILE_OPTIONS, gather_source, narrow_source, pages_source};
+use headrace_cuda::{CudaProgram, Tuning};
 use headrace_gpu::{Compiler, Cubin};
 use headrace_pipeline::BuildTable;
 

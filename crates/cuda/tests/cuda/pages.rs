@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
-use headrace_cuda::{
+use headrace_cuda::parts::{
     ColumnForm, NOT_TAKEN, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES, PageDecoding, PagePass,
     page_entry, page_verdict,
 };

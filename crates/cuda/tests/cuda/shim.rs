@@ -8,11 +8,12 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
-use headrace_cuda::{
-    ColumnForm, CudaProgram, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment,
-    Downloaded, HEADERS, KERNEL_NAME, Param, RowOutput, RowRoom, TEXT_VALUE_BYTES, Tuning,
-    accumulator_state, base_of, piece_bytes, text_lengths,
+use headrace_cuda::parts::{
+    ColumnForm, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment, Downloaded, HEADERS,
+    KERNEL_NAME, Param, RowRoom, TEXT_VALUE_BYTES, accumulator_state, base_of, piece_bytes,
+    text_lengths,
 };
+use headrace_cuda::{CudaProgram, RowOutput, Tuning};
 use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::state::{DenseState, finish_dense};

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use headrace_cuda::{ColumnLayout, Narrowing, SegmentLayout};
+use headrace_cuda::SegmentLayout;
+use headrace_cuda::parts::{ColumnLayout, Narrowing};
 use headrace_ir::{ArithmeticOp, CompareOp, ProbeKind, ValueRange};
 use headrace_pipeline::bound::{Bound, RegisterInfo};
 use headrace_pipeline::build::BuildTable;

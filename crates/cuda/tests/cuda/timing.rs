@@ -9,10 +9,8 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use headrace_cuda::{
-    ColumnForm, CudaDevice, CudaExecution, CudaOptions, DeviceColumn, DeviceSegment, Narrowing,
-    SegmentLayout, Tuning,
-};
+use headrace_cuda::parts::{ColumnForm, CudaExecution, DeviceColumn, DeviceSegment, Narrowing};
+use headrace_cuda::{CudaDevice, CudaOptions, SegmentLayout, Tuning};
 use headrace_gpu::DeviceBuffer;
 use headrace_ir::Encoding;
 use headrace_pipeline::bound::{Bound, Repr};

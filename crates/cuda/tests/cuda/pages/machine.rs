@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use headrace_cuda::{COMPILE_OPTIONS, CudaDevice, CudaOptions, PAGES_KERNEL_NAME, pages_source};
+use headrace_cuda::parts::{COMPILE_OPTIONS, PAGES_KERNEL_NAME, pages_source};
+use headrace_cuda::{CudaDevice, CudaOptions};
 use headrace_gpu::{Compiler, DeviceBuffer, Function, Grid, LaunchArgs, Module, Stream, launch};
 
 use crate::shim::{Memory, build_library, run};
