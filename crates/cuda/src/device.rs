@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use headrace_gpu::{CuFile, Device, DeviceBuffer, DevicePool, Function, GpuError, Source, Stream};
 use headrace_io::{Kept, MemoryBudget};
-use headrace_pipeline::ExecError;
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::build::BuildTable;
 use parking_lot::Mutex;
 
 use crate::build_cache::BuildCache;
+use crate::error::CudaError;
 use crate::groups::TABLE_BYTES_MAX;
 use crate::host_memory::HostMemory;
 use crate::kernels::{Kernel, Kernels};
@@ -83,8 +83,8 @@ impl CudaDevice {
     /// Opens the GPU at `ordinal` and NVRTC.
     ///
     /// # Errors
-    /// [`ExecError::Gpu`] without GPU, driver or NVRTC, with the reason and a remedy.
-    pub fn open(ordinal: usize, options: CudaOptions) -> Result<Arc<Self>, ExecError> {
+    /// [`CudaError::Gpu`] without GPU, driver or NVRTC, with the reason and a remedy.
+    pub fn open(ordinal: usize, options: CudaOptions) -> Result<Arc<Self>, CudaError> {
         Self::open_within(ordinal, options, None)
     }
 
@@ -96,7 +96,7 @@ impl CudaDevice {
         ordinal: usize,
         options: CudaOptions,
         budget: Option<&Arc<MemoryBudget>>,
-    ) -> Result<Arc<Self>, ExecError> {
+    ) -> Result<Arc<Self>, CudaError> {
         // The device first: without one, NVRTC's absence is not the reason.
         let device = Device::open(ordinal)?;
         let kernels = Kernels::new(options.tuning, options.borrows_max)?;
@@ -214,7 +214,7 @@ impl CudaDevice {
         &self,
         build: &Arc<BuildTable>,
         piece: BuildPiece,
-    ) -> Result<Arc<Kept<DeviceBuffer>>, ExecError> {
+    ) -> Result<Arc<Kept<DeviceBuffer>>, CudaError> {
         let key = (build.id, piece);
         if let Some(buffer) = self.builds.lock().get(key) {
             return Ok(buffer);
@@ -229,9 +229,9 @@ impl CudaDevice {
     /// another kernel than others did, at first that of the others.
     ///
     /// # Errors
-    /// [`ExecError::Gpu`] when it does not compile or load, [`ExecError::Internal`] for a
+    /// [`CudaError::Gpu`] when it does not compile or load, [`ExecError::Internal`] for a
     /// pipeline that [`CudaProgram::compile`](crate::CudaProgram::compile) refuses.
-    pub fn kernel(&self, bound: &Arc<Bound>, layout: &SegmentLayout) -> Result<Kernel, ExecError> {
+    pub fn kernel(&self, bound: &Arc<Bound>, layout: &SegmentLayout) -> Result<Kernel, CudaError> {
         self.kernels.get(&self.device, bound, layout)
     }
 

@@ -12,12 +12,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use headrace_gpu::{DeviceBuffer, Stream};
-use headrace_pipeline::ExecError;
 use headrace_pipeline::state::AccumulatorState;
 
 use crate::accumulator::DeviceAccumulator;
 use crate::decode::accumulator_state;
 use crate::device::CudaDevice;
+use crate::error::CudaError;
 use crate::groups::{GroupRoom, GroupTableLayout};
 use crate::pinned::PinnedLease;
 use crate::program::CudaProgram;
@@ -77,7 +77,7 @@ enum Clear {
 
 impl DeviceState {
     /// The state of a program, not cleared yet.
-    pub(crate) fn new(device: &Arc<CudaDevice>, program: &CudaProgram) -> Result<Self, ExecError> {
+    pub(crate) fn new(device: &Arc<CudaDevice>, program: &CudaProgram) -> Result<Self, CudaError> {
         let groups = match &program.group_table {
             Some(layout) => Some(GroupBuffers::new(device, layout, program.matches_max)?),
             None => None,
@@ -129,7 +129,7 @@ impl DeviceState {
     ///
     /// # Safety
     /// The state must live until the stream has done it, and nothing else use it meanwhile.
-    pub(crate) unsafe fn clear(&self, stream: &Stream) -> Result<(), ExecError> {
+    pub(crate) unsafe fn clear(&self, stream: &Stream) -> Result<(), CudaError> {
         match &self.clear {
             Clear::Image(image) => {
                 // SAFETY: both buffers live as long as the state: the caller's promise.
@@ -161,7 +161,7 @@ impl DeviceState {
         stream: &Stream,
         part: &Part,
         pattern: Option<&DeviceBuffer>,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let Some(pattern) = pattern else {
             let [word, _] = part.kind.initial_words();
             // SAFETY: the caller's promise.
@@ -182,7 +182,7 @@ impl DeviceState {
     }
 
     /// Waits for the stream and reads the status alone; the number of output rows starts anew.
-    pub(crate) fn take_status(&mut self, stream: &Stream) -> Result<[u8; STATUS_BYTES], ExecError> {
+    pub(crate) fn take_status(&mut self, stream: &Stream) -> Result<[u8; STATUS_BYTES], CudaError> {
         let mut status = [0u8; STATUS_BYTES];
         stream.download(&self.buffer, 0, &mut status)?;
         // SAFETY: only this stream uses the state, whose owner waits for it before it goes.
@@ -196,7 +196,7 @@ impl DeviceState {
     }
 
     /// Queues the copy of all of it to the host, where it is small. [`Self::fetch`] waits for it.
-    pub(crate) fn begin_fetch(&mut self, stream: &Stream) -> Result<(), ExecError> {
+    pub(crate) fn begin_fetch(&mut self, stream: &Stream) -> Result<(), CudaError> {
         let bytes = self.buffer.bytes();
         if let (Some(host), None) = (&mut self.host, &self.groups) {
             // SAFETY: the pinned memory is the state's own, which waits for the stream before it
@@ -207,7 +207,7 @@ impl DeviceState {
     }
 
     /// Waits for the stream; everything, after [`Self::begin_fetch`].
-    pub(crate) fn fetch(&mut self, stream: &Stream) -> Result<Fetched<'_>, ExecError> {
+    pub(crate) fn fetch(&mut self, stream: &Stream) -> Result<Fetched<'_>, CudaError> {
         stream.synchronize()?;
         let bytes = self.buffer.bytes();
         let all = match &self.host {
@@ -231,13 +231,13 @@ impl DeviceState {
         &self,
         stream: &Stream,
         to: &mut [u8],
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         // SAFETY: the caller's promise.
         Ok(unsafe { stream.copy_d2h_async(&self.buffer, USED_AT, to) }?)
     }
 
     /// Waits for the stream; the number of hashed groups, as a launch leaves it.
-    pub(crate) fn take_groups_used(&self, stream: &Stream) -> Result<u32, ExecError> {
+    pub(crate) fn take_groups_used(&self, stream: &Stream) -> Result<u32, CudaError> {
         let mut used = [0u8; 4];
         stream.download(&self.buffer, USED_AT, &mut used)?;
         Ok(u32::from_le_bytes(used))
@@ -248,7 +248,7 @@ impl DeviceState {
         &self,
         stream: &Stream,
         groups: &GroupBuffers,
-    ) -> Result<Option<(u64, u64)>, ExecError> {
+    ) -> Result<Option<(u64, u64)>, CudaError> {
         let Some(texts) = &groups.texts else { return Ok(None) };
         let mut used = [0u8; 8];
         stream.download(&self.buffer, TEXTS_USED_AT, &mut used)?;
@@ -271,7 +271,7 @@ impl DeviceState {
         groups: &GroupBuffers,
         range: Range<usize>,
         to: &mut [u8],
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let stride = groups.layout.key_bytes();
         let (keys, mut rest) = to.split_at_mut(range.len() * stride);
         // SAFETY: the caller's promise, here and below.
@@ -328,7 +328,7 @@ impl Fetched<'_> {
     }
 }
 
-fn image(device: &CudaDevice, parts: &[Part], bytes: usize) -> Result<Clear, ExecError> {
+fn image(device: &CudaDevice, parts: &[Part], bytes: usize) -> Result<Clear, CudaError> {
     let mut image = vec![0u8; bytes];
     for part in parts {
         let entry = entry_bytes(part.kind);
@@ -339,7 +339,7 @@ fn image(device: &CudaDevice, parts: &[Part], bytes: usize) -> Result<Clear, Exe
     Ok(Clear::Image(buffer))
 }
 
-fn patterns(device: &CudaDevice, parts: &[Part]) -> Result<Clear, ExecError> {
+fn patterns(device: &CudaDevice, parts: &[Part]) -> Result<Clear, CudaError> {
     let pattern = |part: &Part| {
         let [low, high] = part.kind.initial_words();
         if low == high {
@@ -349,7 +349,7 @@ fn patterns(device: &CudaDevice, parts: &[Part]) -> Result<Clear, ExecError> {
         device.upload_into(&buffer, &entry_bytes(part.kind).repeat(PATTERN_BYTES / 8))?;
         Ok(Some(buffer))
     };
-    Ok(Clear::Fill(parts.iter().map(pattern).collect::<Result<_, ExecError>>()?))
+    Ok(Clear::Fill(parts.iter().map(pattern).collect::<Result<_, CudaError>>()?))
 }
 
 /// The words before any row, which repeat.
@@ -362,7 +362,7 @@ impl GroupBuffers {
         device: &CudaDevice,
         layout: &GroupTableLayout,
         matches_max: u64,
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         let room = layout.room(device.table_max(), Tuning::FULL.tile_groups(matches_max));
         let texts_bytes = room.texts_bytes as usize;
         Ok(Self {

@@ -15,6 +15,7 @@ use headrace_pipeline::state::DenseState;
 use crate::decode::chunks;
 use crate::device::CudaDevice;
 use crate::device_state::DeviceState;
+use crate::error::CudaError;
 use crate::fields::Param;
 use crate::kernels::Kernel;
 use crate::layout::SegmentLayout;
@@ -96,7 +97,7 @@ impl CudaExecution {
         device: &Arc<CudaDevice>,
         bound: &Arc<Bound>,
         layouts: &[SegmentLayout],
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         let gpu = device.device();
         let mut execution = Self {
             device: Arc::clone(device),
@@ -132,7 +133,7 @@ impl CudaExecution {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn prepare(&mut self, layout: &SegmentLayout) -> Result<(), ExecError> {
+    pub fn prepare(&mut self, layout: &SegmentLayout) -> Result<(), CudaError> {
         self.kernel_for(layout).map(|_| ())
     }
 
@@ -156,7 +157,7 @@ impl CudaExecution {
         self.kernels().map(|k| k.program.segment_bytes()).max().unwrap_or(0)
     }
 
-    fn upload_remaps(&mut self) -> Result<(), ExecError> {
+    fn upload_remaps(&mut self) -> Result<(), CudaError> {
         for remap in &self.bound.remaps {
             let bytes: Vec<u8> = remap.iter().flat_map(|code| code.to_le_bytes()).collect();
             self.remaps.push((self.device.upload(&bytes)?, remap.len() as u64));
@@ -164,7 +165,7 @@ impl CudaExecution {
         Ok(())
     }
 
-    fn kernel_for(&mut self, layout: &SegmentLayout) -> Result<usize, ExecError> {
+    fn kernel_for(&mut self, layout: &SegmentLayout) -> Result<usize, CudaError> {
         if let Some(index) = self.by_layout.get(layout) {
             return Ok(*index);
         }
@@ -182,7 +183,7 @@ impl CudaExecution {
                     // A borrowed kernel has an order of its own.
                     let steps = &kernel.program.bound.steps;
                     let Some(BoundStep::Probe(probe)) = steps.get(step) else {
-                        return Err(ExecError::Internal(format!("step {step} is no probe")));
+                        return Err(ExecError::Internal(format!("step {step} is no probe")).into());
                     };
                     self.device.build_piece(&probe.build, piece)?
                 }
@@ -197,7 +198,7 @@ impl CudaExecution {
     }
 
     /// Where the output rows of up to `rows` streamed rows go; `None` for an aggregation.
-    pub(crate) fn row_transfer(&self, rows: u64) -> Result<Option<RowTransfer>, ExecError> {
+    pub(crate) fn row_transfer(&self, rows: u64) -> Result<Option<RowTransfer>, CudaError> {
         match self.outputs()? {
             None => Ok(None),
             Some((outputs, matches_max)) => {
@@ -209,12 +210,12 @@ impl CudaExecution {
     }
 
     /// Columns of a rows sink, and most output rows of a streamed row.
-    fn outputs(&self) -> Result<Option<(&[OutputColumn], u64)>, ExecError> {
+    fn outputs(&self) -> Result<Option<(&[OutputColumn], u64)>, CudaError> {
         if !matches!(self.bound.sink, BoundSink::Rows { .. } | BoundSink::Sorted { .. }) {
             return Ok(None);
         }
         let Some(first) = self.kernels.first() else {
-            return Err(ExecError::Internal("no kernel is loaded".into()));
+            return Err(ExecError::Internal("no kernel is loaded".into()).into());
         };
         let program = &first.kernel.program;
         Ok(Some((&program.outputs, program.matches_max.max(1))))
@@ -228,16 +229,16 @@ impl CudaExecution {
         &mut self,
         layout: &SegmentLayout,
         segments: &[DeviceSegment],
-    ) -> Result<(Vec<u64>, u64), ExecError> {
+    ) -> Result<(Vec<u64>, u64), CudaError> {
         let index = self.kernel_for(layout)?;
         let program = &self.kernels[index].kernel.program;
         let remaps: Vec<(u64, u64)> =
             self.remaps.iter().map(|(buffer, length)| (buffer.ptr(), *length)).collect();
-        program.describe(segments, u64::from(program.tuning.tile_rows()), &remaps)
+        Ok(program.describe(segments, u64::from(program.tuning.tile_rows()), &remaps)?)
     }
 
     /// Waits until the stream of the execution is done, so that others may use what it made.
-    pub(crate) fn synchronize(&self) -> Result<(), ExecError> {
+    pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
         Ok(self.stream.synchronize()?)
     }
 
@@ -256,7 +257,7 @@ impl CudaExecution {
         layout: &SegmentLayout,
         segments: &[DeviceSegment],
         row_capacity: u64,
-    ) -> Result<Vec<Described>, ExecError> {
+    ) -> Result<Vec<Described>, CudaError> {
         self.kernel_for(layout)?;
         let limit = match self.outputs()? {
             Some((_, matches_max)) => (row_capacity / matches_max).min(LAUNCH_ROWS_MAX),
@@ -289,7 +290,7 @@ impl CudaExecution {
     /// Runs over segments that lie in device memory and waits. Output rows go to `output`.
     ///
     /// # Errors
-    /// The failure of a row, as the CPU processor gives it, or [`ExecError::Gpu`].
+    /// The failure of a row, as the CPU processor gives it, or [`CudaError::Gpu`].
     ///
     /// # Safety
     /// Each segment's buffers must be device memory of this device that holds as many rows as
@@ -301,7 +302,7 @@ impl CudaExecution {
         segments: &[DeviceSegment],
         row_capacity: u64,
         output: &RowOutput<'_>,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let launches = self.describe_launches(layout, segments, row_capacity)?;
         // SAFETY: the caller's promise.
         unsafe { self.run_described(&launches, output) }
@@ -315,7 +316,7 @@ impl CudaExecution {
         &mut self,
         launches: &[Described],
         output: &RowOutput<'_>,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         if launches.is_empty() {
             return Ok(());
         }
@@ -344,14 +345,14 @@ impl CudaExecution {
     /// what is left to do then.
     ///
     /// # Errors
-    /// [`ExecError::Gpu`]; kernels may be under way then.
+    /// [`CudaError::Gpu`]; kernels may be under way then.
     ///
     /// # Safety
     /// As [`Self::run`], until the stream has done the kernels.
     pub(crate) unsafe fn queue_described(
         &mut self,
         launches: &[Described],
-    ) -> Result<bool, ExecError> {
+    ) -> Result<bool, CudaError> {
         let Some(status) = self.state.as_ref().map(DeviceState::status) else { return Ok(false) };
         if self.outputs()?.is_some() || self.groups_may_leave() {
             return Ok(false);
@@ -374,10 +375,10 @@ impl CudaExecution {
         described: &Described,
         (rows, progress): (Option<&mut RowTransfer>, Option<&mut Progress>),
         output: &RowOutput<'_>,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let Described { layout, descriptors, tiles, .. } = described;
         let Some(status) = self.state.as_ref().map(DeviceState::status) else {
-            return Err(ExecError::Internal("a launch without a state".into()));
+            return Err(ExecError::Internal("a launch without a state".into()).into());
         };
         let stream = Arc::clone(&self.stream);
         let at = (descriptors.ptr(), *tiles);
@@ -388,7 +389,7 @@ impl CudaExecution {
                 return unsafe { self.launch_to_the_end(layout, at, status, progress, output) };
             }
             (None, None) => {
-                return Err(ExecError::Internal("an aggregation that was not queued".into()));
+                return Err(ExecError::Internal("an aggregation that was not queued".into()).into());
             }
         };
         let mut again = Again::First;
@@ -413,13 +414,13 @@ impl CudaExecution {
         }
     }
 
-    fn add_kernel_ms(&mut self) -> Result<(), ExecError> {
+    fn add_kernel_ms(&mut self) -> Result<(), CudaError> {
         self.stats.kernel_ms += f64::from(self.timing.0.elapsed_ms(&self.timing.1)?);
         Ok(())
     }
 
     /// Brings the state back, which waits for the kernels, and looks for failures.
-    pub(crate) fn finish_aggregation(&mut self) -> Result<(), ExecError> {
+    pub(crate) fn finish_aggregation(&mut self) -> Result<(), CudaError> {
         let Some(state) = &mut self.state else { return Ok(()) };
         let status = if state.is_pinned() {
             state.begin_fetch(&self.stream)?;
@@ -433,7 +434,7 @@ impl CudaExecution {
     }
 
     /// Waits for the stream, reads the status and resets the number of rows.
-    fn take_status(&mut self) -> Result<u64, ExecError> {
+    fn take_status(&mut self) -> Result<u64, CudaError> {
         let Some(state) = &mut self.state else { return Ok(0) };
         let status = state.take_status(&self.stream)?;
         self.read_status(&status)
@@ -443,18 +444,18 @@ impl CudaExecution {
     ///
     /// # Errors
     /// The failure, as the CPU processor gives it.
-    pub fn read_status(&self, status: &[u8; STATUS_BYTES]) -> Result<u64, ExecError> {
+    pub fn read_status(&self, status: &[u8; STATUS_BYTES]) -> Result<u64, CudaError> {
         let word = chunks::<4>(&status[STATUS_ERROR_AT..]).next().map_or(0, u32::from_le_bytes);
         if let Some(loaded) = self.kernels.get((word >> PLACE_BITS) as usize)
             && let Some(error) = loaded.kernel.program.error_of(word & ((1 << PLACE_BITS) - 1))
         {
-            return Err(error);
+            return Err(error.into());
         }
         Ok(chunks::<8>(status).next().map_or(0, u64::from_le_bytes))
     }
 
     /// Forgets all rows, so that the execution can run again.
-    pub(crate) fn reset(&mut self) -> Result<(), ExecError> {
+    pub(crate) fn reset(&mut self) -> Result<(), CudaError> {
         self.stats = CudaStats::default();
         self.is_fetched = false;
         if let Some(state) = &self.state {
@@ -471,8 +472,8 @@ impl CudaExecution {
     /// output column depends on it.
     ///
     /// # Errors
-    /// [`ExecError::Gpu`] when the device fails.
-    pub fn take_dense(&mut self) -> Result<Option<DenseState>, ExecError> {
+    /// [`CudaError::Gpu`] when the device fails.
+    pub fn take_dense(&mut self) -> Result<Option<DenseState>, CudaError> {
         let BoundSink::Aggregate { accumulators, grouping: Grouping::Dense { groups }, .. } =
             &self.bound.sink
         else {

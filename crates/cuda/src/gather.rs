@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use headrace_gpu::{Function, Grid, LaunchArgs, Source, Stream, launch};
-use headrace_pipeline::ExecError;
 
 use crate::device::CudaDevice;
+use crate::error::CudaError;
 use crate::headers::HEADERS;
 use crate::pinned::PinnedLease;
 use crate::text_values::{TEXT_PORTION_BYTES, TEXT_VALUE_BYTES, text_lengths};
@@ -45,7 +45,7 @@ impl Gathering {
     ///
     /// # Errors
     /// The kernel does not load.
-    pub(crate) fn new(device: &Arc<CudaDevice>) -> Result<Self, ExecError> {
+    pub(crate) fn new(device: &Arc<CudaDevice>) -> Result<Self, CudaError> {
         let function = device.function(&gather_source(), GATHER_KERNEL_NAME)?;
         Ok(Self { device: Arc::clone(device), function, staging: None, columns: Vec::new() })
     }
@@ -54,7 +54,7 @@ impl Gathering {
     /// and the values.
     ///
     /// # Errors
-    /// [`ExecError::Memory`] for pinned memory, [`ExecError::Gpu`].
+    /// [`ExecError::Memory`] for pinned memory, [`CudaError::Gpu`].
     ///
     /// # Safety
     /// The values must be those that the device has at that address, and both they and what they point to must stay, until
@@ -64,7 +64,7 @@ impl Gathering {
         stream: &Stream,
         rows: usize,
         texts: &[(Option<u64>, &[u8])],
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let (values_bytes, offsets_bytes) = (rows * TEXT_VALUE_BYTES, rows * OFFSET_BYTES);
         let sent = texts.iter().filter(|(address, _)| address.is_none()).count();
         let offsets_at = sent * values_bytes;

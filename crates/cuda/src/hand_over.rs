@@ -9,6 +9,7 @@ use headrace_pipeline::ExecError;
 
 use crate::device::CudaDevice;
 use crate::device_state::{DeviceState, GroupBuffers};
+use crate::error::CudaError;
 use crate::gather::Gathering;
 use crate::groups::DeviceGroups;
 use crate::pinned::PinnedLease;
@@ -30,9 +31,9 @@ pub(crate) fn hand_over(
     state: &DeviceState,
     output: &RowOutput<'_>,
     is_last: bool,
-) -> Result<(), ExecError> {
+) -> Result<(), CudaError> {
     let (Some(groups), Some(states)) = (&state.groups, output.groups()) else {
-        return Err(ExecError::Internal("groups of another sink".into()));
+        return Err(ExecError::Internal("groups of another sink".into()).into());
     };
     let used = groups.room.groups(state.take_groups_used(stream)?);
     if used == 0 {
@@ -93,7 +94,7 @@ impl GroupTexts {
         stream: &Stream,
         state: &DeviceState,
         groups: &GroupBuffers,
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         let kept = state.take_group_texts(stream, groups)?;
         Ok(Self {
             // Keys may all be short.
@@ -113,7 +114,7 @@ impl GroupTexts {
         state: &DeviceState,
         groups: &GroupBuffers,
         arrived: (&[u8], usize),
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         if self.gathering.is_some() {
             let (keys, entries) = state.arrived(groups, arrived, 0..arrived.1);
             self.values = groups.layout.kept_texts(keys, entries, self.kept)?;
@@ -122,7 +123,7 @@ impl GroupTexts {
     }
 
     /// Brings the texts of the first of these groups of the region; of how many.
-    fn bring(&mut self, stream: &Stream, range: Range<usize>) -> Result<usize, ExecError> {
+    fn bring(&mut self, stream: &Stream, range: Range<usize>) -> Result<usize, CudaError> {
         let Some(gathering) = &mut self.gathering else { return Ok(range.len()) };
         let at = range.start * TEXT_VALUE_BYTES;
         let values: Vec<&[u8]> = self.values.iter().map(|values| &values[at..]).collect();

@@ -14,6 +14,8 @@ use headrace_io::{MemoryBudget, MemoryUse, Reclaim, Reservation};
 use headrace_pipeline::ExecError;
 use parking_lot::{Condvar, Mutex};
 
+use crate::error::CudaError;
+
 /// What a ring takes in host memory, and again on the device: while it stays in the processor's
 /// last-level cache, neither the readers nor the device wait for memory.
 const RING_BYTES: usize = 72 << 20;
@@ -91,7 +93,7 @@ impl HostMemory {
         bytes: u64,
         what: &str,
         make: impl FnOnce() -> Result<T, GpuError>,
-    ) -> Result<Pinned<T>, ExecError> {
+    ) -> Result<Pinned<T>, CudaError> {
         let reserve = |budget: &Arc<MemoryBudget>| budget.reserve(MemoryUse::Slots, bytes);
         let _reservation = self.budget.as_ref().map(reserve).transpose().map_err(|refused| {
             out_of_memory(what, refused.uses.total_bytes() + bytes, refused.limit_bytes)
@@ -106,12 +108,13 @@ impl HostMemory {
         &self,
         bytes: u64,
         make: impl FnOnce() -> Result<CudaSlots, GpuError>,
-    ) -> Result<Pinned<CudaSlots>, ExecError> {
+    ) -> Result<Pinned<CudaSlots>, CudaError> {
         const WHAT: &str = "the slots of a race";
         let mut state = self.state.lock();
         while state.ring_bytes + bytes > self.ring_bytes_max {
             if !state.drop_ring() {
-                return Err(out_of_memory(WHAT, state.ring_bytes + bytes, self.ring_bytes_max));
+                let needed_bytes = state.ring_bytes + bytes;
+                return Err(out_of_memory(WHAT, needed_bytes, self.ring_bytes_max).into());
             }
         }
         state.ring_bytes += bytes;
@@ -162,13 +165,13 @@ impl HostMemory {
     ///
     /// # Errors
     /// [`ExecError::Cancelled`].
-    pub(crate) fn wait_for_ring(&self, token: &CancelToken) -> Result<bool, ExecError> {
+    pub(crate) fn wait_for_ring(&self, token: &CancelToken) -> Result<bool, CudaError> {
         let mut state = self.state.lock();
         if state.rings_in_use == 0 {
             return Ok(false);
         }
         if token.is_cancelled() {
-            return Err(ExecError::Cancelled);
+            return Err(ExecError::Cancelled.into());
         }
         self.returned.wait_for(&mut state, LOOK);
         Ok(true)

@@ -16,6 +16,7 @@ use headrace_pipeline::bind::Lookups;
 use headrace_pipeline::bound::Bound;
 use parking_lot::Mutex;
 
+use crate::error::CudaError;
 use crate::headers::COMPILE_OPTIONS;
 use crate::layout::SegmentLayout;
 use crate::program::{CudaProgram, KERNEL_NAME};
@@ -104,7 +105,7 @@ impl Kernels {
         device: &Arc<Device>,
         bound: &Arc<Bound>,
         layout: &SegmentLayout,
-    ) -> Result<Kernel, ExecError> {
+    ) -> Result<Kernel, CudaError> {
         let wanted = Wanted::new(self.ladder(device.info()), bound, layout)?;
         if let Some(kernel) = self.known(device, &wanted)? {
             return Ok(kernel);
@@ -130,7 +131,7 @@ impl Kernels {
     }
 
     /// The kernel of a pipeline that had one before.
-    fn known(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Option<Kernel>, ExecError> {
+    fn known(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Option<Kernel>, CudaError> {
         let rung = self.state.lock().rungs.get(&wanted.rung_key()).copied();
         let Some(tuning) = rung else { return Ok(None) };
         let kernel = self.kernel(device, wanted.program(tuning)?)?;
@@ -143,7 +144,7 @@ impl Kernels {
         &self,
         family: &str,
         wanted: &Wanted<'a>,
-    ) -> Result<Option<Wanted<'a>>, ExecError> {
+    ) -> Result<Option<Wanted<'a>>, CudaError> {
         let selectivities = {
             let mut state = self.state.lock();
             let Some(family) = state.families.get_mut(family) else { return Ok(None) };
@@ -160,7 +161,7 @@ impl Kernels {
 
     /// The kernel of the first rung that does not spill registers, of those that have most builds
     /// in shared memory.
-    fn first_that_fits(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Kernel, ExecError> {
+    fn first_that_fits(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Kernel, CudaError> {
         let mut last = None;
         for &tuning in &wanted.ladder {
             let program = wanted.program(tuning)?;
@@ -255,31 +256,31 @@ impl<'a> Wanted<'a> {
         ladder: Vec<Tuning>,
         bound: &Arc<Bound>,
         layout: &'a SegmentLayout,
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         let roomiest = ladder.iter().max_by_key(|tuning| tuning.shared_bytes_max);
         let roomiest = roomiest.ok_or_else(|| ExecError::Internal("a ladder without rungs".into()));
         let roomiest = Arc::new(compile(bound, layout, *roomiest?)?);
         Ok(Self { bound: Arc::clone(bound), layout, ladder, roomiest })
     }
 
-    fn program(&self, tuning: Tuning) -> Result<Arc<CudaProgram>, ExecError> {
+    fn program(&self, tuning: Tuning) -> Result<Arc<CudaProgram>, CudaError> {
         if tuning == self.roomiest.tuning {
             return Ok(Arc::clone(&self.roomiest));
         }
-        compile(&self.bound, self.layout, tuning).map(Arc::new)
+        Ok(Arc::new(compile(&self.bound, self.layout, tuning)?))
     }
 
     fn rung_key(&self) -> RungKey {
         (self.roomiest.source.clone(), self.roomiest.shared_bytes)
     }
 
-    fn expecting(&self, selectivities: &[f64]) -> Result<Self, ExecError> {
+    fn expecting(&self, selectivities: &[f64]) -> Result<Self, CudaError> {
         let bound = Arc::new(self.bound.expecting(selectivities, Lookups::Gpu));
         Self::new(self.ladder.clone(), &bound, self.layout)
     }
 
     /// What all that differ in constants alone have in common.
-    fn family(&self) -> Result<String, ExecError> {
+    fn family(&self) -> Result<String, CudaError> {
         Ok(self.expecting(&vec![UNEXPECTED; self.bound.steps.len()])?.roomiest.source.clone())
     }
 }

@@ -43,6 +43,7 @@ mod codegen;
 mod decode;
 mod device;
 mod device_state;
+mod error;
 mod execution;
 mod fields;
 mod gather;
@@ -76,6 +77,7 @@ mod tuning;
 mod upload;
 
 pub use device::{CudaDevice, CudaOptions};
+pub use error::CudaError;
 pub use layout::SegmentLayout;
 pub use pages::PageOwner;
 pub use program::CudaProgram;

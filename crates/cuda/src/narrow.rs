@@ -7,10 +7,10 @@
 
 use headrace_gpu::{Function, Grid, LaunchArgs, Source, Stream, launch};
 use headrace_ir::ValueRange;
-use headrace_pipeline::ExecError;
 use headrace_pipeline::bound::{Bound, Repr};
 
 use crate::device::CudaDevice;
+use crate::error::CudaError;
 use crate::headers::HEADERS;
 use crate::layout::ColumnForm;
 
@@ -118,7 +118,7 @@ impl Narrowing {
     /// becomes 1 if the result must not be used.
     ///
     /// # Errors
-    /// [`ExecError::Gpu`] when the kernel does not load or the driver refuses.
+    /// [`CudaError::Gpu`] when the kernel does not load or the driver refuses.
     ///
     /// # Safety
     /// The addresses must be device memory of this device, of as many rows, of [`Self::bytes`]
@@ -132,7 +132,7 @@ impl Narrowing {
         (values, validity): (u64, u64),
         deltas: u64,
         misfit: u64,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         if rows == 0 {
             return Ok(());
         }

@@ -12,6 +12,7 @@ use headrace_pipeline::ExecError;
 
 use crate::decode::chunks;
 use crate::device::CudaDevice;
+use crate::error::CudaError;
 use crate::execution::word_bytes;
 use crate::pages::{
     ColumnPlaces, NOT_TAKEN, PAGE_BLOCK_THREADS, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES,
@@ -78,7 +79,7 @@ impl PageSlots {
         decoding: PageDecoding,
         owner: Arc<dyn PageOwner>,
         (slots, slot_bytes, segments_max): (usize, usize, usize),
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         let pages_max = slot_bytes / decoding.block_bytes();
         let gaps = segments_max as u64 * u64::from(SEGMENT_ALIGN_ROWS);
         let rows_max = pages_max as u64 * decoding.rows_max() + gaps;
@@ -100,7 +101,7 @@ impl PageSlots {
         Ok(pages)
     }
 
-    fn slot(&self) -> Result<PageSlot, ExecError> {
+    fn slot(&self) -> Result<PageSlot, CudaError> {
         let verdict_bytes = self.pages_max * PAGE_VERDICT_BYTES;
         let control_bytes = self.pages_max * PAGE_ENTRY_BYTES + verdict_bytes;
         let columns = self.device.alloc(self.places.bytes as usize)?;
@@ -122,7 +123,7 @@ impl PageSlots {
     /// Queues the kernel that looks at all pages of a chunk, and the copy of its verdicts.
     ///
     /// # Errors
-    /// [`ExecError::Internal`] for more pages than a slot has, [`ExecError::Gpu`].
+    /// [`ExecError::Internal`] for more pages than a slot has, [`CudaError::Gpu`].
     ///
     /// # Safety
     /// The runs' bytes must lie in device memory that is complete, unchanged and ordered with the
@@ -133,13 +134,13 @@ impl PageSlots {
         stream: &Stream,
         slot: usize,
         runs: Vec<PageRun>,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let block_bytes = self.decoding.block_bytes();
         let is_whole = |run: &PageRun| run.bytes.bytes.is_multiple_of(block_bytes);
         let pages: usize = runs.iter().map(|run| run.bytes.bytes / block_bytes).sum();
         if pages > self.pages_max || !runs.iter().all(is_whole) {
             let what = format!("{pages} pages in a slot for {}, or parts of pages", self.pages_max);
-            return Err(ExecError::Internal(what));
+            return Err(ExecError::Internal(what).into());
         }
         let ask = |run: &PageRun| self.owner.ask(&run.segment, run.bytes.bytes / block_bytes);
         self.slots[slot].answers = runs.iter().map(ask).collect();
@@ -162,7 +163,7 @@ impl PageSlots {
     /// of each, and queues the kernel that writes the columns of those that are taken.
     ///
     /// # Errors
-    /// [`ExecError::Gpu`], [`ExecError::Internal`] for more rows than there can be.
+    /// [`CudaError::Gpu`], [`ExecError::Internal`] for more rows than there can be.
     ///
     /// # Safety
     /// As [`check`](Self::check), whose work must be done.
@@ -171,11 +172,13 @@ impl PageSlots {
         stream: &Stream,
         slot: usize,
         registers: usize,
-    ) -> Result<Vec<DecodedPages>, ExecError> {
+    ) -> Result<Vec<DecodedPages>, CudaError> {
         let Settled { runs, first_rows, end } = self.settle(slot);
         if u64::from(end) > self.rows_max {
             let rows_max = self.rows_max;
-            return Err(ExecError::Internal(format!("{end} rows of pages where {rows_max} fit")));
+            return Err(
+                ExecError::Internal(format!("{end} rows of pages where {rows_max} fit")).into()
+            );
         }
         if end > 0 && !self.decoding.columns().is_empty() {
             self.write_first_rows(slot, &first_rows);
@@ -261,7 +264,7 @@ impl PageSlots {
         slot: usize,
         pages: usize,
         pass: PagePass,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         if pages == 0 {
             return Ok(());
         }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use headrace_flow::{CancelToken, CudaSlots};
 use headrace_gpu::PinnedBuffer;
-use headrace_pipeline::ExecError;
 
 use crate::device::CudaDevice;
+use crate::error::CudaError;
 use crate::host_memory::{Pinned, SLOTS_MIN};
 
 /// Pinned memory of a query; goes back when it is dropped. No queued copy may use it then.
@@ -22,7 +22,7 @@ impl PinnedLease {
     ///
     /// # Errors
     /// [`ExecError`] when the budget or the system refuses.
-    pub(crate) fn take(device: &Arc<CudaDevice>, bytes: usize) -> Result<Self, ExecError> {
+    pub(crate) fn take(device: &Arc<CudaDevice>, bytes: usize) -> Result<Self, CudaError> {
         let host = device.host_memory();
         let buffer = match host.idle_buffer(bytes) {
             Some(buffer) => buffer,
@@ -74,14 +74,14 @@ impl Ring {
     /// other.
     ///
     /// # Errors
-    /// [`ExecError::Memory`] or [`ExecError::Gpu`] when two slots cannot be had although no other
+    /// [`ExecError::Memory`] or [`CudaError::Gpu`] when two slots cannot be had although no other
     /// query has any; [`ExecError::Cancelled`].
     pub fn take(
         device: &Arc<CudaDevice>,
         chunk_bytes: usize,
         chunks: usize,
         token: &CancelToken,
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         let host = device.host_memory();
         let (slot_bytes, count) = host.ring_shape(chunk_bytes, chunks);
         loop {
@@ -106,7 +106,7 @@ fn new_ring(
     device: &Arc<CudaDevice>,
     slot_bytes: usize,
     mut count: usize,
-) -> Result<Pinned<CudaSlots>, ExecError> {
+) -> Result<Pinned<CudaSlots>, CudaError> {
     let host = device.host_memory();
     loop {
         let bytes = (count * slot_bytes) as u64;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use headrace_io::Kept;
 use headrace_pipeline::ExecError;
 
+use crate::error::CudaError;
 use crate::execution::{CudaExecution, Described};
 use crate::program::DeviceSegment;
 use crate::resident::ResidentColumn;
@@ -32,9 +33,9 @@ impl ResidentRun {
     ///
     /// # Errors
     /// [`ExecError::Internal`] for a plan that is not resident, and what describing gives.
-    pub(crate) fn new(mut execution: CudaExecution, plan: &StreamPlan) -> Result<Self, ExecError> {
+    pub(crate) fn new(mut execution: CudaExecution, plan: &StreamPlan) -> Result<Self, CudaError> {
         if !plan.is_resident() {
-            return Err(ExecError::Internal("a plan that is not resident".into()));
+            return Err(ExecError::Internal("a plan that is not resident".into()).into());
         }
         let mut segments: Vec<DeviceSegment> = Vec::new();
         let mut held = Vec::new();
@@ -93,7 +94,7 @@ impl ResidentRun {
     /// Begins to run, from nothing gathered, if the device alone can do all; whether it did.
     ///
     /// # Errors
-    /// [`ExecError::Gpu`].
+    /// [`CudaError::Gpu`].
     ///
     /// # Safety
     /// `held`, which is what [`Self::hold`] gave, must be kept until [`Self::finish`] or
@@ -101,7 +102,7 @@ impl ResidentRun {
     pub(crate) unsafe fn begin(
         &mut self,
         held: &[Arc<Kept<ResidentColumn>>],
-    ) -> Result<bool, ExecError> {
+    ) -> Result<bool, CudaError> {
         assert_eq!(held.len(), self.columns.len(), "columns of another run");
         let same = |(held, own): (&Arc<Kept<ResidentColumn>>, &Weak<Kept<ResidentColumn>>)| {
             std::ptr::eq(Arc::as_ptr(held), own.as_ptr())
@@ -119,7 +120,7 @@ impl ResidentRun {
     /// execution.
     ///
     /// # Errors
-    /// The failure of a row, or [`ExecError::Gpu`].
+    /// The failure of a row, or [`CudaError::Gpu`].
     ///
     /// # Safety
     /// As there.
@@ -127,7 +128,7 @@ impl ResidentRun {
         &mut self,
         has_begun: bool,
         output: &RowOutput<'_>,
-    ) -> Result<&mut CudaExecution, ExecError> {
+    ) -> Result<&mut CudaExecution, CudaError> {
         match has_begun {
             true => self.execution.finish_aggregation()?,
             // SAFETY: as in `begin`.

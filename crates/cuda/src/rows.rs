@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 
 use crate::decode::data_of;
 use crate::device::CudaDevice;
+use crate::error::CudaError;
 use crate::gather::Gathering;
 use crate::groups::DeviceGroups;
 use crate::pinned::PinnedLease;
@@ -181,7 +182,7 @@ impl RowBuffers {
         device: &CudaDevice,
         outputs: &[OutputColumn],
         room: RowRoom,
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         let rows = room.capacity;
         let mut buffers = Self {
             values: Vec::with_capacity(outputs.len()),
@@ -254,7 +255,7 @@ impl RowTransfer {
         device: &Arc<CudaDevice>,
         outputs: &[OutputColumn],
         room: RowRoom,
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         let buffers = RowBuffers::new(device, outputs, room)?;
         let row_bytes = buffers.row_bytes().max(1);
         let portion_rows = (PORTION_BYTES / row_bytes).max(1).min(room.capacity.max(1) as usize);
@@ -271,11 +272,11 @@ impl RowTransfer {
     }
 
     /// A launch is done, and yielded so many rows.
-    pub(crate) fn begin(&mut self, used_rows: u64) -> Result<(), ExecError> {
+    pub(crate) fn begin(&mut self, used_rows: u64) -> Result<(), CudaError> {
         let capacity = self.buffers.room.capacity;
         if used_rows > capacity {
             let what = format!("{used_rows} output rows where {capacity} fit");
-            return Err(ExecError::Internal(what));
+            return Err(ExecError::Internal(what).into());
         }
         (self.used_rows, self.done_rows, self.coming) = (used_rows, 0, Coming::Nothing);
         Ok(())
@@ -288,7 +289,7 @@ impl RowTransfer {
         &mut self,
         stream: &Stream,
         output: &RowOutput<'_>,
-    ) -> Result<bool, ExecError> {
+    ) -> Result<bool, CudaError> {
         match self.coming {
             Coming::Nothing => {}
             Coming::Values(staged) if self.texts.is_some() => {
@@ -313,14 +314,14 @@ impl RowTransfer {
         &mut self,
         output: &RowOutput<'_>,
         (rows, staged): (usize, usize),
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         output.take_rows(self.arrived(staged), rows)?;
         self.done_rows += rows as u64;
         Ok(())
     }
 
     /// Has `rows` rows copied, column by column: values, then validity bytes.
-    fn enqueue(&mut self, stream: &Stream, rows: usize) -> Result<(), ExecError> {
+    fn enqueue(&mut self, stream: &Stream, rows: usize) -> Result<(), CudaError> {
         let first = self.done_rows as usize;
         let mut rest = self.staging.as_mut_slice();
         let columns = self.buffers.values.iter().zip(&self.buffers.validity);
@@ -339,7 +340,7 @@ impl RowTransfer {
     }
 
     /// Has the texts brought of rows whose values have arrived; of how many.
-    fn gather(&mut self, stream: &Stream, staged: usize) -> Result<usize, ExecError> {
+    fn gather(&mut self, stream: &Stream, staged: usize) -> Result<usize, CudaError> {
         let Some(gathering) = &mut self.texts else { return Ok(staged) };
         let arrived = self.buffers.arrived(self.staging.as_slice(), staged);
         let columns = self.buffers.columns.iter().zip(&self.buffers.values).zip(&arrived);

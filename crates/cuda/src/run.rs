@@ -15,6 +15,7 @@ use headrace_pipeline::state::DenseState;
 use parking_lot::Mutex;
 
 use crate::device::CudaDevice;
+use crate::error::CudaError;
 use crate::execution::{CudaExecution, CudaStats};
 use crate::layout::SegmentLayout;
 use crate::pinned::Ring;
@@ -80,7 +81,7 @@ impl CudaRun {
         devices: &[Arc<CudaDevice>],
         bound: &Arc<Bound>,
         source: RunSource,
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         let RunSource { layout, planned, rest } = source;
         let pages = rest.as_ref().and_then(|rest| rest.pages.as_ref()).map(|pages| &pages.plan);
         let mut parts = on_each(devices.iter().collect(), |_, device: &Arc<CudaDevice>| {
@@ -105,7 +106,7 @@ impl CudaRun {
     ///
     /// # Errors
     /// [`ExecError::Internal`] for a run that is not resident, or what describing gives.
-    pub fn into_resident(self) -> Result<ResidentRuns, ExecError> {
+    pub fn into_resident(self) -> Result<ResidentRuns, CudaError> {
         let runs = self.parts.into_iter().map(|part| ResidentRun::new(part.execution, &part.plan));
         Ok(ResidentRuns { bound: self.bound, runs: runs.collect::<Result<_, _>>()? })
     }
@@ -151,7 +152,7 @@ impl CudaRun {
         slot_bytes: usize,
         chunks: usize,
         token: &CancelToken,
-    ) -> Result<Vec<Ring>, ExecError> {
+    ) -> Result<Vec<Ring>, CudaError> {
         static TAKING: Mutex<()> = Mutex::new(());
         let _alone = TAKING.lock();
         let take = |part: &Part| Ring::take(part.execution.device(), slot_bytes, chunks, token);
@@ -201,7 +202,7 @@ impl CudaRun {
         token: &CancelToken,
         output: &RowOutput<'_>,
     ) -> Result<(CudaAnswer, RaceReport), RaceError> {
-        let failed = |error: ExecError| RaceError::Device {
+        let failed = |error: CudaError| RaceError::Device {
             chunk: None,
             stage: "preparing the GPU",
             source: error.into(),
@@ -269,11 +270,11 @@ impl ResidentRuns {
     /// rows and hashed groups go to `output`, which is to be finished then.
     ///
     /// # Errors
-    /// The failure of a row, as the CPU processor gives it, or [`ExecError::Gpu`].
+    /// The failure of a row, as the CPU processor gives it, or [`CudaError::Gpu`].
     pub fn run(
         &mut self,
         output: &RowOutput<'_>,
-    ) -> Result<Option<(CudaAnswer, RaceReport)>, ExecError> {
+    ) -> Result<Option<(CudaAnswer, RaceReport)>, CudaError> {
         let started = Instant::now();
         let Some(held) = self.runs.iter_mut().map(ResidentRun::hold).collect::<Option<Vec<_>>>()
         else {
@@ -310,7 +311,7 @@ impl ResidentRuns {
         &mut self,
         held: &[Vec<Arc<Kept<ResidentColumn>>>],
         output: &RowOutput<'_>,
-    ) -> Result<Vec<CudaAnswer>, ExecError> {
+    ) -> Result<Vec<CudaAnswer>, CudaError> {
         let is_only = self.runs.len() == 1;
         let mut begun = Vec::with_capacity(self.runs.len());
         for (run, held) in self.runs.iter_mut().zip(held) {
@@ -346,19 +347,19 @@ fn answer(
     execution: &mut CudaExecution,
     output: &RowOutput<'_>,
     is_only: bool,
-) -> Result<CudaAnswer, ExecError> {
+) -> Result<CudaAnswer, CudaError> {
     execution.hand_over(output, is_only)?;
     Ok(CudaAnswer { state: execution.take_dense()?, stats: execution.stats })
 }
 
 /// The answers of all devices as one.
-fn merged(bound: &Bound, answers: Vec<CudaAnswer>) -> Result<CudaAnswer, ExecError> {
+fn merged(bound: &Bound, answers: Vec<CudaAnswer>) -> Result<CudaAnswer, CudaError> {
     let mut whole = CudaAnswer::default();
     for CudaAnswer { state, stats } in answers {
         match (&mut whole.state, state) {
             (Some(whole), Some(part)) => {
                 let BoundSink::Aggregate { accumulators, .. } = &bound.sink else {
-                    return Err(ExecError::Internal("states of another sink".into()));
+                    return Err(ExecError::Internal("states of another sink".into()).into());
                 };
                 whole.merge(&part, accumulators)?;
             }
@@ -378,8 +379,8 @@ fn merged(bound: &Bound, answers: Vec<CudaAnswer>) -> Result<CudaAnswer, ExecErr
 /// `work` on each item, at the same time if there are several; the first error in their order.
 fn on_each<T: Send, R: Send>(
     items: Vec<T>,
-    work: impl Fn(usize, T) -> Result<R, ExecError> + Sync,
-) -> Result<Vec<R>, ExecError> {
+    work: impl Fn(usize, T) -> Result<R, CudaError> + Sync,
+) -> Result<Vec<R>, CudaError> {
     if items.len() <= 1 {
         return items.into_iter().enumerate().map(|(number, item)| work(number, item)).collect();
     }
@@ -395,7 +396,7 @@ fn on_each<T: Send, R: Send>(
             let lacking = |e| ExecError::Internal(format!("a thread could not be had: {e}"));
             threads.push(thread.map_err(lacking)?);
         }
-        let panicked = |_| Err(ExecError::Internal("a thread for a GPU panicked".into()));
+        let panicked = |_| Err(ExecError::Internal("a thread for a GPU panicked".into()).into());
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
     })
 }
@@ -410,7 +411,7 @@ mod tests {
         assert_eq!(on_each(vec![5, 6, 7], |number, item| Ok(number + item)).unwrap(), [5, 7, 9]);
         assert!(on_each(Vec::<u8>::new(), |_, item| Ok(item)).unwrap().is_empty());
         let failed = |number, ()| match number {
-            1 => Err(ExecError::Internal("one".into())),
+            1 => Err(ExecError::Internal("one".into()).into()),
             _ => Ok(()),
         };
         assert!(on_each(vec![(); 3], failed).unwrap_err().to_string().contains("one"));

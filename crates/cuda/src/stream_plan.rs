@@ -20,6 +20,7 @@ use headrace_pipeline::ExecError;
 use headrace_pipeline::bound::Bound;
 
 use crate::device::CudaDevice;
+use crate::error::CudaError;
 use crate::execution::CudaExecution;
 use crate::layout::{ColumnForm, ColumnLayout, SegmentLayout, base_of};
 use crate::pages::PageDecoding;
@@ -110,7 +111,7 @@ impl StreamPlan {
         chunks: &[ChunkSource],
         in_files: Option<&SegmentLayout>,
         pages: Option<&PagePlan>,
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         let query = execution.device().resident().begin_query();
         let Some(in_files) = in_files else { return Ok(Self { query, ..Self::default() }) };
         let read = columns_read(execution.bound(), in_files)?;
@@ -134,7 +135,7 @@ impl StreamPlan {
         &mut self,
         execution: &CudaExecution,
         chunk: &ChunkSource,
-    ) -> Result<PlannedChunk, ExecError> {
+    ) -> Result<PlannedChunk, CudaError> {
         let mut planned = PlannedChunk::default();
         for source in &chunk.segments {
             let file = source.file.as_ref().map(|file| self.files.of(execution, file));
@@ -156,10 +157,10 @@ impl StreamPlan {
         chunk: &mut PlannedChunk,
         source: &SegmentSource,
         file: Option<FileId>,
-    ) -> Result<PlannedSegment, ExecError> {
+    ) -> Result<PlannedSegment, CudaError> {
         let segment = source.segment.clone();
         let (Some(pages), Some(extents)) = (&self.pages, segment.columns.first()) else {
-            return Err(ExecError::Internal("pages of a table that has none".into()));
+            return Err(ExecError::Internal("pages of a table that has none".into()).into());
         };
         let bound = execution.bound();
         let mut columns = vec![ColumnOrigin::Unread; bound.source_registers];
@@ -197,12 +198,12 @@ impl StreamPlan {
         execution: &mut CudaExecution,
         book: &Book,
         number: usize,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         if number < self.chunks.len() {
             return Ok(());
         }
         let Some(chunk) = book.lock().remove(&number) else {
-            return Err(ExecError::Internal(format!("chunk {number} was begun before")));
+            return Err(ExecError::Internal(format!("chunk {number} was begun before")).into());
         };
         let planned = self.planned(execution, &chunk)?;
         let layouts = planned.segments.iter().map(PlannedSegment::layout);
@@ -289,7 +290,7 @@ impl PlannedSegment {
 }
 
 /// Source columns that a kernel reads, however they lie.
-fn columns_read(bound: &Arc<Bound>, layout: &SegmentLayout) -> Result<Vec<usize>, ExecError> {
+fn columns_read(bound: &Arc<Bound>, layout: &SegmentLayout) -> Result<Vec<usize>, CudaError> {
     let program = CudaProgram::compile(Arc::clone(bound), layout, Tuning::FULL)
         .map_err(|why| ExecError::Internal(format!("not for the CUDA processor: {why}")))?;
     Ok(program.columns_read())
@@ -301,14 +302,14 @@ fn plan_segment(
     chunk: &mut PlannedChunk,
     source: &SegmentSource,
     (file, query): (Option<FileId>, u64),
-) -> Result<PlannedSegment, ExecError> {
+) -> Result<PlannedSegment, CudaError> {
     let segment = &source.segment;
     let bound = Arc::clone(execution.bound());
     let mut columns = vec![ColumnOrigin::Unread; segment.columns.len()];
     for &column in read {
         check_extents(&bound, segment, column)?;
         let Some(&file_column) = source.columns.get(column) else {
-            return Err(ExecError::Internal(format!("column {column} has no file column")));
+            return Err(ExecError::Internal(format!("column {column} has no file column")).into());
         };
         let extents = &segment.columns[column];
         let key = file.map(|file| key_of(source, file, file_column));

@@ -26,6 +26,7 @@ use headrace_flow::{BoxError, DeviceProgram, DeviceSlice, More, SlotChunk, Verdi
 use headrace_gpu::{DeviceBuffer, Event, Function, Stream};
 use headrace_pipeline::ExecError;
 
+use crate::error::CudaError;
 use crate::execution::CudaExecution;
 use crate::layout::SegmentLayout;
 use crate::page_slots::PageSlots;
@@ -121,14 +122,14 @@ impl<'a> StreamProgram<'a> {
     /// A program for a lane of `slots` slots.
     ///
     /// # Errors
-    /// [`ExecError::Gpu`] or [`ExecError::Memory`] when pinned or device memory is lacking.
+    /// [`CudaError::Gpu`] or [`ExecError::Memory`] when pinned or device memory is lacking.
     pub(crate) fn new(
         execution: CudaExecution,
         plan: StreamPlan,
         book: &Book,
         (slots, bounds): (usize, ChunkBounds),
         output: &'a RowOutput<'a>,
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         let gpu = execution.device().device();
         let (launched, resumed) = (gpu.event()?, gpu.event()?);
         let upload = execution.device().function(&upload_source(), UPLOAD_KERNEL_NAME)?;
@@ -154,7 +155,7 @@ impl<'a> StreamProgram<'a> {
         Ok(program)
     }
 
-    fn slot(&self) -> Result<Slot, ExecError> {
+    fn slot(&self) -> Result<Slot, CudaError> {
         let device = self.execution.device();
         let descriptor_bytes = match self.bounds.may_grow {
             true => CudaProgram::segment_bytes_max(self.execution.bound().source_registers),
@@ -189,7 +190,7 @@ impl<'a> StreamProgram<'a> {
         stream: &Stream,
         at: SlotChunk,
         buffers: &[DeviceSlice],
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let unknown = || ExecError::Internal(format!("chunk {} was not begun", at.chunk));
         let planned = std::mem::take(self.plan.chunk_mut(at.chunk).ok_or_else(unknown)?);
         let launched = self.launch_planned(stream, at.slot, &planned, buffers);
@@ -204,7 +205,7 @@ impl<'a> StreamProgram<'a> {
         slot: usize,
         chunk: &PlannedChunk,
         buffers: &[DeviceSlice],
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         self.execution.stats.resident_bytes += chunk.resident_bytes;
         self.execution.stats.h2d_bytes += buffers.iter().map(|b| b.bytes as u64).sum::<u64>();
         let is_read = |pages: &PlannedPages| pages.read.is_some();
@@ -226,7 +227,7 @@ impl<'a> StreamProgram<'a> {
     }
 
     /// Sets the number of output rows of a slot and its flags to 0. The error word stays.
-    fn reset_rows(&mut self, stream: &Stream, slot: usize) -> Result<(), ExecError> {
+    fn reset_rows(&mut self, stream: &Stream, slot: usize) -> Result<(), CudaError> {
         let control = &self.slots[slot].control_device;
         // SAFETY: the program keeps the buffer until the lane was synchronised; the last chunk in
         // the slot is retired, so that only this stream touches it.
@@ -242,7 +243,7 @@ impl<'a> StreamProgram<'a> {
         stream: &Stream,
         slot: usize,
         segments: &[DeviceSegment],
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let Some(layout) = self.plan.layout.clone() else { return Ok(()) };
         let (words, tiles) = self.execution.describe(&layout, segments)?;
         let (number, at) = (slot, DESCRIPTORS_AT);
@@ -251,7 +252,7 @@ impl<'a> StreamProgram<'a> {
         let bytes = words.len() * 8;
         let room = slot.control_host.as_slice().len().min(slot.control_device.bytes());
         if at + bytes > room {
-            return Err(ExecError::Internal(format!("{bytes} bytes of descriptors at {at}")));
+            return Err(ExecError::Internal(format!("{bytes} bytes of descriptors at {at}")).into());
         }
         let staging = &mut slot.control_host.as_mut_slice()[at..at + bytes];
         for (to, word) in staging.chunks_exact_mut(8).zip(&words) {
@@ -276,7 +277,7 @@ impl<'a> StreamProgram<'a> {
         stream: &Stream,
         slot: usize,
         again: Again,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let Slot { control_device, rows, layout, tiles, progress, .. } = &mut self.slots[slot];
         let Some(layout) = layout else { return Ok(()) };
         let status = control_device.ptr();
@@ -289,7 +290,7 @@ impl<'a> StreamProgram<'a> {
 
     /// Launches the chunk of a slot again if it filled the table of groups before its end; whether
     /// it did.
-    fn resume_groups(&mut self, stream: &Stream, slot: usize) -> Result<bool, ExecError> {
+    fn resume_groups(&mut self, stream: &Stream, slot: usize) -> Result<bool, CudaError> {
         let Slot { control_host, progress: Some(progress), rows: None, .. } = &self.slots[slot]
         else {
             return Ok(false);
@@ -313,7 +314,7 @@ impl<'a> StreamProgram<'a> {
 
     /// Launches the chunk of a slot again, whose output rows filled their room and have come back. They are
     /// the slot's own: no other launch has to wait.
-    fn resume_rows(&mut self, stream: &Stream, slot: usize) -> Result<(), ExecError> {
+    fn resume_rows(&mut self, stream: &Stream, slot: usize) -> Result<(), CudaError> {
         self.reset_rows(stream, slot)?;
         // SAFETY: as in `resume_groups`.
         unsafe { self.launch_slot(stream, slot, Again::Resumed) }?;
@@ -322,7 +323,7 @@ impl<'a> StreamProgram<'a> {
         Ok(())
     }
 
-    fn fetch_status(&mut self, stream: &Stream, slot: usize) -> Result<(), ExecError> {
+    fn fetch_status(&mut self, stream: &Stream, slot: usize) -> Result<(), CudaError> {
         let slot = &mut self.slots[slot];
         let to = &mut slot.control_host.as_mut_slice()[..STATUS_BYTES];
         // SAFETY: the pinned memory belongs to the slot and is read when its execution is done.
@@ -336,7 +337,7 @@ impl<'a> StreamProgram<'a> {
 
     /// Looks at the status of a slot whose kernels are done, and keeps its columns; the number of
     /// output rows.
-    fn kernels_done(&mut self, slot: usize) -> Result<u64, ExecError> {
+    fn kernels_done(&mut self, slot: usize) -> Result<u64, CudaError> {
         let slot = &mut self.slots[slot];
         let status = status_of(&slot.control_host);
         let used = self.execution.read_status(&status)?;
@@ -354,7 +355,7 @@ impl<'a> StreamProgram<'a> {
 
     /// What is left of the chunk is done first; then rows come back portion by portion, while there
     /// are any.
-    fn advance(&mut self, stream: &Stream, slot: usize) -> Result<Option<More>, ExecError> {
+    fn advance(&mut self, stream: &Stream, slot: usize) -> Result<Option<More>, CudaError> {
         if std::mem::take(&mut self.slots[slot].is_checking) {
             return self.launch_checked(stream, slot).map(|()| Some(More::Work));
         }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Source, Stream, launch};
 use headrace_pipeline::ExecError;
 
+use crate::error::CudaError;
 use crate::headers::HEADERS;
 use crate::pinned::PinnedLease;
 
@@ -28,7 +29,7 @@ pub(crate) fn upload_source() -> Source<'static> {
 /// Queues a copy, by the kernel that is given, of a range of bytes of `from` to the same place of `to`: whole words of 8 bytes.
 ///
 /// # Errors
-/// [`ExecError::Internal`] for parts of words or a range outside of either, [`ExecError::Gpu`].
+/// [`ExecError::Internal`] for parts of words or a range outside of either, [`CudaError::Gpu`].
 ///
 /// # Safety
 /// Nobody may touch the bytes, here or there, until the stream has done it.
@@ -38,11 +39,11 @@ pub(crate) unsafe fn queue_upload(
     from: &PinnedLease,
     to: &DeviceBuffer,
     range: Range<usize>,
-) -> Result<(), ExecError> {
+) -> Result<(), CudaError> {
     let (at, room) = (range.start, from.as_slice().len().min(to.bytes()));
     if range.end > room || !at.is_multiple_of(WORD_BYTES) || !range.len().is_multiple_of(WORD_BYTES)
     {
-        return Err(ExecError::Internal(format!("upload of bytes {range:?} of {room}")));
+        return Err(ExecError::Internal(format!("upload of bytes {range:?} of {room}")).into());
     }
     let words = range.len() / WORD_BYTES;
     if words == 0 {

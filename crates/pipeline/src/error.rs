@@ -70,21 +70,7 @@ pub enum ExecError {
     /// Nobody wants the result any more.
     #[error("cancelled")]
     Cancelled,
-    /// The GPU failed.
-    #[error(transparent)]
-    Gpu(#[from] headrace_gpu::GpuError),
     /// A broken invariant of this crate.
     #[error("internal error: {0}")]
     Internal(String),
-}
-
-impl ExecError {
-    /// Whether there was too little memory of whatever tier.
-    pub fn is_out_of_memory(&self) -> bool {
-        match self {
-            Self::Memory { .. } => true,
-            Self::Gpu(error) => error.is_out_of_memory(),
-            _ => false,
-        }
-    }
 }

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use headrace_gpu::Stream;
-use headrace_pipeline::ExecError;
 use headrace_pipeline::group_states::GroupStates;
 
 use super::CudaExecution;
+use crate::error::CudaError;
 use crate::hand_over::hand_over;
 use crate::layout::SegmentLayout;
 use crate::progress::{Again, Progress};
@@ -26,7 +26,7 @@ impl CudaExecution {
     pub(crate) fn progress(
         &self,
         rows: Option<&RowTransfer>,
-    ) -> Result<Option<Progress>, ExecError> {
+    ) -> Result<Option<Progress>, CudaError> {
         if !self.groups_may_leave() && !rows.is_some_and(|rows| rows.buffers.room.may_fill) {
             return Ok(None);
         }
@@ -48,7 +48,7 @@ impl CudaExecution {
         status: u64,
         progress: &mut Progress,
         output: &RowOutput<'_>,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let stream = Arc::clone(&self.stream);
         let mut again = Again::First;
         loop {
@@ -74,7 +74,7 @@ impl CudaExecution {
         &mut self,
         stream: &Stream,
         output: &RowOutput<'_>,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let Some(state) = &self.state else { return Ok(()) };
         output.groups().into_iter().for_each(GroupStates::count_flush);
         hand_over(&self.device, stream, state, output, false)?;
@@ -99,7 +99,7 @@ impl CudaExecution {
         &self,
         stream: &Stream,
         status: &mut [u8],
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let Some(state) = &self.state else { return Ok(()) };
         let to = &mut status[STATUS_GROUPS_AT..STATUS_GROUPS_AT + 4];
         // SAFETY: the caller's promise.
@@ -111,7 +111,7 @@ impl CudaExecution {
     ///
     /// # Errors
     /// Totals that overflow, memory, the spill store, the device, [`ExecError::Cancelled`].
-    pub fn hand_over(&mut self, output: &RowOutput<'_>, is_only: bool) -> Result<(), ExecError> {
+    pub fn hand_over(&mut self, output: &RowOutput<'_>, is_only: bool) -> Result<(), CudaError> {
         // No segment, no kernel, no group.
         let (Some(state), Some(_)) = (&self.state, output.groups()) else { return Ok(()) };
         self.stream.synchronize()?;

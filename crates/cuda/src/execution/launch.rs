@@ -3,6 +3,7 @@
 use headrace_gpu::{DeviceBuffer, Grid, LaunchArgs, Stream, launch};
 use headrace_pipeline::ExecError;
 
+use crate::error::CudaError;
 use crate::execution::{CudaExecution, LoadedProgram, PLACE_BITS};
 use crate::fields::Param;
 use crate::layout::SegmentLayout;
@@ -24,7 +25,7 @@ impl CudaExecution {
     /// before, which had the same descriptors.
     ///
     /// # Errors
-    /// [`ExecError::Gpu`] when the driver refuses.
+    /// [`CudaError::Gpu`] when the driver refuses.
     ///
     /// # Safety
     /// The descriptors, made by [`Self::describe`] for this layout, the buffers that they point
@@ -38,7 +39,7 @@ impl CudaExecution {
         status: u64,
         rows: Option<&RowBuffers>,
         progress: Option<(&mut Progress, Again)>,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         if tiles == 0 {
             // What an earlier launch left says nothing about this one.
             progress.into_iter().for_each(|(progress, _)| progress.forget());
@@ -47,7 +48,7 @@ impl CudaExecution {
         let index = self.kernel_for(layout)?;
         let LoadedProgram { kernel, fixed } = &self.kernels[index];
         let Some(state) = &self.state else {
-            return Err(ExecError::Internal("a kernel without a state".into()));
+            return Err(ExecError::Internal("a kernel without a state".into()).into());
         };
         let groups = state.groups.as_ref();
         let blocks_max = u64::from(kernel.blocks_max);
@@ -65,7 +66,7 @@ impl CudaExecution {
         let (runs_left, runs_leave) = match progress {
             Some((progress, again)) => progress.launched(again, limit, self.flushes),
             None if limit.is_none() => (0, 0),
-            None => return Err(ExecError::Internal("room that may fill unseen".into())),
+            None => return Err(ExecError::Internal("room that may fill unseen".into()).into()),
         };
         let mut bytes = Vec::with_capacity(kernel.program.params.len() * 8);
         for (position, param) in kernel.program.params.iter().enumerate() {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use headrace_flow::DeviceSlice;
 use headrace_gpu::Stream;
-use headrace_pipeline::ExecError;
 
+use crate::error::CudaError;
 use crate::layout::ColumnForm;
 use crate::narrow::Narrowing;
 use crate::resident::{ColumnKey, ResidentColumn};
@@ -22,7 +22,7 @@ impl StreamProgram<'_> {
         slot: usize,
         chunk: &PlannedChunk,
         buffers: &[DeviceSlice],
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         for segment in &chunk.segments {
             for (column, origin) in segment.columns.iter().enumerate() {
                 let ColumnOrigin::Read { values, offsets, base, validity, form, key: Some(key) } =
@@ -66,7 +66,7 @@ impl StreamProgram<'_> {
         Brought { values, texts, validity }: Brought,
         (key, (form, base), rows): (ColumnKey, (ColumnForm, i64), u32),
         narrowing: Option<(Narrowing, usize)>,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let device = Arc::clone(self.execution.device());
         let values_bytes = match &narrowing {
             Some((narrowing, _)) => narrowing.bytes(rows) as usize,

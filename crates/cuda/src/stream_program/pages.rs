@@ -7,6 +7,7 @@ use headrace_gpu::Stream;
 use headrace_pipeline::ExecError;
 
 use super::{Brought, StreamProgram};
+use crate::error::CudaError;
 use crate::layout::ColumnForm;
 use crate::page_slots::{PageRun, PageSlots};
 use crate::pages::{PageOwner, bitmap_bytes};
@@ -22,7 +23,7 @@ impl StreamProgram<'_> {
     pub(crate) fn with_pages(
         mut self,
         owner: Option<&Arc<dyn PageOwner>>,
-    ) -> Result<Self, ExecError> {
+    ) -> Result<Self, CudaError> {
         if let (Some(decoding), Some(owner)) = (self.plan.pages.clone(), owner) {
             let device = self.execution.device();
             let shape = (self.slots.len(), self.bounds.slot_bytes, self.bounds.segments);
@@ -32,7 +33,7 @@ impl StreamProgram<'_> {
     }
 
     /// Says which pages of a chunk are not looked at.
-    pub(super) fn tell_kept(&mut self, chunk: &PlannedChunk) -> Result<(), ExecError> {
+    pub(super) fn tell_kept(&mut self, chunk: &PlannedChunk) -> Result<(), CudaError> {
         for segment in &chunk.segments {
             if let Some(pages) = &segment.pages {
                 self.pages()?.kept(&pages.segment, segment.rows);
@@ -48,7 +49,7 @@ impl StreamProgram<'_> {
         slot: usize,
         chunk: &PlannedChunk,
         buffers: &[DeviceSlice],
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let pages = chunk.segments.iter().filter_map(|segment| segment.pages.as_ref());
         let run = |pages: &PlannedPages| {
             let (segment, key) = (pages.segment.clone(), pages.key.clone());
@@ -63,7 +64,7 @@ impl StreamProgram<'_> {
 
     /// Launches a chunk whose pages were looked at, after all launches so far and before all later
     /// ones, as [`resume_groups`](Self::resume_groups) does.
-    pub(super) fn launch_checked(&mut self, stream: &Stream, slot: usize) -> Result<(), ExecError> {
+    pub(super) fn launch_checked(&mut self, stream: &Stream, slot: usize) -> Result<(), CudaError> {
         let registers = self.execution.bound().source_registers;
         // SAFETY: the chunk is not retired: its buffers are as they were, and the work that was
         // queued for it is done.
@@ -93,7 +94,7 @@ impl StreamProgram<'_> {
         slot: usize,
         segment: &DeviceSegment,
         key: &PagesKey,
-    ) -> Result<(), ExecError> {
+    ) -> Result<(), CudaError> {
         let slice = |address, bytes| DeviceSlice { address, bytes: bytes as usize };
         let columns: Vec<_> = self.pages()?.columns().to_vec();
         if columns.is_empty() {
@@ -118,8 +119,8 @@ impl StreamProgram<'_> {
         Ok(())
     }
 
-    fn pages(&mut self) -> Result<&mut PageSlots, ExecError> {
+    fn pages(&mut self) -> Result<&mut PageSlots, CudaError> {
         let lacking = || ExecError::Internal("pages of a stream that has none".into());
-        self.pages.as_mut().ok_or_else(lacking)
+        Ok(self.pages.as_mut().ok_or_else(lacking)?)
     }
 }

@@ -6,17 +6,17 @@ use std::task::{Poll, Waker};
 use arrow_array::RecordBatch;
 use headrace_cuda::parts::{ColumnForm, CudaExecution, DeviceColumn, DeviceSegment, base_of};
 use headrace_cuda::{
-    ChunkLimits, Chunker, CudaAnswer, CudaDevice, CudaOptions, CudaProgram, CudaRun, ResidentRuns,
-    Rest, RowOutput, RunSource, SegmentFeed, SegmentSource, Tuning, chunked,
+    ChunkLimits, Chunker, CudaAnswer, CudaDevice, CudaError, CudaOptions, CudaProgram, CudaRun,
+    ResidentRuns, Rest, RowOutput, RunSource, SegmentFeed, SegmentSource, Tuning, chunked,
 };
 use headrace_flow::{BoxError, RaceOptions};
 use headrace_gpu::DeviceBuffer;
 use headrace_io::{Kept, ReadAt, SourceFile};
 use headrace_ir::{ColumnExtents, Extent, Segment, Sink};
+use headrace_pipeline::BuildTable;
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::state::finish_dense;
-use headrace_pipeline::{BuildTable, ExecError};
 
 use crate::corpus;
 use crate::data::{Shape, Table};
@@ -92,7 +92,7 @@ pub fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> An
         execution.hand_over(output, true)?;
         Ok(CudaAnswer { state: execution.take_dense()?, stats: execution.stats })
     };
-    answer_of(bound, |output| run(output).map_err(|e: ExecError| e.to_string()))
+    answer_of(bound, |output| run(output).map_err(|e: CudaError| e.to_string()))
 }
 
 /// Rows are compared as text, which takes its time.
