@@ -5,7 +5,7 @@
 mod aggregate;
 mod expr;
 mod lookup;
-pub(crate) mod order;
+mod order;
 mod probe;
 pub(crate) mod proof;
 mod range;
@@ -20,6 +20,7 @@ use crate::bound::{Bound, BoundExpr, BoundSink, BoundStep, RegisterInfo, Repr};
 use crate::build::BuildTable;
 use crate::segment::{SourceColumn, SourceInfo};
 
+pub use order::is_near_on_gpu;
 pub(crate) use range::type_range;
 
 /// Choices of whoever plans.

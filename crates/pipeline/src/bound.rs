@@ -511,7 +511,7 @@ impl BoundExpr {
     }
 
     /// The same of the outermost operation alone.
-    pub(crate) fn node_can_fail(&self) -> bool {
+    pub fn node_can_fail(&self) -> bool {
         if self.data_type.is_float() && !matches!(self.kind, BoundKind::Cast { .. }) {
             return self.is_strict();
         }
@@ -542,7 +542,7 @@ impl BoundExpr {
     }
 
     /// Whether it is arithmetic that fails where floats leave their range.
-    pub(crate) fn is_strict(&self) -> bool {
+    pub fn is_strict(&self) -> bool {
         matches!(self.kind, BoundKind::Arithmetic { on_overflow: OnOverflow::Strict, .. })
     }
 

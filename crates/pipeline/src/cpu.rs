@@ -71,6 +71,8 @@ use crate::{ExecError, WhyNot};
 
 pub use cast::is_supported as is_cast_supported;
 pub use simd::Tier;
+pub use sorted::SortedRows;
+pub use vector::{Data, Vector};
 
 /// Rows of a batch: the columns of a batch stay in a core's L1 and L2 caches.
 pub const BATCH_ROWS: usize = 4096;

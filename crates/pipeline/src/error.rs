@@ -72,9 +72,6 @@ pub enum ExecError {
     /// Nobody wants the result any more.
     #[error("cancelled")]
     Cancelled,
-    /// The GPU failed.
-    #[error(transparent)]
-    Gpu(#[from] headrace_gpu::GpuError),
     /// A broken invariant of this crate.
     #[error("internal error: {0}")]
     Internal(String),
@@ -86,17 +83,6 @@ impl From<SpillError> for ExecError {
         match error {
             SpillError::Memory(refused) => Self::out_of_memory(&refused, "rows that are put aside"),
             other => Self::Spill(other),
-        }
-    }
-}
-
-impl ExecError {
-    /// Whether there was too little memory of whatever tier.
-    pub fn is_out_of_memory(&self) -> bool {
-        match self {
-            Self::Memory { .. } => true,
-            Self::Gpu(error) => error.is_out_of_memory(),
-            _ => false,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::calendar::{
 };
 
 /// Bounds of the results for arguments within bounds.
-pub fn range(
+pub(crate) fn range(
     function: Function,
     argument: &DataType,
     known: Option<ValueRange>,
@@ -64,6 +64,11 @@ pub fn inner_calendar(moment: &DataType) -> (i64, i64) {
     (bound(i128::from(first + 1) * unit), bound(i128::from(last) * unit - 1))
 }
 
+/// What floats are multiplied by before they are rounded to whole numbers.
+pub fn round_unit(digits: u8) -> f64 {
+    10f64.powi(digits.into())
+}
+
 /// Bounds of a part that are the same for all moments.
 fn part_bounds(part: DatePart) -> Option<(i64, i64)> {
     Some(match part {
@@ -91,7 +96,7 @@ fn days(moment: &DataType, known: ValueRange) -> (i32, i32) {
 }
 
 /// Whether bounds prove that no moment lies outside the calendar.
-pub fn in_calendar(moment: &DataType, proven: Option<ValueRange>) -> bool {
+pub(crate) fn in_calendar(moment: &DataType, proven: Option<ValueRange>) -> bool {
     let (first, last) = CALENDAR_DAYS;
     proven.is_some_and(|proven| {
         let (low, high) = days(moment, proven);
@@ -100,7 +105,7 @@ pub fn in_calendar(moment: &DataType, proven: Option<ValueRange>) -> bool {
 }
 
 /// Whether the function does nothing to such an argument.
-pub fn is_identity(function: Function, argument: &DataType, result: &DataType) -> bool {
+pub(crate) fn is_identity(function: Function, argument: &DataType, result: &DataType) -> bool {
     match (function, argument) {
         (Function::DateTrunc(part), moment) => {
             timestamp_ticks(moment).and_then(|ticks| span_ticks(part, ticks)) == Some(1)
@@ -115,7 +120,7 @@ pub fn is_identity(function: Function, argument: &DataType, result: &DataType) -
 }
 
 /// Whether a call can fail for some bit pattern of its arguments.
-pub fn can_fail(function: Function, arguments: &[BoundExpr]) -> bool {
+pub(crate) fn can_fail(function: Function, arguments: &[BoundExpr]) -> bool {
     let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
     let proven = arguments.first().and_then(BoundExpr::proven);
     let spared = match (function, proven, types.first().and_then(DataType::integer_range)) {

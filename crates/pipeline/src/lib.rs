@@ -1,38 +1,41 @@
-//! The two processors of the pipeline IR.
+//! The pipeline IR, bound to a table, and its CPU processor.
 //!
 //! # The data that flows through
 //!
 //! ```text
 //! ir::Program ──bind──► Bound ──► cpu::CpuProgram ──worker──► state ─┐
 //!   + SourceInfo                                                     ├─merge─► state ─finish─► Output
-//!   + BuildTables             └─► cuda::CudaProgram ─kernel─► state ─┘
+//!   + BuildTables             └─► another processor ────────► state ─┘
 //! ```
 //!
 //! 1. [`bind`] lowers a pipeline for the table and the builds at hand: dictionary predicates
 //!    become lookup tables over codes, group keys with known ranges become digits of a dense
 //!    group number, payloads become narrow arrays, steps are ordered by how many rows they
-//!    are expected to remove. Everything that both processors must agree on is decided here,
+//!    are expected to remove. Everything that all processors must agree on is decided here,
 //!    once.
 //! 2. A processor takes segments (row ranges of the streamed table, see [`segment`]) and folds
 //!    them into partial state ([`state`]). The CPU processor does so with one worker a core
-//!    over cache-sized batches; the CUDA processor with one generated kernel.
+//!    over cache-sized batches. The CUDA processor is a crate of its own, `headrace-cuda`.
 //! 3. States merge in any order and finish into Arrow record batches, or into a
 //!    [`build::BuildTable`] that other pipelines probe. As data they are [`partial`] states,
 //!    which travel between processors and processes, and wait elsewhere when memory is short.
+//!    Hashed groups that another processor made become [`group_states`].
 //!
 //! What a processor cannot do it says when it is compiled, as a [`WhyNot`]; it never does
 //! something else instead.
 //!
 //! # What this crate must never know
 //!
-//! DataFusion, PostgreSQL, files and their formats. It depends on Arrow's arrays because
-//! results and dictionaries are Arrow arrays, and on `flow` and `gpu` to be fed.
+//! DataFusion, PostgreSQL, GPUs, files and their formats. It depends on Arrow's arrays because
+//! results and dictionaries are Arrow arrays, and on `flow` to be cancelled.
 
 pub mod bind;
 pub mod bound;
 pub mod build;
+pub mod calendar;
 pub mod cpu;
-pub mod cuda;
+pub mod function;
+pub mod group_states;
 pub mod memory;
 pub mod partial;
 pub mod partition;
@@ -41,10 +44,8 @@ pub mod state;
 
 pub mod column;
 
-mod calendar;
 mod column_in;
 mod error;
-mod function;
 
 pub use bound::Bound;
 pub use build::{BuildOptions, BuildTable};

@@ -1,5 +1,5 @@
 //! The streamed table as processors see it: what is known of its columns before it is read,
-//! and one segment's buffers in host memory. (`cuda` has the same with device pointers.)
+//! and one segment's buffers in host memory. (`headrace-cuda` has the same with device pointers.)
 
 use std::sync::Arc;
 

@@ -15,6 +15,7 @@ use crate::build::BuildTable;
 pub use finish::finish_dense;
 pub(crate) use finish::{finish_groups, output_batch};
 pub(crate) use first::Choice;
+pub use merge::wide_total;
 pub use spread::Spread;
 pub use texts::Texts;
 

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use headrace_cuda::CudaDevice;
 use headrace_flow::CancelToken;
 use headrace_format::batches::{BatchSender, batch_channel};
 use headrace_format::heap::{
@@ -28,7 +29,6 @@ use headrace_ir::{
     AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Expr, NamedExpr, Pipeline,
     Program, Scalar, Sink, Source, Step,
 };
-use headrace_pipeline::cuda::CudaDevice;
 use headrace_runner::{Fallback, Processor, Request, Runner, RunnerOptions, Settings, StreamTable};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use headrace_cuda::{
+    ChunkLimits, ChunkSource, Chunker, CudaAnswer, CudaDevice, CudaProgram, CudaRun, Rest,
+    RowOutput, RunSource, SegmentLayout, SegmentSource, Tuning, chunked,
+};
 use headrace_flow::{AccessPath, RaceOptions, RaceReport};
 use headrace_format::arrow::ChunkOptions;
 use headrace_io::EXTENT_ALIGN_BYTES;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::cpu::WorkerOptions;
-use headrace_pipeline::cuda::{
-    ChunkLimits, ChunkSource, Chunker, CudaAnswer, CudaDevice, CudaProgram, CudaRun, Rest,
-    RowOutput, RunSource, SegmentLayout, SegmentSource, Tuning, chunked,
-};
 use headrace_pipeline::state::{Output, finish_dense};
 use headrace_pipeline::{Bound, ExecError, WhyNot};
 

@@ -1,7 +1,9 @@
 //! Why a program has no answer, and of what kind that is.
 
+use headrace_cuda::CudaError;
 use headrace_flow::{BoxError, RaceError};
 use headrace_format::FormatError;
+use headrace_gpu::GpuError;
 use headrace_io::{IoError, OutOfBudget};
 use headrace_ir::{IrError, ParameterError};
 use headrace_pipeline::{ExecError, WhyNot};
@@ -47,6 +49,9 @@ pub enum RunError {
     /// It failed.
     #[error(transparent)]
     Exec(#[from] ExecError),
+    /// The GPU failed.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
     /// Its table could not be planned.
     #[error(transparent)]
     Format(#[from] FormatError),
@@ -88,6 +93,16 @@ impl From<SpillError> for RunError {
     }
 }
 
+impl From<CudaError> for RunError {
+    /// What both processors say of a row is the same error.
+    fn from(error: CudaError) -> Self {
+        match error {
+            CudaError::Exec(error) => Self::Exec(error),
+            CudaError::Gpu(error) => Self::Gpu(error),
+        }
+    }
+}
+
 impl From<IrError> for RunError {
     /// Whoever makes programs makes valid ones.
     fn from(error: IrError) -> Self {
@@ -96,8 +111,12 @@ impl From<IrError> for RunError {
 }
 
 fn unwrapped(source: BoxError) -> Result<RunError, BoxError> {
-    match source.downcast::<ExecError>() {
-        Ok(error) => Ok(RunError::Exec(*error)),
+    let source = match source.downcast::<ExecError>() {
+        Ok(error) => return Ok(RunError::Exec(*error)),
+        Err(source) => source,
+    };
+    match source.downcast::<CudaError>() {
+        Ok(error) => Ok((*error).into()),
         Err(source) => source.downcast::<FormatError>().map(|error| RunError::Format(*error)),
     }
 }
@@ -108,6 +127,8 @@ impl RunError {
         match self {
             Self::WhyNot(_) => ErrorClass::Unsupported,
             Self::Exec(error) => exec_class(error),
+            Self::Gpu(error) if error.is_out_of_memory() => ErrorClass::OutOfMemory,
+            Self::Gpu(_) => ErrorClass::Device,
             Self::Format(error) => format_class(error),
             Self::Race(error) => race_class(error),
             Self::Memory(_) => ErrorClass::OutOfMemory,
@@ -124,8 +145,6 @@ fn exec_class(error: &ExecError) -> ErrorClass {
         ExecError::Cast { .. } => ErrorClass::Cast,
         ExecError::Corrupt { .. } => ErrorClass::Corrupt,
         ExecError::Memory { .. } => ErrorClass::OutOfMemory,
-        ExecError::Gpu(error) if error.is_out_of_memory() => ErrorClass::OutOfMemory,
-        ExecError::Gpu(_) => ErrorClass::Device,
         ExecError::Spill(error) => spill_class(error),
         ExecError::Partial(_) => ErrorClass::Corrupt,
         ExecError::WhyNot(_) => ErrorClass::Unsupported,
@@ -192,7 +211,7 @@ mod tests {
     fn a_failing_row_is_the_same_error_whatever_carried_it() {
         let direct = RunError::Exec(overflow());
         let consumer = RunError::from(RaceError::Consumer { chunk: 3, source: overflow().into() });
-        let source = overflow().into();
+        let source = CudaError::from(overflow()).into();
         let device = RunError::from(RaceError::Device { chunk: Some(3), stage: "retire", source });
         for error in [consumer, device] {
             assert_eq!(error.to_string(), direct.to_string());
@@ -209,6 +228,10 @@ mod tests {
         for error in [consumer, RaceError::Feed { source: batch() }].map(RunError::from) {
             assert!(matches!(error, RunError::Format(_)), "{error}");
         }
+        let lost = GpuError::NotPresent { reason: "no driver".into(), remedy: String::new() };
+        let source = CudaError::from(lost).into();
+        let lost = RunError::from(RaceError::Device { chunk: None, stage: "start", source });
+        assert!(matches!(lost, RunError::Gpu(_)) && lost.class() == ErrorClass::Device, "{lost}");
         let foreign = RaceError::Consumer { chunk: 0, source: "a consumer of someone else".into() };
         assert_eq!(RunError::from(foreign).class(), ErrorClass::Internal);
     }

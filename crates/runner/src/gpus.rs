@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use headrace_cuda::{CudaDevice, CudaOptions};
 use headrace_io::MemoryBudget;
 use headrace_pipeline::WhyNot;
-use headrace_pipeline::cuda::{CudaDevice, CudaOptions};
 use parking_lot::Mutex;
 
 use crate::settings::Devices;

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use headrace_cuda::{PageOwner, StreamPages};
 use headrace_format::PageSource;
 use headrace_ir::Segment;
 use headrace_ir::pages::{HoldAnswer, PagePlan, PageVerdict};
-use headrace_pipeline::cuda::{PageOwner, StreamPages};
 use headrace_pipeline::{Bound, WhyNot};
 
 use crate::error::RunError;

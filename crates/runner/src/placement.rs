@@ -18,12 +18,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
+use headrace_cuda::{CudaProgram, SegmentLayout, Tuning};
 use headrace_format::Table;
 use headrace_format::arrow::ChunkOptions;
 use headrace_ir::{BuildPlan, Field, Pipeline, Program, Scalar, SourceKind, Value};
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::build::BuildOptions;
-use headrace_pipeline::cuda::{CudaProgram, SegmentLayout, Tuning};
 use headrace_pipeline::{BuildTable, WhyNot};
 use parking_lot::Mutex;
 

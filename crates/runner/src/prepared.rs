@@ -4,8 +4,8 @@
 //! described. A pipeline is known by its steps, the table, the builds it probes and the GPUs; one
 //! whose columns have left the GPUs since is made anew.
 
+use headrace_cuda::ResidentRuns;
 use headrace_pipeline::build::BuildId;
-use headrace_pipeline::cuda::ResidentRuns;
 use parking_lot::Mutex;
 
 use crate::placement::Subject;

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use headrace_cuda::{SegmentFeed, SegmentSource};
 use headrace_flow::BoxError;
 use headrace_format::{FedChunk, FeedBounds, FormatError};
 use headrace_io::FileIdentity;
 use headrace_ir::SourceKind;
-use headrace_pipeline::cuda::{SegmentFeed, SegmentSource};
 
 use crate::chunks::TableFeed;
 use crate::error::RunError;

@@ -10,7 +10,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -172,6 +171,7 @@ impl Drop for SpillFile {
 mod tests {
     use std::fs::OpenOptions;
     use std::io;
+    use std::os::unix::fs::FileExt;
     use std::sync::Mutex;
 
     use arrow_array::{FixedSizeBinaryArray, Int64Array, StringArray};

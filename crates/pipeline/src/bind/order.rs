@@ -32,7 +32,7 @@ const GPU_TABLE_RATE_MIN: f64 = 0.01;
 
 /// Whether a table belongs into the shared memory of a GPU when `rate` is the share of the rows
 /// that looks into it.
-pub(crate) fn is_near_on_gpu(bytes: u64, rate: f64) -> bool {
+pub fn is_near_on_gpu(bytes: u64, rate: f64) -> bool {
     let (max, rate_min) = match bytes {
         ..=GPU_SMALL_TABLE_BYTES => (GPU_SMALL_TABLE_BYTES, GPU_TABLE_RATE_MIN),
         _ => (GPU_NEAR_TABLE_BYTES, GPU_LARGE_TABLE_RATE_MIN),

@@ -17,7 +17,7 @@ use crate::cpu::eval::Shared;
 use crate::cpu::payload::empty_data;
 use crate::cpu::text;
 use crate::cpu::vector::{Data, Vector};
-use crate::function::inner_calendar;
+use crate::function::{inner_calendar, round_unit};
 
 /// Runs one expression for whichever part it is, known where the expression is compiled.
 macro_rules! with_part {
@@ -179,11 +179,6 @@ fn compute(
         }
         _ => None,
     }
-}
-
-/// What floats are multiplied by before they are rounded to whole numbers.
-pub fn round_unit(digits: u8) -> f64 {
-    10f64.powi(digits.into())
 }
 
 /// Digits after the point that rounding takes from a decimal.

@@ -61,7 +61,7 @@ impl SortedRows {
     }
 
     /// Goes on with the rows that by the first of the order's keys may be among those that are wanted.
-    pub fn drop_early<'a>(
+    pub(crate) fn drop_early<'a>(
         &self,
         context: &mut Context<'a>,
         columns: &'a [(Field, BoundExpr)],
@@ -112,7 +112,7 @@ impl SortedRows {
     }
 
     /// Takes in the current rows.
-    pub fn consume<'a>(
+    pub(crate) fn consume<'a>(
         &mut self,
         context: &mut Context<'a>,
         columns: &'a [(Field, BoundExpr)],
@@ -148,7 +148,7 @@ impl SortedRows {
     }
 
     /// Takes in another worker's rows.
-    pub fn merge(
+    pub(crate) fn merge(
         &mut self,
         other: &Self,
         order: &[OrderKey],

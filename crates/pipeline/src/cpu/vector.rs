@@ -81,7 +81,7 @@ pub(crate) use {map_data, with_data};
 
 impl Data<'_> {
     /// Number of values.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         with_data!(self, values => values.len())
     }
 }
@@ -111,18 +111,18 @@ impl<'a> Vector<'a> {
     }
 
     /// One value for all rows.
-    pub fn constant(data: Data<'a>, is_null: bool) -> Self {
+    pub(crate) fn constant(data: Data<'a>, is_null: bool) -> Self {
         Self { data, validity: is_null.then(|| Cow::Owned(vec![0])), constant: true }
     }
 
     /// A column of truth values.
-    pub fn bools(values: Vec<u8>, validity: Option<Vec<u8>>) -> Self {
+    pub(crate) fn bools(values: Vec<u8>, validity: Option<Vec<u8>>) -> Self {
         Self::with_validity(Data::Bool(Cow::Owned(values)), validity)
     }
 
     /// Whether row `row` is not NULL.
     #[inline]
-    pub fn is_valid(&self, row: usize) -> bool {
+    pub(crate) fn is_valid(&self, row: usize) -> bool {
         match &self.validity {
             None => true,
             Some(bytes) => bytes[if self.constant { 0 } else { row }] != 0,
@@ -130,12 +130,12 @@ impl<'a> Vector<'a> {
     }
 
     /// Whether every row is NULL because the one constant is.
-    pub fn is_null_constant(&self) -> bool {
+    pub(crate) fn is_null_constant(&self) -> bool {
         self.constant && self.validity.is_some()
     }
 
     /// Validity bytes for `rows` rows; `None`: no NULLs.
-    pub fn validity_bytes(&self, rows: usize) -> Option<Cow<'_, [u8]>> {
+    pub(crate) fn validity_bytes(&self, rows: usize) -> Option<Cow<'_, [u8]>> {
         match &self.validity {
             None => None,
             Some(bytes) if self.constant => Some(Cow::Owned(vec![bytes[0]; rows])),
@@ -144,7 +144,7 @@ impl<'a> Vector<'a> {
     }
 
     /// The rows at `indices`, in that order.
-    pub fn take(&self, indices: &[u32]) -> Vector<'a> {
+    pub(crate) fn take(&self, indices: &[u32]) -> Vector<'a> {
         if self.constant {
             return self.clone();
         }
@@ -156,7 +156,7 @@ impl<'a> Vector<'a> {
     }
 
     /// The same column with every row spelled out; borrowed unless it was a constant.
-    pub fn spelled(&self, rows: usize) -> Cow<'_, Self> {
+    pub(crate) fn spelled(&self, rows: usize) -> Cow<'_, Self> {
         if !self.constant {
             return Cow::Borrowed(self);
         }
@@ -247,7 +247,7 @@ impl<T: Copy> Operand<'_, T> {
 
 impl Vector<'_> {
     /// As an operand of element type `T`; `None` if it has another.
-    pub fn operand<T: Element>(&self) -> Option<Operand<'_, T>> {
+    pub(crate) fn operand<T: Element>(&self) -> Option<Operand<'_, T>> {
         let values = T::values(&self.data)?;
         Some(if self.constant { Operand::One(values[0]) } else { Operand::Rows(values) })
     }

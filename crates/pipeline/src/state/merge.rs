@@ -103,8 +103,8 @@ pub(crate) fn wide_bytes(low: i128, carry: i64) -> [u8; 24] {
     bytes
 }
 
-/// The inverse of [`wide_bytes`]: `low + carry * 2^128`.
-pub(crate) fn wide_total(bytes: &[u8; 24]) -> (i128, i64) {
+/// A total of 192 bits, little-endian in two's complement, as it travels, as `low + carry * 2^128`.
+pub fn wide_total(bytes: &[u8; 24]) -> (i128, i64) {
     let mut low = [0; 16];
     let mut high = [0; 8];
     low.copy_from_slice(&bytes[..16]);

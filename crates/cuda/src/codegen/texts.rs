@@ -1,0 +1,213 @@
+//! Plain texts: text over `text.cuh`.
+
+use headrace_ir::function::{Function, TrimSide};
+use headrace_ir::{CompareOp, Scalar, Value as Constant};
+use headrace_pipeline::bound::BoundExpr;
+
+use crate::codegen::constants::CONSTANTS_MAX;
+use crate::codegen::generator::Generator;
+use crate::codegen::refusal::{Result, refuse};
+use crate::codegen::text::operator;
+use crate::codegen::value::{Held, Value};
+use crate::fields::SegmentField;
+use crate::groups::GroupKeyPart;
+use crate::layout::ColumnForm;
+use crate::place::Place;
+
+impl Generator<'_> {
+    /// Loads plain texts, whose offsets must lie in the bytes unless they are NULLs.
+    pub(super) fn load_texts(
+        &mut self,
+        register: usize,
+        name: String,
+        form: ColumnForm,
+    ) -> Result<()> {
+        let column = self.bound.registers[register].name.clone();
+        if form != ColumnForm::Text {
+            return refuse(format!("column {column} is plain text that lies in an unexpected way"));
+        }
+        let values = self.segment_field(SegmentField::Values(register), &name);
+        let bytes = self.segment_field(SegmentField::Bytes(register), &format!("{name}_at"));
+        let length = SegmentField::BytesLength(register);
+        let length = self.segment_field(length, &format!("{name}_length"));
+        let base = self.segment_field(SegmentField::Base(register), &format!("{name}_base"));
+        let outside = self.names.unique(&format!("{name}_outside"));
+        self.body.line(format!("hr::Text {name}[ROWS];"));
+        self.body.line(format!(
+            "const u32 {outside} = \
+             hr::load_texts({name}, {values}, {bytes}, {length}, u32({base}), row, rows);"
+        ));
+        let valid = self.load_validity(register, &name)?;
+        let known = valid.as_ref().map(|valid| format!(" & {valid}")).unwrap_or_default();
+        let cause = "offsets outside its bytes".into();
+        let place = self.place(Place::Corrupt { column, cause });
+        self.body.open(format!("if (alive{known} & {outside})"));
+        self.raise(&place);
+        self.body.line("continue;");
+        self.body.close();
+        self.held[register] = Held::Array { name, valid };
+        Ok(())
+    }
+
+    /// A constant text.
+    pub(super) fn text_literal(&mut self, text: &str, wish: &str) -> Result<String> {
+        if self.constants.len() + self.tables.len() + 2 > CONSTANTS_MAX {
+            return refuse("more texts than a kernel has parameters for");
+        }
+        let length = self.constant(text.len() as u64, "u32", &format!("{wish}_bytes"));
+        let bytes = self.table(text.as_bytes().to_vec(), "const u8*", wish);
+        Ok(format!("hr::Text({bytes}, {length})"))
+    }
+
+    /// Whether a text is one of a list.
+    pub(super) fn text_member(&mut self, code: &str, list: &[Scalar]) -> Result<String> {
+        let text = |scalar: &'_ Scalar| match &scalar.value {
+            Constant::Utf8(text) => Some(text.clone()),
+            _ => None,
+        };
+        let Some(mut texts) = list.iter().map(text).collect::<Option<Vec<String>>>() else {
+            return refuse("an IN list of something else than texts");
+        };
+        texts.sort_unstable();
+        let first = (texts.len() + 1) * 4;
+        let lengths = texts.iter().scan(first, |end, text| {
+            *end += text.len();
+            Some(*end)
+        });
+        let offsets: Vec<usize> = std::iter::once(first).chain(lengths).collect();
+        if offsets.iter().any(|offset| u32::try_from(*offset).is_err()) {
+            return refuse("an IN list of more than 4 GiB");
+        }
+        let bytes = offsets.iter().flat_map(|offset| (*offset as u32).to_le_bytes());
+        let bytes = bytes.chain(texts.iter().flat_map(|text| text.bytes())).collect();
+        let table = self.table(bytes, "const u32*", "in_list");
+        let length = self.constant(texts.len() as u64, "u32", "in_list_length");
+        Ok(format!("hr::in_texts({table}, {length}, {code})"))
+    }
+
+    /// Whether a text is as a pattern.
+    pub(super) fn like(
+        &mut self,
+        value: &BoundExpr,
+        items: &[u16],
+        negated: bool,
+    ) -> Result<Value> {
+        let text = self.value(value)?;
+        let bytes = items.iter().flat_map(|item| item.to_le_bytes()).collect();
+        let table = self.table(bytes, "const u16*", "pattern");
+        let count = self.constant(items.len() as u64, "u32", "pattern_items");
+        let not = if negated { "!" } else { "" };
+        Ok(Value {
+            code: format!("{not}hr::like({}, {table}, {count})", text.code),
+            null: text.null,
+        })
+    }
+
+    /// Calls of functions of a text and more that make no new one: their texts are parts of the first.
+    pub(super) fn text_call(
+        &mut self,
+        expr: &BoundExpr,
+        function: Function,
+        arguments: &[BoundExpr],
+    ) -> Result<Value> {
+        let is_known = matches!(
+            function,
+            Function::Substring
+                | Function::Left
+                | Function::Right
+                | Function::Trim(_)
+                | Function::StartsWith
+                | Function::Position
+        );
+        if !is_known {
+            return refuse(format!("{} of texts", function.name()));
+        }
+        let values =
+            arguments.iter().map(|argument| self.value(argument)).collect::<Result<Vec<_>>>()?;
+        let null = values.iter().skip(1).fold(values[0].null.clone(), |null, value| {
+            let before = Value { code: String::new(), null };
+            self.either_null(&before, value)
+        });
+        let codes: Vec<&str> = values.iter().map(|value| value.code.as_str()).collect();
+        let code = match (function, codes.as_slice()) {
+            (Function::Substring, [text, from]) => format!("hr::substring_from({text}, {from})"),
+            (Function::Substring, [text, from, count]) => {
+                let part = self.names.unique("part");
+                self.body.line(format!("hr::Text {part};"));
+                let call = format!("hr::substring({text}, {from}, {count}, &{part})");
+                let is_there = self.named("bool", "is_there", call);
+                if expr.node_can_fail() {
+                    let place = Place::Cast { place: expr.text.to_string() };
+                    self.fail_if(&null, &format!("!{is_there}"), place);
+                }
+                part
+            }
+            (Function::Left, [text, number]) => format!("hr::first_characters({text}, {number})"),
+            (Function::Right, [text, number]) => {
+                let number = self.named("i32", "number", (*number).to_string());
+                if expr.node_can_fail() {
+                    let smallest = format!("{number} == hr::Limits<i32>::min");
+                    self.fail_if(&null, &smallest, Self::overflow_place(expr));
+                }
+                format!("hr::last_characters({text}, {number})")
+            }
+            (Function::Trim(TrimSide::Start), [text, set]) => {
+                format!("hr::without_start({text}, {set})")
+            }
+            (Function::Trim(TrimSide::End), [text, set]) => {
+                format!("hr::without_end({text}, {set})")
+            }
+            (Function::Trim(TrimSide::Both), [text, set]) => {
+                format!("hr::without_end(hr::without_start({text}, {set}), {set})")
+            }
+            (Function::StartsWith, [text, start]) => format!("hr::begins_with({text}, {start})"),
+            (Function::Position, [text, wanted]) => format!("hr::position_of({text}, {wanted})"),
+            _ => return refuse(format!("{} of {} texts", function.name(), codes.len())),
+        };
+        Ok(Value { code, null })
+    }
+
+    /// Sets the words of a text, which are those of NULL before. A row whose text is too long has failed.
+    pub(super) fn set_text_key(&mut self, part: GroupKeyPart, text: Value) {
+        let set = format!("hr::set_text_key<{}>(key_words, {});", part.at / 8, text.code);
+        match text.null {
+            Some(null) => self.body.line(format!("if (!({null})) {set}")),
+            None => self.body.line(set),
+        }
+    }
+}
+
+/// Two texts compared by their bytes.
+pub(super) fn compare_texts(op: CompareOp, left: &str, right: &str) -> String {
+    match op {
+        CompareOp::Eq => format!("hr::same_text({left}, {right})"),
+        CompareOp::Ne => format!("!hr::same_text({left}, {right})"),
+        op => format!("(hr::compare_texts({left}, {right}) {} 0)", operator(op)),
+    }
+}
+
+/// A pattern as `text.cuh` has it; an escape at the very end stands for itself.
+pub(super) fn like_items(pattern: &str, escape: char) -> Vec<u16> {
+    const ONE: u16 = 256;
+    const ANY: u16 = 257;
+    let mut items = Vec::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        let literal = match character {
+            character if character == escape => characters.next().unwrap_or(escape),
+            '%' => {
+                items.push(ANY);
+                continue;
+            }
+            '_' => {
+                items.push(ONE);
+                continue;
+            }
+            character => character,
+        };
+        let mut bytes = [0; 4];
+        items.extend(literal.encode_utf8(&mut bytes).bytes().map(u16::from));
+    }
+    items.dedup_by(|next, item| *next == ANY && *item == ANY);
+    items
+}

@@ -1,0 +1,376 @@
+//! What an execution gathers on the device: a status, accumulators and groups.
+//!
+//! ```text
+//! | status | groups used | accumulator 0 | accumulator 1 | ..
+//! ```
+//!
+//! All of it is one buffer, so that it is cleared by one copy from an image of itself, and comes
+//! back by one copy.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use headrace_gpu::{DeviceBuffer, Stream};
+use headrace_pipeline::state::AccumulatorState;
+
+use crate::accumulator::DeviceAccumulator;
+use crate::decode::accumulator_state;
+use crate::device::CudaDevice;
+use crate::error::CudaError;
+use crate::groups::{GroupRoom, GroupTableLayout};
+use crate::pinned::PinnedLease;
+use crate::program::CudaProgram;
+use crate::status::STATUS_BYTES;
+use crate::tuning::Tuning;
+
+/// Where the number of groups lies, and the bytes of the texts that they keep.
+const USED_AT: usize = STATUS_BYTES;
+const TEXTS_USED_AT: usize = USED_AT + 8;
+
+/// Status and number of groups.
+const HEADER_BYTES: usize = STATUS_BYTES + 256;
+
+/// Alignment of each accumulator.
+const ALIGN_BYTES: usize = 256;
+
+/// Up to this size an image is kept and all comes back through pinned memory. A larger state is
+/// filled in place, and comes back through ordinary memory.
+const IMAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of a pattern from which a large accumulator is filled.
+const PATTERN_BYTES: usize = 64 << 10;
+
+/// An accumulator in the buffer.
+struct Part {
+    at: usize,
+    bytes: usize,
+    kind: DeviceAccumulator,
+}
+
+/// The table of hashed groups.
+pub(crate) struct GroupBuffers {
+    pub(crate) layout: GroupTableLayout,
+    pub(crate) room: GroupRoom,
+    pub(crate) slots: DeviceBuffer,
+    pub(crate) keys: DeviceBuffer,
+    /// What they keep apart from their keys.
+    pub(crate) texts: Option<DeviceBuffer>,
+}
+
+/// See the module.
+pub(crate) struct DeviceState {
+    buffer: DeviceBuffer,
+    parts: Vec<Part>,
+    pub(crate) groups: Option<GroupBuffers>,
+    clear: Clear,
+    host: Option<PinnedLease>,
+}
+
+/// How the buffer is cleared.
+enum Clear {
+    /// By a copy of what it is before any row.
+    Image(DeviceBuffer),
+    /// In place; for each part a pattern, where its words differ.
+    Fill(Vec<Option<DeviceBuffer>>),
+}
+
+impl DeviceState {
+    /// The state of a program, not cleared yet.
+    pub(crate) fn new(device: &Arc<CudaDevice>, program: &CudaProgram) -> Result<Self, CudaError> {
+        let groups = match &program.group_table {
+            Some(layout) => Some(GroupBuffers::new(device, layout, program.matches_max)?),
+            None => None,
+        };
+        let entries = groups.as_ref().map_or(program.groups, |groups| groups.room.capacity);
+        let mut end = HEADER_BYTES;
+        let mut parts = Vec::with_capacity(program.accumulators.len());
+        for &kind in &program.accumulators {
+            let bytes = (kind.bytes() * entries) as usize;
+            parts.push(Part { at: end, bytes, kind });
+            end = (end + bytes).next_multiple_of(ALIGN_BYTES);
+        }
+        let buffer = device.alloc(end)?;
+        let is_small = end <= IMAGE_BYTES_MAX;
+        let clear = if is_small { image(device, &parts, end)? } else { patterns(device, &parts)? };
+        let host = if is_small { Some(PinnedLease::take(device, end)?) } else { None };
+        Ok(Self { buffer, parts, groups, clear, host })
+    }
+
+    /// Device memory of all of it.
+    pub(crate) fn device_bytes(&self) -> u64 {
+        let groups = self.groups.iter();
+        let of_groups = groups.flat_map(|g| [Some(&g.slots), Some(&g.keys), g.texts.as_ref()]);
+        let bytes: u64 = of_groups.flatten().map(DeviceBuffer::capacity_bytes).sum();
+        self.buffer.capacity_bytes() + bytes
+    }
+
+    /// Address of the status.
+    pub(crate) fn status(&self) -> u64 {
+        self.buffer.ptr()
+    }
+
+    /// Address of the number of groups.
+    pub(crate) fn groups_used(&self) -> u64 {
+        self.buffer.ptr() + USED_AT as u64
+    }
+
+    /// Address of the number of bytes of the texts that groups keep.
+    pub(crate) fn group_texts_used(&self) -> u64 {
+        self.buffer.ptr() + TEXTS_USED_AT as u64
+    }
+
+    /// Address of an accumulator.
+    pub(crate) fn accumulator(&self, index: usize) -> u64 {
+        self.buffer.ptr() + self.parts[index].at as u64
+    }
+
+    /// Queues what makes the state that of no row.
+    ///
+    /// # Safety
+    /// The state must live until the stream has done it, and nothing else use it meanwhile.
+    pub(crate) unsafe fn clear(&self, stream: &Stream) -> Result<(), CudaError> {
+        match &self.clear {
+            Clear::Image(image) => {
+                // SAFETY: both buffers live as long as the state: the caller's promise.
+                unsafe { stream.copy_d2d_async(&self.buffer, 0, image, 0, image.bytes()) }?;
+            }
+            Clear::Fill(patterns) => {
+                // SAFETY: as above.
+                unsafe { stream.fill_async(&self.buffer, 0, HEADER_BYTES, 0) }?;
+                for (part, pattern) in self.parts.iter().zip(patterns) {
+                    // SAFETY: as above.
+                    unsafe { self.fill(stream, part, pattern.as_ref()) }?;
+                }
+            }
+        }
+        if let Some(groups) = &self.groups {
+            let slots = groups.room.slots() as usize;
+            // SAFETY: as above. A free slot is all ones.
+            unsafe { stream.fill_u32_async(&groups.slots, 0, slots, u32::MAX) }?;
+        }
+        Ok(())
+    }
+
+    /// Fills a part, doubling what is filled already.
+    ///
+    /// # Safety
+    /// As [`clear`](Self::clear).
+    unsafe fn fill(
+        &self,
+        stream: &Stream,
+        part: &Part,
+        pattern: Option<&DeviceBuffer>,
+    ) -> Result<(), CudaError> {
+        let Some(pattern) = pattern else {
+            let [word, _] = part.kind.initial_words();
+            // SAFETY: the caller's promise.
+            unsafe { stream.fill_u32_async(&self.buffer, part.at, part.bytes / 4, word) }?;
+            return Ok(());
+        };
+        let mut done = pattern.bytes().min(part.bytes);
+        // SAFETY: the caller's promise.
+        unsafe { stream.copy_d2d_async(&self.buffer, part.at, pattern, 0, done) }?;
+        while done < part.bytes {
+            let bytes = done.min(part.bytes - done);
+            let to = part.at + done;
+            // SAFETY: the caller's promise; the ranges meet and do not overlap.
+            unsafe { stream.copy_d2d_async(&self.buffer, to, &self.buffer, part.at, bytes) }?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Waits for the stream and reads the status alone; the number of output rows starts anew.
+    pub(crate) fn take_status(&mut self, stream: &Stream) -> Result<[u8; STATUS_BYTES], CudaError> {
+        let mut status = [0u8; STATUS_BYTES];
+        stream.download(&self.buffer, 0, &mut status)?;
+        // SAFETY: only this stream uses the state, whose owner waits for it before it goes.
+        unsafe { stream.fill_async(&self.buffer, 0, 8, 0) }?;
+        Ok(status)
+    }
+
+    /// Whether all of it comes back by one copy.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.host.is_some() && self.groups.is_none()
+    }
+
+    /// Queues the copy of all of it to the host, where it is small. [`Self::fetch`] waits for it.
+    pub(crate) fn begin_fetch(&mut self, stream: &Stream) -> Result<(), CudaError> {
+        let bytes = self.buffer.bytes();
+        if let (Some(host), None) = (&mut self.host, &self.groups) {
+            // SAFETY: the pinned memory is the state's own, which waits for the stream before it
+            // goes, and is read by `fetch`, which waits too.
+            unsafe { stream.copy_d2h_async(&self.buffer, 0, &mut host.as_mut_slice()[..bytes]) }?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the stream; everything, after [`Self::begin_fetch`].
+    pub(crate) fn fetch(&mut self, stream: &Stream) -> Result<Fetched<'_>, CudaError> {
+        stream.synchronize()?;
+        let bytes = self.buffer.bytes();
+        let all = match &self.host {
+            Some(host) if self.is_pinned() => Cow::Borrowed(&host.as_slice()[..bytes]),
+            _ => {
+                // Of hashed groups only those that are there come back: see `queue_groups`.
+                let bytes = if self.groups.is_some() { HEADER_BYTES } else { bytes };
+                let mut all = vec![0u8; bytes];
+                stream.download(&self.buffer, 0, &mut all)?;
+                Cow::Owned(all)
+            }
+        };
+        Ok(Fetched { all, parts: &self.parts })
+    }
+
+    /// Queues the copy of the number of hashed groups, a `u32`.
+    ///
+    /// # Safety
+    /// `to` must be pinned and untouched until the stream has done it; so long the state must live.
+    pub(crate) unsafe fn queue_groups_used(
+        &self,
+        stream: &Stream,
+        to: &mut [u8],
+    ) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        Ok(unsafe { stream.copy_d2h_async(&self.buffer, USED_AT, to) }?)
+    }
+
+    /// Waits for the stream; the number of hashed groups, as a launch leaves it.
+    pub(crate) fn take_groups_used(&self, stream: &Stream) -> Result<u32, CudaError> {
+        let mut used = [0u8; 4];
+        stream.download(&self.buffer, USED_AT, &mut used)?;
+        Ok(u32::from_le_bytes(used))
+    }
+
+    /// As above; the address of the texts that they keep, and the bytes that these take.
+    pub(crate) fn take_group_texts(
+        &self,
+        stream: &Stream,
+        groups: &GroupBuffers,
+    ) -> Result<Option<(u64, u64)>, CudaError> {
+        let Some(texts) = &groups.texts else { return Ok(None) };
+        let mut used = [0u8; 8];
+        stream.download(&self.buffer, TEXTS_USED_AT, &mut used)?;
+        Ok(Some((texts.ptr(), u64::from_le_bytes(used).min(groups.room.texts_bytes))))
+    }
+
+    /// Bytes of a hashed group on its way to the host.
+    pub(crate) fn group_bytes(&self, groups: &GroupBuffers) -> usize {
+        let parts: u64 = self.parts.iter().map(|part| part.kind.bytes()).sum();
+        groups.layout.key_bytes() + parts as usize
+    }
+
+    /// Queues the copy of hashed groups: their keys, then each accumulator.
+    ///
+    /// # Safety
+    /// As [`Self::queue_groups_used`].
+    pub(crate) unsafe fn queue_groups(
+        &self,
+        stream: &Stream,
+        groups: &GroupBuffers,
+        range: Range<usize>,
+        to: &mut [u8],
+    ) -> Result<(), CudaError> {
+        let stride = groups.layout.key_bytes();
+        let (keys, mut rest) = to.split_at_mut(range.len() * stride);
+        // SAFETY: the caller's promise, here and below.
+        unsafe { stream.copy_d2h_async(&groups.keys, range.start * stride, keys) }?;
+        for part in &self.parts {
+            let bytes = part.kind.bytes() as usize;
+            let (to, left) = rest.split_at_mut(range.len() * bytes);
+            let at = part.at + range.start * bytes;
+            // SAFETY: as above.
+            unsafe { stream.copy_d2h_async(&self.buffer, at, to) }?;
+            rest = left;
+        }
+        Ok(())
+    }
+
+    /// Keys and entries of groups `range` of the `count` that [`Self::queue_groups`] brought.
+    pub(crate) fn arrived<'a>(
+        &'a self,
+        groups: &GroupBuffers,
+        (arrived, count): (&'a [u8], usize),
+        range: Range<usize>,
+    ) -> (&'a [u8], impl Iterator<Item = (DeviceAccumulator, &'a [u8])>) {
+        let stride = groups.layout.key_bytes();
+        let (keys, mut rest) = arrived.split_at(count * stride);
+        let keys = &keys[range.start * stride..range.end * stride];
+        let entries = self.parts.iter().map(move |part| {
+            let bytes = part.kind.bytes() as usize;
+            let (all, left) = rest.split_at(count * bytes);
+            rest = left;
+            (part.kind, &all[range.start * bytes..range.end * bytes])
+        });
+        (keys, entries)
+    }
+}
+
+/// A state on the host.
+pub(crate) struct Fetched<'a> {
+    all: Cow<'a, [u8]>,
+    parts: &'a [Part],
+}
+
+impl Fetched<'_> {
+    /// The status.
+    pub(crate) fn status(&self) -> [u8; STATUS_BYTES] {
+        let mut status = [0u8; STATUS_BYTES];
+        status.copy_from_slice(&self.all[..STATUS_BYTES]);
+        status
+    }
+
+    /// The accumulators of dense groups.
+    pub(crate) fn accumulators(&self) -> Vec<AccumulatorState> {
+        let state = |p: &Part| accumulator_state(p.kind, &self.all[p.at..p.at + p.bytes]);
+        self.parts.iter().map(state).collect()
+    }
+}
+
+fn image(device: &CudaDevice, parts: &[Part], bytes: usize) -> Result<Clear, CudaError> {
+    let mut image = vec![0u8; bytes];
+    for part in parts {
+        let entry = entry_bytes(part.kind);
+        image[part.at..part.at + part.bytes].copy_from_slice(&entry.repeat(part.bytes / 8));
+    }
+    let buffer = device.alloc(bytes)?;
+    device.upload_into(&buffer, &image)?;
+    Ok(Clear::Image(buffer))
+}
+
+fn patterns(device: &CudaDevice, parts: &[Part]) -> Result<Clear, CudaError> {
+    let pattern = |part: &Part| {
+        let [low, high] = part.kind.initial_words();
+        if low == high {
+            return Ok(None);
+        }
+        let buffer = device.alloc(PATTERN_BYTES)?;
+        device.upload_into(&buffer, &entry_bytes(part.kind).repeat(PATTERN_BYTES / 8))?;
+        Ok(Some(buffer))
+    };
+    Ok(Clear::Fill(parts.iter().map(pattern).collect::<Result<_, CudaError>>()?))
+}
+
+/// The words before any row, which repeat.
+fn entry_bytes(kind: DeviceAccumulator) -> Vec<u8> {
+    kind.initial_words().iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+impl GroupBuffers {
+    fn new(
+        device: &CudaDevice,
+        layout: &GroupTableLayout,
+        matches_max: u64,
+    ) -> Result<Self, CudaError> {
+        let room = layout.room(device.table_max(), Tuning::FULL.tile_groups(matches_max));
+        let texts_bytes = room.texts_bytes as usize;
+        Ok(Self {
+            texts: if texts_bytes > 0 { Some(device.alloc(texts_bytes)?) } else { None },
+            slots: device.alloc(room.slots() as usize * 4)?,
+            keys: device.alloc(room.capacity as usize * layout.key_bytes())?,
+            layout: layout.clone(),
+            room,
+        })
+    }
+}

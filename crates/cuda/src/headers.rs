@@ -1,0 +1,20 @@
+//! What every kernel is compiled with.
+
+/// Headers that generated sources include, by name.
+pub const HEADERS: [(&str, &str); 11] = [
+    ("headrace/types.cuh", include_str!("../kernels/types.cuh")),
+    ("headrace/load.cuh", include_str!("../kernels/load.cuh")),
+    ("headrace/text.cuh", include_str!("../kernels/text.cuh")),
+    ("headrace/arithmetic.cuh", include_str!("../kernels/arithmetic.cuh")),
+    ("headrace/calendar.cuh", include_str!("../kernels/calendar.cuh")),
+    ("headrace/probe.cuh", include_str!("../kernels/probe.cuh")),
+    ("headrace/aggregate.cuh", include_str!("../kernels/aggregate.cuh")),
+    ("headrace/groups.cuh", include_str!("../kernels/groups.cuh")),
+    ("headrace/queue.cuh", include_str!("../kernels/queue.cuh")),
+    ("headrace/rows.cuh", include_str!("../kernels/rows.cuh")),
+    ("headrace/pipeline.cuh", include_str!("../kernels/pipeline.cuh")),
+];
+
+/// Options of every compilation: products and sums are not fused, so that floats are those of
+/// the CPU processor.
+pub const COMPILE_OPTIONS: [&str; 1] = ["--fmad=false"];

@@ -1,0 +1,313 @@
+//! Loaded kernels, and which of them a pipeline gets.
+//!
+//! The text of a kernel does not depend on constants, but on how many rows the steps are expected to
+//! keep: that orders them, and says what is loaded ahead and what waits in a queue. So a constant
+//! may ask for a text that nobody compiled. Its pipeline then borrows: it takes the kernel of a
+//! relative, one that differs in constants and names alone, by expecting what that one expected. Answers never
+//! depend on it. A text that is asked for again and again is compiled.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use headrace_gpu::{Compiler, CubinCache, Device, DeviceInfo, Function, GpuError, Module, Source};
+use headrace_pipeline::ExecError;
+use headrace_pipeline::bind::Lookups;
+use headrace_pipeline::bound::Bound;
+use parking_lot::Mutex;
+
+use crate::error::CudaError;
+use crate::headers::COMPILE_OPTIONS;
+use crate::layout::SegmentLayout;
+use crate::program::{CudaProgram, KERNEL_NAME};
+use crate::tuning::Tuning;
+
+/// Loaded kernels that are kept; more and all are dropped.
+const KERNELS_MAX: usize = 256;
+
+/// What is expected of each step where nothing is: relatives become the same text.
+const UNEXPECTED: f64 = 0.5;
+
+/// What a block keeps for itself of a multiprocessor's shared memory.
+const SHARED_RESERVED_BYTES: u32 = 1024;
+
+/// Shared memory that the blocks of a multiprocessor may take together where one block would do:
+/// what is left is the cache for tables that lie elsewhere.
+const SHARED_OF_SEVERAL_BYTES_MAX: u32 = 112 * 1024;
+
+/// A kernel that a device can launch.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// What it was generated from.
+    pub program: Arc<CudaProgram>,
+    /// The loaded function.
+    pub function: Function,
+    /// Blocks that run at a time on the whole device.
+    pub blocks_max: u32,
+    /// Whether it is that of a relative.
+    pub is_borrowed: bool,
+}
+
+/// A pipeline's text for the roomiest rung, and its shared memory there: says which rung is taken.
+type RungKey = (String, u32);
+
+#[derive(Default)]
+struct State {
+    functions: HashMap<String, Function>,
+    rungs: HashMap<RungKey, Tuning>,
+    /// By the text without expectations.
+    families: HashMap<String, Family>,
+}
+
+/// Pipelines that differ in constants, and in what columns and tables are called.
+#[derive(Default)]
+struct Family {
+    /// What the one expected that was compiled last.
+    selectivities: Vec<f64>,
+    /// How often texts were asked for that are not compiled.
+    borrows: HashMap<String, u32>,
+}
+
+/// The kernels of a device.
+pub(crate) struct Kernels {
+    compiler: Compiler,
+    cubins: CubinCache,
+    /// In place of [`Tuning::LADDER`].
+    tuning: Option<Tuning>,
+    /// How often a text may be asked for before it is compiled.
+    borrows_max: u32,
+    state: Mutex<State>,
+    loaded: AtomicU64,
+}
+
+impl Kernels {
+    /// # Errors
+    /// [`GpuError`] without NVRTC.
+    pub(crate) fn new(tuning: Option<Tuning>, borrows_max: u32) -> Result<Self, GpuError> {
+        Ok(Self {
+            compiler: Compiler::load(None)?,
+            cubins: CubinCache::open_default(),
+            tuning,
+            borrows_max,
+            state: Mutex::default(),
+            loaded: AtomicU64::new(0),
+        })
+    }
+
+    /// Kernels that were compiled, or found compiled on disk, and loaded so far.
+    pub(crate) fn loaded(&self) -> u64 {
+        self.loaded.load(Ordering::Relaxed)
+    }
+
+    /// As [`CudaDevice::kernel`](crate::CudaDevice::kernel).
+    pub(crate) fn get(
+        &self,
+        device: &Arc<Device>,
+        bound: &Arc<Bound>,
+        layout: &SegmentLayout,
+    ) -> Result<Kernel, CudaError> {
+        let wanted = Wanted::new(self.ladder(device.info()), bound, layout)?;
+        if let Some(kernel) = self.known(device, &wanted)? {
+            return Ok(kernel);
+        }
+        let family = wanted.family()?;
+        if let Some(relative) = self.relative(&family, &wanted)?
+            && let Some(kernel) = self.known(device, &relative)?
+        {
+            return Ok(Kernel { is_borrowed: true, ..kernel });
+        }
+        let kernel = self.first_that_fits(device, &wanted)?;
+        let mut state = self.state.lock();
+        state.make_room();
+        state.rungs.insert(wanted.rung_key(), kernel.program.tuning);
+        let family = state.families.entry(family).or_default();
+        family.selectivities = bound.selectivities();
+        family.borrows.remove(&wanted.roomiest.source);
+        Ok(kernel)
+    }
+
+    fn ladder(&self, info: &DeviceInfo) -> Vec<Tuning> {
+        self.tuning.map_or_else(|| tunings(info), |only| vec![only])
+    }
+
+    /// The kernel of a pipeline that had one before.
+    fn known(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Option<Kernel>, CudaError> {
+        let rung = self.state.lock().rungs.get(&wanted.rung_key()).copied();
+        let Some(tuning) = rung else { return Ok(None) };
+        let kernel = self.kernel(device, wanted.program(tuning)?)?;
+        Ok(Some(kernel).filter(|kernel| kernel.blocks_max > 0))
+    }
+
+    /// The pipeline with the expectations of a relative, if that has another text and this one was
+    /// not asked for often.
+    fn relative<'a>(
+        &self,
+        family: &str,
+        wanted: &Wanted<'a>,
+    ) -> Result<Option<Wanted<'a>>, CudaError> {
+        let selectivities = {
+            let mut state = self.state.lock();
+            let Some(family) = state.families.get_mut(family) else { return Ok(None) };
+            let borrows = family.borrows.entry(wanted.roomiest.source.clone()).or_default();
+            *borrows += 1;
+            if *borrows > self.borrows_max {
+                return Ok(None);
+            }
+            family.selectivities.clone()
+        };
+        let relative = wanted.expecting(&selectivities)?;
+        Ok(Some(relative).filter(|other| other.roomiest.source != wanted.roomiest.source))
+    }
+
+    /// The kernel of the first rung that does not spill registers, of those that have most builds
+    /// in shared memory.
+    fn first_that_fits(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Kernel, CudaError> {
+        let mut last = None;
+        for &tuning in &wanted.ladder {
+            let program = wanted.program(tuning)?;
+            let shared_bytes = program.shared_bytes * tuning.blocks_per_sm;
+            let crowded = tuning.blocks_per_sm > 1 && shared_bytes > SHARED_OF_SEVERAL_BYTES_MAX;
+            let lacks_builds = program.shared_builds < wanted.roomiest.shared_builds;
+            if self.tuning.is_none() && (crowded || lacks_builds) {
+                continue;
+            }
+            let kernel = self.kernel(device, program)?;
+            let spills = kernel.function.info().local_bytes > 0;
+            let fits = kernel.blocks_max > 0;
+            if fits {
+                last = Some(kernel);
+            }
+            if fits && !spills {
+                break;
+            }
+        }
+        let kernel =
+            last.ok_or_else(|| ExecError::Internal("a kernel of which no block fits".into()))?;
+        tracing::debug!(
+            registers = kernel.function.info().registers,
+            local_bytes = kernel.function.info().local_bytes,
+            shared_bytes = kernel.program.shared_bytes,
+            tuning = ?kernel.program.tuning,
+            blocks_max = kernel.blocks_max,
+            "kernel"
+        );
+        Ok(kernel)
+    }
+
+    fn kernel(&self, device: &Arc<Device>, program: Arc<CudaProgram>) -> Result<Kernel, GpuError> {
+        let function = self.function(device, &program)?;
+        let threads = program.tuning.block_threads;
+        let per_sm = function.max_active_blocks_per_sm(threads, program.shared_bytes)?;
+        let blocks_max = per_sm * device.info().sm_count;
+        Ok(Kernel { program, function, blocks_max, is_borrowed: false })
+    }
+
+    /// The loaded function of a source.
+    fn function(&self, device: &Arc<Device>, program: &CudaProgram) -> Result<Function, GpuError> {
+        if let Some(known) = self.state.lock().functions.get(&program.source) {
+            return Ok(known.clone());
+        }
+        self.loaded.fetch_add(1, Ordering::Relaxed);
+        let function = self.load(device, &program.source(), KERNEL_NAME)?;
+        // Programs of the same source differ in what of it they use.
+        function.set_max_dynamic_shared_bytes(program.tuning.shared_bytes_max)?;
+        let mut state = self.state.lock();
+        state.make_room();
+        state.functions.insert(program.source.clone(), function.clone());
+        Ok(function)
+    }
+
+    /// Compiles a source, unless that was done before, and loads a function of it.
+    ///
+    /// # Errors
+    /// [`GpuError`] when it does not compile or load.
+    pub(crate) fn load(
+        &self,
+        device: &Arc<Device>,
+        source: &Source<'_>,
+        name: &str,
+    ) -> Result<Function, GpuError> {
+        let arch = device.info().arch();
+        let (cubin, _) = self.cubins.compile(&self.compiler, source, &arch, &COMPILE_OPTIONS)?;
+        Module::load(device, &cubin)?.function(name)
+    }
+}
+
+impl State {
+    /// Forgets all before it becomes too much.
+    fn make_room(&mut self) {
+        if self.functions.len().max(self.rungs.len()).max(self.families.len()) >= KERNELS_MAX {
+            *self = Self::default();
+        }
+    }
+}
+
+/// A pipeline that wants a kernel.
+struct Wanted<'a> {
+    bound: Arc<Bound>,
+    layout: &'a SegmentLayout,
+    ladder: Vec<Tuning>,
+    /// For the rung with most shared memory.
+    roomiest: Arc<CudaProgram>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(
+        ladder: Vec<Tuning>,
+        bound: &Arc<Bound>,
+        layout: &'a SegmentLayout,
+    ) -> Result<Self, CudaError> {
+        let roomiest = ladder.iter().max_by_key(|tuning| tuning.shared_bytes_max);
+        let roomiest = roomiest.ok_or_else(|| ExecError::Internal("a ladder without rungs".into()));
+        let roomiest = Arc::new(compile(bound, layout, *roomiest?)?);
+        Ok(Self { bound: Arc::clone(bound), layout, ladder, roomiest })
+    }
+
+    fn program(&self, tuning: Tuning) -> Result<Arc<CudaProgram>, CudaError> {
+        if tuning == self.roomiest.tuning {
+            return Ok(Arc::clone(&self.roomiest));
+        }
+        Ok(Arc::new(compile(&self.bound, self.layout, tuning)?))
+    }
+
+    fn rung_key(&self) -> RungKey {
+        (self.roomiest.source.clone(), self.roomiest.shared_bytes)
+    }
+
+    fn expecting(&self, selectivities: &[f64]) -> Result<Self, CudaError> {
+        let bound = Arc::new(self.bound.expecting(selectivities, Lookups::Gpu));
+        Self::new(self.ladder.clone(), &bound, self.layout)
+    }
+
+    /// What all that differ in constants alone have in common.
+    fn family(&self) -> Result<String, CudaError> {
+        Ok(self.expecting(&vec![UNEXPECTED; self.bound.steps.len()])?.roomiest.source.clone())
+    }
+}
+
+fn compile(
+    bound: &Arc<Bound>,
+    layout: &SegmentLayout,
+    tuning: Tuning,
+) -> Result<CudaProgram, ExecError> {
+    CudaProgram::compile(Arc::clone(bound), layout, tuning)
+        .map_err(|why| ExecError::Internal(format!("not for the CUDA processor: {why}")))
+}
+
+/// The ladder cut to a device: fewer threads and less shared memory where it has less.
+fn tunings(info: &DeviceInfo) -> Vec<Tuning> {
+    Tuning::LADDER
+        .iter()
+        .map(|rung| {
+            let blocks = rung.blocks_per_sm.min(info.threads_per_sm / rung.block_threads).max(1);
+            let room = (info.shared_per_sm_bytes / blocks)
+                .min(info.shared_per_block_optin_bytes + SHARED_RESERVED_BYTES)
+                .saturating_sub(SHARED_RESERVED_BYTES);
+            Tuning {
+                blocks_per_sm: blocks,
+                shared_bytes_max: rung.shared_bytes_max.min(room),
+                ..*rung
+            }
+        })
+        .collect()
+}

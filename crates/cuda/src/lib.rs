@@ -1,0 +1,88 @@
+//! The CUDA processor of the pipeline IR: one generated kernel for each pipeline and segment layout.
+//!
+//! # The data that flows through
+//!
+//! ```text
+//! Bound + SegmentLayout ──CudaProgram::compile──► CUDA C++ (no GPU needed)
+//!                                                     │ CudaDevice::kernel (NVRTC, cubin cache)
+//!                                                     ▼
+//! segments on the device ──────────CudaExecution──────────► accumulators, groups, rows
+//!    ▲           ▲                                              │
+//!    │           └─ ResidentColumns (left by earlier queries)   ▼
+//!    └─ the race (a flow::CudaLane with a StreamProgram)    DenseState | RowOutput
+//! ```
+//!
+//! 1. [`CudaProgram::compile`] turns a bound pipeline into the text of a kernel. It runs at planning time and needs
+//!    no GPU. It refuses what the processor does not take, and says why.
+//! 2. [`chunked`] deals the segments out to the devices. [`CudaRun::new`] loads the kernel on each device and finds
+//!    out which columns are there already.
+//! 3. A run whose columns are all there ([`CudaRun::is_resident`]) becomes [`ResidentRuns`]: one launch for each
+//!    device. The runner keeps it for the next query.
+//! 4. Any other run goes through a race ([`CudaRun::stream`]), in which devices take chunks from each other. Some
+//!    chunks are made while the race runs: those of a table with more segments than can be planned at once, and
+//!    those of batches that come once ([`Rest`]). Heap pages become columns on the device first ([`StreamPages`]).
+//! 5. [`RowOutput::finish`] merges the hashed groups that the devices left. Dense groups come back as the state that
+//!    both processors share.
+//!
+//! # What it takes
+//!
+//! The processor takes filters, computed columns, and inner, left, semi and anti probes. It aggregates (count, sum,
+//! avg, min, max) by dense groups or by hashed ones. The keys of hashed groups take at most 128 bytes; a text counts
+//! as 32, however long it is. There may be any number of groups (`groups.rs` says how). Rows come back one by one,
+//! or the host keeps the first of them where they have an order.
+//!
+//! # What this crate must never know
+//!
+//! It knows neither SQL nor DataFusion nor PostgreSQL, neither files nor their formats. It does not choose: its
+//! callers decide whether a pipeline runs here. It decides nothing that both processors must agree on: this is the
+//! work of `headrace_pipeline::bind`. It never calls the driver itself: this is the work of `headrace_gpu`.
+
+mod accumulator;
+mod build_cache;
+mod codegen;
+mod decode;
+mod device;
+mod device_state;
+mod error;
+mod execution;
+mod fields;
+mod gather;
+mod groups;
+mod hand_over;
+mod headers;
+mod host_memory;
+mod kernels;
+mod layout;
+mod narrow;
+mod page_slots;
+mod pages;
+pub mod parts;
+mod pinned;
+mod place;
+mod program;
+mod progress;
+mod resident;
+mod resident_run;
+mod room;
+mod rows;
+mod run;
+mod run_feed;
+mod status;
+mod stream_chunks;
+mod stream_plan;
+mod stream_program;
+mod tables;
+mod text_values;
+mod tuning;
+mod upload;
+
+pub use device::{CudaDevice, CudaOptions};
+pub use error::CudaError;
+pub use layout::SegmentLayout;
+pub use pages::PageOwner;
+pub use program::CudaProgram;
+pub use rows::RowOutput;
+pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource};
+pub use run_feed::{Rest, StreamPages};
+pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentFeed, SegmentSource, chunked};
+pub use tuning::Tuning;

@@ -1,0 +1,144 @@
+//! A pipeline over columns that are all on the device: one launch, again and again.
+
+use std::sync::{Arc, Weak};
+
+use headrace_io::Kept;
+use headrace_pipeline::ExecError;
+
+use crate::error::CudaError;
+use crate::execution::{CudaExecution, Described};
+use crate::program::DeviceSegment;
+use crate::resident::ResidentColumn;
+use crate::rows::RowOutput;
+use crate::stream_plan::{ColumnOrigin, StreamPlan};
+use crate::stream_program::on_device;
+
+/// Output rows that one launch may yield.
+const LAUNCH_OUTPUT_ROWS: u64 = 16 << 20;
+
+/// A pipeline ready to run over resident columns, with the segments described on the device. It
+/// can be kept: between runs it holds none of the columns, so that they may leave.
+pub struct ResidentRun {
+    execution: CudaExecution,
+    launches: Vec<Described>,
+    columns: Vec<Weak<Kept<ResidentColumn>>>,
+    /// The columns, until the first run.
+    held: Option<Vec<Arc<Kept<ResidentColumn>>>>,
+    resident_bytes: u64,
+    chunks: u64,
+}
+
+impl ResidentRun {
+    /// Describes the chunks that are the device's own.
+    ///
+    /// # Errors
+    /// [`ExecError::Internal`] for a plan that is not resident, and what describing gives.
+    pub(crate) fn new(mut execution: CudaExecution, plan: &StreamPlan) -> Result<Self, CudaError> {
+        if !plan.is_resident() {
+            return Err(ExecError::Internal("a plan that is not resident".into()).into());
+        }
+        let mut segments: Vec<DeviceSegment> = Vec::new();
+        let mut held = Vec::new();
+        for segment in plan.own_chunks().flat_map(|chunk| &chunk.segments) {
+            for origin in &segment.columns {
+                if let ColumnOrigin::Resident(column) = origin {
+                    held.push(Arc::clone(column));
+                }
+            }
+            segments.push(on_device(segment, &[]));
+        }
+        let launches = match &plan.layout {
+            Some(layout) => execution.describe_launches(layout, &segments, LAUNCH_OUTPUT_ROWS)?,
+            None => Vec::new(),
+        };
+        Ok(Self {
+            execution,
+            launches,
+            columns: held.iter().map(Arc::downgrade).collect(),
+            held: Some(held),
+            resident_bytes: plan.own_chunks().map(|chunk| chunk.resident_bytes).sum(),
+            chunks: plan.own_chunks().count() as u64,
+        })
+    }
+
+    /// Chunks that it takes the place of.
+    pub(crate) fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    /// Whether it is worth making again: it runs another pipeline's kernel.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.execution.is_borrowed()
+    }
+
+    /// Device memory that it has of its own.
+    pub(crate) fn device_bytes(&self) -> u64 {
+        let descriptors: u64 = self.launches.iter().map(Described::bytes).sum();
+        descriptors + self.execution.state_bytes()
+    }
+
+    /// The columns, if all of them are still there: as long as they are held, they stay.
+    pub(crate) fn hold(&mut self) -> Option<Vec<Arc<Kept<ResidentColumn>>>> {
+        if let Some(held) = self.held.take() {
+            return Some(held);
+        }
+        let query = self.execution.device().resident().begin_query();
+        let hold = |column: &Weak<Kept<ResidentColumn>>| {
+            let column = column.upgrade()?;
+            column.touch(query);
+            Some(column)
+        };
+        self.columns.iter().map(hold).collect()
+    }
+
+    /// Begins to run, from nothing gathered, if the device alone can do all; whether it did.
+    ///
+    /// # Errors
+    /// [`CudaError::Gpu`].
+    ///
+    /// # Safety
+    /// `held`, which is what [`Self::hold`] gave, must be kept until [`Self::finish`] or
+    /// [`Self::abandon`] was called.
+    pub(crate) unsafe fn begin(
+        &mut self,
+        held: &[Arc<Kept<ResidentColumn>>],
+    ) -> Result<bool, CudaError> {
+        assert_eq!(held.len(), self.columns.len(), "columns of another run");
+        let same = |(held, own): (&Arc<Kept<ResidentColumn>>, &Weak<Kept<ResidentColumn>>)| {
+            std::ptr::eq(Arc::as_ptr(held), own.as_ptr())
+        };
+        assert!(held.iter().zip(&self.columns).all(same), "columns of another run");
+        self.execution.reset()?;
+        self.execution.stats.resident_bytes = self.resident_bytes;
+        // SAFETY: these are the columns that were described, and they stay held; they are complete
+        // (they were entered when their copies were done), as long as their extents were for these
+        // rows, and nobody writes to them.
+        unsafe { self.execution.queue_described(&self.launches) }
+    }
+
+    /// Does what is left after [`Self::begin`], all if that did nothing; the answer is in the
+    /// execution.
+    ///
+    /// # Errors
+    /// The failure of a row, or [`CudaError::Gpu`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn finish(
+        &mut self,
+        has_begun: bool,
+        output: &RowOutput<'_>,
+    ) -> Result<&mut CudaExecution, CudaError> {
+        match has_begun {
+            true => self.execution.finish_aggregation()?,
+            // SAFETY: as in `begin`.
+            false => unsafe { self.execution.run_described(&self.launches, output) }?,
+        }
+        Ok(&mut self.execution)
+    }
+
+    /// Waits for what is under way.
+    pub(crate) fn abandon(&self) {
+        self.execution.wait();
+    }
+}

@@ -1,0 +1,538 @@
+//! Generated kernels compiled by the host's C++ compiler, one thread a block: the logic of the
+//! generated code, races of blocks among it, is tested where there is no GPU. (Those within a warp
+//! and the memory of a GPU are not.)
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use arrow_array::RecordBatch;
+use headrace_cuda::parts::{
+    ColumnForm, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment, Downloaded, HEADERS,
+    KERNEL_NAME, Param, RowRoom, TEXT_VALUE_BYTES, accumulator_state, base_of, piece_bytes,
+    text_lengths,
+};
+use headrace_cuda::{CudaProgram, RowOutput, Tuning};
+use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
+use headrace_pipeline::cpu::WorkerOptions;
+use headrace_pipeline::state::{DenseState, finish_dense};
+
+use crate::corpus;
+use crate::data::{Shape, Table};
+use crate::differential::{
+    Answer, assert_same, bound_of, failed_of, lines, on_cpu, shapes, text_shapes,
+};
+
+unsafe extern "C" {
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dlclose(library: *mut c_void) -> c_int;
+}
+const RTLD_NOW: c_int = 2;
+
+/// Calls the kernel KERNEL, a thread a block.
+const ENTRY: &str = r#"
+#include <pthread.h>
+struct Block { const Params* params; unsigned number; pthread_t thread; };
+static void* run_block(void* of)
+{
+    alignas(16) u8 shared[1 << 18];
+    hr_shared_memory = shared;
+    blockIdx.x = static_cast<Block*>(of)->number;
+    KERNEL(*static_cast<Block*>(of)->params);
+    return nullptr;
+}
+extern "C" int headrace_run(const Params* p, unsigned blocks)
+{
+    gridDim.x = blocks;
+    Block all[16];
+    unsigned begun = 0;
+    for (; begun < blocks && begun < 16; ++begun) {
+        all[begun].params = p;
+        all[begun].number = begun;
+        if (pthread_create(&all[begun].thread, nullptr, run_block, all + begun) != 0) break;
+    }
+    for (unsigned block = 0; block < begun; ++block) pthread_join(all[block].thread, nullptr);
+    return begun == blocks;
+}
+"#;
+
+pub fn build_library(folder: &Path, kernel_source: &str, kernel: &str) -> PathBuf {
+    let headers = folder.join("headrace");
+    std::fs::create_dir_all(&headers).unwrap();
+    for (name, text) in HEADERS {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let shim = include_str!("../../kernels/host_shim.h");
+    std::fs::write(headers.join("host_shim.h"), shim).unwrap();
+    let source = folder.join("pipeline.cpp");
+    let entry = ENTRY.replace("KERNEL", kernel);
+    std::fs::write(&source, format!("{kernel_source}{entry}")).unwrap();
+    let library = folder.join("pipeline.so");
+    // A sanitizer's, whose library the test must be started with.
+    let flags = std::env::var("HEADRACE_SHIM_FLAGS").unwrap_or_default();
+    let output = Command::new("g++")
+        .args(flags.split_whitespace())
+        .args(["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-pthread", "-ffp-contract=off"])
+        .args(["-DHEADRACE_HOST_SHIM", "-DBLOCK_THREADS=1", "-I"])
+        .arg(folder)
+        .arg(&source)
+        .arg("-o")
+        .arg(&library)
+        .output()
+        .expect("g++ runs");
+    assert!(
+        output.status.success(),
+        "{}\n{kernel_source}",
+        String::from_utf8_lossy(&output.stderr),
+    );
+    library
+}
+
+/// 16-byte aligned bytes.
+pub struct Memory {
+    words: Vec<u128>,
+}
+
+impl Memory {
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut memory = Self::zeroed(bytes.len() + 15);
+        memory.fill(bytes);
+        memory
+    }
+    /// Writes over what is there, where it is.
+    pub fn fill(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.words.len() * 16);
+        for (word, chunk) in self.words.iter_mut().zip(bytes.chunks(16)) {
+            let mut filled = [0; 16];
+            filled[..chunk.len()].copy_from_slice(chunk);
+            *word = u128::from_le_bytes(filled);
+        }
+    }
+    pub fn zeroed(bytes: usize) -> Self {
+        Self { words: vec![0; bytes / 16 + 1] }
+    }
+    pub fn address(&mut self) -> u64 {
+        self.words.as_mut_ptr() as u64
+    }
+    pub fn bytes(&self, count: usize) -> Vec<u8> {
+        self.words.iter().flat_map(|w| w.to_le_bytes()).take(count).collect()
+    }
+}
+
+/// Blocks of a launch, and tiles that each takes in a row.
+const BLOCKS: u64 = 3;
+const RUN_TILES: u64 = 5;
+
+/// What the generated code answers.
+pub fn on_shim(bound: &Arc<Bound>, table: &Table, program: &CudaProgram) -> Answer {
+    on_shim_narrow(bound, table, program, &[])
+}
+
+/// A column of a segment as narrow differences.
+pub struct NarrowColumn {
+    pub bytes: Vec<u8>,
+    pub form: ColumnForm,
+    pub base: i64,
+}
+
+/// As above, where some columns, by segment, are narrow.
+pub fn on_shim_narrow(
+    bound: &Arc<Bound>,
+    table: &Table,
+    program: &CudaProgram,
+    narrow: &[Vec<Option<NarrowColumn>>],
+) -> Answer {
+    let options = WorkerOptions::new(1 << 30);
+    let all = (u64::MAX, u64::MAX);
+    run_on_shim((bound, program), table, narrow, (all, &options)).map(|(b, _)| lines(&b))
+}
+
+/// What texts of the host's memory point to.
+fn gathered(values: &[u8]) -> Vec<&[u8]> {
+    let addresses = values
+        .chunks_exact(TEXT_VALUE_BYTES)
+        .map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()) as *const u8);
+    let text = |(address, length)| match length {
+        0 => &[][..],
+        // SAFETY: the kernel made it of a text of the table, of a constant or of the room of its groups, which are
+        // still there.
+        _ => unsafe { std::slice::from_raw_parts(address, length) },
+    };
+    addresses.zip(text_lengths(values)).map(text).collect()
+}
+
+/// Batches, and how often the table of hashed groups or the buffers of output rows were full, which have room
+/// for so many groups or rows, and for bytes of groups.
+pub fn run_on_shim(
+    (bound, program): (&Arc<Bound>, &CudaProgram),
+    table: &Table,
+    narrow: &[Vec<Option<NarrowColumn>>],
+    (table_max, options): ((u64, u64), &WorkerOptions),
+) -> Result<(Vec<RecordBatch>, u64), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let library = build_library(folder.path(), &program.source, KERNEL_NAME);
+    let mut memory: Vec<Memory> = Vec::new();
+    let mut keep = |mut m: Memory| {
+        let address = m.address();
+        memory.push(m);
+        address
+    };
+    let skew = table.shape.skew as u64;
+    let mut segments = Vec::new();
+    for (index, segment) in table.segments.iter().enumerate() {
+        let mut columns = Vec::new();
+        for (register, column) in segment.columns.iter().enumerate() {
+            let narrow = narrow.get(index).and_then(|columns| columns[register].as_ref());
+            let texts = column.texts(table.shape, index % 2 == 1, |bytes| keep(Memory::of(bytes)));
+            columns.push(DeviceColumn {
+                values: match (narrow, texts) {
+                    (Some(narrow), _) => keep(Memory::of(&narrow.bytes)),
+                    (None, Some((values, _))) => values,
+                    (None, None) => keep(Memory::of(&column.values)) + skew,
+                },
+                bytes: texts.and_then(|(_, bytes)| bytes),
+                form: narrow.map_or(ColumnForm::of(&column.encoding), |narrow| narrow.form),
+                base: narrow.map_or_else(
+                    || base_of(&column.encoding, column.offsets_base.into()),
+                    |narrow| narrow.base,
+                ),
+                validity: column.validity.as_ref().map(|v| keep(Memory::of(v)) + skew),
+                remap: column.remap,
+            });
+        }
+        segments.push(DeviceSegment { rows: segment.rows as u32, columns });
+    }
+    let remaps: Vec<(u64, u64)> = bound
+        .remaps
+        .iter()
+        .map(|codes| {
+            let bytes: Vec<u8> = codes.iter().flat_map(|c| c.to_le_bytes()).collect();
+            (keep(Memory::of(&bytes)), codes.len() as u64)
+        })
+        .collect();
+    let (words, tiles) =
+        program.describe(&segments, u64::from(program.tuning.rows_per_thread), &remaps).unwrap();
+    let word_bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let descriptors = keep(Memory::of(&word_bytes));
+    let rows: u64 = table.segments.iter().map(|s| s.rows as u64).sum();
+
+    let mut status_memory = Memory::zeroed(16);
+    let table_room = program.group_table.as_ref().map(|layout| {
+        let tile_groups = u64::from(program.tuning.rows_per_thread) * program.matches_max;
+        let room = layout.room(table_max, tile_groups);
+        (room, room.shape((BLOCKS, RUN_TILES), tile_groups).unwrap())
+    });
+    let entries = table_room.map_or(program.groups, |(room, _)| room.capacity);
+    let first_entries = |a: &DeviceAccumulator| {
+        let entry: Vec<u8> = a.initial_words().iter().flat_map(|w| w.to_le_bytes()).collect();
+        entry.repeat((a.bytes() * entries / 8) as usize)
+    };
+    let mut accumulators: Vec<Memory> =
+        program.accumulators.iter().map(|a| Memory::of(&first_entries(a))).collect();
+    let tile_rows = u64::from(program.tuning.rows_per_thread);
+    let rows = if program.outputs.is_empty() { 0 } else { rows };
+    let row_room = RowRoom::of(rows, program.matches_max, tile_rows, table_max.0);
+    let output_rows = row_room.capacity;
+    let mut values: Vec<Memory> = program
+        .outputs
+        .iter()
+        .map(|o| Memory::zeroed((output_rows * u64::from(o.value_bytes)) as usize))
+        .collect();
+    let mut validity: Vec<Memory> =
+        program.outputs.iter().map(|_| Memory::zeroed(output_rows as usize)).collect();
+    let slots = table_room.map_or(1, |(room, _)| room.slots());
+    let words = program.group_table.as_ref().map_or(1, |t| t.words);
+    let free_slots = vec![0xff; slots as usize * 4];
+    let mut group_slots = Memory::of(&free_slots);
+    let mut group_keys = Memory::zeroed(entries as usize * words * 8);
+    let mut group_count = Memory::zeroed(16);
+    let mut group_texts =
+        Memory::zeroed(table_room.map_or(0, |(room, _)| room.texts_bytes as usize));
+    let shape = match table_room {
+        Some((_, shape)) => shape,
+        None => row_room.shape((BLOCKS, RUN_TILES)).unwrap(),
+    };
+    let mut runs_left = Memory::zeroed(shape.blocks_max as usize * 4);
+    let mut params: Vec<u64> = program
+        .params
+        .iter()
+        .map(|param| match *param {
+            Param::Segments => descriptors,
+            Param::Tiles => tiles,
+            Param::Error => status_memory.address(),
+            Param::FirstPlace => 0,
+            Param::RunTiles => shape.run_tiles,
+            Param::Constant(i) => program.constants[i],
+            Param::RowsUsed => status_memory.address() + 8,
+            Param::RowsCapacity => output_rows,
+            Param::RowLimit => shape.limit.unwrap_or(u64::MAX),
+            Param::Build { step, piece } => {
+                let BoundStep::Probe(probe) = &bound.steps[step] else { panic!("no probe") };
+                keep(Memory::of(&piece_bytes(&probe.build, piece).unwrap()))
+            }
+            Param::Table(i) => keep(Memory::of(&program.tables[i])),
+            Param::Accumulator(i) => accumulators[i].address(),
+            Param::GroupSlots => group_slots.address(),
+            Param::GroupSlotMask => slots - 1,
+            Param::GroupKeys => group_keys.address(),
+            Param::GroupsUsed => group_count.address(),
+            Param::GroupCapacity => entries,
+            Param::GroupTexts => group_texts.address(),
+            Param::GroupTextsUsed => group_count.address() + 8,
+            Param::GroupTextsCapacity => table_room.map_or(0, |(room, _)| room.texts_bytes),
+            Param::GroupLimit => shape.limit.unwrap_or(u64::from(u32::MAX)),
+            Param::RunsLeft => 0,
+            Param::RunsLeave => runs_left.address(),
+            Param::RowsValues(i) => values[i].address(),
+            Param::RowsValidity(i) => validity[i].address(),
+        })
+        .collect();
+
+    let batches = Mutex::new(Vec::new());
+    let emit = |batch| {
+        batches.lock().unwrap().push(batch);
+        true
+    };
+    let output = RowOutput::new(bound, options, &emit).unwrap();
+    let mut flushes = 0;
+    loop {
+        run(&library, &params, shape.blocks_max);
+        let status = status_memory.bytes(16);
+        let error = u32::from_le_bytes(status[..4].try_into().unwrap());
+        if let Some(error) = program.error_of(error) {
+            return Err(error.to_string());
+        }
+        let at = program.params.iter().position(|param| *param == Param::RunsLeft);
+        let (Some(layout), Some((room, _))) = (&program.group_table, table_room) else {
+            if let BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } = &bound.sink
+            {
+                let used = u64::from_le_bytes(status[8..].try_into().unwrap());
+                assert!(used <= output_rows, "{used} rows where {output_rows} fit");
+                take_rows(&output, program, columns.len(), (&values, &validity), used as usize)?;
+                if shape.limit.is_some_and(|limit| used > limit) {
+                    flushes += 1;
+                    assert!(flushes <= tiles, "a launch that went on did nothing");
+                    status_memory.fill(&[0; 16]);
+                    params[at.unwrap()] = runs_left.address();
+                    continue;
+                }
+            }
+            break;
+        };
+        let counts = group_count.bytes(16);
+        let used = u32::from_le_bytes(counts[..4].try_into().unwrap());
+        let texts_used = u64::from_le_bytes(counts[8..].try_into().unwrap());
+        let count = room.groups(used);
+        assert!(count as u64 <= entries, "{count} groups in a table for {entries}");
+        let left: Vec<Vec<u8>> = program
+            .accumulators
+            .iter()
+            .zip(&accumulators)
+            .map(|(a, memory)| memory.bytes(a.bytes() as usize * count))
+            .collect();
+        let kinds = program.accumulators.iter().copied();
+        let keys = group_keys.bytes(count * words * 8);
+        let entries_of = kinds.zip(left.iter().map(Vec::as_slice));
+        let is_full = shape.limit.is_some_and(|limit| u64::from(used) > limit);
+        let kept = (group_texts.address(), texts_used);
+        let values = layout.kept_texts(&keys, entries_of.clone(), kept).unwrap();
+        let texts: Vec<Vec<&[u8]>> = values.iter().map(|values| gathered(values)).collect();
+        let texts = texts.iter().map(Vec::as_slice).collect();
+        let groups = DeviceGroups::new(layout, &keys, entries_of, texts).unwrap();
+        output.take_groups(&groups, !is_full).map_err(|e| e.to_string())?;
+        if !is_full {
+            break;
+        }
+        flushes += 1;
+        assert!(flushes <= tiles, "a launch that went on did nothing");
+        group_count.fill(&[0; 16]);
+        group_slots.fill(&free_slots);
+        for (a, memory) in program.accumulators.iter().zip(&mut accumulators) {
+            memory.fill(&first_entries(a));
+        }
+        params[at.unwrap()] = runs_left.address();
+    }
+    if let BoundSink::Aggregate { grouping: Grouping::Dense { .. }, .. } = &bound.sink {
+        let states = program
+            .accumulators
+            .iter()
+            .zip(&accumulators)
+            .map(|(a, m)| accumulator_state(*a, &m.bytes((a.bytes() * program.groups) as usize)))
+            .collect();
+        let batch = finish_dense(bound, &DenseState { accumulators: states });
+        return batch.map(|batch| (vec![batch], flushes)).map_err(|e| e.to_string());
+    }
+    output.finish().map_err(|e| e.to_string())?;
+    Ok((batches.into_inner().unwrap(), flushes))
+}
+
+/// Hands on the rows that a launch left.
+fn take_rows(
+    output: &RowOutput<'_>,
+    program: &CudaProgram,
+    columns: usize,
+    (values, validity): (&[Memory], &[Memory]),
+    used: usize,
+) -> Result<(), String> {
+    let sizes = program.outputs.iter().map(|o| used * o.value_bytes as usize);
+    let values: Vec<Vec<u8>> =
+        values.iter().zip(sizes).map(|(values, bytes)| values.bytes(bytes)).collect();
+    let valid: Vec<Vec<u8>> = validity.iter().map(|v| v.bytes(used)).collect();
+    let texts: Vec<Vec<u8>> = program
+        .outputs
+        .iter()
+        .zip(&values)
+        .map(|(o, values)| if o.is_text { gathered(values).concat() } else { vec![] })
+        .collect();
+    let downloaded = (0..columns).map(|c| Downloaded {
+        values: &values[c],
+        texts: &texts[c],
+        validity: program.outputs[c].nullable.then_some(valid[c].as_slice()),
+    });
+    output.take_rows(downloaded.collect(), used).map_err(|e| e.to_string())
+}
+
+pub fn run(library: &Path, params: &[u64], blocks: u64) {
+    let path = CString::new(library.to_str().unwrap()).unwrap();
+    // SAFETY: the library was just made from the generated source; its entry takes a pointer to
+    // the parameter struct, whose fields are all 8 bytes, in the order of `params`; every address
+    // in it is live memory of the size that the program asks for.
+    unsafe {
+        let handle = dlopen(path.as_ptr(), RTLD_NOW);
+        assert!(!handle.is_null(), "{} does not load", library.display());
+        let entry = dlsym(handle, c"headrace_run".as_ptr());
+        assert!(!entry.is_null());
+        let entry: extern "C" fn(*const u64, u32) -> c_int = std::mem::transmute(entry);
+        let have_run = entry(params.as_ptr(), blocks as u32);
+        dlclose(handle);
+        assert!(have_run == 1, "not every block had a thread");
+    }
+}
+
+/// With each shape another way: rows one by one never, from the start, or once some are gone.
+pub fn tuning_of(shape: Shape) -> Tuning {
+    match shape.seed {
+        1 => Tuning::FULL,
+        2 => Tuning { queue_percent: 100, ..Tuning::FULL },
+        3 => Tuning { queue_percent: 0, rows_per_thread: 4, ..Tuning::FULL },
+        _ => Tuning { queue_percent: 70, ahead: false, ..Tuning::FULL },
+    }
+}
+
+#[test]
+fn host_shim_answers_as_the_cpu_processor_does() {
+    let builds = corpus::builds();
+    let only = std::env::var("HEADRACE_CASE").ok();
+    let cases = corpus::cases().into_iter().map(Arc::new);
+    let cases = cases.filter(|case| only.as_ref().is_none_or(|only| only == case.name));
+    let work = cases.flat_map(|case| {
+        let shapes = shapes().into_iter();
+        shapes.map(move |shape| (format!("{} {shape:?}", case.name), (Arc::clone(&case), shape)))
+    });
+    let refused = Mutex::new(Vec::new());
+    let failed = failed_of(work, |(case, shape)| {
+        let table = Table::random(shape, &[1000, 130, 7, 1]);
+        let bound = bound_of(&case, &table, &builds).unwrap();
+        match CudaProgram::compile(Arc::clone(&bound), &table.layout(), tuning_of(shape)) {
+            Err(why) => refused.lock().unwrap().push(format!("{}: {why}", case.name)),
+            Ok(program) => {
+                let cpu = on_cpu(&bound, &table);
+                let cuda = on_shim(&bound, &table, &program);
+                assert_same(case.name, shape, &cpu, &cuda, &program.source);
+            }
+        }
+    });
+    assert!(failed.is_empty(), "{} differ: {failed:#?}", failed.len());
+    let refused = refused.into_inner().unwrap();
+    assert!(refused.is_empty(), "refused: {refused:#?}");
+}
+
+/// Compares a case over plain texts; why not, where it is refused.
+fn compare_texts(case: &corpus::Case, shape: Shape) -> Option<String> {
+    let table = Table::random(shape, &[1000, 130, 7, 1, 300]);
+    let bound = bound_of(case, &table, &corpus::builds()).unwrap();
+    let layout = table.layout();
+    match CudaProgram::compile(Arc::clone(&bound), &layout, tuning_of(shape)) {
+        Err(why) => Some(why.to_string()),
+        Ok(program) => {
+            let cuda = on_shim(&bound, &table, &program);
+            assert_same(case.name, shape, &on_cpu(&bound, &table), &cuda, &program.source);
+            None
+        }
+    }
+}
+
+#[test]
+fn host_shim_plain_texts_answer_as_the_cpu_processor_does() {
+    for (number, case) in corpus::plain_texts().into_iter().enumerate() {
+        let refused = compare_texts(&case, text_shapes()[number % 2]);
+        assert_eq!(refused, None, "{}", case.name);
+    }
+}
+
+#[test]
+fn what_is_not_taken_is_refused() {
+    for (case, reason) in corpus::refused() {
+        let refused = compare_texts(&case, text_shapes()[0]).unwrap_or_default();
+        assert!(refused.contains(reason), "{}: {refused}", case.name);
+    }
+}
+
+#[test]
+fn host_shim_offsets_outside_their_bytes_are_an_error() {
+    for (shape, table) in corpus::corrupt_texts() {
+        let bound = bound_of(&corpus::plain_texts()[0], &table, &[]).unwrap();
+        let layout = table.layout();
+        let program = CudaProgram::compile(Arc::clone(&bound), &layout, tuning_of(shape)).unwrap();
+        let cuda = on_shim(&bound, &table, &program);
+        assert!(cuda.as_ref().is_err_and(|e| e.contains("corrupt")), "{shape:?}: {cuda:?}");
+        assert!(on_cpu(&bound, &table).is_err());
+    }
+}
+
+/// A table of which the column of texts has these.
+pub fn table_of_texts(texts: &[String]) -> Table {
+    let mut table = Table::random(Shape { nulls: false, ..text_shapes()[0] }, &[texts.len()]);
+    let column = &mut table.segments[0].columns[5];
+    let mut end = 0u32;
+    let ends = texts.iter().map(|text| {
+        end += text.len() as u32;
+        end
+    });
+    column.offsets =
+        Some(std::iter::once(0).chain(ends).flat_map(|offset| offset.to_le_bytes()).collect());
+    (column.values, column.offsets_base) = (texts.concat().into_bytes(), 0);
+    table
+}
+
+/// Texts around the length from which on they lie beside the keys, equal but for their first or last byte.
+#[test]
+fn host_shim_groups_by_texts_of_any_length_answer_as_the_cpu_processor_does() {
+    let text = |i: usize| {
+        let (length, byte) = (29 + i % 7, char::from(b'a' + (i / 7 % 3) as u8));
+        match i % 2 {
+            0 => format!("{byte}{}", "l".repeat(length - 1)),
+            _ => format!("{}{byte}", "l".repeat(length - 1)),
+        }
+    };
+    let table = table_of_texts(&(0..700).map(text).collect::<Vec<_>>());
+    let bound = bound_of(&corpus::by_text(), &table, &[]).unwrap();
+    let program = CudaProgram::compile(Arc::clone(&bound), &table.layout(), Tuning::FULL).unwrap();
+    let (cuda, cpu) = (on_shim(&bound, &table, &program), on_cpu(&bound, &table));
+    assert_same("by text", table.shape, &cpu, &cuda, &program.source);
+    assert!(cuda.is_ok_and(|lines| lines.len() == 42));
+}
+
+#[test]
+fn host_shim_corrupt_codes_are_an_error() {
+    for (shape, table) in corpus::corrupt_tables() {
+        let bound = bound_of(&corpus::by_text(), &table, &[]).unwrap();
+        let layout = table.layout();
+        let program = CudaProgram::compile(Arc::clone(&bound), &layout, Tuning::FULL).unwrap();
+        let cuda = on_shim(&bound, &table, &program);
+        assert!(cuda.as_ref().is_err_and(|e| e.contains("corrupt")), "{shape:?}: {cuda:?}");
+        assert!(on_cpu(&bound, &table).is_err());
+    }
+}
