@@ -92,7 +92,7 @@ impl CudaExecution {
     /// Loads the kernels for the layouts and prepares accumulators.
     ///
     /// # Errors
-    /// [`ExecError`] when a kernel does not compile, or memory or the device fails.
+    /// [`CudaError`] when a kernel does not compile, or memory or the device fails.
     pub fn new(
         device: &Arc<CudaDevice>,
         bound: &Arc<Bound>,

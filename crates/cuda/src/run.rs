@@ -75,7 +75,7 @@ impl CudaRun {
     /// Finds the columns on each device and loads the kernel.
     ///
     /// # Errors
-    /// [`ExecError`] when a kernel does not compile, memory or a device fails, or an extent is too
+    /// [`CudaError`] when a kernel does not compile, memory or a device fails, or an extent is too
     /// short for its rows.
     pub fn new(
         devices: &[Arc<CudaDevice>],
