@@ -209,7 +209,7 @@ impl CudaDevice {
     /// A part of a build, uploaded when it is not on the device yet.
     ///
     /// # Errors
-    /// [`ExecError`] when memory or the device fails.
+    /// [`CudaError`] when memory or the device fails.
     pub fn build_piece(
         &self,
         build: &Arc<BuildTable>,
@@ -229,7 +229,7 @@ impl CudaDevice {
     /// another kernel than others did, at first that of the others.
     ///
     /// # Errors
-    /// [`CudaError::Gpu`] when it does not compile or load, [`ExecError::Internal`] for a
+    /// [`CudaError::Gpu`] when it does not compile or load, [`ExecError::Internal`](headrace_pipeline::ExecError::Internal) for a
     /// pipeline that [`CudaProgram::compile`](crate::CudaProgram::compile) refuses.
     pub fn kernel(&self, bound: &Arc<Bound>, layout: &SegmentLayout) -> Result<Kernel, CudaError> {
         self.kernels.get(&self.device, bound, layout)

@@ -23,6 +23,7 @@ use crate::program::{DeviceSegment, OutputColumn};
 use crate::progress::{Again, Progress};
 use crate::room::{OUTPUT_ROWS_MAX, RowRoom};
 use crate::rows::{RowOutput, RowTransfer};
+use crate::stats::CudaStats;
 use crate::status::{STATUS_BYTES, STATUS_ERROR_AT};
 use crate::tuning::Tuning;
 
@@ -31,21 +32,6 @@ pub const LAUNCH_ROWS_MAX: u64 = 1 << 31;
 
 /// Bits of the error word that number a kernel's failures.
 const PLACE_BITS: u32 = 16;
-
-/// What an execution did on the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CudaStats {
-    /// Kernels launched.
-    pub launches: u64,
-    /// Milliseconds of kernels over resident columns, by events; a race tells of its own.
-    pub kernel_ms: f64,
-    /// Bytes copied from the host for segments (builds, tables and descriptors not counted).
-    pub h2d_bytes: u64,
-    /// Bytes of segments found on the device.
-    pub resident_bytes: u64,
-    /// Bytes of segments left on the device for later queries.
-    pub admitted_bytes: u64,
-}
 
 /// One execution.
 pub struct CudaExecution {
@@ -92,7 +78,7 @@ impl CudaExecution {
     /// Loads the kernels for the layouts and prepares accumulators.
     ///
     /// # Errors
-    /// [`ExecError`] when a kernel does not compile, or memory or the device fails.
+    /// [`CudaError`] when a kernel does not compile, or memory or the device fails.
     pub fn new(
         device: &Arc<CudaDevice>,
         bound: &Arc<Bound>,

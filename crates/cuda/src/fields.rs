@@ -10,13 +10,13 @@ pub enum Param {
     /// Number of tiles of all segments.
     Tiles,
     /// Address of the error word (`u32`): 0, or the first place and a number from 1 on, which is
-    /// 1 + index into [`CudaProgram::places`].
+    /// 1 + index into [`CudaProgram::places`](crate::CudaProgram::places).
     Error,
     /// What is added to the numbers of failures (`u32`): tells kernels apart.
     FirstPlace,
     /// Tiles that a block takes in a row (`u32`).
     RunTiles,
-    /// A word of [`CudaProgram::constants`], by index.
+    /// A word of [`CudaProgram::constants`](crate::CudaProgram::constants), by index.
     Constant(usize),
     /// Address of a part of the build of the probe at this step.
     Build {
@@ -25,7 +25,7 @@ pub enum Param {
         /// Which part.
         piece: BuildPiece,
     },
-    /// Address of a constant table, by index into [`CudaProgram::tables`].
+    /// Address of a constant table, by index into [`CudaProgram::tables`](crate::CudaProgram::tables).
     Table(usize),
     /// Address of the global accumulators of this index.
     Accumulator(usize),
@@ -77,7 +77,7 @@ pub enum SegmentField {
     Values(usize),
     /// Address of a column's validity bitmap; 0 where there are no NULLs.
     Validity(usize),
-    /// How a column of varying form lies in this segment: [`ColumnForm::word`].
+    /// How a column of varying form lies in this segment: [`ColumnForm::word`](crate::layout::ColumnForm::word).
     Form(usize),
     /// Base of a column's differences, or of the offsets of its texts.
     Base(usize),

@@ -67,6 +67,7 @@ mod room;
 mod rows;
 mod run;
 mod run_feed;
+mod stats;
 mod status;
 mod stream_chunks;
 mod stream_plan;

@@ -73,7 +73,7 @@ impl PageSlots {
     /// taken now: a race that has begun to read rows which come once cannot be given to the CPU any more.
     ///
     /// # Errors
-    /// [`ExecError`] when pinned or device memory is lacking, or the kernel does not load.
+    /// [`CudaError`] when pinned or device memory is lacking, or the kernel does not load.
     pub(crate) fn new(
         device: &Arc<CudaDevice>,
         decoding: PageDecoding,

@@ -21,7 +21,7 @@ impl PinnedLease {
     /// At least `bytes` bytes.
     ///
     /// # Errors
-    /// [`ExecError`] when the budget or the system refuses.
+    /// [`CudaError`] when the budget or the system refuses.
     pub(crate) fn take(device: &Arc<CudaDevice>, bytes: usize) -> Result<Self, CudaError> {
         let host = device.host_memory();
         let buffer = match host.idle_buffer(bytes) {
@@ -74,8 +74,8 @@ impl Ring {
     /// other.
     ///
     /// # Errors
-    /// [`ExecError::Memory`] or [`CudaError::Gpu`] when two slots cannot be had although no other
-    /// query has any; [`ExecError::Cancelled`].
+    /// [`ExecError::Memory`](headrace_pipeline::ExecError::Memory) or [`CudaError::Gpu`] when two slots cannot be had although no other
+    /// query has any; [`ExecError::Cancelled`](headrace_pipeline::ExecError::Cancelled).
     pub fn take(
         device: &Arc<CudaDevice>,
         chunk_bytes: usize,

@@ -16,13 +16,14 @@ use parking_lot::Mutex;
 
 use crate::device::CudaDevice;
 use crate::error::CudaError;
-use crate::execution::{CudaExecution, CudaStats};
+use crate::execution::CudaExecution;
 use crate::layout::SegmentLayout;
 use crate::pinned::Ring;
 use crate::resident::ResidentColumn;
 use crate::resident_run::ResidentRun;
 use crate::rows::RowOutput;
 use crate::run_feed::{Rest, RunFeed};
+use crate::stats::CudaStats;
 use crate::stream_chunks::{Book, ChunkSource};
 use crate::stream_plan::StreamPlan;
 use crate::stream_program::{ChunkBounds, StreamProgram};
@@ -75,7 +76,7 @@ impl CudaRun {
     /// Finds the columns on each device and loads the kernel.
     ///
     /// # Errors
-    /// [`ExecError`] when a kernel does not compile, memory or a device fails, or an extent is too
+    /// [`CudaError`] when a kernel does not compile, memory or a device fails, or an extent is too
     /// short for its rows.
     pub fn new(
         devices: &[Arc<CudaDevice>],

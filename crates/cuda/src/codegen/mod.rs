@@ -12,6 +12,9 @@
 //! merge the block's accumulators into the global ones
 //! ```
 //!
+//! [`plan`] decides what must be known before any text is written. [`generator`] holds the state that all writers share.
+//! Each of the other files writes one part, and [`frame`] puts the kernel around them.
+//!
 //! The text reads like the plan: each part stands under the SQL of its step. Expressions are
 //! evaluated row by row ([`expr`]); those that can fail are only evaluated for rows that are
 //! alive. A value is a C++ expression and, where it may be NULL, another one that tells.

@@ -110,7 +110,7 @@ impl CudaExecution {
     /// `is_only`: no other device has any.
     ///
     /// # Errors
-    /// Totals that overflow, memory, a temporary file, the device, [`ExecError::Cancelled`].
+    /// Totals that overflow, memory, a temporary file, the device, [`ExecError::Cancelled`](headrace_pipeline::ExecError::Cancelled).
     pub fn hand_over(&mut self, output: &RowOutput<'_>, is_only: bool) -> Result<(), CudaError> {
         // No segment, no kernel, no group.
         let (Some(state), Some(_)) = (&self.state, output.groups()) else { return Ok(()) };

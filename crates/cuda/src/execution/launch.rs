@@ -20,7 +20,7 @@ const RUNS_PER_BLOCK_MIN: u64 = 16;
 
 impl CudaExecution {
     /// Queues the kernel of `layout` over descriptors that lie at the device address
-    /// `descriptors`; output rows and failures are counted in the [`STATUS_BYTES`] at `status`.
+    /// `descriptors`; output rows and failures are counted in the [`STATUS_BYTES`](crate::status::STATUS_BYTES) at `status`.
     /// With a progress the warps begin at their first run, or `again` where they left in the launch
     /// before, which had the same descriptors.
     ///
