@@ -1,12 +1,12 @@
 //! What the command line measures and shows: raw transfers, out-of-core operators, the doctor,
-//! devices, pictures.
+//! devices.
 //!
 //! ```text
 //!  transfer (raw transfers through flow) ──┐     ooc (operators, beside the plain reads of
 //!  doctor (probes, one ceiling a stage) ───┤          their files and the model)
 //!            │                             └──► headrace_ceilings::Ceilings
 //!            │
-//!            └──► findings, tables, JSON, plots, timelines
+//!            └──► findings, tables, JSON
 //! ```
 //!
 //! This crate must never know: SQL, tables, formats. Rates are GB/s with GB = 10^9 bytes, times
@@ -17,6 +17,4 @@
 pub mod doctor;
 pub mod gpus;
 pub mod ooc;
-pub mod plot;
-pub mod timeline;
 pub mod transfer;

@@ -15,6 +15,7 @@ use crate::model::ModelArgs;
 use crate::ooc::{FencesArgs, GenerateCommand, MatvecArgs, SetArgs, SortArgs};
 use crate::pg::PgCommand;
 use crate::sizes::{parse_bytes_or_zero, parse_memory};
+use crate::trace::TraceFileParser;
 
 /// Seed of generated data unless another is asked for.
 pub const DEFAULT_SEED: u64 = 42;
@@ -116,8 +117,8 @@ pub struct EngineArgs {
     /// GPUs that take part in a query: all, or their ordinals, such as 0,1.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub devices: String,
-    /// Record every stage of the race: Chrome/Perfetto JSON, or a picture if FILE ends in .svg.
-    #[arg(long, value_name = "FILE")]
+    /// Record every stage of the race, as Chrome/Perfetto JSON.
+    #[arg(long, value_name = "FILE", value_parser = TraceFileParser)]
     pub trace: Option<PathBuf>,
 }
 
@@ -270,7 +271,7 @@ pub enum Command {
     GpuService(headrace_service::options::Options),
     /// Predict how long a scan takes, and what is the limit.
     Model(Box<ModelArgs>),
-    /// Put traces of several runs into one file or picture.
+    /// Put traces of several runs into one file.
     Trace(TraceArgs),
     /// Every setting, flag and environment variable, as Markdown.
     Settings,
@@ -288,9 +289,8 @@ pub struct TraceArgs {
     /// Files that --trace wrote, or other files in the Chrome trace format.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// File to write: Chrome/Perfetto JSON, or a picture if its name ends in .svg ("-": standard
-    /// output, JSON).
-    #[arg(long, value_name = "FILE")]
+    /// File to write, as Chrome/Perfetto JSON ("-": standard output).
+    #[arg(long, value_name = "FILE", value_parser = TraceFileParser)]
     pub out: PathBuf,
 }
 

@@ -12,7 +12,7 @@ use headrace_flow::Trace;
 use crate::error::Result;
 use crate::output;
 use crate::pg;
-use crate::trace;
+use crate::trace::{self, TraceFileParser};
 
 /// `doctor`.
 #[derive(Debug, Args)]
@@ -53,8 +53,8 @@ pub struct DoctorArgs {
     /// Do not add what was measured to the record of this machine's ceilings.
     #[arg(long)]
     pub no_record: bool,
-    /// Record the races that try the ways: Chrome/Perfetto JSON, or a picture if FILE ends in .svg.
-    #[arg(long, value_name = "FILE")]
+    /// Record the races that try the ways, as Chrome/Perfetto JSON.
+    #[arg(long, value_name = "FILE", value_parser = TraceFileParser)]
     pub trace: Option<PathBuf>,
     /// Do not say what is being looked at.
     #[arg(short, long)]

@@ -1,8 +1,11 @@
-//! Traces on their way into files: Chrome/Perfetto JSON, or a picture if the name ends in .svg.
+//! Traces on their way into files: Chrome/Perfetto JSON, which others draw.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
-use headrace_bench::timeline::chrome_svg;
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Command};
 use headrace_flow::Trace;
 
 use crate::args::TraceArgs;
@@ -12,6 +15,34 @@ use crate::output::put;
 /// Spans that a recorder of the command line has room for.
 pub const SPANS_MAX: usize = 1 << 20;
 
+/// The file that a trace is to be written to. A name that asks for a picture is refused with the command line,
+/// before anything has run.
+#[derive(Debug, Clone)]
+pub struct TraceFileParser;
+
+impl TypedValueParser for TraceFileParser {
+    type Value = PathBuf;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> std::result::Result<PathBuf, clap::Error> {
+        let file = PathBufValueParser::new().parse_ref(command, arg, value)?;
+        if !file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
+            return Ok(file);
+        }
+        let option = arg.and_then(Arg::get_long).unwrap_or("trace");
+        let refused = format!(
+            "{}: traces are written as JSON\n\nhint: --{option} {}, and open it at ui.perfetto.dev\n",
+            file.display(),
+            file.with_extension("json").display()
+        );
+        Err(clap::Error::raw(ErrorKind::ValueValidation, refused))
+    }
+}
+
 /// Writes what was recorded.
 pub fn write(file: &Path, trace: &Trace) -> Result<()> {
     if trace.dropped() > 0 {
@@ -19,22 +50,17 @@ pub fn write(file: &Path, trace: &Trace) -> Result<()> {
     }
     let mut json = Vec::new();
     trace.write_json(&mut json).at(file.display())?;
-    write_json(file, json)
+    put_json(file, json)
 }
 
-/// `headrace trace`: several files become one picture, or one file.
+/// `headrace trace`: several files become one.
 pub fn merge(args: &TraceArgs) -> Result<()> {
     let mut json = Vec::new();
     // The error names the file.
     Trace::merge_files(&args.files, &mut json).at("trace")?;
-    write_json(&args.out, json)
+    put_json(&args.out, json)
 }
 
-fn write_json(file: &Path, json: Vec<u8>) -> Result<()> {
-    let text = if file.extension().is_some_and(|extension| extension == "svg") {
-        chrome_svg(&[("trace", &json)]).at(file.display())?
-    } else {
-        String::from_utf8(json).at(file.display())?
-    };
-    put(file, &text)
+fn put_json(file: &Path, json: Vec<u8>) -> Result<()> {
+    put(file, &String::from_utf8(json).at(file.display())?)
 }

@@ -9,7 +9,7 @@
 //!    each)       └─ a variant: cache emptied or filled, warm-up, n runs ────┴──► Point
 //!                       answers of all variants of an input agree, or it is an error
 //!                                                                            │
-//!                           OocRecord ──► tables (text, Markdown) | JSON | pictures
+//!                           OocRecord ──► tables (text, Markdown) | JSON
 //! ```
 //!
 //! * What cannot be measured here is in the record as [`Missing`], with the reason: there is no
@@ -27,7 +27,6 @@ mod matvec;
 mod measure;
 mod memory;
 mod operator;
-mod picture;
 mod plan;
 mod record;
 pub mod render;
@@ -39,7 +38,6 @@ mod table;
 
 pub use error::OocBenchError;
 pub use operator::{Answer, Source, Variant};
-pub use picture::pictures;
 pub use plan::{Benchmark, OocPlan};
 pub use record::{
     Figure, Limits, Missing, OocRecord, OperatorRecord, PlainRead, Point, Predicted, Roofline,

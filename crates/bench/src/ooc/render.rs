@@ -237,7 +237,7 @@ fn chunk_times(operator: &OperatorRecord) -> Table {
 }
 
 /// The points of all variants at the size at which the rest is varied.
-pub(super) fn detailed(operator: &OperatorRecord) -> impl Iterator<Item = &Point> {
+fn detailed(operator: &OperatorRecord) -> impl Iterator<Item = &Point> {
     let bytes = operator.detail_bytes;
     operator.of(Figure::Throughput).filter(move |point| point.input_bytes == bytes)
 }
@@ -282,7 +282,7 @@ fn methods(operator: &OperatorRecord, cache: CacheState) -> Table {
 }
 
 /// Whether a point was measured with the page cache in this state.
-pub(super) fn is_cache(point: &Point, cache: CacheState) -> bool {
+fn is_cache(point: &Point, cache: CacheState) -> bool {
     point.cache.as_ref().is_some_and(|found| found.asked == cache)
 }
 
@@ -298,7 +298,7 @@ fn selectivity(operator: &OperatorRecord) -> Table {
     table
 }
 
-/// As it is written in tables and pictures.
+/// As it is written in tables.
 pub(super) fn cache_name(cache: CacheState) -> &'static str {
     match cache {
         CacheState::AsIs => "as it is",

@@ -7,7 +7,7 @@
 //!                │                                                      │    cache line, or sum
 //!                └─ verify: the same chunks again, by plain reads ──────┤
 //!                                                                       ▼
-//!  device counters, CPU times, measured ceilings, model ──────────► BenchRun ──► text | JSON | plot
+//!  device counters, CPU times, measured ceilings, model ──────────► BenchRun ──► text | JSON
 //! ```
 //!
 //! * A [`BenchPlan`] says what to do, [`Bench::run`] does it once, a [`BenchRun`] is what came out:
@@ -31,7 +31,6 @@ mod gpu;
 mod host;
 pub(crate) mod input;
 pub(crate) mod judged;
-pub mod picture;
 mod plain;
 mod plan;
 mod progress;

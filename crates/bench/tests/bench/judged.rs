@@ -1,11 +1,7 @@
-//! Runs beside the record of ceilings, and as curves.
+//! Runs beside the record of ceilings.
 
-use headrace_bench::plot::sweep_svg;
-use headrace_bench::transfer::{
-    Bench, BenchPlan, CacheState, Grid, PathChoice, SweepPlan, picture, render, sweep,
-};
+use headrace_bench::transfer::{Bench, BenchPlan, CacheState, PathChoice, render};
 use headrace_ceilings::{Ceilings, Measure};
-use std::time::Duration;
 
 use crate::support::TestFile;
 
@@ -58,26 +54,4 @@ fn short_and_verified_runs_are_no_ceilings_and_looking_on_records_nothing() {
     bench.run(&hot(&file)).unwrap();
     bench.record_ceilings().unwrap();
     assert!(!record.exists());
-}
-
-#[test]
-fn a_sweep_is_drawn_with_a_line_for_each_combination() {
-    let file = TestFile::new(1_000_003);
-    let plan = SweepPlan {
-        base: file.plan(PathChoice::Auto),
-        grid: Grid {
-            paths: vec![PathChoice::Pread, PathChoice::Mmap],
-            chunk_bytes: vec![64 << 10, 256 << 10],
-            threads: vec![1, 2],
-            ..Grid::default()
-        },
-        time: Duration::from_secs(60),
-    };
-    let sweep = sweep(&mut Bench::new(), &plan, |_| ()).unwrap();
-    let plot = picture::of_sweep(&sweep);
-    assert_eq!(plot.points.len(), 8);
-    let svg = sweep_svg(&plot).unwrap();
-    for series in ["pread, 1 threads", "pread, 2 threads", "mmap, 1 threads", "mmap, 2 threads"] {
-        assert!(svg.contains(series), "{series}");
-    }
 }

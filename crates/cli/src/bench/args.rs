@@ -7,6 +7,7 @@ use headrace_bench::transfer::PathChoice;
 
 use super::ooc::OocArgs;
 use crate::sizes::parse_bytes;
+use crate::trace::TraceFileParser;
 
 /// The benchmarks.
 #[derive(Debug, Subcommand)]
@@ -17,7 +18,7 @@ Examples:
   headrace bench io ./ssb10 --to gpu --verify
   headrace bench io /data/a.arrow /data2/b.arrow --cold --path uring --to host
   headrace bench io /data/a.arrow --random 4KiB --cold
-  headrace bench io /data/a.arrow --sweep --sweep-seconds 120 --json sweep.json --plot sweep.svg
+  headrace bench io /data/a.arrow --sweep --sweep-seconds 120 --json sweep.json
   headrace bench io /data/new.bin --write --size 8GiB
 
 Sizes: MB = 10^6, MiB = 2^20. Speeds: GB/s with GB = 10^9 bytes.")]
@@ -26,7 +27,7 @@ Sizes: MB = 10^6, MiB = 2^20. Speeds: GB/s with GB = 10^9 bytes.")]
     /// plain reads of the same files and the model.
     #[command(after_help = "\
 Examples:
-  headrace bench ooc intersect --folder /data/tmp --max 100GB --plot figures --markdown figures.md
+  headrace bench ooc intersect --folder /data/tmp --max 100GB --markdown figures.md
   headrace bench ooc --folder . --max 200MB --quick --json record.json
 
 Inputs are generated in a folder of their own below DIR, which is removed at the end, also after
@@ -121,12 +122,8 @@ pub struct IoArgs {
     /// Write the record as JSON ("-": to standard output, in place of the text).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Draw the sweep, or the runs, as SVG.
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
-    /// Record every stage of the race: as Chrome/Perfetto JSON, or as a picture if FILE ends in
-    /// .svg.
-    #[arg(long, value_name = "FILE")]
+    /// Record every stage of the race, as Chrome/Perfetto JSON.
+    #[arg(long, value_name = "FILE", value_parser = TraceFileParser)]
     pub trace: Option<PathBuf>,
     /// Do not add to the record of this machine's ceilings.
     #[arg(long)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use headrace_bench::ooc::{self, Benchmark, OocBenchError, OocPlan, OocRecord, pictures, render};
+use headrace_bench::ooc::{self, Benchmark, OocBenchError, OocPlan, OocRecord, render};
 
-use crate::error::{CliError, Context, Result};
+use crate::error::{CliError, Result};
 use crate::machine::Machine;
 use crate::output::{folder_of, is_stdout, print, put};
 use crate::sizes::parse_bytes;
@@ -33,9 +33,6 @@ pub struct OocArgs {
     /// Write the record as JSON ("-": to standard output, in place of the text).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Draw the figures as SVG files in this folder.
-    #[arg(long, value_name = "FOLDER")]
-    pub plot: Option<PathBuf>,
     /// Write the tables as Markdown ("-": to standard output, in place of the text).
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
@@ -106,10 +103,7 @@ fn check(args: &OocArgs) -> Result<()> {
                 .hint(format!("mkdir -p {}", folder.display())));
         }
     }
-    match &args.plot {
-        Some(folder) => std::fs::create_dir_all(folder).at(folder.display()),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 fn write(args: &OocArgs, record: &OocRecord) -> Result<()> {
@@ -122,10 +116,6 @@ fn write(args: &OocArgs, record: &OocRecord) -> Result<()> {
     }
     if let Some(file) = &args.markdown {
         put(file, &render::markdown(record))?;
-    }
-    let Some(folder) = &args.plot else { return Ok(()) };
-    for (name, svg) in pictures(record).at(folder.display())? {
-        put(&folder.join(name), &svg)?;
     }
     Ok(())
 }

@@ -5,12 +5,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use headrace_bench::plot::{SweepPlot, sweep_svg};
-use headrace_bench::transfer::{BenchRun, Sweep, picture, render};
+use headrace_bench::transfer::{BenchRun, Sweep, render};
 use headrace_flow::Trace;
 
 use super::args::IoArgs;
-use crate::error::{CliError, Context, Result};
+use crate::error::{CliError, Result};
 use crate::machine::Machine;
 use crate::output::{folder_of, is_stdout, print, put};
 use crate::trace;
@@ -18,13 +17,13 @@ use crate::trace;
 /// Whether what is asked for can be written: better known before minutes of measuring than after.
 pub fn check(args: &IoArgs) -> Result<()> {
     if outputs(args).filter(|file| is_stdout(file)).count() > 1 {
-        return Err(CliError::usage("several files cannot all be standard output")
-            .hint("name a file for all but one of --json, --plot and --trace"));
+        return Err(CliError::usage("--json and --trace cannot both be standard output")
+            .hint("name a file for --json or for --trace"));
     }
     for file in outputs(args).filter(|file| !is_stdout(file)) {
         if outputs(args).filter(|other| *other == file).count() > 1 {
             return Err(CliError::usage(format!("{}: named twice", file.display()))
-                .hint("--json, --plot and --trace each need a file of their own"));
+                .hint("--json and --trace each need a file of their own"));
         }
         let folder = folder_of(file);
         if !folder.is_dir() {
@@ -38,17 +37,17 @@ pub fn check(args: &IoArgs) -> Result<()> {
         }
         if is_something_else(file) {
             return Err(CliError::usage(format!(
-                "{}: there is a file already that is neither JSON nor SVG, and it would be lost",
+                "{}: there is a file already that is not JSON, and it would be lost",
                 file.display()
             ))
-            .hint("--json, --plot and --trace take the file to write; \"-\" is standard output"));
+            .hint("--json and --trace take the file to write; \"-\" is standard output"));
         }
     }
     Ok(())
 }
 
 /// Whoever takes `--json` for a switch names the table behind it as the file to write: what does
-/// not begin as a record or a picture of ours is not replaced.
+/// not begin as a record of ours is not replaced.
 fn is_something_else(file: &Path) -> bool {
     if !file.is_file() {
         return false;
@@ -56,14 +55,14 @@ fn is_something_else(file: &Path) -> bool {
     let mut first = [0];
     match File::open(file).and_then(|mut opened| opened.read(&mut first)) {
         Ok(0) => false,
-        Ok(_) => !matches!(first[0], b'{' | b'[' | b'<'),
+        Ok(_) => !matches!(first[0], b'{' | b'['),
         // It cannot be read, so what it is stays unknown.
         Err(_) => true,
     }
 }
 
 fn outputs(args: &IoArgs) -> impl Iterator<Item = &Path> {
-    [&args.json, &args.plot, &args.trace].into_iter().flatten().map(PathBuf::as_path)
+    [&args.json, &args.trace].into_iter().flatten().map(PathBuf::as_path)
 }
 
 /// A run, as soon as it is done.
@@ -82,7 +81,7 @@ pub fn sweep(args: &IoArgs, sweep: &Sweep) -> Result<()> {
     if let Some(file) = &args.json {
         put(file, &render::sweep_document(&Machine::read(), sweep))?;
     }
-    plot(args, || picture::of_sweep(sweep))
+    Ok(())
 }
 
 /// The files that were asked for.
@@ -90,14 +89,8 @@ pub fn files_of_runs(args: &IoArgs, runs: &[BenchRun], trace: Option<&Trace>) ->
     if let Some(file) = &args.json {
         put(file, &render::json_document(&Machine::read(), runs))?;
     }
-    plot(args, || picture::of_runs(runs))?;
     let (Some(file), Some(trace)) = (&args.trace, trace) else { return Ok(()) };
     trace::write(file, trace)
-}
-
-fn plot(args: &IoArgs, plot: impl FnOnce() -> SweepPlot) -> Result<()> {
-    let Some(file) = &args.plot else { return Ok(()) };
-    put(file, &sweep_svg(&plot()).at(file.display())?)
 }
 
 /// Standard output carries one thing: a file that goes there takes the place of the text.

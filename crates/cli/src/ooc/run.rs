@@ -15,7 +15,7 @@ use crate::error::{CliError, Result};
 use crate::memory::{give_back_what_is_free, peak_rss_bytes};
 use crate::output::{is_stdout, print_json, put};
 use crate::sizes::{parse_bytes, parse_memory};
-use crate::trace::{self, SPANS_MAX};
+use crate::trace::{self, SPANS_MAX, TraceFileParser};
 
 /// How an operator runs.
 #[derive(Debug, Clone, Args)]
@@ -58,8 +58,8 @@ pub struct AnyArgs {
     /// Write the record as JSON ("-": to standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Record every stage of the race: Chrome/Perfetto JSON, or a picture if FILE ends in .svg.
-    #[arg(long, value_name = "FILE")]
+    /// Record every stage of the race, as Chrome/Perfetto JSON.
+    #[arg(long, value_name = "FILE", value_parser = TraceFileParser)]
     pub trace: Option<PathBuf>,
     /// Only data and errors.
     #[arg(short, long)]

@@ -84,7 +84,7 @@ mod tests {
     use crate::Trace;
 
     #[test]
-    fn files_of_several_processes_become_one_picture() {
+    fn files_of_several_processes_become_one_trace() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, spans_max| {
             let trace = Trace::new(name, spans_max);

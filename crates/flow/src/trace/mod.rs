@@ -11,6 +11,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+/// The number of a trace's one process.
+const PROCESS: u64 = 1;
+
 /// A stretch of work on a track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
@@ -154,22 +157,11 @@ impl Trace {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn write_json(&self, out: impl Write) -> std::io::Result<()> {
-        Self::write_merged(std::slice::from_ref(self), out)
+    pub fn write_json(&self, mut out: impl Write) -> std::io::Result<()> {
+        merge::write_document(self.events(), self.dropped(), &mut out)
     }
 
-    /// Writes several traces into one picture, each as a process of its own.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub fn write_merged(traces: &[Trace], mut out: impl Write) -> std::io::Result<()> {
-        let events: Vec<Value> =
-            traces.iter().enumerate().flat_map(|(index, trace)| trace.events(index + 1)).collect();
-        let dropped: u64 = traces.iter().map(Trace::dropped).sum();
-        merge::write_document(events, dropped, &mut out)
-    }
-
-    /// Writes the trace files of several processes into one picture. Times are wall-clock times,
+    /// Writes the trace files of several processes into one trace. Times are wall-clock times,
     /// so that what happened at once lies one below the other; each process of each file stays
     /// a process of its own.
     ///
@@ -179,14 +171,14 @@ impl Trace {
         merge::merge_files(paths, &mut out)
     }
 
-    fn events(&self, process_id: usize) -> Vec<Value> {
+    fn events(&self) -> Vec<Value> {
         let spans = self.spans();
         let mut tracks: Vec<&str> = spans.iter().map(|span| span.track.as_str()).collect();
         tracks.sort_unstable();
         tracks.dedup();
         let name = |kind: &str, thread: usize, name: &str| {
             json!({
-                "ph": "M", "name": kind, "pid": process_id, "tid": thread,
+                "ph": "M", "name": kind, "pid": PROCESS, "tid": thread,
                 "args": { "name": name },
             })
         };
@@ -197,7 +189,7 @@ impl Trace {
         events.extend(spans.iter().map(|span| {
             let thread = tracks.binary_search(&span.track.as_str()).unwrap_or(0) + 1;
             json!({
-                "ph": "X", "cat": "race", "name": span.name, "pid": process_id, "tid": thread,
+                "ph": "X", "cat": "race", "name": span.name, "pid": PROCESS, "tid": thread,
                 "ts": self.inner.start_unix_us + span.start_ns as f64 / 1e3,
                 "dur": span.duration_ns as f64 / 1e3,
                 "args": { "chunk": span.chunk, "slot": span.slot, "bytes": span.bytes },
@@ -210,7 +202,7 @@ impl Trace {
                 .map(|(kind, number)| (kind.to_string(), json!(number)))
                 .collect();
             json!({
-                "ph": "C", "cat": "race", "name": count.counter, "pid": process_id,
+                "ph": "C", "cat": "race", "name": count.counter, "pid": PROCESS,
                 "ts": self.inner.start_unix_us + count.at_ns as f64 / 1e3,
                 "args": values,
             })
@@ -225,23 +217,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn traces_are_bounded_and_merge_into_one_document() {
+    fn a_trace_is_bounded_and_written_as_one_document() {
         let trace = Trace::new("one", 2);
-        let other = Trace::new("two", 10);
         for chunk in 0..3 {
             trace.record("read slot 0".to_string(), "read", Instant::now(), chunk, Some(0), 7);
         }
-        other.record("execute 0".to_string(), "execute", Instant::now(), 0, None, 9);
-        other.count("slots", &[("reading", 2), ("free", 1)]);
+        trace.count("slots", &[("reading", 2), ("free", 1)]);
         assert_eq!((trace.spans().len(), trace.dropped()), (2, 1));
         let mut out = Vec::new();
-        Trace::write_merged(&[trace, other], &mut out).unwrap();
+        trace.write_json(&mut out).unwrap();
         let document: Value = serde_json::from_slice(&out).unwrap();
         let events = document["traceEvents"].as_array().unwrap();
         let of = |phase: &str| events.iter().filter(|e| e["ph"] == phase).count();
-        assert_eq!((of("M"), of("X"), of("C")), (4, 3, 1));
+        assert_eq!((of("M"), of("X"), of("C")), (2, 2, 1));
         let count = events.iter().find(|e| e["ph"] == "C").unwrap();
-        assert_eq!((&count["args"]["reading"], &count["pid"]), (&json!(2), &json!(2)));
+        assert_eq!((&count["args"]["reading"], &count["pid"]), (&json!(2), &json!(PROCESS)));
         assert_eq!(document["otherData"]["dropped_spans"], 1);
         let span = events.iter().find(|e| e["ph"] == "X").unwrap();
         assert_eq!((&span["args"]["bytes"], &span["args"]["slot"]), (&json!(7), &json!(0)));
