@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::expr::{Expr, OnOverflow};
-use crate::pipeline::OrderKey;
+use crate::order::OrderKey;
 use crate::types::DataType;
 
 /// An aggregate function.

@@ -4,8 +4,10 @@ use std::fmt;
 
 use crate::aggregate::{AggregateCall, AggregateOutput, FirstGroups};
 use crate::expr::{ArithmeticOp, CompareOp, Expr};
-use crate::function::write_call;
-use crate::pipeline::{NamedExpr, OrderKey, Probe, ProbeKind, Program, Sink, Step};
+use crate::function::Function;
+use crate::moment::{Interval, TimeZone};
+use crate::order::OrderKey;
+use crate::pipeline::{NamedExpr, Probe, ProbeKind, Program, Sink, Step};
 use crate::scalar::{Scalar, Value};
 use crate::types::DataType;
 
@@ -292,5 +294,32 @@ fn first_of(output: &AggregateOutput, columns: &[String]) -> String {
             format!(", the first {groups} by {}{ties}", keys.join(", "))
         }
         AggregateOutput::Final | AggregateOutput::Partial => String::new(),
+    }
+}
+/// A call as SQL: the function with its arguments.
+fn write_call(f: &mut fmt::Formatter<'_>, function: Function, arguments: &[Expr]) -> fmt::Result {
+    write!(f, "{}(", function.name())?;
+    if let Function::DatePart(part) | Function::DateTrunc(part) = function {
+        write!(f, "'{}', ", part.name())?;
+    }
+    for (i, argument) in arguments.iter().enumerate() {
+        let comma = if i > 0 { ", " } else { "" };
+        match argument {
+            // A zone's name says more than its bytes.
+            Expr::Literal(scalar) if let Some(zone) = TimeZone::of(scalar) => {
+                write!(f, "{comma}'{}'", zone.name)?;
+            }
+            Expr::Literal(scalar) if let Some(interval) = Interval::of(scalar) => {
+                let Interval { months, days, microseconds } = interval;
+                write!(f, "{comma}'{months} mons {days} days {microseconds} us'")?;
+            }
+            argument => write!(f, "{comma}{argument}")?,
+        }
+    }
+    match function {
+        Function::Round(digits) | Function::Trunc(digits) if digits > 0 => {
+            write!(f, ", {digits})")
+        }
+        _ => f.write_str(")"),
     }
 }

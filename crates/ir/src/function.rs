@@ -7,12 +7,8 @@
 //! [`Function::LocalTime`] makes of it what clocks of a zone show.
 //! [`CALENDAR_YEARS`] are those that the functions know: a part of a moment outside of them is NULL.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
-use crate::expr::Expr;
-use crate::moment::{Interval, TimeZone};
 use crate::types::{DataType, TimeUnit};
 
 /// Years of which [`Function::DatePart`] knows the parts, the first and the last among them.
@@ -358,42 +354,11 @@ fn is_moment(data_type: &DataType) -> bool {
     }
 }
 
-/// A call as SQL: the function with its arguments.
-pub(crate) fn write_call(
-    f: &mut fmt::Formatter<'_>,
-    function: Function,
-    arguments: &[Expr],
-) -> fmt::Result {
-    write!(f, "{}(", function.name())?;
-    if let Function::DatePart(part) | Function::DateTrunc(part) = function {
-        write!(f, "'{}', ", part.name())?;
-    }
-    for (i, argument) in arguments.iter().enumerate() {
-        let comma = if i > 0 { ", " } else { "" };
-        match argument {
-            // A zone's name says more than its bytes.
-            Expr::Literal(scalar) if let Some(zone) = TimeZone::of(scalar) => {
-                write!(f, "{comma}'{}'", zone.name)?;
-            }
-            Expr::Literal(scalar) if let Some(interval) = Interval::of(scalar) => {
-                let Interval { months, days, microseconds } = interval;
-                write!(f, "{comma}'{months} mons {days} days {microseconds} us'")?;
-            }
-            argument => write!(f, "{comma}{argument}")?,
-        }
-    }
-    match function {
-        Function::Round(digits) | Function::Trunc(digits) if digits > 0 => {
-            write!(f, ", {digits})")
-        }
-        _ => f.write_str(")"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::expr::Expr;
     use crate::scalar::Scalar;
 
     #[test]

@@ -51,6 +51,7 @@ pub mod function;
 pub mod grouping;
 pub mod layout;
 pub mod moment;
+pub mod order;
 pub mod pages;
 pub mod parameter;
 pub mod pipeline;
@@ -67,10 +68,11 @@ pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register}
 pub use function::{DatePart, Function};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
 pub use moment::{Interval, TimeZone};
+pub use order::OrderKey;
 pub use parameter::ParameterError;
 pub use pipeline::{
-    BuildPlan, BuildSource, NamedExpr, OrderKey, PROGRAM_VERSION, Pipeline, Probe, ProbeKind,
-    Program, Sink, Source, SourceKind, Step,
+    BuildPlan, BuildSource, NamedExpr, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink,
+    Source, SourceKind, Step,
 };
 pub use scalar::{Scalar, Value};
 pub use types::{DataType, Field, Schema, TimeUnit};

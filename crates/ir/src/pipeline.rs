@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{AggregateCall, AggregateOutput};
 use crate::expr::{Expr, Register};
+use crate::order::OrderKey;
 use crate::scalar::Scalar;
 use crate::types::Field;
 
@@ -163,17 +164,6 @@ pub enum Sink {
         /// Payload columns.
         payload: Vec<NamedExpr>,
     },
-}
-
-/// A column that rows are ordered by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct OrderKey {
-    /// Its place among the output columns.
-    pub column: usize,
-    /// Whether the largest value comes first.
-    pub descending: bool,
-    /// Whether NULL comes before all values.
-    pub nulls_first: bool,
 }
 
 impl Sink {

@@ -2,9 +2,10 @@
 
 use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups};
 use crate::expr::{ArithmeticOp, Expr};
+use crate::order::OrderKey;
 use crate::pipeline::{
-    BuildPlan, BuildSource, OrderKey, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink,
-    Source, SourceKind, Step,
+    BuildPlan, BuildSource, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink, Source,
+    SourceKind, Step,
 };
 use crate::scalar::Scalar;
 use crate::types::{DataType, Field};
@@ -364,7 +365,7 @@ mod tests {
     use super::*;
     use crate::expr::{CompareOp, OnOverflow};
     use crate::function::{DatePart, Function};
-    use crate::pipeline::{NamedExpr, OrderKey, Source};
+    use crate::pipeline::{NamedExpr, Source};
 
     fn reg(index: usize, data_type: DataType) -> Expr {
         Expr::Register { index, data_type, nullable: false, name: format!("r{index}") }

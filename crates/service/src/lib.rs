@@ -59,6 +59,7 @@ mod process;
 mod queue;
 mod run;
 mod session;
+mod shared;
 
 use std::io;
 use std::os::fd::AsRawFd;

@@ -16,7 +16,7 @@ use headrace_runner::{
 use crate::outbox::{Body, Outbox};
 use crate::owner::RemoteOwner;
 use crate::protocol::{Finished, Reply, Run};
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// Batches of an answer that wait for their reader.
 const ANSWER_BATCHES: usize = 8;

@@ -1,106 +1,17 @@
 //! The service: it waits for sessions, and for its end.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-use headrace_flow::CancelToken;
-use headrace_runner::{Processor, Runner, RunnerOptions};
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::options::Options;
 use crate::process::{self, Ends, Ready, say};
-use crate::queue::Queue;
 use crate::session;
+use crate::shared::{Present, Shared};
 use crate::{LOCK_NAME, LOG_NAME, SOCKET_NAME};
-
-/// How long sessions have to take note of the end.
-const END_PATIENCE: Duration = Duration::from_secs(3);
-
-/// What all sessions share.
-pub(crate) struct Shared {
-    pub runner: Runner,
-    pub queue: Queue,
-    pub processor: Processor,
-    sessions: Mutex<Sessions>,
-    is_ending: AtomicBool,
-}
-
-struct Sessions {
-    next: u64,
-    tokens: HashMap<u64, CancelToken>,
-    last_end: Instant,
-}
-
-impl Shared {
-    fn new(options: &Options) -> Self {
-        let limits = RunnerOptions {
-            memory_limit_bytes: options.memory_limit,
-            device_memory_bytes: options.device_memory_limit,
-            ..RunnerOptions::default()
-        };
-        let sessions = Sessions { next: 0, tokens: HashMap::new(), last_end: Instant::now() };
-        Self {
-            runner: Runner::new(&limits),
-            queue: Queue::new(options.runs.into()),
-            processor: options.processor,
-            sessions: Mutex::new(sessions),
-            is_ending: AtomicBool::new(false),
-        }
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the service is about to end.
-    pub fn is_ending(&self) -> bool {
-        self.is_ending.load(Ordering::Acquire)
-    }
-
-    /// How long there has been no session; `None` if there is one.
-    fn idle(&self) -> Option<Duration> {
-        let sessions = self.sessions();
-        sessions.tokens.is_empty().then(|| sessions.last_end.elapsed())
-    }
-
-    fn enter(self: &Arc<Self>) -> Present {
-        let (mut sessions, token) = (self.sessions(), CancelToken::new());
-        let number = sessions.next;
-        sessions.next += 1;
-        sessions.tokens.insert(number, token.clone());
-        Present { shared: Arc::clone(self), number, token }
-    }
-
-    /// Ends all runs, and waits a while for their sessions.
-    fn end(&self) {
-        self.is_ending.store(true, Ordering::Release);
-        self.sessions().tokens.values().for_each(CancelToken::cancel);
-        let began = Instant::now();
-        while self.idle().is_none() && began.elapsed() < END_PATIENCE {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-/// A session, as long as this lives.
-struct Present {
-    shared: Arc<Shared>,
-    number: u64,
-    token: CancelToken,
-}
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        let mut sessions = self.shared.sessions();
-        sessions.tokens.remove(&self.number);
-        sessions.last_end = Instant::now();
-    }
-}
 
 /// Runs the service until it ends. The calling process must have one thread alone.
 ///

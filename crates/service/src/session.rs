@@ -17,7 +17,7 @@ use crate::outbox::Outbox;
 use crate::owner::RemoteOwner;
 use crate::protocol::{self, Ask, Frame, Hello, ProtocolError, Reply, Run, WINDOW_BATCHES};
 use crate::run::{Credited, HeapRun, answer};
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// How long a client may take to say what it wants.
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
