@@ -1,4 +1,4 @@
-//! `headrace doctor`: a thin door over `headrace_bench::doctor`.
+//! `headrace doctor`: a thin door over `headrace_doctor`.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use headrace_bench::doctor::{self, Options};
+use headrace_doctor::Options;
 use headrace_flow::Trace;
 
 use crate::error::Result;
@@ -67,7 +67,7 @@ pub fn run(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Result<i32> {
         return examine_server(args, dsn, &cancel);
     }
     let options = options(args, cancel);
-    let report = doctor::examine(&args.paths, &options);
+    let report = headrace_doctor::examine(&args.paths, &options);
     clear_progress(args);
     if let (Some(file), Some(recorded)) = (&args.trace, &options.trace) {
         trace::write(file, recorded)?;
@@ -75,7 +75,7 @@ pub fn run(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Result<i32> {
     if args.json {
         output::print_json(&report)?;
     } else {
-        output::print(&doctor::render(&report))?;
+        output::print(&headrace_doctor::render(&report))?;
     }
     Ok(report.exit_code)
 }

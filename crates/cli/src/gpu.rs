@@ -1,7 +1,7 @@
-//! `headrace gpu`: a thin door over `headrace_bench::gpus`.
+//! `headrace gpu`: a thin door over `headrace_doctor::gpus`.
 
 use clap::Args;
-use headrace_bench::gpus;
+use headrace_doctor::gpus;
 
 use crate::error::Result;
 use crate::output;

@@ -1,5 +1,5 @@
-//! Facts about the machine that bear on how fast storage reaches a GPU: mounts, block devices,
-//! PCIe, NFS, limits, the kernel. Data only: what is good or bad about them is judged elsewhere.
+//! Facts about the machine that bear on how fast storage is read: mounts, block devices, PCI
+//! addresses, NFS, limits. Data only: what is good or bad about them is judged elsewhere.
 //!
 //! ```text
 //!   path ─► StorageHome ─┬─ Mount (mountinfo)                    overlay ─► the mount below
@@ -7,7 +7,7 @@
 //!                        ├─ NfsMount ─► Interface (route, MTU)
 //!                        └─ PCI addresses ─► Distance to each GPU ─► nearest_gpu
 //!   process ─► Limits (rlimits, cgroup), Seccomp, CpuTimes, UringProbe
-//!   machine ─► Kernel (release, nvfs_ops, P2PDMA), Iommu, HugePages, NumaNode
+//!   machine ─► NumaNode
 //! ```
 //!
 //! * Everything that the kernel publishes as a file is read below a [`SysRoot`], so that a recorded
@@ -22,9 +22,6 @@ mod block;
 mod cpu_times;
 mod disk_stats;
 mod distance;
-mod hugepages;
-mod iommu;
-mod kernel;
 mod limits;
 mod mounts;
 mod net;
@@ -42,27 +39,19 @@ mod robustness;
 #[cfg(test)]
 mod testing;
 
-pub use block::{
-    BlockDevice, BlockKind, QueueSettings, Transport, block_device_named, block_device_of,
-};
+pub use block::{BlockDevice, BlockKind, QueueSettings, Transport};
 pub use cpu_times::CpuTimes;
 pub use disk_stats::{DiskRates, DiskSampler};
 pub use distance::Distance;
-pub use hugepages::{HugePagePool, HugePages, huge_pages};
-pub use iommu::{Iommu, iommu};
-pub use kernel::{Kernel, NvfsModule, NvfsSymbols, P2pMemory, P2pdma, kernel, kernel_release};
 pub use limits::{Cgroup, Limit, Limits, available_memory_bytes, cores, limits};
+pub use mounts::Mount;
 pub(crate) use mounts::mount_of_descriptor;
-pub use mounts::{Mount, mount_of, mounts};
-pub use net::{Interface, interface_to};
+pub use net::Interface;
 pub use nfs::NfsMount;
 pub use numa::{NumaNode, numa_nodes};
 pub use nvme::NvmeController;
-pub use pci::{
-    NotPciAddress, PciAddress, PciDevice, PciLink, nvidia_gpus, pci_device, pci_link, pci_links,
-    pci_path,
-};
-pub use root::{Fact, SysRoot, Unknown, UnknownCause};
+pub use pci::{NotPciAddress, PCI_DEVICES, PciAddress, numa_node_of, pci_path};
+pub use root::{Fact, SysRoot, Unknown, UnknownCause, fact};
 pub use seccomp::{Seccomp, SeccompMode, seccomp};
 pub use storage_home::{Medium, NearestGpu, StorageHome, nearest_gpu};
 pub use uring_probe::{UringProbe, UringRefusal, uring_probe};

@@ -97,7 +97,7 @@ fn read_ahead_bytes(root: &SysRoot, (major, minor): (u32, u32)) -> Option<u64> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::system::mount_of;
+    use crate::system::mounts::mount_of;
     use crate::system::testing::Tree;
 
     const TABLE: &str = "\

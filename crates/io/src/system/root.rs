@@ -44,17 +44,20 @@ impl Unknown {
         Unknown { place: place.into(), cause }
     }
 
-    pub(crate) fn malformed(place: impl AsRef<Path>, text: &str) -> Self {
+    /// It says something else than was expected.
+    pub fn malformed(place: impl AsRef<Path>, text: &str) -> Self {
         // The start is enough to recognise it; some of these files are megabytes long.
         let start: String = text.chars().take(80).collect();
         Unknown::new(place.as_ref().display().to_string(), UnknownCause::Malformed(start))
     }
 
-    pub(crate) fn not_published(place: impl Into<String>, who_knows: impl Into<String>) -> Self {
+    /// It is published nowhere.
+    pub fn not_published(place: impl Into<String>, who_knows: impl Into<String>) -> Self {
         Unknown::new(place, UnknownCause::NotPublished(who_knows.into()))
     }
 
-    pub(crate) fn from_os(place: &Path, cause: &io::Error) -> Self {
+    /// The system refused.
+    pub fn from_os(place: &Path, cause: &io::Error) -> Self {
         let place = place.display().to_string();
         let cause = match cause.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => UnknownCause::Missing,
@@ -79,10 +82,7 @@ impl Serialize for Unknown {
 }
 
 /// Serialises a fact as its value, or as `{"unknown": "place: cause"}`.
-pub(super) fn fact<T: Serialize, S: Serializer>(
-    fact: &Fact<T>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+pub fn fact<T: Serialize, S: Serializer>(fact: &Fact<T>, serializer: S) -> Result<S::Ok, S::Error> {
     match fact {
         Ok(value) => value.serialize(serializer),
         Err(unknown) => unknown.serialize(serializer),
@@ -120,7 +120,7 @@ impl SysRoot {
     }
 
     /// Where a file of the machine lies for this process.
-    pub(super) fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
+    pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         let mut resolved = self.folder.clone();
         for component in path.as_ref().components() {
             match component {
@@ -141,17 +141,17 @@ impl SysRoot {
     }
 
     /// The text of a file; what is not UTF-8 in it is replaced.
-    pub(super) fn text(&self, path: impl AsRef<Path>) -> Fact<String> {
+    pub fn text(&self, path: impl AsRef<Path>) -> Fact<String> {
         self.bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// The text of a file of one value, without the blanks around it.
-    pub(super) fn value(&self, path: impl AsRef<Path>) -> Fact<String> {
+    pub fn value(&self, path: impl AsRef<Path>) -> Fact<String> {
         self.text(path).map(|text| text.trim().to_string())
     }
 
     /// A file that holds one number (or anything else that can be parsed).
-    pub(super) fn parsed<T: FromStr>(&self, path: impl AsRef<Path>) -> Fact<T> {
+    pub fn parsed<T: FromStr>(&self, path: impl AsRef<Path>) -> Fact<T> {
         let path = path.as_ref();
         let value = self.value(path)?;
         value.parse().map_err(|_| Unknown::malformed(path, &value))
@@ -159,7 +159,7 @@ impl SysRoot {
 
     /// The word in brackets of a file such as `always [madvise] never`; the only word of a file
     /// without brackets.
-    pub(super) fn chosen(&self, path: impl AsRef<Path>) -> Fact<String> {
+    pub fn chosen(&self, path: impl AsRef<Path>) -> Fact<String> {
         let path = path.as_ref();
         let value = self.value(path)?;
         let inside = value.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
@@ -171,7 +171,7 @@ impl SysRoot {
     }
 
     /// Names in a folder, sorted.
-    pub(super) fn names(&self, path: impl AsRef<Path>) -> Fact<Vec<String>> {
+    pub fn names(&self, path: impl AsRef<Path>) -> Fact<Vec<String>> {
         let path = path.as_ref();
         let entries = std::fs::read_dir(self.resolve(path))
             .map_err(|cause| Unknown::from_os(path, &cause))?;
@@ -182,7 +182,8 @@ impl SysRoot {
         Ok(names)
     }
 
-    pub(super) fn exists(&self, path: impl AsRef<Path>) -> bool {
+    /// Whether there is such a file or folder.
+    pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.resolve(path).exists()
     }
 
@@ -213,7 +214,7 @@ impl SysRoot {
     }
 
     /// The last name of what a link leads to.
-    pub(super) fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
+    pub fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
         let target = std::fs::read_link(self.resolve(path)).ok()?;
         Some(target.file_name()?.to_string_lossy().into_owned())
     }

@@ -1,4 +1,5 @@
-//! Recorded trees for tests: files and links of another machine in a temporary folder.
+//! Recorded trees for tests: files and links of another machine in a temporary folder. The tests of
+//! others that read such facts have this file too, in a module that knows these two.
 
 #![allow(clippy::unwrap_used)]
 

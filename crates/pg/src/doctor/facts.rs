@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headrace_bench::doctor::Known;
+use headrace_doctor::Known;
 use serde::Serialize;
 
 /// A server, one of its databases, and that database's tables.

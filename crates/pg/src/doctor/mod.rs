@@ -14,8 +14,6 @@ mod look;
 use std::fmt::Write;
 use std::sync::atomic::AtomicBool;
 
-use headrace_bench::doctor as bench;
-
 pub use facts::{ColumnFact, Facts, SettingFact, TableFacts};
 
 use crate::dsn;
@@ -23,7 +21,7 @@ use crate::error::Result;
 use crate::session::Session;
 
 /// What was seen of a server, and what it means.
-pub type Report = bench::Report<Facts>;
+pub type Report = headrace_doctor::Report<Facts>;
 
 /// Looks at the server of a DSN, and at its tables from `headrace.min_table_size` on, or at `all`.
 ///
@@ -55,7 +53,7 @@ pub fn render(report: &Report) -> String {
             table.vacuumed.as_deref().unwrap_or("never")
         );
     }
-    text + "\n" + &bench::render_judged(report)
+    text + "\n" + &headrace_doctor::render_judged(report)
 }
 
 /// Bytes as people read them.

@@ -1,6 +1,6 @@
 //! Is it there, is it on, and what is there to run it?
 
-use headrace_bench::doctor::{Finding, Known};
+use headrace_doctor::{Finding, Known};
 
 use super::super::facts::{Devices, Facts, SettingFact};
 use super::{THROUGH_SERVER, gb};

@@ -6,7 +6,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use headrace_bench::doctor::Finding;
+use headrace_doctor::Finding;
 
 use super::facts::Facts;
 use super::gb;

@@ -1,6 +1,6 @@
 //! What of the server itself keeps blocks from being read from files.
 
-use headrace_bench::doctor::Finding;
+use headrace_doctor::Finding;
 
 use super::super::facts::{Facts, SettingFact};
 use super::{THROUGH_SERVER, gb};

@@ -1,6 +1,6 @@
 //! What stands in the way of one table.
 
-use headrace_bench::doctor::{Finding, Known};
+use headrace_doctor::{Finding, Known};
 
 use super::super::facts::{Facts, Planned, SettingFact, TableFacts};
 use super::{OWN_PLAN, gb};

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use headrace_bench::doctor::{Counts, Known, Level};
+use headrace_doctor::{Counts, Known, Level};
 
 use super::super::facts::{ColumnFact, DeviceFact, Devices, Planned, SettingFact, TableFacts};
 use super::*;

@@ -1,10 +1,11 @@
 //! Looks at the machine and at what this process may do.
 
 use headrace_gpu::measure::{self, HostCopySpeed};
-use headrace_io::system::{self, Limits, SysRoot};
+use headrace_io::system::{Limits, SysRoot, cores, limits, numa_nodes, seccomp, uring_probe};
 
-use super::access::NOT_MEASURED_QUICK;
-use super::facts::{Known, MachineFacts};
+use crate::access::NOT_MEASURED_QUICK;
+use crate::facts::{Known, MachineFacts};
+use crate::system::{huge_pages, iommu, kernel};
 
 /// What the slots of a race take, roughly: that much is registered for a try, because the limit
 /// that counts is the one that is met.
@@ -13,22 +14,22 @@ const RING_BYTES: usize = 128 << 20;
 /// Threads that copy when host memory is measured: enough to fill it on the machines we know.
 const COPY_THREADS_MAX: usize = 16;
 
-pub(super) fn look(root: &SysRoot, quick: bool) -> MachineFacts {
-    let cores = headrace_io::system::cores();
-    let limits = system::limits(root);
+pub(crate) fn look(root: &SysRoot, quick: bool) -> MachineFacts {
+    let cores = cores();
+    let limits = limits(root);
     let memory_copy = match quick {
         true => Known::unknown(NOT_MEASURED_QUICK),
         false => memory_copy(cores, &limits),
     };
     MachineFacts {
-        kernel: system::kernel(root),
+        kernel: kernel(root),
         cores,
         limits,
-        seccomp: system::seccomp(root).into(),
-        uring: system::uring_probe(root, RING_BYTES),
-        huge_pages: system::huge_pages(root),
-        numa: system::numa_nodes(root).into(),
-        iommu: system::iommu(root),
+        seccomp: seccomp(root).into(),
+        uring: uring_probe(root, RING_BYTES),
+        huge_pages: huge_pages(root),
+        numa: numa_nodes(root).into(),
+        iommu: iommu(root),
         rdma_devices: rdma_devices(),
         memory_copy,
     }

@@ -9,8 +9,8 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-use super::facts::{Facts, GpuFact, Known};
-use super::finding::Finding;
+use crate::facts::{Facts, GpuFact, Known};
+use crate::finding::Finding;
 
 /// A copy of memory slower than this share of a GPU's link is what the link waits for when bytes
 /// come from the page cache.
@@ -18,7 +18,7 @@ const COPY_SHARE_MIN: f64 = 1.0;
 
 /// All findings, in the order in which a byte meets what they are about; what several paths share
 /// is said once.
-pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let has_gpu = !facts.gpu.devices.is_empty();
     let mut findings = Vec::new();
     for path in &facts.paths {

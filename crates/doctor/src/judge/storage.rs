@@ -1,8 +1,9 @@
 //! What the facts about drives, arrays and file servers mean.
 
-use headrace_io::system::{BlockDevice, BlockKind, NfsMount, PciLink, Transport};
+use headrace_io::system::{BlockDevice, BlockKind, NfsMount, Transport};
 
-use crate::doctor::finding::Finding;
+use crate::finding::Finding;
+use crate::system::PciLink;
 
 /// Requests shorter than this make a drive's own cost per request show.
 const REQUEST_BYTES_MIN: u64 = 256 << 10;

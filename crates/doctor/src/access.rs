@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use headrace_flow::Trace;
 
-use crate::transfer::{
+use headrace_bench::transfer::{
     Bench, BenchError, BenchPlan, BenchRun, Operation, PathChoice, Pattern, Target,
 };
 
-use super::Options;
-use super::facts::{AccessProbe, Known, Outcome, Way};
+use crate::Options;
+use crate::facts::{AccessProbe, Known, Outcome, Way};
 
 /// Bytes that are compared with plain reads.
 const CHECKED_BYTES: u64 = 8 << 20;
@@ -45,10 +45,10 @@ const WRITTEN_BYTES: u64 = 256 << 20;
 const WRITTEN_BYTES_QUICK: u64 = 8 << 20;
 
 /// What `--quick` leaves out, as the report says it.
-pub(super) const NOT_MEASURED_QUICK: &str = "--quick measures nothing";
+pub(crate) const NOT_MEASURED_QUICK: &str = "--quick measures nothing";
 
 /// Tries ways on one file.
-pub(super) struct Prober<'a> {
+pub(crate) struct Prober<'a> {
     /// Only the check, nothing is timed.
     quick: bool,
     /// Once set, nothing more is begun.

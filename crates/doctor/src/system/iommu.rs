@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use headrace_io::system::SysRoot;
 use serde::Serialize;
-
-use super::root::SysRoot;
 
 const GROUPS: &str = "/sys/kernel/iommu_groups";
 

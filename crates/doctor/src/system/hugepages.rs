@@ -1,8 +1,7 @@
 //! Huge pages: when the kernel gives them unasked, and what is set aside.
 
+use headrace_io::system::{Fact, SysRoot, fact};
 use serde::Serialize;
-
-use super::root::{Fact, SysRoot, fact};
 
 const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage";
 const POOLS: &str = "/sys/kernel/mm/hugepages";

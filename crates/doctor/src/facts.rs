@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use headrace_gpu::Property;
 use headrace_gpu::measure::{AllDevices, CopySpeed, HostCopySpeed};
 use headrace_io::system::{
-    HugePages, Iommu, Kernel, Limits, NearestGpu, NumaNode, PciAddress, PciDevice, PciLink,
-    Seccomp, StorageHome, UringProbe,
+    Limits, NearestGpu, NumaNode, PciAddress, Seccomp, StorageHome, UringProbe,
 };
 use serde::{Serialize, Serializer};
+
+use crate::system::{HugePages, Iommu, Kernel, PciDevice, PciLink};
 
 /// A fact that could be had, or the reason why not. In JSON the value itself, or
 /// `{"unknown": "…"}`.

@@ -1,9 +1,8 @@
 //! What the facts about GPUs mean.
 
-use headrace_io::system::PciLink;
-
-use crate::doctor::facts::{GpuFact, GpuFacts, Known};
-use crate::doctor::finding::Finding;
+use crate::facts::{GpuFact, GpuFacts, Known};
+use crate::finding::Finding;
+use crate::system::PciLink;
 
 /// A copy from pinned memory reaches some 85 to 90% of what the link carries before packet
 /// headers; below this share something else is in the way.

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
+use headrace_io::system::{Fact, PCI_DEVICES, PciAddress, SysRoot, Unknown, fact};
 use serde::Serialize;
-
-use super::pci::PciAddress;
-use super::root::{Fact, SysRoot, Unknown, fact};
 
 const SYMBOLS: &str = "/proc/kallsyms";
 
@@ -84,7 +82,7 @@ pub struct P2pMemory {
 pub fn kernel(root: &SysRoot) -> Kernel {
     let symbols = Symbols::of(root);
     Kernel {
-        release: kernel_release(root),
+        release: root.value("/proc/sys/kernel/osrelease"),
         nvfs: symbols.as_ref().map_err(Clone::clone).map(|symbols| nvfs(root, symbols)),
         p2pdma: P2pdma {
             in_kernel: symbols.map(|symbols| symbols.p2pdma),
@@ -93,14 +91,6 @@ pub fn kernel(root: &SysRoot) -> Kernel {
             nvidia_registry: nvidia_registry(root),
         },
     }
-}
-
-/// Release of the running kernel.
-///
-/// # Errors
-/// [`Unknown`] if `/proc` does not have it.
-pub fn kernel_release(root: &SysRoot) -> Fact<String> {
-    root.value("/proc/sys/kernel/osrelease")
 }
 
 /// What is looked for in the symbol table.
@@ -165,10 +155,9 @@ fn nvfs(root: &SysRoot, symbols: &Symbols) -> NvfsSymbols {
 }
 
 fn p2p_memories(root: &SysRoot) -> Vec<P2pMemory> {
-    const DEVICES: &str = "/sys/bus/pci/devices";
-    let names = root.names(DEVICES).unwrap_or_default();
+    let names = root.names(PCI_DEVICES).unwrap_or_default();
     let memory = |name: &String| {
-        let at = format!("{DEVICES}/{name}/p2pmem");
+        let at = format!("{PCI_DEVICES}/{name}/p2pmem");
         root.exists(&at).then_some(())?;
         Some(P2pMemory {
             address: name.parse().ok()?,

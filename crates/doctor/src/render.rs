@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use headrace_io::decimal_bytes;
 
-use super::Report;
-use super::facts::{AccessProbe, Facts, FileFact, Known, Outcome, PathFacts};
-use super::finding::{Finding, Level};
+use crate::Report;
+use crate::facts::{AccessProbe, Facts, FileFact, Known, Outcome, PathFacts};
+use crate::finding::{Finding, Level};
 
 /// Lines of a report. Ends with the summary: "1 problem, 2 things that could be faster".
 pub fn render(report: &Report) -> String {

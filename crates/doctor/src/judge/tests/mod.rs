@@ -12,18 +12,20 @@ use std::path::PathBuf;
 
 use headrace_gpu::measure::{AllDevices, CopySpeed, HostCopySpeed};
 use headrace_io::system::{
-    BlockDevice, BlockKind, Cgroup, Distance, HugePages, Interface, Iommu, Kernel, Limit, Limits,
-    Medium, Mount, NearestGpu, NfsMount, NumaNode, NvfsModule, NvfsSymbols, P2pdma, PciDevice,
-    PciLink, QueueSettings, Seccomp, SeccompMode, StorageHome, Transport, Unknown, UnknownCause,
-    UringProbe, UringRefusal,
+    BlockDevice, BlockKind, Cgroup, Distance, Interface, Limit, Limits, Medium, Mount, NearestGpu,
+    NfsMount, NumaNode, QueueSettings, Seccomp, SeccompMode, StorageHome, Transport, Unknown,
+    UnknownCause, UringProbe, UringRefusal,
 };
 
 use super::*;
-use crate::doctor::facts::{
+use crate::facts::{
     AccessProbe, CuFileFact, DeviceMemoryFact, DirectAlignment, FileFact, FilesBelow, GpuFact,
     GpuFacts, LinkFact, MachineFacts, Outcome, PathFacts, PathKind, Way,
 };
-use crate::doctor::{Level, Report};
+use crate::system::{
+    HugePages, Iommu, Kernel, NvfsModule, NvfsSymbols, P2pdma, PciDevice, PciLink,
+};
+use crate::{Level, Report};
 
 fn unknown<T>() -> Result<T, Unknown> {
     Err(Unknown { place: "/sys/x".to_string(), cause: UnknownCause::Missing })

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::doctor::facts::{AccessProbe, FileFact, GpuFacts, Outcome, PathFacts, PathKind, Way};
-use crate::doctor::finding::Finding;
+use crate::facts::{AccessProbe, FileFact, GpuFacts, Outcome, PathFacts, PathKind, Way};
+use crate::finding::Finding;
 
 use super::gpu::rate_text;
 

@@ -1,11 +1,10 @@
 //! What the facts about the machine and this process mean.
 
-use headrace_io::system::{
-    Cgroup, HugePages, Iommu, Limit, Limits, NumaNode, Seccomp, SeccompMode, UringProbe,
-};
+use headrace_io::system::{Cgroup, Limit, Limits, NumaNode, Seccomp, SeccompMode, UringProbe};
 
-use crate::doctor::facts::{Known, MachineFacts};
-use crate::doctor::finding::Finding;
+use crate::facts::{Known, MachineFacts};
+use crate::finding::Finding;
+use crate::system::{HugePages, Iommu};
 
 /// A folder of tables, slots, libraries: fewer open files than this are soon used up.
 const OPEN_FILES_MIN: u64 = 1024;

@@ -17,18 +17,30 @@
 //!   which are those of queries.
 //! * Nothing is written to the paths unless [`Options::write`] asks for it; what is then written is
 //!   taken away again. Reading through the page cache leaves what was read there.
+//! * The words of a report (a [`Finding`] with its [`Level`], [`Counts`], [`Known`], [`Report`]) are of whatever
+//!   was looked at: the doctor of a PostgreSQL server speaks them too.
 //!
-//! This module must never know: SQL, tables, formats, terminals.
+//! [`gpus`] lists the GPUs alone, with the same facts of them. [`system`] has what only the doctor asks of a
+//! machine; what others ask as well is `headrace_io::system`.
+//!
+//! A way is tried by `headrace_bench`'s transfers, since what a way delivers is what they measure; nothing
+//! measures here but them and `headrace_gpu::measure`. The record of ceilings is `headrace_ceilings`.
+//!
+//! This crate must never know: SQL, tables, formats, terminals, PostgreSQL.
+
+#![warn(missing_docs)]
 
 mod access;
 mod facts;
 mod finding;
 mod gpu;
+pub mod gpus;
 mod judge;
 mod machine;
 mod paths;
 mod record;
 mod render;
+pub mod system;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +48,7 @@ use std::sync::atomic::AtomicBool;
 
 use headrace_flow::Trace;
 use headrace_gpu::measure::CopySpeed;
-use headrace_io::system::{self, NearestGpu, PciAddress, StorageHome, SysRoot};
+use headrace_io::system::{NearestGpu, PciAddress, StorageHome, SysRoot, nearest_gpu};
 use serde::Serialize;
 
 pub use facts::{
@@ -45,10 +57,11 @@ pub use facts::{
     Way,
 };
 pub use finding::{Counts, Finding, Level};
-pub(crate) use gpu::{cufile_fact, device_memory_fact, driver_fact, nvrtc_fact};
 pub use render::{render, render_judged};
 
 use access::Prober;
+use gpu::cufile_fact;
+use system::pci_links;
 
 /// Is told in words what is looked at now.
 pub type ProgressSink = Arc<dyn Fn(&str) + Send + Sync>;
@@ -244,14 +257,14 @@ fn look_at_path(
 }
 
 fn links(root: &SysRoot, home: &StorageHome) -> Vec<LinkFact> {
-    let links = |address: &PciAddress| system::pci_links(root, address).into();
+    let links = |address: &PciAddress| pci_links(root, address).into();
     home.pci.iter().map(|address| LinkFact { address: *address, links: links(address) }).collect()
 }
 
 fn nearest(root: &SysRoot, home: &StorageHome, gpu: &GpuFacts) -> Option<NearestGpu> {
     let addresses = gpu.devices.iter().map(|device| device.address.value().copied());
     let addresses: Vec<PciAddress> = addresses.collect::<Option<_>>()?;
-    (!addresses.is_empty()).then(|| system::nearest_gpu(root, home, &addresses))
+    (!addresses.is_empty()).then(|| nearest_gpu(root, home, &addresses))
 }
 
 /// The folder itself, or the one that a file lies in.

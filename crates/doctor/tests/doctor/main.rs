@@ -5,14 +5,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../support/restricted.rs"]
+// Children with fewer rights, as the benchmark's tests make them.
+#[path = "../../../bench/tests/support/restricted.rs"]
 mod restricted;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use headrace_bench::doctor::{
+use headrace_doctor::{
     AccessProbe, Finding, Known, Level, Options, Outcome, PathFacts, PathKind, Report, Way,
     examine, render,
 };

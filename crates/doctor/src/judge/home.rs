@@ -2,8 +2,8 @@
 
 use headrace_io::system::{BlockDevice, Distance, Medium, NearestGpu, StorageHome, Transport};
 
-use crate::doctor::facts::{GpuFacts, LinkFact, MachineFacts, PathFacts, PathKind};
-use crate::doctor::finding::Finding;
+use crate::facts::{GpuFacts, LinkFact, MachineFacts, PathFacts, PathKind};
+use crate::finding::Finding;
 
 use super::machine::gpudirect_loaded;
 use super::storage::{NfsContext, judge_device, judge_links, judge_nfs};

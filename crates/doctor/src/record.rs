@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use crate::transfer::PathChoice;
+use headrace_bench::transfer::PathChoice;
 use headrace_ceilings::{Ceilings, CeilingsError, Measure, Measurement, StoreKey};
 
-use super::Options;
-use super::facts::{AccessProbe, Facts, Known, Outcome, PathFacts, Way};
+use crate::Options;
+use crate::facts::{AccessProbe, Facts, Known, Outcome, PathFacts, Way};
 
 /// Less than this does not tell what a drive can deliver for long.
 const BYTES_MIN: u64 = 64 << 20;
@@ -14,7 +14,7 @@ const BYTES_MIN: u64 = 64 << 20;
 const HOW: &str = "headrace doctor";
 
 /// Records what `facts` measured, and says in them where, or why not.
-pub(super) fn keep(mut facts: Facts, options: &Options) -> Facts {
+pub(crate) fn keep(mut facts: Facts, options: &Options) -> Facts {
     let measurements = measurements(&facts);
     if measurements.is_empty() || options.forget {
         return facts;
@@ -111,7 +111,7 @@ fn of_probe(
 
 /// The best sequential read of the storage below a file, if it is on record and not stale. A
 /// record that cannot be read says so when it is written.
-pub(super) fn earlier_gb_per_s(file: &Path) -> Option<f64> {
+pub(crate) fn earlier_gb_per_s(file: &Path) -> Option<f64> {
     let read = Ceilings::load().ok()?.for_path(file).ok()?.read?;
     (!read.stale).then_some(read.value)
 }

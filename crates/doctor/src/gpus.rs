@@ -4,10 +4,12 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use headrace_gpu::{CubinCache, Device, DeviceInfo, Property};
-use headrace_io::system::{self, PciAddress, PciLink, SysRoot};
+use headrace_io::system::{PciAddress, SysRoot};
 use serde::{Serialize, Serializer};
 
-use crate::doctor::{CuFileFact, DeviceMemoryFact, Known, cufile_fact, device_memory_fact};
+use crate::facts::{CuFileFact, DeviceMemoryFact, Known};
+use crate::gpu::{cufile_fact, device_memory_fact, driver_fact, nvrtc_fact};
+use crate::system::{PciLink, pci_link};
 
 /// What there is.
 #[derive(Debug, Clone, Serialize)]
@@ -60,8 +62,8 @@ pub fn look() -> GpusReport {
     let root = SysRoot::host();
     let probe = headrace_gpu::probe();
     GpusReport {
-        driver: crate::doctor::driver_fact(&probe),
-        nvrtc: crate::doctor::nvrtc_fact(&probe),
+        driver: driver_fact(&probe),
+        nvrtc: nvrtc_fact(&probe),
         cufile: cufile_fact(),
         devices: probe.devices.iter().map(|info| entry(&root, info)).collect(),
         no_device: probe.reason,
@@ -71,7 +73,7 @@ pub fn look() -> GpusReport {
 
 fn entry(root: &SysRoot, info: &DeviceInfo) -> GpuEntry {
     let link = match info.pcie_id.parse::<PciAddress>() {
-        Ok(address) => system::pci_link(root, &address).into(),
+        Ok(address) => pci_link(root, &address).into(),
         Err(error) => Known::unknown(error),
     };
     GpuEntry {

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use headrace_gpu::cufile::{CuFile, CuFileModeKind};
 use headrace_gpu::measure::{self, AllDevices, CopySpeed};
 use headrace_gpu::{Device, DeviceInfo, GpuError, GpuProbe};
-use headrace_io::system::{self, PciAddress, SysRoot};
+use headrace_io::system::{PciAddress, SysRoot};
 
-use super::access::NOT_MEASURED_QUICK;
-use super::facts::{CuFileFact, DeviceMemoryFact, GpuFact, GpuFacts, Known};
+use crate::access::NOT_MEASURED_QUICK;
+use crate::facts::{CuFileFact, DeviceMemoryFact, GpuFact, GpuFacts, Known};
+use crate::system::{nvidia_gpus, pci_device, pci_links};
 
 /// Everything but the ways from files to them.
-pub(super) fn look(root: &SysRoot, quick: bool) -> GpuFacts {
+pub(crate) fn look(root: &SysRoot, quick: bool) -> GpuFacts {
     let probe = headrace_gpu::probe();
     let devices = probe.devices.iter().map(|info| device(root, info, quick)).collect();
     GpuFacts {
-        on_bus: system::nvidia_gpus(root).into(),
+        on_bus: nvidia_gpus(root).into(),
         driver: driver_fact(&probe),
         nvrtc: nvrtc_fact(&probe),
         no_device: probe.reason.clone(),
@@ -68,7 +69,7 @@ fn device(root: &SysRoot, info: &DeviceInfo, quick: bool) -> GpuFact {
     let d2h = measured(measure::d2h);
     // Now, while the link is still awake from the copies.
     let links = match &address {
-        Known::Value(address) => system::pci_links(root, address).into(),
+        Known::Value(address) => pci_links(root, address).into(),
         Known::Unknown { unknown } => Known::unknown(unknown),
     };
     GpuFact {
@@ -76,7 +77,7 @@ fn device(root: &SysRoot, info: &DeviceInfo, quick: bool) -> GpuFact {
         name: info.name.clone(),
         numa_node: address
             .value()
-            .and_then(|address| system::pci_device(root, address).ok())
+            .and_then(|address| pci_device(root, address).ok())
             .and_then(|device| device.numa_node)
             .or(info.host_numa_node),
         address,

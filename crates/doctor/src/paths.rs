@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use headrace_io::{PathProbe, ReadAt, SourceFile, residency_sampled};
 
-use super::facts::{DirectAlignment, FileFact, FilesBelow, PathKind};
+use crate::facts::{DirectAlignment, FileFact, FilesBelow, PathKind};
 
 /// Entries of a folder that are looked at; a folder with more is judged by these.
 const ENTRIES_MAX: u64 = 100_000;
@@ -14,14 +14,14 @@ const ENTRIES_MAX: u64 = 100_000;
 const RESIDENCY_SAMPLES: u64 = 256;
 
 /// A path and the file that stands for it.
-pub(super) struct Resolved {
+pub(crate) struct Resolved {
     pub kind: PathKind,
     pub below: Option<FilesBelow>,
     pub file: Option<PathBuf>,
 }
 
 /// Looks at a path; for a folder, picks the largest file below it, for it tells the most.
-pub(super) fn resolve(path: &Path) -> Resolved {
+pub(crate) fn resolve(path: &Path) -> Resolved {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(cause) => {
@@ -99,7 +99,7 @@ fn folder(path: &Path) -> Resolved {
 ///
 /// # Errors
 /// Why it could not be opened.
-pub(super) fn examine(path: &Path) -> headrace_io::Result<FileFact> {
+pub(crate) fn examine(path: &Path) -> headrace_io::Result<FileFact> {
     let file = SourceFile::open_storage(path)?;
     let probe = PathProbe::of_file(&file);
     // Block devices have all of their bytes.
@@ -126,7 +126,7 @@ pub(super) fn examine(path: &Path) -> headrace_io::Result<FileFact> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::doctor::Known;
+    use crate::Known;
 
     #[test]
     fn a_folder_is_stood_for_by_its_largest_file() {

@@ -1,0 +1,80 @@
+//! Files that say nonsense: every fact stays a fact or becomes unknown, and nothing panics.
+
+#![allow(clippy::unwrap_used)]
+use proptest::prelude::*;
+
+use super::testing::{Tree, address};
+use super::*;
+
+/// Files that are parsed, each with a text that makes sense.
+const FILES: [(&str, &str); 8] = [
+    ("/proc/kallsyms", "0000000000000000 b nvfs_ops\t[nvme]\n"),
+    ("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX 580\n"),
+    ("/proc/driver/nvidia/params", "RegistryDwords: \"ForceP2P=0\"\n"),
+    ("/proc/cmdline", "iommu=pt quiet\n"),
+    ("/sys/devices/pci0000:00/0000:00:02.0/current_link_speed", "32.0 GT/s PCIe\n"),
+    ("/sys/devices/pci0000:00/0000:00:02.0/class", "0x030200\n"),
+    ("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+    ("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "512\n"),
+];
+
+fn ask_everything(tree: &Tree) {
+    let root = tree.root();
+    let device = address("0000:00:02.0");
+    serde_json::to_string(&kernel(&root)).unwrap();
+    let _ = (iommu(&root), huge_pages(&root), nvidia_gpus(&root));
+    let _ = (pci_device(&root, &device), pci_link(&root, &device), pci_links(&root, &device));
+}
+
+fn machine() -> Tree {
+    let tree = Tree::new();
+    tree.pci("pci0000:00", "0000:00:02.0", 0, ("8 GT/s", "4"));
+    for (name, text) in [("vendor", "0x10de\n"), ("device", "0x2335\n")] {
+        tree.file(&format!("/sys/devices/pci0000:00/0000:00:02.0/{name}"), text);
+    }
+    tree.file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "500\n");
+    for (path, text) in FILES {
+        tree.file(path, text);
+    }
+    tree
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_bytes(which in 0..FILES.len(), bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let tree = machine();
+        tree.file(FILES[which].0, bytes);
+        ask_everything(&tree);
+    }
+
+    #[test]
+    fn nearly_right(
+        which in 0..FILES.len(),
+        at in any::<prop::sample::Index>(),
+        byte in prop::sample::select(b"09fx :,.-/[]\\\n\t\xff".to_vec()),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let tree = machine();
+        let mut bytes = FILES[which].1.as_bytes().to_vec();
+        let place = at.index(bytes.len());
+        bytes[place] = byte;
+        tree.file(FILES[which].0, &bytes);
+        ask_everything(&tree);
+        bytes.truncate(cut.index(bytes.len()));
+        tree.file(FILES[which].0, &bytes);
+        ask_everything(&tree);
+    }
+}
+
+#[test]
+fn the_machine_without_nonsense_is_understood() {
+    let tree = machine();
+    let root = tree.root();
+    assert_eq!(nvidia_gpus(&root).unwrap().len(), 1);
+    assert_eq!(kernel(&root).nvfs.unwrap().has("nvme"), Some(true));
+    assert_eq!(pci_link(&root, &address("0000:00:02.0")).unwrap().generation(), Some(5));
+    assert_eq!(huge_pages(&root).pools.len(), 1);
+    assert_eq!(iommu(&root).command_line, ["iommu=pt"]);
+}
