@@ -212,7 +212,7 @@ impl Reader<'_> {
             if called == "self" { before.last().cloned() } else { Some(called.to_string()) };
         // A name that stands for itself is another crate's.
         if let Some(called) = called
-            && target != [self.path.as_slice(), &[called.clone()]].concat()
+            && target != [self.path.as_slice(), std::slice::from_ref(&called)].concat()
         {
             self.module.imported.insert(called, target);
         }
