@@ -135,13 +135,12 @@ impl Partitions {
         budget: &Arc<MemoryBudget>,
         kind: MemoryUse,
     ) -> Self {
-        let part = || Mutex::new(Part::new(budget, kind));
         Self {
             schema,
             held_bytes_max: if folder.is_some() { 0 } else { u64::MAX },
             folder,
             file: Mutex::default(),
-            parts: (0..count).map(|_| part()).collect(),
+            parts: (0..count).map(|_| Mutex::default()).collect(),
             budget: Arc::clone(budget),
             kind,
             held_bytes: AtomicU64::new(0),
@@ -181,8 +180,8 @@ impl Partitions {
     /// The budget has no memory for the list of blocks.
     pub fn add(&self, partition: usize, block: Block) -> Result<()> {
         let mut part = self.parts[partition].lock();
-        let listed_bytes = part.memory.bytes() + LISTED_BYTES;
-        part.memory.resize(listed_bytes)?;
+        let memory = part.memory.get_or_insert_with(|| self.budget.reserve_nothing(self.kind));
+        memory.resize(memory.bytes() + LISTED_BYTES)?;
         if let (Lies::InFile(_), None) = (&block.0, &part.blocks.file) {
             part.blocks.file = Some(self.file()?);
         }
@@ -230,7 +229,7 @@ impl Partitions {
 
     /// Takes a partition out, as far as it has come.
     pub fn take(&self, partition: usize) -> Part {
-        mem::replace(&mut *self.parts[partition].lock(), Part::new(&self.budget, self.kind))
+        mem::take(&mut *self.parts[partition].lock())
     }
 
     /// All partitions.
@@ -240,24 +239,21 @@ impl Partitions {
 }
 
 /// A partition, and the memory of its list of blocks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Part {
     blocks: Blocks,
-    memory: Reservation,
+    /// Made with the first block: levels of groups make many partitions that stay empty.
+    memory: Option<Reservation>,
 }
 
 impl Part {
-    fn new(budget: &Arc<MemoryBudget>, kind: MemoryUse) -> Self {
-        Self { blocks: Blocks::default(), memory: budget.reserve_nothing(kind) }
-    }
-
     /// Its rows, to be read as long as it is there.
     pub fn blocks(&self) -> &Blocks {
         &self.blocks
     }
 
     /// Its rows, and the memory of their list.
-    pub fn into_blocks(self) -> (Blocks, Reservation) {
+    pub fn into_blocks(self) -> (Blocks, Option<Reservation>) {
         (self.blocks, self.memory)
     }
 
@@ -270,11 +266,10 @@ impl Part {
         mut each: impl FnMut(&RecordBatch) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let Self { blocks: Blocks { file, list }, mut memory } = self;
-        let mut left_bytes = memory.bytes();
         list.into_iter().try_for_each(|block| {
             each(&read(file.as_deref(), &block)?)?;
-            left_bytes -= LISTED_BYTES;
-            Ok(memory.resize(left_bytes).map_err(SpillError::from)?)
+            let Some(memory) = &mut memory else { return Ok(()) };
+            Ok(memory.resize(memory.bytes() - LISTED_BYTES).map_err(SpillError::from)?)
         })
     }
 }

@@ -99,7 +99,7 @@ impl Divided {
     }
 
     /// The buckets that have rows, in the order of their keys, with the memory of their lists.
-    fn buckets(self) -> Vec<(Bucket, Reservation)> {
+    fn buckets(self) -> Vec<(Bucket, Option<Reservation>)> {
         let Divided { splitters, partitions } = self;
         let bucket = |(number, part): (usize, Part)| {
             let (blocks, memory) = part.into_blocks();
