@@ -9,7 +9,7 @@ use crate::bound::Repr;
 use crate::column::Column;
 use crate::column_in::append_array;
 use crate::cpu::vector::Vector;
-use crate::partial::hash::{hash_keys, partition};
+use crate::partial::hash::{hash_keys, in_order, partition};
 
 pub use crate::partial::hash::{FAN_OUT_MAX, LEVELS};
 
@@ -48,21 +48,7 @@ pub fn divide(
     let mut hashes = Vec::new();
     hash_keys(&vectors, batch.num_rows(), &mut hashes);
     let of = |hash: &u64| partition(*hash, level, fan_out);
-    // Counted, then placed.
-    let mut ends = vec![0usize; fan_out];
-    hashes.iter().for_each(|hash| ends[of(hash)] += 1);
-    let mut end = 0;
-    for partition in &mut ends {
-        let begin = end;
-        end += *partition;
-        *partition = begin;
-    }
-    let mut rows = vec![0u32; hashes.len()];
-    for (row, hash) in hashes.iter().enumerate() {
-        let place = &mut ends[of(hash)];
-        rows[*place] = row as u32;
-        *place += 1;
-    }
+    let (rows, ends) = in_order(hashes.iter().map(of), fan_out);
     Ok(Division { rows, ends })
 }
 

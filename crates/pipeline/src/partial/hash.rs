@@ -22,6 +22,28 @@ pub fn partition(hash: u64, level: u32, fan_out: usize) -> usize {
     (hash >> shift) as usize & (fan_out - 1)
 }
 
+/// Numbers of rows in the order of their partitions, each in its own order, and where each partition ends.
+pub fn in_order(
+    partitions: impl ExactSizeIterator<Item = usize> + Clone,
+    fan_out: usize,
+) -> (Vec<u32>, Vec<usize>) {
+    let mut order = vec![0u32; partitions.len()];
+    let mut ends = vec![0usize; fan_out];
+    partitions.clone().for_each(|partition| ends[partition] += 1);
+    let mut end = 0;
+    for partition in &mut ends {
+        let begin = end;
+        end += *partition;
+        *partition = begin;
+    }
+    for (row, partition) in partitions.enumerate() {
+        let place = &mut ends[partition];
+        order[*place] = row as u32;
+        *place += 1;
+    }
+    (order, ends)
+}
+
 /// Hashes of `rows` keys into `hashes`. Integers count by value whatever their width, codes as
 /// integers: what is to agree with others must be text.
 pub fn hash_keys(columns: &[&Vector<'_>], rows: usize, hashes: &mut Vec<u64>) {

@@ -9,7 +9,7 @@ use headrace_io::{MemoryBudget, MemoryUse};
 use headrace_spill::Partitions;
 
 use crate::ExecError;
-use crate::partial::hash::partition;
+use crate::partial::hash::{in_order, partition};
 use crate::partial::spill::SpillPlace;
 
 /// Flushed groups of one level. Threads may push at the same time.
@@ -33,19 +33,7 @@ pub fn by_partition(
         hash(start..groups.min(start + portion), &mut hashes)?;
         partitions.extend(hashes.iter().map(|&h| partition(h, level, fan_out) as u8));
     }
-    let mut ends = vec![0usize; fan_out];
-    partitions.iter().for_each(|&partition| ends[usize::from(partition)] += 1);
-    let mut next = vec![0usize; fan_out];
-    for partition in 1..fan_out {
-        next[partition] = next[partition - 1] + ends[partition - 1];
-    }
-    let mut order = vec![0u32; groups];
-    for (group, &partition) in partitions.iter().enumerate() {
-        let at = &mut next[usize::from(partition)];
-        order[*at] = group as u32;
-        *at += 1;
-    }
-    Ok((order, next))
+    Ok(in_order(partitions.iter().map(|&partition| usize::from(partition)), fan_out))
 }
 
 impl Runs {
