@@ -17,7 +17,7 @@ pub fn reserve(share: &Arc<MemoryBudget>) -> Reservation {
     share.reserve_nothing(MemoryUse::Pipelines)
 }
 
-/// Bytes of a share that nobody holds.
+/// Free bytes of a share.
 pub fn free_bytes(share: &MemoryBudget) -> u64 {
     share.limit_bytes().saturating_sub(share.uses().total_bytes())
 }
@@ -27,7 +27,7 @@ pub trait Hold {
     /// Holds `bytes` from now on.
     ///
     /// # Errors
-    /// [`ExecError::Memory`] if there are not as many; then what was held is still held.
+    /// [`ExecError::Memory`] if there are not as many; the reservation keeps its old size then.
     fn hold(&mut self, bytes: u64, what: &str) -> Result<(), ExecError>;
 }
 

@@ -20,7 +20,7 @@ pub enum Fault {
     Full(u64),
     /// The device cannot be read.
     Eio(u64),
-    /// One bit of what is read is another.
+    /// Reads return one flipped bit.
     Bit(u64),
 }
 

@@ -1,8 +1,8 @@
 //! Rows that do not fit memory, put aside by partition and brought back.
 //!
 //! Group-bys, joins, DISTINCT and sorts all divide their rows into partitions, put them aside, and work on
-//! one partition at a time. They differ only in what a partition is: a range of hashes, or of sort keys. That is the
-//! owner's business; this crate keeps the rows.
+//! one partition at a time. The owner decides what a partition is (a range of hashes or of sort keys); this crate keeps
+//! the rows.
 //!
 //! # The data that flows through
 //!

@@ -257,7 +257,7 @@ impl Part {
         (self.blocks, self.memory)
     }
 
-    /// Hands over its batches in the order in which they came; what has been handed over is let go.
+    /// Hands over its batches in the order in which they came, and drops each after its call.
     ///
     /// # Errors
     /// The first of reading or of `each`.
